@@ -13,6 +13,16 @@ import numpy as np
 
 from loopwright import env
 from loopwright.errors import ArgumentError, OutOfMemoryError, UsageError
+from loopwright.runtime.devices.checks import (
+    Block,
+    check_byte,
+    check_device,
+    check_event,
+    check_memory,
+    check_no_default,
+    check_stream,
+    release,
+)
 from loopwright.runtime.devices.interface import (
     HOST,
     AttributeValue,
@@ -64,18 +74,21 @@ class CpuAPI(DeviceAPI):
         alignment: int = CPU_ALIGNMENT,
         scope: str = "global",
     ) -> Memory:
+        check_device(self, device_id)
         check_request("cpu(0)", nbytes, alignment)
         if scope != "global":
             raise ArgumentError(f"cpu(0) has no memory of scope {scope!r}; it has: global")
         try:
             block = np.empty(nbytes + alignment, dtype=np.uint8)
-        except MemoryError:
+        except (MemoryError, ValueError):  # more than there is, or than NumPy can count
             raise OutOfMemoryError(f"cpu(0): no memory for {nbytes} bytes") from None
         address = int(block.ctypes.data)
-        return Memory(HOST, 0, address + -address % alignment, nbytes, scope=scope, owner=block)
+        start = address + -address % alignment
+        return Memory(HOST, 0, start, nbytes, scope=scope, owner=Block(block))
 
     def free(self, memory: Memory) -> None:
         """The bytes go when the last reference to the memory does."""
+        release(memory, self)
 
     def copy(
         self,
@@ -87,16 +100,30 @@ class CpuAPI(DeviceAPI):
         stream: Stream | None = None,
     ) -> None:
         check_copy(source, source_offset, target, target_offset, nbytes)
-        ctypes.memmove(target.address + target_offset, source.address + source_offset, nbytes)
+        for memory in (source, target):
+            check_memory("copy", memory, self)
+        to, at = target.address + target_offset, source.address + source_offset
+        ctypes.memmove(int(to), int(at), int(nbytes))
+
+    def fill(self, memory: Memory, value: int, stream: Stream | None = None) -> None:
+        check_memory("fill", memory, self)
+        check_byte(value)
+        ctypes.memset(memory.address, value, memory.nbytes)
 
     def create_stream(self, device_id: int) -> Stream:
+        check_device(self, device_id)
         self._streams += 1
         return Stream(HOST, device_id, self._streams)
 
     def free_stream(self, stream: Stream) -> None:
-        """Nothing is in it."""
+        check_stream("free_stream", stream, self, 0)
+        check_no_default(stream, self)
+        if self.current_stream(0) is stream:
+            self.set_stream(0, None)
 
     def set_stream(self, device_id: int, stream: Stream | None) -> None:
+        if stream is not None:
+            check_stream("set_stream", stream, self, device_id)
         self._current.stream = stream
 
     def current_stream(self, device_id: int) -> Stream:
@@ -104,17 +131,24 @@ class CpuAPI(DeviceAPI):
 
     def synchronize(self, device_id: int, stream: Stream | None = None) -> None:
         """Everything is done already."""
+        if stream is not None:
+            check_stream("synchronize", stream, self, device_id)
 
     def sync_stream_from_to(self, device_id: int, first: Stream, then: Stream) -> None:
         """Everything is done already."""
+        for stream in (first, then):
+            check_stream("sync_stream_from_to", stream, self, device_id)
 
     def record_event(self, device_id: int, stream: Stream | None = None) -> Event:
         return Event(HOST, device_id, time.perf_counter())
 
     def wait_event(self, event: Event) -> None:
         """Everything is done already."""
+        check_event("wait_event", event, self)
 
     def elapsed(self, first: Event, then: Event) -> float:
+        for event in (first, then):
+            check_event("elapsed", event, self)
         assert isinstance(first.owner, float)
         assert isinstance(then.owner, float)
         return then.owner - first.owner

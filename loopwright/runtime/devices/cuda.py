@@ -15,6 +15,18 @@ from typing import Any
 
 from loopwright.errors import ArgumentError, RunError
 from loopwright.runtime.devices import cuda_driver
+from loopwright.runtime.devices.checks import (
+    Block,
+    check_byte,
+    check_device,
+    check_event,
+    check_launch,
+    check_memory,
+    check_no_default,
+    check_sides,
+    check_stream,
+    release,
+)
 from loopwright.runtime.devices.cuda_driver import Driver
 from loopwright.runtime.devices.current_streams import CurrentStreams
 from loopwright.runtime.devices.interface import (
@@ -109,6 +121,7 @@ class CudaAPI(DeviceAPI):
         return cuda_driver.call(self.driver, f"cuda({device_id})", "asking for it", name, *args)
 
     def _device(self, device_id: int) -> Any:
+        check_device(self, device_id)
         self._ask(device_id, "cuInit", 0)
         return self._ask(device_id, "cuDeviceGet", device_id)
 
@@ -117,6 +130,7 @@ class CudaAPI(DeviceAPI):
         return int(self._ask(device_id, "cuDeviceGetAttribute", which, self._device(device_id)))
 
     def attribute(self, device_id: int, name: str) -> AttributeValue:
+        check_device(self, device_id)
         if name in _ATTRIBUTES:
             return self._integer(device_id, _ATTRIBUTES[name])
         match name:
@@ -168,19 +182,10 @@ class CudaAPI(DeviceAPI):
         wanted = max(nbytes, 1) + spare
         base = int(self.call(device_id, f"allocating {wanted} bytes", "cuMemAlloc", wanted))
         offset = -base % alignment if spare else 0
-        return Memory(CUDA, device_id, base, nbytes, offset, owner=_Block(base))
+        return Memory(CUDA, device_id, base, nbytes, offset, owner=Block(base))
 
     def free(self, memory: Memory) -> None:
-        block = memory.owner
-        if not isinstance(block, _Block):
-            raise ArgumentError("free: this is a part of other memory; free that")
-        with self._lock:
-            if block.freed:
-                raise ArgumentError(
-                    f"free: the memory of cuda({memory.device_id}) is freed already"
-                )
-            block.freed = True
-        self.call(memory.device_id, "freeing memory", "cuMemFree", block.base)
+        self.call(memory.device_id, "freeing memory", "cuMemFree", release(memory, self))
 
     def copy(
         self,
@@ -192,10 +197,11 @@ class CudaAPI(DeviceAPI):
         stream: Stream | None = None,
     ) -> None:
         check_copy(source, source_offset, target, target_offset, nbytes)
+        check_sides(source, target, self)
         if not nbytes:
             return
         device_id = target.device_id if source.device_type == HOST else source.device_id
-        queue = self._handle(device_id, stream)
+        queue = self.queue_of(device_id, stream)
         doing = f"copying {nbytes} bytes"
         at, to = source.address + source_offset, target.address + target_offset
         if source.device_type == HOST:
@@ -224,49 +230,62 @@ class CudaAPI(DeviceAPI):
                 raise
 
     def fill(self, memory: Memory, value: int, stream: Stream | None = None) -> None:
+        check_memory("fill", memory, self)
+        check_byte(value)
         if not memory.nbytes:
             return
-        queue = self._handle(memory.device_id, stream)
+        queue = self.queue_of(memory.device_id, stream)
         args = (memory.address, value, memory.nbytes, queue)
         self.call(memory.device_id, f"filling {memory.nbytes} bytes", "cuMemsetD8Async", *args)
 
     # ------------------------------------------------------------ streams and events
 
     def create_stream(self, device_id: int) -> Stream:
+        check_device(self, device_id)
         flags = self.driver.CUstream_flags.CU_STREAM_NON_BLOCKING
         made = self.call(device_id, "creating a stream", "cuStreamCreate", int(flags))
         return Stream(CUDA, device_id, int(made), made)
 
     def free_stream(self, stream: Stream) -> None:
+        check_stream("free_stream", stream, self, stream.device_id)
+        check_no_default(stream, self)
         self.synchronize(stream.device_id, stream)
         if self.current_stream(stream.device_id) is stream:
             self.set_stream(stream.device_id, None)
         self.call(stream.device_id, "freeing a stream", "cuStreamDestroy", stream.owner)
 
     def set_stream(self, device_id: int, stream: Stream | None) -> None:
+        if stream is not None:
+            check_stream("set_stream", stream, self, device_id)
         self._current.by_device[device_id] = stream
 
     def current_stream(self, device_id: int) -> Stream:
         self._context(device_id)
         return self._current.by_device.get(device_id) or self._defaults[device_id]
 
-    def _handle(self, device_id: int, stream: Stream | None) -> Any:
-        return (stream or self.current_stream(device_id)).owner
+    def queue_of(self, device_id: int, stream: Stream | None) -> Any:
+        """The driver's handle of a stream, default the current one."""
+        if stream is None:
+            return self.current_stream(device_id).owner
+        check_stream("queueing work", stream, self, device_id)
+        return stream.owner
 
     def synchronize(self, device_id: int, stream: Stream | None = None) -> None:
         if stream is None:
             self.call(device_id, "waiting for the device", "cuCtxSynchronize")
         else:
-            self.call(device_id, "waiting for a stream", "cuStreamSynchronize", stream.owner)
+            queue = self.queue_of(device_id, stream)
+            self.call(device_id, "waiting for a stream", "cuStreamSynchronize", queue)
 
     def sync_stream_from_to(self, device_id: int, first: Stream, then: Stream) -> None:
+        queue = self.queue_of(device_id, then)
         event = self._event(device_id, first)
-        self.call(device_id, "joining two streams", "cuStreamWaitEvent", then.owner, event, 0)
+        self.call(device_id, "joining two streams", "cuStreamWaitEvent", queue, event, 0)
         self.call(device_id, "freeing an event", "cuEventDestroy", event)
 
     def _event(self, device_id: int, stream: Stream | None) -> Any:
         event = self.call(device_id, "making an event", "cuEventCreate", 0)
-        queue = self._handle(device_id, stream)
+        queue = self.queue_of(device_id, stream)
         self.call(device_id, "recording an event", "cuEventRecord", event, queue)
         return event
 
@@ -274,6 +293,7 @@ class CudaAPI(DeviceAPI):
         return Event(CUDA, device_id, _OwnedEvent(self, device_id, self._event(device_id, stream)))
 
     def wait_event(self, event: Event) -> None:
+        check_event("wait_event", event, self)
         self.call(event.device_id, "waiting for an event", "cuEventSynchronize", _raw(event))
 
     def elapsed(self, first: Event, then: Event) -> float:
@@ -307,13 +327,6 @@ class CudaAPI(DeviceAPI):
         return _Graph(self, device_id, made)
 
 
-class _Block:
-    """What the driver gave for one request."""
-
-    def __init__(self, base: int) -> None:
-        self.base, self.freed = base, False
-
-
 class _OwnedEvent:
     """An event of the driver, given back with the last reference to it."""
 
@@ -337,7 +350,7 @@ class _Graph:
         self._api, self._device_id, self._made = api, device_id, made
 
     def __call__(self, stream: Stream | None) -> None:
-        queue = (stream or self._api.current_stream(self._device_id)).owner
+        queue = self._api.queue_of(self._device_id, stream)
         self._api.call(self._device_id, "launching a graph", "cuGraphLaunch", self._made, queue)
 
     def __del__(self) -> None:
@@ -367,13 +380,14 @@ class _CudaProgram(Program):
         shared_bytes: int = 0,
         stream: Stream | None = None,
     ) -> None:
+        check_launch(self._api, self._kernels, kernel, grid, block, arguments)
         found = self._kernels[kernel]
         self._allow_shared(kernel, shared_bytes)
         values = [a if isinstance(a, int) else a.address for a in arguments]
         cells = (ctypes.c_int64 * len(values))(*values)
         first = ctypes.addressof(cells)
         pointers = (ctypes.c_void_p * len(values))(*(first + 8 * k for k in range(len(values))))
-        queue = (stream or self._api.current_stream(self._device_id)).owner
+        queue = self._api.queue_of(self._device_id, stream)
         doing = f"launching {kernel} on {grid} blocks of {block} threads"
         self._api.call(
             self._device_id, doing, "cuLaunchKernel", found, *grid, *block, shared_bytes, queue,

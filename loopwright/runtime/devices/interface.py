@@ -11,6 +11,7 @@ import ctypes
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from numbers import Integral
 
 from loopwright.errors import ArgumentError
 
@@ -102,12 +103,22 @@ class Event:
 KernelArgument = Memory | int
 
 
+def _is_whole(number: object) -> bool:
+    """Whether it is an integer of Python, or of NumPy."""
+    return isinstance(number, Integral)
+
+
 def check_request(device: str, nbytes: int, alignment: int) -> None:
     """Refuse a request for memory that makes no sense.
 
     Raises:
-        ArgumentError: the number is negative, or the alignment no power of two.
+        ArgumentError: the number is no whole one or negative, or the alignment no power of two.
     """
+    if not (_is_whole(nbytes) and _is_whole(alignment)):
+        raise ArgumentError(
+            f"{device}: {nbytes!r} bytes with alignment {alignment!r} are asked for; pass a whole "
+            "number for each"
+        )
     if nbytes < 0:
         raise ArgumentError(f"{device}: cannot allocate {nbytes} bytes; the number is negative")
     if alignment < 1 or alignment & (alignment - 1):
@@ -122,10 +133,15 @@ def check_copy(
     Raises:
         ArgumentError: it names the piece of memory, its bytes, and those that were asked for.
     """
+    for number in (source_offset, target_offset, nbytes):
+        if not _is_whole(number):
+            raise ArgumentError(f"copy: {number!r} bytes; offsets and sizes are whole numbers")
     for what, memory, offset in (
         ("source", source, source_offset),
         ("target", target, target_offset),
     ):
+        if not isinstance(memory, Memory):
+            raise ArgumentError(f"copy: the {what} is a {type(memory).__name__}, expected Memory")
         if offset < 0 or nbytes < 0 or offset + nbytes > memory.nbytes:
             raise ArgumentError(
                 f"copy: bytes {offset} to {offset + nbytes} of the {what} are asked for, which has "
@@ -186,7 +202,7 @@ class DeviceAPI(ABC):
 
     @abstractmethod
     def attribute(self, device_id: int, name: str) -> AttributeValue:
-        """A property of a device: one of `loopwright.runtime.devices.device.ATTRIBUTES`, or a
+        """A property of a device by the name that `loopwright.runtime.Device` has for it, or a
         name of the backend's own. None where the device has no such thing."""
 
     @abstractmethod

@@ -19,6 +19,17 @@ from loopwright.errors import (
     OutOfMemoryError,
     TargetError,
 )
+from loopwright.runtime.devices.checks import (
+    Block,
+    check_byte,
+    check_device,
+    check_event,
+    check_memory,
+    check_no_default,
+    check_sides,
+    check_stream,
+    release,
+)
 from loopwright.runtime.devices.current_streams import CurrentStreams
 from loopwright.runtime.devices.interface import (
     DEVICE_ALIGNMENT,
@@ -62,6 +73,7 @@ class OpenCLAPI(DeviceAPI):
         return found_devices()[1]
 
     def attribute(self, device_id: int, name: str) -> AttributeValue:
+        check_device(self, device_id)
         device = found_devices()[0][device_id]
         ask = ATTRIBUTES.get(name)
         if ask is not None:
@@ -74,10 +86,12 @@ class OpenCLAPI(DeviceAPI):
         return f"opencl {device.platform.name} {device.name} {device_id}"
 
     def alignment(self, device_id: int) -> int:
+        check_device(self, device_id)
         bits = int(found_devices()[0][device_id].mem_base_addr_align)
         return max(DEVICE_ALIGNMENT, bits // 8)
 
     def _context(self, device_id: int) -> OpenCLContext:
+        check_device(self, device_id)
         with self._lock:
             if device_id not in self._contexts:
                 self._contexts[device_id] = OpenCLContext(found_devices()[0][device_id], device_id)
@@ -105,14 +119,12 @@ class OpenCLAPI(DeviceAPI):
         with named(where, f"allocating {nbytes} bytes"):
             flags = context.cl.mem_flags.READ_WRITE
             buffer = context.cl.Buffer(context.context, flags, max(nbytes, 1))
-        return Memory(OPENCL, device_id, int(buffer.int_ptr), nbytes, owner=buffer)
+        return Memory(OPENCL, device_id, int(buffer.int_ptr), nbytes, owner=Block(buffer))
 
     def free(self, memory: Memory) -> None:
-        buffer: Any = buffer_of(memory)
-        if buffer is not memory.owner:
-            raise ArgumentError("free: this is a part of other memory; free that")
+        buffer = release(memory, self)
         with named(f"opencl({memory.device_id})", "freeing memory"):
-            memory.owner.release()
+            buffer.release()
 
     def copy(
         self,
@@ -124,6 +136,7 @@ class OpenCLAPI(DeviceAPI):
         stream: Stream | None = None,
     ) -> None:
         check_copy(source, source_offset, target, target_offset, nbytes)
+        check_sides(source, target, self)
         if not nbytes:
             return
         device_id = target.device_id if source.device_type == HOST else source.device_id
@@ -160,6 +173,8 @@ class OpenCLAPI(DeviceAPI):
         self.synchronize(target.device_id, self.current_stream(target.device_id))
 
     def fill(self, memory: Memory, value: int, stream: Stream | None = None) -> None:
+        check_memory("fill", memory, self)
+        check_byte(value)
         if not memory.nbytes:
             return
         queue = self._queue(memory.device_id, stream)
@@ -174,29 +189,39 @@ class OpenCLAPI(DeviceAPI):
         context = self._context(device_id)
         with named(f"opencl({device_id})", "creating a queue"):
             queue = context.new_queue()
-        context.queues.append(queue)
+        with self._lock:  # a queue that is missing in the list would not be waited for
+            context.queues.append(queue)
         return Stream(OPENCL, device_id, int(queue.int_ptr), queue)
 
     def free_stream(self, stream: Stream) -> None:
+        check_stream("free_stream", stream, self, stream.device_id)
+        check_no_default(stream, self)
         queue: Any = stream.owner
         with named(f"opencl({stream.device_id})", "waiting for a queue"):
             queue.finish()
         context = self._context(stream.device_id)
-        context.queues = [q for q in context.queues if q is not queue]
+        with self._lock:
+            context.queues = [q for q in context.queues if q is not queue]
         if self.current_stream(stream.device_id) is stream:
             self.set_stream(stream.device_id, None)
 
     def set_stream(self, device_id: int, stream: Stream | None) -> None:
+        if stream is not None:
+            check_stream("set_stream", stream, self, device_id)
         self._current.by_device[device_id] = stream
 
     def current_stream(self, device_id: int) -> Stream:
         return self._current.by_device.get(device_id) or self._context(device_id).default
 
     def _queue(self, device_id: int, stream: Stream | None) -> Cl:
-        return (stream or self.current_stream(device_id)).owner
+        if stream is None:
+            return self.current_stream(device_id).owner
+        check_stream("queueing work", stream, self, device_id)
+        return stream.owner
 
     def synchronize(self, device_id: int, stream: Stream | None = None) -> None:
-        queues = self._context(device_id).queues if stream is None else [stream.owner]
+        every = self._context(device_id).queues
+        queues = every if stream is None else [self._queue(device_id, stream)]
         with named(f"opencl({device_id})", "waiting for a queue"):
             for queue in list(queues):
                 queue.finish()
@@ -204,9 +229,10 @@ class OpenCLAPI(DeviceAPI):
     def sync_stream_from_to(self, device_id: int, first: Stream, then: Stream) -> None:
         cl = self._context(device_id).cl
         with named(f"opencl({device_id})", "joining two queues"):
-            reached = cl.enqueue_marker(first.owner)
-            first.owner.flush()  # type: ignore[attr-defined]
-            cl.enqueue_barrier(then.owner, wait_for=[reached])
+            queue = self._queue(device_id, first)
+            reached = cl.enqueue_marker(queue)
+            queue.flush()
+            cl.enqueue_barrier(self._queue(device_id, then), wait_for=[reached])
 
     def record_event(self, device_id: int, stream: Stream | None = None) -> Event:
         cl = self._context(device_id).cl
@@ -214,6 +240,7 @@ class OpenCLAPI(DeviceAPI):
             return Event(OPENCL, device_id, cl.enqueue_marker(self._queue(device_id, stream)))
 
     def wait_event(self, event: Event) -> None:
+        check_event("wait_event", event, self)
         with named(f"opencl({event.device_id})", "waiting for an event"):
             event.owner.wait()  # type: ignore[attr-defined]
 

@@ -12,6 +12,12 @@ import numpy as np
 
 from loopwright.errors import ArgumentError, RunError
 from loopwright.runtime.caches.programs import content_key, program_cache
+from loopwright.runtime.devices.checks import (
+    Block,
+    check_launch,
+    check_stream,
+    owner_of,
+)
 from loopwright.runtime.devices.interface import (
     DeviceAPI,
     Extents,
@@ -109,27 +115,31 @@ class OpenCLProgram(Program):
         stream: Stream | None = None,
     ) -> None:
         """See `Program.launch`; blocks that are too large are refused with both numbers."""
+        check_launch(self._api, self._kernels, kernel, grid, block, arguments)
         most, threads = int(self._context.device.max_work_group_size), math.prod(block)
         if threads > most:
             raise RunError(
                 f"{self._context.where}: {kernel} has blocks of {threads} threads, and the device "
                 f"takes {most}; build it with -max-threads-per-block={most}"
             )
-        queue: Any = (stream or self._api.current_stream(self._device_id)).owner
+        used = stream or self._api.current_stream(self._device_id)
+        check_stream(kernel, used, self._api, self._device_id)
+        queue: Any = used.owner
         values = [np.int64(a) if isinstance(a, int) else _argument(a) for a in arguments]
         work = tuple(g * b for g, b in zip(grid, block, strict=True))
         with self._lock, named(self._context.where, f"launching {kernel}"):
             found = self._kernels[kernel]
+            if found.num_args != len(values):
+                raise ArgumentError(f"{kernel} takes {found.num_args} arguments, got {len(values)}")
             found.set_args(*values)
             self._context.cl.enqueue_nd_range_kernel(queue, found, work, block)
 
 
 def buffer_of(memory: Memory) -> Cl:
     """pyopencl's buffer of a piece of memory."""
-    owner: Any = memory.owner
-    while isinstance(owner, Memory):
-        owner = owner.owner
-    return owner
+    owner = owner_of(memory)
+    assert isinstance(owner, Block), "memory of OpenCL belongs to a block"
+    return owner.raw
 
 
 def _argument(memory: Memory) -> Cl:

@@ -1,0 +1,193 @@
+"""What backends refuse before a driver sees it: a driver would crash, or do something else.
+
+The checks of sizes and offsets, `check_request` and `check_copy`, stand beside the interface.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from loopwright.errors import ArgumentError, UsageError, did_you_mean
+from loopwright.runtime.devices.interface import (
+    HOST,
+    DeviceAPI,
+    Event,
+    Extents,
+    KernelArgument,
+    Memory,
+    Stream,
+)
+
+_lock = threading.Lock()
+
+
+class Block:
+    """What a driver gave for one request: the owner of the memory that a backend hands out.
+
+    Attributes:
+        raw: the address or object by which the driver knows it.
+        freed: whether it was given back; what lies there now is somebody else's.
+    """
+
+    __slots__ = ("freed", "raw")
+
+    def __init__(self, raw: Any) -> None:
+        self.raw, self.freed = raw, False
+
+
+def owner_of(memory: Memory) -> object:
+    """What keeps memory, or the whole of which it is a part, alive."""
+    owner: object = memory
+    while isinstance(owner, Memory):
+        owner = owner.owner
+    return owner
+
+
+def release(memory: Memory, api: DeviceAPI) -> Any:
+    """Mark memory as freed; gives what the driver knows it by.
+
+    Raises:
+        ArgumentError: it is a part, is not of this kind of devices, or was freed before.
+    """
+    check_memory("free", memory, api)
+    block = memory.owner
+    if not isinstance(block, Block):
+        raise ArgumentError(
+            "free: this is a part of other memory, or of another library; free that"
+        )
+    with _lock:
+        if block.freed:  # by another thread, meanwhile
+            raise ArgumentError(_freed("free", memory, api))
+        block.freed = True
+    return block.raw
+
+
+def check_device(api: DeviceAPI, device_id: int) -> None:
+    """Refuse a number that no device has.
+
+    Raises:
+        UsageError: there is no such device; with what is there, or what is missing.
+    """
+    count = api.count()
+    if isinstance(device_id, int) and 0 <= device_id < count:
+        return
+    there = f"{api.name}(0)" if count == 1 else f"{api.name}(0) to {api.name}({count - 1})"
+    why = f"there is no such device; there is {there}" if count else api.why_absent()
+    raise UsageError(f"{api.name}({device_id}) cannot be used: {why}")
+
+
+def check_memory(what: str, memory: Memory, api: DeviceAPI) -> None:
+    """Refuse memory that is not of a kind of devices, or was freed.
+
+    Raises:
+        ArgumentError: see there.
+    """
+    if not isinstance(memory, Memory):
+        raise ArgumentError(f"{what}: expected memory of {api.name}, got a {type(memory).__name__}")
+    if memory.device_type != api.device_type:
+        raise ArgumentError(
+            f"{what}: {memory} is not of a device of {api.name}; copy it there first"
+        )
+    block = owner_of(memory)
+    if isinstance(block, Block) and block.freed:
+        raise ArgumentError(_freed(what, memory, api))
+
+
+def _freed(what: str, memory: Memory, api: DeviceAPI) -> str:
+    where = f"{api.name}({memory.device_id})"
+    return f"{what}: the memory of {where} is freed already; allocate it again"
+
+
+def check_sides(source: Memory, target: Memory, api: DeviceAPI) -> None:
+    """Refuse a copy that a kind of devices cannot make: one side is of it, the other too, or the
+    host's.
+
+    Raises:
+        ArgumentError: a side is of another kind of devices, or was freed; or both are the host's.
+    """
+    for memory in (source, target):
+        if memory.device_type != HOST:
+            check_memory("copy", memory, api)
+    if HOST == source.device_type == target.device_type != api.device_type:
+        raise ArgumentError(f"copy: neither side is on a device of {api.name}; NumPy copies there")
+
+
+def check_stream(what: str, stream: Stream, api: DeviceAPI, device_id: int) -> None:
+    """Refuse a stream of another device.
+
+    Raises:
+        ArgumentError: see there.
+    """
+    if not isinstance(stream, Stream):
+        raise ArgumentError(
+            f"{what}: expected a stream of {api.name}({device_id}), got a {type(stream).__name__}"
+        )
+    if (stream.device_type, stream.device_id) != (api.device_type, device_id):
+        raise ArgumentError(
+            f"{what}: the stream is of device {stream.device_id} of type {stream.device_type}, "
+            f"expected one of {api.name}({device_id})"
+        )
+
+
+def check_no_default(stream: Stream, api: DeviceAPI) -> None:
+    """Refuse to free the stream that a device always has.
+
+    Raises:
+        ArgumentError: it is that one.
+    """
+    if not stream.handle:
+        raise ArgumentError(
+            f"free_stream: this is the default stream of {api.name}({stream.device_id}), which "
+            "stays; free those that create_stream gave"
+        )
+
+
+def check_event(what: str, event: Event, api: DeviceAPI) -> None:
+    """Refuse an event of another kind of devices.
+
+    Raises:
+        ArgumentError: see there.
+    """
+    if not isinstance(event, Event) or event.device_type != api.device_type:
+        raise ArgumentError(f"{what}: expected an event of {api.name}, got {event!r}")
+
+
+def check_byte(value: int) -> None:
+    """Refuse to fill memory with what is no byte.
+
+    Raises:
+        ArgumentError: it is no whole number from 0 to 255.
+    """
+    if not isinstance(value, int) or not 0 <= value <= 255:
+        raise ArgumentError(f"fill: {value!r} is no byte; pass a whole number from 0 to 255")
+
+
+def check_launch(
+    api: DeviceAPI,
+    kernels: Collection[str],
+    kernel: str,
+    grid: Extents,
+    block: Extents,
+    arguments: Sequence[KernelArgument],
+) -> None:
+    """Refuse a launch that makes no sense.
+
+    Raises:
+        ArgumentError: there is no such kernel, an extent is not positive, or an argument is neither
+            memory of this kind of devices nor an integer of 64 bits.
+    """
+    if kernel not in kernels:
+        near = did_you_mean(kernel, kernels)
+        raise ArgumentError(f"there is no kernel {kernel!r}{near}; there is {', '.join(kernels)}")
+    if min(*grid, *block) < 1:
+        raise ArgumentError(
+            f"{kernel} would be launched on {grid} blocks of {block} threads; every extent is at "
+            "least 1"
+        )
+    for k, argument in enumerate(arguments):
+        if not isinstance(argument, int):
+            check_memory(f"{kernel}: argument {k}", argument, api)
+        elif not -(1 << 63) <= argument < 1 << 63:
+            raise ArgumentError(f"{kernel}: argument {k}: {argument} does not fit into 64 bits")
