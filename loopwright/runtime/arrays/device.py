@@ -32,7 +32,7 @@ class DeviceArray(NDArray):
         ...
     """
 
-    __slots__ = ("_dtype", "_keeper", "_shape", "memory")
+    __slots__ = ("_dtype", "_keeper", "_memory", "_shape")
 
     def __init__(
         self,
@@ -42,8 +42,13 @@ class DeviceArray(NDArray):
         device: Device,
         keeper: object,
     ) -> None:
-        self.memory, self.device, self._keeper = memory, device, keeper
+        self._memory, self.device, self._keeper = memory, device, keeper
         self._shape, self._dtype = shape, np.dtype(dtype)
+
+    @property
+    def memory(self) -> Memory:
+        """The piece of its device's memory that holds the elements."""
+        return self._memory
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -112,6 +117,10 @@ class DeviceArray(NDArray):
         )
         if same and isinstance(source, DeviceArray):
             api, there, here = self.api, source.device, self.device
+            # The copy waits in a stream of the source's device, perhaps longer than arrays live.
+            note_use(source.memory, api.current_stream(there.device_id))
+            if there == here:
+                note_use(self.memory, api.current_stream(here.device_id))
             if there != here:  # what is queued here reads what was here before
                 api.synchronize(here.device_id, api.current_stream(here.device_id))
             api.copy(source.memory, 0, self.memory, 0, self.nbytes)

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from loopwright import dtypes
 from loopwright.errors import ArgumentError
 from loopwright.runtime.devices.device import Device, device
+from loopwright.runtime.devices.interface import HOST, Memory
 
 ALIGNMENT = 64
 
@@ -78,6 +79,11 @@ class NDArray:
     def data(self) -> int:
         """Address of the first element."""
         return int(self._data.ctypes.data)
+
+    @property
+    def memory(self) -> Memory:
+        """The bytes of its elements as a piece of memory of its device."""
+        return Memory(HOST, 0, self.data, self.nbytes, owner=self._data)
 
     def numpy(self) -> npt.NDArray[Any]:
         """A copy as a NumPy array. For a view without a copy use ``np.from_dlpack(a)``.

@@ -114,7 +114,7 @@ class DeviceCommunicator:
         """Copy bytes, wait until they have arrived, and say which way they went.
 
         Args:
-            source: memory of a device or the host, or a contiguous NumPy array.
+            source: memory of a device or the host, an NDArray, or a contiguous NumPy array.
             target: the same, to be written; it must not overlap the source.
             nbytes: how much; default all, where both have as much.
             source_offset: bytes to leave out at the source's beginning.

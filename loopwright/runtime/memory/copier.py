@@ -70,7 +70,7 @@ class AsyncMemoryCopier:
         """Queue a copy behind those that were asked for before, and return.
 
         Args:
-            source: memory, or a contiguous NumPy array.
+            source: memory, an NDArray, or a contiguous NumPy array.
             target: the same, to be written.
             nbytes: how much; default all, where both have as much.
             source_offset: bytes to leave out at the source's beginning.

@@ -2,29 +2,49 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
+import numpy as np
 import numpy.typing as npt
 
 from loopwright.errors import ArgumentError
 from loopwright.runtime.devices.interface import HOST, Memory
 
-#: What can be copied from and to: memory, or a contiguous NumPy array.
-HostOrDevice = Memory | npt.NDArray[Any]
+
+class HasMemory(Protocol):
+    """An array that says where its elements lie, as `loopwright.runtime.NDArray`."""
+
+    @property
+    def memory(self) -> Memory:
+        """The bytes of its elements."""
+
+
+#: What can be copied from and to: memory, a contiguous NumPy array, or an NDArray on any device.
+HostOrDevice = Memory | npt.NDArray[Any] | HasMemory
 
 
 def as_memory(x: HostOrDevice, written: bool = False) -> Memory:
     """Memory as it is, or the bytes of an array.
 
     Args:
-        x: memory, or a NumPy array, which lives as long as the result.
+        x: memory, or an array; one of the host lives as long as the result.
         written: whether somebody will write into it.
 
     Raises:
-        ArgumentError: the array is not contiguous, or is to be written and read-only.
+        ArgumentError: it is no array, not contiguous, or is to be written and read-only.
     """
     if isinstance(x, Memory):
         return x
+    memory = getattr(x, "memory", None)
+    if isinstance(memory, Memory) and memory.device_type != HOST:
+        return memory
+    if isinstance(memory, Memory):
+        x = np.asarray(x)  # a view of the same bytes, which says whether it may be written
+    if not isinstance(x, np.ndarray):
+        raise ArgumentError(
+            f"expected an array of NumPy, an NDArray or memory, got a {type(x).__name__}; "
+            "numpy.asarray makes an array of a list"
+        )
     if not x.flags.c_contiguous:
         raise ArgumentError(
             f"an array of shape {x.shape} is not contiguous; copy it with numpy.ascontiguousarray"

@@ -13,6 +13,8 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from loopwright.errors import UsageError
+from loopwright.runtime.devices.checks import check_device
 from loopwright.runtime.devices.interface import (
     DeviceAPI,
     Memory,
@@ -39,8 +41,19 @@ DeviceLike = DeviceValue | tuple[int, int]
 
 
 def device_pair(device: DeviceLike) -> tuple[int, int]:
-    """Type and number of a device."""
-    return device if isinstance(device, tuple) else (device.device_type, device.device_id)
+    """Type and number of a device, which must be there.
+
+    Raises:
+        UsageError: it is no device, nothing drives such devices, or there is none of that number.
+    """
+    if not isinstance(device, tuple) and not hasattr(device, "device_type"):
+        raise UsageError(
+            f"expected a Device, or the pair of its type and number, got {device!r}; "
+            "loopwright.device makes one of a text"
+        )
+    pair = device if isinstance(device, tuple) else (device.device_type, device.device_id)
+    check_device(device_api(pair[0]), pair[1])
+    return pair
 
 
 @dataclass(frozen=True, slots=True)

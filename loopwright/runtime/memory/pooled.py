@@ -61,8 +61,10 @@ class PooledAllocator(MemoryPool):
     ) -> None:
         super().__init__(device)
         for size in (first_chunk, largest_chunk):
-            if size is not None and size < 1:
-                raise ArgumentError(f"a chunk of {size} bytes holds nothing; choose 1 or more")
+            if size is not None and (not isinstance(size, int) or size < 1):
+                raise ArgumentError(
+                    f"a chunk of {size} bytes holds nothing; choose a whole number, at least 1"
+                )
         on_host = self.device_type == HOST
         self._next_chunk = first_chunk or (_MIB if on_host else 64 * _MIB)
         self._largest_chunk = largest_chunk or (64 * _MIB if on_host else 1024 * _MIB)

@@ -72,9 +72,9 @@ class MemoryPrefetcher:
         """Take memory on the device, start to copy, and return.
 
         Args:
-            source: a contiguous NumPy array, or memory; kept alive until it was waited for. What
-                is in the current stream now is waited for where the source is no memory of the
-                host.
+            source: a contiguous NumPy array, an NDArray or memory; kept alive until it was waited
+                for. What is in the current stream now is waited for where the source is no memory
+                of the host.
 
         Raises:
             OutOfMemoryError: the device has not so much.

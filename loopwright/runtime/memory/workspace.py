@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from loopwright.errors import ArgumentError, RunError
-from loopwright.runtime.devices.interface import Memory, Stream
+from loopwright.runtime.devices.interface import Memory, Stream, check_request
 from loopwright.runtime.memory.allocators import device_allocator
 from loopwright.runtime.memory.pool import DeviceLike, MemoryPool, device_pair
 
@@ -119,8 +119,7 @@ class WorkspacePool:
             ...     print(pool.release_cached(), allocator.release_cached())
             8192 65536
         """
-        if nbytes < 0:
-            raise ArgumentError(f"alloc: a workspace of {nbytes} bytes; ask for 0 or more")
+        check_request(self._allocator.device_name, nbytes, PAGE)
         user = stream or self._allocator.api.current_stream(self._allocator.device_id)
         size = max(-(-nbytes // PAGE), 1) * PAGE
         shelf = self._shelf()

@@ -8,9 +8,18 @@ import gc
 import numpy as np
 import pytest
 
+import loopwright as lw
 from loopwright.errors import ArgumentError, OutOfMemoryError, RunError, UsageError
 from loopwright.runtime.devices.interface import HOST, Memory
-from loopwright.runtime.memory import AsyncMemoryCopier, MemoryPrefetcher, PooledAllocator
+from loopwright.runtime.memory import (
+    AsyncMemoryCopier,
+    DeviceCommunicator,
+    MemoryPrefetcher,
+    PooledAllocator,
+    WorkspacePool,
+    device_allocator,
+    free_stream,
+)
 from loopwright.testing.simulated_device import EXT_DEV, SimulatedDevice
 
 DEVICE = (EXT_DEV, 0)
@@ -217,3 +226,83 @@ def test_a_prefetch_that_fails_leaves_nothing(device: SimulatedDevice) -> None:
 
 def broken(*_: object) -> None:
     raise RunError("refused")
+
+
+def test_arrays_of_both_kinds_are_copied_by_their_memory(device: SimulatedDevice) -> None:
+    data = lw.nd.array(np.arange(4, dtype=np.float32))
+    there, back = lw.nd.empty((4,), device="ext_dev:0"), lw.nd.empty((4,))
+    with AsyncMemoryCopier(DEVICE) as copier:
+        copier.copy_async(data, there)
+        copier.copy_async(there, back)
+        copier.sync()
+    assert back.numpy().tolist() == [0, 1, 2, 3]
+    with DeviceCommunicator([DEVICE]) as communicator:
+        assert communicator.copy(lw.nd.array(np.full(4, 7, np.float32)), there) == "host"
+    assert there.numpy().tolist() == [7, 7, 7, 7]
+    with MemoryPrefetcher(DEVICE) as prefetcher:
+        memory = prefetcher.wait(prefetcher.prefetch(data))
+        device_allocator(DEVICE).free(memory)
+    del there
+    gc.collect()
+    device_allocator(DEVICE).release_cached()
+
+
+@pytest.mark.parametrize("wrong", [[1, 2], None, b"text", 3])
+def test_what_is_no_array_is_refused(wrong: object, device: SimulatedDevice) -> None:
+    memory = device.allocate(0, 8)
+    with AsyncMemoryCopier(DEVICE) as copier:
+        for sides in ((wrong, memory), (memory, wrong)):
+            with pytest.raises(ArgumentError, match="expected an array of NumPy, an NDArray or"):
+                copier.copy_async(*sides)  # type: ignore[arg-type]
+    read_only = np.zeros(8, np.uint8)
+    read_only.flags.writeable = False
+    with AsyncMemoryCopier(DEVICE) as copier, pytest.raises(ArgumentError, match="read-only"):
+        copier.copy_async(memory, lw.runtime.from_dlpack(read_only))
+    device.free(memory)
+
+
+def test_memory_of_arrays_that_are_copied_goes_to_others_only_behind_the_copy(
+    device: SimulatedDevice,
+) -> None:
+    other = device.create_stream(0)
+    source = lw.nd.array(np.full(64, 5, np.float32), device="ext_dev:0")
+    target = lw.nd.empty((64,), device="ext_dev:0")
+    device.set_stream(0, other)
+    target.copyfrom(source)
+    device.set_stream(0, None)
+    address = source.data
+    del source
+    gc.collect()
+    later = lw.nd.empty((64,), device="ext_dev:0")
+    assert later.data == address
+    later.copyfrom(np.full(64, 9, np.float32))
+    device.synchronize(0)
+    assert target.numpy().tolist() == [5] * 64
+    del later, target
+    gc.collect()
+    free_stream(other)
+    device_allocator(DEVICE).release_cached()
+
+
+def test_devices_that_are_not_there_are_refused_at_once(device: SimulatedDevice) -> None:
+    for make in (AsyncMemoryCopier, MemoryPrefetcher, PooledAllocator, device_allocator):
+        with pytest.raises(UsageError, match=r"simulated\(5\) cannot be used: there is no such"):
+            make((EXT_DEV, 5))
+        with pytest.raises(UsageError, match="expected a Device, or the pair"):
+            make("ext_dev:0")  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match=r"simulated\(7\) cannot be used"):
+        DeviceCommunicator([DEVICE, (EXT_DEV, 7)])
+    if not lw.cuda().exist:
+        with pytest.raises(UsageError, match=r"cuda\(0\) cannot be used: "):
+            AsyncMemoryCopier(lw.cuda())
+
+
+def test_sizes_that_are_no_whole_numbers_leave_a_pool_as_it_was(device: SimulatedDevice) -> None:
+    pool = PooledAllocator(DEVICE, first_chunk=4096)
+    for ask in (pool.alloc, WorkspacePool(DEVICE, pool).alloc):
+        for nbytes in (1.5, "8", None):
+            with pytest.raises(ArgumentError, match="pass a whole number for each"):
+                ask(nbytes)  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match="choose a whole number, at least 1"):
+        PooledAllocator(DEVICE, first_chunk=1.5)  # type: ignore[arg-type]
+    assert pool.statistics().reserved_bytes == 0
