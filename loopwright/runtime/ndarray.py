@@ -11,14 +11,18 @@ import numpy as np
 import numpy.typing as npt
 
 from loopwright import dtypes
-from loopwright.errors import ArgumentError
+from loopwright.errors import ArgumentError, TensorError
 from loopwright.runtime.arrays.device import DeviceArray, Keeper
 from loopwright.runtime.arrays.host import NDArray, aligned_bytes, elements_of, shape_of
 from loopwright.runtime.devices import dlpack
-from loopwright.runtime.devices.device import Device, cpu, device
-from loopwright.runtime.devices.interface import HOST, Memory
+from loopwright.runtime.devices.device import Device, DeviceType, cpu, device
+from loopwright.runtime.devices.interface import HOST
 from loopwright.runtime.memory import device_allocator
 from loopwright.runtime.random_fill import random_fill as random_fill
+
+#: DLPack's codes of memory that the host reads by its address: its own, memory of it that is pinned
+#: for CUDA or ROCm, and memory that CUDA moves.
+_READABLE = (HOST, DeviceType.kDLCUDAHost, DeviceType.kDLROCMHost, 13)
 
 
 def _home(where: Device | str | None) -> Device:
@@ -108,8 +112,8 @@ def from_dlpack(source: object) -> NDArray:
             contiguous, on the CPU or on a device that is driven here.
 
     Raises:
-        ArgumentError: it is not contiguous, its device is not driven here, or the capsule was
-            consumed before.
+        ArgumentError: it is not contiguous, or the capsule was consumed before.
+        UsageError: its device is not driven here, or not there.
         TensorError: its element type is not supported.
 
     Example:
@@ -123,8 +127,13 @@ def from_dlpack(source: object) -> NDArray:
         return _of_capsule(source)
     if isinstance(source, NDArray):
         return source.CreateView(source.shape)
-    if _device_of(source) != HOST:
-        return _of_capsule(source.__dlpack__())  # type: ignore[attr-defined]
+    kind, number = _device_of(source)
+    if kind not in _READABLE:
+        home = Device(kind, number)
+        home.require()
+        stream = home.api.exchange_stream(number)
+        options = {} if stream is None else {"stream": stream}
+        return _of_capsule(source.__dlpack__(**options))  # type: ignore[attr-defined]
     data = host_array(source)
     dtypes.check(data.dtype)
     if not data.flags.c_contiguous:
@@ -135,8 +144,8 @@ def from_dlpack(source: object) -> NDArray:
     return NDArray(data, cpu(0))
 
 
-def _device_of(source: object) -> int:
-    """DLPack's code of the device of an object with ``__dlpack__``.
+def _device_of(source: object) -> tuple[int, int]:
+    """DLPack's code and the number of the device of an object with ``__dlpack__``.
 
     Raises:
         ArgumentError: it has none.
@@ -146,7 +155,8 @@ def _device_of(source: object) -> int:
             f"{type(source).__name__} is not an array; pass a NumPy array, an NDArray or an "
             "object with __dlpack__"
         )
-    return int(source.__dlpack_device__()[0])
+    kind, number = source.__dlpack_device__()
+    return int(kind), int(number)
 
 
 def _of_capsule(capsule: object) -> NDArray:
@@ -158,15 +168,13 @@ def _of_capsule(capsule: object) -> NDArray:
             "contiguous copy first"
         )
     nbytes = math.prod(found.shape) * dtypes.nbytes(name)
-    if found.device_type == HOST:
+    if found.device_type in _READABLE:
         raw = (ctypes.c_uint8 * nbytes).from_address(found.address + found.offset)
         vars(raw)["owner"] = found.owner  # NumPy keeps `raw`, and so the capsule's memory
         return NDArray(np.frombuffer(raw, name).reshape(found.shape), cpu(0))  # type: ignore[call-overload]
     home = Device(found.device_type, found.device_id)
     home.require()
-    memory = Memory(
-        found.device_type, found.device_id, found.address, nbytes, found.offset, owner=found.owner
-    )
+    memory = home.api.adopt(home.device_id, found.address, found.offset, nbytes, found.owner)
     return DeviceArray(memory, found.shape, name, home, found.owner)
 
 
@@ -183,13 +191,24 @@ def host_array(source: object) -> npt.NDArray[Any]:
         )
     if isinstance(source, NDArray):
         return source._data
-    code = _device_of(source)
-    if code != HOST:
+    code, _ = _device_of(source)
+    if code not in _READABLE:
         raise ArgumentError(
             f"{type(source).__name__} lives on device type {code}; copy it to the CPU first"
         )
     try:
         return np.from_dlpack(source)  # type: ignore[arg-type]
     except (BufferError, RuntimeError, TypeError) as error:
+        found = _unknown_to_numpy(source)
+        if found is not None:
+            return found
         name = type(source).__name__
         raise ArgumentError(f"{name} does not export its memory: {error}") from error
+
+
+def _unknown_to_numpy(source: Any) -> npt.NDArray[Any] | None:
+    """An array whose type DLPack has and NumPy has not, such as bfloat16; None: it is another."""
+    try:
+        return _of_capsule(source.__dlpack__())._data
+    except (ArgumentError, TensorError, BufferError, RuntimeError, TypeError):
+        return None

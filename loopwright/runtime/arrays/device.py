@@ -163,26 +163,30 @@ class DeviceArray(NDArray):
     def to_dlpack(self) -> Any:
         """A DLPack capsule of this memory, without a copy, when the device has done what waits.
 
-        Raises:
-            ArgumentError: memory of this kind of devices has no address.
-
         Example:
             >>> if lw.cuda().exist:
             ...     assert "dltensor" in repr(lw.nd.empty((2,), "float32", lw.cuda()).to_dlpack())
             ...
         """
-        try:
-            return self.__dlpack__()
-        except BufferError as error:
-            raise ArgumentError(f"to_dlpack: {error}; copy the array to the host") from error
+        return self.__dlpack__()
 
     def __dlpack__(self, **options: Any) -> Any:
-        if self.memory.offset and not self.api.has_addresses:
-            raise BufferError(f"a part of a buffer of {self.device} cannot be exchanged")
+        where, wanted = self.__dlpack_device__(), options.get("dl_device")
+        if wanted not in (None, where):
+            if options.get("copy") is False or wanted[0] != HOST:
+                raise BufferError(f"the array lies on {self.device}; copy it with copyto first")
+            return self.copyto(Device(HOST)).__dlpack__(max_version=options.get("max_version"))
+        if options.get("copy"):
+            return self.copyto(self.device).__dlpack__(stream=options.get("stream"))
         if options.get("stream") != -1:
             self.api.synchronize(self.device.device_id)
-        where = self.__dlpack_device__()
-        return dlpack.export(self.memory.address, self._shape, self.dtype, where, self)
+        # Where a handle is an address, consumers that do not know of offsets are served too.
+        begin, offset = (
+            (self.memory.address, 0)
+            if self.api.has_addresses
+            else (self.memory.handle, self.memory.offset)
+        )
+        return dlpack.export(begin, offset, self._shape, self.dtype, where, self)
 
     def __array__(
         self, dtype: npt.DTypeLike | None = None, copy: bool | None = None

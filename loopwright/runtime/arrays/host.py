@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from loopwright import dtypes
 from loopwright.errors import ArgumentError
+from loopwright.runtime.devices import dlpack
 from loopwright.runtime.devices.device import Device, device
 from loopwright.runtime.devices.interface import HOST, Memory
 
@@ -187,6 +188,9 @@ class NDArray:
             raise ArgumentError(f"to_dlpack: {error}; copy the array first") from error
 
     def __dlpack__(self, **options: Any) -> Any:
+        if self._data.dtype.kind == "V" and self._data.flags.writeable and not options.get("copy"):
+            where = self.__dlpack_device__()  # NumPy has no bfloat16, DLPack has
+            return dlpack.export(self.data, 0, self.shape, self.dtype, where, self)
         return self._data.__dlpack__(**options)
 
     def __dlpack_device__(self) -> tuple[int, int]:

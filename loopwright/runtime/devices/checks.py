@@ -29,12 +29,13 @@ class Block:
     Attributes:
         raw: the address or object by which the driver knows it.
         freed: whether it was given back; what lies there now is somebody else's.
+        lender: another library's object whose memory it is, which must live as long; None: ours.
     """
 
-    __slots__ = ("freed", "raw")
+    __slots__ = ("freed", "lender", "raw")
 
-    def __init__(self, raw: Any) -> None:
-        self.raw, self.freed = raw, False
+    def __init__(self, raw: Any, lender: object = None) -> None:
+        self.raw, self.freed, self.lender = raw, False, lender
 
 
 def owner_of(memory: Memory) -> object:
@@ -53,7 +54,7 @@ def release(memory: Memory, api: DeviceAPI) -> Any:
     """
     check_memory("free", memory, api)
     block = memory.owner
-    if not isinstance(block, Block):
+    if not isinstance(block, Block) or block.lender is not None:
         raise ArgumentError(
             "free: this is a part of other memory, or of another library; free that"
         )

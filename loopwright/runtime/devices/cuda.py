@@ -229,6 +229,9 @@ class CudaAPI(DeviceAPI):
             if "PEER_ACCESS_ALREADY_ENABLED" not in str(error):  # by another library
                 raise
 
+    def exchange_stream(self, device_id: int) -> int:
+        return self.current_stream(device_id).handle or 1  # DLPack's number of the default one
+
     def fill(self, memory: Memory, value: int, stream: Stream | None = None) -> None:
         check_memory("fill", memory, self)
         check_byte(value)

@@ -8,20 +8,21 @@ then named ``used_dltensor``, and whoever consumed it calls its deleter once.
 from __future__ import annotations
 
 import ctypes
-import itertools
 from math import prod
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from loopwright.errors import ArgumentError
 
 _FRESH, _USED = b"dltensor", b"used_dltensor"
+_VERSIONED = b"dltensor_versioned"
 #: DLPack's codes of kinds of elements.
 _CODES = {"int": 0, "uint": 1, "float": 2, "bfloat": 4, "bool": 6}
 _KINDS = {code: kind for kind, code in _CODES.items()}
+_STAND_INS = {"bfloat16": "uint16"}
 # Functions of `ctypes.pythonapi` itself are shared: other packages declare other types for them.
 _api = ctypes.PyDLL(None, handle=ctypes.pythonapi._handle)
-_api.PyCapsule_New.restype = ctypes.py_object
-_api.PyCapsule_New.argtypes = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
 _api.PyCapsule_IsValid.argtypes = (ctypes.c_void_p, ctypes.c_char_p)
 _api.PyCapsule_GetPointer.restype = ctypes.c_void_p
 _api.PyCapsule_GetPointer.argtypes = (ctypes.c_void_p, ctypes.c_char_p)
@@ -90,18 +91,22 @@ class _Consumed:
 
 
 def is_capsule(source: object) -> bool:
-    """Whether an object is a capsule of DLPack's first version, consumed or not."""
-    return type(source).__name__ == "PyCapsule" and any(
-        _api.PyCapsule_IsValid(id(source), name) for name in (_FRESH, _USED)
-    )
+    """Whether an object is a capsule, consumed or not."""
+    return type(source).__name__ == "PyCapsule"
 
 
 def consume(capsule: object) -> Exchanged:
     """Read a capsule and mark it as used.
 
     Raises:
-        ArgumentError: it was consumed before, or its elements are of a type without a name here.
+        ArgumentError: it was consumed before, is of another version, or its elements are of a type
+            without a name here.
     """
+    if _api.PyCapsule_IsValid(id(capsule), _VERSIONED):
+        raise ArgumentError(
+            "from_dlpack: a capsule of DLPack's later version; pass the array itself, or ask it "
+            "for __dlpack__() without max_version"
+        )
     if not _api.PyCapsule_IsValid(id(capsule), _FRESH):
         raise ArgumentError("from_dlpack: the capsule was consumed before; ask for a new one")
     managed = int(_api.PyCapsule_GetPointer(id(capsule), _FRESH))
@@ -134,43 +139,35 @@ def _is_row_major(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
     )
 
 
-# What capsules of ours hold, by the number in their context, until they are deleted.
-_held: dict[int, tuple[object, ...]] = {}
-_numbers = itertools.count(1)
-
-
 def export(
-    address: int, shape: tuple[int, ...], dtype: str, device: tuple[int, int], owner: object
+    address: int,
+    offset: int,
+    shape: tuple[int, ...],
+    dtype: str,
+    device: tuple[int, int],
+    owner: object,
 ) -> Any:
     """A capsule for memory that ``owner`` keeps alive.
 
+    NumPy makes it, for an array of that shape whose bytes nobody looks at; then it is told where
+    the memory really lies. So capsule and deleter are NumPy's, which are written in C: a destructor
+    in Python could not run where a consumer has raised.
+
     Args:
-        address: of the first element, or the handle of a device that has no addresses.
+        address: of the memory, or the handle of a device that has no addresses.
+        offset: bytes from there to the first element.
         shape: extents; row-major without gaps.
         dtype: name of the element type.
         device: DLPack's code and number of the device.
         owner: held until the capsule's deleter is called.
     """
-    kind = dtype.rstrip("0123456789")
-    extents = (ctypes.c_int64 * max(len(shape), 1))(*shape)
-    bits = 8 if kind == "bool" else int(dtype.removeprefix(kind))
-    pointer = ctypes.cast(extents, ctypes.POINTER(ctypes.c_int64))
-    tensor = _Tensor(address, *device, len(shape), _CODES[kind], bits, 1, pointer, None, 0)
-    number = next(_numbers)
-    managed = _Managed(tensor, number, ctypes.cast(_deleter, ctypes.c_void_p).value)
-    _held[number] = (owner, extents, managed)
-    destructor = ctypes.cast(_destructor, ctypes.c_void_p).value
-    return _api.PyCapsule_New(ctypes.addressof(managed), _FRESH, destructor)
-
-
-def _delete(managed: int) -> None:
-    _held.pop(_Managed.from_address(managed).context, None)
-
-
-def _destroy(capsule: int) -> None:
-    """A capsule goes; if nobody consumed it, its memory is let go here."""
-    if _api.PyCapsule_IsValid(capsule, _FRESH):
-        _delete(_api.PyCapsule_GetPointer(capsule, _FRESH))
-
-
-_deleter, _destructor = _Deleter(_delete), _Deleter(_destroy)
+    # NumPy has no code for types of others; the same number of bits serves until it is told.
+    stand_in = np.dtype(_STAND_INS.get(dtype, dtype))
+    raw = (ctypes.c_uint8 * (prod(shape) * stand_in.itemsize)).from_address(address)
+    vars(raw)["owner"] = owner
+    capsule = np.frombuffer(raw, stand_in).reshape(shape).__dlpack__()  # type: ignore[call-overload]
+    tensor = _Managed.from_address(_api.PyCapsule_GetPointer(id(capsule), _FRESH)).tensor
+    tensor.data, tensor.byte_offset = address, offset
+    tensor.device_type, tensor.device_id = device
+    tensor.code = _CODES[dtype.rstrip("0123456789")]
+    return capsule

@@ -320,6 +320,26 @@ class DeviceAPI(ABC):
         """What tells one physical device from all others of the machine, also between processes."""
         return f"{self.name}{device_id}"
 
+    def exchange_stream(self, device_id: int) -> int | None:
+        """What a library that hands out an array by DLPack is given as ``stream``: where the array
+        will be used, for which that library waits; None where DLPack knows no such number."""
+        return None
+
+    def adopt(self, device_id: int, handle: int, offset: int, nbytes: int, owner: object) -> Memory:
+        """Memory of another library, which is neither copied nor given back.
+
+        Args:
+            device_id: whose it is.
+            handle: its address, or the device's number of it.
+            offset: bytes from there to the first one that is meant.
+            nbytes: how many.
+            owner: lives as long as the memory is used.
+
+        Raises:
+            ArgumentError: the device cannot use it.
+        """
+        return Memory(self.device_type, device_id, handle, nbytes, offset, owner=owner)
+
     def can_access_peer(self, device_id: int, other: int) -> bool:
         """Whether a device can read the memory of another one of its kind without the host."""
         return device_id == other

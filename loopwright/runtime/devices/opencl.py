@@ -172,6 +172,18 @@ class OpenCLAPI(DeviceAPI):
         self.copy(host, 0, target, target_offset, nbytes)
         self.synchronize(target.device_id, self.current_stream(target.device_id))
 
+    def adopt(self, device_id: int, handle: int, offset: int, nbytes: int, owner: object) -> Memory:
+        context = self._context(device_id)
+        with named(f"opencl({device_id})", "looking at memory of another library"):
+            buffer = context.cl.Buffer.from_int_ptr(handle, True)
+            ours = buffer.context == context.context
+        if not ours:
+            raise ArgumentError(
+                f"opencl({device_id}): the memory is of another context of OpenCL; copy it by way "
+                "of the host"
+            )
+        return Memory(OPENCL, device_id, handle, nbytes, offset, owner=Block(buffer, owner))
+
     def fill(self, memory: Memory, value: int, stream: Stream | None = None) -> None:
         check_memory("fill", memory, self)
         check_byte(value)

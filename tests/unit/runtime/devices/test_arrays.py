@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import weakref
 from typing import Any
 
 import numpy as np
@@ -109,7 +110,6 @@ def test_exchange_without_a_copy_between_libraries(fake_gpus: FakeDriver) -> Non
     del c
     gc.collect()
     assert live("cuda:1") == 0
-    assert not dlpack._held
 
 
 class OneWay:
@@ -119,7 +119,7 @@ class OneWay:
         self.a = a
 
     def __dlpack__(self, **options: object) -> Any:
-        return dlpack.export(self.a.ctypes.data, self.a.shape, self.a.dtype.name, (1, 0), self.a)
+        return dlpack.export(self.a.ctypes.data, 0, self.a.shape, self.a.dtype.name, (1, 0), self.a)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return (1, 0)
@@ -134,9 +134,13 @@ def test_numpy_reads_our_capsules_and_we_read_numpy_s(dtype: str) -> None:
     assert theirs[0, 0] == 9
     assert ours.numpy()[0, 0] == 9
     assert (ours.shape, ours.dtype) == ((2, 3), dtype)
+    kept = weakref.ref(source)
+    del source, ours
+    gc.collect()
+    assert theirs[0, 0] == 9
     del theirs
     gc.collect()
-    assert not dlpack._held
+    assert kept() is None
 
 
 def test_a_capsule_is_consumed_once() -> None:
@@ -153,11 +157,14 @@ def test_a_capsule_is_consumed_once() -> None:
 
 
 def test_a_capsule_that_nobody_consumes_lets_go_of_its_memory() -> None:
-    capsule = OneWay(np.zeros(3)).__dlpack__()
-    assert len(dlpack._held) == 1
+    data = np.zeros(3)
+    capsule, kept = OneWay(data).__dlpack__(), weakref.ref(data)
+    del data
+    gc.collect()
+    assert kept() is not None
     del capsule
     gc.collect()
-    assert not dlpack._held
+    assert kept() is None
 
 
 def test_other_packages_may_declare_python_s_functions_differently(
@@ -186,3 +193,101 @@ def test_opencl_arrays_where_a_platform_is() -> None:
     assert a.copyto(b) is b
     np.testing.assert_array_equal(b.numpy(), source)
     np.testing.assert_array_equal(a.CreateView((2, 4)).copyto("cpu").numpy(), source.reshape(2, 4))
+
+
+def test_arrays_of_opencl_are_exchanged_at_any_place_of_their_buffer() -> None:
+    if not lw.opencl().exist:
+        pytest.skip(lw.opencl().why_absent())
+    first = lw.nd.array(np.arange(4, dtype=np.float32), device="opencl")
+    second = lw.nd.array(np.arange(4, 8, dtype=np.float32), device="opencl")
+    assert first.memory.offset != second.memory.offset
+    for a in (first, second):
+        expected = a.numpy()
+        b = from_dlpack(a.to_dlpack())
+        np.testing.assert_array_equal(b.numpy(), expected)
+        b.copyfrom(expected + 1)
+        np.testing.assert_array_equal(a.numpy(), expected + 1)
+    before = live("opencl")
+    del first, second, a
+    gc.collect()
+    assert live("opencl") == before - 256  # `b` keeps the second one
+    np.testing.assert_array_equal(b.numpy(), [5, 6, 7, 8])
+    with pytest.raises(ArgumentError, match="of another library"):
+        b.api.free(b.memory)
+
+
+@pytest.mark.parametrize("where", ["cuda:0", "opencl:0"])
+def test_numpy_refuses_or_copies_what_lies_on_a_device(where: str, fake_gpus: FakeDriver) -> None:
+    if not lw.device(where).exist:
+        pytest.skip(lw.device(where).why_absent())
+    a = lw.nd.array(np.arange(3, dtype=np.float32), device=where)
+    with pytest.raises((BufferError, RuntimeError), match=r"(?i)device"):
+        np.from_dlpack(a)
+    there = np.from_dlpack(a, device="cpu")
+    assert there.tolist() == [0, 1, 2]
+    a.copyfrom([7, 8, 9])
+    assert there.tolist() == [0, 1, 2]
+    with pytest.raises(BufferError, match="copy it with copyto first"):
+        a.__dlpack__(dl_device=(1, 0), copy=False)
+    with pytest.raises(BufferError, match="copy it with copyto first"):
+        a.__dlpack__(dl_device=(8, 0))
+    copied = from_dlpack(a.__dlpack__(copy=True))
+    copied.copyfrom([1, 1, 1])
+    assert a.numpy().tolist() == [7, 8, 9]
+    del a, copied
+    gc.collect()
+    assert live(where) == 0
+
+
+@pytest.mark.parametrize("shape", [(), (0, 3), (2, 3)])
+@pytest.mark.parametrize("where", ["cpu", "cuda:0"])
+def test_shapes_and_bfloat16_in_capsules(
+    where: str, shape: tuple[int, ...], fake_gpus: FakeDriver
+) -> None:
+    for dtype in ("bfloat16", "bool", "float32"):
+        a = lw.nd.array(np.ones(shape, np.float32)).copyto("cpu").numpy()
+        made = lw.nd.array(a.astype(lw.nd.empty((1,), dtype).numpy().dtype), device=where)
+        back = from_dlpack(made.to_dlpack())
+        assert (back.shape, back.dtype, back.device) == (shape, dtype, made.device)
+        np.testing.assert_array_equal(back.numpy(), made.numpy())
+    brain = lw.nd.array(np.ones(3, np.float32), "bfloat16")
+    assert from_dlpack(OneWayOf(brain)).numpy().tolist() == [1, 1, 1]
+
+
+class OneWayOf:
+    """Another library's array of the host, with a type that NumPy does not know."""
+
+    def __init__(self, a: NDArray) -> None:
+        self.a = a
+
+    def __dlpack__(self, **options: object) -> Any:
+        return self.a.to_dlpack()
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (1, 0)
+
+
+def test_memory_that_is_pinned_for_a_gpu_is_the_host_s() -> None:
+    source = np.arange(3, dtype=np.float32)
+    capsule = dlpack.export(source.ctypes.data, 0, (3,), "float32", (3, 0), source)
+    pinned = from_dlpack(capsule)
+    assert (str(pinned.device), pinned.numpy().tolist()) == ("cpu(0)", [0, 1, 2])
+
+
+def test_capsules_of_a_later_version_are_refused_in_words() -> None:
+    with pytest.raises(ArgumentError, match="a capsule of DLPack's later version; pass the array"):
+        from_dlpack(np.zeros(3).__dlpack__(max_version=(1, 0)))
+
+
+def test_who_hands_out_an_array_is_told_the_stream_that_uses_it(fake_gpus: FakeDriver) -> None:
+    a, asked = lw.nd.array([1.0], "float32", "cuda:1"), []
+
+    class Producer(Foreign):
+        def __dlpack__(self, **options: object) -> Any:
+            asked.append(options["stream"])
+            return super().__dlpack__()
+
+    from_dlpack(Producer(a))
+    with lw.cuda(1).stream() as stream:
+        from_dlpack(Producer(a))
+        assert asked == [1, stream.handle]

@@ -121,7 +121,7 @@ class Shifted:
         self.a = a
 
     def __dlpack__(self, **options: object) -> Any:
-        return dlpack.export(self.a.data + 4, (16,), "float32", (2, 0), self.a)
+        return dlpack.export(self.a.data + 4, 0, (16,), "float32", (2, 0), self.a)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return (2, 0)
