@@ -23,9 +23,7 @@ from loopwright.runtime.artifacts.kinds import (
 from loopwright.runtime.artifacts.manifest import Manifest
 from loopwright.runtime.artifacts.objects import C_OBJECT, LLVM_OBJECT
 from loopwright.runtime.devices.device import (
-    DEVICE_TYPES,
     Device,
-    DeviceType,
     cpu,
     cuda,
     device,
@@ -35,6 +33,7 @@ from loopwright.runtime.devices.device import (
     opencl,
     rocm,
 )
+from loopwright.runtime.devices.device_types import DEVICE_TYPES, DeviceType
 from loopwright.runtime.devices.function import DeviceCall, DeviceFunction
 from loopwright.runtime.devices.interface import DeviceAPI, Event, Memory, Program, Stream
 from loopwright.runtime.devices.registry import register_device_api, unregister_device_api

@@ -12,6 +12,7 @@ from loopwright.errors import UsageError, did_you_mean
 from loopwright.runtime import timing
 from loopwright.runtime.artifacts import kinds as artifact_kinds
 from loopwright.runtime.artifacts.artifact import Artifact, is_sealed
+from loopwright.runtime.artifacts.device_kinds import CUDA_CUBIN
 from loopwright.runtime.artifacts.kinds import Link
 from loopwright.runtime.devices.device import Device
 from loopwright.runtime.devices.function import DeviceFunction
@@ -57,6 +58,9 @@ class Module:
         self._sources = sources or {}
         image = _image(artifact, link)
         self._kind = image.kind
+        self._cubin = b""
+        if isinstance(image, DeviceImage) and image.kind == CUDA_CUBIN:
+            self._cubin = image.code.image
         self._functions = {f.name: function_of(image, f) for f in artifact.contents.functions}
         self._entry = self._functions[artifact.entry]
         self._imported: list[Module] = []
@@ -258,7 +262,8 @@ class Module:
             fmt: default the module's own `format` (``o``, or ``json`` of the target ``interp``):
                 the object at `path` and its manifest at ``path.json``, for `load_module`.
                 ``so`` and ``a``: a library, as `export_library` writes it, whatever the file's
-                ending. ``ll``, ``asm`` (or ``s``), ``c``, ``ir``: that text, see `get_source`.
+                ending. ``ll``, ``asm`` (or ``s``), ``c``, ``ir``, of devices ``cl``, ``cuda`` (or
+                ``cu``), ``ptx``: that text, see `get_source`. ``cubin``: the machine code alone.
 
         Returns:
             The path.
@@ -278,9 +283,13 @@ class Module:
             return self.artifact.save(path)
         if fmt in ("so", "a"):
             return export.export(self.artifact, path, form=fmt)
-        kind = {"s": "asm"}.get(fmt, fmt)
+        if fmt == "cubin" and self._cubin:
+            return export.write_file(Path(path), self._cubin)
+        kind = {"s": "asm", "cu": "cuda"}.get(fmt, fmt)
         if kind not in self._texts():
-            formats = ", ".join(dict.fromkeys((self.format, "so", "a", *self._texts())))
+            libraries = () if self._kind.holds == "program" else ("so", "a")
+            code = ("cubin",) if self._cubin else ()
+            formats = ", ".join(dict.fromkeys((self.format, *libraries, *code, *self._texts())))
             why = "" if self._texts() else ", which was loaded without its texts"
             raise UsageError(f"save: no format {fmt!r} of this module{why}; it has {formats}")
         return export.write_file(Path(path), self.get_source(kind).encode())
@@ -348,6 +357,8 @@ class Module:
             [1. 1. 1. 1.]
         """
         target = Path(path)
+        if target.is_dir():
+            raise UsageError(f"{target} is a folder; name the file that save wrote in it")
         if target.is_file():
             data = target.read_bytes()
             if library.is_shared_object(data) and not is_sealed(data):

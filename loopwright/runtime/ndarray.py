@@ -11,11 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from loopwright import dtypes
-from loopwright.errors import ArgumentError, TensorError
+from loopwright.errors import ArgumentError, OutOfMemoryError, TensorError
 from loopwright.runtime.arrays.device import DeviceArray, Keeper
 from loopwright.runtime.arrays.host import NDArray, aligned_bytes, elements_of, shape_of
 from loopwright.runtime.devices import dlpack
-from loopwright.runtime.devices.device import Device, DeviceType, cpu, device
+from loopwright.runtime.devices.device import Device, cpu, device
+from loopwright.runtime.devices.device_types import DeviceType
 from loopwright.runtime.devices.interface import HOST
 from loopwright.runtime.memory import device_allocator
 from loopwright.runtime.random_fill import random_fill as random_fill
@@ -62,13 +63,20 @@ def empty(
     nbytes = math.prod(extents) * dtypes.nbytes(name)
     scope = mem_scope or "global"
     if where.device_type == HOST and scope == "global":
-        return NDArray(aligned_bytes(nbytes).view(name).reshape(extents), where)
+        return NDArray(_host_bytes(nbytes).view(name).reshape(extents), where)
     if scope == "global":
         pool = device_allocator(where)
         memory = pool.alloc(nbytes)
         return DeviceArray(memory, extents, name, where, Keeper(memory, pool.free))
     memory = where.api.allocate(where.device_id, nbytes, scope=scope)
     return DeviceArray(memory, extents, name, where, Keeper(memory, where.api.free))
+
+
+def _host_bytes(nbytes: int) -> npt.NDArray[np.uint8]:
+    try:
+        return aligned_bytes(nbytes)
+    except (MemoryError, ValueError):  # more than there is, or than NumPy can count
+        raise OutOfMemoryError(f"cpu(0): no memory for an array of {nbytes} bytes") from None
 
 
 NDArray._empty = empty
@@ -89,6 +97,7 @@ def array(
 
     Raises:
         TensorError: the type is unknown or not supported.
+        ArgumentError: no array can be made of it, or its elements are of no such type.
         UsageError: the device is not here; the message says what is missing.
         OutOfMemoryError: the device has no memory for it.
 
@@ -99,7 +108,12 @@ def array(
     if isinstance(dtype, Device):
         dtype, device = None, dtype if device is None else device
     name = None if dtype is None else dtypes.check(dtype)
-    data = np.asarray(elements_of(source), dtype=name)
+    try:
+        data = np.asarray(elements_of(source) if isinstance(source, NDArray) else source, name)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ArgumentError(
+            f"array: no array of {name or 'numbers'} can be made: {error}"
+        ) from None
     made = empty(data.shape, dtypes.check(data.dtype), device)
     return made.copyfrom(data)
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from loopwright import dtypes
 from loopwright.errors import ArgumentError, RunError, UsageError, shown
-from loopwright.runtime.arrays.host import NDArray
+from loopwright.runtime.arrays.host import NDArray, elements_of
 from loopwright.runtime.artifacts.artifact import destination, replace
 from loopwright.runtime.packed.value import packed, view_of
 
@@ -58,7 +58,8 @@ def save_params(path: str | os.PathLike[str], params: Mapping[str, object]) -> P
 
     Args:
         path: the file, such as ``model.safetensors``.
-        params: arrays (NDArray, NumPy, or with ``__dlpack__``) by name, row-major without gaps.
+        params: arrays (NDArray on any device, NumPy, or with ``__dlpack__``) by name, row-major
+            without gaps.
 
     Returns:
         The path.
@@ -73,6 +74,8 @@ def save_params(path: str | os.PathLike[str], params: Mapping[str, object]) -> P
         >>> print({name: a.shape for name, a in lw.runtime.load_params(path).items()})
         {'b': (3,), 'w': (2, 3)}
     """
+    if not isinstance(params, Mapping):
+        raise ArgumentError(f"save_params: expected a dict of arrays, got {shown(params)}")
     arrays = {_name(name): _data(name, value) for name, value in params.items()}
     # Widest elements first, as the package does it: then every array is aligned to its elements.
     order = sorted(arrays, key=lambda n: (-arrays[n].dtype.itemsize, n))
@@ -163,7 +166,7 @@ def _data(name: str, value: object) -> np.ndarray[Any, Any]:
         raise ArgumentError(
             f"save_params: {name!r} is {shown(value)} (a {type(value).__name__}), no array"
         )
-    data = np.asarray(array)
+    data = elements_of(array)
     if dtypes.check(data.dtype) not in _CODES:
         raise ArgumentError(f"save_params: {name!r} is of {data.dtype.name}, which has no code")
     return data

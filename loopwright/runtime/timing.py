@@ -19,10 +19,11 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from loopwright.errors import UsageError, did_you_mean
+from loopwright.errors import ArgumentError, UsageError, did_you_mean
 from loopwright.runtime import linker
 from loopwright.runtime.devices.device import Device, device
 from loopwright.runtime.devices.function import DeviceCall, DeviceFunction, sweep
+from loopwright.runtime.devices.interface import HOST
 from loopwright.runtime.function import BoundCall, Function, failure
 from loopwright.runtime.symbolic import SymbolicFunction
 
@@ -251,7 +252,7 @@ class Evaluator:
             It acts once per repeat, so cold caches are only seen with ``number=1``.
 
     Raises:
-        UsageError: an option is out of range or unknown.
+        UsageError: an option is out of range or unknown, or the code is for another device.
 
     Example:
         >>> A = te.placeholder((4,), name="A")
@@ -278,7 +279,13 @@ class Evaluator:
         cache_flush_bytes: int = 0,
         f_preproc: str | Callable[..., object] = "",
     ) -> None:
-        (function.device if dev is None else device(dev)).require()
+        self._device = None if dev is None else device(dev)
+        (self._device or function.device).require()
+        if self._device and self._device.device_type != function.device.device_type:
+            raise UsageError(
+                f"the code is for {function.device}, not for {self._device}; build it for that "
+                "device"
+            )
         self.function = function
         self.number = _at_least("number", number, 1)
         self.repeat = _at_least("repeat", repeat, 1)
@@ -290,6 +297,11 @@ class Evaluator:
         self._flush_bytes = flush_bytes
         self._sweep: npt.NDArray[np.uint8] | None = None
         self._prepare = _preproc(f_preproc)
+        if f_preproc == FLUSH_NON_FIRST and function.device.device_type != HOST:
+            raise UsageError(
+                f"{FLUSH_NON_FIRST} is for functions of the host, and the code is for "
+                f"{function.device}; use cache_flush_bytes"
+            )
 
     def __call__(self, *args: object) -> BenchmarkResult:
         """Time the function on these arguments.
@@ -299,6 +311,11 @@ class Evaluator:
             RunError: a call failed.
         """
         call = self.function.bind(*args)
+        if isinstance(call, DeviceCall) and self._device not in (None, call.device):
+            raise ArgumentError(
+                f"the arrays lie on {call.device}, and {self._device} is to be timed; copy them "
+                "there"
+            )
         call.run()
         number = self.number
         results = []
@@ -325,12 +342,21 @@ class Evaluator:
         self._sweep += 1
 
 
-_WHOLE = ("number", "repeat", "windows", "limit_zero_time_iterations", "repeats_to_cooldown")
+_WHOLE = (
+    "number",
+    "repeat",
+    "windows",
+    "limit_zero_time_iterations",
+    "repeats_to_cooldown",
+    "cache_flush_bytes",
+)
 
 
 def _at_least(name: str, value: _Number, low: int) -> _Number:
-    if name in _WHOLE and not isinstance(value, int):
+    if name in _WHOLE and (isinstance(value, bool) or not isinstance(value, int)):
         raise UsageError(f"{name} is {value!r}; it must be a whole number")
+    if not isinstance(value, int | float):
+        raise UsageError(f"{name} is {value!r}; it must be a number")
     if not value >= low:
         raise UsageError(f"{name} is {value!r}; it must be at least {low}")
     return value

@@ -196,6 +196,8 @@ class DeviceArray(NDArray):
         )
 
     def __len__(self) -> int:
+        if not self._shape:
+            raise TypeError("len() of an array without dimensions")
         return self._shape[0]
 
     def __getitem__(self, key: Any) -> Any:

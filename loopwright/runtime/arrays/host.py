@@ -7,7 +7,8 @@ NumPy, PyTorch and others through DLPack without a copy.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+import operator
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -137,6 +138,11 @@ class NDArray:
         """
         if isinstance(target, NDArray):
             return target.copyfrom(self)
+        if not isinstance(target, Device | str):
+            raise ArgumentError(
+                f"copyto: expected an NDArray or a device, got a {type(target).__name__}; "
+                "a.numpy() gives an array of NumPy"
+            )
         return NDArray._empty(self.shape, self.dtype, device(target)).copyfrom(self)
 
     def CreateView(self, shape: Sequence[int], dtype: str | None = None) -> NDArray:
@@ -220,8 +226,17 @@ class NDArray:
 
 
 def elements_of(source: object) -> npt.NDArray[Any]:
-    """The elements of an array, or of what NumPy makes one of, in the host's memory."""
-    return source._on_host() if isinstance(source, NDArray) else np.asarray(source)
+    """The elements of an array, or of what NumPy makes one of, in the host's memory.
+
+    Raises:
+        ArgumentError: NumPy makes none of it.
+    """
+    if isinstance(source, NDArray):
+        return source._on_host()
+    try:
+        return np.asarray(source)
+    except ValueError as error:
+        raise ArgumentError(f"this is no array: {error}") from None
 
 
 def check_source(data: npt.NDArray[Any], target: NDArray) -> None:
@@ -257,9 +272,15 @@ def shape_of(shape: Sequence[int] | int) -> tuple[int, ...]:
     """Extents as a tuple of ints.
 
     Raises:
-        ArgumentError: one is negative.
+        ArgumentError: one is negative, or no whole number.
     """
-    extents = (shape,) if isinstance(shape, int) else tuple(int(n) for n in shape)
+    items: Iterable[Any] = shape if isinstance(shape, Iterable) else (shape,)
+    try:
+        extents = tuple(operator.index(n) for n in items)
+    except TypeError:
+        raise ArgumentError(
+            f"shape {shape!r} is none; pass whole numbers, such as (2, 3)"
+        ) from None
     if any(n < 0 for n in extents):
         raise ArgumentError(f"shape {extents} has a negative extent")
     return extents

@@ -34,7 +34,7 @@ class ArtifactKind:
         extension: of the file that `Module.save` writes.
         holds: an object file that a linker takes, a shared library, or a program that something
             else runs.
-        device: type of the device that runs it (`loopwright.runtime.devices.device.DEVICE_TYPES`).
+        device: type of the device that runs it (`loopwright.runtime.DEVICE_TYPES`).
         link: puts its code into this process; None where the module ``needs`` brings that.
         needs: a module whose import says how it is linked; empty: nothing is missing.
         check: refuses an artifact that this machine cannot run, by a TargetError.

@@ -12,49 +12,20 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from enum import IntEnum
 
-from loopwright.errors import UsageError, did_you_mean
-from loopwright.runtime.artifacts import kinds as artifact_kinds
+from loopwright.errors import UsageError
 from loopwright.runtime.devices.cpu import cache_sizes
+from loopwright.runtime.devices.device_types import (
+    DEVICE_TYPES,
+    NAMES,
+    code_of_name,
+    other_names,
+    type_code,
+    type_name,
+)
 from loopwright.runtime.devices.interface import HOST, AttributeValue, DeviceAPI, Stream
 from loopwright.runtime.devices.registry import device_api, device_api_types, find_device_api
 from loopwright.runtime.memory.allocators import free_stream
-
-#: Names and DLPack codes of device types.
-DEVICE_TYPES = {
-    "cpu": 1,
-    "cuda": 2,
-    "opencl": 4,
-    "vulkan": 7,
-    "metal": 8,
-    "vpi": 9,
-    "rocm": 10,
-    "ext_dev": 12,
-    "micro_dev": 13,
-}
-_ALIASES = {"gpu": "cuda", "cl": "opencl"}
-_NAMES = {code: name for name, code in DEVICE_TYPES.items()}
-
-
-class DeviceType(IntEnum):
-    """DLPack's names and codes of device types; see `Device.exist` for those that are here.
-
-    Example:
-        >>> print(lw.runtime.DeviceType.kDLCPU.value)
-        1
-    """
-
-    kDLCPU = 1
-    kDLCUDA = 2
-    kDLCUDAHost = 3
-    kDLOpenCL = 4
-    kDLVulkan = 7
-    kDLMetal = 8
-    kDLVPI = 9
-    kDLROCM = 10
-    kDLROCMHost = 11
-    kDLExtDev = 12
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -78,7 +49,7 @@ class Device:
     device_id: int = 0
 
     def __init__(self, device_type: int | str, device_id: int = 0) -> None:
-        object.__setattr__(self, "device_type", _type_code(device_type))
+        object.__setattr__(self, "device_type", type_code(device_type))
         object.__setattr__(self, "device_id", _number(device_id))
         if self.device_id < 0:
             raise UsageError(f"device number {self.device_id} is negative; devices count from 0")
@@ -91,7 +62,7 @@ class Device:
     @property
     def name(self) -> str:
         """Name of the type, such as ``cpu``."""
-        return _NAMES[self.device_type]
+        return NAMES.get(self.device_type) or other_names().get(self.device_type, "unregistered")
 
     @property
     def exist(self) -> bool:
@@ -243,7 +214,8 @@ class Device:
             return ""
         api = find_device_api(self.device_type)
         if api is None:
-            driven = ", ".join(_NAMES[code] for code in device_api_types() if code in _NAMES)
+            names = {**other_names(), **NAMES}
+            driven = ", ".join(names[code] for code in device_api_types())
             return f"this version runs kernels on {driven}, not on {self.name}"
         count = api.count()
         if not count:
@@ -315,26 +287,6 @@ class Device:
     __repr__ = __str__
 
 
-def _type_code(device_type: int | str) -> int:
-    if isinstance(device_type, str):
-        name = _type_name(device_type.strip())
-        if name not in DEVICE_TYPES:
-            raise _unknown(device_type, name)
-        return DEVICE_TYPES[name]
-    if isinstance(device_type, bool) or device_type not in _NAMES:
-        raise UsageError(
-            f"device type {device_type!r} is unknown; the codes are "
-            + ", ".join(f"{code} ({name})" for code, name in _NAMES.items())
-        )
-    return int(device_type)
-
-
-def _type_name(text: str) -> str:
-    """The name of a type of devices, which may be given by a target whose code runs there."""
-    name = text.lower()
-    return _ALIASES.get(name) or artifact_kinds.device_of_target(name) or name
-
-
 def _number(device_id: object) -> int:
     try:
         return operator.index(device_id)  # type: ignore[arg-type]
@@ -342,13 +294,6 @@ def _number(device_id: object) -> int:
         raise UsageError(
             f"device number {device_id!r} is no integer; devices count from 0"
         ) from None
-
-
-def _unknown(text: str, name: str) -> UsageError:
-    return UsageError(
-        f"unknown device {text!r}{did_you_mean(name, [*DEVICE_TYPES, *_ALIASES])}; "
-        f"known: {', '.join(DEVICE_TYPES)}"
-    )
 
 
 def cpu(device_id: int = 0) -> Device:
@@ -422,7 +367,7 @@ def device(dev_type: str | int | Device, dev_id: int | None = None) -> Device:
     Args:
         dev_type: a name of `DEVICE_TYPES`, its DLPack code, or a target, of which the first word
             counts (``llvm`` and ``c`` run on ``cpu``).
-        dev_id: the number, where `dev_type` has none; default 0.
+        dev_id: the number, default 0; where `dev_type` has one, too, both are the same.
 
     Raises:
         UsageError: the name is unknown, or there is no such device.
@@ -439,11 +384,10 @@ def device(dev_type: str | int | Device, dev_id: int | None = None) -> Device:
     match = re.fullmatch(r"(\w+)(?:\((\d+)\)|:(\d+))?", text.strip())
     if match is None:
         raise UsageError(f"device {text!r} is not understood; write it as cpu, cpu:0 or cpu(0)")
-    name = _type_name(match[1])
-    if name not in DEVICE_TYPES:
-        raise _unknown(text, name)
-    number = match[2] or match[3]
-    return Device(DEVICE_TYPES[name], int(number) if number else dev_id or 0)
+    code, number = code_of_name(match[1]), match[2] or match[3]
+    if number and dev_id not in (None, 0, int(number)):
+        raise UsageError(f"device {text!r} and the number {dev_id} are two devices; name one")
+    return Device(code, int(number) if number else dev_id or 0)
 
 
 def enabled(target: str) -> bool:
@@ -457,5 +401,7 @@ def enabled(target: str) -> bool:
         >>> print(lw.runtime.enabled("llvm"), lw.runtime.enabled("metal"))
         True False
     """
-    name = _type_name(target.split(" ")[0])
-    return name in DEVICE_TYPES and Device(name).exist
+    if not isinstance(target, str):
+        raise UsageError(f"enabled: expected the text of a target or device, got {target!r}")
+    name = type_name(target.split(" ")[0])
+    return (name in DEVICE_TYPES or name in other_names().values()) and Device(name).exist

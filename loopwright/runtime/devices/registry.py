@@ -20,12 +20,15 @@ def register_device_api(device_type: int, make: Callable[[], DeviceAPI]) -> None
     """Enter a kind of devices.
 
     Args:
-        device_type: its DLPack code (`loopwright.runtime.DEVICE_TYPES` has the names).
+        device_type: its DLPack code (`loopwright.runtime.DEVICE_TYPES` has the names), or a code of
+            its own from 1, under which the backend's ``name`` names its devices.
         make: gives the backend; called once, when somebody first asks for such a device.
 
     Raises:
-        UsageError: there is one for that code already.
+        UsageError: there is one for that code already, or the code is none.
     """
+    if isinstance(device_type, bool) or not isinstance(device_type, int) or device_type < 1:
+        raise UsageError(f"the device type {device_type!r} is no whole number from 1")
     with _lock:
         if device_type in _makers:
             raise UsageError(f"the device type {device_type} has a backend already")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from pathlib import Path
 
@@ -10,7 +11,17 @@ import pytest
 
 import loopwright
 from loopwright.errors import UsageError
-from loopwright.runtime import DEVICE_TYPES, Device, DeviceType, cpu, device, enabled
+from loopwright.runtime import (
+    DEVICE_TYPES,
+    Device,
+    DeviceType,
+    cpu,
+    device,
+    enabled,
+    register_device_api,
+)
+from loopwright.runtime.memory import device_allocator
+from loopwright.testing.simulated_device import SimulatedDevice
 
 
 @pytest.mark.parametrize("text", ["cpu", "cpu(0)", "cpu:0", " CPU ", "llvm"])
@@ -121,3 +132,47 @@ def test_sync_waits_for_devices_that_can_be_used_only() -> None:
         UsageError, match=r"metal\(0\) cannot be used: this version runs kernels on"
     ):
         Device("metal").sync()
+
+
+def test_names_of_tvm_before_it_took_those_of_dlpack() -> None:
+    assert (DeviceType.kCPU, DeviceType.kGPU, DeviceType.kCuda) == (1, 2, 2)
+    assert DeviceType.kROCM is DeviceType.kDLROCM
+    assert (DeviceType.kExtDev, DeviceType.kMicroDev) == (12, 13)
+
+
+def test_a_kind_of_devices_that_dlpack_does_not_name() -> None:
+    class Npu(SimulatedDevice):
+        name = "npu"
+
+    with pytest.raises(UsageError, match="device type 77 is unknown"):
+        Device(77)
+    with pytest.raises(UsageError, match="unknown device 'npu'"):
+        device("npu:1")
+    with Npu(device_type=77):
+        found = device("npu:1")
+        assert (found, str(found), found.exist) == (Device(77, 1), "npu(1)", True)
+        assert Device("npu", 0).name == "npu"
+        assert enabled("npu")
+        assert loopwright.nd.array([1.0, 2.0], "float32", "npu:0").numpy().tolist() == [1, 2]
+        with pytest.raises(UsageError, match=r"npu\(5\) cannot be used: .*npu\(0\) to npu\(1\)"):
+            device("npu:5").require()
+        with pytest.raises(UsageError, match=r"77 \(npu\)"):
+            Device(78)
+        gc.collect()
+        device_allocator(Device(77)).release_cached()
+    assert not found.exist
+    assert str(found) == "unregistered(1)"
+    for code in (0, -1, True, "npu"):
+        with pytest.raises(UsageError, match="is no whole number from 1"):
+            register_device_api(code, Npu)  # type: ignore[arg-type]
+
+
+def test_what_is_no_device_is_refused_in_words() -> None:
+    for wrong in ([1], 2.0, None, (2, 0)):
+        with pytest.raises(UsageError, match=r"device type .* is unknown; the codes are 1 \(cpu\)"):
+            device(wrong)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="'cuda:1' and the number 2 are two devices"):
+        device("cuda:1", 2)
+    assert device("cuda:1", 1) == device("cuda:1") == device("cuda", 1)
+    with pytest.raises(UsageError, match="expected the text of a target or device, got None"):
+        enabled(None)  # type: ignore[arg-type]

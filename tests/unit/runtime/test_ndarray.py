@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from loopwright.errors import ArgumentError, TensorError, UsageError
+from loopwright.errors import ArgumentError, OutOfMemoryError, TensorError, UsageError
 from loopwright.runtime import NDArray, array, cpu, empty, from_dlpack
 
 
@@ -142,3 +142,32 @@ def test_arrays_of_16_bit_floats(dtype: str) -> None:
         b.CreateView((6,), "int16").numpy(), b.numpy().reshape(-1).view("int16")
     )
     assert a.copyfrom(np.full((2, 3), 0.5, "float32")).numpy()[1, 2] == 0.5
+
+
+@pytest.mark.parametrize("shape", [(2.5,), "23", None, ("a",), 1.5])
+def test_shapes_that_are_none_are_refused(shape: object) -> None:
+    with pytest.raises(ArgumentError, match="pass whole numbers"):
+        empty(shape)  # type: ignore[arg-type]
+
+
+def test_numpy_s_numbers_are_a_shape() -> None:
+    assert empty(np.int64(3)).shape == (3,)  # type: ignore[arg-type]
+    assert empty(np.array([2, 3])).shape == (2, 3)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("shape", [(1 << 50,), (1 << 62, 4)])
+def test_more_than_the_host_has_is_out_of_memory(shape: tuple[int, ...]) -> None:
+    with pytest.raises(OutOfMemoryError, match=r"cpu\(0\): no memory for an array of \d+ bytes"):
+        empty(shape)
+
+
+def test_what_is_no_array_is_refused_in_words() -> None:
+    for source in ([[1, 2], [3]], "x"):
+        with pytest.raises(ArgumentError, match="no array of float32 can be made"):
+            array(source, "float32")
+    with pytest.raises(ArgumentError, match="no array of int8 can be made"):
+        array([300], "int8")
+    with pytest.raises(ArgumentError, match="this is no array"):
+        empty((2, 2)).copyfrom([[1, 2], [3]])
+    with pytest.raises(ArgumentError, match="expected an NDArray or a device, got a ndarray"):
+        array([1.0]).copyto(np.zeros(1))  # type: ignore[arg-type]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import struct
 import tempfile
@@ -18,6 +19,8 @@ import loopwright as lw
 from loopwright import dtypes
 from loopwright.errors import ArgumentError, RunError, UsageError
 from loopwright.runtime import NDArray, load_params, save_params
+from loopwright.runtime.memory import device_allocator
+from loopwright.testing.simulated_device import SimulatedDevice
 
 CODES = {
     "float64": "F64",
@@ -116,6 +119,16 @@ def test_arrays_of_the_runtime_are_saved_and_kernels_take_them(tmp_path: Path) -
         mapped[0] = 9
 
 
+def test_arrays_of_devices_are_saved_by_their_elements(tmp_path: Path) -> None:
+    with SimulatedDevice() as device:
+        a = lw.nd.array(np.arange(4, dtype="float32"), device="ext_dev:0")
+        got = load_params(save_params(tmp_path / "x", {"a": a}))["a"]
+        assert (str(got.device), got.numpy().tolist()) == ("cpu(0)", [0, 1, 2, 3])
+        del a
+        gc.collect()
+        device_allocator((device.device_type, 0)).release_cached()
+
+
 GOOD = {"a": entry("F32", [2], 0, 8), "b": entry("I8", [4], 8, 12)}
 DATA = bytes(range(12))
 
@@ -179,6 +192,7 @@ def test_files_that_are_not_there_or_cannot_be_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("params", "why"),
     [
+        ([np.zeros(1)], "expected a dict of arrays"),
         ({3: np.zeros(1)}, "3 cannot be the name"),
         ({"__metadata__": np.zeros(1)}, "cannot be the name"),
         ({"a": [1, 2]}, r"'a' is \[1, 2\] \(a list\), no array"),

@@ -17,6 +17,7 @@ from loopwright.runtime import (
     time_once,
     timing,
 )
+from loopwright.testing.simulated_device import SimulatedDevice
 from tests.unit.runtime import kernels
 
 
@@ -117,6 +118,9 @@ def test_cooldown_comes_after_every_so_many_repeats(
         ({"cache_flush_bytes": -1}, "cache_flush_bytes is -1"),
         ({"f_preproc": "cache_flush"}, "unknown f_preproc 'cache_flush'"),
         ({"dev": "cuda"}, "cannot be used"),
+        ({"number": True}, "number is True; it must be a whole number"),
+        ({"cache_flush_bytes": 1.5}, "cache_flush_bytes is 1.5; it must be a whole number"),
+        ({"min_repeat_ms": "x"}, "min_repeat_ms is 'x'; it must be a number"),
     ],
 )
 def test_bad_options_are_refused(module: Module, options: dict, message: str) -> None:
@@ -164,3 +168,11 @@ def test_statistics_are_those_of_the_results() -> None:
     assert (result.min, result.max) == (1e-3, 6e-3)
     assert str(result) == "mean 3, median 2, std 2.16, min 1, max 6 ms over 3 repeats"
     assert "us over 1" in str(BenchmarkResult((2e-6,)))
+
+
+def test_code_is_timed_on_its_own_kind_of_devices(module: Module) -> None:
+    with (
+        SimulatedDevice(),
+        pytest.raises(UsageError, match=r"the code is for cpu\(0\), not for ext_dev\(0\)"),
+    ):
+        module.time_evaluator("count", "ext_dev:0")

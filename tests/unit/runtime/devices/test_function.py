@@ -239,3 +239,24 @@ def test_a_plan_that_cannot_be_is_refused_before_anything_runs(
 def test_bytes_that_are_no_code(data: bytes) -> None:
     with pytest.raises(UsageError, match="the code for a device is damaged"):
         DeviceCode.from_bytes(data, 2)
+
+
+def test_an_evaluator_times_the_device_that_it_was_told(gpus: FakeDriver) -> None:
+    f = module(TWO_KERNELS)
+    evaluate = f.time_evaluator("f", lw.cuda(1), number=1)
+    with pytest.raises(ArgumentError, match=r"arrays lie on cuda\(0\), and cuda\(1\) is to be"):
+        evaluate(*arrays())
+    assert f.time_evaluator("f", lw.cuda(0), number=1)(*arrays()).results
+    with pytest.raises(UsageError, match=r"the code is for cuda\(0\), not for cpu\(0\)"):
+        f.time_evaluator("f", lw.cpu())
+    with pytest.raises(UsageError, match=r"is for functions of the host, .*use cache_flush_bytes"):
+        f.time_evaluator("f", f_preproc="cache_flush_cpu_non_first_arg")
+
+
+def test_the_machine_code_of_a_kernel_is_saved_alone(gpus: FakeDriver, tmp_path: Path) -> None:
+    f = module(TWO_KERNELS)
+    assert f.save(tmp_path / "two.cubin", "cubin").read_bytes() == TWO_KERNELS.image
+    with pytest.raises(UsageError, match=r"no format 'zip' .*; it has cuprog, cubin"):
+        f.save(tmp_path / "two.zip", "zip")
+    with pytest.raises(UsageError, match="is a folder; name the file"):
+        lw.load_module(tmp_path)
