@@ -384,7 +384,7 @@ def device(dev_type: str | int | Device, dev_id: int | None = None) -> Device:
     match = re.fullmatch(r"(\w+)(?:\((\d+)\)|:(\d+))?", text.strip())
     if match is None:
         raise UsageError(f"device {text!r} is not understood; write it as cpu, cpu:0 or cpu(0)")
-    code, number = code_of_name(match[1]), match[2] or match[3]
+    code, number = code_of_name(match[1], text), match[2] or match[3]
     if number and dev_id not in (None, 0, int(number)):
         raise UsageError(f"device {text!r} and the number {dev_id} are two devices; name one")
     return Device(code, int(number) if number else dev_id or 0)

@@ -78,14 +78,22 @@ def type_code(device_type: int | str) -> int:
     )
 
 
-def code_of_name(text: str) -> int:
-    """The code of a type of devices by its name, which may be that of a target."""
+def code_of_name(text: str, whole: str = "") -> int:
+    """The code of a type of devices by its name, which may be that of a target.
+
+    Args:
+        text: the name.
+        whole: the text that it is a part of, for the error.
+
+    Raises:
+        UsageError: there is no such type.
+    """
     name = type_name(text)
     if name in DEVICE_TYPES:
         return DEVICE_TYPES[name]
     others = {other: code for code, other in other_names().items()}
     if name not in others:
-        raise _unknown(text, name)
+        raise _unknown(whole or text, name)
     return others[name]
 
 

@@ -146,7 +146,7 @@ def test_a_kind_of_devices_that_dlpack_does_not_name() -> None:
 
     with pytest.raises(UsageError, match="device type 77 is unknown"):
         Device(77)
-    with pytest.raises(UsageError, match="unknown device 'npu'"):
+    with pytest.raises(UsageError, match="unknown device 'npu:1'"):
         device("npu:1")
     with Npu(device_type=77):
         found = device("npu:1")
