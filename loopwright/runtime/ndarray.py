@@ -17,7 +17,7 @@ from loopwright.runtime.arrays.host import NDArray, aligned_bytes, elements_of, 
 from loopwright.runtime.devices import dlpack
 from loopwright.runtime.devices.device import Device, cpu, device
 from loopwright.runtime.devices.device_types import DeviceType
-from loopwright.runtime.devices.interface import HOST
+from loopwright.runtime.devices.interface import HOST, Memory
 from loopwright.runtime.memory import device_allocator
 from loopwright.runtime.random_fill import random_fill as random_fill
 
@@ -70,6 +70,43 @@ def empty(
         return DeviceArray(memory, extents, name, where, Keeper(memory, pool.free))
     memory = where.api.allocate(where.device_id, nbytes, scope=scope)
     return DeviceArray(memory, extents, name, where, Keeper(memory, where.api.free))
+
+
+def empty_pinned(
+    shape: Sequence[int] | int, dtype: str = "float32", device: Device | str = "cuda"
+) -> NDArray:
+    """An uninitialised array of the host from and to which copies of a device run fastest.
+
+    Where the device's driver can pin memory, as CUDA's does, it is pinned: only then does a copy of
+    `loopwright.runtime.memory.AsyncMemoryCopier` run beside other work. Elsewhere it is an array as
+    any other. Pinned memory cannot be swapped out; take little of it.
+
+    Args:
+        shape: extents, each at least 0.
+        dtype: element type by name.
+        device: which device copies.
+
+    Raises:
+        TensorError: the type is unknown or not supported.
+        ArgumentError: an extent is negative.
+        UsageError: the device is not here; the message says what is missing.
+        OutOfMemoryError: the host has no such memory left.
+
+    Example:
+        >>> a = lw.nd.empty_pinned((2, 3), "float32", lw.cpu())
+        >>> print(a.shape, a.device)
+        (2, 3) cpu(0)
+    """
+    name, where, extents = dtypes.check(dtype), _home(device), shape_of(shape)
+    nbytes = math.prod(extents) * dtypes.nbytes(name)
+    return _view(where.api.allocate_host(where.device_id, nbytes), name, extents)
+
+
+def _view(memory: Memory, dtype: str, shape: tuple[int, ...]) -> NDArray:
+    """An array over memory of the host, which it keeps alive."""
+    raw = (ctypes.c_uint8 * memory.nbytes).from_address(memory.address)
+    vars(raw)["owner"] = memory  # NumPy keeps `raw`, and so the memory
+    return NDArray(np.frombuffer(raw, dtype).reshape(shape), cpu(0))  # type: ignore[call-overload]
 
 
 def _host_bytes(nbytes: int) -> npt.NDArray[np.uint8]:
@@ -183,9 +220,8 @@ def _of_capsule(capsule: object) -> NDArray:
         )
     nbytes = math.prod(found.shape) * dtypes.nbytes(name)
     if found.device_type in _READABLE:
-        raw = (ctypes.c_uint8 * nbytes).from_address(found.address + found.offset)
-        vars(raw)["owner"] = found.owner  # NumPy keeps `raw`, and so the capsule's memory
-        return NDArray(np.frombuffer(raw, name).reshape(found.shape), cpu(0))  # type: ignore[call-overload]
+        memory = Memory(HOST, 0, found.address, nbytes, found.offset, owner=found.owner)
+        return _view(memory, name, found.shape)
     home = Device(found.device_type, found.device_id)
     home.require()
     memory = home.api.adopt(home.device_id, found.address, found.offset, nbytes, found.owner)

@@ -47,6 +47,8 @@ from loopwright.runtime.devices.interface import (
 CUDA = 2
 #: Static shared memory that every kernel may have; more has to be asked for.
 _STATIC_SHARED = 49152
+#: The driver's flag CU_MEMHOSTALLOC_PORTABLE: pinned for every context.
+_FOR_ALL_DEVICES = 1
 #: The driver's names of attributes.
 _ATTRIBUTES = {
     "max_threads_per_block": "MAX_THREADS_PER_BLOCK",
@@ -183,6 +185,13 @@ class CudaAPI(DeviceAPI):
         base = int(self.call(device_id, f"allocating {wanted} bytes", "cuMemAlloc", wanted))
         offset = -base % alignment if spare else 0
         return Memory(CUDA, device_id, base, nbytes, offset, owner=Block(base))
+
+    def allocate_host(self, device_id: int, nbytes: int) -> Memory:
+        check_request("the host", nbytes, 1)
+        doing = f"pinning {nbytes} bytes of the host"
+        args = (max(nbytes, 1), _FOR_ALL_DEVICES)
+        address = int(self.call(device_id, doing, "cuMemHostAlloc", *args))
+        return Memory(HOST, 0, address, nbytes, owner=_Pinned(self, device_id, address))
 
     def free(self, memory: Memory) -> None:
         self.call(memory.device_id, "freeing memory", "cuMemFree", release(memory, self))
@@ -328,6 +337,16 @@ class CudaAPI(DeviceAPI):
         finally:
             self.free_stream(stream)
         return _Graph(self, device_id, made)
+
+
+class _Pinned:
+    """Memory of the host that the driver pinned, given back with the last reference to it."""
+
+    def __init__(self, api: CudaAPI, device_id: int, address: int) -> None:
+        self._api, self._device_id, self._address = api, device_id, address
+
+    def __del__(self) -> None:
+        self._api.release(self._device_id, "cuMemFreeHost", self._address)
 
 
 class _OwnedEvent:

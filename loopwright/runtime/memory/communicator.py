@@ -7,8 +7,6 @@ import threading
 from collections.abc import Sequence
 from typing import Literal, Self
 
-import numpy as np
-
 from loopwright.errors import ArgumentError, UsageError
 from loopwright.runtime.devices.interface import HOST, DeviceAPI, Event, Memory, Stream
 from loopwright.runtime.devices.registry import device_api
@@ -60,7 +58,7 @@ class DeviceCommunicator:
             pair: device_api(pair[0]) for pair in self.devices if pair[0] != HOST
         }
         self._streams: dict[Pair, Stream] = {}
-        self._buffers: list[Memory] = []
+        self._buffers: dict[Pair, list[Memory]] = {}
         self._lock = threading.Lock()
 
     def __enter__(self) -> Self:
@@ -181,7 +179,7 @@ class DeviceCommunicator:
         first, last = _pair(source), _pair(target)
         reader, writer = self._apis[first], self._apis[last]
         reading, writing = self._stream_after_current(first), self._stream_after_current(last)
-        buffers = self._two_buffers()
+        buffers = self._two_buffers(first)
         written: list[Event | None] = [None, None]
         for turn, start in enumerate(range(0, target.nbytes, self._chunk_bytes)):
             mine, count = turn % 2, min(self._chunk_bytes, target.nbytes - start)
@@ -203,10 +201,13 @@ class DeviceCommunicator:
         api.sync_stream_from_to(device[1], api.current_stream(device[1]), stream)
         return stream
 
-    def _two_buffers(self) -> list[Memory]:
-        if not self._buffers:
-            self._buffers = [as_memory(np.empty(self._chunk_bytes, np.uint8)) for _ in range(2)]
-        return self._buffers
+    def _two_buffers(self, device: Pair) -> list[Memory]:
+        """Memory of the host, pinned where a device can have that, so that copies overlap."""
+        if device not in self._buffers:
+            api = self._apis[device]
+            pair = [api.allocate_host(device[1], self._chunk_bytes) for _ in range(2)]
+            self._buffers[device] = pair
+        return self._buffers[device]
 
     def _home(self, memory: Memory) -> Pair:
         """The device of memory, which must be the host or one of ours."""

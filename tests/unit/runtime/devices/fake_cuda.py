@@ -40,6 +40,7 @@ class FakeDriver:
         calls: names of the functions that were called.
         launches: kernel, grid, block, bytes of shared memory and stream of every launch.
         blocks: live allocations by address.
+        pinned: live memory of the host that was pinned, by address.
     """
 
     CUdevice_attribute = SimpleNamespace(
@@ -65,6 +66,7 @@ class FakeDriver:
         self.calls: list[str] = []
         self.launches: list[tuple[Any, ...]] = []
         self.blocks: dict[int, ctypes.Array[ctypes.c_uint8]] = {}
+        self.pinned: dict[int, ctypes.Array[ctypes.c_uint8]] = {}
         self.shared: dict[str, int] = {}
         self._left, self._devices = memory, devices
         self._current = threading.local()
@@ -152,6 +154,20 @@ class FakeDriver:
     def cuMemFree(self, address: int) -> tuple[Any, ...]:
         self._in_context()
         self._left += len(self.blocks.pop(address))
+        return (_OK,)
+
+    def cuMemHostAlloc(self, nbytes: int, flags: int) -> tuple[Any, ...]:
+        self._in_context()
+        assert flags == 1
+        if nbytes > self._left:
+            return (Status.CUDA_ERROR_OUT_OF_MEMORY,)
+        block = (ctypes.c_uint8 * nbytes)()
+        self.pinned[ctypes.addressof(block)] = block
+        return _OK, ctypes.addressof(block)
+
+    def cuMemFreeHost(self, address: int) -> tuple[Any, ...]:
+        self._in_context()
+        del self.pinned[address]
         return (_OK,)
 
     def _check(self, address: int, nbytes: int) -> None:

@@ -15,7 +15,8 @@ from loopwright.errors import ArgumentError, OutOfMemoryError, TensorError, Usag
 from loopwright.runtime import NDArray, from_dlpack
 from loopwright.runtime.arrays.device import DeviceArray
 from loopwright.runtime.devices import dlpack
-from loopwright.runtime.memory import device_allocator
+from loopwright.runtime.memory import AsyncMemoryCopier, DeviceCommunicator, device_allocator
+from loopwright.testing.simulated_device import SimulatedDevice
 from tests.unit.runtime.devices.fake_cuda import FakeDriver
 
 
@@ -291,3 +292,52 @@ def test_who_hands_out_an_array_is_told_the_stream_that_uses_it(fake_gpus: FakeD
     with lw.cuda(1).stream() as stream:
         from_dlpack(Producer(a))
         assert asked == [1, stream.handle]
+
+
+def test_pinned_arrays_are_the_driver_s_and_go_back_to_it(fake_gpus: FakeDriver) -> None:
+    a = lw.nd.empty_pinned((3,), "float32", "cuda:1")
+    assert (list(fake_gpus.pinned), str(a.device)) == ([a.data], "cpu(0)")
+    a[:] = [1, 2, 3]
+    there, back = lw.nd.empty((3,), device="cuda:1"), lw.nd.empty_pinned(3, device="cuda:1")
+    with AsyncMemoryCopier(lw.cuda(1)) as copier:
+        copier.copy_async(a, there)
+        copier.copy_async(there, back)
+        copier.sync()
+    assert back.numpy().tolist() == [1, 2, 3]
+    view = a.CreateView((1,))
+    del a, back
+    gc.collect()
+    assert list(fake_gpus.pinned) == [view.data]
+    del view
+    gc.collect()
+    assert not fake_gpus.pinned
+    with pytest.raises(OutOfMemoryError, match=r"cuda\(0\): .*pinning"):
+        lw.nd.empty_pinned((1 << 28,))
+
+
+@pytest.mark.parametrize("where", ["cpu", "opencl"])
+def test_elsewhere_such_an_array_is_as_any_other(where: str) -> None:
+    if not lw.device(where).exist:
+        pytest.skip(lw.device(where).why_absent())
+    a = lw.nd.empty_pinned((2, 0), "int8", where)
+    assert (a.shape, a.dtype, a.numpy().size) == ((2, 0), "int8", 0)
+    b = lw.nd.empty_pinned((2, 3), "bfloat16", where)
+    assert b.copyfrom(np.ones((2, 3))).numpy().tolist() == [[1] * 3] * 2
+    for shape, error in (((-1,), ArgumentError), ((1 << 60,), OutOfMemoryError)):
+        with pytest.raises(error):
+            lw.nd.empty_pinned(shape, device=where)
+
+
+def test_copies_through_the_host_take_pinned_memory(fake_gpus: FakeDriver) -> None:
+    with SimulatedDevice(), DeviceCommunicator([lw.cuda(), (12, 0)], chunk_bytes=16) as both:
+        source = lw.nd.array(np.arange(10, dtype=np.float32), device="cuda")
+        target = lw.nd.empty((10,), device="ext_dev")
+        assert both.copy(source, target) == "staged"
+        assert len(fake_gpus.pinned) == 2
+        assert target.numpy().tolist() == list(range(10))
+        both.close()
+        gc.collect()
+        assert not fake_gpus.pinned
+        del target
+        gc.collect()
+        device_allocator((12, 0)).release_cached()
