@@ -45,7 +45,7 @@ INSIDE = {
         abs all any ceil comm_reducer compute create_schedule erf exp floor if_then_else log max
         min placeholder pow prod reduce_axis rsqrt sigmoid sqrt sum tanh
     """,
-    "nd": "array empty random_fill",
+    "nd": "array empty empty_pinned random_fill",
     "tuner": "GATuner GridSearchTuner RandomTuner XGBTuner",
     "callback": "log_to_file progress_bar",
     "autotvm": """

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import math
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from loopwright import dtypes
-from loopwright.errors import ArgumentError, OutOfMemoryError, TensorError
+from loopwright.errors import ArgumentError, OutOfMemoryError, RunError, TensorError
 from loopwright.runtime.arrays.device import DeviceArray, Keeper
 from loopwright.runtime.arrays.host import NDArray, aligned_bytes, elements_of, shape_of
 from loopwright.runtime.devices import dlpack
@@ -45,7 +47,8 @@ def empty(
         shape: extents, each at least 0.
         dtype: element type by name.
         device: where, such as ``"cuda:0"``; default ``cpu(0)``.
-        mem_scope: the device's memory that holds it; default its global one.
+        mem_scope: the device's memory that holds it; default its global one. Memory of other
+            scopes comes from the device each time: a pool may cut global memory only.
 
     Raises:
         TensorError: the type is unknown or not supported.
@@ -123,6 +126,7 @@ def array(
     source: object,
     dtype: str | Device | None = None,
     device: Device | str | None = None,
+    mem_scope: str | None = None,
 ) -> NDArray:
     """A new array with the elements of `source` (anything that `numpy.asarray` takes).
 
@@ -131,6 +135,7 @@ def array(
         dtype: element type; default that of `source`. A `Device` in its place is the device, for
             scripts of TVM: ``nd.array(a, cpu(0))``.
         device: where, such as ``"opencl:0"``; default ``cpu(0)``.
+        mem_scope: see `empty`.
 
     Raises:
         TensorError: the type is unknown or not supported.
@@ -151,7 +156,7 @@ def array(
         raise ArgumentError(
             f"array: no array of {name or 'numbers'} can be made: {error}"
         ) from None
-    made = empty(data.shape, dtypes.check(data.dtype), device)
+    made = empty(data.shape, dtypes.check(data.dtype), device, mem_scope)
     return made.copyfrom(data)
 
 
@@ -224,8 +229,25 @@ def _of_capsule(capsule: object) -> NDArray:
         return _view(memory, name, found.shape)
     home = Device(found.device_type, found.device_id)
     home.require()
-    memory = home.api.adopt(home.device_id, found.address, found.offset, nbytes, found.owner)
-    return DeviceArray(memory, found.shape, name, home, found.owner)
+    owner = _Borrowed(home, found.owner)
+    memory = home.api.adopt(home.device_id, found.address, found.offset, nbytes, owner)
+    return DeviceArray(memory, found.shape, name, home, owner)
+
+
+class _Borrowed:
+    """Keeps memory of another library, and gives it back when no work of ours uses it any more.
+
+    That library may hand it to somebody else at once, and knows nothing of our streams.
+    """
+
+    def __init__(self, device: Device, owner: object) -> None:
+        self._device, self._owner = device, owner
+
+    def __del__(self) -> None:
+        if sys.is_finalizing():
+            return
+        with contextlib.suppress(RunError):  # the device is lost, and its memory with it
+            self._device.sync()
 
 
 def host_array(source: object) -> npt.NDArray[Any]:

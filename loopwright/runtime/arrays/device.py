@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from loopwright.errors import ArgumentError
-from loopwright.runtime.arrays.host import NDArray, check_source, elements_of, view_of
+from loopwright.runtime.arrays.host import NDArray, check_source, elements_of, restored, view_of
 from loopwright.runtime.devices import dlpack
 from loopwright.runtime.devices.device import Device
 from loopwright.runtime.devices.interface import HOST, DeviceAPI, Memory
@@ -187,6 +187,10 @@ class DeviceArray(NDArray):
             else (self.memory.handle, self.memory.offset)
         )
         return dlpack.export(begin, offset, self._shape, self.dtype, where, self)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickled, and copied by the module ``copy``, by its elements, for a device of its name."""
+        return restored, (self.numpy(), str(self.device), self.mem_scope)
 
     def __array__(
         self, dtype: npt.DTypeLike | None = None, copy: bool | None = None

@@ -46,7 +46,7 @@ class NDArray:
 
     __slots__ = ("_data", "device")
     #: Makes an array on a device; `loopwright.runtime.ndarray` puts its function here.
-    _empty: ClassVar[Callable[[tuple[int, ...], str, Device], NDArray]]
+    _empty: ClassVar[Callable[[tuple[int, ...], str, Device, str | None], NDArray]]
 
     def __init__(self, data: npt.NDArray[Any], device: Device) -> None:
         self._data = data
@@ -125,8 +125,12 @@ class NDArray:
         np.copyto(self._data, data, casting="same_kind")
         return self
 
-    def copyto(self, target: NDArray | Device | str) -> NDArray:
+    def copyto(self, target: NDArray | Device | str, mem_scope: str | None = None) -> NDArray:
         """Copy the elements into `target`, an NDArray, or into a new one on that device.
+
+        Args:
+            target: an array, or a device.
+            mem_scope: of a new array: the device's memory that holds it; default its global one.
 
         Raises:
             ArgumentError: the target array has another shape or kind of element.
@@ -137,13 +141,18 @@ class NDArray:
             [1. 2.]
         """
         if isinstance(target, NDArray):
+            if mem_scope not in (None, target.mem_scope):
+                raise ArgumentError(
+                    f"copyto: the array lies in memory of scope {target.mem_scope!r}, not "
+                    f"{mem_scope!r}; pass the device in its place"
+                )
             return target.copyfrom(self)
         if not isinstance(target, Device | str):
             raise ArgumentError(
                 f"copyto: expected an NDArray or a device, got a {type(target).__name__}; "
                 "a.numpy() gives an array of NumPy"
             )
-        return NDArray._empty(self.shape, self.dtype, device(target)).copyfrom(self)
+        return NDArray._empty(self.shape, self.dtype, device(target), mem_scope).copyfrom(self)
 
     def CreateView(self, shape: Sequence[int], dtype: str | None = None) -> NDArray:
         """Another shape, and perhaps type, of the same memory, from its first byte on.
@@ -223,6 +232,11 @@ class NDArray:
 
     def __repr__(self) -> str:
         return f"<NDArray {self.shape} {self.dtype} on {self.device}>\n{self._data}"
+
+
+def restored(data: npt.NDArray[Any], where: str, mem_scope: str) -> NDArray:
+    """An array on a device as it was before it was pickled."""
+    return NDArray._empty(data.shape, data.dtype.name, device(where), mem_scope).copyfrom(data)
 
 
 def elements_of(source: object) -> npt.NDArray[Any]:

@@ -140,7 +140,9 @@ class DeviceFunction:
         if arg.device != home:
             return f"it lies on {arg.device}, expected {home}; copy it there with a.copyto"
         if arg.dtype != spec.dtype.name:
-            return f"expected dtype {spec.dtype.name}, got {arg.dtype}; convert it with astype"
+            return (
+                f"expected dtype {spec.dtype.name}, got {arg.dtype}; convert a.numpy() with astype"
+            )
         if arg.shape != spec.shape:
             return f"expected shape {spec.shape}, got {arg.shape}"
         if arg.memory.offset % _ALIGNMENT or (

@@ -3,7 +3,10 @@ is not ordered in the wrong order: each test of a wait has a twin that fails to 
 
 from __future__ import annotations
 
+import copy
 import gc
+import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -306,3 +309,64 @@ def test_sizes_that_are_no_whole_numbers_leave_a_pool_as_it_was(device: Simulate
     with pytest.raises(ArgumentError, match="choose a whole number, at least 1"):
         PooledAllocator(DEVICE, first_chunk=1.5)  # type: ignore[arg-type]
     assert pool.statistics().reserved_bytes == 0
+
+
+def test_borrowed_memory_goes_back_only_behind_the_work_that_uses_it(
+    device: SimulatedDevice,
+) -> None:
+    other = device.create_stream(0)
+    lent = lw.nd.array(np.full(64, 5, np.float32), device="ext_dev:0")
+    borrowed, address = lw.runtime.from_dlpack(lent.to_dlpack()), lent.data
+    target = lw.nd.empty((64,), device="ext_dev:0")
+    device.set_stream(0, other)
+    target.copyfrom(borrowed)
+    device.set_stream(0, None)
+    del lent, borrowed
+    gc.collect()
+    later = lw.nd.array(np.full(64, 9, np.float32), device="ext_dev:0")
+    assert later.data == address
+    assert target.numpy().tolist() == [5] * 64
+    del later, target
+    gc.collect()
+    free_stream(other)
+    device_allocator(DEVICE).release_cached()
+
+
+def test_arrays_of_devices_are_copied_and_pickled_by_their_elements(
+    device: SimulatedDevice,
+) -> None:
+    a = lw.nd.array(np.arange(3, dtype=np.float32), device="ext_dev:1")
+    for b in (pickle.loads(pickle.dumps(a)), copy.deepcopy(a)):
+        assert (str(b.device), b.dtype, b.numpy().tolist()) == ("ext_dev(1)", "float32", [0, 1, 2])
+        b.copyfrom([7, 7, 7])
+    assert a.numpy().tolist() == [0, 1, 2]
+    del a, b
+    gc.collect()
+    device_allocator((EXT_DEV, 1)).release_cached()
+
+
+class Textures(SimulatedDevice):
+    """A device with memory of a second scope."""
+
+    def allocate(
+        self, device_id: int, nbytes: int, alignment: int = 256, scope: str = "global"
+    ) -> Memory:
+        """Memory of either scope."""
+        if scope != "texture":
+            return super().allocate(device_id, nbytes, alignment, scope)
+        return replace(super().allocate(device_id, nbytes, alignment), scope=scope)
+
+
+def test_arrays_in_memory_of_another_scope() -> None:
+    with Textures() as device:
+        a = lw.nd.array([1.0, 2.0], "float32", "ext_dev", mem_scope="texture")
+        assert (a.mem_scope, a.numpy().tolist()) == ("texture", [1, 2])
+        assert device_allocator(DEVICE).statistics().allocations == 0
+        b = lw.nd.array([3.0, 4.0], "float32").copyto("ext_dev", "texture")
+        assert (b.mem_scope, b.CreateView((1,)).mem_scope) == ("texture", "texture")
+        assert a.copyto(b, "texture").numpy().tolist() == [1, 2]
+        with pytest.raises(ArgumentError, match="lies in memory of scope 'texture', not 'global'"):
+            a.copyto(b, "global")
+        del a, b
+        gc.collect()
+        assert device.used_bytes(0) == 0
