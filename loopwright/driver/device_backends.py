@@ -9,6 +9,7 @@ from typing import Any
 from loopwright.codegen import Code, SourceText
 from loopwright.codegen.gpu import nvrtc
 from loopwright.codegen.gpu.cuda import write_cuda
+from loopwright.codegen.gpu.hip import write_hip
 from loopwright.codegen.gpu.opencl import write_opencl
 from loopwright.codegen.gpu.split import Kernel, split_host_device
 from loopwright.driver.backends import Backend, LoweredProgram
@@ -60,6 +61,7 @@ def compile_cuda(program: LoweredProgram, target: Target) -> Code:
     sources: dict[str, SourceText] = {
         "cuda": source.text,
         "ptx": lambda: nvrtc.compile_ptx(source.text, name, arch, fast_math),
+        "hip": lambda: write_hip(split),
     }
     return Code(code.to_bytes(), sources)
 

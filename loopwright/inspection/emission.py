@@ -17,10 +17,12 @@ if TYPE_CHECKING:
     from loopwright.te import Tensor
 
 #: A text of a kernel.
-Emitted: TypeAlias = Literal["nest", "llvm", "c", "asm", "opencl", "cuda", "ptx"]
+Emitted: TypeAlias = Literal["nest", "llvm", "c", "asm", "opencl", "cuda", "ptx", "hip"]
 EMITTED: tuple[Emitted, ...] = get_args(Emitted)
 #: What `Module.get_source` calls the text that a target writes first.
-_OF_TARGET = {"llvm": "ll", "c": "c", "opencl": "cl", "cuda": "cuda", "ptx": "ptx"}
+_OF_TARGET = {
+    "llvm": "ll", "c": "c", "opencl": "cl", "cuda": "cuda", "ptx": "ptx", "hip": "hip",
+}  # fmt: skip
 
 
 def emit(schedule: Schedule, args: Sequence[Tensor], target: Target, kind: str) -> str:
@@ -32,8 +34,9 @@ def emit(schedule: Schedule, args: Sequence[Tensor], target: Target, kind: str) 
         target: what it is for. It may be of another kind than the text: that is then of the same
             program for a target with the options that both have, such as the CPU and threads.
         kind: ``"nest"`` (the loop nest after all passes), ``"llvm"`` (LLVM IR, optimised), ``"c"``,
-            ``"asm"`` (assembly of the target's own compiler), ``"opencl"``, ``"cuda"``, or
-            ``"ptx"`` (what NVRTC makes of CUDA C++ before it becomes machine code).
+            ``"asm"`` (assembly of the target's own compiler), ``"opencl"``, ``"cuda"``,
+            ``"ptx"`` (what NVRTC makes of CUDA C++ before it becomes machine code), or ``"hip"``
+            (the kernels of the target ``cuda`` for AMD's GPUs, which nothing here compiles).
 
     Raises:
         UsageError: another kind, or the target has no assembly.
@@ -60,7 +63,7 @@ def emit(schedule: Schedule, args: Sequence[Tensor], target: Target, kind: str) 
         return str(lower(schedule, args))
     if kind == "asm":
         return build(schedule, args, target, cache=False).get_source("asm").expandtabs()
-    resolved = of_kind(target, "cuda" if kind == "ptx" else kind)
+    resolved = of_kind(target, "cuda" if kind in ("ptx", "hip") else kind)
     return build(schedule, args, resolved, cache=False).get_source(_OF_TARGET[kind])
 
 

@@ -229,6 +229,11 @@ def kind_of(name: object) -> Kind:
     """
     if isinstance(name, str) and name in KINDS:
         return KINDS[name]
+    if name in ("hip", "rocm"):
+        raise TargetError(
+            f"the target {name} is not built for: no compiler of AMD's is driven here; of a "
+            "program for cuda get_source('hip'), or --emit hip, writes the text"
+        )
     raise TargetError(
         f"unknown target {name!r}{did_you_mean(str(name), KINDS)}; known: {', '.join(KINDS)}"
     )

@@ -252,3 +252,4 @@ def test_lower_writes_the_code_of_devices(cli):
     on_cuda = ("lower", "matmul", "M=16", "N=16", "K=16", "--target", "cuda", "--emit")
     assert "__global__" in cli(*on_cuda, "cuda").out
     assert ".target sm_90" in cli(*on_cuda, "ptx").out
+    assert "#include <hip/hip_runtime.h>" in cli(*on_cuda, "hip").out

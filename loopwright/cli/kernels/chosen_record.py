@@ -43,8 +43,8 @@ def emit_option(command: Callable[..., object]) -> Callable[..., object]:
     """Add the option that asks for a text of a kernel."""
     return click.option(
         "--emit",
-        type=click.Choice(["nest", "llvm", "c", "asm", "opencl", "cuda", "ptx"]),
-        help="Print this: the loop nest, LLVM IR, C, assembly, OpenCL C, CUDA C++, or PTX.",
+        type=click.Choice(["nest", "llvm", "c", "asm", "opencl", "cuda", "ptx", "hip"]),
+        help="Print this: the loop nest, LLVM IR, C, assembly, OpenCL C, CUDA C++, PTX, or HIP.",
     )(command)
 
 

@@ -13,6 +13,7 @@ from loopwright.errors import UsageError
 #: How a comment begins in each text.
 _COMMENT = {
     "nest": "#", "llvm": ";", "c": "//", "asm": "#", "opencl": "//", "cuda": "//", "ptx": "//",
+    "hip": "//",
 }  # fmt: skip
 
 

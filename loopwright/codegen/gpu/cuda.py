@@ -232,17 +232,41 @@ def write_cuda(program: SplitProgram, fast_math: bool = False) -> CudaSource:
     Raises:
         CodegenError: a kernel holds something that devices cannot do.
     """
+    return write_kernels(program, CUDA_CPP, CudaWriter, "CUDA C++", fast_math=fast_math)
+
+
+def write_kernels(
+    program: SplitProgram,
+    dialect: Dialect,
+    writer: type[CudaWriter],
+    language: str,
+    beginning: str = "",
+    fast_math: bool = False,
+) -> CudaSource:
+    """The source of a split function in CUDA C++, or in a language that is nearly that.
+
+    Args:
+        program: the function.
+        dialect: the words of the language.
+        writer: writes one kernel.
+        language: its name.
+        beginning: what stands before all helpers.
+        fast_math: see `write_cuda`.
+
+    Raises:
+        CodegenError: a kernel holds something that devices cannot do.
+    """
     f = program.func
-    prelude = Prelude(True, CUDA_CPP)
+    prelude = Prelude(True, dialect)
     install(prelude)
     if fast_math:
         prelude.define = lambda fn, dtype, lanes: (
             None if fn in _FAST else math_function(prelude, fn, dtype, lanes)
         )
     ranges = Sizes.of_function(f.sizes, [n for b in f.params for n in b.shape]).ranges
-    writers = [CudaWriter(prelude, k, _TAKEN) for k in program.kernels]
+    writers = [writer(prelude, k, _TAKEN) for k in program.kernels]
     kernels = [w.text(ranges) for w in writers]
     helpers = prelude.text()
-    head = f"/* {f.name}: CUDA C++ made by loopwright {__version__}. */\n"
+    head = f"/* {f.name}: {language} made by loopwright {__version__}. */\n{beginning}"
     text = "\n".join([head, *([f"{helpers}\n"] if helpers else []), *kernels])
     return CudaSource(text, {w.kernel.name: w.shared_bytes for w in writers})
