@@ -6,6 +6,7 @@ The checks of sizes and offsets, `check_request` and `check_copy`, stand beside 
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Collection, Sequence
 from typing import Any
 
@@ -21,6 +22,8 @@ from loopwright.runtime.devices.interface import (
 )
 
 _lock = threading.Lock()
+#: Streams that were given back; their numbers may be those of others by now.
+_retired: weakref.WeakSet[Stream] = weakref.WeakSet()
 
 
 class Block:
@@ -116,7 +119,7 @@ def check_sides(source: Memory, target: Memory, api: DeviceAPI) -> None:
 
 
 def check_stream(what: str, stream: Stream, api: DeviceAPI, device_id: int) -> None:
-    """Refuse a stream of another device.
+    """Refuse a stream of another device, or one that was freed.
 
     Raises:
         ArgumentError: see there.
@@ -130,14 +133,19 @@ def check_stream(what: str, stream: Stream, api: DeviceAPI, device_id: int) -> N
             f"{what}: the stream is of device {stream.device_id} of type {stream.device_type}, "
             f"expected one of {api.name}({device_id})"
         )
+    if stream in _retired:
+        raise ArgumentError(
+            f"{what}: the stream of {api.name}({device_id}) is freed already; make another one"
+        )
 
 
-def check_no_default(stream: Stream, api: DeviceAPI) -> None:
-    """Refuse to free the stream that a device always has.
+def check_may_go(stream: Stream, api: DeviceAPI) -> None:
+    """Refuse to free the stream that a device always has, one of another device, or one twice.
 
     Raises:
-        ArgumentError: it is that one.
+        ArgumentError: see there.
     """
+    check_stream("free_stream", stream, api, getattr(stream, "device_id", 0))
     if not stream.handle:
         raise ArgumentError(
             f"free_stream: this is the default stream of {api.name}({stream.device_id}), which "
@@ -192,3 +200,19 @@ def check_launch(
             check_memory(f"{kernel}: argument {k}", argument, api)
         elif not -(1 << 63) <= argument < 1 << 63:
             raise ArgumentError(f"{kernel}: argument {k}: {argument} does not fit into 64 bits")
+
+
+def is_retired(stream: Stream) -> bool:
+    """Whether a stream was given back, so that all is done that was in it."""
+    return stream in _retired
+
+
+def retire(stream: Stream, api: DeviceAPI) -> None:
+    """Note that a stream is given back now; nobody may use it any more.
+
+    Raises:
+        ArgumentError: another thread has done so meanwhile.
+    """
+    with _lock:
+        check_stream("free_stream", stream, api, stream.device_id)
+        _retired.add(stream)

@@ -18,10 +18,11 @@ from loopwright.runtime.devices.checks import (
     check_byte,
     check_device,
     check_event,
+    check_may_go,
     check_memory,
-    check_no_default,
     check_stream,
     release,
+    retire,
 )
 from loopwright.runtime.devices.interface import (
     HOST,
@@ -116,10 +117,10 @@ class CpuAPI(DeviceAPI):
         return Stream(HOST, device_id, self._streams)
 
     def free_stream(self, stream: Stream) -> None:
-        check_stream("free_stream", stream, self, 0)
-        check_no_default(stream, self)
+        check_may_go(stream, self)
         if self.current_stream(0) is stream:
             self.set_stream(0, None)
+        retire(stream, self)
 
     def set_stream(self, device_id: int, stream: Stream | None) -> None:
         if stream is not None:

@@ -21,11 +21,12 @@ from loopwright.runtime.devices.checks import (
     check_device,
     check_event,
     check_launch,
+    check_may_go,
     check_memory,
-    check_no_default,
     check_sides,
     check_stream,
     release,
+    retire,
 )
 from loopwright.runtime.devices.cuda_driver import Driver
 from loopwright.runtime.devices.current_streams import CurrentStreams
@@ -259,11 +260,11 @@ class CudaAPI(DeviceAPI):
         return Stream(CUDA, device_id, int(made), made)
 
     def free_stream(self, stream: Stream) -> None:
-        check_stream("free_stream", stream, self, stream.device_id)
-        check_no_default(stream, self)
+        check_may_go(stream, self)
         self.synchronize(stream.device_id, stream)
         if self.current_stream(stream.device_id) is stream:
             self.set_stream(stream.device_id, None)
+        retire(stream, self)
         self.call(stream.device_id, "freeing a stream", "cuStreamDestroy", stream.owner)
 
     def set_stream(self, device_id: int, stream: Stream | None) -> None:
@@ -277,10 +278,9 @@ class CudaAPI(DeviceAPI):
 
     def queue_of(self, device_id: int, stream: Stream | None) -> Any:
         """The driver's handle of a stream, default the current one."""
-        if stream is None:
-            return self.current_stream(device_id).owner
-        check_stream("queueing work", stream, self, device_id)
-        return stream.owner
+        used = stream or self.current_stream(device_id)
+        check_stream("queueing work", used, self, device_id)
+        return used.owner
 
     def synchronize(self, device_id: int, stream: Stream | None = None) -> None:
         if stream is None:

@@ -57,10 +57,10 @@ class Memory:
         """Bytes of this memory as a piece of their own, which keeps all of it alive.
 
         Raises:
-            ValueError: they are not inside.
+            ArgumentError: they are not inside.
         """
         if offset < 0 or nbytes < 0 or offset + nbytes > self.nbytes:
-            raise ValueError(
+            raise ArgumentError(
                 f"bytes {offset} to {offset + nbytes} are not inside memory of {self.nbytes} bytes"
             )
         return Memory(
@@ -69,7 +69,7 @@ class Memory:
         )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Stream:
     """A queue of work on one device, done in order; equal only to itself.
 

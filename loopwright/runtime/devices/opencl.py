@@ -24,11 +24,12 @@ from loopwright.runtime.devices.checks import (
     check_byte,
     check_device,
     check_event,
+    check_may_go,
     check_memory,
-    check_no_default,
     check_sides,
     check_stream,
     release,
+    retire,
 )
 from loopwright.runtime.devices.current_streams import CurrentStreams
 from loopwright.runtime.devices.interface import (
@@ -106,6 +107,8 @@ class OpenCLAPI(DeviceAPI):
         alignment: int = DEVICE_ALIGNMENT,
         scope: str = "global",
     ) -> Memory:
+        # There are no addresses: an alignment is that of places within the buffer, and the driver
+        # aligns buffers for the largest type.
         where = f"opencl({device_id})"
         check_request(where, nbytes, alignment)
         if scope != "global":
@@ -206,8 +209,7 @@ class OpenCLAPI(DeviceAPI):
         return Stream(OPENCL, device_id, int(queue.int_ptr), queue)
 
     def free_stream(self, stream: Stream) -> None:
-        check_stream("free_stream", stream, self, stream.device_id)
-        check_no_default(stream, self)
+        check_may_go(stream, self)
         queue: Any = stream.owner
         with named(f"opencl({stream.device_id})", "waiting for a queue"):
             queue.finish()
@@ -216,6 +218,7 @@ class OpenCLAPI(DeviceAPI):
             context.queues = [q for q in context.queues if q is not queue]
         if self.current_stream(stream.device_id) is stream:
             self.set_stream(stream.device_id, None)
+        retire(stream, self)
 
     def set_stream(self, device_id: int, stream: Stream | None) -> None:
         if stream is not None:
@@ -226,10 +229,9 @@ class OpenCLAPI(DeviceAPI):
         return self._current.by_device.get(device_id) or self._context(device_id).default
 
     def _queue(self, device_id: int, stream: Stream | None) -> Cl:
-        if stream is None:
-            return self.current_stream(device_id).owner
-        check_stream("queueing work", stream, self, device_id)
-        return stream.owner
+        used = stream or self.current_stream(device_id)
+        check_stream("queueing work", used, self, device_id)
+        return used.owner
 
     def synchronize(self, device_id: int, stream: Stream | None = None) -> None:
         every = self._context(device_id).queues

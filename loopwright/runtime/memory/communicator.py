@@ -234,5 +234,5 @@ def _pair(memory: Memory) -> Pair:
 def _part(memory: Memory, offset: int, nbytes: int) -> Memory:
     try:
         return memory.part(offset, nbytes)
-    except ValueError as error:
+    except ArgumentError as error:
         raise ArgumentError(f"copy: {error}") from None

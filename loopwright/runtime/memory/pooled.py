@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from loopwright.errors import ArgumentError, OutOfMemoryError, UsageError
+from loopwright.runtime.devices.checks import is_retired
 from loopwright.runtime.devices.interface import HOST, Memory, Stream
 from loopwright.runtime.memory.blocks import Block, Chunk
 from loopwright.runtime.memory.pool import (
@@ -190,7 +191,7 @@ class PooledAllocator(MemoryPool):
             return self._direct_block(nbytes, size, alignment)
         found = self._first_fit(size, user) or self._grow(nbytes, size, user)
         for handle, stream in found.streams.items():
-            if handle != user.handle:
+            if handle != user.handle and not is_retired(stream):
                 self.api.sync_stream_from_to(self.device_id, stream, user)
         found.chunk.take(found, size)
         found.streams = {}

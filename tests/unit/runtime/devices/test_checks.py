@@ -10,10 +10,12 @@ import pytest
 
 import loopwright as lw
 from loopwright.errors import ArgumentError, LoopwrightError, OutOfMemoryError, UsageError
+from loopwright.runtime.devices import registry
 from loopwright.runtime.devices.cpu import CpuAPI
 from loopwright.runtime.devices.cuda import CudaAPI
 from loopwright.runtime.devices.interface import HOST, DeviceAPI, Memory
 from loopwright.runtime.devices.opencl import OpenCLAPI
+from loopwright.runtime.memory import PooledAllocator
 from loopwright.testing.simulated_device import SimulatedDevice
 from tests.unit.runtime.devices.fake_cuda import FakeDriver
 
@@ -151,6 +153,53 @@ def test_a_stream_that_is_freed_is_current_no_more(api: DeviceAPI) -> None:
     api.set_stream(0, stream)
     api.free_stream(stream)
     assert api.current_stream(0) is default
+    uses: list[Callable[[], object]] = [
+        lambda: api.free_stream(stream),
+        lambda: api.set_stream(0, stream),
+        lambda: api.synchronize(0, stream),
+        lambda: api.sync_stream_from_to(0, stream, default),
+    ]
+    for use in uses:
+        with pytest.raises(ArgumentError, match=r"the stream of .* is freed already; make another"):
+            use()
+    other = api.create_stream(0)  # perhaps of the same number
+    api.synchronize(0, other)
+    api.free_stream(other)
+
+
+def test_a_stream_that_is_freed_elsewhere_is_refused_where_it_is_current(api: DeviceAPI) -> None:
+    stream, memory = api.create_stream(0), api.allocate(0, 64)
+    api.set_stream(0, stream)
+    thread = threading.Thread(target=api.free_stream, args=(stream,))
+    thread.start()
+    thread.join()
+    if api.device_type != HOST:
+        with pytest.raises(ArgumentError, match=r"the stream of .* is freed already"):
+            api.fill(memory, 0)
+    api.set_stream(0, None)
+    api.fill(memory, 0)
+
+
+def test_a_pool_waits_for_no_stream_that_is_freed(
+    api: DeviceAPI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry, "_made", {**registry._made, api.device_type: api})
+    pool = PooledAllocator((api.device_type, 0), first_chunk=4096)
+    stream = api.create_stream(0)
+    memory = pool.alloc(4096, stream=stream)
+    pool.free(memory, stream)
+    api.free_stream(stream)
+    again = pool.alloc(4096)
+    assert (again.handle, pool.statistics().device_allocations) == (memory.handle, 1)
+    pool.free(again)
+    pool.release_cached()
+
+
+def test_parts_are_inside(api: DeviceAPI) -> None:
+    memory = api.allocate(0, 64)
+    for offset, nbytes in ((-1, 4), (0, 65), (60, 5), (0, -1)):
+        with pytest.raises(ArgumentError, match="are not inside memory of 64 bytes"):
+            memory.part(offset, nbytes)
 
 
 def test_streams_that_threads_make_and_free_are_all_waited_for(api: DeviceAPI) -> None:
