@@ -40,6 +40,9 @@ CASES = (
     ("batch_matmul 16x128x64", ops.batch_matmul, (16, 128, 128, 64)),
     ("conv2d 64x56x56, 3x3", ops.conv2d, (8, 64, 56, 56, 64, 3, 3, 1, 1)),
     ("softmax 512x1000", ops.softmax, (512, 1000)),
+    ("layer_norm 512x1024", ops.layer_norm, (512, 1024)),
+    ("transpose 1024x512", ops.transpose, (1024, 512)),
+    ("elementwise 1024x512", ops.elementwise, (1024, 512)),
 )
 #: Copies of a statement beyond which a kernel is left out: compiling it takes minutes.
 MOST_COPIES = 4096

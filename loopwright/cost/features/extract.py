@@ -21,9 +21,11 @@ from loopwright.task.vectors import Digits
 FEATURE_TYPES = ("itervar", "knob", "curve")
 #: Those that are derived from schedules.
 _DERIVED = {"itervar": itervar.FEATURES, "curve": curve.FEATURES}
-#: The same for targets of the family ``gpu``.
+#: The same for targets of the family ``gpu``. Caches and threads of the host that tunes, and the
+#: register tile of one of its cores, say nothing of a kernel: they are left out.
 _OF_KERNELS = {
-    name: FeatureType([*kernel.SLOTS, *features.slots]) for name, features in _DERIVED.items()
+    name: FeatureType([*kernel.SLOTS, *(slot.without_host() for slot in features.slots)])
+    for name, features in _DERIVED.items()
 }
 
 
@@ -49,7 +51,8 @@ class Extractor:
             bytes and reuse against iterations) have the same names for every task, so that one
             model learns from many; ``"knob"`` is what the knobs of this one space choose. For
             targets of the family ``gpu`` the first two begin with features of kernels (blocks,
-            warps, occupancy, coalescing, bank conflicts; `loopwright.cost.features.kernel`).
+            warps, occupancy, coalescing, bank conflicts; `loopwright.cost.features.kernel`), and
+            have none of cores and caches of a CPU.
         symbolic: False instantiates every candidate; slow, for comparison.
 
     Attributes:

@@ -8,7 +8,7 @@ does not have at a slot gives zeros, so that rows of all schedules have the same
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic, Protocol, TypeVar
 
 from loopwright.cost.cpu.machine import Machine
@@ -30,12 +30,15 @@ class Feature(Generic[T]):
         value: computes it.
         logged: models see ``log2(1 + x)`` of it. Counts and bytes are logged, shares and flags are
             not.
+        host: it is what cores, vector registers or caches of a CPU make of the schedule, which says
+            nothing of a kernel on another device.
     """
 
     name: str
     meaning: str
     value: Callable[[T], Number]
     logged: bool = True
+    host: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +64,9 @@ class AnySlot(Protocol):
 
     def values(self, schedule: ScheduleFigures) -> list[Number]:
         """A number for each column."""
+
+    def without_host(self) -> AnySlot:
+        """The same without what a CPU alone makes of a schedule."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +98,10 @@ class Slot(Generic[T]):
         if subject is None:
             return [0] * len(self.features)
         return [feature.value(subject) for feature in self.features]
+
+    def without_host(self) -> Slot[T]:
+        """The same without what a CPU alone makes of a schedule."""
+        return replace(self, features=tuple(f for f in self.features if not f.host))
 
 
 class FeatureType:

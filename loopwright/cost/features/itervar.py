@@ -45,25 +45,27 @@ _SCHEDULE: tuple[Feature[ScheduleFigures], ...] = (
     Feature("bytes", "bytes touched", lambda p: p.usage.used),
     Feature("stages", "stages that are computed", lambda p: len(p.stages), logged=False),
     Feature("copied", "iterations of stages without arithmetic", lambda p: p.copied),
-    Feature("threads", "threads of the machine", lambda p: p.machine.threads),
-    Feature("lanes", "elements of a vector register", lambda p: p.lanes),
+    Feature("threads", "threads of the machine", lambda p: p.machine.threads, host=True),
+    Feature("lanes", "elements of a vector register", lambda p: p.lanes, host=True),
 )
 #: Features that every stage has.
 _STAGE: tuple[Feature[StageFigures], ...] = (
     Feature("iterations", "iterations of its statement", lambda s: s.nest.iterations),
     Feature("excess", "iterations over those needed once", lambda s: s.excess),
-    Feature("parallel", "parallel tasks", lambda s: s.touches.parallel),
+    Feature("parallel", "parallel tasks", lambda s: s.touches.parallel, host=True),
     Feature(
         "balance",
         "share of the threads' time used when tasks are equally long",
         lambda s: s.touches.balance,
         logged=False,
+        host=True,
     ),
     Feature(
         "vector_share",
         "lanes at work of those of the vector registers",
         lambda s: s.touches.vector_share,
         logged=False,
+        host=True,
     ),
 )
 _STORE_STRIDE = Feature("store_stride", "bytes between lanes of the store", _store_stride)
@@ -71,12 +73,12 @@ _TESTS: Feature[StageFigures] = Feature(
     "tests", "instructions of conditions (inlined padding)", lambda s: s.core.guards[0]
 )
 _CYCLES: Feature[StageFigures] = Feature(
-    "cycles", "cycles by the analytical model, caches left out", lambda s: s.core.cycles
+    "cycles", "cycles by the analytical model, caches left out", lambda s: s.core.cycles, host=True
 )
 _TRAFFIC: tuple[Feature[StageFigures], ...] = (
-    Feature("traffic_l1", "bytes from beyond the first cache", lambda s: s.traffic[0]),
-    Feature("traffic_l2", "bytes from beyond the second cache", lambda s: s.traffic[1]),
-    Feature("traffic_l3", "bytes from beyond the third cache", lambda s: s.traffic[2]),
+    Feature("traffic_l1", "bytes from beyond the first cache", lambda s: s.traffic[0], host=True),
+    Feature("traffic_l2", "bytes from beyond the second cache", lambda s: s.traffic[1], host=True),
+    Feature("traffic_l3", "bytes from beyond the third cache", lambda s: s.traffic[2], host=True),
 )
 _MAIN: tuple[Feature[StageFigures], ...] = (
     *_STAGE,
@@ -86,29 +88,46 @@ _MAIN: tuple[Feature[StageFigures], ...] = (
         "tile",
         "vector operations inside the unrolled and vectorized loops",
         lambda s: s.core.tile.instructions(s.touches.machine.vector_bytes),
+        host=True,
     ),
-    Feature("accumulators", "vectors of results of a tile", lambda s: s.core.tile.held),
-    Feature("live", "vectors of results that are needed at once", lambda s: s.core.tile.live),
+    Feature("accumulators", "vectors of results of a tile", lambda s: s.core.tile.held, host=True),
     Feature(
-        "spilled", "vectors of results for which there is no register", lambda s: s.core.spilled
+        "live", "vectors of results that are needed at once", lambda s: s.core.tile.live, host=True
+    ),
+    Feature(
+        "spilled",
+        "vectors of results for which there is no register",
+        lambda s: s.core.spilled,
+        host=True,
     ),
     Feature(
         "independent",
         "vectors of results updated between two updates of one",
         lambda s: s.core.tile.independent,
+        host=True,
     ),
     Feature(
-        "loads_per_flop", "loads of operands for each operation", _loads_per_flop, logged=False
+        "loads_per_flop",
+        "loads of operands for each operation",
+        _loads_per_flop,
+        logged=False,
+        host=True,
     ),
     Feature(
         "stores_per_flop",
         "loads and stores of results for each operation",
         _stores_per_flop,
         logged=False,
+        host=True,
     ),
     _TESTS,
     Feature("guarded", "reads under conditions", lambda s: s.core.guards[1]),
-    Feature("own_iterations", "iterations of its own loops that remain", lambda s: s.core.loops[0]),
+    Feature(
+        "own_iterations",
+        "iterations of its own loops that remain",
+        lambda s: s.core.loops[0],
+        host=True,
+    ),
     _CYCLES,
     Feature("reduce_inner", "iterations of its own reduction loops", lambda s: s.own_reduction),
     Feature("own_loops", "loops of its own", lambda s: s.nest.own, logged=False),
@@ -123,16 +142,19 @@ _MAIN: tuple[Feature[StageFigures], ...] = (
         "intensity_l1",
         "operations for each byte from beyond the first cache",
         partial(_intensity, level=0),
+        host=True,
     ),
     Feature(
         "intensity_l2",
         "operations for each byte from beyond the second cache",
         partial(_intensity, level=1),
+        host=True,
     ),
     Feature(
         "intensity_l3",
         "operations for each byte from beyond the third cache",
         partial(_intensity, level=2),
+        host=True,
     ),
 )
 _OTHER: tuple[Feature[StageFigures], ...] = (

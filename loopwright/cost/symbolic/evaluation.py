@@ -1,59 +1,25 @@
-"""Expressions over knob values, evaluated for whole populations in NumPy columns.
-
-All is float64, exact for whole numbers up to 2**53.
-"""
+"""Expressions over knob values, evaluated for whole populations in NumPy columns."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import accumulate
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
 
+from loopwright.cost.symbolic.knob_tables import Choices, KnobTables
+from loopwright.cost.symbolic.known_counts import KnownCounts
+from loopwright.cost.symbolic.operations import COLUMNS, Column, operands, reachable
 from loopwright.cost.symbolic.symbols import Graph, GraphNode, Number, Sym
 from loopwright.cost.symbolic.warps import COUNTS
+from loopwright.task.vectors import Digits
 
-#: Values of all candidates, or the one value that all of them have.
-Column = np.ndarray[Any, np.dtype[Any]]
-
-
-def _quotient(a: Column, b: Column) -> Column:
-    # Exact: quotients of whole numbers below 2**53 do not round up to the next whole number.
-    quotient: Column = np.floor(np.divide(a, b))
-    return quotient
-
-
-def _remainder(a: Column, b: Column) -> Column:
-    remainder: Column = a - _quotient(a, b) * b
-    return remainder
-
-
-_COLUMNS: dict[str, Callable[..., Column]] = {
-    "+": np.add,
-    "-": np.subtract,
-    "*": np.multiply,
-    "//": _quotient,
-    "%": _remainder,
-    "/": np.divide,
-    "min": np.minimum,
-    "max": np.maximum,
-    "<": np.less,
-    "<=": np.less_equal,
-    "==": np.equal,
-    "!=": np.not_equal,
-    "where": np.where,
-    "and": np.logical_and,
-    "or": np.logical_or,
-    # Of tests, which are 0 or 1: not a, and b; not a, or b.
-    "unless": np.less,
-    "implies": np.less_equal,
-    **COUNTS,
-}
-
-
-#: One operation: where its value goes, what it is (a leaf: None), what it is made of, which rows of
-#: the block want it, and which values are not needed after it.
-_Step = tuple[int, Callable[..., Column] | None, tuple[int, ...], tuple[int, ...], tuple[int, ...]]
+#: One operation: what it is, where its value goes, and where its operands are: two, or any number
+#: in a tuple, and None. With no operation, the row of the block that a value goes to, and where it
+#: is.
+_Step = tuple[Callable[..., Any] | None, int, Any, int | None]
 
 
 class ColumnProgram:
@@ -62,12 +28,21 @@ class ColumnProgram:
     Args:
         outputs: what to evaluate; ``len(outputs)`` numbers for each candidate.
         logged: for each output whether ``log2(1 + x)`` of it is wanted.
+        choices: the values of knobs, so that what one knob alone decides is looked up.
+        known: what warps touch that was counted before, by programs of the same population.
 
     Attributes:
-        leaves: what the expressions depend on, as (knob, part), in the order of `evaluate`.
+        leaves: what the expressions depend on, as (knob, part), in the order of `evaluate`; not
+            where ``choices`` are there, which `columns` are made of.
     """
 
-    def __init__(self, outputs: Sequence[Number], logged: Sequence[bool]) -> None:
+    def __init__(
+        self,
+        outputs: Sequence[Number],
+        logged: Sequence[bool],
+        choices: Choices | None = None,
+        known: KnownCounts | None = None,
+    ) -> None:
         # The number of a node, or None and a constant. Equal outputs share a row of the block that
         # is evaluated; rows to be logged come first.
         plain: list[tuple[int | None, float, bool]] = [
@@ -77,79 +52,139 @@ class ColumnProgram:
         rows = sorted(dict.fromkeys(plain), key=lambda r: not r[2])
         self._place = np.array([rows.index(r) for r in plain], np.intp)
         self._logs = sum(log for _, _, log in rows)
-        self._constants = [(k, x) for k, (node, x, _) in enumerate(rows) if node is None]
+        self._plain = [(k, x) for k, (node, x, _) in enumerate(rows) if node is None]
         self._height = len(rows)
-        self.leaves: list[tuple[int, int]] = []
-        self._numbers: dict[tuple[float, bool, bool], int] = {}
+        self._constants: dict[tuple[float, bool, bool], int] = {}
         wanted: dict[int, list[int]] = {}
         for k, (node, _, _) in enumerate(rows):
             if node is not None:
                 wanted.setdefault(node, []).append(k)
+        self._known = KnownCounts() if known is None else known
         graph = next((x.graph for x in outputs if isinstance(x, Sym)), Graph())
-        self._steps = self._compiled(graph, wanted)
+        nodes = dict(enumerate(graph.nodes))
+        self._tables = None if choices is None else KnobTables(nodes, wanted, choices)
+        needed = [n for n in reachable(nodes, wanted) if n in graph.leaves]
+        given = needed if self._tables is None else self._tables.given
+        self.leaves = [graph.leaves[n] for n in needed]
+        self._steps = self._compiled(nodes, wanted, given)
+        numbers = [
+            (np.array(x, np.bool_ if flag else np.float64), whole)
+            for x, flag, whole in self._constants
+        ]
+        self._numbers = numbers[::-1]
 
-    def _compiled(self, graph: Graph, wanted: Mapping[int, Sequence[int]]) -> list[_Step]:
-        """The operations in order; ``wanted`` has the rows of the block that a node goes to."""
-        nodes = graph.nodes
-        needed = _reachable(nodes, wanted)
-        last = {a: n for n in needed for a in _operands(nodes[n])}
-        slots = {n: k for k, n in enumerate(needed)}
+    def _compiled(
+        self,
+        nodes: dict[int, GraphNode],
+        wanted: Mapping[int, Sequence[int]],
+        given: Sequence[int],
+    ) -> list[_Step]:
+        """The operations in order.
+
+        Args:
+            nodes: the graph, by number.
+            wanted: the rows of the block that a node goes to.
+            given: nodes whose columns are given.
+        """
+        columns = {n: k for k, n in enumerate(given)}
+        needed = self._together(nodes, reachable(nodes, wanted, columns), columns)
+        last = {a: n for n in needed if n not in columns for a in operands(nodes[n])}
+        places, free = dict(columns), list[int]()
+        self._places = len(columns)
         steps: list[_Step] = []
         for n in needed:
-            op, args = nodes[n]
-            dead = tuple(slots[a] for a in set(_operands(nodes[n])) if last[a] == n)
-            outs = tuple(wanted.get(n, ()))
-            if op == "leaf":
-                steps.append((slots[n], None, (len(self.leaves),), outs, ()))
-                self.leaves.append(graph.leaves[n])
-                continue
-            given = tuple(
-                len(needed) + self._constant(a[0], op) if isinstance(a, tuple) else slots[a]
-                for a in args
-            )
-            steps.append((slots[n], _COLUMNS[op], given, outs, dead))
+            if n not in columns:
+                op, args = nodes[n]
+                # Constants stand behind everything else, counted from the end.
+                made_of = tuple(
+                    -1 - self._constant(a[0], op) if isinstance(a, tuple) else places[a]
+                    for a in args
+                )
+                free += [places[a] for a in set(operands(nodes[n])) if last[a] == n]
+                places[n] = self._place_of(free)
+                steps.append(_step(self._functions[op], places[n], made_of))
+            steps += [(None, row, places[n], None) for row in wanted.get(n, ())]
+            if n not in last:
+                free.append(places[n])
         return steps
+
+    def _place_of(self, free: list[int]) -> int:
+        """A place for a value: one that holds nothing that is needed, or a new one."""
+        if free:
+            return free.pop()
+        self._places += 1
+        return self._places - 1
+
+    def _together(
+        self, nodes: dict[int, GraphNode], needed: Sequence[int], given: Collection[int]
+    ) -> list[int]:
+        """The nodes in another order, in which what warps touch is counted by one operation: that
+        costs by the call. No count depends on another one."""
+        self._functions = dict(COLUMNS)
+        counted = [n for n in needed if nodes[n][0] in COUNTS]
+        if not counted:
+            return list(needed)
+        args = [nodes[n][1] for n in counted]
+        before = reachable(nodes, {a for n in counted for a in operands(nodes[n])}, given)
+        ends = [0, *accumulate(map(len, args))]
+        parts = [(nodes[n][0], slice(*ends[k : k + 2])) for k, n in enumerate(counted)]
+        known = self._known
+
+        def count(*columns: Column) -> Column:
+            found: Column = known.columns([(op, columns[part]) for op, part in parts])
+            return found
+
+        everything = len(nodes)
+        nodes[everything] = ("counts", tuple(a for each in args for a in each))
+        self._functions["counts"] = count
+        for k, n in enumerate(counted):
+            nodes[n] = (f"count {k}", (everything,))
+            self._functions[f"count {k}"] = itemgetter(k)
+        after = [n for n in needed if n not in {*before, *counted}]
+        return [*before, everything, *counted, *after]
 
     def _constant(self, value: float, op: str) -> int:
         """Where a number stands among the constants. What `np.where` chooses from are columns:
         it is twice as fast with them."""
         key = (value, isinstance(value, bool), op == "where")
-        return self._numbers.setdefault(key, len(self._numbers))
+        return self._constants.setdefault(key, len(self._constants))
+
+    def columns(self, digits: Digits) -> list[Column]:
+        """What `evaluate` wants of candidates.
+
+        Args:
+            digits: int64 (n, knobs): the position of each knob's choice.
+        """
+        assert self._tables is not None
+        return self._tables.columns(digits)
 
     def __len__(self) -> int:
         """How many operations are evaluated."""
-        return len(self._steps)
+        return sum(function is not None for function, *_ in self._steps)
 
     def evaluate(self, columns: Sequence[np.ndarray], out: np.ndarray) -> None:
         """Fill ``out`` with the outputs of n candidates.
 
         Args:
-            columns: float64 (n,) for each of ``leaves``.
+            columns: float64 (n,) for each of ``leaves``, or `columns` of the candidates.
             out: float32 (n, outputs).
         """
-        values: list[Column | None] = [None] * len(self._steps)
-        for number, flag, column in self._numbers:
-            constant = np.array(number, np.bool_ if flag else np.float64)
-            values.append(np.full(len(out), constant) if column else constant)
+        values: list[Any] = [*columns, *[None] * (self._places - len(columns))]
+        values += [np.full(len(out), x) if whole else x for x, whole in self._numbers]
         block = _rows(self._height, len(out))
-        for row, x in self._constants:
-            block[row] = x
-        for slot, function, args, wanted, dead in self._steps:
+        for row, number in self._plain:
+            block[row] = number
+        for function, place, a, b in self._steps:
             if function is None:
-                value = columns[args[0]]
-            elif len(args) == 2:
-                value = function(values[args[0]], values[args[1]])
+                block[place] = values[a]
+            elif b is not None:
+                values[place] = function(values[a], values[b])
             else:
-                value = function(*[values[a] for a in args])
-            values[slot] = value
-            for row in wanted:
-                block[row] = value
-            for k in dead:
-                values[k] = None
+                values[place] = function(*[values[k] for k in a])
         _take_logarithms(block[: self._logs])
-        spread = _rows(len(self._place), len(out))
-        spread[:] = block[self._place]
-        out[:] = spread.T
+        # Copies of columns are made once each candidate's numbers stand side by side. Places are
+        # right: "clip" only lets them be written without a buffer.
+        np.take(np.ascontiguousarray(block.T), self._place, axis=1, out=out, mode="clip")
 
 
 def constant_row(numbers: Sequence[float], logged: np.ndarray) -> np.ndarray:
@@ -161,6 +196,10 @@ def constant_row(numbers: Sequence[float], logged: np.ndarray) -> np.ndarray:
     return out
 
 
+def _step(function: Callable[..., Column], place: int, made_of: tuple[int, ...]) -> _Step:
+    return (function, place, *made_of) if len(made_of) == 2 else (function, place, made_of, None)
+
+
 def _take_logarithms(values: np.ndarray) -> None:
     np.log2(np.add(values, np.float32(1), out=values), out=values)
 
@@ -168,19 +207,3 @@ def _take_logarithms(values: np.ndarray) -> None:
 def _rows(count: int, length: int) -> np.ndarray:
     """Rows of float32 that do not begin a power of two apart: columns of them share few sets."""
     return np.empty((count, length + 16), np.float32)[:, :length]
-
-
-def _operands(node: GraphNode) -> list[int]:
-    """Numbers of the nodes that a node is made of."""
-    return [a for a in node[1] if not isinstance(a, tuple)]
-
-
-def _reachable(nodes: Sequence[GraphNode], wanted: Iterable[int]) -> list[int]:
-    """Numbers of nodes that others need, in an order in which they can be computed."""
-    needed = set(wanted)
-    todo = list(needed)
-    while todo:
-        operands = set(_operands(nodes[todo.pop()])) - needed
-        needed |= operands
-        todo += operands
-    return sorted(needed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -35,7 +36,7 @@ class KnownRows:
             digits: int64 ``(n, knobs)``.
             evaluate: gives the rows of those that are not known; not asked when there are none.
         """
-        asked = [row.tobytes() for row in digits]
+        asked = _keys(digits)
         new = list({key: n for n, key in enumerate(asked) if key not in self._place}.values())
         if len(self._place) + len(new) > len(self._rows):
             self._place.clear()
@@ -43,13 +44,23 @@ class KnownRows:
         if len(new) > len(self._rows):
             return evaluate(digits)
         if new:
-            self.add(digits[new], evaluate(digits[new]))
+            wanted = digits[new]
+            self.add(wanted, evaluate(wanted))
         return self._rows[[self._place[key] for key in asked]]
 
     def add(self, digits: Digits, rows: Rows) -> None:
         """Keep the rows of candidates, for which there must be room; each is there once."""
-        keys = [row.tobytes() for row in digits]
+        keys = _keys(digits)
         new = [n for n, key in enumerate(keys) if key not in self._place]
         at = len(self._place)
-        self._rows[at : at + len(new)] = rows[new]
+        self._rows[at : at + len(new)] = rows if len(new) == len(rows) else rows[new]
         self._place.update((keys[n], at + k) for k, n in enumerate(new))
+
+
+def _keys(digits: Digits) -> list[bytes]:
+    """Something to find each candidate by."""
+    whole = np.ascontiguousarray(digits)
+    if not whole.size:
+        return [b""] * len(whole)
+    keys: Any = whole.view(np.dtype((np.void, whole[0].nbytes))).ravel().tolist()
+    return list(keys)

@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from loopwright.cost.symbolic.evaluation import ColumnProgram, constant_row
+from loopwright.cost.symbolic.known_counts import KnownCounts
 from loopwright.cost.symbolic.known_rows import KEPT, KnownRows
 from loopwright.cost.symbolic.symbols import DataDependent, Graph, Number, Sym
 from loopwright.errors import InstantiationError, TimeLimitError
@@ -81,7 +82,7 @@ class Population:
         self._apart = 0
         self._classes: OrderedDict[tuple[frozenset[int], tuple[int, ...]], _Class] = OrderedDict()
         self._columns: dict[tuple[int, int], npt.NDArray[np.float64]] = {}
-        self._known = KnownRows(len(self.logged))
+        self._known, self._counts = KnownRows(len(self.logged)), KnownCounts()
 
     def evaluate(self, digits: Digits) -> _Row:
         """float32 (n, numbers) for candidates (n, knobs); all NaN where a template fails."""
@@ -125,9 +126,8 @@ class Population:
     def _run(self, program: ColumnProgram, digits: Digits, rows: Digits, out: _Row) -> None:
         for at in range(0, len(rows), CHUNK):
             part = slice(at, at + CHUNK)
-            columns = [self._column(k, p)[digits[part, k]] for k, p in program.leaves]
             block = np.empty((len(rows[part]), len(self.logged)), np.float32)
-            program.evaluate(columns, block)
+            program.evaluate(program.columns(digits[part]), block)
             out[rows[part]] = block
 
     def _column(self, knob: int, part: int) -> npt.NDArray[np.float64]:
@@ -162,7 +162,7 @@ class Population:
         constants = [x for x in numbers if not isinstance(x, Sym)]
         if len(constants) == len(numbers):
             return constant_row(constants, self._logged)
-        return ColumnProgram(numbers, self.logged)
+        return ColumnProgram(numbers, self.logged, self._column, self._counts)
 
     def _numbers(self, fixed: frozenset[int], sample: Digits, graph: Graph) -> list[Number] | None:
         """The numbers of a class; None where its template fails, or asks for a value."""

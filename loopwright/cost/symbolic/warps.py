@@ -3,13 +3,13 @@ shared memory.
 
 An access of a warp is described by digits: thread ``i`` of the warp touches ``width`` bytes from
 ``sum(stride * ((i // run) % count))`` on. How much that is has no short expression (it is a count
-of different values), so the lanes are gone through, once for each different description of a
-population. The first warp of a block stands for all.
+of different values), so the lanes are gone through, once for each different description;
+`loopwright.cost.symbolic.known_counts` remembers them. The first warp of a block stands for all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -22,8 +22,12 @@ from loopwright.cost.symbolic.symbols import Number, Sym
 BANKS, WORD = 32, 4
 #: A description: bytes apart, how many threads stand at a place, and how many places there are.
 Digit = tuple[Number, Number, Number]
+#: The operations of expressions; an access is described by its operation and the operands.
+COUNTS = ("sectors", "wavefronts")
+#: Where the fields of a description stand; what follows the first stride comes by digits.
+_WARP, _THREADS, _WIDTH, _STRIDE = 2, 3, 4, 5
 
-_Ints = npt.NDArray[np.int64]
+Ints = npt.NDArray[np.int64]
 
 
 def sectors(
@@ -58,35 +62,64 @@ def _apply(op: str, head: tuple[Number, ...], digits: Sequence[Digit]) -> Number
     args = (*head, *(x for digit in digits for x in digit))
     graph = next((x.graph for x in args if isinstance(x, Sym)), None)
     if graph is None:
-        return int(COUNTS[op](*map(np.asarray, args)))
+        return int(count_lanes(described([(op, args)]))[0])
     return graph.apply(op, args)
 
 
-def _count_sectors(*columns: Any) -> Any:
-    def count(rows: _Ints) -> _Ints:
-        unit, width = rows[:, 0, None], rows[:, 3, None]
-        first = _offsets(rows)
-        ends = np.concatenate([first // unit, (first + width - 1) // unit], axis=1)
-        ends.sort(axis=1)
-        changes: _Ints = np.count_nonzero(np.diff(ends, axis=1), axis=1)
-        return 1 + changes
+def described(accesses: Sequence[tuple[str, Sequence[Any]]]) -> Ints:
+    """Descriptions of accesses as columns of whole numbers, int64 (fields, accesses * n): the
+    number of the operation, unit or banks, warp, threads, width, and three for each digit.
 
-    return _by_description(count, columns)
+    What makes no difference inside of a warp is the same in all, so that more are equal.
+
+    Args:
+        accesses: of each the operation and its operands, which are ``(n,)`` or single numbers.
+    """
+    length = np.broadcast_shapes((1,), *(np.shape(x) for _, args in accesses for x in args))
+    fields = 1 + max(len(args) for _, args in accesses)
+    out = np.empty((fields, len(accesses), *length), np.int64)
+    out[_STRIDE::3], out[_STRIDE + 1 :: 3], out[_STRIDE + 2 :: 3] = 0, 1, 1
+    for k, (op, args) in enumerate(accesses):
+        out[0, k] = COUNTS.index(op)
+        for field, x in enumerate(args, 1):
+            out[field, k] = x
+    warp = out[_WARP]
+    np.minimum(out[_THREADS], warp, out=out[_THREADS])
+    for at in range(_STRIDE, fields, 3):
+        run, count = out[at + 1], out[at + 2]
+        np.minimum(run, warp, out=run)
+        np.minimum(count, -(-warp // np.maximum(run, 1)), out=count)
+    return out.reshape(fields, -1)
 
 
-def _count_wavefronts(*columns: Any) -> Any:
-    def count(rows: _Ints) -> _Ints:
-        out = np.zeros(len(rows), np.int64)
-        words = np.maximum(rows[:, 3] // WORD, 1)
-        for n in np.unique(words).tolist():
-            which = words == n
-            out[which] = _turns(rows[which], n)
-        return out
+def count_lanes(columns: Ints) -> Ints:
+    """What accesses touch, int64 (n,), by going through the lanes of each.
 
-    return _by_description(count, columns)
+    Args:
+        columns: their descriptions, (fields, n); see `described`.
+    """
+    out = np.empty(columns.shape[1], np.int64)
+    kinds = columns[[0, _WARP, _WIDTH]]
+    for kind in np.unique(kinds, axis=1).T:
+        which = (kinds == kind[:, None]).all(axis=0)
+        rows = columns[1:, which].T
+        if COUNTS[kind[0]] == "sectors":
+            out[which] = _segments(rows)
+        else:
+            out[which] = _turns(rows, max(int(kind[2]) // WORD, 1))
+    return out
 
 
-def _turns(rows: _Ints, words: int) -> _Ints:
+def _segments(rows: Ints) -> Ints:
+    unit, width = rows[:, 0, None], rows[:, 3, None]
+    first = _offsets(rows)
+    ends = np.concatenate([first // unit, (first + width - 1) // unit], axis=1)
+    ends.sort(axis=1)
+    changes: Ints = np.count_nonzero(np.diff(ends, axis=1), axis=1)
+    return 1 + changes
+
+
+def _turns(rows: Ints, words: int) -> Ints:
     """Turns of accesses of so many words a thread: for each part of a warp those of the bank that
     has most different words to serve."""
     lanes = int(rows[0, 1])
@@ -105,7 +138,7 @@ def _turns(rows: _Ints, words: int) -> _Ints:
     return np.asarray((turns * active).sum(axis=1), np.int64)
 
 
-def _offsets(rows: _Ints, parts: int = 1) -> _Ints:
+def _offsets(rows: Ints, parts: int = 1) -> Ints:
     """Bytes at which the threads of a warp begin; (rows, lanes). Threads that a block lacks stand
     where the first one of their part of the warp does."""
     warp = int(rows[0, 1])
@@ -121,44 +154,7 @@ def _offsets(rows: _Ints, parts: int = 1) -> _Ints:
 
 
 @cache
-def _places(warp: int) -> _Ints:
+def _places(warp: int) -> Ints:
     """``(lane // run) % count`` by run, count and lane: dividing takes longer than looking up."""
     run, count, lane = np.ogrid[: warp + 1, : warp + 1, :warp]
     return np.asarray(lane // np.maximum(run, 1) % np.maximum(count, 1), np.int64)
-
-
-def _by_description(count: Callable[[_Ints], _Ints], columns: Sequence[Any]) -> Any:
-    """``count`` of each candidate, computed once for equal ones."""
-    whole = _plainly([np.asarray(c).astype(np.int64) for c in columns])
-    length = np.broadcast_shapes(*(c.shape for c in whole))
-    codes: _Ints = np.zeros(length, np.int64)
-    room = 1
-    for c in (c for c in whole if c.ndim):
-        low, span = int(c.min()), int(c.max()) - int(c.min()) + 1
-        if room * span >= 1 << 62:
-            codes = np.unique(codes, return_inverse=True)[1].reshape(-1)
-            room = len(codes)
-        codes = codes * span + (c - low)
-        room *= span
-    _, first, which = np.unique(codes.reshape(-1), return_index=True, return_inverse=True)
-    rows = np.stack([np.broadcast_to(c, length).reshape(-1)[first] for c in whole], axis=1)
-    return count(rows)[which.reshape(-1)].reshape(length).astype(np.float64)
-
-
-def _plainly(columns: Sequence[_Ints]) -> list[_Ints]:
-    """Descriptions without what makes no difference inside of a warp, so that more are equal."""
-    unit, warp, threads, width, *digits = columns
-    out = [unit, warp, np.minimum(threads, warp), width]
-    for at in range(0, len(digits), 3):
-        stride, run, count = digits[at : at + 3]
-        count = np.minimum(count, -(-warp // np.maximum(run, 1)))
-        still = (count <= 1) | (stride == 0)
-        out += [np.where(still, 0, stride), np.where(still, 1, run), np.where(still, 1, count)]
-    return out
-
-
-#: The operations of expressions, on columns: unit or banks, warp, threads, width, digits.
-COUNTS: dict[str, Callable[..., Any]] = {
-    "sectors": _count_sectors,
-    "wavefronts": _count_wavefronts,
-}

@@ -9,7 +9,9 @@ import pytest
 
 from loopwright import ops
 from loopwright.cost.analytical import AnalyticalModel
-from loopwright.cost.features import Extractor, itervar
+from loopwright.cost.cpu.machine import Machine
+from loopwright.cost.features import Extractor, extract, itervar
+from loopwright.target.caches import Caches
 from loopwright.task import create_task
 from tests.unit.cost import gpu_workloads as workloads
 
@@ -40,11 +42,30 @@ def test_a_population_needs_a_derivation_for_each_word_alone(name: str, structur
 
 def test_kernels_come_first_and_keep_their_columns() -> None:
     made = Extractor(workloads.task_of("matmul"))
-    mine = made.columns[: -len(itervar.FEATURES.columns)]
-    assert made.columns[len(mine) :] == itervar.FEATURES.columns
+    loops = [
+        c
+        for slot in itervar.FEATURES.slots
+        for c, f in zip(slot.columns(), slot.features, strict=True)
+        if not f.host
+    ]
+    mine = made.columns[: -len(loops)]
+    assert list(made.columns[len(mine) :]) == loops
     assert len({c.name for c in made.columns}) == len({c.meaning for c in made.columns})
     text = "\n".join(f"{c.name}{'+' if c.logged else ''}" for c in mine)
     assert (len(mine), hashlib.sha256(text.encode()).hexdigest()[:16]) == (36, "db16744168427191")
+
+
+@pytest.mark.parametrize("kind", ["itervar", "curve"])
+def test_rows_of_kernels_hold_nothing_of_the_host_that_tunes(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its caches and threads are those of one machine; a kernel runs on another device."""
+    task = workloads.task_of("matmul")
+    digits = workloads.digits_of(task, 20)
+    here = Extractor(task, kind).rows(digits).values
+    other = Machine(96, Caches(1 << 15, 1 << 18, 1 << 22, 64), 16, 16, 16)
+    monkeypatch.setattr(extract, "machine_of", lambda target: other)
+    assert np.array_equal(Extractor(task, kind).rows(digits).values, here)
 
 
 def test_targets_for_cpus_have_none() -> None:

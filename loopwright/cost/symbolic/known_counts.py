@@ -1,0 +1,89 @@
+"""What warps touch that was counted before: of thousands of candidates few are different there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from loopwright.cost.symbolic.warps import Ints, count_lanes, described
+
+#: Descriptions that are kept, and places where one may be found, as a power of two.
+KEPT, _PLACES = 1 << 15, 16
+_MASK = (1 << _PLACES) - 1
+#: Odd numbers that spread the fields of descriptions over 64 bits (Knuth, TAOCP 3, 6.4).
+_SPREAD = np.random.default_rng(0).integers(-(1 << 62), 1 << 62, 64) * 2 + 1
+
+
+class KnownCounts:
+    """Counts by description. A count is a function of its description, so this is a shortcut and
+    no state. Each has two places where it may be found; a later one may take them both. It is
+    emptied when there is no room for new ones.
+
+    Args:
+        kept: descriptions that there is room for.
+    """
+
+    def __init__(self, kept: int = KEPT) -> None:
+        self._kept = kept
+        # Of each number of fields: what is kept, what that touches, and where each is found.
+        self._tables: dict[int, tuple[Ints, Ints, npt.NDArray[np.int32]]] = {}
+        self._used: dict[int, int] = {}
+
+    def columns(self, accesses: Sequence[tuple[str, Sequence[Any]]]) -> Any:
+        """What accesses touch, float64 (accesses, n).
+
+        Args:
+            accesses: see `loopwright.cost.symbolic.warps.described`.
+        """
+        wanted = described(accesses)
+        return self._counts(wanted).astype(np.float64).reshape(len(accesses), -1)
+
+    def _counts(self, wanted: Ints) -> Ints:
+        fields = len(wanted)
+        if fields not in self._tables:
+            self._clear(fields)
+        spread = _SPREAD[:fields] @ wanted
+        kept, counts, places = self._tables[fields]
+        found = places[_first(spread)]
+        unknown = np.flatnonzero((kept.take(found, axis=1) != wanted).any(axis=0))
+        found[unknown] = places[_second(spread[unknown])]
+        out = counts[found]
+        unknown = unknown[(kept[:, found[unknown]] != wanted[:, unknown]).any(axis=0)]
+        if len(unknown):
+            new, first, which = np.unique(
+                wanted[:, unknown], axis=1, return_index=True, return_inverse=True
+            )
+            counted = count_lanes(new)
+            out[unknown] = counted[which.reshape(-1)]
+            self._keep(new, counted, spread[unknown[first]])
+        return out
+
+    def _keep(self, new: Ints, counted: Ints, spread: Ints) -> None:
+        fields, n = new.shape
+        if self._used[fields] + n > self._kept:
+            self._clear(fields)
+        if n >= self._kept:
+            return
+        kept, counts, places = self._tables[fields]
+        at = np.arange(self._used[fields], self._used[fields] + n)
+        kept[:, at], counts[at] = new, counted
+        taken = places[_first(spread)] > 0
+        places[np.where(taken, _second(spread), _first(spread))] = at
+        self._used[fields] += n
+
+    def _clear(self, fields: int) -> None:
+        # What nothing was kept for yet is found in the first place, which no description equals.
+        kept = np.full((fields, self._kept), -1, np.int64)
+        counts, places = np.zeros(self._kept, np.int64), np.zeros(1 << _PLACES, np.int32)
+        self._tables[fields], self._used[fields] = (kept, counts, places), 1
+
+
+def _first(spread: Ints) -> Ints:
+    return (spread >> (64 - _PLACES)) & _MASK
+
+
+def _second(spread: Ints) -> Ints:
+    return (spread >> (64 - 2 * _PLACES)) & _MASK

@@ -1,0 +1,77 @@
+"""Operations of expressions on columns, and walks over graphs of them.
+
+All is float64, exact for whole numbers up to 2**53; tests are bools.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from loopwright.cost.symbolic.symbols import GraphNode
+
+#: Values of all candidates, or the one value that all of them have.
+Column = np.ndarray[Any, np.dtype[Any]]
+
+
+def _quotient(a: Column, b: Column) -> Column:
+    # Exact: quotients of whole numbers below 2**53 do not round up to the next whole number.
+    quotient: Column = np.floor(np.divide(a, b))
+    return quotient
+
+
+def _remainder(a: Column, b: Column) -> Column:
+    remainder: Column = a - _quotient(a, b) * b
+    return remainder
+
+
+#: Operations that look at each candidate alone.
+COLUMNS: dict[str, Callable[..., Column]] = {
+    "+": np.add,
+    "-": np.subtract,
+    "*": np.multiply,
+    "//": _quotient,
+    "%": _remainder,
+    "/": np.divide,
+    "min": np.minimum,
+    "max": np.maximum,
+    "<": np.less,
+    "<=": np.less_equal,
+    "==": np.equal,
+    "!=": np.not_equal,
+    "where": np.where,
+    "and": np.logical_and,
+    "or": np.logical_or,
+    # Of tests, which are 0 or 1: not a, and b; not a, or b.
+    "unless": np.less,
+    "implies": np.less_equal,
+}
+
+
+def operands(node: GraphNode) -> list[int]:
+    """Numbers of the nodes that a node is made of."""
+    return [a for a in node[1] if not isinstance(a, tuple)]
+
+
+def reachable(
+    nodes: Mapping[int, GraphNode], wanted: Iterable[int], given: Collection[int] = ()
+) -> list[int]:
+    """Numbers of nodes that others need, in an order in which they can be computed.
+
+    Args:
+        nodes: the graph, by number.
+        wanted: nodes that are asked for.
+        given: nodes that are known, so that what they are made of is not needed.
+    """
+    needed = set(wanted)
+    todo = list(needed)
+    while todo:
+        n = todo.pop()
+        if n in given:
+            continue
+        new = set(operands(nodes[n])) - needed
+        needed |= new
+        todo += new
+    return sorted(needed)
