@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from loopwright.cost.symbolic.symbols import Number, Sym, ceil_div, least, magnitude, most, total
 from loopwright.errors import UsageError
@@ -63,6 +63,11 @@ class SteppedIndex:
             return SteppedIndex(0, ())
         moves = tuple(Move(m.loop, m.step * k, m.count, m.run) for m in self.moves)
         return SteppedIndex(self.const * k, moves)
+
+    def along(self, loops: Mapping[LoopKey, LoopKey]) -> SteppedIndex:
+        """The same with other loops in place of some."""
+        moves = tuple(replace(m, loop=loops.get(m.loop, m.loop)) for m in self.moves)
+        return SteppedIndex(self.const, moves, self.reach)
 
     def without(self, loops: Container[LoopKey]) -> SteppedIndex:
         """What is left of it while these loops stand at their beginning."""

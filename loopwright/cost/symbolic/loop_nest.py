@@ -216,8 +216,10 @@ def _cover(
     still = {x.key for x in outside}
     readers = [(n, r) for n in nests.values() for r in n.op.reads() if r.source == nest.stage.id]
     padded = any(n.attached for n, _ in readers)
+    same = {n.stage.id: _same_threads(n, outside) for n, _ in readers}
     for d, extent in enumerate(map(extent_of, nest.op.shape)):
-        hull = _hull([index_of(r.indices[d], n.axes) for n, r in readers], still)
+        indices = [(index_of(r.indices[d], n.axes), same[n.stage.id]) for n, r in readers]
+        hull = _hull([None if x is None else x.along(loops) for x, loops in indices], still)
         if hull is None:
             continue
         moving, wide = hull
@@ -227,6 +229,13 @@ def _cover(
             moving = tuple(replace(m, count=where(part, m.count, 1)) for m in moving)
             wide = least(wide, extent)
         bases[d], nest.shape[d] = SteppedIndex(0, moving), wide
+
+
+def _same_threads(reader: StageNest, outside: Sequence[NestLoop]) -> dict[LoopKey, LoopKey]:
+    """Loops of a reader and the loops outside that are bound to the same axis: a thread stands at
+    one value of both."""
+    tags = {x.tag: x.key for x in outside if x.mark == "thread" and x.tag != "vthread"}
+    return {x.key: tags[x.tag] for x in reader.loops if x.tag in tags}
 
 
 def _hull(
@@ -256,16 +265,20 @@ def _alike(moves: Sequence[Move]) -> list[tuple[str, str]]:
 
 def _within(nest: StageNest, nests: Mapping[StageId, StageNest]) -> frozenset[LoopKey]:
     """Loops outside of which the buffer of a stage does not exist; all threads of a block have one
-    buffer where they share it."""
+    buffer where they share it. Loops of its kernel that are bound to the same axes are none of its
+    buffer's either: a thread stands at one value of all of them."""
     place = nest.stage.store or nest.stage.attach
     if place.kind != "at":
         return frozenset()
     outside = _outside(place.stage, place.loop, nests)
     if not nest.kernel or nest.scope == "local":
-        return frozenset(x.key for x in outside)
-    if nest.scope == "warp":
-        return frozenset(x.key for x in outside if x.tag != "threadIdx.x")
-    return frozenset(x.key for x in outside if not x.in_block)
+        kept = outside
+    elif nest.scope == "warp":
+        kept = tuple(x for x in outside if x.tag != "threadIdx.x")
+    else:
+        kept = tuple(x for x in outside if not x.in_block)
+    mates = [n for n in nests.values() if n.kernel and n.root == nest.root]
+    return frozenset(x.key for x in kept).union(*(_same_threads(n, kept) for n in mates))
 
 
 def _stored(nest: StageNest, within: frozenset[LoopKey]) -> list[Number]:

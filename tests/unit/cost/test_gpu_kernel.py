@@ -8,6 +8,7 @@ from math import prod
 import pytest
 
 import loopwright as lw
+from loopwright import ops
 from loopwright.cost.gpu.device import device_of
 from loopwright.cost.gpu.kernel import TENSOR_CORE, Kernel, kernels_of
 from loopwright.cost.symbolic.loop_nest import nests_of
@@ -16,6 +17,7 @@ from loopwright.ir.node import Node
 from loopwright.ir.stmt import Allocate, For, Func, View
 from loopwright.lowering.nest.launch import is_launch
 from loopwright.schedule import Schedule
+from loopwright.task import create_task
 from tests.unit.cost import gpu_workloads as workloads
 from tests.unit.lowering import gpu_programs, tensor_core_programs
 
@@ -101,3 +103,18 @@ def test_random_points_take_what_their_programs_take(name: str) -> None:
         check_nests(s)
         (kernel,) = kernels_of(s.state, CUDA)
         check_kernel(kernel, lw.lower(s, args))
+
+
+@pytest.mark.parametrize(("name", "keep"), [("softmax", "keep_E"), ("layer_norm", "keep_D")])
+def test_a_thread_computes_no_row_but_its_own(name: str, keep: str) -> None:
+    """A row that a block keeps in shared memory is filled by the threads that need it: what is one
+    number a row is one number for each of them, although two stages name their axis."""
+    task = create_task(getattr(ops, name), args=(64, 128), target="cuda -arch=sm_90")
+    chosen = {"threads": 16, "rows": 16, "unroll": 2, "vector": False, keep: True}
+    s, args = task.instantiate(task.config_space.get(task.config_space.index_of(chosen)))
+    check_nests(s)
+    (kernel,) = kernels_of(s.state, CUDA)
+    check_kernel(kernel, lw.lower(s, args))
+    (kept,) = [x for x in kernel.stages if x.nest.scope == "shared"]
+    (one,) = [a for a in kept.accesses[1:] if a.scope == "local"]
+    assert all(not moves for moves in one.access.moves)
