@@ -136,6 +136,8 @@ def figures(e: Estimates) -> dict[str, Any]:
         "kernels": len(e.kernels),
         # The gap behind the last buffer is not the compiler's.
         "shared_equal": _share([0 <= a - b < 16 for a, b in shared]),
+        # Where all kernels take about as many, a correlation says little.
+        "registers_range": [int(registers.min()), int(registers.max())] if len(registers) else None,
         "registers_correlation": float(np.corrcoef(estimated, registers)[0, 1]) if varied else None,
         "registers_error": _median(np.abs(estimated / registers - 1)),
         "spills": _share(spilled),
@@ -157,19 +159,20 @@ def _share(flags: Any) -> float | None:
 def _table(rows: list[dict[str, Any]], arch: str) -> Table:
     table = Table(
         "", "points", "filtered", "pruned", "of valid", "refused", "too long", "kernels",
-        "shared equal", "registers: r", "median error", "spill", "foreseen", "rightly", "build s",
+        "shared equal", "registers", "r", "median error", "spill", "foreseen", "rightly", "build s",
         title=f"estimates beside NVRTC, {arch}",
     )  # fmt: skip
     shares = ("filtered", "pruned", "pruned_valid", "refused", "skipped")
     compared = ("registers_error", "spills", "spills_foreseen", "warnings_right")
     for r in rows:
-        correlation = r["registers_correlation"]
+        correlation, between = r["registers_correlation"], r["registers_range"]
         table.add_row(
             r["what"],
             str(r["drawn"]),
             *(_percent(r[x]) for x in shares),
             str(r["kernels"]),
             _percent(r["shared_equal"]),
+            "-" if between is None else "{}-{}".format(*between),
             "-" if correlation is None else f"{correlation:.2f}",
             *(_percent(r[x]) for x in compared),
             "-" if r["build_s"] is None else f"{r['build_s']:.2f}",

@@ -8,7 +8,12 @@ from functools import cached_property
 from loopwright.cost.cpu.arithmetic import work_of
 from loopwright.cost.gpu.accesses import ThreadAccess
 from loopwright.cost.gpu.device import Device
-from loopwright.cost.gpu.occupancy import blocks_per_processor, register_cap, warps_of
+from loopwright.cost.gpu.occupancy import (
+    blocks_per_processor,
+    free_registers,
+    register_cap,
+    warps_of,
+)
 from loopwright.cost.symbolic.loop_nest import OWN, NestLoop, StageNest, nests_of
 from loopwright.cost.symbolic.symbols import (
     Number,
@@ -26,11 +31,13 @@ from loopwright.schedule.state import StageId, State
 
 #: Bytes to which buffers in shared memory are aligned.
 _ALIGNED = 16
-#: Registers of a thread: for indices and results on their way, for each stage that fills shared
-#: memory, for each loop of a reduction; the share of its buffers that needs some at one time; and
-#: operands that are among the first ones.
-_OTHER, _FILLING, _REDUCING, _KEPT, _FEW = 20, 4, 2, 0.9, 4
-
+#: Quarters of a register: for indices and results on their way, for the address of an access, for
+#: four bytes of a thread's buffers (not all of which are needed at one time), and for each value
+#: that is loaded before it is used.
+_OTHER, _ADDRESS, _KEPT, _LOADED = 28, {"global": 8, "shared": 6, "local": 0}, 3, 7
+#: Shares of the free registers that compilers fill with loads of one statement, and with those of
+#: iterations that they overlap; and iterations from which on they do.
+_AHEAD, _OVERLAPPED, _REPEATED = (3, 8), (3, 4), 4
 
 #: Multiplications of a tensor core's instruction for each one that lanes make in its time.
 TENSOR_CORE = 8
@@ -190,27 +197,43 @@ class Kernel:
     def registers(self) -> Number:
         """Registers of a thread, estimated.
 
-        Compilers keep nearly all of a thread's buffers in registers, and need some for indices,
-        for each stage that fills shared memory and for each loop of a reduction. What they overlap
-        is their own choice: the constants are fitted to what NVRTC 13 says of random points of the
-        templates for sm_90 (`benchmarks/gpu_estimates.py`).
+        Compilers keep most of a thread's buffers in registers, and need some for the addresses of
+        accesses and for what a statement loads before it uses it. How much they load ahead, and how
+        many iterations of a loop they overlap, depends on the registers that cost no occupancy:
+        small blocks have many. The constants are fitted to what NVRTC 13 says of random points of
+        the templates for sm_90 (`benchmarks/gpu_estimates.py`).
         """
-        filling = sum(n.attached and n.scope in SHARED for n in self.nests)
-        reducing = max(len(n.op.reduce_axes) for n in self.nests)
-        out = _OTHER + _FILLING * filling + _REDUCING * reducing
-        return out + self.local_bytes * _KEPT // 4 + most(self._operands - _FEW, 0)
+        addresses = sum(_ADDRESS[a.scope] for s in self.stages for a in s.accesses)
+        free = free_registers(self.device, self.threads)
+        loaded = least(self._loaded, free * _AHEAD[0] // _AHEAD[1])
+        out = _OTHER + addresses + self.local_bytes // 4 * _KEPT + loaded * _LOADED
+        return most(
+            out // 4,
+            where(at_most(_REPEATED, self._repeated), free * _OVERLAPPED[0] // _OVERLAPPED[1], 0),
+        )
 
     @property
-    def _operands(self) -> Number:
+    def _loaded(self) -> Number:
         """Registers of operands that a written-out statement loads before it uses them."""
         out: Number = 0
-        for s in self.stages:
-            if s.nest.op.reduction is None:
-                continue
+        for s in self._loading:
             loads = [a for a in s.accesses[1:] if a.scope != "local"]
             each = total(ceil_div(a.requests * a.width, 4 * most(a.steps, 1)) for a in loads)
             out = most(out, least(each, s.written))
         return out
+
+    @property
+    def _repeated(self) -> Number:
+        """Iterations of the loop that loads most often."""
+        out: Number = 0
+        for s in self._loading:
+            out = most(out, s.chain)
+        return out
+
+    @property
+    def _loading(self) -> list[KernelStage]:
+        """The stages that load from beyond a thread's registers."""
+        return [s for s in self.stages if any(a.scope != "local" for a in s.accesses[1:])]
 
     @cached_property
     def register_cap(self) -> Number:

@@ -13,6 +13,8 @@ from loopwright.cost.symbolic.symbols import Number, at_most, ceil_div, least, m
 MOST_REGISTERS, _REGISTER_UNIT, _WARP_UNIT = 255, 256, 4
 #: Bytes in which shared memory is given.
 _SHARED_UNIT = 128
+#: Registers that are free where nothing is known of them: 65536 for 2048 threads.
+_USUAL = 32
 
 
 def blocks_per_processor(
@@ -51,3 +53,13 @@ def register_cap(device: Device, threads: Number) -> Number:
     unit = _REGISTER_UNIT // device.warp
     each = device.registers // (warps * device.warp) // unit * unit
     return least(MOST_REGISTERS, each)
+
+
+def free_registers(device: Device, threads: Number) -> Number:
+    """Registers that a thread can have while a processor holds as many such blocks as fit without
+    them: more of them cost occupancy."""
+    if not device.registers:
+        return _USUAL
+    warps = warps_of(device, threads)
+    blocks = most(least(device.processor.blocks, device.processor.warps // warps), 1)
+    return device.registers // (blocks * warps * device.warp)

@@ -118,3 +118,27 @@ def test_a_thread_computes_no_row_but_its_own(name: str, keep: str) -> None:
     (kept,) = [x for x in kernel.stages if x.nest.scope == "shared"]
     (one,) = [a for a in kept.accesses[1:] if a.scope == "local"]
     assert all(not moves for moves in one.access.moves)
+
+
+def softmax_kernel(**chosen: object) -> Kernel:
+    task = create_task(ops.softmax, args=(512, 1000), target="cuda -arch=sm_90")
+    choice = {"unroll": 2, "vector": False, "keep_E": False, **chosen}
+    s, _ = task.instantiate(task.config_space.get(task.config_space.index_of(choice)))
+    (kernel,) = kernels_of(s.state, CUDA)
+    return kernel
+
+
+def test_small_blocks_take_the_registers_that_cost_no_occupancy() -> None:
+    """ptxas gives a thread of these kernels 24 registers and 42: blocks of one warp leave twice as
+    many free, and the iterations of the loops over a row are overlapped there."""
+    many = softmax_kernel(threads=128, rows=4, unroll=4)
+    few = softmax_kernel(threads=2, rows=16, unroll=4)
+    assert int(many.registers) == pytest.approx(24, abs=5)
+    assert int(few.registers) == pytest.approx(42, abs=10)
+
+
+def test_a_row_in_shared_memory_takes_no_registers_for_the_other_rows() -> None:
+    """27 by ptxas, where a number for each of the 16 rows was counted: 57."""
+    kept = softmax_kernel(threads=64, rows=16, unroll=1, keep_E=True)
+    assert int(kept.local_bytes) < 32
+    assert int(kept.registers) == pytest.approx(27, abs=6)

@@ -6,7 +6,11 @@ import pytest
 
 import loopwright as lw
 from loopwright.cost.gpu.device import device_of
-from loopwright.cost.gpu.occupancy import blocks_per_processor, register_cap
+from loopwright.cost.gpu.occupancy import (
+    blocks_per_processor,
+    free_registers,
+    register_cap,
+)
 
 KB = 1024
 #: Architecture, threads, registers, bytes of shared memory; blocks of a processor, and what limits.
@@ -58,3 +62,27 @@ def test_an_opencl_device_with_warps_is_a_gpu() -> None:
     device = device_of(lw.Target("opencl -thread_warp_size=32 -multi_processor_count=40"))
     assert device.lockstep
     assert device.processors == 40
+
+
+@pytest.mark.parametrize(
+    ("arch", "threads", "registers"),
+    [
+        ("sm_90", 1, 64),  # 32 blocks of a warp: 65536 / 1024
+        ("sm_90", 32, 64),
+        ("sm_90", 33, 32),  # two warps each: 2048 threads
+        ("sm_90", 256, 32),
+        ("sm_90", 768, 42),  # two blocks: 1536 threads
+        ("sm_90", 1024, 32),
+        ("sm_86", 256, 42),  # 48 warps: 1536 threads
+        ("sm_86", 32, 128),  # 16 blocks of a warp
+    ],
+)
+def test_registers_that_cost_no_occupancy(arch: str, threads: int, registers: int) -> None:
+    device = device_of(lw.Target(f"cuda -arch={arch}"))
+    assert free_registers(device, threads) == registers
+    shared = blocks_per_processor(device, threads, 1, 0)
+    assert blocks_per_processor(device, threads, min(registers, 64) // 8 * 8, 0) == shared
+
+
+def test_a_device_that_says_nothing_of_registers_has_the_usual_number() -> None:
+    assert free_registers(device_of(lw.Target("opencl")), 64) == 32
