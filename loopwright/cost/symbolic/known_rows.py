@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,19 +22,21 @@ class KnownRows:
     Args:
         width: numbers of a row.
         kept: rows that there is room for.
+        by: knobs by which new candidates are sorted: what is evaluated together then lies together.
     """
 
-    def __init__(self, width: int, kept: int = KEPT) -> None:
+    def __init__(self, width: int, kept: int = KEPT, by: Sequence[int] = ()) -> None:
         # Memory of which nothing is touched yet takes no room.
         self._rows = np.empty((kept, width), np.float32)
         self._place: dict[bytes, int] = {}
+        self._by = list(by)
 
-    def rows(self, digits: Digits, evaluate: Callable[[Digits], Rows]) -> Rows:
+    def rows(self, digits: Digits, evaluate: Callable[[Digits, Rows], None]) -> Rows:
         """The rows of candidates, float32 ``(n, width)``.
 
         Args:
             digits: int64 ``(n, knobs)``.
-            evaluate: gives the rows of those that are not known; not asked when there are none.
+            evaluate: fills in the rows of those that are not known; not asked when there are none.
         """
         asked = _keys(digits)
         new = list({key: n for n, key in enumerate(asked) if key not in self._place}.values())
@@ -42,11 +44,26 @@ class KnownRows:
             self._place.clear()
             new = list({key: n for n, key in enumerate(asked)}.values())
         if len(new) > len(self._rows):
-            return evaluate(digits)
+            out = np.empty((len(digits), self._rows.shape[1]), np.float32)
+            evaluate(digits, out)
+            return out
         if new:
-            wanted = digits[new]
-            self.add(wanted, evaluate(wanted))
-        return self._rows[[self._place[key] for key in asked]]
+            self._evaluate_new(digits[new], evaluate)
+        places = np.fromiter((self._place[key] for key in asked), np.intp, len(asked))
+        return self._rows.take(places, axis=0)
+
+    def _evaluate_new(self, digits: Digits, evaluate: Callable[[Digits, Rows], None]) -> None:
+        if self._by:
+            digits = digits[np.lexsort(digits[:, self._by[::-1]].T)]
+        at = len(self._place)
+        room = self._rows[at : at + len(digits)]
+        self._place.update((key, at + n) for n, key in enumerate(_keys(digits)))
+        try:
+            evaluate(digits, room)
+        except BaseException:
+            # No row may be found that was not filled in.
+            self._place.clear()
+            raise
 
     def add(self, digits: Digits, rows: Rows) -> None:
         """Keep the rows of candidates, for which there must be room; each is there once."""

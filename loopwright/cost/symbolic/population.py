@@ -82,18 +82,17 @@ class Population:
         self._apart = 0
         self._classes: OrderedDict[tuple[frozenset[int], tuple[int, ...]], _Class] = OrderedDict()
         self._columns: dict[tuple[int, int], npt.NDArray[np.float64]] = {}
-        self._known, self._counts = KnownRows(len(self.logged)), KnownCounts()
+        self._known = KnownRows(len(self.logged), by=sorted(self._fixed))
+        self._counts = KnownCounts()
 
     def evaluate(self, digits: Digits) -> _Row:
         """float32 (n, numbers) for candidates (n, knobs); all NaN where a template fails."""
         return self._known.rows(np.ascontiguousarray(digits, np.int64), self._evaluate)
 
-    def _evaluate(self, digits: Digits) -> _Row:
-        out = np.empty((len(digits), len(self.logged)), np.float32)
+    def _evaluate(self, digits: Digits, out: _Row) -> None:
         # Where most classes were taken apart, that is not tried again for each.
         fixed = self._fixed | self._asked if self._apart >= APART else self._fixed
         self._fill(digits, np.arange(len(digits)), fixed, out)
-        return out
 
     def _fill(self, digits: Digits, rows: Digits, fixed: frozenset[int], out: _Row) -> None:
         """Fill the rows ``rows`` of ``out``, which belong to the candidates ``digits``."""
@@ -126,9 +125,14 @@ class Population:
     def _run(self, program: ColumnProgram, digits: Digits, rows: Digits, out: _Row) -> None:
         for at in range(0, len(rows), CHUNK):
             part = slice(at, at + CHUNK)
-            block = np.empty((len(rows[part]), len(self.logged)), np.float32)
-            program.evaluate(program.columns(digits[part]), block)
-            out[rows[part]] = block
+            columns, these = program.columns(digits[part]), rows[part]
+            first, last = int(these[0]), int(these[-1]) + 1
+            if last - first == len(these):  # ascending, so all that lie between
+                program.evaluate(columns, out[first:last])
+                continue
+            block = np.empty((len(these), len(self.logged)), np.float32)
+            program.evaluate(columns, block)
+            out[these] = block
 
     def _column(self, knob: int, part: int) -> npt.NDArray[np.float64]:
         """The value of one part of a knob in each of its candidates."""

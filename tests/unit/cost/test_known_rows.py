@@ -20,9 +20,9 @@ class Squares:
     def __init__(self) -> None:
         self.asked: list[list[int]] = []
 
-    def __call__(self, digits: Any) -> Any:
+    def __call__(self, digits: Any, out: Any) -> None:
         self.asked += digits.tolist()
-        return (digits**2).astype(np.float32)
+        out[:] = digits**2
 
 
 def test_a_candidate_is_evaluated_once() -> None:
@@ -40,6 +40,26 @@ def test_random_requests_beyond_its_room_get_right_rows() -> None:
     for _ in range(200):
         digits = rng.integers(0, 3, size=(int(rng.integers(0, 14)), 3))
         assert np.array_equal(known.rows(digits, squares), (digits**2).astype(np.float32))
+
+
+def test_new_candidates_come_sorted_and_go_back_in_the_order_of_the_question() -> None:
+    known, squares = KnownRows(3, by=[2, 0]), Squares()
+    digits = np.array([[1, 5, 2], [0, 4, 1], [0, 3, 2], [1, 2, 1]])
+    assert known.rows(digits, squares).tolist() == (digits**2).tolist()
+    assert squares.asked == [[0, 4, 1], [1, 2, 1], [0, 3, 2], [1, 5, 2]]
+
+
+def test_rows_of_an_evaluation_that_failed_are_not_known() -> None:
+    known, squares = KnownRows(2), Squares()
+    digits = np.array([[1, 2], [3, 4]])
+
+    def fail(digits: Any, out: Any) -> None:
+        out[0] = 7
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        known.rows(digits, fail)
+    assert known.rows(digits, squares).tolist() == [[1, 4], [9, 16]]
 
 
 def test_rows_belong_to_who_asked() -> None:
