@@ -22,6 +22,12 @@ def _quotient(a: Column, b: Column) -> Column:
     return quotient
 
 
+def _quotient_up(a: Column, b: Column) -> Column:
+    # Exact in the same way.
+    quotient: Column = np.ceil(np.divide(a, b))
+    return quotient
+
+
 def _remainder(a: Column, b: Column) -> Column:
     remainder: Column = a - _quotient(a, b) * b
     return remainder
@@ -33,6 +39,7 @@ COLUMNS: dict[str, Callable[..., Column]] = {
     "-": np.subtract,
     "*": np.multiply,
     "//": _quotient,
+    "ceil": _quotient_up,
     "%": _remainder,
     "/": np.divide,
     "min": np.minimum,

@@ -190,6 +190,7 @@ _FOLD: dict[str, Callable[[Number, Number], Number]] = {
     "-": operator.sub,
     "*": operator.mul,
     "//": operator.floordiv,
+    "ceil": lambda a, b: -(-a // b),
     "%": operator.mod,
     "/": operator.truediv,
     "min": min,
@@ -226,7 +227,7 @@ def _simple(op: str, a: Number, b: Number) -> Number | None:
         return a
     if op == "+" and not isinstance(a, Sym) and a == 0:
         return b
-    if op in ("*", "//", "/") and not isinstance(b, Sym) and b == 1:
+    if op in ("*", "//", "ceil", "/") and not isinstance(b, Sym) and b == 1:
         return a
     if op == "*" and not isinstance(a, Sym):
         return 0 if a == 0 else b if a == 1 else None
@@ -264,6 +265,8 @@ def _bounds(op: str, args: tuple[Number, ...]) -> ValueRange:
             return _hull([x * y for x in (alo, ahi) for y in (blo, bhi)])
         case "//" if blo > 0:
             return _hull([x // y for x in (alo, ahi) for y in (blo, bhi)])
+        case "ceil" if blo > 0:
+            return _hull([-(-x // y) for x in (alo, ahi) for y in (blo, bhi)])
         case "/" if blo > 0:
             return _hull([x / y for x in (alo, ahi) for y in (blo, bhi)])
         case "%" if blo > 0:
@@ -306,7 +309,7 @@ def most(a: Number, b: Number) -> Number:
 
 def ceil_div(a: Number, b: Number) -> Number:
     """``ceil(a / b)`` of whole numbers, b positive."""
-    return a if not isinstance(b, Sym) and b == 1 else (a + (b - 1)) // b
+    return _apply("ceil", a, b)
 
 
 def product(values: Iterable[Number]) -> Number:
