@@ -48,10 +48,12 @@ class KnownCounts:
         spread = _SPREAD[:fields] @ wanted
         kept, counts, places = self._tables[fields]
         found = places[_first(spread)]
-        unknown = np.flatnonzero((kept.take(found, axis=1) != wanted).any(axis=0))
-        found[unknown] = places[_second(spread[unknown])]
+        unknown = _different(kept.take(found, axis=1), wanted)
+        if len(unknown):
+            found[unknown] = places[_second(spread[unknown])]
+            again = _different(kept.take(found[unknown], axis=1), wanted[:, unknown])
+            unknown = unknown[again]
         out = counts[found]
-        unknown = unknown[(kept[:, found[unknown]] != wanted[:, unknown]).any(axis=0)]
         if len(unknown):
             new, first, which = np.unique(
                 wanted[:, unknown], axis=1, return_index=True, return_inverse=True
@@ -79,6 +81,11 @@ class KnownCounts:
         kept = np.full((fields, self._kept), -1, np.int64)
         counts, places = np.zeros(self._kept, np.int64), np.zeros(1 << _PLACES, np.int32)
         self._tables[fields], self._used[fields] = (kept, counts, places), 1
+
+
+def _different(columns: Ints, wanted: Ints) -> Ints:
+    """Where descriptions are not those that are wanted."""
+    return np.flatnonzero(np.bitwise_or.reduce(columns ^ wanted, axis=0))
 
 
 def _first(spread: Ints) -> Ints:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from loopwright.cost.symbolic.symbols import Number, Sym
+from loopwright.cost.symbolic.symbols import Number, Sym, ceil_div, least, most
 
 #: Banks of shared memory, and bytes that each serves at a time.
 BANKS, WORD = 32, 4
@@ -24,8 +24,9 @@ BANKS, WORD = 32, 4
 Digit = tuple[Number, Number, Number]
 #: The operations of expressions; an access is described by its operation and the operands.
 COUNTS = ("sectors", "wavefronts")
-#: Where the fields of a description stand; what follows the first stride comes by digits.
-_WARP, _THREADS, _WIDTH, _STRIDE = 2, 3, 4, 5
+#: Numbers of a description that lie in one column are digits of this base; all but strides are
+#: smaller.
+_BASE = 128
 
 Ints = npt.NDArray[np.int64]
 
@@ -42,7 +43,7 @@ def sectors(
         width: bytes that a thread touches, at most ``unit``.
         digits: where the threads are.
     """
-    return _apply("sectors", (unit, warp, threads, width), digits)
+    return _apply("sectors", unit, warp, threads, width, digits)
 
 
 def wavefronts(warp: int, threads: Number, width: Number, digits: Sequence[Digit]) -> Number:
@@ -55,40 +56,45 @@ def wavefronts(warp: int, threads: Number, width: Number, digits: Sequence[Digit
         width: bytes that a thread touches: up to 4, 8 or 16.
         digits: where the threads are.
     """
-    return _apply("wavefronts", (BANKS, warp, threads, width), digits)
+    return _apply("wavefronts", BANKS, warp, threads, width, digits)
 
 
-def _apply(op: str, head: tuple[Number, ...], digits: Sequence[Digit]) -> Number:
-    args = (*head, *(x for digit in digits for x in digit))
+def _apply(
+    op: str, unit: int, warp: int, threads: Number, width: Number, digits: Sequence[Digit]
+) -> Number:
+    head = least(threads, warp) * _BASE + width
+    args = (unit, warp, head, *(_packed(digit, warp) for digit in digits))
     graph = next((x.graph for x in args if isinstance(x, Sym)), None)
     if graph is None:
         return int(count_lanes(described([(op, args)]))[0])
     return graph.apply(op, args)
 
 
+def _packed(digit: Digit, warp: int) -> Number:
+    """A digit as one number, without what makes no difference inside of a warp, so that more are
+    equal."""
+    stride, run, count = digit
+    run = least(run, warp)
+    count = least(count, ceil_div(warp, most(run, 1)))
+    return (stride * _BASE + run) * _BASE + count
+
+
 def described(accesses: Sequence[tuple[str, Sequence[Any]]]) -> Ints:
     """Descriptions of accesses as columns of whole numbers, int64 (fields, accesses * n): the
-    number of the operation, unit or banks, warp, threads, width, and three for each digit.
-
-    What makes no difference inside of a warp is the same in all, so that more are equal.
+    number of the operation, then its operands.
 
     Args:
-        accesses: of each the operation and its operands, which are ``(n,)`` or single numbers.
+        accesses: of each the operation and its operands, which are ``(n,)`` or single numbers:
+            unit or banks, warp, threads and width, and each digit.
     """
-    length = np.broadcast_shapes((1,), *(np.shape(x) for _, args in accesses for x in args))
+    length = max(np.size(x) for _, args in accesses for x in args)
     fields = 1 + max(len(args) for _, args in accesses)
-    out = np.empty((fields, len(accesses), *length), np.int64)
-    out[_STRIDE::3], out[_STRIDE + 1 :: 3], out[_STRIDE + 2 :: 3] = 0, 1, 1
+    out = np.empty((fields, len(accesses), length), np.int64)
     for k, (op, args) in enumerate(accesses):
         out[0, k] = COUNTS.index(op)
         for field, x in enumerate(args, 1):
             out[field, k] = x
-    warp = out[_WARP]
-    np.minimum(out[_THREADS], warp, out=out[_THREADS])
-    for at in range(_STRIDE, fields, 3):
-        run, count = out[at + 1], out[at + 2]
-        np.minimum(run, warp, out=run)
-        np.minimum(count, -(-warp // np.maximum(run, 1)), out=count)
+        out[1 + len(args) :, k] = _BASE + 1  # one place, from which no thread moves
     return out.reshape(fields, -1)
 
 
@@ -98,15 +104,19 @@ def count_lanes(columns: Ints) -> Ints:
     Args:
         columns: their descriptions, (fields, n); see `described`.
     """
-    out = np.empty(columns.shape[1], np.int64)
-    kinds = columns[[0, _WARP, _WIDTH]]
+    op, unit, warp, head, *packed = columns
+    fields = [unit, warp, head // _BASE, head % _BASE]
+    for digit in packed:
+        fields += [digit // _BASE**2, digit // _BASE % _BASE, digit % _BASE]
+    rows = np.stack(fields, axis=1)
+    kinds = np.stack([op, warp, head % _BASE])
+    out = np.empty(len(rows), np.int64)
     for kind in np.unique(kinds, axis=1).T:
         which = (kinds == kind[:, None]).all(axis=0)
-        rows = columns[1:, which].T
         if COUNTS[kind[0]] == "sectors":
-            out[which] = _segments(rows)
+            out[which] = _segments(rows[which])
         else:
-            out[which] = _turns(rows, max(int(kind[2]) // WORD, 1))
+            out[which] = _turns(rows[which], max(int(kind[2]) // WORD, 1))
     return out
 
 

@@ -17,12 +17,12 @@ Accesses = list[tuple[str, tuple[Any, ...]]]
 def accesses_of(seed: int, n: int = 300) -> Accesses:
     """Accesses of global and shared memory, with one digit and with two."""
     rng = np.random.default_rng(seed)
-    threads, width = rng.integers(1, 257, n), 2.0 ** rng.integers(2, 5, n)
-    stride, run = 4.0 * rng.integers(0, 5000, n), 2.0 ** rng.integers(0, 6, n)
-    count = rng.integers(1, 65, n)
+    head = rng.integers(1, 33, n) * 128.0 + 2.0 ** rng.integers(2, 5, n)
+    run = 2.0 ** rng.integers(0, 5, n)
+    digit = (rng.integers(0, 20000, n) * 4 * 128 + run) * 128 + 32 // run
     return [
-        ("sectors", (32, 32, threads, width, stride, 1, run, 4096, run, count)),
-        ("wavefronts", (BANKS, 32, threads, 4, stride, run, count)),
+        ("sectors", (32, 32, head, (4 * 128 + 1) * 128 + 8, digit)),
+        ("wavefronts", (BANKS, 32, 16 * 128 + 4, digit)),
     ]
 
 
