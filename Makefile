@@ -24,8 +24,8 @@ smoke test browser oldest: export PYTHONDONTWRITEBYTECODE =
 SEED    ?= 0
 COUNT   ?= 1000
 MINUTES ?=
-# And of `make fuzz-devices`.
-DEVICE_COUNT ?= 2000
+# And of `make fuzz-devices`: about 2,000 kernels on the OpenCL device.
+DEVICE_COUNT ?= 850
 WIDE := -max-vthread=1000 -max-vector-bytes=512
 
 # Option of `make soak`: how many trials.
@@ -87,7 +87,7 @@ fuzz: $(DEV_STAMP) ## random schedules against NumPy, failures printed as progra
 		$(if $(MINUTES),--minutes $(MINUTES),--count $(COUNT))
 
 # PoCL takes about a second for a kernel, so that `make test` runs few of them.
-fuzz-devices: $(DEV_STAMP) ## random kernels on an OpenCL device, and as cubins (DEVICE_COUNT=2000)
+fuzz-devices: $(DEV_STAMP) ## random kernels on an OpenCL device, and as cubins (DEVICE_COUNT=850)
 	$(BIN)/python -m loopwright.testing.fuzz --kind threads \
 		--target "opencl $(WIDE)" --target "cuda $(WIDE)" --seed $(SEED) --count $(DEVICE_COUNT)
 
