@@ -29,6 +29,8 @@ from loopwright.runtime.guarded_memory import Side
 
 #: Bytes before and after every array that no kernel may write; arrays stay aligned behind them.
 _GUARD = 4096
+#: What temporary buffers hold where nothing was written: a NaN of every float, -1 of integers.
+_POISON = 0xFF
 #: Bytes that a probe moves.
 _PROBE = 256
 #: The shortest time that is told: clocks of devices tick, and a time must be more than nothing.
@@ -56,21 +58,43 @@ class DeviceMemory(ArgumentMemory):
         super().__init__(args)
         self.device, self._api = device, device.api
         self._blocks: dict[int, Memory] = {}
+        self._temporaries: list[Memory] = []
         shared = shared or {}
         self.arrays = [
             shared[n] if n in shared else self._new(n, arg) for n, arg in enumerate(self.args)
         ]
 
     def _new(self, number: int, arg: Arg) -> DeviceArray:
-        device_id = self.device.device_id
-        block = self._api.allocate(device_id, arg.nbytes + 2 * _GUARD)
-        weakref.finalize(self, self._api.free, block).atexit = False
-        self._blocks[number] = block
-        for zone in _zones(block, arg):
-            self._api.fill(zone, guard_pattern(number))
-        body = block.part(_GUARD, arg.nbytes)
+        block = self._blocks[number] = self._guarded(arg.nbytes, guard_pattern(number))
         # The array does not keep this alive, so that memory nobody uses is given back at once.
-        return DeviceArray(body, tuple(arg.shape), arg.dtype.name, self.device, None)
+        return DeviceArray(_body(block), tuple(arg.shape), arg.dtype.name, self.device, None)
+
+    def _guarded(self, nbytes: int, pattern: int) -> Memory:
+        """An allocation with room for so many bytes, and a guard zone on both sides of them."""
+        block = self._api.allocate(self.device.device_id, nbytes + 2 * _GUARD)
+        weakref.finalize(self, self._api.free, block).atexit = False
+        for zone in _zones(block):
+            self._api.fill(zone, pattern)
+        return block
+
+    def temporaries(self, sizes: Sequence[int]) -> list[Memory]:
+        """Temporary buffers of a kernel, guarded as its arrays are, and poisoned: what it reads
+        there without having written it is NaN, or -1.
+
+        Args:
+            sizes: bytes of each.
+        """
+        if [_body(block).nbytes for block in self._temporaries] != list(sizes):
+            self._temporaries = [
+                self._guarded(n, self._pattern_of_temporary(k)) for k, n in enumerate(sizes)
+            ]
+        bodies = [_body(block) for block in self._temporaries]
+        for body in bodies:
+            self._api.fill(body, _POISON)
+        return bodies
+
+    def _pattern_of_temporary(self, number: int) -> int:
+        return guard_pattern(len(self.args) + number)
 
     def read(self, number: int) -> Array:
         return self.arrays[number].numpy()
@@ -92,24 +116,30 @@ class DeviceMemory(ArgumentMemory):
         self.device.sync()
 
     def written_outside(self) -> str | None:
-        return outside_text(
-            [self.args[n].name for n, block in self._blocks.items() if not self._intact(n, block)]
-        )
+        guarded = [(self.args[n].name, b, guard_pattern(n)) for n, b in self._blocks.items()]
+        guarded += [
+            (f"temporary buffer {k}", b, self._pattern_of_temporary(k))
+            for k, b in enumerate(self._temporaries)
+        ]
+        return outside_text([name for name, b, pattern in guarded if not self._intact(b, pattern)])
 
-    def _intact(self, number: int, block: Memory) -> bool:
-        """Whether nobody has written the guard zones of an argument."""
-        pattern = guard_pattern(number)
-        zones = _zones(block, self.args[number])
-        return all((_bytes_of(self.device, zone) == pattern).all() for zone in zones)
+    def _intact(self, block: Memory, pattern: int) -> bool:
+        """Whether nobody has written the guard zones of an allocation."""
+        return all((_bytes_of(self.device, zone) == pattern).all() for zone in _zones(block))
 
     def beside(self) -> DeviceMemory:
         outputs = {n: self.arrays[n] for n in self.outputs}
         return DeviceMemory(self.args, self.device, outputs)
 
 
-def _zones(block: Memory, arg: Arg) -> tuple[Memory, Memory]:
-    """The guard zones of an argument's allocation."""
-    return block.part(0, _GUARD), block.part(_GUARD + arg.nbytes, _GUARD)
+def _body(block: Memory) -> Memory:
+    """What lies between the guard zones of an allocation."""
+    return block.part(_GUARD, block.nbytes - 2 * _GUARD)
+
+
+def _zones(block: Memory) -> tuple[Memory, Memory]:
+    """The guard zones of an allocation."""
+    return block.part(0, _GUARD), block.part(block.nbytes - _GUARD, _GUARD)
 
 
 def _bytes_of(device: Device, memory: Memory) -> Array:
@@ -150,6 +180,11 @@ class DeviceKernel(LoadedKernel):
     def bound(self, memory: ArgumentMemory) -> DeviceCall:
         return self._function.bind(*on_device(memory).arrays)
 
+    def checked(self, memory: DeviceMemory) -> DeviceCall:
+        """A call on other arrays, whose temporary buffers are guarded and poisoned too."""
+        buffers = memory.temporaries(self._function.buffer_bytes)
+        return self._function.bind(*memory.arrays, buffers=buffers)
+
     def flush(self, memory: ArgumentMemory) -> None:
         self._call.flush()
 
@@ -169,7 +204,7 @@ class GuardedCheckMemory(CheckMemory):
     def bound(self, kernel: LoadedKernel) -> DeviceCall:
         if not isinstance(kernel, DeviceKernel):
             raise InternalError("a kernel of the CPU was to be checked in memory of a device")
-        return kernel.bound(self.memory)
+        return kernel.checked(self.memory)
 
 
 class DeviceHost(KernelHost):

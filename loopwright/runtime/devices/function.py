@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 from loopwright.errors import ArgumentError, RunError
 from loopwright.runtime.arrays.device import DeviceArray
@@ -88,8 +89,12 @@ class DeviceFunction:
         if not self._idle:
             DeviceCall(self, arrays).launch()
 
-    def bind(self, *args: object) -> DeviceCall:
+    def bind(self, *args: object, buffers: Sequence[Memory] | None = None) -> DeviceCall:
         """Check the arguments now and return a `DeviceCall` that runs without checking again.
+
+        Args:
+            args: the arrays.
+            buffers: memory for its temporary buffers, of `buffer_bytes`; None: lent to each call.
 
         Raises:
             ArgumentError: as when called, or no output has elements.
@@ -97,7 +102,7 @@ class DeviceFunction:
         arrays = self._check(args)
         if self._idle:
             raise ArgumentError(f"{self.name}: no output has elements; there is nothing to run")
-        return DeviceCall(self, arrays)
+        return DeviceCall(self, arrays, buffers)
 
     def program(self, device: Device) -> Program:
         """Its kernels on a device, loaded now if need be."""
@@ -230,10 +235,21 @@ class DeviceCall:
     Attributes:
         function: what runs.
         device: where.
+
+    Args:
+        function: what runs.
+        arrays: its arguments.
+        buffers: see `DeviceFunction.bind`.
     """
 
-    def __init__(self, function: DeviceFunction, arrays: Sequence[DeviceArray]) -> None:
+    def __init__(
+        self,
+        function: DeviceFunction,
+        arrays: Sequence[DeviceArray],
+        buffers: Sequence[Memory] | None = None,
+    ) -> None:
         self.function, self.arrays = function, tuple(arrays)
+        self._buffers = None if buffers is None else list(buffers)
         self.device = arrays[0].device
         self._program = function.program(self.device)
         self._graph: Callable[[Stream | None], None] | None = None
@@ -253,11 +269,16 @@ class DeviceCall:
         program = recorded(self._program, self.api, self.device.device_id)
         for a in self.arrays:
             note_use(a.memory, stream)
-        function = self.function
-        # What one stream does is in order, so its next call may have the same buffers.
-        with workspace_pool(self.device).lend(*function.buffer_bytes, stream=stream) as buffers:
-            for step in function.steps(self.arrays, buffers):
+        with self._lent(stream) as buffers:
+            for step in self.function.steps(self.arrays, buffers):
                 step.launch(program, stream)
+
+    def _lent(self, stream: Stream) -> AbstractContextManager[Sequence[Memory]]:
+        """The temporary buffers of one call."""
+        if self._buffers is not None:
+            return nullcontext(self._buffers)
+        # What one stream does is in order, so its next call may have the same buffers.
+        return workspace_pool(self.device).lend(*self.function.buffer_bytes, stream=stream)
 
     def run(self) -> None:
         """Run the function once, and wait for it.

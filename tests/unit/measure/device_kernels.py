@@ -17,7 +17,7 @@ from tests.unit.measure.kernels import N
 needs_opencl = pytest.mark.skipif(bool(why_not()), reason=why_not() or "an OpenCL device is here")
 
 _KERNEL = """
-__kernel void add_one(__global float *A, __global float *B) {
+__kernel void add_one(__global float *A, __global float *B%s) {
   const int i = (int)get_global_id(0);
   %s
 }
@@ -33,16 +33,23 @@ HANGS = "while (*(volatile __global float *)A != 12345.0f) B[i] = A[i];"
 #: Only when its first input has a given value, which it has in a check alone.
 CRASHES_WHERE = "if (A[0] == %sf && i == 0) *(volatile __global int *)(8l) = i; B[i] = A[i] + 1.0f;"
 NO_CODE = "B[i] = A[i] + ;"
+#: With a temporary buffer T: right only where fresh memory holds no NaN, and one float too far.
+READS_UNWRITTEN = "if (T[i] == T[i]) B[i] = A[i] + 1.0f;"
+WRITES_BEHIND_TEMPORARY = f"T[i] = A[i] + 1.0f; B[i] = T[i]; if (i == 0) T[{N}] = 1.0f;"
 
 
 def _array(name: str, output: bool = False) -> dict[str, Any]:
     return {"name": name, "shape": [N], "dtype": "float32", "output": output}
 
 
-def built(statement: str, block: int = 16, grid: int = N // 16) -> Artifact:
-    """The artifact of a kernel."""
-    launch = Launch("add_one", (grid, 1, 1), (block, 1, 1), (("parameter", 0), ("parameter", 1)))
-    code = DeviceCode((_KERNEL % statement).encode(), (launch,))
+def built(
+    statement: str, block: int = 16, grid: int = N // 16, temporary: bool = False
+) -> Artifact:
+    """The artifact of a kernel, which may have a temporary buffer T of `N` float32."""
+    takes = (("parameter", 0), ("parameter", 1), *((("buffer", 0),) if temporary else ()))
+    launch = Launch("add_one", (grid, 1, 1), (block, 1, 1), takes)
+    text = _KERNEL % (", __global float *T" if temporary else "", statement)
+    code = DeviceCode(text.encode(), (launch,), (4 * N,) if temporary else ())
     function: dict[str, Any] = {
         "name": "kernel",
         "args": [_array("A"), _array("B", output=True)],

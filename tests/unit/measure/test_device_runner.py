@@ -33,8 +33,10 @@ def race(session: RunSession, artifact: Artifact) -> RaceReply | MeasureError:
     return session.load_and_race(artifact, None)
 
 
-def checked(session: RunSession, statement: str) -> CheckReply | MeasureError:
-    raced = race(session, kernels.built(statement))
+def checked(
+    session: RunSession, statement: str, temporary: bool = False
+) -> CheckReply | MeasureError:
+    raced = race(session, kernels.built(statement, temporary=temporary))
     assert isinstance(raced, RaceReply), raced
     return session.check("r", RIGHT, Closeness(1), 1.0, seconds=raced.first)
 
@@ -89,6 +91,23 @@ def test_a_write_outside_is_found_when_it_is_timed_and_the_process_is_replaced(
     found = race(session, kernels.built(statement))
     assert found == MeasureError(ErrorKind.WRONG_ANSWER, "it wrote outside the memory of B")
     assert session.worker.launched == before + 1
+    survives(session)
+
+
+@pytest.mark.parametrize(
+    ("statement", "problem"),
+    [
+        (kernels.READS_UNWRITTEN, "B"),
+        (kernels.WRITES_BEHIND_TEMPORARY, "it wrote outside the memory of temporary buffer 0"),
+    ],
+    ids=["reads", "writes"],
+)
+def test_temporary_buffers_are_poisoned_and_guarded_in_checks(
+    session: RunSession, statement: str, problem: str
+) -> None:
+    reply = checked(session, statement, temporary=True)
+    assert isinstance(reply, CheckReply)
+    assert problem in str(reply.problem)
     survives(session)
 
 
