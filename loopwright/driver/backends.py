@@ -87,6 +87,11 @@ def unregister_backend(name: str) -> None:
         unregister_target_kind(name)
 
 
+def backend_names() -> tuple[str, ...]:
+    """The kinds of targets that this process can build for."""
+    return tuple(_backends)
+
+
 def backend_of(target: Target) -> Backend:
     """The backend of a target's kind.
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from loopwright.errors import InstantiationError, InternalError, TimeLimitError
+from loopwright.errors import InstantiationError, InternalError, TimeLimitError, UsageError
 from loopwright.measure.options import LocalBuilder
 from loopwright.measure.result import ErrorKind, MeasureError, TaskLike
 from loopwright.measure.workers.messages import (
@@ -17,6 +17,7 @@ from loopwright.measure.workers.messages import (
     Failed,
     LoweredReply,
     LowerRequest,
+    UnknownTarget,
 )
 from loopwright.measure.workers.process import Outcome, Worker, take
 from loopwright.measure.workers.process_exit import FROM_OUTSIDE, FailureCause, WorkerFailure
@@ -162,7 +163,12 @@ class Build:
         return self.outcome
 
     def finish(self, outcome: Outcome, seconds: float) -> None:
-        """Take what the worker answered, or what became of it; what is only lowered goes on."""
+        """Take what the worker answered, or what became of it; what is only lowered goes on.
+
+        Raises:
+            UsageError: builders do not know the target, so that none of its candidates can be
+                built.
+        """
         self.seconds += seconds
         match outcome:
             case LoweredReply():
@@ -175,6 +181,13 @@ class Build:
                 self.outcome = MeasureError(outcome.kind, outcome.text)
             case WorkerFailure():
                 self.outcome = MeasureError(_KINDS[outcome.cause], outcome.text)
+            case UnknownTarget():
+                raise UsageError(
+                    f"candidates for the target {outcome.kind!r} cannot be measured: it was "
+                    "registered in this process, and they are built and run in others, which know "
+                    f"{', '.join(outcome.known)}; tune for one of these, or build with lw.build "
+                    "and time the function here"
+                )
             case _:
                 raise InternalError(f"a builder answered with a {type(outcome).__name__}")
 

@@ -10,12 +10,14 @@ from __future__ import annotations
 import json
 
 from loopwright import driver
+from loopwright.driver.backends import backend_names
 from loopwright.errors import InternalError
 from loopwright.measure.workers.messages import (
     BuildReply,
     CompileRequest,
     LoweredReply,
     LowerRequest,
+    UnknownTarget,
 )
 from loopwright.measure.workers.protocol import Message, Reply
 from loopwright.target import Target
@@ -40,8 +42,11 @@ class BuildRole:
                 return self._compile()
         raise InternalError(f"a builder was sent a {type(request).__name__}")
 
-    def _lower(self, request: LowerRequest) -> LoweredReply:
+    def _lower(self, request: LowerRequest) -> LoweredReply | UnknownTarget:
         self._lowered = None
+        kind, known = str(request.target["kind"]), backend_names()
+        if kind not in known:  # it was registered in the parent's process alone
+            return UnknownTarget(kind=kind, known=known)
         vouch_for(request.intrinsics)
         target = self._target(request)
         program = driver.lower_trace(

@@ -44,6 +44,19 @@ class Failed(Reply):
 
 
 @dataclass(frozen=True, kw_only=True)
+class UnknownTarget(Reply):
+    """A builder does not know the target of a `LowerRequest`; no candidate is at fault.
+
+    Attributes:
+        kind: of the target.
+        known: the kinds that it can build for.
+    """
+
+    kind: str
+    known: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
 class LowerRequest(Message):
     """Lower a trace, and keep the program for a `CompileRequest`; answered by `LoweredReply`.
 

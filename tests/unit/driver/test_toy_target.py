@@ -268,6 +268,18 @@ def test_what_it_cannot_do_is_refused(toy: None) -> None:
         lw.build(create_schedule(C), [A, C], "toy")
 
 
+def test_tuning_for_it_is_refused_before_the_first_trial(toy: None, tmp_path: Path) -> None:
+    """Builders are processes of their own, which know nothing of what was registered here."""
+    log = tmp_path / "log.jsonl"
+    tuner = lw.tuner.RandomTuner(lw.create_task("matmul", (8, 8, 8), "toy"))
+    option = lw.measure_option(lw.LocalBuilder(n_parallel=1), lw.LocalRunner(number=1, repeat=1))
+    with pytest.raises(UsageError) as refused:
+        tuner.tune(4, measure_option=option, callbacks=[lw.tuner.log_to_file(log)])
+    assert str(refused.value).startswith("candidates for the target 'toy' cannot be measured")
+    assert "which know llvm, c, interp, opencl, cuda; tune for one of these" in str(refused.value)
+    assert not lw.records.load(log).records
+
+
 def test_limits_of_its_device_are_checked_before_it_is_compiled(toy: None) -> None:
     unregister_backend("toy")
     limits = GpuLimits(max_threads_per_block=2)
