@@ -32,7 +32,7 @@ from loopwright.testing.simulation.queue import CurrentStreams, Mark, Queue, Wai
 
 #: DLPack's code of devices that are an extension.
 EXT_DEV = 12
-#: Bytes that a copy moves in a second of simulated time.
+#: Bytes that a copy, or a kernel, moves in a second of simulated time.
 BANDWIDTH = 1e9
 _THREADS_PER_BLOCK = 1024
 
@@ -323,7 +323,8 @@ class SimulatedDevice(DeviceAPI):
         arguments: Sequence[KernelArgument],
         stream: Stream | None,
     ) -> None:
-        """Queue the call of a kernel; its memory must be on the device."""
+        """Queue the call of a kernel; its memory must be on the device. In simulated time it takes
+        as long as moving each byte of that once."""
         queue = self._queue(name, stream or self._current_stream(device_id), device_id)
         values = [
             x if isinstance(x, int) else self._argument(device_id, name, x) for x in arguments
@@ -335,7 +336,9 @@ class SimulatedDevice(DeviceAPI):
             except Exception as error:
                 raise RunError(f"{name} failed on {self.name}({device_id}): {error}") from error
 
-        self._put(queue, work, 0.0, [x for x in values if isinstance(x, Access)])
+        touched = [x for x in values if isinstance(x, Access)]
+        moved = sum(x.nbytes for x in arguments if isinstance(x, Memory))
+        self._put(queue, work, moved / BANDWIDTH, touched)
 
     def _argument(self, device_id: int, name: str, memory: Memory) -> Access:
         access = self._book.access(name, memory, 0, memory.nbytes)

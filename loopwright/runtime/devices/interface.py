@@ -20,6 +20,8 @@ HOST = 1
 #: Bytes to which memory of devices is aligned unless somebody asks for more.
 DEVICE_ALIGNMENT = 256
 
+#: Bytes of the host's memory from which a device's is filled, piece by piece.
+_FILL_BYTES = 1 << 20
 #: What an attribute of a device may be; None where a device has no such thing or does not tell.
 AttributeValue = int | str | tuple[int, ...] | bool | None
 #: Extents of a grid or of a block, x first.
@@ -267,9 +269,12 @@ class DeviceAPI(ABC):
 
     def fill(self, memory: Memory, value: int, stream: Stream | None = None) -> None:
         """Queue writing a byte to all of a piece of memory."""
-        block = (ctypes.c_uint8 * memory.nbytes)(*[value] * memory.nbytes)
-        host = Memory(HOST, 0, ctypes.addressof(block), memory.nbytes, owner=block)
-        self.copy(host, 0, memory, 0, memory.nbytes, stream)
+        piece = min(memory.nbytes, _FILL_BYTES)
+        block = (ctypes.c_uint8 * piece)()
+        ctypes.memset(block, value, piece)
+        host = Memory(HOST, 0, ctypes.addressof(block), piece, owner=block)
+        for start in range(0, memory.nbytes, _FILL_BYTES):
+            self.copy(host, 0, memory, start, min(piece, memory.nbytes - start), stream)
         self.synchronize(memory.device_id, stream)
 
     @abstractmethod
