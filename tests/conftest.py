@@ -45,6 +45,7 @@ SERIAL = (
     "unit/measure/test_running.py",
     "unit/measure/test_sampling.py",
     "unit/measure/test_worker.py",
+    "unit/measure/test_yardsticks.py",
     "unit/measure/test_wrong_kernels.py",
     "unit/runtime/test_device.py",
     "unit/runtime/test_peak.py",

@@ -39,6 +39,8 @@ from loopwright.measure.workers.messages import (
     RaceRequest,
     SamplesReply,
     WindowsRequest,
+    YardstickReply,
+    YardstickRequest,
 )
 from loopwright.measure.workers.process import Worker, take
 from loopwright.measure.workers.process_exit import FROM_OUTSIDE, FailureCause, WorkerFailure
@@ -49,6 +51,8 @@ from loopwright.runtime import Arg, Artifact
 #: Seconds to make the input data, and to run the naive schedule once.
 PREPARE_S = 120.0
 REFERENCE_S = 120.0
+#: Seconds to compile and run the kernel that tells a limit of a device, and to fill its arrays.
+_LIMIT_S = 60.0
 _SLACK_S = 0.25  # linking and the messages: not the kernel's fault
 #: Seconds beyond the limit of a kernel in which a device loads it and runs it once, unmeasured:
 #: drivers compile then, some for seconds.
@@ -330,6 +334,29 @@ class RunSession:
         too_late = f"a run for its right answer took longer than {REFERENCE_S:.3g} s and was ended"
         reply = self._ask(request, OutputsReply, too_late, REFERENCE_S, restart=False)
         return reply if isinstance(reply, MeasureError) else reply.payload
+
+    def yardstick(
+        self, name: str, artifact: Artifact, through_memory: bool
+    ) -> float | MeasureError:
+        """Measure a limit of the device; see `YardstickRequest`.
+
+        Returns:
+            Units of work a second.
+        """
+        self.worker.start()
+        key = f"limit {name}"
+        request = YardstickRequest(
+            name=name,
+            manifest=artifact.manifest,
+            through_memory=through_memory,
+            payload=b"" if key in self.worker.sent else artifact.objects,
+        )
+        too_late = f"measuring its {name} took longer than {_LIMIT_S:.3g} s and was ended"
+        reply = self._ask(request, YardstickReply, too_late, _LIMIT_S, restart=False)
+        if isinstance(reply, MeasureError):
+            return reply
+        self.worker.sent.add(key)
+        return reply.rate
 
     def input_arrays(self, args: Sequence[Arg], number: int = 0) -> list[Array]:
         """A set of the input data that the runner has for these arguments."""

@@ -15,7 +15,7 @@ from loopwright.inspection.quantities import threads_text
 from loopwright.inspection.report.elements import cut
 from loopwright.inspection.report.page_data import Comparison, LogPage, Page, Series, TaskPage
 from loopwright.inspection.report.series import Effort, Known, series_of
-from loopwright.inspection.roofline import limits_in
+from loopwright.inspection.roofline import Limits, limits_in
 from loopwright.records import Json, Log, Record, device_of, fields_of
 from loopwright.records.reports.differences import record_differences, time_ratio
 from loopwright.records.reports.setups import Setup, by_setup, task_text
@@ -146,8 +146,20 @@ def _known(log: Log, setups: Mapping[Setup, list[Record]]) -> dict[Setup, Known]
     limits = {machine: limits_in(log, group) for machine, group in machines.items()}
     spent = time_spent_by(setups, log.headers)
     return {
-        setup: Known(limits[setup.hardware, setup.threads], spent.get(setup)) for setup in setups
+        setup: Known(
+            _nearest(limits[setup.hardware, setup.threads], limits_in(log, _with_verdict(group))),
+            spent.get(setup),
+        )
+        for setup, group in setups.items()
     }
+
+
+def _nearest(limits: Limits, own: Limits) -> Limits:
+    """The limits of a machine, of which that by arithmetic is a task's own where it was sampled:
+    another task may compute in another type."""
+    if own.flops is None:
+        return limits
+    return replace(limits, flops=own.flops, flops_from=own.flops_from, flops_name=own.flops_name)
 
 
 def _with_verdict(records: Sequence[Record]) -> list[Record]:

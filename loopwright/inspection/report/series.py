@@ -29,7 +29,6 @@ from loopwright.records import (
     Log,
     Outcome,
     Record,
-    device_of,
     fields_of,
     ranked,
     vouched,
@@ -267,20 +266,19 @@ def _roofline(
         return None, "a call has no arithmetic to count"
     seconds = None if default is None else default.median
     speed = None if seconds is None else work.flop / seconds
-    source = _source(limits, on_device=bool(device_of(best.env)))
+    source = _source(limits)
     return (
         Roofline(point.intensity, point.speed, speed, limits.flops, limits.bandwidth, source),
         "",
     )
 
 
-def _source(limits: Limits, *, on_device: bool) -> str:
+def _source(limits: Limits) -> str:
     """Where the limits are from, as a sentence."""
-    if on_device:
-        return "The limits of a device are not sampled, and those of its host would say nothing."
     said = []
     if limits.flops:
-        name = f"{limits.flops_name} of float32"
+        name = limits.flops_name
+        name += "" if "float" in name else " of float32"  # those of CPUs do not say it
         said.append(f"{name} beside the playoff of record {limits.flops_from}")
     if limits.bandwidth:
         said.append(f"memory bandwidth beside the playoff of record {limits.bandwidth_from}")

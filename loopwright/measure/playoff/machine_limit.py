@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from loopwright import runtime
 from loopwright.measure.arguments import arguments
@@ -14,6 +16,8 @@ FMA_PEAK = "FMA peak"
 BANDWIDTH = "memory bandwidth"
 #: Seconds of one sample.
 _SAMPLE_S = 0.02
+#: Arrays of fewer bytes are taken to stay in the cache of a device that tells of none.
+_CACHE = 4 << 20
 
 
 @dataclass(frozen=True)
@@ -26,14 +30,13 @@ class MachineLimit:
     Attributes:
         name: such as ``"FMA peak (AVX2)"`` (of float32), or `BANDWIDTH`.
         work: operations or bytes of one call.
-        threads: of the kernel.
-        unit: the vector instructions of the kernel's target; None: this machine's.
+        rate: measures how many of them the machine does in a second; may raise a LoopwrightError
+            where that is a device.
     """
 
     name: str
     work: float
-    threads: int
-    unit: VectorUnit | None = None
+    rate: Callable[[], float]
 
     @property
     def each_round(self) -> bool:
@@ -42,16 +45,14 @@ class MachineLimit:
 
     def sample(self) -> float:
         """Seconds that one call takes at the limit, measured now."""
-        with runtime.pinned(self.threads):
-            if self.name != BANDWIDTH:
-                return self.work / runtime.fma_peak(self.threads, _SAMPLE_S, self.unit)
-            return self.work / runtime.bandwidth(self.threads, seconds=_SAMPLE_S)
+        return self.work / self.rate()
 
 
 def limit_of(
     artifact: Artifact, flop: int, threads: int, unit: VectorUnit | None = None
 ) -> MachineLimit | None:
-    """The limit that bounds kernels with these arguments; None where neither is known to.
+    """The limit that bounds kernels of the CPU with these arguments; None where neither is known
+    to.
 
     Args:
         artifact: any kernel of the task.
@@ -59,13 +60,37 @@ def limit_of(
         threads: of the kernels.
         unit: the vector instructions of their target; None: this machine's.
     """
-    nbytes = sum(arg.nbytes for arg in arguments(artifact))
+    nbytes = bytes_of(artifact)
     name = FMA_PEAK if unit is None else unit.peak
-    arithmetic = MachineLimit(name, flop, threads, unit) if flop else None
+    arithmetic = MachineLimit(name, flop, partial(_fma_peak, threads, unit)) if flop else None
+    memory = MachineLimit(BANDWIDTH, nbytes, partial(_bandwidth, threads))
     caches = runtime.cpu(0).cache_sizes
-    if not caches or nbytes <= max(caches.values()):
-        return arithmetic
-    memory = MachineLimit(BANDWIDTH, nbytes, threads)
-    if arithmetic is None:
-        return memory
+    in_cache = not caches or nbytes <= max(caches.values())
+    return higher(arithmetic, None if in_cache else memory)
+
+
+def higher(arithmetic: MachineLimit | None, memory: MachineLimit | None) -> MachineLimit | None:
+    """Of two limits the one at which a call takes longer, both measured now."""
+    if arithmetic is None or memory is None:
+        return arithmetic or memory
     return max(arithmetic, memory, key=MachineLimit.sample)
+
+
+def bytes_of(artifact: Artifact) -> int:
+    """Bytes of all arguments of a kernel: what it must move at least."""
+    return sum(arg.nbytes for arg in arguments(artifact))
+
+
+def stays_in_cache(nbytes: int, device: runtime.Device) -> bool:
+    """Whether arrays of so many bytes together fit into the last cache of a device."""
+    return nbytes <= max(device.cache_sizes.values(), default=_CACHE)
+
+
+def _fma_peak(threads: int, unit: VectorUnit | None) -> float:
+    with runtime.pinned(threads):
+        return runtime.fma_peak(threads, _SAMPLE_S, unit)
+
+
+def _bandwidth(threads: int) -> float:
+    with runtime.pinned(threads):
+        return runtime.bandwidth(threads, seconds=_SAMPLE_S)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from loopwright.errors import BuildError, CodegenError, LowerError, RunError, UsageError
 from loopwright.measure.building import Build
 from loopwright.measure.equipment import Equipment
 from loopwright.measure.options import PLAYOFF_WINDOW_S, WINDOW_S
@@ -39,11 +40,10 @@ _FEWEST_CHOOSING = 2
 _CHOOSING_SHARE = 0.5
 #: Seconds that the rounds of a part may take before fewer than the least count are made.
 _PATIENCE_S = 2.5
-#: What is said where the kernels of a device are judged.
-_NO_LIMIT = (
-    "how near the best is to the limit of its device is not known: what arithmetic and memory of "
-    "this machine can do is measured on the CPU alone"
-)
+#: Said where there is no limit to compare with, with the reason.
+_UNKNOWN = "how near the best is to the limit of its device is not known"
+#: Why the share of a limit is not told where tensor cores multiply and memory does not limit.
+_TENSOR_CORES = "its products are made by tensor cores, whose peak is not measured"
 
 
 class Playoff:
@@ -61,7 +61,8 @@ class Playoff:
         self.limit: MachineLimit | None = None
         self.at_peak: list[float] = []
         self.beside: dict[str, list[float]] = {name: [] for name in plan.beside}
-        self.notes: list[str] = [] if equipment.on_cpu else [_NO_LIMIT]
+        self.notes: list[str] = []
+        self._no_limit = False
 
     def hold(self, candidates: Sequence[ConfigEntity]) -> PlayoffResult:
         """Let those of the candidates that are right and distinct play; the fastest come first."""
@@ -224,23 +225,64 @@ class Playoff:
             if any(f.error for f in pair):
                 return
         if self.limit is not None and not self.limit.each_round:
-            self.at_peak.append(self.limit.sample())
+            self._sample_limit(self.limit)
 
     def _begin_judging(self, best: Finalist) -> None:
         for f in self.entered:
             f.judged = []
         self.beside = {name: [] for name in self.plan.beside}
         self.at_peak = []
-        if self.limit is None and self.equipment.on_cpu:
-            target = self.equipment.task.target
-            threads = target.canonical.get("num_threads") or get_num_threads()
-            self.limit = limit_of(best.artifact, self.plan.flop, threads, target.vector_unit)
+        if self.limit is not None or self._no_limit:
+            return
+        if not self.equipment.on_cpu:
+            self._find_device_limit(best)
+            return
+        target = self.equipment.task.target
+        threads = target.canonical.get("num_threads") or get_num_threads()
+        self.limit = limit_of(best.artifact, self.plan.flop, threads, target.vector_unit)
+
+    def _find_device_limit(self, best: Finalist) -> None:
+        """Find the limit of the device that the runner has; why there is none becomes a note."""
+        from loopwright.measure.playoff import device_limit  # which imports the compiler
+
+        assert best.build is not None
+        candidate, equipment = best.build.candidate, self.equipment
+        on_tensor_cores = device_limit.uses_tensor_cores(candidate.trace)
+        try:
+            self.limit = device_limit.device_limit(
+                best.artifact,
+                candidate.dag,
+                self.plan.flop,
+                equipment.task.target,
+                equipment.devices[0],
+                device_limit.in_runner(equipment.runs),
+                on_tensor_cores=on_tensor_cores,
+            )
+        except (BuildError, CodegenError, LowerError, RunError, UsageError) as error:
+            self._give_up_limit(str(error))
+        if self.limit is None and on_tensor_cores:
+            self._give_up_limit(_TENSOR_CORES)
+
+    def _give_up_limit(self, why: str) -> None:
+        """Go on without a limit, and say why, once."""
+        self.limit = None
+        if not self._no_limit:
+            self.notes.append(f"{_UNKNOWN}: {why}")
+        self._no_limit = True
+
+    def _sample_limit(self, limit: MachineLimit) -> None:
+        """Sample the limit; where a device refuses, it is given up."""
+        try:
+            self.at_peak.append(limit.sample())
+        except RunError as error:
+            self.at_peak = []
+            self._give_up_limit(str(error))
 
     def _sample_beside(self, turn: int) -> None:
         """Sample the limit of the machine, and what the caller wants: in every other round, once
         there are enough for an interval."""
         if self.limit is not None and self.limit.each_round:
-            self.at_peak.append(self.limit.sample())
+            self._sample_limit(self.limit)
         for name, sample in self.plan.beside.items():
             left_out = turn >= FEWEST_ROUNDS and turn % 2
             seconds = None if left_out else sample()

@@ -21,6 +21,7 @@ from loopwright.measure.workers.kernel_host import (
     KernelHost,
     LoadedKernel,
 )
+from loopwright.measure.yardsticks.sampling import Yardstick
 from loopwright.runtime import Arg, Device
 from loopwright.runtime.arrays.device import DeviceArray
 from loopwright.runtime.devices.function import DeviceCall, DeviceFunction
@@ -232,6 +233,9 @@ class DeviceHost(KernelHost):
 
     def load(self, artifact: runtime.Artifact, memory: ArgumentMemory) -> DeviceKernel:
         return DeviceKernel(artifact, on_device(memory))
+
+    def limit(self, artifact: runtime.Artifact, through_memory: bool) -> Yardstick:
+        return Yardstick(artifact, self.device, through_memory)
 
     def probe(self) -> None:
         """Fill a little of its memory and read it back."""

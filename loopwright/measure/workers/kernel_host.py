@@ -10,7 +10,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from typing import Protocol
 
+from loopwright.errors import InternalError
 from loopwright.measure.checking.check import Array, Closeness, Comparison, compare
 from loopwright.measure.workers.array_bytes import same_bytes
 from loopwright.runtime import Arg, Artifact
@@ -154,6 +156,13 @@ class CheckMemory(ABC):
         """A call of a kernel on these arrays."""
 
 
+class SampledLimit(Protocol):
+    """A limit of a processor; see `loopwright.measure.yardsticks.sampling.Yardstick`."""
+
+    def rate(self) -> float:
+        """Units of work a second, measured now."""
+
+
 class KernelHost(ABC):
     """The processor that a runner's kernels run on.
 
@@ -182,6 +191,15 @@ class KernelHost(ABC):
         Raises:
             LoopwrightError: the processor refuses it.
         """
+
+    def limit(self, artifact: Artifact, through_memory: bool) -> SampledLimit:
+        """A limit of this processor, told by a kernel; that of CPUs is told without a runner.
+
+        Args:
+            artifact: the kernel.
+            through_memory: its arrays must not fit into a cache.
+        """
+        raise InternalError(f"a runner of {self.device_type} was asked for a limit of a device")
 
     @abstractmethod
     def probe(self) -> None:

@@ -283,5 +283,29 @@ class OutputsRequest(Message):
 
 
 @dataclass(frozen=True, kw_only=True)
+class YardstickRequest(Message):
+    """Measure a limit of the device; answered by `YardstickReply`.
+
+    Payload: the code of the kernel that tells it; empty where it was sent before.
+
+    Attributes:
+        name: of the limit, by which the process keeps the kernel.
+        manifest: of the kernel.
+        through_memory: its arrays must not fit into a cache.
+    """
+
+    name: str
+    manifest: Mapping[str, Json]
+    through_memory: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class YardstickReply(Reply):
+    """How many units of the kernel's work the device does in a second."""
+
+    rate: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class OutputsReply(Reply):
     """Payload: the outputs one after the other, row-major."""

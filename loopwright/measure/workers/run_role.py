@@ -17,7 +17,12 @@ from loopwright.measure.data.plan import DataPlan
 from loopwright.measure.workers.arrays import KernelArrays
 from loopwright.measure.workers.checkup import Answers, Checkup
 from loopwright.measure.workers.cpu_host import CpuHost
-from loopwright.measure.workers.kernel_host import CheckMemory, KernelHost, LoadedKernel
+from loopwright.measure.workers.kernel_host import (
+    CheckMemory,
+    KernelHost,
+    LoadedKernel,
+    SampledLimit,
+)
 from loopwright.measure.workers.messages import (
     CheckReply,
     CheckRequest,
@@ -31,6 +36,8 @@ from loopwright.measure.workers.messages import (
     RaceRequest,
     SamplesReply,
     WindowsRequest,
+    YardstickReply,
+    YardstickRequest,
 )
 from loopwright.measure.workers.protocol import Message, Reply
 from loopwright.records import ErrorKind
@@ -65,6 +72,7 @@ class RunRole:
         self._kernels: dict[int, LoadedKernel] = {}
         self._references: dict[str, tuple[list[Array], list[Array]]] = {}
         self._memory: CheckMemory | None = None
+        self._limits: dict[str, SampledLimit] = {}
 
     def answer(self, request: Message) -> Reply:
         """Do what the request says; after an error the processor is probed."""
@@ -100,6 +108,8 @@ class RunRole:
                 return self._check(request)
             case OutputsRequest():
                 return self._outputs(request)
+            case YardstickRequest():
+                return self._sample_limit(request)
         raise InternalError(f"a runner was sent a {type(request).__name__}")
 
     def _make_data(self, request: DataRequest) -> Done:
@@ -192,6 +202,14 @@ class RunRole:
         if problem is not None:
             return _wrote_outside(problem)
         return OutputsReply(payload=payload)
+
+    def _sample_limit(self, request: YardstickRequest) -> YardstickReply:
+        if request.payload:
+            artifact = runtime.Artifact(request.manifest, request.payload)
+            self._limits[request.name] = self._host.limit(artifact, request.through_memory)
+        if request.name not in self._limits:
+            raise InternalError("a runner was asked for a limit whose kernel it was never sent")
+        return YardstickReply(rate=self._limits[request.name].rate())
 
     def _host_for(self, artifact: runtime.Artifact) -> KernelHost:
         """Where an artifact runs: right answers for kernels of a device may come from the CPU."""

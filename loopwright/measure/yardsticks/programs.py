@@ -1,0 +1,158 @@
+"""The kernels that tell what a device can do at most: multiply-adds in registers, and a copy.
+
+Both are tensor expressions with schedules, compiled as any other program, so that every target
+that launches blocks and threads has them. A block is a unit of work; how many there are is a size
+that is known when the kernel is launched, so that one program serves small devices and large ones.
+Products and sums in registers without a memory access are the ceiling of Williams, Waterman and
+Patterson, "Roofline", CACM 52 (2009); the copy is that of STREAM.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from loopwright import te
+from loopwright.driver import build
+from loopwright.driver.backends import backend_of
+from loopwright.errors import UsageError
+from loopwright.runtime import Artifact
+from loopwright.schedule import Schedule
+from loopwright.target import Target
+from loopwright.transform import PassContext
+
+#: Threads of a block, where the target allows so many.
+_THREADS = 256
+#: How often a thread goes over its accumulators.
+_TURNS = 512
+#: Accumulators of a thread: enough to hide the latency of a multiply-add where warps take turns.
+_IN_WARPS = 16
+#: The same where a thread runs alone: the vectors of a CPU are made of the accumulators of one.
+_ALONE = 128
+#: Elements of eight bytes that a thread copies.
+_COPIES = 8
+_COPIED = "int64"
+_Program = tuple[Schedule, list[te.Tensor]]
+
+
+@dataclass(frozen=True)
+class YardstickProgram:
+    """A kernel that tells what a device can do at most.
+
+    Attributes:
+        name: of the limit, such as ``"FMA peak (float32)"``.
+        artifact: the kernel; the extent ``n`` of its arrays is the number of units.
+        work: operations or bytes of one unit.
+        through_memory: its arrays must not fit into a cache.
+    """
+
+    name: str
+    artifact: Artifact
+    work: int
+    through_memory: bool
+
+
+def arithmetic(target: Target, dtype: str = "float32", turns: int = _TURNS) -> YardstickProgram:
+    """Fused multiply-adds on accumulators that do not depend on each other.
+
+    Args:
+        target: what it is compiled for; kept, as are other arguments, with the program.
+        dtype: float32 or float64. Shorter floats are computed in float32 by every kernel of ours
+            that does not use tensor cores.
+        turns: multiply-adds of each accumulator.
+
+    Raises:
+        UsageError: the target has no blocks and threads.
+        LoopwrightError: the target refuses the kernel.
+    """
+    return _arithmetic(target, dtype, turns)
+
+
+def memory(target: Target) -> YardstickProgram:
+    """A copy; each byte counts twice, as it is read and written.
+
+    Args:
+        target: what it is compiled for.
+
+    Raises:
+        UsageError: the target has no blocks and threads.
+        LoopwrightError: the target refuses the kernel.
+    """
+    return _memory(target)
+
+
+@lru_cache(maxsize=16)
+def _arithmetic(target: Target, dtype: str, turns: int) -> YardstickProgram:
+    threads = _threads(target)
+    alone = target.options.get("thread_warp_size") == 1
+    accumulators = _ALONE if alone else _IN_WARPS
+    artifact = _built(_multiply_adds(threads, accumulators, turns, dtype), target, "multiply_adds")
+    work = 2 * threads * accumulators * turns
+    return YardstickProgram(f"FMA peak ({dtype})", artifact, work, through_memory=False)
+
+
+@lru_cache(maxsize=16)
+def _memory(target: Target) -> YardstickProgram:
+    threads = _threads(target)
+    artifact = _built(_copy(threads), target, "copy")
+    return YardstickProgram("memory bandwidth", artifact, 2 * 8 * _COPIES * threads, True)
+
+
+def _threads(target: Target) -> int:
+    limits = backend_of(target).limits
+    if limits is None:
+        raise UsageError(
+            f"the target {target.kind} launches no blocks and threads, of which the kernels are "
+            "made that tell the limits of a device"
+        )
+    return min(_THREADS, limits(target).max_threads_per_block)
+
+
+def _built(program: _Program, target: Target, name: str) -> Artifact:
+    with PassContext():  # whatever the caller has set for kernels of his own
+        return build(*program, target, name=name).artifact
+
+
+def _multiply_adds(threads: int, accumulators: int, turns: int, dtype: str) -> _Program:
+    """Each accumulator becomes half of itself and an operand of its own, again and again.
+
+    No compiler knows the operands, so that none finds two accumulators equal; each converges to
+    twice its operand, and what is stored tells that no turn was left out.
+    """
+    step = te.comm_reducer(
+        lambda x, y: x * te.const(0.5, dtype) + y, lambda t: te.const(0, t), name="step"
+    )
+    X = te.placeholder((accumulators,), dtype, name="X")
+    k = te.reduce_axis((0, turns), name="k")
+    j = te.reduce_axis((0, accumulators), name="j")
+    n = te.size_var("n")
+    acc = te.compute((n, threads, accumulators), lambda b, t, c: step(X[c], axis=k), name="acc")
+    Y = te.compute((n, threads), lambda b, t: te.sum(acc[b, t, j], axis=j), name="Y")
+    s = te.create_schedule(Y.op)
+    block, thread = s[Y].op.axis
+    _bind(s, Y, block, thread)
+    s[Y].unroll(s[Y].op.reduce_axis[0])
+    s[acc].set_scope("local")
+    s[acc].compute_at(s[Y], thread)
+    (c,) = s[acc].op.axis[2:]
+    s[acc].reorder(s[acc].op.reduce_axis[0], c)
+    s[acc].unroll(c)
+    return s, [X, Y]
+
+
+def _copy(threads: int) -> _Program:
+    """Neighbouring threads copy neighbouring elements."""
+    n = te.size_var("n")
+    A = te.placeholder((n, _COPIES, threads), _COPIED, name="A")
+    B = te.compute((n, _COPIES, threads), lambda b, i, t: A[b, i, t], name="B")
+    s = te.create_schedule(B.op)
+    block, each, thread = s[B].op.axis
+    s[B].reorder(block, thread, each)
+    _bind(s, B, block, thread)
+    s[B].unroll(each)
+    return s, [A, B]
+
+
+def _bind(s: Schedule, out: te.Tensor, block: te.IterVar, thread: te.IterVar) -> None:
+    s[out].bind(block, te.thread_axis("blockIdx.x"))
+    s[out].bind(thread, te.thread_axis("threadIdx.x"))
