@@ -2,15 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from loopwright.errors import BuildError, CodegenError, LowerError, RunError, UsageError
 from loopwright.runtime import Device, cuda, opencl
 
 _ATTRIBUTES = (
     "device_name", "compute_version", "driver_version", "multi_processor_count",
     "total_global_memory", "max_threads_per_block", "max_shared_memory_per_block", "warp_size",
 )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class MeasuredLimits:
+    """What a device can do at most, measured now.
+
+    Attributes:
+        peak: float32 multiply-adds in registers, in operations a second; None: not known.
+        bandwidth: of its memory, in bytes a second; None: not known.
+        why_not: why one of them is not known; empty where both are.
+    """
+
+    peak: float | None
+    bandwidth: float | None
+    why_not: str
+
+
+def measured_limits(device: Device) -> MeasuredLimits:
+    """The limits of a device; it is held while they are measured, in this process."""
+    from loopwright.cli.kernels import workload_kernels
+    from loopwright.measure.playoff.device_limit import in_this_process
+    from loopwright.measure.yardsticks import programs
+    from loopwright.target import Target
+
+    rate = in_this_process(device)
+    peak = bandwidth = None
+    try:
+        target = Target(device.name)
+        with workload_kernels.alone(device):
+            arithmetic, memory = programs.arithmetic(target), programs.memory(target)
+            peak = rate(arithmetic) * arithmetic.work
+            bandwidth = rate(memory) * memory.work
+    except (BuildError, CodegenError, LowerError, RunError, UsageError) as error:
+        return MeasuredLimits(peak, bandwidth, str(error))
+    return MeasuredLimits(peak, bandwidth, "")
 
 
 def _devices() -> Iterator[Device]:
@@ -23,15 +60,29 @@ def _devices() -> Iterator[Device]:
 
 
 def facts() -> list[dict[str, Any]]:
-    """The devices for scripts: an object each, with null for what it does not tell."""
-    return [
-        {"device": str(d), **{name: d.attribute(name) for name in _ATTRIBUTES}} for d in _devices()
-    ]
+    """The devices for scripts: an object each, with null for what it does not tell; their limits
+    are measured now."""
+    return [_facts(d) for d in _devices()]
 
 
-def lines() -> Iterator[str]:
-    """The devices for people, and why there is none of a kind."""
-    for d in _devices():
+def _facts(d: Device) -> dict[str, Any]:
+    limits = measured_limits(d)
+    return {
+        "device": str(d),
+        **{name: d.attribute(name) for name in _ATTRIBUTES},
+        "fma_peak_gflops": None if limits.peak is None else limits.peak / 1e9,
+        "bandwidth_gbytes": None if limits.bandwidth is None else limits.bandwidth / 1e9,
+        "limits_unknown": limits.why_not,
+    }
+
+
+def lines(told: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """The devices for people, and why there is none of a kind.
+
+    Args:
+        told: what `facts` gave.
+    """
+    for d, facts_of_it in zip(_devices(), told, strict=True):
         yield f"{d}: {d.device_name}, {d.multi_processor_count} processors"
         yield f"  memory: {d.total_memory / 2**30:.1f} GiB"
         yield (
@@ -39,6 +90,16 @@ def lines() -> Iterator[str]:
             f"{(d.max_shared_memory_per_block or 0) >> 10} KiB of shared memory"
         )
         yield f"  {d.name} {d.compute_version}, driver {d.driver_version}"
+        yield from _limit_lines(facts_of_it)
     for make in (cuda, opencl):
         if not make().exist:
             yield f"{make().name}: none ({make().why_absent()})"
+
+
+def _limit_lines(told: Mapping[str, Any]) -> Iterator[str]:
+    if told["fma_peak_gflops"] is not None:
+        yield f"  float32 peak: {told['fma_peak_gflops']:.1f} GFLOP/s"
+    if told["bandwidth_gbytes"] is not None:
+        yield f"  memory bandwidth: {told['bandwidth_gbytes']:.1f} GB/s"
+    if told["limits_unknown"]:
+        yield f"  its limits are not known: {told['limits_unknown']}"

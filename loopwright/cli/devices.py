@@ -16,9 +16,10 @@ import click
     help="Threads that measure [default: all cores].",
 )
 def command(as_json: bool, threads: int | None) -> None:
-    """List the devices of this machine. Of the CPU: caches, and its limits, measured now: the most
-    arithmetic (FMA peak, in GFLOP/s) and the most memory traffic (in GB/s). Of GPUs and OpenCL:
-    what a kernel may take of them, or what is missing.
+    """List the devices of this machine with their limits, measured now: the most arithmetic (FMA
+    peak, in GFLOP/s) and the most memory traffic (in GB/s; of a CPU two reads and a write, of
+    others a copy). Of the CPU also its caches; of GPUs and OpenCL what a kernel may take of them,
+    or what is missing.
     """
     from loopwright import env, runtime
     from loopwright.cli import accelerators
@@ -50,5 +51,5 @@ def command(as_json: bool, threads: int | None) -> None:
     click.echo(f"  caches: {caches or 'not known'}")
     click.echo(f"  float32 peak, {counted(threads)}: {facts['fma_peak_gflops']:.1f} GFLOP/s")
     click.echo(f"  memory bandwidth, {counted(threads)}: {facts['bandwidth_gbytes']:.1f} GB/s")
-    for line in accelerators.lines():
+    for line in accelerators.lines(facts["others"]):
         click.echo(line)

@@ -80,12 +80,14 @@ def test_a_kernel_of_a_device_is_tuned_compared_built_and_run(cli, tmp_path):
     ran = cli("tune", *BOUND, *device, *measure, "--trials", "2", "--log", "log.jsonl")
     assert ran.code == 0, ran.err
     assert "opencl(0) (" in ran.out
-    assert "peak" not in ran.out
-    assert "the limit of its device is not known" in ran.out
+    assert "% of the FMA peak (float32)" in ran.out
+    assert "is not known" not in ran.out
     assert "--history log.jsonl --device opencl:0" in ran.out  # the next step names the device
     bench = cli("bench", *BOUND, *device, "--history", "log.jsonl", "--rounds", "3")
     assert bench.code == 0, bench.err
-    assert "GFLOP/s  speed-up" in bench.out
+    assert "GFLOP/s  of peak  speed-up" in bench.out
+    assert "\nFMA peak (float32) " in bench.out
+    assert "memory bandwidth" not in bench.out  # its arrays stay in the cache
     rerun = cli("records", "rerun", "log.jsonl", "best", *device, "--json")
     assert json.loads(rerun.out)["checked"] == "yes", rerun.err
     assert cli("build", *BOUND, "--history", "log.jsonl", "-o", "add.clprog").code == 0

@@ -237,6 +237,8 @@ def test_devices(cli):
     for other in data["others"]:
         assert f"{other['device']}: {other['device_name']}" in text
         assert other["max_threads_per_block"] > 0
+        assert other["limits_unknown"] == ""
+        assert min(other["fma_peak_gflops"], other["bandwidth_gbytes"]) > 0
     names = {other["device"].partition("(")[0] for other in data["others"]}
     for name in {"cuda", "opencl"} - names:
         assert f"{name}: none (" in text

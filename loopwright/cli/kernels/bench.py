@@ -67,12 +67,15 @@ def command(
     in NumPy, in turns, beside the fastest arithmetic that the target's instructions do (the FMA
     peak: fused multiply-adds in registers, measured in the same run).
 
-    Kernels for another device than the CPU are compared with each other alone.
+    Kernels for another device than the CPU are compared with each other, with multiply-adds in its
+    registers, and with a copy in its memory where its cache cannot hold their arrays.
 
     "tuned beats default by 31.2 % +- 0.6 %" means that the true gain lies between 30.6 % and 31.8 %
     with a probability of 95 %.
     """
     from loopwright import runtime
+    from loopwright.cli.kernels.device_limits import DeviceLimits
+    from loopwright.measure.playoff.machine_limit import bytes_of
     from loopwright.tuner.run.state import flop_of
 
     resolved = find_workload(workload, params, target, threads)
@@ -81,7 +84,8 @@ def command(
     tuned = workload_kernels.best(
         resolved, history, name, allow_default=allow_default, verdicts=False, device=device
     )
-    modules = {"default": workload_kernels.compiled(resolved, workload_kernels.default(resolved))}
+    base = workload_kernels.default(resolved)
+    modules = {"default": workload_kernels.compiled(resolved, base)}
     if tuned is not None:
         modules["tuned"] = workload_kernels.compiled(resolved, tuned)
     used = workload_kernels.threads_of(modules["default"])
@@ -95,11 +99,17 @@ def command(
         contestants += [] if numpy is None else [numpy]
         flop = flop_of(resolved.task)
         unit = resolved.task.target.vector_unit
-        limit = "" if not on_cpu else "FMA peak" if unit is None else unit.peak
+        bandwidth: float | None = None
         if on_cpu:
-            peaks, doubt = _measured(contestants, rounds, used, flop, unit)
+            limit = "FMA peak" if unit is None else unit.peak
+            peaks, doubt = _measured(
+                contestants, rounds, flop, _limited(contestants, unit), _fma_peak(used, unit)
+            )
         else:
-            peaks, doubt = _in_turns(contestants, rounds), ""
+            limits = DeviceLimits(resolved.task, base, modules["default"].artifact, place)
+            peaks, doubt = _measured(contestants, rounds, flop, contestants, limits.peak)
+            limit, bandwidth = limits.name, limits.bandwidth()
+            peaks, doubt = (peaks if limit else []), limits.doubt or doubt
     peak = statistics.median(peaks) if peaks else None
     rows = [_row(one, flop, peak) for one in contestants if one.times]
     gains = _gains(contestants, {row["name"]: row["of_peak"] for row in rows}, limit)
@@ -113,6 +123,7 @@ def command(
                     "flop": flop,
                     "fma_peak_gflops": None if peak is None else peak / 1e9,
                     "peak": limit or None,
+                    "bandwidth_gbytes": None if bandwidth is None else bandwidth / 1e9,
                     "rows": rows,
                     "gains": [gain.to_json() for gain in gains],
                     "notes": [doubt] if doubt else [],
@@ -125,6 +136,8 @@ def command(
     if tuned is not None:
         echo(tuned.choice)
     _table(rows, limit, peaks)
+    if bandwidth is not None:
+        click.echo(_moving(rows, bytes_of(modules["default"].artifact), bandwidth))
     for gain in gains:
         click.echo(gain.text())
     if doubt:
@@ -134,20 +147,28 @@ def command(
 def _measured(
     contestants: Sequence[Contestant],
     rounds: int,
-    threads: int,
     flop: int,
-    unit: VectorUnit | None,
+    limited: Sequence[Contestant],
+    sample_peak: Callable[[], float | None],
 ) -> tuple[list[float], str]:
-    """Take all samples; again where a kernel is above the peak. Returns the peaks and a doubt."""
-    from loopwright import runtime
+    """Take all samples; again where a kernel is above the peak.
 
-    whole = unit is None or unit.is_all_of_this_machine
-    # NumPy may use instructions that the target does without, and then has another peak.
-    limited = [one for one in contestants if whole or one.name != NUMPY]
+    Args:
+        contestants: who takes part.
+        rounds: how often.
+        flop: operations of a call.
+        limited: those for whom the peak is a limit.
+        sample_peak: see `_in_turns`.
+
+    Returns:
+        The peaks, and a doubt.
+    """
     for _ in range(2):
         for one in contestants:
             one.times.clear()
-        peaks = _in_turns(contestants, rounds, lambda: runtime.fma_peak(threads, 0.02, unit))
+        peaks = _in_turns(contestants, rounds, sample_peak)
+        if not peaks:
+            return [], ""
         peak = statistics.median(peaks)
         above = [one.name for one in limited if one.times and _share(one, flop, peak) > 1]
         if not above:
@@ -158,19 +179,37 @@ def _measured(
     )
 
 
+def _limited(contestants: Sequence[Contestant], unit: VectorUnit | None) -> list[Contestant]:
+    """Those that use no instructions which the target does without: NumPy may."""
+    whole = unit is None or unit.is_all_of_this_machine
+    return [one for one in contestants if whole or one.name != NUMPY]
+
+
+def _fma_peak(threads: int, unit: VectorUnit | None) -> Callable[[], float]:
+    from loopwright import runtime
+
+    return lambda: runtime.fma_peak(threads, 0.02, unit)
+
+
+def _moving(rows: list[dict[str, Json]], nbytes: int, bandwidth: float) -> str:
+    """At which share of the bandwidth of memory each kernel moves its arguments."""
+    shares = [f"{row['name']} {nbytes / row['median_s'] / bandwidth:.1%}" for row in rows]
+    return f"memory bandwidth {bandwidth / 1e9:.1f} GB/s: {', '.join(shares)}"
+
+
 def _share(one: Contestant, flop: int, peak: float) -> float:
     return flop / statistics.median(one.times) / peak
 
 
 def _in_turns(
-    contestants: Sequence[Contestant], rounds: int, peak: Callable[[], float] | None = None
+    contestants: Sequence[Contestant], rounds: int, peak: Callable[[], float | None]
 ) -> list[float]:
     """Take samples of each, beginning with another one each round.
 
     Args:
         contestants: who takes part.
         rounds: how often.
-        peak: measures the peak in flop/s after each round; None: it is not known.
+        peak: measures the peak in flop/s after each round; gives None where it is not known.
 
     Returns:
         The peaks.
@@ -181,7 +220,8 @@ def _in_turns(
         for one in [*contestants[start:], *contestants[:start]]:
             seconds = one.sample()
             one.times += [] if seconds is None else [seconds]
-        peaks += [] if peak is None else [peak()]
+        reached = peak()
+        peaks += [] if reached is None else [reached]
     return peaks
 
 
