@@ -41,6 +41,7 @@ class Verdict:
         peak: the limit of the machine that was sampled in the same rounds, such as
             ``"FMA peak (AVX2)"``; empty where none was.
         of_peak: share of it that the winner reached; 0 where none was sampled.
+        is_default: the winner is the default itself, or has its code: there was nothing to compare.
 
     Example:
         >>> from loopwright.records import Outcome, Verdict
@@ -55,6 +56,7 @@ class Verdict:
     default: str = ""
     peak: str = ""
     of_peak: float = 0.0
+    is_default: bool = False
 
     @property
     def is_gain(self) -> bool:
@@ -72,6 +74,9 @@ class Verdict:
             return f"{winner} was not compared with {default}"
         share = self.of_peak / (1.0 + self.gain)
         known = f"{default} has {share * 100:.0f} % of the {self.peak}" if self.peak else ""
+        if self.is_default:
+            more = f"; {known}" if known else ""
+            return f"{winner} is {default} itself: nothing faster was found{more}"
         return compared(self.outcome, self.gain, self.margin, winner, default, known)
 
     def to_json(self) -> dict[str, Json]:
@@ -94,6 +99,7 @@ class Verdict:
                 str(data["default"]),
                 str(data.get("peak", "")),
                 float(data.get("of_peak", 0.0)),
+                bool(data.get("is_default", False)),
             )
         except (KeyError, TypeError, ValueError, OverflowError) as exc:
             raise RecordError("field 'verdict' is malformed") from exc

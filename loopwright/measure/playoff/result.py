@@ -114,6 +114,8 @@ class PlayoffResult:
             gain.rounds,
             peak=self.peak,
             of_peak=self.of_peak,
+            # Only shared samples are equal: those of one finalist, or of two of equal code.
+            is_default=self.best == self.default,
         )
 
     @property

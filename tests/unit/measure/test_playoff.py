@@ -66,6 +66,7 @@ def test_equal_programs_are_one_finalist_and_never_beat_each_other(measurer: Mea
     only = measurer.playoff([same], PlayoffPlan(default, places=1))
     assert only.verdict().outcome is Outcome.TIE
     assert only.verdict().gain == 0.0
+    assert only.verdict().is_default
 
 
 def test_runner_killed_in_the_playoff_costs_no_finalist(measurer: Measurer) -> None:
@@ -134,6 +135,7 @@ def test_a_winner_that_fails_while_it_is_judged_is_out(measurer: Measurer) -> No
     assert found.winner.config == 2
     assert found.finalists[-1].error == MeasureError(ErrorKind.RUN_CRASH, "late")
     assert found.verdict().is_gain
+    assert not found.verdict().is_default
 
 
 def test_measuring_again_races_and_checks_nobody(measurer: Measurer) -> None:

@@ -33,6 +33,15 @@ from loopwright.records import Outcome, Verdict
             Verdict(Outcome.TIE, 0.0, 0.006, 20, "", "FMA peak", 0.94),
             "no measurable gain: the default has 94 % of the FMA peak",
         ),
+        (
+            Verdict(Outcome.TIE, 0.0, 0.0, 20, is_default=True),
+            "the best is the default itself: nothing faster was found",
+        ),
+        (
+            Verdict(Outcome.TIE, 0.0, 0.0, 20, "", "FMA peak", 0.94, is_default=True),
+            "the best is the default itself: nothing faster was found; "
+            "the default has 94 % of the FMA peak",
+        ),
         (Verdict(Outcome.NOT_COMPARED), "the best was not compared with the default"),
     ],
 )

@@ -114,6 +114,8 @@ def test_the_default_that_is_best_ties_with_itself(tmp_path):
     _, summary = tune(tmp_path, FakeMeasurer(lambda index: 1e-3 * (1 + index)))
     assert summary.best_config.index == 0
     assert (summary.verdict.outcome, summary.verdict.gain) == (Outcome.TIE, 0.0)
+    said = "verdict: the best is the default itself: nothing faster was found"
+    assert said in summary.lines()
     best = records.best(records.load(tmp_path / "log.jsonl"))
     assert best.verdict["default"] == best.candidate
 

@@ -298,7 +298,7 @@ def _in_turns(outcome: PlayoffResult) -> InTurns | None:
 def _basis(verdict: Verdict) -> str:
     """What the interval of a verdict is, and on how many paired samples it rests; that these are
     few where there was no time for more."""
-    if verdict.outcome is Outcome.NOT_COMPARED:
+    if verdict.outcome is Outcome.NOT_COMPARED or verdict.is_default:
         return ""
     what = "within the noise" if verdict.outcome is Outcome.TIE else "95 % interval"
     few = "only " if verdict.rounds < ROUNDS else ""
