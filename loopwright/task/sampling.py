@@ -73,7 +73,7 @@ class ValidCount:
     def __str__(self) -> str:
         if self.exact:
             return f"{self.count} of {self.total}"
-        return f"about {self.count} of {self.total} (estimated from {_SAMPLE} samples)"
+        return f"about {self.count} of {self.total}, judging by {_SAMPLE} drawn at random"
 
 
 def generator(rng: Rng) -> np.random.Generator:

@@ -242,7 +242,7 @@ class ConfigSpace(TemplateConfig):
         lines = [f"ConfigSpace({len(self.knobs)} knobs, {self.range_length} points):"]
         lines += [f"  {number} {knob}" for number, knob in enumerate(self.knobs.values())]
         if self.is_filtered:
-            lines.append(f"  filtered: {self.valid_count()} points are valid")
+            lines.append(f"  its filters accept {self.valid_count()} points")
         return "\n".join(lines) if self.knobs else repr(self)
 
     def _repr_html_(self) -> str:
