@@ -10,6 +10,7 @@ from loopwright.presenting import html_block, html_folded, html_table, html_text
 from loopwright.records.json_value import Json
 from loopwright.records.log import Log
 from loopwright.records.many import fields_of
+from loopwright.records.provenance import device_of
 from loopwright.records.query import best, by_task
 from loopwright.records.record import Record
 
@@ -62,7 +63,13 @@ def _facts(record: Record) -> Iterator[tuple[str, object]]:
     yield "answer", "checked" if record.checked == "yes" else f"not checked{reason}"
     yield "trial", f"{record.trial} of run {record.run or 'unknown'}{_clock(record.ts)}"
     yield "target", _target(record.target)
-    yield "hardware", f"{record.env.get('cpu') or 'unknown'}, threads: {record.threads or '?'}"
+    yield "hardware", _hardware(record)
+
+
+def _hardware(record: Record) -> str:
+    if device := device_of(record.env):
+        return f"{device.get('name') or 'unknown'} ({device.get('kind') or 'a device'})"
+    return f"{record.env.get('cpu') or 'unknown'}, threads: {record.threads or '?'}"
 
 
 def _target(target: Mapping[str, Json]) -> str:

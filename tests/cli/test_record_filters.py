@@ -127,3 +127,16 @@ def test_numbers_of_threads_of_one_machine_are_compared(cli, tmp_path):
     # The best that an id is compared with is that of its own setup.
     one = json.loads(cli("records", "compare", path, "best", trials[1].id, "--json").out)
     assert (one["one"], one["other"]) == (trials[1].id, trials[1].id)
+
+
+def test_what_ran_on_a_device_has_its_kind_in_the_place_of_threads(cli, tmp_path):
+    gpu = {"kind": "opencl", "name": "A GPU", "processors": 8, "driver": "1.0"}
+    of_device = record(0, 5e-4, env={"cpu": "Zen 5", "device": gpu}, target={"kind": "opencl"})
+    path = write(tmp_path / "both.jsonl", [of_device, record(1)])
+    ran = cli("records", "best", path)
+    assert ran.code == 0
+    assert "?" not in ran.out
+    assert [line.split()[4] for line in ran.out.splitlines() if "A GPU" in line] == ["opencl"]
+    assert cli("records", "best", path, "--threads", "7").error.endswith("it has opencl, 2")
+    assert "A GPU (opencl)" in of_device._repr_html_()
+    assert "threads" not in of_device._repr_html_()

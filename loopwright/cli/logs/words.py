@@ -56,7 +56,7 @@ def record_columns(log: Log, records: Sequence[Record], width: int | None) -> li
     columns = [
         Column("id", ids),
         *_task_columns(records, width),
-        Column("threads", [str(n or "?") for n in threads], right=True),
+        Column("threads", threads_texts(records), right=True),
         Column("trial", list(map(str, trials)), right=True),
         Column("GFLOP/s", [_figure(speed) for speed in speeds], right=True),
         Column(
@@ -122,6 +122,17 @@ def _task_text(record: Record) -> str:
     from loopwright.records.reports.setups import task_text
 
     return harmless(task_text(record.op, record.args))
+
+
+def threads_texts(records: Sequence[Record]) -> list[str]:
+    """The number of threads of each; what ran on a device has its kind, for it has no threads of
+    the CPU."""
+    from loopwright.records import device_of, fields_of
+
+    return [
+        str(count or device_of(env).get("kind") or "?")
+        for count, env in zip(*fields_of(records, "threads", "env"), strict=True)
+    ]
 
 
 def _threads(records: Sequence[Record]) -> list[int]:
