@@ -62,8 +62,8 @@ def test_rerun_prints_texts(cli: Cli, tuned: Path) -> None:
     ("args", "code", "text"),
     [
         ((), 2, "say which record is meant"),
-        (("--trial", "99"), 1, f"has no trial 99; its trials go from 0 to {TRIALS - 1}"),
-        (("zz",), 1, "has no record 'zz'"),
+        (("--trial", "99"), 2, f"has no trial 99; its trials go from 0 to {TRIALS - 1}"),
+        (("zz",), 2, "has no record 'zz'"),
         (("best", "--record", "best"), 2, "named twice"),
         (("best", "--emit", "sass"), 2, "'sass' is not one of"),
         (("best", "--timeout", "0"), 2, "0"),
@@ -190,6 +190,22 @@ def test_a_record_that_does_not_fit_is_refused(
 def test_a_record_needs_its_log(cli: Cli) -> None:
     assert "name it with --history" in cli("lower", *WORKLOAD, "--trial", "0").error
     assert "--run goes with --trial" in cli("lower", *WORKLOAD, "--run", "x").error
+
+
+@pytest.mark.parametrize("verb", ["show", "compare", "export", "rerun"])
+def test_to_name_a_record_that_is_not_there_is_a_wrong_call(
+    cli: Cli, tuned: Path, verb: str
+) -> None:
+    ran = cli("records", verb, str(tuned), "0000000000")
+    assert ran.code == 2
+    assert "has no record '0000000000'" in ran.error
+
+
+def test_to_build_a_record_that_is_not_there_is_a_wrong_call(cli: Cli, tuned: Path) -> None:
+    words = (*WORKLOAD, "--history", str(tuned), "--record", "0000000000")
+    ran = cli("build", *words, "-o", "m.o")
+    assert ran.code == 2
+    assert "has no record '0000000000'" in ran.error
 
 
 def test_a_failed_record_is_not_built(cli: Cli, tuned: Path) -> None:

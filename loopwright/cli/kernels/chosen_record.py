@@ -83,8 +83,8 @@ def find(workload: Workload, logs: Sequence[Log], name: RecordName) -> tuple[Rec
     """The record that was named, and what it was made from.
 
     Raises:
-        UsageError: it is of another workload, or for another number of threads.
-        RecordError: there is none, or it cannot be rebuilt from its log.
+        UsageError: there is none, it is of another workload, or for another number of threads.
+        RecordError: it is a word, and no record is usable; or it cannot be rebuilt from its log.
     """
     from loopwright.task.rebuild import rebuild
 
@@ -99,6 +99,7 @@ def find(workload: Workload, logs: Sequence[Log], name: RecordName) -> tuple[Rec
 def _chosen(workload: Workload, log: Log, name: RecordName) -> Record:
     """The record that was named: one that fits the workload, where there is such."""
     from loopwright.inspection import choose
+    from loopwright.inspection.choosing import WORDS
     from loopwright.records import fields_of
 
     tasks, threads = fields_of(log.records, "task", "threads")
@@ -111,7 +112,12 @@ def _chosen(workload: Workload, log: Log, name: RecordName) -> Record:
             return choose(log, name.record, trial=name.trial, run=name.run, among=among)
         except RecordError:
             continue  # the message is better where it tells what the log has of other workloads
-    return choose(log, name.record, trial=name.trial, run=name.run)
+    try:
+        return choose(log, name.record, trial=name.trial, run=name.run)
+    except RecordError as error:
+        if name.record in WORDS:
+            raise
+        raise UsageError(str(error)) from error
 
 
 def _together(logs: Sequence[Log]) -> Log:

@@ -17,9 +17,9 @@ from loopwright.cli.logs.reading import (
     Filters,
     csv_option,
     filter_options,
+    find_record,
     json_option,
     load_log,
-    record_argument,
 )
 from loopwright.errors import UsageError
 
@@ -101,10 +101,10 @@ def _pair(log: Log, records: Sequence[Record], wanted: Sequence[str]) -> tuple[R
     if wanted[0] in WORDS and wanted[1] not in WORDS:
         other, one = _pair(log, records, wanted[::-1])
         return one, other
-    one = record_argument(log, records, wanted[0])
+    one = find_record(log, records, wanted[0])
     if wanted[1] in WORDS:
         records = by_setup(records)[Setup(one.task, one.hardware, one.threads)]
-    return one, record_argument(log, records, wanted[1])
+    return one, find_record(log, records, wanted[1])
 
 
 def _print_pair(log: Log, one: Record, other: Record, as_json: bool) -> None:

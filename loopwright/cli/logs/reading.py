@@ -64,6 +64,7 @@ class Filters:
         Raises:
             UsageError: a filter leaves none; the message says what there is.
         """
+        from loopwright.cli.logs.words import threads_texts
         from loopwright.records import fields_of
 
         chosen = list(log.records)
@@ -84,7 +85,7 @@ class Filters:
             (counts,) = fields_of(chosen, "threads")
             fits = [count == self.threads for count in counts]
             threads = f"{self.threads} thread{'s' * (self.threads != 1)}"
-            _check_left(log, f"no record of {threads}", [str(n or "?") for n in counts], fits)
+            _check_left(log, f"no record of {threads}", threads_texts(chosen), fits)
             chosen = list(compress(chosen, fits))
         return chosen
 
@@ -288,27 +289,16 @@ def find_record(
         run: the run of that trial, or the beginning of its name.
 
     Raises:
-        RecordError: there is none such.
-        UsageError: there are several.
+        RecordError: it is a word, and no record is usable.
+        UsageError: there is none such, or there are several: to name one that is not there is a
+            wrong call.
     """
     from loopwright.inspection.choosing import WORDS, choose, of_run
 
-    if wanted in WORDS:
-        check_one_setup(log, of_run(log, records, run))
-    return choose(log, wanted, trial=trial, run=run, among=records)
-
-
-def record_argument(log: Log, records: Sequence[Record], wanted: str) -> Record:
-    """A record that was named as an argument: to name one that is not there is a wrong call.
-
-    Raises:
-        RecordError: it is a word, and no record is usable.
-        UsageError: there is none such, or there are several.
-    """
-    from loopwright.inspection.choosing import WORDS
-
     try:
-        return find_record(log, records, wanted)
+        if wanted in WORDS:
+            check_one_setup(log, of_run(log, records, run))
+        return choose(log, wanted, trial=trial, run=run, among=records)
     except RecordError as error:
         if wanted in WORDS:
             raise

@@ -12,10 +12,10 @@ from loopwright.cli.logs.columns import Column, table_lines, terminal_width, wra
 from loopwright.cli.logs.reading import (
     Filters,
     check_one_setup,
+    find_record,
     json_option,
     load_log,
     log_options,
-    record_argument,
 )
 from loopwright.errors import LoopwrightError, RecordError
 
@@ -49,7 +49,7 @@ def show(log: str, filters: Filters, record: str, as_json: bool, part: str | Non
     read = load_log(log)
     records = filters.of(read)
     order = _order_of_best(read, records) if record == BEST else []
-    chosen = order[0] if order else record_argument(read, records, record)
+    chosen = order[0] if order else find_record(read, records, record)
     if part is not None:
         echo(_part(read, chosen, part))
     elif as_json:
