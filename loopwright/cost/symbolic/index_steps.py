@@ -144,7 +144,10 @@ class SteppedArithmetic(LoopArithmetic[float | Sym, SteppedIndex]):
         dividing would give the same by longer expressions.
         """
         if len(value.moves) != 1:
-            return value.digit(length, None), value.digit(1, length)
+            whole = value.digit(length, None)
+            # What the fused loop over-runs is guarded, and reaches no further.
+            reach = least((value.width - 1) // length, outer - 1)
+            return replace(whole, reach=reach), value.digit(1, length)
         x, run = value.moves[0].loop, value.moves[0].run
         return (
             SteppedIndex(0, (Move(x, 1, outer, run * length),)),

@@ -61,6 +61,9 @@ class ExactArithmetic(LoopArithmetic[Affine, Affine]):
         """``value // length`` and ``value % length``."""
         if not isinstance(length, int):
             return self._symbolic_parts(loop, value, outer, length)
+        if outer == 1:
+            # What the fused loop over-runs is guarded: there is nothing to divide.
+            return Affine(0), value
         lets: list[tuple[Var, Expr]] = []
         q, r = div_mod(value, length, self._sizes.ranges, lets, self._name(loop))
         for var, definition in lets:

@@ -16,7 +16,7 @@ root stage guards its statement. An attached stage is *padded*: its buffer cover
 its loops run full tiles, stores need no guard, and only loads that could leave their buffer are
 guarded (they yield zero there; such lanes are never used by a valid element). Guards of reduction
 axes always stay: they decide what is accumulated. So do guards of splits inside a tile, where an
-over-run would visit an element twice.
+over-run would visit an element twice. Which guards follow from others is `overruns`' to say.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from collections.abc import Mapping, Sequence
 
 from loopwright.errors import ScheduleError
 from loopwright.ir.affine import Affine, Extent, to_affine
-from loopwright.ir.expr import Var
+from loopwright.ir.expr import Dim, Expr, Var
 from loopwright.ir.sizes import Sizes
 from loopwright.schedule.bounds.exact import ExactArithmetic
 from loopwright.schedule.bounds.inline import inline_ops
@@ -36,10 +36,11 @@ from loopwright.schedule.bounds.launches import (
     memory_scope,
     thread_limits,
 )
+from loopwright.schedule.bounds.overruns import beyond, guard_splits, stays_inside
 from loopwright.schedule.bounds.relations import loop_extents, loop_values
 from loopwright.schedule.bounds.results import Bounds, Guard, LoopBound, StageBounds
 from loopwright.schedule.nesting import store_position
-from loopwright.schedule.state import SplitRel, StageState, State
+from loopwright.schedule.state import StageState, State
 from loopwright.te.op_node import reads_of
 
 
@@ -177,8 +178,8 @@ def _region(state: State, sb: StageBounds, out: Bounds) -> None:
         for read in reader.op.reads()
         if read.source == sb.stage.id
     ]
-    padded = any(reader.padded for reader, _ in reads)
     for d, dim in enumerate(sb.op.shape):
+        padded = any(r.padded and not _is_guarded(r, read.indices[d], dim) for r, read in reads)
         indices = [to_affine(read.indices[d], r.values, out.ranges) for r, read in reads]
         hull, extent = _hull(indices, renamed, still, sb.sizes), out.sizes.of(dim)
         if hull is None:
@@ -190,6 +191,16 @@ def _region(state: State, sb: StageBounds, out: Bounds) -> None:
             fixed, lo, hi = Affine(0), 0, extent - 1
         sb.base.append(fixed + lo)
         sb.shape.append(hi - lo + 1)
+
+
+def _is_guarded(reader: StageBounds, index: Expr, extent: Dim) -> bool:
+    """Whether the guards of a padded stage keep its read inside a dimension, so that no more than
+    the dimension is needed.
+
+    Tiles in the memory of CPUs are covered whole all the same, so that loops which fill them need
+    no guards; shared memory is scarce.
+    """
+    return reader.kernel is not None and stays_inside(reader, index, extent)
 
 
 def _hull(
@@ -227,41 +238,38 @@ def _loops(state: State, sb: StageBounds, out: Bounds) -> None:
     sb.lets = [[] for _ in range(len(sb.loops) + 1)]
     leaves = {x.loop.id: Affine.of(x.var) if x.extent != 1 else Affine(0) for x in sb.loops}
     values = loop_values(stage, leaves, extents, arithmetic)
+    last = guard_splits(sb, extents, values)
     for d, axis in enumerate(op.axes):
-        local = values[f"a{d}"]
-        sb.values[axis.var] = sb.base[d] + local
+        local, most = values[f"a{d}"], last.get(f"a{d}")
+        _enter_value(sb, axis.var, sb.base[d], local, most)
         if sb.padded:
-            last = out.sizes.span(local)[1] + 1
-            larger = out.sizes.most(sb.shape[d], last)
-            # Where it is not known: what loops cover is never less than the shape.
-            sb.shape[d] = last if larger is None else larger
-            _domain(sb, d, axis.var)
+            _cover(sb, d, local, most)
+            _domain(sb, d, axis.var, most)
     for d, axis in enumerate(op.reduce_axes):
-        sb.values[axis.var] = values[f"r{d}"]
-    for rel in stage.relations:
-        if isinstance(rel, SplitRel):
-            _guard(rel, values, extents, sb)
+        _enter_value(sb, axis.var, Affine(0), values[f"r{d}"], last.get(f"r{d}"))
 
 
-def _domain(sb: StageBounds, d: int, var: Var) -> None:
+def _enter_value(sb: StageBounds, var: Var, base: Affine, local: Affine, last: int | None) -> None:
+    """Note the value of an axis, and its bounds in iterations that pass the guards."""
+    sb.values[var] = value = base + local
+    lo, hi = value.bounds(sb.sizes.ranges)
+    if last is not None:
+        hi = min(hi, base.bounds(sb.sizes.ranges)[1] + last)
+    sb.guarded[var] = (lo, hi)
+
+
+def _cover(sb: StageBounds, d: int, local: Affine, last: int | None) -> None:
+    """Enlarge a dimension of a padded stage by what its loops run over its edge."""
+    end = sb.sizes.span(local)[1] + 1 if last is None else last + 1
+    larger = sb.sizes.most(sb.shape[d], end)
+    # Where it is not known: what loops cover is never less than the shape.
+    sb.shape[d] = end if larger is None else larger
+
+
+def _domain(sb: StageBounds, d: int, var: Var, last: int | None) -> None:
     value, extent = sb.values[var], sb.sizes.of(sb.op.shape[d])
-    low, past = _beyond(value, extent, sb.sizes)
+    low, past = beyond(value, extent, sb.sizes)
+    if past and last is not None:
+        past = beyond(sb.base[d] + last, extent, sb.sizes)[1]
     if low or past:
         sb.domain[d] = [Guard(value, "spatial", extent if past else None, nonnegative=low)]
-
-
-def _beyond(value: Affine, extent: Extent, sizes: Sizes) -> tuple[bool, bool]:
-    """Whether a value may be negative, and whether it may reach an extent."""
-    return value.bounds(sizes.ranges)[0] < 0, (value - extent).bounds(sizes.ranges)[1] >= 0
-
-
-def _guard(
-    rel: SplitRel, values: dict[str, Affine], extents: dict[str, Extent], sb: StageBounds
-) -> None:
-    extent, value = extents[rel.parent], values[rel.parent]
-    if not _beyond(value, extent, sb.sizes)[1]:
-        return
-    kind = sb.stage.loops[rel.parent].kind
-    if sb.padded and rel.parent.startswith("a") and kind == "spatial":
-        return
-    sb.guards.append(Guard(value, kind, extent))

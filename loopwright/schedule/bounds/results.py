@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from loopwright.errors import InternalError
-from loopwright.ir.affine import Affine, Extent, SizeRanges
+from loopwright.ir.affine import Affine, Extent, Interval, SizeRanges
 from loopwright.ir.expr import Expr, Var
 from loopwright.ir.kinds import Scope
 from loopwright.ir.sizes import Sizes
@@ -115,6 +115,7 @@ class StageBounds:
         loops: leaf loops, outermost first.
         lets: definitions to make after loop p is entered, at index p + 1 (0: before any loop).
         values: each root axis variable as an affine form over loop and let variables.
+        guarded: bounds of each root axis variable in iterations that pass the guards.
         base, shape: first element and extents of the buffer (before the layout).
         guards: conditions under which the statement runs.
         domain: for padded stages, conditions of each spatial axis that an over-run violates.
@@ -131,6 +132,7 @@ class StageBounds:
     loops: list[LoopBound] = field(default_factory=list)
     lets: list[list[tuple[Var, Expr]]] = field(default_factory=list)
     values: dict[Var, Affine] = field(default_factory=dict)
+    guarded: dict[Var, Interval] = field(default_factory=dict)
     base: list[Affine] = field(default_factory=list)
     shape: list[Extent] = field(default_factory=list)
     guards: list[Guard] = field(default_factory=list)
