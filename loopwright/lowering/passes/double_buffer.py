@@ -27,6 +27,7 @@ from loopwright.ir.stmt import (
     AsyncGroup,
     AsyncWait,
     Barrier,
+    CallPacked,
     For,
     Func,
     If,
@@ -277,13 +278,12 @@ def _with_own_buffers(s: Stmt) -> Stmt:
         match n:
             case Allocate(buffer=b, body=body, halves=v, copies=count) if b in own:
                 return Allocate(own[b], body, v, count)
-            case Load(buffer=b, indices=idx, dtype=d) if b in own:
-                return Load(own[b], idx, d)
-            case Store(buffer=b, indices=idx, value=e) if b in own:
-                return Store(own[b], idx, e)
             case AllReduce(combiner=c, buffers=bs, indices=idx, tags=tags):
                 return AllReduce(c, tuple(own.get(b, b) for b in bs), idx, tags)
-        return n  # touches no buffer that is replaced
+            case CallPacked(name=name, args=args):
+                mine = (own.get(x, x) if isinstance(x, Buffer) else x for x in args)
+                return CallPacked(name, tuple(mine))
+        return redirected(n, own, lambda idx: idx)
 
     walk(s, visit)
     out: Stmt = go(s)

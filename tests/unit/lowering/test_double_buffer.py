@@ -151,3 +151,16 @@ def test_buffers_of_different_numbers_of_places() -> None:
     np.testing.assert_array_equal(out, 3 * x[:, ::-1] - 3)
     assert "float32[2, 1, 4]" in str(f)
     assert "float32[4, 1, 4]" in str(f)
+
+
+def test_a_prefetch_where_a_buffer_is_filled_is_of_the_copy_that_is_filled_there() -> None:
+    """The fill is written twice, each with a local buffer of its own (found by the fuzz)."""
+    s, a, b, c = blur()
+    own = s.cache_write(b, "local")
+    s[b].compute_at(s[c], c.op.axis[0])
+    s[b].double_buffer()
+    row, column = s[b].op.axis
+    s[own].compute_at(s[b], row)
+    s[b].prefetch(own, column, 1)
+    with PassContext(config={"verify": True}):
+        assert checked(s, a, c).count("prefetch B.local") == 2
