@@ -185,9 +185,8 @@ def test_a_record_that_is_not_there(
 ) -> None:
     Path("log.jsonl").write_bytes(good.read_bytes())
     unchanged()
-    argument = verb in ("show", "compare")
     ran = cli(*NAMED[verb]("log.jsonl", "0123456789"))
-    assert ran.code == (2 if argument else 1)
+    assert ran.code == 2
     assert (
         "log.jsonl has no record '0123456789'; `loopwright records list log.jsonl` shows ids"
     ) in ran.error
@@ -204,7 +203,7 @@ def test_a_record_that_is_not_there(
         at = by_trial.index("99")
         words = by_trial if "--trial" in by_trial else [*by_trial[:at], "--trial", *by_trial[at:]]
         ran = cli(*words)
-        assert ran.code == 1
+        assert ran.code == 2
         assert "log.jsonl has no trial 99; its trials go from 0 to 19" in ran.error
 
 
