@@ -54,6 +54,7 @@ _NAMES: dict[str, tuple[str, str]] = {
     "records": ("loopwright.records", ""),
     "register_func": ("loopwright.runtime", "register_func"),
     "runtime": ("loopwright.runtime", ""),
+    "space": ("loopwright.space", ""),
     "target": ("loopwright.target", ""),
     "task": ("loopwright.task", ""),
     "te": ("loopwright.te", ""),

@@ -38,6 +38,7 @@ FLOORS = {
     "measure": 5,
     "cost": 5,
     "tuner": 6,
+    "space": 6,
     "ops": 6,
     "inspection": 7,
     "graph": 7,
@@ -47,7 +48,7 @@ FLOORS = {
     "__main__": 10,
 }
 
-SIDEWAYS = {("schedule", "te")}
+SIDEWAYS = {("schedule", "te"), ("ops", "space")}
 
 # Floors inside rooms, lowest first: files and folders of a room. What is not named here, such as a
 # room's `__init__.py`, stands above the others. Those of one floor do not import each other.

@@ -37,6 +37,7 @@ class Verbs(click.Group):
         "dashboard": "dashboard",
         "explain": "explain",
         "explain-error": "diagnosis.explain_error",
+        "analyze": "kernels.analyze",
         "lower": "kernels.lower",
         "build": "kernels.build",
         "run": "kernels.run",

@@ -32,6 +32,14 @@ def test_lower_as_python(cli):
     assert ".split(" in cli("lower", *WORKLOAD, "--python").out
 
 
+def test_analyze_says_what_stages_are(cli):
+    ran = cli("analyze", *WORKLOAD)
+    assert ran.code == 0, ran.err
+    assert "C: contraction, since each operand stays where it is" in ran.out
+    (stage,) = json.loads(cli("analyze", *WORKLOAD, "--json").out)
+    assert [o["alone"] for o in stage["operands"]] == [["i"], ["j"]]
+
+
 def test_build_then_run(cli, tuned, tmp_path):
     built = cli("build", *WORKLOAD, "--history", str(tuned), "-o", "mm.o")
     assert built.code == 0, built.err

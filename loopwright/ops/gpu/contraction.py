@@ -15,14 +15,6 @@ from math import prod
 
 from loopwright import te
 from loopwright.ir.expr import IterVar
-from loopwright.ops.gpu.access import (
-    Access,
-    accesses,
-    extents,
-    is_computed,
-    producers,
-    readers,
-)
 from loopwright.ops.gpu.contraction_space import (
     ContractionSpace,
     Operand,
@@ -37,6 +29,14 @@ from loopwright.ops.gpu.launch import (
     inline_all,
 )
 from loopwright.schedule import Schedule
+from loopwright.space.access import (
+    Access,
+    accesses,
+    extents,
+    is_computed,
+    producers,
+    readers,
+)
 from loopwright.task.template_config import TemplateConfig
 
 #: Loops that are tiled, at most; the others are run by blocks.

@@ -10,8 +10,8 @@ from math import ceil, prod, sqrt
 
 from loopwright import dtypes, te
 from loopwright.ir.expr import IterVar
-from loopwright.ops.gpu.access import Access
 from loopwright.ops.gpu.launch import Device, common_width, powers
+from loopwright.space.access import Access
 from loopwright.task.space import ConfigSpace
 from loopwright.task.template_config import TemplateConfig
 

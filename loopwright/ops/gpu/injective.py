@@ -9,7 +9,6 @@ from __future__ import annotations
 from math import prod
 
 from loopwright import te
-from loopwright.ops.gpu.access import Access, accesses, is_computed, producers
 from loopwright.ops.gpu.launch import (
     Device,
     common_width,
@@ -18,6 +17,7 @@ from loopwright.ops.gpu.launch import (
     powers,
 )
 from loopwright.schedule import Schedule
+from loopwright.space.access import Access, accesses, is_computed, producers
 from loopwright.task.template_config import TemplateConfig
 
 #: Elements that a thread computes one after the other; loops of a window that are written out.

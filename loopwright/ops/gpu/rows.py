@@ -14,10 +14,10 @@ from math import prod
 
 from loopwright import dtypes, te
 from loopwright.ir.expr import IterVar
-from loopwright.ops.gpu.access import Index, accesses, extents, is_computed, producers
 from loopwright.ops.gpu.injective import schedule_injective
 from loopwright.ops.gpu.launch import Device, common_width, fused, inline_all, powers
 from loopwright.schedule import Schedule
+from loopwright.space.access import Index, accesses, extents, is_computed, producers
 from loopwright.task.template_config import TemplateConfig
 
 #: Threads of a row that the default takes, along and across memory, and elements worth a thread.

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 from loopwright import te
 from loopwright.errors import TaskError
-from loopwright.ops.gpu.access import accesses, extents, producers
 from loopwright.ops.gpu.contraction import contraction_of, schedule_contraction
 from loopwright.ops.gpu.injective import schedule_injective, schedule_transpose, turned_axis
 from loopwright.ops.gpu.launch import Device, inline_all
 from loopwright.ops.gpu.rows import is_long, rows_of, schedule_apart, schedule_rows
 from loopwright.schedule import Schedule, create_schedule
+from loopwright.space.access import accesses, extents, producers
 from loopwright.task import get_config
 from loopwright.task.template_config import TemplateConfig
 

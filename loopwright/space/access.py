@@ -1,7 +1,7 @@
 """Access maps: which loops of a stage each operand moves with, and by how many elements of memory.
 
-The rules of this folder look at nothing else of an expression: not at names of operators, not at
-tags. The classes are those of polyhedral compilers, as in Ansor (Zheng et al., OSDI 2020).
+Rules that schedule an expression look at nothing else of it: not at names of operators, not at
+tags. Access maps are those of polyhedral compilers, as in Ansor (Zheng et al., OSDI 2020).
 """
 
 from __future__ import annotations
@@ -41,11 +41,13 @@ class Access:
         steps: for each axis that the element depends on, after how many of its iterations the
             element may change: 1, or n where the axis stands in ``axis // n`` only.
         dims: the index of each dimension of the tensor; None where it is not affine.
+        data_dependent: whether an index holds an element of a tensor.
     """
 
     tensor: te.Tensor
     steps: Mapping[IterVar, int]
     dims: tuple[Index | None, ...]
+    data_dependent: bool = False
 
     def moves_with(self, axis: IterVar) -> bool:
         """Whether the element depends on an axis."""
@@ -128,7 +130,14 @@ def _access(read: Read, axes: Mapping[Var, IterVar]) -> Access:
     for v, n in (found for index in read.indices for found in _steps(index).items()):
         steps[axes[v]] = gcd(n, steps.get(axes[v], n))
     blocked = {v for v, x in axes.items() if steps.get(x, 1) > 1}
-    return Access(read.source, steps, tuple(_index(e, axes, blocked) for e in read.indices))
+    dims = tuple(_index(e, axes, blocked) for e in read.indices)
+    return Access(read.source, steps, dims, any(map(_holds_a_read, read.indices)))
+
+
+def _holds_a_read(index: Expr) -> bool:
+    found: list[Read] = []
+    walk(index, lambda n: found.append(n) if isinstance(n, Read) else None)
+    return bool(found)
 
 
 def _index(e: Expr, axes: Mapping[Var, IterVar], blocked: set[Var]) -> Index | None:

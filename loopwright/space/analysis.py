@@ -1,0 +1,299 @@
+"""What every stage of an expression is, told from its access maps alone.
+
+The classes are those that schedules differ by: who shares what along which loop. No name of an
+operator, no tag and no order of operands is looked at, so that an expression nobody has foreseen
+has a class too. Ansor (Zheng et al., OSDI 2020) tells stages apart in this way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from math import prod
+
+from loopwright import te
+from loopwright.errors import TensorError
+from loopwright.ir.expr import IterVar
+from loopwright.ir.reduction import Reduce
+from loopwright.records import Json
+from loopwright.space.access import Access, accesses, extents, is_computed, producers
+
+
+class StageClass(StrEnum):
+    """What a stage is.
+
+    Example:
+        >>> print(lw.space.StageClass.CONTRACTION)
+        contraction
+    """
+
+    #: A reduction whose operands each stay where they are along some loop of the result: products,
+    #: convolutions, min-plus products. Tiles pay, since what they hold is used again.
+    CONTRACTION = "contraction"
+    #: A reduction over a window that slides with the result: pooling, depthwise convolution.
+    WINDOW = "window"
+    #: A reduction of a row of its own for every element of the result.
+    ROW_REDUCTION = "row reduction"
+    #: A reduction of everything to one element.
+    WHOLE_REDUCTION = "whole reduction"
+    #: No reduction; some operand is read across memory where the result is written along it.
+    TRANSPOSE = "transpose"
+    #: No reduction; where an operand is read depends on data.
+    GATHER = "gather"
+    #: No reduction, everything else: elementwise, broadcasts, padding, concatenations.
+    INJECTIVE = "injective"
+
+
+#: Why a stage is of its class.
+_WHY = {
+    StageClass.CONTRACTION: "each operand stays where it is along some loop of the result",
+    StageClass.WINDOW: "an operand is read in windows that slide with the result",
+    StageClass.ROW_REDUCTION: "each element of the result reduces a row that no other one needs",
+    StageClass.WHOLE_REDUCTION: "the result is one element",
+    StageClass.TRANSPOSE: "an operand lies in memory along another loop than the result",
+    StageClass.GATHER: "where an operand is read depends on data",
+    StageClass.INJECTIVE: "each element of the result is made of elements at known places",
+}
+
+
+@dataclass(frozen=True)
+class OperandUse:
+    """How a stage reads one operand.
+
+    Attributes:
+        access: the access map.
+        reuse: points of the stage that one place serves: the product of the extents of the loops
+            that it does not move with, and of the steps of those that it moves with in blocks.
+        strides: for each loop how far an iteration moves in memory, in elements of the row-major
+            tensor; loops that move it by no fixed distance are left out.
+    """
+
+    access: Access
+    reuse: int
+    strides: Mapping[IterVar, int]
+
+    @property
+    def tensor(self) -> te.Tensor:
+        """What is read."""
+        return self.access.tensor
+
+    @property
+    def moves(self) -> list[IterVar]:
+        """The loops that it moves with, in the order of its dimensions."""
+        found: dict[IterVar, None] = {}
+        for dim in self.access.dims:
+            found.update(dict.fromkeys(dim.moves if dim is not None else ()))
+        return list(dict.fromkeys([*found, *self.access.steps]))
+
+
+@dataclass(frozen=True)
+class StageAnalysis:
+    """One stage.
+
+    Attributes:
+        tensor: what it computes.
+        kind: its class.
+        operands: what it reads; equal reads once.
+        combiner: what a reduction combines by, such as ``sum``; empty for others.
+    """
+
+    tensor: te.Tensor
+    kind: StageClass
+    operands: tuple[OperandUse, ...]
+    combiner: str
+
+    @property
+    def why(self) -> str:
+        """Why it is of its class, in words."""
+        return _WHY[self.kind]
+
+    @property
+    def spatial(self) -> list[IterVar]:
+        """The loops of the result."""
+        return list(self.tensor.op.axis)
+
+    @property
+    def reduced(self) -> list[IterVar]:
+        """The loops of the reduction."""
+        return list(self.tensor.op.reduce_axis)
+
+    def alone(self, operand: OperandUse) -> list[IterVar]:
+        """The loops of the result that no other operand moves with: vectors along these reuse all
+        others."""
+        others = [o for o in self.operands if o is not operand]
+        return [
+            x
+            for x in self.spatial
+            if operand.access.moves_with(x) and not any(o.access.moves_with(x) for o in others)
+        ]
+
+    def shared(self) -> list[IterVar]:
+        """The loops of the result that every operand moves with."""
+        return [x for x in self.spatial if all(o.access.moves_with(x) for o in self.operands)]
+
+    def to_json(self) -> dict[str, Json]:
+        """The same as JSON: names and numbers."""
+        return {
+            "stage": self.tensor.name,
+            "class": str(self.kind),
+            "why": self.why,
+            "combiner": self.combiner or None,
+            "spatial": {x.name: x.count for x in self.spatial},
+            "reduced": {x.name: x.count for x in self.reduced},
+            "operands": [
+                {
+                    "tensor": o.tensor.name,
+                    "moves_with": [x.name for x in o.moves],
+                    "strides": {x.name: n for x, n in o.strides.items()},
+                    "reuse": o.reuse,
+                    "alone": [x.name for x in self.alone(o)],
+                }
+                for o in self.operands
+            ],
+        }
+
+    def __str__(self) -> str:
+        lines = [f"{self.tensor.name}: {self.kind}, since {self.why}"]
+        lines += [f"  {self._loops()}"]
+        return "\n".join([*lines, *(f"  {self._operand(o)}" for o in self.operands)])
+
+    def _loops(self) -> str:
+        text = f"loops {_named(self.spatial)}" if self.spatial else "one element"
+        if self.reduced:
+            text += f"; {self.combiner} over {_named(self.reduced)}"
+        return text
+
+    def _operand(self, operand: OperandUse) -> str:
+        if not operand.moves:
+            return f"{operand.tensor.name} stays where it is"
+        parts = [_with_stride(x, operand.strides.get(x)) for x in operand.moves]
+        text = f"{operand.tensor.name} moves with {', '.join(parts)}"
+        if operand.reuse > 1:
+            text += f"; each place serves {operand.reuse} points"
+        alone = self.alone(operand)
+        return f"{text}; alone along {_names(alone)}" if alone and len(self.operands) > 1 else text
+
+
+def analyze(outputs: te.Tensor | Sequence[te.Tensor]) -> list[StageAnalysis]:
+    """Say what every computed stage of an expression is.
+
+    Args:
+        outputs: the results; what they need is analyzed too.
+
+    Returns:
+        One analysis for each stage, inputs first.
+
+    Raises:
+        TensorError: an output is an input, or an extent is not known.
+
+    Example:
+        >>> A, B = te.placeholder((64, 32), name="A"), te.placeholder((32, 48), name="B")
+        >>> k = te.reduce_axis((0, 32), name="k")
+        >>> C = te.compute((64, 48), lambda i, j: te.min(A[i, k] + B[k, j], axis=k), name="C")
+        >>> for stage in lw.space.analyze(C):
+        ...     print(stage)
+        ...
+        C: contraction, since each operand stays where it is along some loop of the result
+          loops i 64, j 48; min over k 32
+          A moves with i (stride 32), k; each place serves 48 points; alone along i
+          B moves with k (stride 48), j; each place serves 64 points; alone along j
+    """
+    given = list(outputs) if isinstance(outputs, Sequence) else [outputs]
+    stages: dict[te.Tensor, None] = {}
+    for out in given:
+        if not isinstance(out, te.Tensor) or not is_computed(out):
+            raise TensorError(f"analyze: expected what is computed, got {out!r}")
+        stages.update(dict.fromkeys(producers(out)))
+    return [_analyzed(t) for t in stages]
+
+
+def _analyzed(tensor: te.Tensor) -> StageAnalysis:
+    _check_sizes(tensor)
+    operands = tuple(_use(a, tensor) for a in accesses(tensor))
+    body = getattr(tensor.op, "body", None)
+    combiner = body.combiner.name if isinstance(body, Reduce) else ""
+    return StageAnalysis(tensor, _class_of(tensor, operands), operands, combiner)
+
+
+def _check_sizes(tensor: te.Tensor) -> None:
+    """Refuse sizes that are variables: what is reused how often is not known then."""
+    for source in (tensor, *tensor.op.input_tensors):
+        if not all(isinstance(n, int) for n in source.shape):
+            raise TensorError(
+                f"analyze: the shape of {source.name!r} has variables, {list(source.shape)}; give "
+                "ints for them"
+            )
+
+
+def _use(access: Access, tensor: te.Tensor) -> OperandUse:
+    loops = [*tensor.op.axis, *tensor.op.reduce_axis]
+    reuse = prod(min(access.steps.get(x, x.count), x.count) for x in loops)
+    return OperandUse(access, reuse, _strides(access))
+
+
+def _strides(access: Access) -> dict[IterVar, int]:
+    """Elements of memory that an iteration of each loop moves by."""
+    shape = access.tensor.static_shape
+    found: dict[IterVar, int] = {}
+    unknown: set[IterVar] = set()
+    if None in access.dims:
+        unknown = set(access.steps) - {x for d in access.dims if d is not None for x in d.moves}
+    for at, dim in enumerate(access.dims):
+        for x, n in dim.moves.items() if dim is not None else ():
+            found[x] = found.get(x, 0) + n * prod(shape[at + 1 :])
+    blocked = {x for x, step in access.steps.items() if step > 1}
+    return {x: n for x, n in found.items() if x not in unknown | blocked}
+
+
+def _class_of(tensor: te.Tensor, operands: Sequence[OperandUse]) -> StageClass:
+    if not tensor.op.reduce_axis:
+        return _without_reduction(tensor, operands)
+    if extents(tensor.op.axis) == 1:
+        return StageClass.WHOLE_REDUCTION
+    spatial = [x for x in tensor.op.axis if x.count > 1]
+    stays = [any(o.access.steps.get(x) != 1 for x in spatial) for o in operands]
+    if len(operands) > 1 and all(stays):
+        return StageClass.CONTRACTION
+    if any(_slides(o.access, tensor) for o in operands):
+        return StageClass.WINDOW
+    return StageClass.ROW_REDUCTION
+
+
+def _slides(access: Access, tensor: te.Tensor) -> bool:
+    """Whether a loop of the result and one of the reduction move in one dimension."""
+    spatial, reduced = set(tensor.op.axis), set(tensor.op.reduce_axis)
+    moves = [set(dim.moves) for dim in access.dims if dim is not None]
+    return any(found & spatial and found & reduced for found in moves)
+
+
+def _without_reduction(tensor: te.Tensor, operands: Sequence[OperandUse]) -> StageClass:
+    if any(o.access.data_dependent for o in operands):
+        return StageClass.GATHER
+    if any(_is_read_across(o.access, tensor) for o in operands):
+        return StageClass.TRANSPOSE
+    return StageClass.INJECTIVE
+
+
+def _is_read_across(access: Access, tensor: te.Tensor) -> bool:
+    """Whether memory of an operand runs along another loop than memory of the result, which it
+    moves with too."""
+    along = access.contiguous
+    if along is None or not tensor.op.axis:
+        return False
+    last = tensor.op.axis[-1]
+    return along is not last and access.moves_with(last)
+
+
+def _named(axes: Iterable[IterVar]) -> str:
+    return ", ".join(f"{x.name} {x.count}" for x in axes)
+
+
+def _names(axes: Iterable[IterVar]) -> str:
+    return ", ".join(x.name for x in axes)
+
+
+def _with_stride(axis: IterVar, stride: int | None) -> str:
+    if stride is None:
+        return f"{axis.name} (in steps)"
+    return axis.name if stride == 1 else f"{axis.name} (stride {stride})"
