@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from loopwright import dtypes, te
 from loopwright.ir.expr import IterVar
 from loopwright.ops.operator import Array
 from loopwright.schedule import Schedule
-from loopwright.target import Target
+from loopwright.space.registers import column_tiles, fitting, lanes, registers, row_tiles
 from loopwright.te.tensor import shape_of
+
+__all__ = [
+    "BLOCKS",
+    "blocked",
+    "check_sizes",
+    "column_tiles",
+    "fitting",
+    "lanes",
+    "narrow",
+    "out_dtype",
+    "register_tile",
+    "registers",
+    "row_tiles",
+    "wide_dtype",
+    "widen",
+]
 
 #: Blocks around a register tile, in register tiles.
 BLOCKS = (1, 2, 4, 8, 16, 32, 64)
@@ -26,32 +42,6 @@ def check_sizes(dtype: str, **sizes: int) -> None:
         shape_of((size,), name)
 
 
-def lanes(dtype: str) -> int:
-    """Lanes of a vector register of the target in force."""
-    target = Target.current()
-    return max(1, target.vector_bytes // dtypes.nbytes(dtype))
-
-
-def registers() -> int:
-    """Vector registers of the target in force: 32 with AVX-512, else 16 (aarch64: 32)."""
-    return Target.current().vector_registers
-
-
-def row_tiles(extent: int, choices: tuple[int, ...]) -> list[int]:
-    """Tile heights worth trying for an extent: the choices below it, and itself if it is small."""
-    found = sorted(
-        {t for t in choices if t <= extent} | ({extent} if extent <= choices[-1] else set())
-    )
-    return found or [1]
-
-
-def column_tiles(extent: int, dtype: str, vectors: tuple[int, ...] = (1, 2, 3, 4, 6)) -> list[int]:
-    """Tile widths: whole vectors that do not over-run the extent by more than a vector."""
-    w = lanes(dtype)
-    limit = -(-extent // w) * w
-    return [w * v for v in vectors if w * v <= limit] or [w]
-
-
 def blocked(extent: int, tiles: list[int]) -> list[list[int]]:
     """Candidates ``[-1, block, tile]`` of a split in three; blocks beyond the extent are out."""
     out = []
@@ -60,21 +50,6 @@ def blocked(extent: int, tiles: list[int]) -> list[list[int]]:
         blocks = [b for b in BLOCKS if b < count] + [count]
         out += [[-1, b, t] for b in blocks]
     return out
-
-
-def fitting(dtype: str) -> Callable[[int, int], bool]:
-    """A test of (rows, columns): accumulators, operands and one broadcast fit the vector registers.
-
-    The registers are those of the target in force now: filters of a space run later, when no target
-    is. A tile of 14 x 32 floats (28 accumulators of 32 registers) was measured to spill.
-    """
-    width, room = lanes(dtype), registers()
-
-    def fits(rows: int, columns: int) -> bool:
-        wide = -(-columns // width)
-        return rows * wide + wide + 1 <= room
-
-    return fits
 
 
 def register_tile(

@@ -3,5 +3,7 @@
 from __future__ import annotations
 
 from loopwright.space.analysis import OperandUse, StageAnalysis, StageClass, analyze
+from loopwright.space.sketch import Sketch
+from loopwright.space.structure import Structure
 
-__all__ = ["OperandUse", "StageAnalysis", "StageClass", "analyze"]
+__all__ = ["OperandUse", "Sketch", "StageAnalysis", "StageClass", "Structure", "analyze"]

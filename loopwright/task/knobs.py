@@ -347,7 +347,11 @@ class AnnotateKnob(Knob):
 
 
 class OtherKnob(Knob):
-    """A choice among values."""
+    """A choice among values.
+
+    Where all are ints, or tuples of as many ints each (rows and columns of a tile that are chosen
+    together, since not every pair fits), the numbers are known to cost models.
+    """
 
     kind = "other"
     entities: tuple[OtherOptionEntity, ...]
@@ -357,26 +361,40 @@ class OtherKnob(Knob):
         return f"one of {shown_ones}{', ...' if len(self) > _SHOWN else ''}"
 
     def columns(self) -> list[Column]:
-        """The values where all are numbers, else the positions among the candidates."""
+        """The values where all are numbers, their parts where all are tuples of numbers, else the
+        positions among the candidates."""
+        if self._tuples:
+            return self._numbered([[float(n) for n in row] for row in self._tuples])
         values = [e.val for e in self.entities]
         if not all(map(_is_number, values)):
             values = list(range(len(values)))
         return [(self.name, [float(value) for value in values])]
 
     def parts(self) -> list[tuple[int, ...]]:
-        """The value, where all are ints."""
+        """The value, where all are ints; the parts of tuples of ints."""
+        if self._tuples:
+            return list(zip(*self._tuples, strict=True))
         values = tuple(e.val for e in self.entities)
         return [values] if all(type(value) is int for value in values) else []
 
     def from_parts(self, parts: Sequence[int | Symbol]) -> OtherOptionEntity:
-        """The value itself."""
-        (value,) = parts
-        return OtherOptionEntity(value)
+        """The value, or the tuple, itself."""
+        return OtherOptionEntity(tuple(parts) if self._tuples else parts[0])
+
+    @property
+    def _tuples(self) -> list[tuple[int, ...]]:
+        """The candidates, where all are tuples of as many ints; else nothing."""
+        values = [e.val for e in self.entities]
+        rows = [tuple(value) for value in values if isinstance(value, (list, tuple))]
+        alike = len(rows) == len(values) and len({len(row) for row in rows}) == 1 and rows[0]
+        return rows if alike and all(type(n) is int for row in rows for n in row) else []
 
     def _entity_of(self, value: Json) -> Entity:
         return OtherOptionEntity(value)
 
     def _neighbours(self) -> list[list[int]]:
+        if self._tuples:
+            return neighbours.next_in_one_part(self._tuples)
         values = [e.val for e in self.entities]
         if not all(map(_is_number, values)):
             return [[] for _ in values]

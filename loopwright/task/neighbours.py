@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from itertools import combinations
+from itertools import combinations, pairwise
 
 import numpy as np
 
@@ -60,6 +60,21 @@ def next_numbers(numbers: Sequence[float]) -> list[list[int]]:
     for rank, position in enumerate(order):
         neighbours[position] = sorted(order[max(0, rank - 1) : rank] + order[rank + 1 : rank + 2])
     return neighbours
+
+
+def next_in_one_part(rows: Sequence[tuple[int, ...]]) -> list[list[int]]:
+    """Tuples that are equal but for one part, and next to each other in that."""
+    found: list[set[int]] = [set() for _ in rows]
+    for part in range(len(rows[0])):
+        lines: dict[tuple[int, ...], list[int]] = {}
+        for position, row in enumerate(rows):
+            lines.setdefault((*row[:part], *row[part + 1 :]), []).append(position)
+        for line in lines.values():
+            line.sort(key=lambda position: rows[position][part])
+            for a, b in pairwise(line):
+                found[a].add(b)
+                found[b].add(a)
+    return [sorted(near) for near in found]
 
 
 def _by_steps(values: Sequence[Sequence[object]], steps: _Steps) -> list[list[int]]:

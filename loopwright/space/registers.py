@@ -1,0 +1,49 @@
+"""Vector registers of the CPU that code is made for: how wide, how many, what tiles fit them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from loopwright import dtypes
+from loopwright.target import Target
+
+
+def lanes(dtype: str) -> int:
+    """Lanes of a vector register of the target in force."""
+    target = Target.current()
+    return max(1, target.vector_bytes // dtypes.nbytes(dtype))
+
+
+def registers() -> int:
+    """Vector registers of the target in force: 32 with AVX-512, else 16 (aarch64: 32)."""
+    return Target.current().vector_registers
+
+
+def row_tiles(extent: int, choices: tuple[int, ...]) -> list[int]:
+    """Tile heights worth trying for an extent: the choices below it, and itself if it is small."""
+    found = sorted(
+        {t for t in choices if t <= extent} | ({extent} if extent <= choices[-1] else set())
+    )
+    return found or [1]
+
+
+def column_tiles(extent: int, dtype: str, vectors: tuple[int, ...] = (1, 2, 3, 4, 6)) -> list[int]:
+    """Tile widths: whole vectors that do not over-run the extent by more than a vector."""
+    w = lanes(dtype)
+    limit = -(-extent // w) * w
+    return [w * v for v in vectors if w * v <= limit] or [w]
+
+
+def fitting(dtype: str) -> Callable[[int, int], bool]:
+    """A test of (rows, columns): accumulators, operands and one broadcast fit the vector registers.
+
+    The registers are those of the target in force now: filters of a space run later, when no target
+    is. A tile of 14 x 32 floats (28 accumulators of 32 registers) was measured to spill.
+    """
+    width, room = lanes(dtype), registers()
+
+    def fits(rows: int, columns: int) -> bool:
+        wide = -(-columns // width)
+        return rows * wide + wide + 1 <= room
+
+    return fits

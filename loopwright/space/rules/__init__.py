@@ -1,0 +1,1 @@
+"""Rules that turn what an expression is into structures, one a file."""

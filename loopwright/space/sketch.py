@@ -1,0 +1,100 @@
+"""A structure under construction: a schedule whose sizes are symbols, and the knobs behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from loopwright import te
+from loopwright.cost.symbolic.symbols import Graph, Sym
+from loopwright.schedule import create_schedule
+from loopwright.space.structure import Structure
+from loopwright.task.space import ConfigSpace
+
+
+class Sketch:
+    """What rules work on.
+
+    Args:
+        outputs: the results.
+        args: the arguments in calling order.
+
+    Attributes:
+        s: the schedule so far; rules call its primitives, with symbols for sizes.
+        space: the knobs so far.
+        why: what rules did, and their reasons.
+
+    Example:
+        >>> A = te.placeholder((64,), name="A")
+        >>> B = te.compute((64,), lambda i: A[i] + 1, name="B")
+        >>> sketch = lw.space.Sketch([B], [A, B])
+        >>> width = sketch.number("width", [4, 8])
+        >>> outer, inner = sketch.s[B].split(B.op.axis[0], factor=width)
+        >>> sketch.s[B].vectorize(inner)
+        >>> structure = sketch.finished("vectors")
+        >>> print(structure)
+        vectors (2 configurations)
+        >>> s, args = structure.schedule(structure.space.get(1))
+        >>> print(lw.lower(s, args))
+        def main(A: float32[64], B: out float32[64]):
+          for i.0 in range(8):
+            for i.1 in vectorized(8):
+              B[i.0 * 8 + i.1] = A[i.0 * 8 + i.1] + 1.0
+    """
+
+    def __init__(self, outputs: Sequence[te.Tensor], args: Sequence[te.Tensor]) -> None:
+        self.s = create_schedule([t.op for t in outputs])
+        self.space = ConfigSpace()
+        self.why: list[str] = []
+        self._args = list(args)
+        self._graph = Graph()
+        self._symbols: dict[int, tuple[str, int]] = {}
+
+    def number(self, name: str, candidates: Sequence[int], default: int | None = None) -> Any:
+        """A size that a knob chooses: a symbol, which schedules take for an int; the number itself
+        where there is one candidate.
+
+        Args:
+            name: of the knob.
+            candidates: positive numbers.
+            default: that of the default configuration; None: the first.
+        """
+        return self._defined(name, list(candidates), default)[0]
+
+    def numbers(
+        self,
+        name: str,
+        candidates: Sequence[tuple[int, ...]],
+        default: tuple[int, ...] | None = None,
+    ) -> tuple[Any, ...]:
+        """Sizes that one knob chooses together, so that what does not fit is no candidate.
+
+        Args:
+            name: of the knob.
+            candidates: tuples of as many positive numbers each.
+            default: that of the default configuration; None: the first.
+        """
+        return self._defined(name, list(candidates), default)
+
+    def _defined(self, name: str, candidates: list[Any], default: Any) -> tuple[Any, ...]:
+        self.space.define_knob(name, candidates, default=default)
+        number = len(self.space.knobs) - 1
+        parts = self.space.knobs[name].parts()
+        found = [self._graph.leaf(number, part, values) for part, values in enumerate(parts)]
+        for part, x in enumerate(found):
+            if isinstance(x, Sym):
+                self._symbols[x.number] = (name, part)
+        return tuple(found)
+
+    def finished(self, name: str) -> Structure:
+        """The structure.
+
+        Args:
+            name: what it is called in records.
+        """
+        self.space.freeze()
+        ids = tuple(self.s.arg_ids(self._args))
+        symbols = dict(self._symbols)
+        return Structure(
+            name, tuple(self.why), self.space, self.s.dag, ids, tuple(self.s.trace), symbols
+        )

@@ -1,0 +1,87 @@
+"""A structure: one way to schedule an expression, whose sizes are knobs that are not chosen yet.
+
+Orders of loops, annotations and placements are fixed; factors are symbols, each of which stands for
+a part of what a knob chooses. So a structure is a trace as data, and a schedule is that trace with
+numbers in the place of symbols.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from loopwright import te
+from loopwright.cost.symbolic.symbols import Sym
+from loopwright.errors import InternalError
+from loopwright.schedule import Schedule, replay
+from loopwright.schedule.steps import Step
+from loopwright.task.space import ConfigEntity, ConfigSpace
+from loopwright.te.dag import ArgId, Dag
+
+
+@dataclass(frozen=True, eq=False)
+class Structure:
+    """One way to schedule an expression.
+
+    Attributes:
+        name: what it is called in records, such as ``"C: tile i x j, B packed for each panel"``.
+        why: the rules that made it, and their reasons, in order.
+        space: its knobs.
+        dag: the expression.
+        arg_ids: the arguments in calling order, as ids of the DAG.
+        trace: its steps, with symbols.
+        symbols: what the symbols stand for: the number of a symbol's node to the name of a knob and
+            the part of what it chooses.
+    """
+
+    name: str
+    why: tuple[str, ...]
+    space: ConfigSpace
+    dag: Dag
+    arg_ids: tuple[ArgId, ...]
+    trace: tuple[Step, ...]
+    symbols: Mapping[int, tuple[str, int]]
+
+    def schedule(self, config: ConfigEntity) -> tuple[Schedule, list[te.Tensor]]:
+        """The schedule of a configuration of its space.
+
+        Args:
+            config: a configuration, whose numbers may be symbols of another graph: a cost model
+                then describes all candidates at once.
+
+        Returns:
+            The schedule, and the arguments in calling order.
+        """
+        s = replay(self.dag, [_resolved(step, self._chosen(config)) for step in self.trace])
+        return s, [s.tensor(a) for a in self.arg_ids]
+
+    def _chosen(self, config: ConfigEntity) -> Callable[[Sym], Any]:
+        def value(symbol: Sym) -> Any:
+            if symbol.number not in self.symbols:
+                raise InternalError(f"structure {self.name}: {symbol} is no part of a knob")
+            knob, part = self.symbols[symbol.number]
+            chosen = config[knob].val
+            return chosen[part] if isinstance(chosen, tuple) else chosen
+
+        return value
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.space.range_length} configurations)"
+
+
+def _resolved(step: Step, value: Callable[[Sym], Any]) -> Step:
+    """A step with numbers in the place of symbols."""
+    given = {f.name: getattr(step, f.name) for f in fields(step)}
+    found = {name: _with_values(x, value) for name, x in given.items()}
+    changed = {name: x for name, x in found.items() if x is not given[name]}
+    return replace(step, **changed) if changed else step
+
+
+def _with_values(x: Any, value: Callable[[Sym], Any]) -> Any:
+    if isinstance(x, Sym):
+        return value(x)
+    if not isinstance(x, tuple):
+        return x
+    parts = tuple(_with_values(part, value) for part in x)
+    return parts if any(a is not b for a, b in zip(parts, x, strict=True)) else x

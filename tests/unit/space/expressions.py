@@ -1,0 +1,94 @@
+"""Expressions that tests of spaces share: each a function that makes the arguments, result last."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from loopwright import ops, te
+
+Make = Callable[[], list[te.Tensor]]
+
+
+def placeholder(*shape: int, name: str = "A", dtype: str = "float32") -> te.Tensor:
+    tensor: te.Tensor = te.placeholder(shape, dtype, name=name)
+    return tensor
+
+
+def product(m: int, n: int, k: int, trans_a: bool = False, trans_b: bool = False) -> Make:
+    def make() -> list[te.Tensor]:
+        A = placeholder(*((k, m) if trans_a else (m, k)))
+        B = placeholder(*((n, k) if trans_b else (k, n)), name="B")
+        return [A, B, ops.matmul_compute(A, B, trans_a, trans_b)]
+
+    return make
+
+
+def batched() -> list[te.Tensor]:
+    A, B = placeholder(3, 9, 10), placeholder(3, 10, 33, name="B")
+    return [A, B, ops.matmul_compute(A, B)]
+
+
+def min_plus() -> list[te.Tensor]:
+    A, B, k = placeholder(7, 5), placeholder(5, 21, name="B"), te.reduce_axis((0, 5), name="k")
+    return [A, B, te.compute((7, 21), lambda i, j: te.min(A[i, k] + B[k, j], axis=k), name="C")]
+
+
+def product_with_tanh() -> list[te.Tensor]:
+    A, B = placeholder(20, 11), placeholder(11, 35, name="B")
+    b = placeholder(35, name="b")
+    C = ops.matmul_compute(A, B)
+    return [A, B, b, te.compute((20, 35), lambda i, j: te.tanh(C[i, j] + b[j]), name="D")]
+
+
+def conv2d(layout: str, stride: int, pad: int) -> Make:
+    def make() -> list[te.Tensor]:
+        nchw = layout == "NCHW"
+        X = placeholder(*((2, 5, 11, 9) if nchw else (2, 11, 9, 5)), name="X")
+        W = placeholder(*((18, 5, 3, 3) if nchw else (3, 3, 5, 18)), name="W")
+        Y = ops.conv2d_compute(X, W, (stride, stride), (pad, pad), layout=layout)
+        return [X, W, Y]
+
+    return make
+
+
+def conv3d() -> list[te.Tensor]:
+    X, W = placeholder(2, 6, 6, 6, name="X"), placeholder(17, 2, 2, 2, 2, name="W")
+    c, *r = (te.reduce_axis((0, 2), name=n) for n in "cdhw")
+    Y = te.compute(
+        (17, 5, 5, 5),
+        lambda o, z, y, x: te.sum(
+            X[c, z + r[0], y + r[1], x + r[2]] * W[o, c, r[0], r[1], r[2]], axis=[c, *r]
+        ),
+        name="Y",
+    )
+    return [X, W, Y]
+
+
+def distances() -> list[te.Tensor]:
+    X, Y = placeholder(19, 3, name="X"), placeholder(21, 3, name="Y")
+    k = te.reduce_axis((0, 3), name="k")
+
+    def difference(i: te.IterVar, j: te.IterVar) -> te.PrimExpr:
+        return X[i, k] - Y[j, k]
+
+    D = te.compute(
+        (19, 21), lambda i, j: te.sum(difference(i, j) * difference(i, j), axis=k), name="D"
+    )
+    return [X, Y, D]
+
+
+CONTRACTIONS: dict[str, Make] = {
+    "product": product(13, 50, 21),
+    "product of transposed A": product(13, 50, 21, trans_a=True),
+    "product of transposed B": product(13, 50, 21, trans_b=True),
+    "one row": product(1, 40, 9),
+    "one column": product(40, 1, 9),
+    "batched": batched,
+    "min-plus": min_plus,
+    "tanh behind": product_with_tanh,
+    "conv2d": conv2d("NCHW", 1, 1),
+    "conv2d, stride 2": conv2d("NCHW", 2, 0),
+    "conv2d NHWC": conv2d("NHWC", 1, 1),
+    "conv3d": conv3d,
+    "distances": distances,
+}
