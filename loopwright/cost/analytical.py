@@ -10,7 +10,7 @@ from loopwright.cost.gpu import cycles as gpu_cycles
 from loopwright.cost.gpu.device import device_of
 from loopwright.cost.symbolic.population import Derive, Population
 from loopwright.target import Target
-from loopwright.task import Task
+from loopwright.task.interfaces import Scheduler
 
 
 class AnalyticalModel:
@@ -20,10 +20,10 @@ class AnalyticalModel:
     `loopwright.cost.gpu.cycles`.
 
     Args:
-        task: the task.
+        task: the task, or a structure of an automatic space.
     """
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: Scheduler) -> None:
         self._population = Population(task, _slowdown(task.target), (False,))
 
     def predict(self, digits: np.ndarray) -> np.ndarray:

@@ -9,6 +9,7 @@ from loopwright import te
 from loopwright.cost.symbolic.symbols import Graph, Sym
 from loopwright.schedule import create_schedule
 from loopwright.space.structure import Structure
+from loopwright.target import Target
 from loopwright.task.space import ConfigSpace
 
 
@@ -34,7 +35,7 @@ class Sketch:
         >>> structure = sketch.finished("vectors")
         >>> print(structure)
         vectors (2 configurations)
-        >>> s, args = structure.schedule(structure.space.get(1))
+        >>> s, args = structure.instantiate(structure.config_space.get(1))
         >>> print(lw.lower(s, args))
         def main(A: float32[64], B: out float32[64]):
           for i.0 in range(8):
@@ -95,6 +96,7 @@ class Sketch:
         self.space.freeze()
         ids = tuple(self.s.arg_ids(self._args))
         symbols = dict(self._symbols)
+        trace = tuple(self.s.trace)
         return Structure(
-            name, tuple(self.why), self.space, self.s.dag, ids, tuple(self.s.trace), symbols
+            name, tuple(self.why), self.space, Target.current(), self.s.dag, ids, trace, symbols
         )

@@ -16,6 +16,7 @@ from loopwright.cost.symbolic.symbols import Sym
 from loopwright.errors import InternalError
 from loopwright.schedule import Schedule, replay
 from loopwright.schedule.steps import Step
+from loopwright.target import Target
 from loopwright.task.space import ConfigEntity, ConfigSpace
 from loopwright.te.dag import ArgId, Dag
 
@@ -27,7 +28,8 @@ class Structure:
     Attributes:
         name: what it is called in records, such as ``"C: tile i x j, B packed for each panel"``.
         why: the rules that made it, and their reasons, in order.
-        space: its knobs.
+        config_space: its knobs.
+        target: for what it is.
         dag: the expression.
         arg_ids: the arguments in calling order, as ids of the DAG.
         trace: its steps, with symbols.
@@ -37,13 +39,14 @@ class Structure:
 
     name: str
     why: tuple[str, ...]
-    space: ConfigSpace
+    config_space: ConfigSpace
+    target: Target
     dag: Dag
     arg_ids: tuple[ArgId, ...]
     trace: tuple[Step, ...]
     symbols: Mapping[int, tuple[str, int]]
 
-    def schedule(self, config: ConfigEntity) -> tuple[Schedule, list[te.Tensor]]:
+    def instantiate(self, config: ConfigEntity) -> tuple[Schedule, list[te.Tensor]]:
         """The schedule of a configuration of its space.
 
         Args:
@@ -67,7 +70,7 @@ class Structure:
         return value
 
     def __str__(self) -> str:
-        return f"{self.name} ({self.space.range_length} configurations)"
+        return f"{self.name} ({self.config_space.range_length} configurations)"
 
 
 def _resolved(step: Step, value: Callable[[Sym], Any]) -> Step:

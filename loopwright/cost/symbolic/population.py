@@ -25,8 +25,9 @@ from loopwright.cost.symbolic.known_rows import KEPT, KnownRows
 from loopwright.cost.symbolic.symbols import DataDependent, Graph, Number, Sym
 from loopwright.errors import InstantiationError, TimeLimitError
 from loopwright.schedule.state import State
-from loopwright.task import ConfigEntity, Knob, Task
+from loopwright.task import ConfigEntity, Knob
 from loopwright.task.entities import Entity
+from loopwright.task.interfaces import Scheduler
 from loopwright.task.vectors import Digits
 from loopwright.time_limit import TEMPLATE_S, limited
 
@@ -57,7 +58,7 @@ class Population:
     """Numbers derived from the schedules of a task's candidates.
 
     Args:
-        task: the task.
+        task: the task, or a structure of an automatic space.
         derive: what to derive from a schedule; see `Derive`.
         logged: for each of them whether ``log2(1 + x)`` of it is wanted.
         symbolic: False instantiates every candidate, for comparison.
@@ -67,7 +68,7 @@ class Population:
     """
 
     def __init__(
-        self, task: Task, derive: Derive, logged: Sequence[bool], symbolic: bool = True
+        self, task: Scheduler, derive: Derive, logged: Sequence[bool], symbolic: bool = True
     ) -> None:
         self.task, self.logged = task, tuple(logged)
         self.derived = 0

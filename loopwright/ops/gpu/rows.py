@@ -17,7 +17,8 @@ from loopwright.ir.expr import IterVar
 from loopwright.ops.gpu.injective import schedule_injective
 from loopwright.ops.gpu.launch import Device, common_width, fused, inline_all, powers
 from loopwright.schedule import Schedule
-from loopwright.space.access import Index, accesses, extents, is_computed, producers
+from loopwright.space.access import accesses, extents, is_computed, producers
+from loopwright.space.chains import row_chain
 from loopwright.task.template_config import TemplateConfig
 
 #: Threads of a row that the default takes, along and across memory, and elements worth a thread.
@@ -73,37 +74,23 @@ class Rows:
 
 
 def rows_of(out: te.Tensor) -> Rows | None:
-    """The chain in an expression, or None where it is none: all reductions have one shape, which
-    the result begins with, and every stage reads others at its own row."""
-    chain = producers(out)
-    reductions = [t for t in chain if t.op.reduce_axis]
-    if not reductions or not reductions[0].shape:
+    """The chain in an expression, or None where it is none; see `row_chain`."""
+    chain = row_chain(out)
+    if chain is None:
         return None
-    shape = reductions[0].static_shape
-    if any(r.static_shape != shape for r in reductions):
-        return None
-    if not all(_reads_own_row(t, chain, len(shape)) for t in chain):
-        return None
-    below = [t for t in chain if t is not out and t not in reductions]
     return Rows(
         out,
-        tuple(reductions),
-        tuple(t for t in below if t.static_shape != shape),
-        tuple(t for t in below if t.static_shape == shape),
-        _lies_along(reductions[0]),
-        tuple(map(_side_by_side, reductions)),
+        chain.reductions,
+        chain.whole,
+        chain.single,
+        _lies_along(chain.reductions[0]),
+        tuple(map(_side_by_side, chain.reductions)),
     )
 
 
 def is_long(rows: Rows) -> bool:
     """Whether there are too few rows for the processors, and each is long."""
     return rows.length >= _LONG and rows.count < Device.current().processors
-
-
-def _reads_own_row(reader: te.Tensor, chain: Sequence[te.Tensor], rank: int) -> bool:
-    own: list[Index | None] = [Index({x: 1}) for x in reader.op.axis[:rank]]
-    computed = [a for a in accesses(reader) if a.tensor in chain]
-    return len(own) == rank and all(list(a.dims[:rank]) == own for a in computed)
 
 
 def _lies_along(reduction: te.Tensor) -> bool:

@@ -92,3 +92,87 @@ CONTRACTIONS: dict[str, Make] = {
     "conv3d": conv3d,
     "distances": distances,
 }
+
+
+def softmax() -> list[te.Tensor]:
+    X = placeholder(9, 37, name="X")
+    return [X, ops.softmax_compute(X)[0]]
+
+
+def layer_norm() -> list[te.Tensor]:
+    X, g, b = placeholder(9, 37, name="X"), placeholder(37, name="g"), placeholder(37, name="b")
+    return [X, g, b, ops.layer_norm_compute(X, g, b)[0]]
+
+
+def row_maxima() -> list[te.Tensor]:
+    X, k = placeholder(3, 5, 40, name="X"), te.reduce_axis((0, 40), name="k")
+    return [X, te.compute((3, 5), lambda i, j: te.max(te.abs(X[i, j, k]), axis=k), name="Y")]
+
+
+def columns() -> list[te.Tensor]:
+    X = placeholder(21, 50, name="X")
+    return [X, ops.reduce_compute(X, "sum", axis=0)]
+
+
+def depthwise(layout: str) -> Make:
+    def make() -> list[te.Tensor]:
+        nchw = layout == "NCHW"
+        X = placeholder(*((2, 7, 12, 20) if nchw else (2, 12, 20, 7)), name="X")
+        W = placeholder(*((7, 1, 3, 3) if nchw else (3, 3, 7, 1)), name="W")
+        return [X, W, ops.depthwise_conv2d_compute(X, W, pad=(1, 1), layout=layout)]
+
+    return make
+
+
+def pooled() -> list[te.Tensor]:
+    X = placeholder(2, 9, 9, 21, name="X")
+    r, q = te.reduce_axis((0, 3), name="r"), te.reduce_axis((0, 3), name="q")
+    Y = te.compute(
+        (2, 4, 4, 21),
+        lambda n, y, x, c: te.max(X[n, 2 * y + r, 2 * x + q, c], axis=[r, q]),
+        name="Y",
+    )
+    return [X, Y]
+
+
+def blurred() -> list[te.Tensor]:
+    X = placeholder(30, 41, name="X")
+    B = te.compute((30, 39), lambda i, j: X[i, j] + X[i, j + 1] + X[i, j + 2], name="B")
+    return [X, te.compute((28, 39), lambda i, j: B[i, j] * B[i + 2, j], name="C")]
+
+
+def transposed() -> list[te.Tensor]:
+    X = placeholder(5, 6, 33, name="X")
+    return [X, te.compute((33, 5, 6), lambda c, a, b: X[a, b, c] + 1, name="T")]
+
+
+def flat() -> list[te.Tensor]:
+    X = placeholder(1000, name="X")
+    return [X, te.compute((1000,), lambda i: te.max(X[i], 0), name="Y")]
+
+
+def dot() -> list[te.Tensor]:
+    A, B, k = placeholder(100), placeholder(100, name="B"), te.reduce_axis((0, 100), name="k")
+    return [A, B, te.compute((1,), lambda i: te.sum(A[k] * B[k], axis=k), name="C")]
+
+
+def product_of_three() -> list[te.Tensor]:
+    A, B, C = placeholder(9, 8), placeholder(8, 10, name="B"), placeholder(10, 11, name="C")
+    return [A, B, C, ops.matmul_compute(ops.matmul_compute(A, B, name="AB"), C, name="D")]
+
+
+#: With whether sums of integers are exact in any order.
+OTHERS: dict[str, tuple[Make, bool]] = {
+    "softmax": (softmax, False),
+    "layer_norm": (layer_norm, False),
+    "maxima of rows": (row_maxima, True),
+    "columns": (columns, True),
+    "depthwise": (depthwise("NCHW"), True),
+    "depthwise NHWC": (depthwise("NHWC"), True),
+    "pooled": (pooled, True),
+    "blurred": (blurred, True),
+    "transposed": (transposed, True),
+    "flat": (flat, True),
+    "dot": (dot, True),
+    "product of three": (product_of_three, True),
+}

@@ -31,11 +31,11 @@ def _tiled() -> Structure:
 
 def test_a_schedule_has_the_numbers_that_a_configuration_chooses() -> None:
     structure = _tiled()
-    assert [k.default for k in structure.space.knobs.values()] == [1, 0]
-    for index in range(structure.space.range_length):
-        config = structure.space.get(index)
+    assert [k.default for k in structure.config_space.knobs.values()] == [1, 0]
+    for index in range(structure.config_space.range_length):
+        config = structure.config_space.get(index)
         rows, columns = config["tile"].val
-        s, args = structure.schedule(config)
+        s, args = structure.instantiate(config)
         assert [a.name for a in args] == ["A", "C"]
         assert [t.factor for t in s.trace[:2]] == [rows, columns]  # type: ignore[attr-defined]
         assert s.trace_json()[-1][2] == [[1, columns, None], [0, 1, None], [1, 1, columns]]
@@ -50,10 +50,10 @@ def test_symbols_of_another_graph_may_take_the_place_of_numbers() -> None:
     from loopwright.task import ConfigEntity
 
     structure = _tiled()
-    graph, (knob, one) = Graph(), structure.space.knobs.values()
+    graph, (knob, one) = Graph(), structure.config_space.knobs.values()
     symbols = [graph.leaf(0, part, values) for part, values in enumerate(knob.parts())]
     chosen = {"tile": knob.from_parts(symbols), "one": one.entities[0]}
-    s, _ = structure.schedule(ConfigEntity(structure.space, chosen, None))
+    s, _ = structure.instantiate(ConfigEntity(structure.config_space, chosen, None))
     assert s.trace[0].factor is symbols[0]  # type: ignore[attr-defined]
 
 
@@ -65,11 +65,11 @@ def test_a_symbol_that_no_knob_explains_is_a_mistake_of_the_rule() -> None:
     sketch.s[B].split(B.op.axis[0], factor=size * 2)
     structure = sketch.finished("twice")
     with pytest.raises(InternalError, match="is no part of a knob"):
-        structure.schedule(structure.space.get(0))
+        structure.instantiate(structure.config_space.get(0))
 
 
 def test_values_of_tuples_are_numbers_for_cost_models() -> None:
-    knob = _tiled().space.knobs["tile"]
+    knob = _tiled().config_space.knobs["tile"]
     assert knob.parts() == [(2, 3, 2), (8, 8, 16)]
     columns = dict(knob.columns())
     np.testing.assert_array_equal(columns["tile.0"], [2, 3, 2])

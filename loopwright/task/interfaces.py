@@ -1,0 +1,28 @@
+"""What cost models need of a task."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from loopwright.target import Target
+
+if TYPE_CHECKING:
+    from loopwright.task.space import ConfigEntity, ConfigSpace
+    from loopwright.task.template import Scheduled
+
+
+class Scheduler(Protocol):
+    """A space whose configurations are schedules: a `loopwright.task.Task` is one, and so is a
+    structure of an automatic space.
+    """
+
+    @property
+    def target(self) -> Target:
+        """For what they are."""
+
+    @property
+    def config_space(self) -> ConfigSpace:
+        """The configurations."""
+
+    def instantiate(self, config: ConfigEntity) -> Scheduled:
+        """The schedule of a configuration, and the arguments in calling order."""
