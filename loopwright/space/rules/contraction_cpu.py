@@ -19,6 +19,7 @@ from loopwright.ir.expr import IterVar
 from loopwright.space import registers
 from loopwright.space.access import extents, is_computed, producers
 from loopwright.space.analysis import OperandUse, StageAnalysis, StageClass, analyze
+from loopwright.space.rules.pieces import compute_in_vectors
 from loopwright.space.sketch import Sketch
 from loopwright.space.structure import Structure
 
@@ -193,7 +194,8 @@ class _Kernel:
             self._pack(acc, task, position)
         for o in self.roles.stage.operands:
             if is_computed(o.tensor):
-                self._produce(o.tensor, task)
+                at_task = task if self.padding == "task" else None
+                compute_in_vectors(s, o.tensor, out, at_task)
 
     def _result(self) -> tuple[IterVar, IterVar, IterVar]:
         """Tile the result; the loops of a panel, of a task and of a register tile."""
@@ -282,14 +284,3 @@ class _Kernel:
         s[packed].reorder(block, outer, *axes, k0, k1, inner)
         s[packed].unroll(k1)
         s[packed].vectorize(inner)
-
-    def _produce(self, t: te.Tensor, task: IterVar) -> None:
-        s = self.s
-        *outer, last = s[t].op.axis
-        _, inner = s[t].split(last, factor=registers.lanes(t.dtype))
-        s[t].vectorize(inner)
-        if self.padding == "task":
-            s[t].compute_at(s[self.roles.out], task)
-            return
-        if outer:
-            s[t].parallel(s[t].fuse(*outer[:2]) if len(outer) > 1 else outer[0])

@@ -14,6 +14,7 @@ from loopwright.ir.expr import IterVar
 from loopwright.space import registers
 from loopwright.space.access import extents, is_computed, producers
 from loopwright.space.analysis import StageAnalysis, analyze
+from loopwright.space.rules.pieces import compute_in_vectors
 from loopwright.space.sketch import Sketch
 from loopwright.space.structure import Structure
 
@@ -72,7 +73,7 @@ def _structure(
     s[acc].vectorize(column)
     for o in stage.operands if place != "inline" else ():
         if is_computed(o.tensor):
-            _produce(sketch, out, o.tensor, task if place == "task" else None)
+            compute_in_vectors(s, o.tensor, out, task if place == "task" else None)
     sketch.why.append("every operand moves along memory with the last loop, or stands still")
     name = f"tiles along {stage.spatial[-1].name}"
     return sketch.finished(name if place == "inline" else f"{name}, producers at {place}")
@@ -110,14 +111,3 @@ def _tiled(
     task = s[out].fuse(*others, r0) if others else r0
     s[out].parallel(task)
     return task, column
-
-
-def _produce(sketch: Sketch, out: te.Tensor, t: te.Tensor, task: IterVar | None) -> None:
-    s = sketch.s
-    *outer, last = s[t].op.axis
-    _, inner = s[t].split(last, factor=registers.lanes(t.dtype))
-    s[t].vectorize(inner)
-    if task is not None:
-        s[t].compute_at(s[out], task)
-    elif outer:
-        s[t].parallel(s[t].fuse(*outer[:2]) if len(outer) > 1 else outer[0])
