@@ -31,7 +31,7 @@ def _tiled() -> Structure:
 
 def test_a_schedule_has_the_numbers_that_a_configuration_chooses() -> None:
     structure = _tiled()
-    assert [k.default for k in structure.config_space.knobs.values()] == [1, 0]
+    assert [k.default for k in structure.config_space.knobs.values()] == [1, 0, 0]
     for index in range(structure.config_space.range_length):
         config = structure.config_space.get(index)
         rows, columns = config["tile"].val
