@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from loopwright.errors import LoopwrightError, TaskError
 from loopwright.records import expression_key
+from loopwright.space.composite import CompositeStructure, ranked_composites
 from loopwright.space.derivation import structures
 from loopwright.space.expression import TensorProgram, tensor_program
 from loopwright.space.ranking import Ranked, ranked
@@ -17,9 +18,6 @@ from loopwright.task.template_config import TemplateConfig
 from loopwright.task.union import SpaceUnion
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from loopwright.space.structure import Structure
     from loopwright.task.interfaces import Scheduler
 
 
@@ -68,8 +66,11 @@ class AutomaticTask(Task):
         """The most promising point of every structure by the analytical model, as its index and its
         predicted share of the peak, best first; nothing is measured."""
         numbers = {id(part): number for number, part in enumerate(self.structures)}
+        several = [s for s in self.structures if isinstance(s, CompositeStructure)]
+        single = [s for s in self.structures if not isinstance(s, CompositeStructure)]
         with self.target:
-            found = ranked(cast("Sequence[Structure]", self.structures))
+            found = [*ranked_composites(several), *ranked(single)]
+        found.sort(key=lambda r: -r.speed)
         return tuple(self._ranked(numbers[id(r.structure)], r) for r in found)
 
     def part(self, config: ConfigEntity) -> tuple[Scheduler, ConfigEntity]:

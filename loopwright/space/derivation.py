@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from loopwright import te
 from loopwright.errors import LoopwrightError, SpaceError, TargetError, TensorError, TimeLimitError
+from loopwright.space.composite import CompositeStructure, composites
 from loopwright.space.expression import tensor_program
+from loopwright.space.parts import parts_of
 from loopwright.space.registry import SpaceRule, enter, rules_for
 from loopwright.space.rules.contraction_cpu import contractions
 from loopwright.space.rules.injective_cpu import injective
@@ -27,9 +29,13 @@ for _name, _rule in {
     enter(SpaceRule(_name, _rule, ("cpu",), one_result=True))
 
 
+#: A structure of one kernel, or of several.
+AnyStructure: TypeAlias = Structure | CompositeStructure
+
+
 def structures(
     outputs: te.Tensor | Sequence[te.Tensor], args: Sequence[te.Tensor]
-) -> list[Structure]:
+) -> list[AnyStructure]:
     """All structures of an expression for the target in force.
 
     Args:
@@ -37,8 +43,9 @@ def structures(
         args: the arguments in calling order.
 
     Returns:
-        What every rule knows, rules of higher priority first. Where none applies, one structure
-        without knobs, the naive schedule; its ``why`` says so.
+        What every rule knows, rules of higher priority first. Where none knows the whole, it is cut
+        into parts that rules know, which run one after the other. Where none knows a part, one
+        structure without knobs, the naive schedule; its ``why`` says so.
 
     Raises:
         TensorError: a result is an input, or a size is not known.
@@ -62,15 +69,26 @@ def structures(
             raise TensorError(f"structures: the result {t!r:.60} is not among the arguments")
     program = tensor_program(args)
     naive = _naive(program.outputs, args)
+    found: list[AnyStructure] = [*_known(program.outputs, args, naive)]
+    if not found:
+        parts = parts_of(program.outputs, lambda outs, own: _known(outs, own, _naive(outs, own)))
+        found = [*composites(program.outputs, parts, naive)]
+    return found or [naive]
+
+
+def _known(
+    outputs: Sequence[te.Tensor], args: Sequence[te.Tensor], naive: Structure
+) -> list[Structure]:
+    """What the rules know for a program as a whole."""
     found: list[Structure] = []
     for rule in _rules():
-        if rule.one_result and len(program.outputs) > 1:
+        if rule.one_result and len(outputs) > 1:
             continue
-        own = _asked(rule, program.outputs, args, naive)
+        own = _asked(rule, outputs, args, naive)
         found += own
         if own and rule.stops:
             break
-    return found or [naive]
+    return found
 
 
 def _rules() -> list[SpaceRule]:

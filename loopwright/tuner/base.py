@@ -97,14 +97,14 @@ class Tuner(ABC):
 
     #: Makes the tuner of a task whose space is a list of structures, with a tuner of this kind for
     #: each; `loopwright.tuner` puts it here.
-    over_structures: ClassVar[Callable[..., Tuner]]
+    _over_structures: ClassVar[Callable[..., Tuner]]
 
     def __new__(cls, task: Task | None = None, *positional: object, **named: object) -> Tuner:
         """A tuner of this kind; of a task whose space is a list of structures a tuner over these,
         which has one of this kind for each."""
         space = None if task is None else task.config_space
         if task is not None and isinstance(space, SpaceUnion) and not cls.searches_unions:
-            return Tuner.over_structures(cls, task, positional, named)
+            return Tuner._over_structures(cls, task, positional, named)
         return super().__new__(cls)
 
     def __init__(self, task: Task, *positional: object, seed: int = 0, **named: object) -> None:

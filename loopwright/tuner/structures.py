@@ -128,6 +128,13 @@ class StructuresTuner(Tuner):
         kind: the tuner for each structure.
         positional: its options by position.
         named: its options by name, and ``seed``.
+
+    Example:
+        >>> X = te.placeholder((64, 256), name="X")
+        >>> Y = te.compute((64, 256), lambda i, j: te.exp(X[i, j]), name="Y")
+        >>> tuner = lw.tuner.RandomTuner(lw.create_task([X, Y], target="llvm"), seed=0)
+        >>> print(type(tuner).__name__, tuner.name, len(tuner.ask(4)))
+        StructuresTuner random 4
     """
 
     searches_unions = True
@@ -219,7 +226,8 @@ class StructuresTuner(Tuner):
     def _carried(self, number: int) -> int | None:
         """The best configuration of all as one of a structure; None where it is its own already,
         or where that has none of its choices."""
-        name, knobs = self._union.names[number], self._union.parts[number].config_space.knobs
+        name, space = self._union.names[number], self._union.parts[number].config_space
+        knobs = space.knobs
         if self.best is None or self.best[0].values[STRUCTURE] == name:
             return None
         values = self.best[0].values
@@ -227,7 +235,7 @@ class StructuresTuner(Tuner):
         fitting = {n: v for n, v in known.items() if knobs[n].position(v) is not None}
         if not fitting:
             return None
-        index = self._union.parts[number].config_space.entity_of(fitting).index
+        index = space.find(space.entity_of(fitting))  # with the default of every other knob
         return None if index is None else self._union.offsets[number] + index
 
     def learn(self, results: Sequence[tuple[ConfigEntity, MeasureResult]]) -> None:
@@ -330,4 +338,4 @@ def _over_structures(
     return StructuresTuner(task, kind, positional, named)
 
 
-Tuner.over_structures = staticmethod(_over_structures)
+Tuner._over_structures = staticmethod(_over_structures)
