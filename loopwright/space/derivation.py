@@ -10,6 +10,8 @@ from loopwright.space.access import is_computed, producers
 from loopwright.space.rules.contraction_cpu import contractions
 from loopwright.space.rules.injective_cpu import injective
 from loopwright.space.rules.rows_cpu import rows
+from loopwright.space.rules.several_cpu import several
+from loopwright.space.rules.whole_cpu import whole
 from loopwright.space.rules.windows_cpu import windows
 from loopwright.space.sketch import Sketch
 from loopwright.space.structure import Structure
@@ -18,7 +20,7 @@ from loopwright.target import Target
 #: A rule: the structures that it knows for some results and arguments, none where it knows none.
 Rule = Callable[[Sequence[te.Tensor], Sequence[te.Tensor]], list[Structure]]
 
-_CPU: tuple[Rule, ...] = (contractions, windows, rows, injective)
+_CPU: tuple[Rule, ...] = (contractions, windows, whole, rows, injective, several)
 
 
 def structures(outputs: te.Tensor, args: Sequence[te.Tensor]) -> list[Structure]:
