@@ -108,6 +108,10 @@ class ScheduleBase:
         owner, loop = self._loop_of_axis.get(axis, (None, ""))
         if owner == sid:
             return loop
+        # Several stages may reduce over one axis: it means the loop of the stage that is asked.
+        for (other, own), known in self._axis_of_loop.items():
+            if other == sid and known is axis and own in stage.loops:
+                return own
         if owner is None and loop:
             text = loop
         elif owner is None:
