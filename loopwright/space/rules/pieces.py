@@ -23,6 +23,8 @@ def compute_in_vectors(s: Schedule, t: te.Tensor, reader: te.Tensor, task: IterV
         reader: the stage that needs it.
         task: the loop of the reader in which it is computed; None: before all of them, in parallel.
     """
+    if not s[t].op.axis:  # one element, which is computed before all
+        return
     *outer, last = s[t].op.axis
     _, inner = s[t].split(last, factor=registers.lanes(t.dtype))
     s[t].vectorize(inner)

@@ -152,7 +152,7 @@ def test_workloads_call_each_other() -> None:
     task = lw.create_task("test/shifted", (16,), TARGET)
     assert [t.name for t in task.program.args] == ["A", "B", "D"]
     with lw.Target(TARGET):
-        s, args = outer(16)  # called by a user it gives a schedule
+        s, _ = outer(16)  # called by a user it gives a schedule
     assert s.dag.hash == task.dag_hash
     assert task.of((32,)).args == (32,)
 
