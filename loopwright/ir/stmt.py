@@ -273,6 +273,10 @@ class Func(Node):
         return Func(self.name, self.params, self.outputs, body, self.sizes)
 
 
+#: What is appended to the name of a function for its two parts.
+PREPARE, PREPARED = "_prepare", "_prepared"
+
+
 class SplitFunc(Func):
     """A function in two parts, one after the other, of which the first needs constants alone.
 

@@ -12,15 +12,13 @@ from collections.abc import Mapping
 from loopwright.errors import LowerError
 from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.node import Node
-from loopwright.ir.stmt import CallPacked, Func, Prefetch, SplitFunc, Stmt
+from loopwright.ir.stmt import PREPARE, PREPARED, CallPacked, Func, Prefetch, SplitFunc, Stmt
 from loopwright.ir.traversal import walk
 from loopwright.lowering.nest.buffers import Buffers
 from loopwright.lowering.nest.builder import NestBuilder
 from loopwright.schedule.bounds.results import Bounds
 from loopwright.schedule.state import StageId, State
 
-#: What is appended to the name of a function for its two parts.
-PREPARE, PREPARED = "_prepare", "_prepared"
 #: Buffers of arguments by stage and output.
 Params = Mapping[tuple[StageId, int], Buffer]
 
@@ -119,11 +117,10 @@ def split(
     builder = NestBuilder(state, bounds, {**params, **kept}, partition_cap)
     prepare = builder.build(first)
     main = builder.build([i for i in bounds.stages if i not in first])
-    constants = {b for (i, _), b in params.items() if state.stages[i].op.constant}
     buffers = tuple(kept.values())
     read, also = _touched(prepare), _touched(main)
     of_first = tuple(b for b in whole.params if b in read)
-    of_second = tuple(b for b in whole.params if b not in constants or b in also)
+    of_second = tuple(b for b in whole.params if not b.constant or b in also)
     written = dict(zip(whole.params, whole.outputs, strict=True))
     marks = tuple(written[b] for b in of_second)
     return SplitFunc(

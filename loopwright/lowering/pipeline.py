@@ -259,7 +259,12 @@ def _parameters(
             raise LowerError(f"lower: the program has no tensor {[i, k] if k else i}")
         stage = state.stages[i]
         _check_argument(stage, state.label(i))
-        params[i, k] = Buffer(state.output_label(i, k), stage.op.shape, stage.op.dtypes[k])
+        params[i, k] = Buffer(
+            state.output_label(i, k),
+            stage.op.shape,
+            stage.op.dtypes[k],
+            constant=stage.op.constant,
+        )
     return params
 
 

@@ -34,7 +34,8 @@ class DeviceImage:
         self.kind: ArtifactKind = artifact_kinds.artifact_kind(source.kind)
         entry = source.contents.function(source.entry)
         sizes = () if entry.sizes is None else tuple(n for n, _, _ in entry.sizes.variables)
-        self.code = DeviceCode.from_bytes(source.objects, len(entry.args), sizes)
+        parts = {f.name: len(f.args) for f in source.contents.functions if f is not entry}
+        self.code = DeviceCode.from_bytes(source.objects, len(entry.args), sizes, parts)
         self._lock = threading.Lock()
         self._programs: dict[int, Program] = {}
 
