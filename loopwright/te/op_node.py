@@ -21,8 +21,8 @@ from loopwright.te.tensor import body_parts, static_shape
 class OpNode:
     """One operation: a placeholder (``body`` is None) or a compute over ``axes``.
 
-    ``dtype`` is that of output 0; all outputs have the one shape. ``constant`` says of a placeholder
-    that its values are known before calls.
+    ``dtype`` is that of output 0; all outputs have the one shape. ``constant`` tells a placeholder
+    whose values are known before calls.
     """
 
     name: str

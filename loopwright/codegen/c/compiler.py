@@ -196,7 +196,7 @@ def write_c(f: Func, target: Target) -> tuple[str, Unit, Bytes]:
     unit = Unit(f.name, options["num_threads"], prelude, frozenset(), [])
     lanes = dot_lanes(options["mcpu"], options["mattr"])
     unit.dot_lanes = min(lanes, target.vector_bytes // 4)
-    entry, workspace = (_split if isinstance(f, SplitFunc) else _entry)(unit, f)
+    entry, workspace = _split(unit, f) if isinstance(f, SplitFunc) else _entry(unit, f)
     head = f"/* {f.name}: C made by loopwright {__version__}. */\n"
     head += "#include <math.h>\n#include <stdbool.h>\n#include <stdint.h>\n"
     head += _LAUNCH if unit.loops else ""

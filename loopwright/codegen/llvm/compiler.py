@@ -30,8 +30,7 @@ def write_module(f: Func, target: Target) -> tuple[str, ModuleWriter, Bytes]:
     module.hides_load_masks = permutes_memory(*cpu)
     module.dot_lanes = min(dot_lanes(*cpu), target.vector_bytes // 4)
     install(module)
-    write = write_split if isinstance(f, SplitFunc) else write_entry
-    workspace = write(module, f)
+    workspace = write_split(module, f) if isinstance(f, SplitFunc) else write_entry(module, f)
     return module.text(), module, workspace
 
 

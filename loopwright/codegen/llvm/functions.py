@@ -32,7 +32,7 @@ def write_split(module: ModuleWriter, f: SplitFunc) -> Bytes:
     *offsets, rest = kept_offsets(f.kept)
     place = dict(zip(f.kept, offsets, strict=True))
     lines = [f"define i32 @{f.name}(ptr %args, ptr %ws) nounwind {{", "entry:"]
-    for k, b in enumerate(f.params):
+    for k in range(len(f.params)):
         lines.append(f"  %s{k} = getelementptr ptr, ptr %args, i64 {k}")
         lines.append(f"  %x{k} = load ptr, ptr %s{k}, align 8")
     refs = {b: f"%x{k}" for k, b in enumerate(f.params)}
