@@ -16,12 +16,12 @@ from loopwright.runtime.artifacts.device_kinds import CUDA_CUBIN
 from loopwright.runtime.artifacts.kinds import Link
 from loopwright.runtime.constants import FunctionWithConstants, with_constants
 from loopwright.runtime.devices.device import Device
-from loopwright.runtime.devices.function import DeviceFunction
+from loopwright.runtime.devices.function import DeviceCall, DeviceFunction
 from loopwright.runtime.devices.image import DeviceImage
-from loopwright.runtime.function import Function
+from loopwright.runtime.function import BoundCall, Function
 from loopwright.runtime.image import Image
 from loopwright.runtime.libraries import export, library, static_library
-from loopwright.runtime.parts import Parts, parts_of
+from loopwright.runtime.parts import Parts, PreparedCall, parts_of
 from loopwright.runtime.symbolic import SymbolicFunction, function_of
 
 #: Texts of a program by kind, or functions that write them.
@@ -207,6 +207,31 @@ class Module:
             None
         """
         return parts_of(self.artifact.contents.function(self.entry_name), self._functions)
+
+    def timed_call(self, *args: object) -> BoundCall | DeviceCall | PreparedCall:
+        """A call on checked arguments whose time is what tuning measures.
+
+        Where the function has `parts`, its ``run`` runs both, and `loopwright.runtime.time_call`
+        times the second alone.
+
+        Args:
+            args: of the entry function.
+
+        Raises:
+            ArgumentError: one is not acceptable.
+            RunError: the workspace is over the limit.
+
+        Example:
+            >>> A = te.placeholder((4,), name="A")
+            >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
+            >>> f = lw.build(te.create_schedule(B.op), [A, B])
+            >>> call = f.timed_call(np.zeros(4, "float32"), np.empty(4, "float32"))
+            >>> call.run()
+            >>> print(lw.runtime.time_call(call, 10) > 0)
+            True
+        """
+        parts = self.parts()
+        return self._entry.bind(*args) if parts is None else parts.bind(args)
 
     def with_constants(self, *values: object, **named: object) -> FunctionWithConstants:
         """The entry function with its constants given: a callable of its other arguments.

@@ -57,6 +57,11 @@ class PreparedCall:
     def __init__(self, prepare: BoundCall | DeviceCall, main: BoundCall | DeviceCall) -> None:
         self.prepare, self.main = prepare, main
 
+    @property
+    def device(self) -> Device:
+        """The device that runs it."""
+        return self.main.device if isinstance(self.main, DeviceCall) else self.main.function.device
+
     def run(self) -> None:
         """Run both parts once.
 

@@ -173,7 +173,7 @@ def time_once(
 
 
 def measure_windows(
-    call: BoundCall | DeviceCall,
+    call: BoundCall | DeviceCall | PreparedCall,
     windows: int = 5,
     window_ms: float = 20.0,
     estimate: float | None = None,

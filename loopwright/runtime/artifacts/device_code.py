@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, NoReturn
 
 from loopwright.errors import UsageError, shown
+from loopwright.runtime.artifacts.manifest import Manifest
 from loopwright.runtime.artifacts.size_formulas import OPERATIONS, SizeFormula
 
 #: An argument of a kernel: which parameter, temporary buffer or size of the function it is.
@@ -146,6 +147,22 @@ class DeviceCode:
             "image": base64.b64encode(self.image).decode(),
         }
         return json.dumps(parts, separators=(",", ":")).encode()
+
+    @classmethod
+    def of(cls, manifest: Manifest, data: bytes) -> DeviceCode:
+        """The code of an artifact.
+
+        Args:
+            manifest: of the artifact.
+            data: its bytes.
+
+        Raises:
+            UsageError: as `from_bytes`.
+        """
+        entry = manifest.function(manifest.entry)
+        sizes = () if entry.sizes is None else tuple(n for n, _, _ in entry.sizes.variables)
+        parts = {f.name: len(f.args) for f in manifest.functions if f is not entry}
+        return cls.from_bytes(data, len(entry.args), sizes, parts)
 
     @classmethod
     def from_bytes(
