@@ -100,6 +100,16 @@ class Parts:
         self.kept: tuple[Arg, ...] = prepare.args[len(spec.prepare_args) :]
 
     @property
+    def first(self) -> Function | DeviceFunction:
+        """The first part."""
+        return self._prepare
+
+    @property
+    def read_first(self) -> tuple[int, ...]:
+        """Numbers of the arguments that the first part takes."""
+        return self._spec.prepare_args
+
+    @property
     def second(self) -> Function | DeviceFunction:
         """The second part."""
         return self._main

@@ -22,7 +22,7 @@ from loopwright import dtypes, te
 from loopwright.ir.expr import Expr, IterVar
 from loopwright.ir.printer import print_expr
 from loopwright.te.dag import Dag
-from loopwright.te.tensor import Tensor
+from loopwright.te.tensor import Operation, PlaceholderOp, Tensor
 from loopwright.testing.numpy_eval import Array
 from loopwright.testing.random.expr import DTYPES, AxisInScope, Known, clamp, is_input
 from loopwright.testing.random.tuples import Tuples
@@ -107,13 +107,23 @@ class _Builder(Tuples):
         inputs = [k for k in known if k.tensor in wanted and is_input(k.tensor)]
         computed = [k for k in known if k.tensor in chosen]
         both = [*inputs, *computed]
-        return Program(
+        made = Program(
             tuple(k.tensor for k in both),
             tuple(k.tensor for k in outputs),
             tuple(k.info for k in both),
             self.d.integer(0, 1 << 16),
             self.d.chance(15),
         )
+        self._mark_constants([k.tensor.op for k in inputs])
+        return made
+
+    def _mark_constants(self, inputs: Sequence[Operation]) -> None:
+        """Let some inputs of some programs be constants."""
+        if not self.d.chance(30):
+            return
+        for op in inputs:
+            if isinstance(op, PlaceholderOp) and self.d.chance(60):
+                op.constant = True
 
     # ------------------------------------------------------------ stages
 
