@@ -268,8 +268,6 @@ class Moves(Attempts):
     def pack_constant(self) -> None:
         """A copy of a constant input in another layout, at the root, for all that read it."""
         constants = [s for s in self.state.stages.values() if s.op.constant]
-        if not constants:
-            return
         source, t = self.d.pick(constants), self.state.steps
         if not self.do(rules.CacheRead(source.id, "global", tuple(self.readers(source.id)))):
             return

@@ -10,6 +10,7 @@ an integer.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -114,16 +115,8 @@ class _Builder(Tuples):
             self.d.integer(0, 1 << 16),
             self.d.chance(15),
         )
-        self._mark_constants([k.tensor.op for k in inputs])
+        _mark_constants([k.tensor.op for k in inputs], Draw.random(random.Random(made.seed)))
         return made
-
-    def _mark_constants(self, inputs: Sequence[Operation]) -> None:
-        """Let some inputs of some programs be constants."""
-        if not self.d.chance(30):
-            return
-        for op in inputs:
-            if isinstance(op, PlaceholderOp) and self.d.chance(60):
-                op.constant = True
 
     # ------------------------------------------------------------ stages
 
@@ -322,3 +315,12 @@ def arrays(program: Program) -> list[Array]:
         else:
             out.append(poison(t.static_shape, t.dtype))
     return out
+
+
+def _mark_constants(inputs: Sequence[Operation], d: Draw) -> None:
+    """Let some inputs of some programs be constants."""
+    if not d.chance(30):
+        return
+    for op in inputs:
+        if isinstance(op, PlaceholderOp) and d.chance(60):
+            op.constant = True
