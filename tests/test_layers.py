@@ -82,7 +82,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     "lowering": (
         ("nest", "settings"),
         ("context", "gpu_limits"),
-        ("work_limit",),
+        ("work_limit", "constants"),
         ("passes", "instruments"),
         ("pipeline",),
     ),

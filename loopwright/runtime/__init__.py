@@ -22,6 +22,7 @@ from loopwright.runtime.artifacts.kinds import (
 )
 from loopwright.runtime.artifacts.manifest import Manifest
 from loopwright.runtime.artifacts.objects import C_OBJECT, LLVM_OBJECT
+from loopwright.runtime.constants import FunctionWithConstants
 from loopwright.runtime.devices.device import (
     Device,
     cpu,
@@ -49,6 +50,7 @@ from loopwright.runtime.packed.registry import (
     remove_global_func,
 )
 from loopwright.runtime.packed.value import enter_kind, kind_of
+from loopwright.runtime.parts import Parts, PreparedCall
 from loopwright.runtime.pool import config_threadpool, get_num_threads, pinned, set_num_threads
 from loopwright.runtime.random_fill import random_fill
 from loopwright.runtime.symbolic import SymbolicFunction
@@ -112,11 +114,14 @@ __all__ = [
     "Evaluator",
     "Event",
     "Function",
+    "FunctionWithConstants",
     "Manifest",
     "Memory",
     "Module",
     "NDArray",
     "PackedFunc",
+    "Parts",
+    "PreparedCall",
     "Program",
     "ProgramCache",
     "RuntimeCache",

@@ -71,6 +71,11 @@ class SymbolicFunction:
         return self._sizes.names
 
     @property
+    def order(self) -> tuple[int | str, ...]:
+        """Arguments of a call: arrays by number, and names of sizes that are passed."""
+        return self._order
+
+    @property
     def address(self) -> int:
         """Address of the machine code; links it first if need be.
 

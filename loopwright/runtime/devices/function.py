@@ -60,12 +60,13 @@ class DeviceFunction:
         self._image = image
         sizes = spec.sizes.variables if spec.sizes is not None else ()
         named = {name: n for (name, _, _), n in zip(sizes, values, strict=False)}
-        self._buffers = [evaluate(n, named) for n in image.code.buffers]
+        plan = image.code.plan(spec.name)
+        self._buffers = [evaluate(n, named) for n in plan.buffers]
         self.workspace_bytes = sum(self._buffers)
         outputs = [arg.nbytes for arg in self.args if arg.output]
         self._idle = bool(outputs) and not any(outputs)
         # Where no output has elements nothing is launched, and a grid may be empty.
-        launches = () if self._idle else image.code.launches
+        launches = () if self._idle else plan.launches
         self._launches = [_Concrete(launch, named) for launch in launches]
 
     @property

@@ -66,15 +66,18 @@ class ScheduleBase:
     def _operation(self, sid: StageId) -> Operation:
         """The operation of a stage as the user defined it, or as the step made it."""
         if sid not in self._operations:
-            op = self.state.stages[sid].op
-            new: Operation = (
-                PlaceholderOp(op.name, op.shape, op.dtypes)
-                if op.is_placeholder
-                else StageOp(self, sid)
-            )
+            new = self._new_operation(sid)
             self._operations[sid] = new
             self._stage_of_op[new] = sid
         return self._operations[sid]
+
+    def _new_operation(self, sid: StageId) -> Operation:
+        op = self.state.stages[sid].op
+        if not op.is_placeholder:
+            return StageOp(self, sid)
+        made = PlaceholderOp(op.name, op.shape, op.dtypes)
+        made.constant = op.constant
+        return made
 
     def _tensor(self, sid: StageId, output: int = 0) -> Tensor:
         return self._operation(sid).output(output)

@@ -265,6 +265,16 @@ class Moves(Attempts):
             dims = trace_map(index_map, len(shape), "fuzz")
             self.do(rules.TransformLayout(stage.id, dims, pad))
 
+    def pack_constant(self) -> None:
+        """A copy of a constant input in another layout, at the root, for all that read it."""
+        constants = [s for s in self.state.stages.values() if s.op.constant]
+        source, t = self.d.pick(constants), self.state.steps
+        if not self.do(rules.CacheRead(source.id, "global", tuple(self.readers(source.id)))):
+            return
+        self.layout_of(self.state.stages[f"s{t}"])
+        if self.d.chance(35):
+            self.tune(self.state.stages[f"s{t}"])
+
     def digits_of(self, stage: StageState, pad: int | None) -> None:
         """A layout of digits of the indices."""
         dims: list[tuple[int, int, int | None]] = []

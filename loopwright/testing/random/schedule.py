@@ -51,6 +51,8 @@ class Drawing(Moves):
             self.d.pick(moves)()
         while self.d.chance(60):
             self.tensorize()
+        if any(s.op.constant for s in self.state.stages.values()) and self.d.chance(50):
+            self.pack_constant()
         return self.out
 
     # ------------------------------------------------------------ recipes
