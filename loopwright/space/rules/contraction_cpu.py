@@ -127,7 +127,7 @@ def _plans(kernel: Kernel, roles: Roles) -> Iterator[Plan]:
         if not (loaded and packing == "root" and place == "task"):
             yield Plan(roles, packing, order, place)
     if loaded and roles.dimension is not None:
-        for packing, order in product(["panel", "task", "root"], ["vectors", "rows"]):
+        for packing, order in product(["panel", "root"], ["vectors", "rows"]):
             yield Plan(roles, packing, order, "inline")
 
 
@@ -152,7 +152,7 @@ def _is_sensible(plan: Plan, best: Roles) -> bool:
     packing = "panel"
     if roles.side_by_side and rows * extents(roles.others) <= _UNPACKED_ROWS:
         packing = "none"
-    elif roles.turned and not roles.moves_with_others:
+    elif roles.beside is not None or (roles.turned and not roles.moves_with_others):
         packing = "root"
     wanted = (best, packing, "vectors", None)
     given = (roles, plan.packing, plan.order, plan.blocked)

@@ -34,7 +34,7 @@ _UNROLL = (1, 2, 4)
 #: Rows up to which a product is better made of dot products than with a packed operand.
 _FEW_ROWS = 64
 #: Accumulators that hide how long an addition takes.
-_IN_FLIGHT = 8
+_IN_FLIGHT = 16
 
 
 def dots(outputs: Sequence[te.Tensor], args: Sequence[te.Tensor]) -> list[Structure]:

@@ -312,11 +312,22 @@ class OuterProducts:
         # The steps of a block are a symbol, and many.
         count = reduce[-1].extent if reduce else 0
         if isinstance(count, int) and count <= _SHORT:
-            return reduce[:-1], reduce[-1:]
+            return self._short(t, reduce)
         unroll = [u for u in _UNROLL if not isinstance(count, int) or u <= count]
         steps = self.sketch.number("unroll", unroll)
         outer, inner = self.s[t].split(reduce[-1], factor=steps)
         return [*reduce[:-1], outer], [inner]
+
+    def _short(self, t: te.Tensor, reduce: list[IterVar]) -> tuple[list[IterVar], list[IterVar]]:
+        """A short last loop is written out, and one outside of it may be."""
+        if not reduce:
+            return [], []
+        *before, last = reduce
+        count = before[-1].extent if before else 0
+        if not isinstance(count, int) or not 1 < count <= _SHORT:
+            return before, [last]
+        outer, inner = self.s[t].split(before[-1], factor=self.sketch.number("taps", [1, count]))
+        return [*before[:-1], outer], [inner, last]
 
     # ------------------------------------------------------------ the reduction in blocks
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from itertools import product
+from math import prod
 from typing import Any
 
 from loopwright import te
@@ -23,6 +24,7 @@ from loopwright.space.rules.pieces import MIN_TASKS, fused
 from loopwright.space.sketch import Sketch
 from loopwright.space.structure import Structure
 from loopwright.space.variant import Variant, structures_of
+from loopwright.target.caches import host_caches
 
 _VECTORS = (1, 2, 4, 8)
 _ROWS = (1, 2, 4, 8, 16, 32, 64, 128)
@@ -61,7 +63,14 @@ def chain_variants(kernel: Kernel) -> list[Variant]:
         _variant(chain, [t for t, keep in zip(again, kept, strict=True) if not keep])
         for kept in choices
     ]
-    return [*found, *row_variants(kernel)]
+    several = row_variants(kernel)
+    return [*several, *found] if _is_streamed(chain) else [*found, *several]
+
+
+def _is_streamed(chain: RowChain) -> bool:
+    """Whether rows come from memory: several at once then keep it busy."""
+    inputs = {x for r in chain.reductions for x in r.op.input_tensors}
+    return sum(prod(x.static_shape) * registers.nbytes(x) for x in inputs) > host_caches().l3
 
 
 def _variant(chain: RowChain, inlined: Sequence[te.Tensor]) -> Variant:

@@ -31,9 +31,9 @@ _KNOWN: tuple[Variants, ...] = (
     chain_variants,
     injective_variants,
 )
-#: Structures of an expression of several kernels, and how little of its work a kernel does that
-#: has but one variant.
-_MOST, _LITTLE = 24, 0.05
+#: Structures of an expression, for each of which every kernel is scheduled: fewest, and most for
+#: one kernel; and how little of the work a kernel does that has but one variant.
+_FEWEST, _MOST, _LITTLE = 6, 36, 0.05
 
 
 def several(outputs: Sequence[te.Tensor], args: Sequence[te.Tensor]) -> list[Structure]:
@@ -61,11 +61,11 @@ def _combined(
     """The most sensible variant of every kernel, and with another one in one kernel."""
     base = {t: variants[0] for t, variants in choices.items()}
     heavy = heaviest(parts, _LITTLE)
-    found = [base]
+    found, most = [base], max(_FEWEST, _MOST // len(parts))
     depth = 1
-    while len(found) < _MOST and any(depth < len(choices[k.out]) for k in heavy):
+    while len(found) < most and any(depth < len(choices[k.out]) for k in heavy):
         for k in heavy:
-            if depth < len(choices[k.out]) and len(found) < _MOST:
+            if depth < len(choices[k.out]) and len(found) < most:
                 found.append({**base, k.out: choices[k.out][depth]})
         depth += 1
     return found
