@@ -9,7 +9,9 @@ from loopwright.errors import TargetError, TensorError
 from loopwright.space.access import is_computed, producers
 from loopwright.space.rules.contraction_cpu import contractions
 from loopwright.space.rules.injective_cpu import injective
+from loopwright.space.rules.programs_gpu import programs
 from loopwright.space.rules.rows_cpu import rows
+from loopwright.space.rules.tensor_core_gpu import tensor_cores
 from loopwright.space.rules.windows_cpu import windows
 from loopwright.space.sketch import Sketch
 from loopwright.space.structure import Structure
@@ -19,22 +21,23 @@ from loopwright.target import Target
 Rule = Callable[[Sequence[te.Tensor], Sequence[te.Tensor]], list[Structure]]
 
 _CPU: tuple[Rule, ...] = (contractions, windows, rows, injective)
+_GPU: tuple[Rule, ...] = (tensor_cores, programs)
 
 
 def structures(outputs: te.Tensor, args: Sequence[te.Tensor]) -> list[Structure]:
-    """All structures of an expression for the target in force, a CPU.
+    """All structures of an expression for the target in force.
 
     Args:
         outputs: the result.
         args: the arguments in calling order.
 
     Returns:
-        What every rule knows, in the order of the rules. Where none applies, one structure without
-        knobs, the naive schedule; its ``why`` says so.
+        What every rule knows, in the order of the rules. Where none applies on a CPU, one structure
+        without knobs, the naive schedule; its ``why`` says so.
 
     Raises:
         TensorError: the result is an input, or a size is not known.
-        TargetError: the target is no CPU.
+        TargetError: the target is neither a CPU nor a GPU.
 
     Example:
         >>> X = te.placeholder((64, 1000), name="X")
@@ -48,19 +51,19 @@ def structures(outputs: te.Tensor, args: Sequence[te.Tensor]) -> list[Structure]
     """
     if not isinstance(outputs, te.Tensor) or not is_computed(outputs):
         raise TensorError(f"structures: expected what is computed, got {outputs!r}")
-    _check_target()
+    rules = _rules()
     _check_sizes(outputs)
-    found = [s for rule in _CPU for s in rule([outputs], args)]
+    found = [s for rule in rules for s in rule([outputs], args)]
     return found or [_naive(outputs, args)]
 
 
-def _check_target() -> None:
+def _rules() -> tuple[Rule, ...]:
     target = Target.current()
+    if "gpu" in target.keys:
+        return _GPU
     if "cpu" not in target.keys:
-        raise TargetError(
-            f"structures are derived for CPUs, and the target is {target.kind}; a template for it "
-            "is made by loopwright.ops.gpu.scheduled"
-        )
+        raise TargetError(f"structures are derived for CPUs and GPUs, and the target is {target}")
+    return _CPU
 
 
 def _check_sizes(out: te.Tensor) -> None:

@@ -72,9 +72,8 @@ def test_rows_on_the_way_are_kept_or_computed_again() -> None:
 
 
 def test_targets_and_sizes_that_are_not_known_are_refused() -> None:
-    args = OTHERS["flat"][0]()
-    with pytest.raises(TargetError, match="derived for CPUs, and the target is opencl"):
-        derived(args, "opencl")
+    with pytest.raises(TargetError, match="derived for CPUs and GPUs, and the target is llvm"):
+        derived(OTHERS["flat"][0](), "llvm -keys=toy")
     with pytest.raises(TensorError, match="expected what is computed"):
         derived([placeholder((4,), name="A")])
     n = lw.te.size_var("n")
