@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from loopwright.schedule import Schedule
 from loopwright.space.rules.knobs_gpu import LoopSizes, Values
 from loopwright.task.entities import SplitEntity
 from loopwright.task.space import ConfigSpace
 from loopwright.task.template_config import TemplateConfig
+
+T = TypeVar("T")
 
 
 class TemplateKnobs:
@@ -31,6 +33,10 @@ class TemplateKnobs:
     def value(self, name: str) -> Any:
         """What is chosen under a name."""
         return _chosen(self.cfg, name)
+
+    def once(self, name: str, make: Callable[[], T]) -> T:
+        """What no choice changes; a template is run once for a configuration."""
+        return make()
 
     def number(self, name: str, candidates: Sequence[int], default: int | None = None) -> Any:
         """A size; by default the first."""

@@ -27,7 +27,8 @@ from loopwright.space.rules.device_gpu import (
 )
 from loopwright.space.rules.kernel_gpu import Kernel
 from loopwright.space.rules.knobs_gpu import Knobs, is_one, width_of
-from loopwright.space.rules.tiles_gpu import ContractionSpace, Operand, define_contraction_space
+from loopwright.space.rules.operand_gpu import Operand
+from loopwright.space.rules.tiles_gpu import ContractionSpace, define_contraction_space
 from loopwright.task.entities import SplitEntity
 
 #: Loops that are tiled, at most; the others are run by blocks.

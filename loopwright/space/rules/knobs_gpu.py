@@ -13,17 +13,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from math import log2
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from loopwright import te
 from loopwright.schedule import Schedule
 from loopwright.space.sketch import Sketch
 from loopwright.space.structure import Structure
 
+T = TypeVar("T")
 #: Reads what was chosen under a name: a number, a tuple of sizes, a bool; symbols in structures.
 Values = Callable[[str], Any]
 #: Structures of an expression at most: programs of many kernels have choices for each.
-_MOST_STRUCTURES = 16
+_MOST_STRUCTURES = 8
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,9 @@ class Knobs(Protocol):
 
     def value(self, name: str) -> Any:
         """What is chosen under a name."""
+
+    def once(self, name: str, make: Callable[[], T]) -> T:
+        """What no choice changes; computed once for all structures of a rule."""
 
     def number(self, name: str, candidates: Sequence[int], default: int | None = None) -> Any:
         """A size; by default the first."""
@@ -139,10 +143,15 @@ class StructureKnobs:
         outputs: the results.
         args: the arguments in calling order.
         choices: what is chosen beside sizes.
+        known: what was computed once for all structures of the rule.
     """
 
     def __init__(
-        self, outputs: Sequence[te.Tensor], args: Sequence[te.Tensor], choices: Choices
+        self,
+        outputs: Sequence[te.Tensor],
+        args: Sequence[te.Tensor],
+        choices: Choices,
+        known: dict[str, Any],
     ) -> None:
         self.sketch = Sketch(outputs, args)
         self.s = self.sketch.s
@@ -150,10 +159,18 @@ class StructureKnobs:
         self.collects = True
         self._values: dict[str, Any] = {}
         self._parts: dict[str, _Part] = {}
+        self._known = known
 
     def value(self, name: str) -> Any:
         """What is chosen under a name, as symbols."""
         return self._values[name]
+
+    def once(self, name: str, make: Callable[[], T]) -> T:
+        """What no choice changes."""
+        if name not in self._known:
+            self._known[name] = make()
+        found: T = self._known[name]
+        return found
 
     def number(self, name: str, candidates: Sequence[int], default: int | None = None) -> Any:
         """A size; by default the first."""
@@ -195,7 +212,9 @@ class StructureKnobs:
     ) -> None:
         """How several loops are cut, as one knob."""
         default = tuple(n for loop in each.values() for n in loop.default)
-        found = [tuple(n for sizes in point for n in sizes) for point in together()]
+        found = self.once(
+            name, lambda: [tuple(n for sizes in point for n in sizes) for point in together()]
+        )
         chosen = self.sketch.numbers(name, found, default)
         at = 0
         for part, loop in each.items():
@@ -290,13 +309,14 @@ def every_structure(
 
     Returns:
         The structure of all defaults first, then those that differ in one choice, and so on; not
-        more than 16.
+        more than 8.
     """
     found: list[Structure] = []
     waiting = deque([()])  # type: deque[tuple[int, ...]]
+    known: dict[str, Any] = {}
     while waiting and len(found) < _MOST_STRUCTURES:
         choices = Choices(waiting.popleft())
-        knobs = StructureKnobs(outputs, args, choices)
+        knobs = StructureKnobs(outputs, args, choices, known)
         schedule(knobs)
         knobs.sketch.why.append(why)
         found.append(knobs.sketch.finished(", ".join([name, *choices.words])))

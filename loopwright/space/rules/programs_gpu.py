@@ -47,7 +47,7 @@ _NAMES = {
     "rows": ("rows of a block", "every stage needs its own row of the others alone"),
     "transpose": ("squares through shared memory", "an input lies in memory along another loop"),
     "injective": ("threads along memory", "no reduction: each element is computed where it is"),
-    "apart": ("a kernel for each reduction", "reductions do not share rows, or are long"),
+    "apart": ("several kernels", "not all can be computed where it is read"),
 }
 
 
@@ -124,11 +124,17 @@ def _results(out: te.Tensor, program: Sequence[te.Tensor]) -> list[te.Tensor]:
     reductions = [t for t in program if t.op.reduce_axis]
     several = [t for t in program if t.op.num_outputs > 1]
     found = {out, *_heavy(program), *several}
+    ends: set[te.Tensor] = set()
     for r in reductions:
         last = last_elementwise(r, program)
         kernel = kernel_of(last, program, [t for t in {*reductions, *found} if t is not r])
-        found.add(last if r in kernel.stages and _tiled_or_window(kernel) is not None else r)
-    return [t for t in program if t in found]
+        # What comes of several reductions is computed by the kernel of the first.
+        alone = last not in ends and r in kernel.stages
+        if alone and _tiled_or_window(kernel) is not None:
+            ends.add(last)
+        else:
+            found.add(r)
+    return [t for t in program if t in found | ends]
 
 
 def _schedule_kernel(knobs: Knobs, kernel: Kernel, prefix: str) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import cached_property
 from itertools import product
 from math import ceil, prod
 from typing import Any
@@ -15,16 +15,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from loopwright import dtypes, te
+from loopwright import dtypes
 from loopwright.ir.expr import IterVar
-from loopwright.space.access import Access
-from loopwright.space.rules.device_gpu import Device, common_width, powers
+from loopwright.space.rules.device_gpu import Device, powers
 from loopwright.space.rules.knobs_gpu import Knobs, LoopSizes, Names, Values
+from loopwright.space.rules.operand_gpu import Count, Operand, Tile, ceil_div, least, sectors
 
-#: A tile (virtual threads, threads, registers) of one loop, or arrays of each.
-Tile = tuple[Any, Any, Any]
-#: A number, or an array of one for each of many tiles.
-Count = Any
 _VIRTUAL, _REGISTERS = (1, 2, 4), 8
 _MOST_THREADS = 64
 #: Bytes of accumulators of a thread: half of the registers that it can have.
@@ -43,9 +39,7 @@ _FEW_STEPS = 8
 #: Other reduction loops up to this length are staged as a whole, and written out.
 _SHORT = 7
 #: Tiles of all loops together that a structure offers.
-_TOGETHER = 1024
-#: Bytes that memory is read in.
-_SECTOR = 32
+_TOGETHER = 768
 #: Tiles of a loop may overrun it by a quarter of its length.
 _OVERRUN = 1.25
 #: Multiplications that a thread writes out at most; the code of more leaves the instruction cache.
@@ -53,78 +47,6 @@ _COPIES = 2048
 #: How the default weighs an access of shared and of global memory beside a multiplication, and how
 #: many threads hide its latencies.
 _SHARED_COST, _GLOBAL_COST, _ENOUGH_THREADS = 1.0, 16.0, 128
-
-
-@dataclass(frozen=True)
-class Operand:
-    """An operand that goes through shared memory.
-
-    Attributes:
-        access: how the reduction reads it.
-        computed: whether it is computed there, not copied.
-        tiled: the loops that have tiles.
-        lanes: elements that a thread reads at once.
-    """
-
-    access: Access
-    computed: bool
-    tiled: tuple[IterVar, ...]
-    lanes: int
-
-    @property
-    def tensor(self) -> te.Tensor:
-        """What is read."""
-        return self.access.tensor
-
-    @property
-    def turned(self) -> bool:
-        """Whether tiles move in another than the last dimension, so that turning it helps."""
-        return list(self.order(True)) != sorted(self.order(True))
-
-    def order(self, turn: bool) -> tuple[int, ...]:
-        """The order of dimensions in shared memory: with ``turn`` those in which tiles move come
-        last."""
-        dims = range(len(self.access.dims))
-        return tuple(sorted(dims, key=self._in_tile) if turn else dims)
-
-    def _in_tile(self, dim: int) -> bool:
-        index = self.access.dims[dim]
-        return index is not None and any(x in index.moves for x in self.tiled)
-
-    def side_by_side(self, turn: bool) -> IterVar | None:
-        """The tiled loop whose register tile lies side by side in shared memory, if any."""
-        index = self.access.dims[self.order(turn)[-1]]
-        if index is None or list(index.moves.values()) != [1]:
-            return None
-        (axis,) = index.moves
-        return axis if axis in self.tiled else None
-
-    def box(self, sizes: Mapping[IterVar, Count]) -> list[Count]:
-        """Extents of what a tile reads; a dimension that is no affine function counts in full."""
-        found: list[Count] = []
-        for index, whole in zip(self.access.dims, self.tensor.static_shape, strict=True):
-            moves = {} if index is None else index.moves
-            reach = 1 + sum(abs(c) * (sizes.get(x, 1) - 1) for x, c in moves.items())
-            found.append(whole if index is None else _least(reach, whole))
-        return found
-
-    def fetch_width(self, device: Device) -> int:
-        """Elements that may be copied at once: none crosses the end of a row of the tensor."""
-        if self.computed or self.access.contiguous is None:
-            return 1
-        index, whole = self.access.dims[-1], self.tensor.static_shape[-1]
-        assert index is not None
-        return common_width(device.lanes(self.tensor.dtype), whole, index.offset)
-
-    def bytes(self, sizes: Mapping[IterVar, Count], pad: int, threads: Count, width: int) -> Count:
-        """Shared memory that it takes, at most: gaps count, and rows that the last round of copying
-        threads overruns."""
-        box = self.box(sizes)
-        row, at_once = prod(box[1:]), threads * width
-        box[0] = _ceil(_ceil(box[0] * row, at_once) * at_once, row)
-        # The gaps cost most where the rows are shortest.
-        line = reduce(_least, box) if self.turned else box[-1]
-        return prod(box) // line * (line + 2 * pad) * dtypes.nbytes(self.tensor.dtype)
 
 
 @dataclass(frozen=True)
@@ -260,18 +182,18 @@ class ContractionSpace:
         memory whole sectors are loaded, however short the rows of a tile are.
         """
         block = {x: prod(tile) for x, tile in tiles.items()}
-        overrun = prod(_ceil(n, block[x]) * block[x] / n for x, n in self.lengths.items())
+        overrun = prod(ceil_div(n, block[x]) * block[x] / n for x, n in self.lengths.items())
         shared = sum(self._loads(o, tiles) for o in self.operands)
         outside = sum(
-            _sectors(o, {**block, **steps}) / prod(block[x] for x in self._reusing(o))
+            sectors(o, {**block, **steps}) / prod(block[x] for x in self._reusing(o))
             for o in self.operands
         )
-        count = self.blocks * prod(_ceil(n, block[x]) for x, n in self.lengths.items())
+        count = self.blocks * prod(ceil_div(n, block[x]) for x, n in self.lengths.items())
         waves = count / self.device.processors
         threads = prod(t for _, t, _ in tiles.values())
-        hidden = -_least(-1.0, -_ENOUGH_THREADS / threads)
+        hidden = -least(-1.0, -_ENOUGH_THREADS / threads)
         loads = _SHARED_COST * shared + _GLOBAL_COST * outside
-        return overrun * _ceil(count, self.device.processors) / waves * hidden**0.5 * (1 + loads)
+        return overrun * ceil_div(count, self.device.processors) / waves * hidden**0.5 * (1 + loads)
 
     def _reusing(self, o: Operand) -> list[IterVar]:
         return [x for x in self.lengths if not o.access.moves_with(x)]
@@ -287,22 +209,6 @@ class ContractionSpace:
         return (1 + meet) / prod(tiles[x][0] * tiles[x][2] for x in self._reusing(o))
 
 
-def _least(a: Count, b: Count) -> Count:
-    """The smaller of two numbers, or of each in arrays."""
-    arrays = isinstance(a, np.ndarray) or isinstance(b, np.ndarray)
-    return np.minimum(a, b) if arrays else min(a, b)
-
-
-def _ceil(a: Count, b: Count) -> Count:
-    return -(-a // b)
-
-
-def _sectors(o: Operand, sizes: Mapping[IterVar, Count]) -> Count:
-    """Elements that are loaded for each element of a row of a tile, which is part of sectors."""
-    row = o.box(sizes)[-1] * dtypes.nbytes(o.tensor.dtype)
-    return -_least(-1.0, -_SECTOR / row)
-
-
 def define_contraction_space(knobs: Knobs, space: ContractionSpace) -> None:
     """The knobs of a contraction; configurations that no device would launch are refused.
 
@@ -314,7 +220,7 @@ def define_contraction_space(knobs: Knobs, space: ContractionSpace) -> None:
     if not knobs.collects:
         return
     steps = _default_steps(space)
-    tiles = _default_tiles(space, steps)
+    tiles = knobs.once(f"{space.prefix}default tile", lambda: _default_tiles(space, steps))
     knobs.loops(
         f"{space.prefix}tile",
         {space.names[x]: LoopSizes(n, tiles_of(n), tiles[x]) for x, n in space.lengths.items()},
@@ -418,9 +324,14 @@ def _tiles_together(
     """Tiles of all loops of which a block can be launched; of many those that are cheap, and some
     of the others: closer together the cheaper they are."""
     steps = {k: prod(sizes) for k, sizes in parts.items()}
-    least = {k: prod(min(_steps_of(k, space))) for k in space.reduce}
-    found = _combined(space, [tiles_of(n) for n in space.lengths.values()])
-    fits = space.staged_by(_by_loop(space, found), least) <= space.device.shared
+    fewest = {k: prod(min(_steps_of(k, space))) for k in space.reduce}
+    axes = len(space.lengths)
+    # Three loops have millions of tiles together.
+    found = _combined(
+        space,
+        [tiles_of(n) if axes < 3 else _tried(n, axes) for n in space.lengths.values()],
+    )
+    fits = space.staged_by(_by_loop(space, found), fewest) <= space.device.shared
     found = found[fits]
     order = np.argsort(space.cost(_by_loop(space, found), steps), kind="stable")
     if len(order) > _TOGETHER:
