@@ -26,7 +26,8 @@ _NAMES: dict[str, tuple[str, str]] = {
     "Task": ("loopwright.task", "Task"),
     "apply_history_best": ("loopwright.task", "apply_history_best"),
     "autotvm": ("loopwright.autotvm", ""),
-    "build": ("loopwright.driver", "build"),
+    "auto_schedule": ("loopwright.automatic", "auto_schedule"),
+    "build": ("loopwright.automatic", "build"),
     "callback": ("loopwright.tuner.run.callbacks", ""),
     "context": ("loopwright.runtime", "device"),
     "cpu": ("loopwright.runtime", "cpu"),
@@ -61,9 +62,11 @@ _NAMES: dict[str, tuple[str, str]] = {
     "template": ("loopwright.task", "template"),
     "testing": ("loopwright.testing", ""),
     "tir": ("loopwright.tir", ""),
+    "space_rule": ("loopwright.space", "space_rule"),
     "transform": ("loopwright.transform", ""),
     "tune_tasks": ("loopwright.tuner", "tune_tasks"),
     "tuner": ("loopwright.tuner", ""),
+    "workload": ("loopwright.space", "workload"),
 }
 
 __all__ = ["__version__", *_NAMES]

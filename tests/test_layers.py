@@ -40,6 +40,7 @@ FLOORS = {
     "tuner": 6,
     "space": 6,
     "ops": 6,
+    "automatic": 7,
     "inspection": 7,
     "graph": 7,
     "autotvm": 8,
@@ -100,7 +101,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("evolution",),
         ("random_tuner", "gridsearch_tuner", "xgb_options"),
         ("ga_tuner", "xgb_tuner"),
-        ("registry",),
+        ("registry", "structures"),
         ("tasks",),
     ),
 }

@@ -1,6 +1,7 @@
 """``WORKLOAD [key=value ...]``: from the words of a command line to a task.
 
-A workload is an operator of ``loopwright.ops``, or ``path/to/file.py:template``.
+A workload is an operator of ``loopwright.ops``, or ``path/to/file.py:name``: a template or a
+workload that the file defines, or a plain function that returns tensors.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class Workload:
     Attributes:
         words: the workload and its parameters as they were written.
         task: what is tuned.
-        operator: the operator of ``loopwright.ops``, or None for a template in a file.
+        operator: the operator of ``loopwright.ops``, or None for what is in a file.
         threads: what ``--threads`` said, or None.
         target: what ``--target`` said.
     """
@@ -186,7 +187,8 @@ def find_operator(name: str) -> Operator:
         shown = name if len(name) <= 60 else f"{name[:57]}..."
         raise UsageError(
             f"unknown workload {shown!r}{did_you_mean(name, ops.WORKLOADS)}; "
-            f"there are {', '.join(ops.WORKLOADS)}, or path/to/file.py:template"
+            f"there are {', '.join(ops.WORKLOADS)}, or path/to/file.py:name of a template or of a "
+            "function that returns tensors"
         )
     return ops.WORKLOADS[name]
 
@@ -203,20 +205,32 @@ def templates_in(path: Path) -> dict[str, Template]:
     return {n: t for n, t in vars(_load(path)).items() if isinstance(t, Template)}
 
 
-def _from_file(path: Path, template: str, given: Mapping[str, Json], target: Target) -> Task:
-    from loopwright.task import TASKS, create_task
+def _from_file(path: Path, name: str, given: Mapping[str, Json], target: Target) -> Task:
+    from loopwright.space import create_task
+    from loopwright.task import TASKS
 
     module = _load(path)
     # By its registered name, or by that of the decorated function.
-    templates = templates_in(path)
-    templates |= {t.name: t for t in TASKS.values() if t.function.__module__ == module.__name__}
-    if template not in templates:
+    found: dict[str, Template | Callable[..., object]] = {**templates_in(path)}
+    found |= {t.name: t for t in TASKS.values() if t.function.__module__ == module.__name__}
+    found = {**_functions(module), **found}
+    if name not in found:
         raise UsageError(
-            f"{path} has no template {template!r}{did_you_mean(template, templates)}; "
-            f"it has {', '.join(sorted(templates)) or 'none'}"
+            f"{path} has no template or function {name!r}{did_you_mean(name, found)}; "
+            f"it has {', '.join(sorted(found)) or 'none'}"
         )
-    with _usage(template):
-        return create_task(templates[template], _bind(template, templates[template], given), target)
+    function = getattr(found[name], "function", found[name])
+    with _usage(name):
+        return create_task(found[name], _bind(name, function, given), target)
+
+
+def _functions(module: ModuleType) -> dict[str, Callable[..., object]]:
+    """The plain functions that a file defines itself."""
+    return {
+        name: function
+        for name, function in vars(module).items()
+        if inspect.isfunction(function) and function.__module__ == module.__name__
+    }
 
 
 def _load(path: Path) -> ModuleType:
@@ -246,9 +260,11 @@ def _load(path: Path) -> ModuleType:
     return module
 
 
-def _bind(name: str, template: Template, given: Mapping[str, Json]) -> tuple[Json, ...]:
-    """The template's arguments in order, from parameters by name."""
-    signature = inspect.signature(template.function)
+def _bind(
+    name: str, function: Callable[..., object], given: Mapping[str, Json]
+) -> tuple[Json, ...]:
+    """The arguments of a template or function in order, from parameters by name."""
+    signature = inspect.signature(function)
     _check_names(name, given, list(signature.parameters))
     missing = [
         key

@@ -26,7 +26,7 @@ from loopwright.records.provenance import (
 )
 from loopwright.records.query import best, by_task, distill, kept, top_k
 from loopwright.records.ranking import Measurement, Ranking, ranked, vouched
-from loopwright.records.record import VERSION, Checked, Record, task_key
+from loopwright.records.record import VERSION, Checked, Record, expression_key, task_key
 from loopwright.records.reuse import Conditions, Reuse, by_code, differences, reuse_of, reuses_of
 from loopwright.records.store import Store
 from loopwright.records.verdict import Outcome, Verdict, compared
@@ -66,6 +66,7 @@ __all__ = [
     "environment",
     "error_help",
     "errors_page",
+    "expression_key",
     "fields_of",
     "hardware",
     "kept",

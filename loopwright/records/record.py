@@ -72,6 +72,16 @@ def task_key(op: str, args: Iterable[Json], kind: str) -> str:
     return canonical_json([op, list(args), kind])
 
 
+def expression_key(dag_hash: str, kind: str) -> str:
+    """The identity of a task that is an expression: canonical JSON of its hash and target kind.
+
+    Example:
+        >>> print(lw.records.expression_key("0123456789abcdef", "llvm"))
+        {"expression":"0123456789abcdef","kind":"llvm"}
+    """
+    return canonical_json({"expression": dag_hash, "kind": kind})
+
+
 @dataclass(frozen=True, eq=False)
 class Record:
     """One trial: what was measured, under which conditions, and what came out.

@@ -39,7 +39,7 @@ class Conditions:
 
     Attributes:
         task: Key of the task that is tuned now.
-        space: Hash of its space.
+        space: Hash of its space; of each structure where it has several.
         build: Hash of the compiler, :func:`loopwright.records.build_hash`.
         hardware: Hardware of now, :func:`loopwright.records.hardware`.
         threads: Threads of the kernel now, :func:`loopwright.records.threads`.
@@ -57,7 +57,7 @@ class Conditions:
     """
 
     task: str
-    space: str
+    space: str | tuple[str, ...]
     build: str
     hardware: str
     threads: int
@@ -84,7 +84,7 @@ def reuse_of(record: Record, now: Conditions) -> Reuse:
         return Reuse.NOT_AT_ALL
     if now.target is not None and not _same_target(record.target, now.target):
         return Reuse.NOT_AT_ALL
-    if record.space != now.space:
+    if record.space not in _hashes(now.space):
         return Reuse.TRACE_ONLY
     if record.build != now.build or record.hardware != now.hardware:
         return Reuse.FOR_TRAINING
@@ -178,7 +178,7 @@ def differences(record: Record, now: Conditions) -> tuple[str, ...]:
     pairs: list[tuple[str, object, object]] = [
         ("task", record.task, now.task),
         ("threads", record.threads, now.threads),
-        ("space", record.space, now.space),
+        ("space", record.space, _nearest_hash(record.space, now.space)),
         ("build", record.build, now.build),
         ("hardware", record.hardware, now.hardware),
     ]
@@ -189,6 +189,15 @@ def differences(record: Record, now: Conditions) -> tuple[str, ...]:
         for name, then, current in pairs
         if then != current
     )
+
+
+def _hashes(space: str | tuple[str, ...]) -> tuple[str, ...]:
+    return (space,) if isinstance(space, str) else space
+
+
+def _nearest_hash(then: str, now: str | tuple[str, ...]) -> str:
+    """The hash of now that a record is compared with: its own where it is among them."""
+    return then if then in _hashes(now) else ", ".join(_hashes(now))
 
 
 def _same_target(one: Mapping[str, Json], other: Mapping[str, Json]) -> bool:

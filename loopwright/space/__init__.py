@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 from loopwright.space.analysis import OperandUse, StageAnalysis, StageClass, analyze
+from loopwright.space.automatic_task import AutomaticTask
 from loopwright.space.derivation import structures
+from loopwright.space.expression import TensorProgram, tensor_program
 from loopwright.space.ranking import Ranked, ranked
+from loopwright.space.registry import SpaceRule, remove_rule, space_rule
 from loopwright.space.sketch import Sketch
 from loopwright.space.structure import Structure
+from loopwright.space.workload import Workload, create_task, workload
 
 __all__ = [
+    "AutomaticTask",
     "OperandUse",
     "Ranked",
     "Sketch",
+    "SpaceRule",
     "StageAnalysis",
     "StageClass",
     "Structure",
+    "TensorProgram",
+    "Workload",
     "analyze",
+    "create_task",
     "ranked",
+    "remove_rule",
+    "space_rule",
     "structures",
+    "tensor_program",
+    "workload",
 ]

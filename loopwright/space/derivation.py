@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import Any, TypeAlias
 
 from loopwright import te
-from loopwright.errors import TargetError, TensorError
-from loopwright.space.access import is_computed, producers
+from loopwright.errors import LoopwrightError, SpaceError, TargetError, TensorError, TimeLimitError
+from loopwright.space.composite import CompositeStructure, composites
+from loopwright.space.expression import tensor_program
+from loopwright.space.parts import parts_of
+from loopwright.space.registry import SpaceRule, enter, rules_for
 from loopwright.space.rules.contraction_cpu import contractions
 from loopwright.space.rules.injective_cpu import injective
 from loopwright.space.rules.programs_gpu import programs
@@ -16,28 +20,42 @@ from loopwright.space.rules.windows_cpu import windows
 from loopwright.space.sketch import Sketch
 from loopwright.space.structure import Structure
 from loopwright.target import Target
+from loopwright.time_limit import TEMPLATE_S, limited
 
-#: A rule: the structures that it knows for some results and arguments, none where it knows none.
-Rule = Callable[[Sequence[te.Tensor], Sequence[te.Tensor]], list[Structure]]
+for _name, _rule in {
+    "contractions": contractions,
+    "windows": windows,
+    "rows": rows,
+    "injective": injective,
+}.items():
+    enter(SpaceRule(_name, _rule, ("cpu",), one_result=True))
+for _name, _rule in {"tensor cores": tensor_cores, "programs of kernels": programs}.items():
+    enter(SpaceRule(_name, _rule, ("gpu",), one_result=True))
 
-_CPU: tuple[Rule, ...] = (contractions, windows, rows, injective)
-_GPU: tuple[Rule, ...] = (tensor_cores, programs)
+
+#: A structure of one kernel, or of several.
+AnyStructure: TypeAlias = Structure | CompositeStructure
 
 
-def structures(outputs: te.Tensor, args: Sequence[te.Tensor]) -> list[Structure]:
+def structures(
+    outputs: te.Tensor | Sequence[te.Tensor], args: Sequence[te.Tensor]
+) -> list[AnyStructure]:
     """All structures of an expression for the target in force.
 
     Args:
-        outputs: the result.
+        outputs: the results.
         args: the arguments in calling order.
 
     Returns:
-        What every rule knows, in the order of the rules. Where none applies on a CPU, one structure
-        without knobs, the naive schedule; its ``why`` says so.
+        What every rule knows, rules of higher priority first. Where none knows the whole, it is cut
+        into parts that rules know, which run one after the other. Where none knows a part, one
+        structure without knobs, the naive schedule; its ``why`` says so.
 
     Raises:
-        TensorError: the result is an input, or a size is not known.
-        TargetError: the target is neither a CPU nor a GPU.
+        TensorError: a result is an input, or a size is not known.
+        TargetError: there are no rules for the target.
+        SpaceError: a rule raised, took too long, or made something else than structures of this
+            expression.
 
     Example:
         >>> X = te.placeholder((64, 1000), name="X")
@@ -49,32 +67,73 @@ def structures(outputs: te.Tensor, args: Sequence[te.Tensor]) -> list[Structure]
         ...
         rows in cache (96 configurations)
     """
-    if not isinstance(outputs, te.Tensor) or not is_computed(outputs):
-        raise TensorError(f"structures: expected what is computed, got {outputs!r}")
-    rules = _rules()
-    _check_sizes(outputs)
-    found = [s for rule in rules for s in rule([outputs], args)]
-    return found or [_naive(outputs, args)]
+    given = [outputs] if isinstance(outputs, te.Tensor) else list(outputs)
+    for t in given:
+        if not isinstance(t, te.Tensor) or not any(t is arg for arg in args):
+            raise TensorError(f"structures: the result {t!r:.60} is not among the arguments")
+    program = tensor_program(args)
+    naive = _naive(program.outputs, args)
+    found: list[AnyStructure] = [*_known(program.outputs, args, naive)]
+    if not found:
+        parts = parts_of(program.outputs, lambda outs, own: _known(outs, own, _naive(outs, own)))
+        found = [*composites(program.outputs, parts, naive)]
+    return found or [naive]
 
 
-def _rules() -> tuple[Rule, ...]:
+def _known(
+    outputs: Sequence[te.Tensor], args: Sequence[te.Tensor], naive: Structure
+) -> list[Structure]:
+    """What the rules know for a program as a whole."""
+    found: list[Structure] = []
+    for rule in _rules():
+        if rule.one_result and len(outputs) > 1:
+            continue
+        own = _asked(rule, outputs, args, naive)
+        found += own
+        if own and rule.stops:
+            break
+    return found
+
+
+def _rules() -> list[SpaceRule]:
     target = Target.current()
-    if "gpu" in target.keys:
-        return _GPU
-    if "cpu" not in target.keys:
-        raise TargetError(f"structures are derived for CPUs and GPUs, and the target is {target}")
-    return _CPU
+    rules = rules_for((target.kind, *target.keys))
+    if not rules:
+        raise TargetError(
+            f"no rule knows structures for the target {target.kind}; register one with "
+            "@loopwright.space_rule, or write a template"
+        )
+    return rules
 
 
-def _check_sizes(out: te.Tensor) -> None:
-    for t in producers(out):
-        if not all(isinstance(n, int) for n in t.shape):
-            raise TensorError(
-                f"structures: the shape of {t.name!r} has variables, {list(t.shape)}; give ints"
-            )
+def _asked(
+    rule: SpaceRule, outputs: Sequence[te.Tensor], args: Sequence[te.Tensor], naive: Structure
+) -> list[Structure]:
+    """What a rule knows, checked: it may be a user's."""
+    what = f"the rule {rule.name!r} ({rule.where})"
+    try:
+        made: Any = limited(TEMPLATE_S, what, rule.function, list(outputs), list(args))
+    except KeyboardInterrupt:
+        raise
+    except (TimeLimitError, SpaceError) as exc:
+        raise SpaceError(f"{what} failed for {outputs[0].name!r}: {exc}{_MEND}") from exc
+    except BaseException as exc:  # a user's rule: one that calls sys.exit ends nothing
+        kind = "" if isinstance(exc, LoopwrightError) else f"{type(exc).__name__}: "
+        text = " ".join(f"{kind}{exc}".split())
+        raise SpaceError(f"{what} failed for {outputs[0].name!r}: {text}{_MEND}") from exc
+    found = [made] if isinstance(made, Structure) else list(made or ())
+    for structure in found:
+        if not isinstance(structure, Structure):
+            raise SpaceError(f"{what} returned {structure!r:.60}; return structures, or None")
+        if structure.dag.hash != naive.dag.hash or structure.arg_ids != naive.arg_ids:
+            raise SpaceError(f"{what} made a structure of another expression or other arguments")
+    return found
 
 
-def _naive(out: te.Tensor, args: Sequence[te.Tensor]) -> Structure:
-    sketch = Sketch([out], args)
+_MEND = "; mend it, or leave it out with loopwright.space.remove_rule"
+
+
+def _naive(outputs: Sequence[te.Tensor], args: Sequence[te.Tensor]) -> Structure:
+    sketch = Sketch(outputs, args)
     sketch.why.append("no rule applies to this expression: every stage runs as it was written")
     return sketch.finished("naive")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from loopwright.cost.analytical import AnalyticalModel
-from loopwright.space.structure import Structure
+from loopwright.task.interfaces import Scheduler
 from loopwright.task.space import ConfigEntity
 from loopwright.task.vectors import digits_of, indices_of, random_digits
 
@@ -26,12 +26,12 @@ class Ranked:
         speed: what the model predicts, as a share of the peak of the machine.
     """
 
-    structure: Structure
+    structure: Scheduler
     config: ConfigEntity
     speed: float
 
 
-def ranked(structures: Sequence[Structure], sample: int = _SAMPLE, seed: int = 0) -> list[Ranked]:
+def ranked(structures: Sequence[Scheduler], sample: int = _SAMPLE, seed: int = 0) -> list[Ranked]:
     """Order structures by the best of some of their configurations; nothing is measured.
 
     Args:
@@ -57,7 +57,7 @@ def ranked(structures: Sequence[Structure], sample: int = _SAMPLE, seed: int = 0
     return sorted(found, key=lambda r: -r.speed)
 
 
-def _best(structure: Structure, sample: int, rng: np.random.Generator) -> Ranked:
+def _best(structure: Scheduler, sample: int, rng: np.random.Generator) -> Ranked:
     space = structure.config_space
     if space.range_length <= sample:
         points = [i for i in range(space.range_length) if space.is_valid(i)]

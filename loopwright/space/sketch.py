@@ -11,6 +11,7 @@ from loopwright.schedule import create_schedule
 from loopwright.space.structure import Structure
 from loopwright.target import Target
 from loopwright.task.space import ConfigSpace
+from loopwright.task.union import STRUCTURE
 
 
 class Sketch:
@@ -91,8 +92,9 @@ class Sketch:
         """The structure.
 
         Args:
-            name: what it is called in records.
+            name: what it is called in records; the one candidate of the knob ``structure``.
         """
+        self.space.define_knob(STRUCTURE, [name])
         self.space.freeze()
         ids = tuple(self.s.arg_ids(self._args))
         symbols = dict(self._symbols)

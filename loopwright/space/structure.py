@@ -56,8 +56,12 @@ class Structure:
         Returns:
             The schedule, and the arguments in calling order.
         """
-        s = replay(self.dag, [_resolved(step, self._chosen(config)) for step in self.trace])
+        s = replay(self.dag, self.steps(config))
         return s, [s.tensor(a) for a in self.arg_ids]
+
+    def steps(self, config: ConfigEntity) -> list[Step]:
+        """The steps of a configuration of its space, with its numbers."""
+        return [_resolved(step, self._chosen(config)) for step in self.trace]
 
     def _chosen(self, config: ConfigEntity) -> Callable[[Sym], Any]:
         def leaf(number: int) -> Any:

@@ -68,15 +68,27 @@ def template(
 
     def register(function: Function) -> Template:
         label = name if isinstance(name, str) else f"{UNNAMED}{function.__name__}"
-        before = TASKS.get(label)
-        if before is not None and not _same_origin(before.function, function):
-            raise TaskError(f"template {label!r} is defined at {before.where} already; rename one")
-        TASKS[label] = Template(
+        made = Template(
             label, function, schedule_for, reference, make_inputs, default, make_reference
         )
-        return TASKS[label]
+        enter(made)
+        return made
 
     return register(name) if callable(name) else register
+
+
+def enter(template: Template) -> None:
+    """Make a template known by its name.
+
+    Raises:
+        TaskError: another function has the name already.
+    """
+    before = TASKS.get(template.name)
+    if before is not None and not _same_origin(before.function, template.function):
+        raise TaskError(
+            f"template {template.name!r} is defined at {before.where} already; rename one"
+        )
+    TASKS[template.name] = template
 
 
 def _same_origin(one: Function, other: Function) -> bool:

@@ -19,7 +19,7 @@ from loopwright.errors import InstantiationError, TaskError, UsageError
 from loopwright.records import Json
 from loopwright.target import Target
 from loopwright.task.space import ConfigEntity
-from loopwright.task.task import TargetLike, Task, resolve_target
+from loopwright.task.task import TargetLike, Task, create_task, resolve_target
 from loopwright.task.template import Scheduled, Template, lookup
 
 log = logging.getLogger("loopwright")
@@ -178,14 +178,27 @@ def schedule_for(template: Template, args: tuple[Json, ...]) -> Scheduled:
     Raises:
         TaskError: the template raised, whichever configuration it was given.
     """
-    task = task_of_call(template, args)
+    return schedule_of(task_of_call(template, args))
+
+
+def schedule_of(task: Task) -> Scheduled:
+    """The schedule of a task: of the innermost context that has one, else the default.
+
+    That the default is taken where a record might have been is said once; not where there is no
+    context and the space is derived, whose default is what was asked for.
+
+    Raises:
+        TaskError: the template raised, whichever configuration it was given.
+    """
     contexts = _stack.get()
     for context in reversed(contexts):
         scheduled = context.apply(task)
         if scheduled is not None:
             return scheduled
     reasons = "; ".join(filter(None, (context.why_not(task) for context in reversed(contexts))))
-    say_once(f"{task}: using the default configuration, not a tuned one ({reasons or _UNASKED})")
+    if contexts or not task.automatic:
+        why = reasons or _UNASKED
+        say_once(f"{task}: using the default configuration, not a tuned one ({why})")
     return fallback(task)
 
 
@@ -255,5 +268,5 @@ def _task(template: Template, args: tuple[Json, ...], target: Target) -> Task:
     if key not in tasks:
         if len(tasks) >= _TASK_CACHE:
             tasks.clear()
-        tasks[key] = Task(template, args, target)
+        tasks[key] = create_task(template, args, target)
     return tasks[key]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from loopwright.errors import RecordError, UsageError
@@ -126,6 +127,7 @@ class ApplyHistoryBest(DispatchContext):
         self._choices: dict[tuple[str, str], Choice] = {}
         self._given: dict[tuple[str, str], ConfigEntity] = {}
         self._records = by_task(self._read(records))
+        self._expressions: dict[tuple[str, str], dict[str, list[Record]]] | None = None
 
     def load(self, records: Source | Iterable[Any]) -> None:
         """Take in more records.
@@ -142,6 +144,7 @@ class ApplyHistoryBest(DispatchContext):
         """
         for key, more in by_task(self._read(records)).items():
             self._records.setdefault(key, []).extend(more)
+        self._expressions = None
         self._choices.clear()
 
     def update(
@@ -306,7 +309,7 @@ class ApplyHistoryBest(DispatchContext):
         """Records to try, best first, and how many were passed over for which reason."""
         exact, near, refused = [], [], []
         passed = PassedOver()
-        own = self._records.get(task.key, [])
+        own = self._of_expression(task)
         failed = failed_checks(own)
         phases, candidates, usable = fields_of(own, "phase", "candidate", "usable")
         known = zip(own, phases, candidates, usable, here.fits(own), strict=True)
@@ -333,6 +336,26 @@ class ApplyHistoryBest(DispatchContext):
         order.sort(key=lambda record: not is_right(record, right, here))
         return order[:_TRIES], passed
 
+    def _of_expression(self, task: Task) -> list[Record]:
+        """The records of a task, and those of others that compute the same for the same kind of
+        target: a template and an automatic space of one expression, for example."""
+        own = self._records.get(task.key, [])
+        if not task.dag_hash:
+            return own
+        others = self._by_expression().get((task.dag_hash, task.kind), {})
+        return [*own, *chain.from_iterable(g for key, g in others.items() if key != task.key)]
+
+    def _by_expression(self) -> Mapping[tuple[str, str], Mapping[str, list[Record]]]:
+        """The records by expression and kind of target, and then by task."""
+        if self._expressions is None:
+            self._expressions = {}
+            for key, records in self._records.items():
+                kind = records[0].kind  # which the key tells
+                for record, dag in zip(records, fields_of(records, "dag")[0], strict=True):
+                    group = self._expressions.setdefault((dag, kind), {})
+                    group.setdefault(key, []).append(record)
+        return self._expressions
+
     def _other_tasks(self, task: Task) -> PassedOver:
         """Why the log has nothing of this task: what it has instead."""
         reasons: Counter[str] = Counter()
@@ -349,10 +372,11 @@ class ApplyHistoryBest(DispatchContext):
     def _choice(
         self, task: Task, record: Record, here: Here, passed: PassedOver, replayed: bool
     ) -> Choice:
-        own = self._records[task.key]
+        own = self._of_expression(task)
         fit = here.fit(record)
         right = is_right(record, vouched(own), here)
-        verdict = verdict_of(record, own) if fit.same_options and not fit.refused else None
+        comparable = fit.same_options and not fit.refused and record.task == task.key
+        verdict = verdict_of(record, own) if comparable else None
         match = Match.EXACT if fit.exact else Match.COMPATIBLE
         if self.verdicts and verdict is not None and verdict.outcome in _NO_FASTER:
             match = Match.DEFAULT

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from loopwright.target import Target
@@ -9,6 +10,15 @@ from loopwright.target import Target
 if TYPE_CHECKING:
     from loopwright.task.space import ConfigEntity, ConfigSpace
     from loopwright.task.template import Scheduled
+
+
+class Ranking(Protocol):
+    """A task whose space is a list of structures, of which some are more promising than others."""
+
+    @property
+    def ranking(self) -> Sequence[tuple[int, float]]:
+        """The index of the most promising point of every structure and its predicted share of the
+        peak, best first."""
 
 
 class Scheduler(Protocol):

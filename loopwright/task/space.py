@@ -281,6 +281,23 @@ class ConfigSpace(TemplateConfig):
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     @property
+    def space_hashes(self) -> tuple[str, ...]:
+        """The hashes that records of this space may have."""
+        return (self.space_hash,)
+
+    def hash_of(self, config: ConfigEntity) -> str:
+        """The hash that a record of a configuration has.
+
+        Example:
+            >>> space = lw.ConfigSpace()
+            >>> space.define_knob("unroll", [False, True])
+            >>> space.freeze()
+            >>> print(space.hash_of(space.get(0)) == space.space_hash)
+            True
+        """
+        return self.space_hash
+
+    @property
     def default_index(self) -> int:
         """Index of the default configuration, which is trial 0 of every tuner: the default of each
         knob, or, where a filter refuses that, a point near it.

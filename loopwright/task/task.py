@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from loopwright.errors import InstantiationError, TaskError
 from loopwright.records import Json, task_key
 from loopwright.target import Target
 from loopwright.task import sampling
 from loopwright.task.fallback import FallbackConfig
+from loopwright.task.interfaces import Scheduler
 from loopwright.task.running_config import running
 from loopwright.task.space import ConfigEntity, ConfigSpace
 from loopwright.task.template import Scheduled, Template, lookup
@@ -42,7 +43,10 @@ class Task:
         args: The arguments by position, defaults filled in.
         target: The target.
         config_space: The space.
-        key: Identity of the task in records: template, arguments, kind of target.
+        key: Identity of the task in records: template, arguments, kind of target; of a task whose
+            space is automatic, the hash of its expression in place of the first two.
+        dag_hash: Hash of its expression, names left out; records of other tasks that compute the
+            same have it, too.
 
     Raises:
         TaskError: the template is unknown, does not accept the arguments, or raised.
@@ -63,15 +67,20 @@ class Task:
         self.name = self.template.name
         self.args = self.template.bind(args)
         self.target = resolve_target(target)
-        self.key = task_key(self.name, self.args, self.kind)
+        self.dag_hash = ""
         self._flop = 0
         self.config_space = self._collect()
+        self.key = self._key()
 
     def __repr__(self) -> str:
         return f"Task({self}, {self.target})"
 
     def __str__(self) -> str:
         return self.template.describe(self.args)
+
+    #: Whether the space is derived from the expression, so that a record's trace is all it takes
+    #: to make its schedule again.
+    automatic: ClassVar[bool] = False
 
     @property
     def kind(self) -> str:
@@ -143,6 +152,19 @@ class Task:
         except BaseException as exc:  # a template that calls sys.exit costs its own trial only
             raise InstantiationError(f"{self} with {config}: {self.template.blame(exc)}") from exc
 
+    def of(self, args: Iterable[Json]) -> Task:
+        """The task of the same template and target with other arguments.
+
+        Raises:
+            TaskError: the template does not accept them, or raised.
+
+        Example:
+            >>> task = lw.create_task("matmul", (64, 64, 64), "llvm")
+            >>> print(task.of((32, 32, 32)))
+            matmul(32, 32, 32, False, False, 'float32')
+        """
+        return type(self)(self.template, args, self.target)
+
     def config(self, config: ConfigEntity | int | Mapping[str, Json]) -> ConfigEntity:
         """The configuration of an index or of ``{knob: value}``; one of another space is carried
         over by its values.
@@ -162,6 +184,17 @@ class Task:
             return self.config_space.entity_of(config)
         return self.config_space.get(config)
 
+    def part(self, config: ConfigEntity) -> tuple[Scheduler, ConfigEntity]:
+        """The part of the space that a configuration is of, and the configuration there: those that
+        cost models know. This space has one part, the whole.
+
+        Example:
+            >>> task = lw.create_task("matmul", (64, 64, 64), "llvm")
+            >>> print(task.part(task.config(5))[0] is task)
+            True
+        """
+        return self, config
+
     def fallback(self) -> FallbackConfig:
         """A fresh default configuration, which says ``cfg.is_fallback`` to the template.
 
@@ -170,9 +203,9 @@ class Task:
             >>> print(task.fallback().is_fallback)
             True
         """
-        index = self.config_space.default_index
-        entities = {n: self.config_space.get(index)[n] for n in self.config_space.knobs}
-        return FallbackConfig(self.config_space, entities, index)
+        config = self.config_space.get(self.config_space.default_index)
+        entities = {name: config[name] for name in config.values}
+        return FallbackConfig(self.config_space, entities, config.index)
 
     def _run(self, config: TemplateConfig) -> Scheduled:
         with self.target, running(config):
@@ -191,6 +224,9 @@ class Task:
             )
         return result[0], list(result[1])
 
+    def _key(self) -> str:
+        return task_key(self.name, self.args, self.kind)
+
     def _collect(self) -> ConfigSpace:
         try:
             with self.target:  # defaults may follow its vectors
@@ -203,6 +239,7 @@ class Task:
         except BaseException as exc:  # a user's template: one that calls sys.exit ends nothing
             raise TaskError(f"{self}: {self.template.blame(exc)}") from exc
         self._flop = space.flop or int(schedule.dag.flop)
+        self.dag_hash = schedule.dag.hash
         self.config_space = space
         if space.asked_fallback:
             self._adopt_fallback(space)
@@ -243,11 +280,11 @@ def create_task(
     args: Iterable[Json] = (),
     target: TargetLike = None,
 ) -> Task:
-    """Make a task.
+    """Make a task of what is registered.
 
     Args:
-        name: Name of a template, or the decorated function itself.
-        args: The template's arguments.
+        name: Name of a template or workload, or the decorated function itself.
+        args: Its arguments.
         target: Such as ``"llvm"`` or a ``Target``; None for the current or the default one.
 
     Raises:
@@ -260,7 +297,10 @@ def create_task(
         >>> print(len(task.config_space))
         12288
     """
-    return Task(name, args, target)
+    template = lookup(name)
+    make = Task if template.make_task is None else template.make_task
+    task: Task = make(template, args, target)
+    return task
 
 
 def resolve_target(target: TargetLike) -> Target:

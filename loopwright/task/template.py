@@ -47,6 +47,7 @@ class Template:
         make_inputs: Function of the template's arguments that makes test inputs, or None.
         default: Knob values of the default configuration, ``{knob: value}``, or a function of the
             template's arguments that returns them; None leaves the choice to each knob.
+        make_task: Makes the task of this template, some arguments and a target; None: a `Task`.
 
     Example:
         >>> print(lw.ops.matmul.name)
@@ -72,6 +73,7 @@ class Template:
         self.make_reference = make_reference
         self.make_inputs = make_inputs
         self.default = default
+        self.make_task: Function | None = None
         self.__doc__ = function.__doc__
         self.__name__ = getattr(function, "__name__", name)
         self.__wrapped__ = function

@@ -17,6 +17,7 @@ from loopwright.tuner.run.loop import PLAN_SIZE, TuningInterrupted, tune
 from loopwright.tuner.run.monitor import Monitor
 from loopwright.tuner.run.output.summary import NothingRan, Summary
 from loopwright.tuner.run.state import Failure, RunState, Trial
+from loopwright.tuner.structures import StructuresTuner
 from loopwright.tuner.tasks.summary import TaskRow, TasksSummary
 from loopwright.tuner.tasks.table import TasksMonitor, task_table
 from loopwright.tuner.tasks.tune_tasks import tune_tasks
@@ -37,6 +38,7 @@ __all__ = [
     "NothingRan",
     "RandomTuner",
     "RunState",
+    "StructuresTuner",
     "Summary",
     "TaskRow",
     "TasksMonitor",

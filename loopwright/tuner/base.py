@@ -23,6 +23,7 @@ import numpy as np
 from loopwright.errors import UsageError
 from loopwright.measure import MeasureInput
 from loopwright.records import Record
+from loopwright.task.union import SpaceUnion
 from loopwright.tuner.options import TunerOptions
 from loopwright.tuner.pruning import Pruning
 from loopwright.tuner.run.interfaces import Callback
@@ -81,6 +82,8 @@ class Tuner(ABC):
     #: The options of this kind of tuner.
     Options: ClassVar[type[TunerOptions]] = TunerOptions
     settings: TunerOptions
+    #: Whether it takes the structures of a space into account itself.
+    searches_unions: ClassVar[bool] = False
     #: Consecutive failures after which a run gives up.
     error_threshold: int = 150
     #: Trials of one round: how many the loop asks for, and tells, at once.
@@ -92,12 +95,24 @@ class Tuner(ABC):
         if cls.__doc__ and (text := cls.Options.text()):
             cls.__doc__ = f"{inspect.cleandoc(cls.__doc__)}\n\nOptions:\n{text}\n"
 
+    #: Makes the tuner of a task whose space is a list of structures, with a tuner of this kind for
+    #: each; `loopwright.tuner` puts it here.
+    _over_structures: ClassVar[Callable[..., Tuner]]
+
+    def __new__(cls, task: Task | None = None, *positional: object, **named: object) -> Tuner:
+        """A tuner of this kind; of a task whose space is a list of structures a tuner over these,
+        which has one of this kind for each."""
+        space = None if task is None else task.config_space
+        if task is not None and isinstance(space, SpaceUnion) and not cls.searches_unions:
+            return Tuner._over_structures(cls, task, positional, named)
+        return super().__new__(cls)
+
     def __init__(self, task: Task, *positional: object, seed: int = 0, **named: object) -> None:
         if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
             raise UsageError(f"seed must be an integer >= 0, got {seed!r}")
         self.task = task
         self.space = task.config_space
-        self.pruning = Pruning(task)
+        self.pruning = Pruning(None if self.searches_unions else task)
         self.seed = seed
         self.settings = self.Options.read(positional, named)
         self.pretrained: list[tuple[MeasureInput, MeasureResult] | Record] = []

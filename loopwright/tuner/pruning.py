@@ -30,16 +30,17 @@ class Pruning:
     count, and no state.
 
     Args:
-        task: the task, or a structure of an automatic space.
+        task: the task, or a structure of an automatic space; None: nothing is pruned.
 
     Attributes:
         looked_at: points that were asked about.
         reasons: of those that are pruned, the limit that each exceeds.
     """
 
-    def __init__(self, task: Scheduler) -> None:
-        self._task = task
-        self._excess = Excess(task) if "gpu" in task.target.keys else None
+    def __init__(self, task: Scheduler | None) -> None:
+        on_gpu = task is not None and "gpu" in task.target.keys
+        self._space = task.config_space if task is not None else None
+        self._excess = Excess(task) if task is not None and on_gpu else None
         self._known: dict[int, bool] = {}
         self.looked_at = 0
         self.reasons: Counter[str] = Counter()
@@ -57,10 +58,12 @@ class Pruning:
         return np.fromiter((self._known[i] for i in indices), np.bool_, len(indices))
 
     def _look_at(self, excess: Excess, indices: list[int]) -> None:
-        space = self._task.config_space
+        assert self._space is not None
         limits = np.array(list(MARGINS))
         self.looked_at += len(indices)
-        for index, over in zip(indices, excess.widely(digits_of(space, indices)), strict=True):
+        for index, over in zip(
+            indices, excess.widely(digits_of(self._space, indices)), strict=True
+        ):
             self._known[index] = not over.any()
             self.reasons.update(limits[over][:1].tolist())
 

@@ -25,8 +25,9 @@ def command(
     from loopwright.space import analyze
 
     resolved = find_workload(workload, params, target, threads)
-    scheduled = workload_kernels.default(resolved)
-    stages = analyze([t for t in scheduled.args if t.op.input_tensors])
+    program = getattr(resolved.task, "program", None)
+    args = workload_kernels.default(resolved).args if program is None else program.args
+    stages = analyze([t for t in args if t.op.input_tensors])
     if as_json:
         click.echo(json.dumps([stage.to_json() for stage in stages]))
         return

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import click
 from rich.console import Console
 
+from loopwright.automatic import EFFORTS
 from loopwright.cli import verbosity
 from loopwright.cli.harmless import harmless
 from loopwright.cli.tuning.options import (
@@ -84,6 +85,13 @@ NOISY = 0.3
     "0.01.",
 )
 @click.option(
+    "--effort",
+    type=click.Choice([name for name, effort in EFFORTS.items() if effort.trials != 0]),
+    help="Limits that go together: quick measures 16 configurations, standard up to 256, night as "
+    "many as 8 hours allow; the last two end earlier where nothing more is expected. Options above "
+    "go before what an effort says.",
+)
+@click.option(
     "--log",
     type=click.Path(),
     metavar="FILE",
@@ -105,13 +113,15 @@ def command(
     early_stopping: int | None,
     gflops: float | None,
     min_gain: str | None,
+    effort: str | None,
     log: str | None,
     as_json: bool,
     fail_without_gain: bool,
     **measure: float | str | None,
 ) -> int | None:
     """Tune WORKLOAD: an operator with its parameters, such as matmul M=512 N=512 K=512, or
-    path/to/file.py:template with the template's. `loopwright workloads` lists the operators.
+    path/to/file.py:name with those of a template or of a function that returns tensors, whose space
+    is then derived. `loopwright workloads` lists the operators.
 
     Configurations, which are choices of tile sizes and the like, are built, timed and checked. Each
     measurement is appended to the log at once. Run the same command again to continue where it
@@ -125,6 +135,10 @@ def command(
     """
     kind, chosen = chosen_tuner(tuner, options)
     resolved = find_workload(workload, params, target, threads)
+    if effort is not None:
+        limits = EFFORTS[effort]
+        trials = limits.trials if trials is None else trials
+        timeout, min_gain = timeout or limits.timeout, min_gain or limits.min_gain
     if all(limit is None for limit in (trials, timeout, early_stopping, gflops, min_gain)):
         trials = TRIALS
     path = log or resolved.default_log
@@ -368,6 +382,7 @@ def _again(workload: Workload, path: str, trials: int | None = None, without: st
         without: the parameter of an option that is left out; empty for none.
     """
     names = ["tuner", "options", "seed", "timeout", "early_stopping", "gflops", "min_gain"]
+    names += ["effort"]
     names += ["as_json", "fail_without_gain", *MEASURING, *(["trials"] if trials is None else [])]
     options = ["--log", path, *repeated([name for name in names if name != without])]
     if trials is not None:

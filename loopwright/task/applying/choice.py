@@ -200,7 +200,7 @@ def _remarks(choice: Choice) -> Iterable[str]:
         if choice.checked is not Checked.YES:
             yield f"not checked{f': {choice.check_reason}' if choice.check_reason else ''}"
     if choice.replayed:
-        yield "its trace was replayed, since the template has changed"
+        yield "its trace was replayed, since another space or template made it"
     if choice.note:
         yield choice.note
     if choice.reasons:

@@ -25,7 +25,10 @@ def other_knobs(task: Task, config: Mapping[str, Json]) -> str:
 
 
 def instantiate(task: Task, record: Record) -> tuple[Scheduled, bool]:
-    """The schedule of a record; True beside it when the recorded trace was replayed."""
+    """The schedule of a record; True beside it when the recorded trace was replayed in place of
+    the schedule that the task would make of its configuration."""
+    if task.automatic or record.task != task.key:
+        return _replayed(task, record), record.task != task.key
     if not record.trace and (differing := other_knobs(task, record.config)):
         raise Refused(f"{differing}, and no trace")
     try:
@@ -38,10 +41,23 @@ def instantiate(task: Task, record: Record) -> tuple[Scheduled, bool]:
         return (schedule, tensors), False
     if canonical_json(schedule.trace_json()) == canonical_json(record.trace):
         return (schedule, tensors), False
+    return _on_expression((schedule, tensors), record), True
+
+
+def _replayed(task: Task, record: Record) -> Scheduled:
+    """The trace of a record on the expression of a task."""
+    if record.dag != task.dag_hash:
+        raise Refused("it is of another tensor expression")
+    return _on_expression(task.instantiate(task.config_space.default_index), record)
+
+
+def _on_expression(scheduled: Scheduled, record: Record) -> Scheduled:
+    """The trace of a record on the expression of another schedule, with its arguments."""
     from loopwright.schedule import replay
 
+    schedule, tensors = scheduled
     try:
         fresh = replay(schedule.dag, record.trace)
-        return (fresh, [fresh.tensor(a) for a in schedule.arg_ids(tensors)]), True
+        return fresh, [fresh.tensor(a) for a in schedule.arg_ids(tensors)]
     except LoopwrightError as exc:
         raise Refused(f"its trace does not replay: {exc}") from exc

@@ -9,7 +9,7 @@ from loopwright.records import Json, Record, fields_of, once_for_equal
 from loopwright.task.applying.fit import Here
 from loopwright.task.applying.judging import of_other_hardware, unusable
 from loopwright.task.applying.replaying import other_knobs
-from loopwright.task.task import TargetLike, Task, resolve_target
+from loopwright.task.task import TargetLike, Task, create_task, resolve_target
 from loopwright.task.template import TASKS
 
 
@@ -69,7 +69,7 @@ def _task_of(record: Record, target: TargetLike) -> Task | str:
     if record.op not in TASKS:
         return f"the template {record.op!r} is not registered; import the file that defines it"
     try:
-        return Task(record.op, record.args, target if target is not None else record.kind)
+        return create_task(record.op, record.args, target if target is not None else record.kind)
     except LoopwrightError as exc:
         return f"there is no such task: {exc}"
 

@@ -115,7 +115,7 @@ class History:
 def _other_shape(task: Task, record: Record) -> Task | None:
     """The task of a record of the same template; None when the template refuses its arguments."""
     try:
-        return Task(task.template, record.args, task.target)
+        return task.of(record.args)
     except LoopwrightError:
         return None
 

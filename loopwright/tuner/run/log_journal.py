@@ -58,7 +58,7 @@ class LogJournal(Journal):
         self._build = records.build_hash(self._target, self._passes)
         self._now = Conditions(
             task=task.key,
-            space=task.config_space.space_hash,
+            space=task.config_space.space_hashes,
             build=self._build,
             hardware=records.hardware(self._env, self._target),
             threads=records.threads(self._target, self._env),
@@ -149,7 +149,7 @@ class LogJournal(Journal):
             error=None if error is None else {"kind": error.kind, "text": error.text},
             build_s=result.build_s,
             run_s=result.run_s,
-            space=self._now.space,
+            space=task.config_space.hash_of(trial.config),
             build=self._build,
             run=self.run,
             round=trial.round,

@@ -31,7 +31,7 @@ def _tiled() -> Structure:
 
 def test_a_schedule_has_the_numbers_that_a_configuration_chooses() -> None:
     structure = _tiled()
-    assert [k.default for k in structure.config_space.knobs.values()] == [1, 0]
+    assert [k.default for k in structure.config_space.knobs.values()] == [1, 0, 0]
     for index in range(structure.config_space.range_length):
         config = structure.config_space.get(index)
         rows, columns = config["tile"].val
@@ -49,9 +49,13 @@ def test_symbols_of_another_graph_may_take_the_place_of_numbers() -> None:
     from loopwright.task import ConfigEntity
 
     structure = _tiled()
-    graph, (knob, one) = Graph(), structure.config_space.knobs.values()
+    graph, (knob, one, name) = Graph(), structure.config_space.knobs.values()
     symbols = [graph.leaf(0, part, values) for part, values in enumerate(knob.parts())]
-    chosen = {"tile": knob.from_parts(symbols), "one": one.entities[0]}
+    chosen = {
+        "tile": knob.from_parts(symbols),
+        "one": one.entities[0],
+        "structure": name.entities[0],
+    }
     s, _ = structure.instantiate(ConfigEntity(structure.config_space, chosen, None))
     assert s.trace[0].factor is symbols[0]  # type: ignore[attr-defined]
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import loopwright as lw
+from loopwright import te
 from loopwright.errors import TargetError, TensorError
 from loopwright.space import Structure, structures
 from loopwright.te import Tensor, create_schedule, placeholder
@@ -55,11 +56,15 @@ def test_contractions(name: str) -> None:
 @pytest.mark.parametrize("name", OTHERS)
 def test_other_expressions(name: str) -> None:
     found = check(*OTHERS[name])
-    assert ([s.name for s in found] == ["naive"]) == (name == "product of three")
+    assert [s.name for s in found] != ["naive"]
 
 
 def test_what_no_rule_knows_runs_as_it_is_and_says_so() -> None:
-    (structure,) = derived(OTHERS["product of three"][0]())
+    A, ends = placeholder((8, 4), name="A"), te.reduce_axis((0, 4), name="k")
+    pair = te.compute((8,), lambda i: te.sum(A[i, ends], axis=ends), name="B", tag="")
+    low, high = te.compute((8,), lambda i: (pair[i], -pair[i]), name="C")
+    with lw.Target(TARGET):
+        (structure,) = structures([low, high], [A, low, high])
     assert structure.config_space.range_length == 1
     assert structure.why == (
         "no rule applies to this expression: every stage runs as it was written",
@@ -72,9 +77,10 @@ def test_rows_on_the_way_are_kept_or_computed_again() -> None:
 
 
 def test_targets_and_sizes_that_are_not_known_are_refused() -> None:
-    with pytest.raises(TargetError, match="derived for CPUs and GPUs, and the target is llvm"):
-        derived(OTHERS["flat"][0](), "llvm -keys=toy")
-    with pytest.raises(TensorError, match="expected what is computed"):
+    args = OTHERS["flat"][0]()
+    with pytest.raises(TargetError, match="no rule knows structures for the target interp"):
+        derived(args, "interp")
+    with pytest.raises(TensorError, match="nothing is computed"):
         derived([placeholder((4,), name="A")])
     n = lw.te.size_var("n")
     A = placeholder((n,), name="A")

@@ -25,7 +25,8 @@ from loopwright.ir.interp.interpreter import interpret
 from loopwright.ir.stmt import Func
 from loopwright.ir.verify import verify
 from loopwright.lowering.gpu_limits import limits_of, verify_gpu_limits
-from loopwright.space import Structure, ranked, structures
+from loopwright.space import ranked, structures
+from loopwright.space.derivation import AnyStructure
 from loopwright.space.rules.knobs_gpu import Choices, Names
 from loopwright.task.vectors import digits_of
 from loopwright.te import Tensor, create_schedule
@@ -148,13 +149,13 @@ ALL = {
 
 
 @lru_cache(maxsize=8)
-def derived(name: str, target: str) -> tuple[list[Tensor], list[Structure]]:
+def derived(name: str, target: str) -> tuple[list[Tensor], list[AnyStructure]]:
     args = ALL[name][0]()
     with lw.Target(target):
         return args, structures(args[-1], args)
 
 
-def lowered(structure: Structure, index: int) -> Func:
+def lowered(structure: AnyStructure, index: int) -> Func:
     """What a point becomes: verified, within the limits of its target, and all of it bound."""
     s, args = structure.instantiate(structure.config_space.get(index))
     with structure.target:
@@ -183,7 +184,7 @@ def right(name: str) -> np.ndarray:
     return arrays[-1]
 
 
-def assert_right(name: str, answer: np.ndarray, structure: Structure, index: int) -> None:
+def assert_right(name: str, answer: np.ndarray, structure: AnyStructure, index: int) -> None:
     message = f"{structure}: {structure.config_space.get(index)}"
     loose = 0 if ALL[name][1] else 1e-5
     np.testing.assert_allclose(answer, right(name), rtol=loose, atol=loose, err_msg=message)
@@ -214,6 +215,29 @@ def test_points_are_within_the_limits_of_other_devices(name: str, target: str) -
         space = structure.config_space
         for index in {space.default_index, *space.sample_ints(_POINTS, 2)}:
             lowered(structure, index)
+
+
+def test_programs_of_two_results_are_parts_whose_filters_hold() -> None:
+    """Each result is a part; what a device refuses of one is refused of the whole."""
+    A, B, C = product(13, 40, 21)()
+    k = te.reduce_axis((0, 40), name="k")
+    D = te.compute((13,), lambda i: te.max(C[i, k], axis=k), name="D")
+    args = [A, B, C, D]
+    with lw.Target("opencl"):
+        found = structures([C, D], args)
+    arrays = [np.ones(t.static_shape, t.dtype) for t in args]
+    rng = np.random.default_rng(0)
+    inputs = [rng.integers(-4, 5, t.static_shape).astype(t.dtype) for t in (A, B)]
+    wanted = inputs[0] @ inputs[1]
+    for structure in found[:4]:
+        space = structure.config_space
+        assert space.is_filtered
+        assert not all(map(space.is_valid, range(40)))
+        for index in {space.default_index, *space.sample_ints(1, 0)}:
+            arrays = [*inputs, *(np.full(t.static_shape, np.nan, t.dtype) for t in (C, D))]
+            interpret(lowered(structure, index), arrays, thread_order=1, races=True)
+            np.testing.assert_array_equal(arrays[2], wanted)
+            np.testing.assert_array_equal(arrays[3], wanted.max(axis=1))
 
 
 def test_every_kind_of_kernel_is_among_these_expressions() -> None:

@@ -48,7 +48,7 @@ def tile(fakes, default_target, state):
     def tile(n):
         cfg = get_config()
         cfg.define_split("i", n)
-        s = fakes.Schedule(dag_hash=state["dag"])
+        s = fakes.Schedule(dag_hash=state["dag"] if n == 64 else f"{state['dag']} of {n}")
         cfg["i"].apply(s, "C", "i")
         if state["extra"]:
             s["C"].unroll("i")
@@ -68,7 +68,7 @@ def make(tile, fakes):
             "target": target.canonical,
             "config": {"i": [-1, inner]},
             "times": times,
-            "dag": "dag",
+            "dag": "dag" if n == 64 else f"dag of {n}",
             "trace": [["split", "C", "i", inner]],
             "env": environment(),
             "ts": time.time() - 7200,

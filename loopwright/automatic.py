@@ -1,0 +1,215 @@
+"""From tensors alone to a tuned kernel: the space is derived, searched as far as an effort goes,
+and the best schedule comes back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+from loopwright import driver
+from loopwright.errors import UsageError, did_you_mean
+from loopwright.schedule import Schedule
+from loopwright.space.workload import Tensors, create_task
+from loopwright.task.dispatch import schedule_of
+from loopwright.te import Tensor
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from loopwright.driver.build import Binds
+    from loopwright.ir import Func
+    from loopwright.ir.sizes import SizeVar
+    from loopwright.measure import MeasureOption
+    from loopwright.measure.interfaces import MeasurerLike
+    from loopwright.runtime import Module
+    from loopwright.task import Task
+    from loopwright.task.task import TargetLike
+    from loopwright.task.template import Scheduled
+    from loopwright.tuner import Callback
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How long a search may take.
+
+    Attributes:
+        trials: measured candidates; None: as many as the other limits allow.
+        timeout: of the search; None: none.
+        min_gain: the search ends when the best is expected to become faster by less than this share
+            within a minute; None: it does not.
+    """
+
+    trials: int | None
+    timeout: str | None = None
+    min_gain: str | None = None
+
+
+#: What can be asked for: nothing measured, a coffee, a meal, a night.
+EFFORTS: dict[str, Effort] = {
+    "draft": Effort(trials=0),
+    "quick": Effort(trials=16),
+    "standard": Effort(trials=256, min_gain="0.5%"),
+    "night": Effort(trials=None, timeout="8h", min_gain="0.02%"),
+}
+
+
+def find_effort(name: str) -> Effort:
+    """The effort of a name.
+
+    Raises:
+        UsageError: there is none.
+
+    Example:
+        >>> from loopwright.automatic import find_effort
+        >>> print(find_effort("quick").trials)
+        16
+    """
+    if name not in EFFORTS:
+        raise UsageError(
+            f"unknown effort {name!r}{did_you_mean(name, EFFORTS)}; there are {', '.join(EFFORTS)}"
+        )
+    return EFFORTS[name]
+
+
+def auto_schedule(
+    tensors: Tensors | Task,
+    target: TargetLike = None,
+    *,
+    effort: str = "standard",
+    n_trial: int | None = None,
+    timeout: float | str | None = None,
+    log: str | Path | None = None,
+    tuner: str | None = None,
+    seed: int = 0,
+    measure_option: MeasureOption | MeasurerLike | None = None,
+    callbacks: Sequence[Callback] = (),
+) -> Scheduled:
+    """Schedule an expression without a template: derive its space, search it, return the best.
+
+    Args:
+        tensors: results, or inputs and results in calling order; or a task.
+        target: what it is for; None is the current target, or the default one. Of a task, its own.
+        effort: ``"draft"`` measures nothing and takes what the analytical model likes best;
+            ``"quick"`` measures 16 candidates, ``"standard"`` up to 256, ``"night"`` as many as
+            there is time for in 8 hours. The last two end earlier where nothing more is expected.
+        n_trial: candidates, in place of what the effort says.
+        timeout: seconds or such as ``"30m"``, in place of what the effort says.
+        log: where records are kept; what it holds of this expression counts as measured.
+        tuner: by name; None: the default one.
+        seed: of the tuner.
+        measure_option: how to measure, see ``loopwright.measure_option``.
+        callbacks: each is called after every round.
+
+    Returns:
+        ``(schedule, [tensors])`` as `loopwright.build` takes it: that of the best record, of those
+        that were in the log before, too; the default where nothing faster was found.
+
+    Raises:
+        UsageError: the effort or the tuner is unknown.
+        TensorError: a size is a variable, or an input is missing among the tensors.
+        TuneError: nothing could be measured.
+
+    Example:
+        >>> A = te.placeholder((64, 256), name="A")
+        >>> B = te.compute((64, 256), lambda i, j: te.exp(A[i, j]), name="B")
+        >>> s, args = lw.auto_schedule([A, B], "llvm", effort="draft")
+        >>> f = lw.build(s, args, "llvm")
+        >>> a, b = np.ones((64, 256), "float32"), np.empty((64, 256), "float32")
+        >>> f(a, b)
+        >>> print(b[0, 0])
+        2.7182817
+    """
+    from loopwright.task import Task, apply_history_best
+    from loopwright.tuner import DEFAULT_TUNER, find_tuner, log_to_file
+
+    budget = find_effort(effort)
+    task = tensors if isinstance(tensors, Task) else create_task(tensors, target=target)
+    trials = budget.trials if n_trial is None else n_trial
+    path = None if log is None else str(log)
+    if trials == 0 and path is None:
+        return schedule_of(task)
+    if path is not None:
+        callbacks = [*callbacks, log_to_file(path)]
+    summary = None
+    if trials != 0:
+        summary = find_tuner(tuner or DEFAULT_TUNER)(task, seed=seed).tune(
+            n_trial=trials,
+            timeout=timeout or budget.timeout,
+            min_gain=budget.min_gain,
+            measure_option=measure_option,
+            callbacks=callbacks,
+        )
+    if path is not None:
+        with apply_history_best(path):
+            return schedule_of(task)
+    assert summary is not None, "a search without a log keeps its best in its summary"
+    assert summary.best_config is not None, "a run without a result raises"
+    return task.instantiate(summary.best_config)
+
+
+def build(
+    s: Schedule | Func | Tensors,
+    args: Sequence[Tensor | SizeVar] | TargetLike = None,
+    target: TargetLike | None = None,
+    target_host: TargetLike | None = None,
+    name: str = "main",
+    binds: Binds | None = None,
+    *,
+    verify: bool = False,
+    cache: bool | None = None,
+) -> Module:
+    """Compile a schedule, or tensors without one: ``build([A, B, C], "llvm")``.
+
+    Tensors get the schedule of the best record of their expression under
+    ``loopwright.apply_history_best``, whatever made it; else the one that the analytical model
+    likes best in the space of the expression, without a trial.
+
+    Args:
+        s: the schedule; results, or inputs and results in calling order; or what `loopwright.lower`
+            made of a schedule.
+        args: of a schedule, inputs and outputs in calling order, and size variables; of tensors the
+            target may stand here.
+        target: a target or its string; default that of ``with target:``, else the host.
+        target_host: as of `loopwright.driver.build`, and so are the others.
+        name: name of the function.
+        binds: for scripts of TVM.
+        verify: time the kernel as users call it, and enter that in the report of the
+            ``apply_history_best`` that chose the schedule.
+        cache: keep the machine code on disk; None: where ``apply_history_best`` chose the schedule.
+
+    Returns:
+        A module that is called with NumPy arrays or NDArrays: ``f(a, b, c)`` writes c.
+
+    Raises:
+        TensorError: a size is a variable, or an input is missing among the tensors.
+        BuildError, ScheduleError, LowerError, CodegenError, TargetError: as of
+            `loopwright.driver.build`.
+
+    Example:
+        >>> A = te.placeholder((4,), name="A")
+        >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
+        >>> f = lw.build([A, B], "llvm")
+        >>> a, b = np.array([1, 2, 3, 4], "float32"), np.empty(4, "float32")
+        >>> f(a, b)
+        >>> print(b)
+        [2. 3. 4. 5.]
+    """
+    options: dict[str, Any] = {"verify": verify, "cache": cache}
+    if not _are_tensors(s):
+        scheduled: Any = s
+        return driver.build(
+            scheduled, cast("Any", args), target, target_host, name, binds, **options
+        )
+    if args is not None and target is not None:
+        raise UsageError("build: tensors are the arguments themselves; give them and the target")
+    resolved = cast("TargetLike", args) if target is None else target
+    schedule, tensors = schedule_of(create_task(cast("Tensors", s), target=resolved))
+    return driver.build(schedule, tensors, resolved, target_host, name, binds, **options)
+
+
+def _are_tensors(s: object) -> bool:
+    return isinstance(s, Tensor) or (
+        isinstance(s, (list, tuple)) and all(isinstance(t, Tensor) for t in s)
+    )

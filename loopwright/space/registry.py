@@ -1,0 +1,134 @@
+"""The rules of automatic spaces by name: those that come along, and those of users."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+from loopwright import te
+from loopwright.errors import SpaceError
+from loopwright.space.structure import Structure
+
+#: A rule: the structures that it knows for some results and arguments, none where it knows none.
+Rule: TypeAlias = Callable[
+    [Sequence[te.Tensor], Sequence[te.Tensor]], "Sequence[Structure] | Structure | None"
+]
+#: All rules by name.
+RULES: dict[str, SpaceRule] = {}
+
+
+@dataclass(frozen=True)
+class SpaceRule:
+    """A rule as it is registered.
+
+    Attributes:
+        name: its name.
+        function: what it does.
+        targets: families of targets for which it is asked, such as ``"cpu"``.
+        priority: rules of higher priority are asked first; those that come along have 0.
+        stops: whether rules of lower priority are not asked where this one knows a structure.
+        one_result: whether it is asked only about expressions of one result.
+    """
+
+    name: str
+    function: Rule
+    targets: tuple[str, ...] = ("cpu",)
+    priority: int = 0
+    stops: bool = False
+    one_result: bool = False
+
+    @property
+    def where(self) -> str:
+        """``file:line`` of the function."""
+        code = getattr(self.function, "__code__", None)
+        return f"{Path(code.co_filename).name}:{code.co_firstlineno}" if code else "?"
+
+
+def space_rule(
+    name: str,
+    *,
+    targets: Sequence[str] = ("cpu",),
+    priority: int = 10,
+    stops: bool = False,
+) -> Callable[[Rule], Rule]:
+    """Decorate a function that knows structures for some expressions.
+
+    It is called ``rule(outputs, args)`` with the results and the arguments in calling order, the
+    target in force, and returns a structure, several, or None. `loopwright.space.Sketch` makes
+    them; `loopwright.space.analyze` says what every stage is.
+
+    Args:
+        name: its name in messages; a definition that is run again takes the place of the former.
+        targets: families of targets for which it is asked: ``"cpu"``, ``"gpu"``, or a kind such as
+            ``"llvm"``.
+        priority: rules of higher priority are asked first; those that come along have 0.
+        stops: rules of lower priority are not asked where this one knows a structure.
+
+    Raises:
+        SpaceError: another function has the name.
+
+    Example:
+        >>> @lw.space_rule("example/halves")
+        ... def halves(outputs, args):
+        ...     sketch = lw.space.Sketch(outputs, args)
+        ...     sketch.why.append("one half for each of two threads")
+        ...     i = outputs[0].op.axis[0]
+        ...     outer, inner = sketch.s[outputs[0]].split(i, nparts=2)
+        ...     sketch.s[outputs[0]].parallel(outer)
+        ...     return sketch.finished("halves")
+        ...
+        >>> X = te.placeholder((64,), name="X")
+        >>> Y = te.compute((64,), lambda i: X[i] * 2, name="Y")
+        >>> with lw.Target("llvm"):
+        ...     print(lw.space.structures(Y, [X, Y])[0])
+        ...
+        halves (1 configurations)
+        >>> lw.space.remove_rule("example/halves")
+    """
+
+    def register(function: Rule) -> Rule:
+        enter(SpaceRule(name, function, tuple(targets), priority, stops))
+        return function
+
+    return register
+
+
+def enter(rule: SpaceRule) -> None:
+    """Make a rule known.
+
+    Raises:
+        SpaceError: another function has the name.
+    """
+    before = RULES.get(rule.name)
+    if before is not None and _origin(before.function) != _origin(rule.function):
+        raise SpaceError(f"rule {rule.name!r} is defined at {before.where} already; rename one")
+    RULES[rule.name] = rule
+
+
+def remove_rule(name: str) -> None:
+    """Forget a rule.
+
+    Raises:
+        SpaceError: there is none of the name.
+
+    Example:
+        >>> _ = lw.space_rule("example/none")(lambda outputs, args: None)
+        >>> lw.space.remove_rule("example/none")
+    """
+    if name not in RULES:
+        raise SpaceError(f"there is no rule {name!r}; there are: {', '.join(sorted(RULES))}")
+    del RULES[name]
+
+
+def rules_for(keys: Sequence[str]) -> list[SpaceRule]:
+    """The rules for a target with some keys, in the order in which they are asked."""
+    fitting = [rule for rule in RULES.values() if set(rule.targets) & set(keys)]
+    return sorted(fitting, key=lambda rule: -rule.priority)
+
+
+def _origin(function: Rule) -> tuple[object, object]:
+    """Equal for definitions of one function that were run one after the other."""
+    code = getattr(function, "__code__", None)
+    return getattr(function, "__qualname__", None), code and code.co_filename

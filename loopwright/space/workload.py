@@ -1,0 +1,159 @@
+"""Workloads: functions that return tensors and no schedule, and tasks made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeAlias, overload
+
+from loopwright import te
+from loopwright.errors import TaskError
+from loopwright.records import Json
+from loopwright.space.automatic_task import EXPRESSION, AutomaticTask
+from loopwright.task import TASKS, Task, Template
+from loopwright.task import create_task as create_registered
+from loopwright.task.decorator import enter
+from loopwright.task.dispatch import schedule_for
+from loopwright.task.task import TargetLike
+from loopwright.task.template import UNNAMED, Function
+
+#: What stands for an expression: its results, or inputs and results in calling order.
+Tensors: TypeAlias = "te.Tensor | Sequence[te.Tensor]"
+
+
+class Workload(Template):
+    """A function that returns tensors: results, or inputs and results in calling order.
+
+    Calling it makes a schedule: that of the best record under ``apply_history_best``, else what the
+    analytical model likes best. Called by another workload it returns its tensors.
+
+    Args:
+        name: Its name in records and on the command line.
+        function: The function.
+        reference: NumPy function of the inputs that returns the outputs, or None: the expression
+            itself, unscheduled.
+        make_inputs: Function of the workload's arguments that makes test inputs, or None.
+        make_reference: Function of the workload's arguments that returns ``reference``, or None.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        function: Function,
+        reference: Function | None = None,
+        make_inputs: Function | None = None,
+        make_reference: Function | None = None,
+    ) -> None:
+        super().__init__(
+            *(name, function, schedule_for, reference, make_inputs), make_reference=make_reference
+        )
+        self.make_task = AutomaticTask
+
+    def __repr__(self) -> str:
+        return f"<workload {self.name!r} at {self.where}>"
+
+
+@overload
+def workload(name: Function) -> Workload: ...
+
+
+@overload
+def workload(
+    name: str | None = None,
+    *,
+    reference: Function | None = None,
+    make_inputs: Function | None = None,
+    make_reference: Function | None = None,
+) -> Callable[[Function], Workload]: ...
+
+
+def workload(
+    name: str | Function | None = None,
+    *,
+    reference: Function | None = None,
+    make_inputs: Function | None = None,
+    make_reference: Function | None = None,
+) -> Workload | Callable[[Function], Workload]:
+    """Decorate a function of plain arguments that returns tensors; its space is derived from them.
+
+    Args:
+        name: Unique name; ``user/`` and the function's own when left out.
+        reference: NumPy function of the inputs that returns the outputs; without one candidates are
+            compared with the expression itself.
+        make_inputs: Function of the workload's arguments that makes inputs for tests and timing,
+            one array per input.
+        make_reference: Function of the workload's arguments that returns ``reference``.
+
+    Raises:
+        TaskError: another function has the name already.
+
+    Example:
+        >>> @lw.workload("example/min_plus")
+        ... def min_plus(n):
+        ...     A, B = te.placeholder((n, n), name="A"), te.placeholder((n, n), name="B")
+        ...     k = te.reduce_axis((0, n), name="k")
+        ...     return te.compute((n, n), lambda i, j: te.min(A[i, k] + B[k, j], axis=k), name="C")
+        ...
+        >>> task = lw.create_task("example/min_plus", (64,), "llvm")
+        >>> print(len(task.structures) > 0)
+        True
+    """
+
+    def register(function: Function) -> Workload:
+        label = name if isinstance(name, str) else f"{UNNAMED}{function.__name__}"
+        made = Workload(label, function, reference, make_inputs, make_reference)
+        enter(made)
+        return made
+
+    return register(name) if callable(name) else register
+
+
+def create_task(
+    name: str | Template | Function | Tensors,
+    args: Iterable[Json] = (),
+    target: TargetLike = None,
+) -> Task:
+    """Make a task: what is tuned, for a target.
+
+    Args:
+        name: Name of a template or workload, or the decorated function; a plain function that
+            returns tensors; or tensors: results, or inputs and results in calling order. For the
+            last two the space is derived from the expression.
+        args: The function's arguments; none for tensors.
+        target: Such as ``"llvm"`` or a ``Target``; None for the current or the default one.
+
+    Raises:
+        TaskError: the name is unknown, the arguments do not fit, or the function raised or returned
+            something else.
+        TensorError: a size is a variable, or an input is missing among the tensors.
+
+    Example:
+        >>> task = lw.create_task("matmul", (64, 64, 64), "llvm")
+        >>> print(task)
+        matmul(64, 64, 64, False, False, 'float32')
+        >>> print(len(task.config_space))
+        12288
+        >>> A = te.placeholder((64,), name="A")
+        >>> B = te.compute((64,), lambda i: A[i] + 1, name="B")
+        >>> print(lw.create_task([A, B], target="llvm").automatic)
+        True
+    """
+    if isinstance(name, (te.Tensor, list, tuple)):
+        if tuple(args):
+            raise TaskError("create_task: tensors take no arguments; give a function for these")
+        return _of_tensors(name, target)
+    if isinstance(name, (str, Template)):
+        return create_registered(name, args, target)
+    if not callable(name):
+        raise TaskError(
+            f"create_task: expected a name, a function or tensors, got a {type(name).__name__}"
+        )
+    if any(template.function is name for template in TASKS.values()):
+        return create_registered(name, args, target)
+    return create_registered(Workload(f"{UNNAMED}{name.__name__}", name), args, target)
+
+
+def _of_tensors(tensors: Tensors, target: TargetLike) -> Task:
+    def expression() -> Any:
+        return tensors
+
+    return AutomaticTask(Workload(EXPRESSION, expression), (), target)

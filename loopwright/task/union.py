@@ -1,0 +1,265 @@
+"""`SpaceUnion`: a space of several parts, each a space of its own with knobs of its own.
+
+A point's index is that in its part, counted on from the points of the parts before. Every part has
+a knob `STRUCTURE` with its own name as the one candidate, so that a configuration says in which
+part it is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from bisect import bisect_right
+from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import accumulate, pairwise
+
+from loopwright.errors import SpaceError, did_you_mean, shown
+from loopwright.records import Json
+from loopwright.task import sampling
+from loopwright.task.interfaces import Scheduler
+from loopwright.task.sampling import Rng, ValidCount
+from loopwright.task.space import ConfigEntity, ConfigSpace
+
+#: The knob that says in which part a configuration is.
+STRUCTURE = "structure"
+
+
+class SpaceUnion(ConfigSpace):
+    """The points of several spaces as one.
+
+    It has no knobs of its own: cost models and searches work on its parts.
+
+    Args:
+        parts: Schedulers, each with a space whose knob `STRUCTURE` has one candidate, its name; no
+            two names are equal.
+        default: Gives the index of the default configuration when it is first asked for; None: the
+            default of the first part.
+
+    Attributes:
+        parts: The schedulers.
+        names: Their names.
+        offsets: The index of the first point of each.
+
+    Raises:
+        SpaceError: there is no part, or two have one name.
+
+    Example:
+        >>> X = te.placeholder((64, 256), name="X")
+        >>> Y = te.compute((64, 256), lambda i, j: X[i, j] * 2, name="Y")
+        >>> task = lw.create_task(lambda: [X, Y], (), "llvm")
+        >>> space = task.config_space
+        >>> config = space.get(len(space) - 1)
+        >>> print(config["structure"].val == space.names[-1], space.find(config) == config.index)
+        True True
+    """
+
+    def __init__(
+        self, parts: Sequence[Scheduler], default: Callable[[], int] | None = None
+    ) -> None:
+        super().__init__()
+        if not parts:
+            raise SpaceError("a space needs at least one part")
+        self.parts = tuple(parts)
+        self.names = tuple(str(_structure(part.config_space)) for part in parts)
+        self._numbers = {name: number for number, name in enumerate(self.names)}
+        if len(self._numbers) < len(self.names):
+            twice = next(name for name in self.names if self.names.count(name) > 1)
+            raise SpaceError(f"two structures are called {twice!r}; rename one")
+        ends = accumulate(part.config_space.range_length for part in parts)
+        self.offsets = (0, *ends)
+        self._choose = default
+        self.freeze()
+
+    # -- what it is -----------------------------------------------------------------------------
+
+    def __repr__(self) -> str:
+        return f"SpaceUnion({len(self.parts)} structures, {self.range_length} points)"
+
+    def __str__(self) -> str:
+        lines = [f"{len(self.parts)} structures, {self.range_length} points:"]
+        for name, part in zip(self.names, self.parts, strict=True):
+            knobs = part.config_space.knobs.values()
+            sizes = ", ".join(f"{knob.name} {len(knob)}" for knob in knobs if len(knob) > 1)
+            lines.append(
+                f"  {name}: {part.config_space.range_length} points ({sizes or 'no knob'})"
+            )
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        from loopwright.presenting import html_block, html_text
+
+        return html_block(repr(self), html_text(str(self)))
+
+    @property
+    def dims(self) -> tuple[int, ...]:
+        """The number of points: an index is the one choice."""
+        return (self.range_length,)
+
+    @property
+    def range_length(self) -> int:
+        """Number of points of all parts."""
+        return self.offsets[-1]
+
+    @property
+    def is_filtered(self) -> bool:
+        """True when a filter of a part may refuse points."""
+        return any(part.config_space.is_filtered for part in self.parts)
+
+    @property
+    def space_hash(self) -> str:
+        """Hash of the hashes of all parts; records hold that of their part, see `hash_of`."""
+        return hashlib.sha256(" ".join(self.space_hashes).encode()).hexdigest()[:16]
+
+    @property
+    def space_hashes(self) -> tuple[str, ...]:
+        """The hash of each part."""
+        return tuple(part.config_space.space_hash for part in self.parts)
+
+    def hash_of(self, config: ConfigEntity) -> str:
+        """The hash of the part that a configuration is of."""
+        number, _ = self.place_of(config)
+        return self.parts[number].config_space.space_hash
+
+    @property
+    def default_index(self) -> int:
+        """Index of the default configuration."""
+        if self._default is None:
+            own = self.parts[0].config_space
+            self._default = own.default_index if self._choose is None else self._choose()
+        return self._default
+
+    # -- points ---------------------------------------------------------------------------------
+
+    def place(self, index: int) -> tuple[int, int]:
+        """The number of the part that a point is of, and its index there.
+
+        Raises:
+            SpaceError: the index is outside of the space.
+        """
+        self._check(index)
+        number = bisect_right(self.offsets, index) - 1
+        return number, index - self.offsets[number]
+
+    def place_of(self, config: ConfigEntity | Mapping[str, Json]) -> tuple[int, ConfigEntity]:
+        """The number of the part that a configuration is of, and the configuration there.
+
+        Raises:
+            SpaceError: it names no part, or a value does not have the form of its knob.
+        """
+        values = config.values if isinstance(config, ConfigEntity) else config
+        number = self._number(values)
+        return number, self.parts[number].config_space.entity_of(values)
+
+    def lifted(self, number: int, config: ConfigEntity) -> ConfigEntity:
+        """A configuration of a part as one of this space."""
+        index = None if config.index is None else self.offsets[number] + config.index
+        return ConfigEntity(self, {name: config[name] for name in config.values}, index)
+
+    def get(self, index: int) -> ConfigEntity:
+        """The configuration at an index; errors as of `ConfigSpace.get`."""
+        number, local = self.place(index)
+        return self.lifted(number, self.parts[number].config_space.get(local))
+
+    def find(self, values: Mapping[str, Json] | ConfigEntity) -> int | None:
+        """The index of ``{knob: value}``, or None when it is not a point of this space."""
+        values = values.values if isinstance(values, ConfigEntity) else values
+        number = self._numbers.get(str(values.get(STRUCTURE)))
+        if number is None:
+            return None
+        local = self.parts[number].config_space.find(values)
+        return None if local is None else self.offsets[number] + local
+
+    def index_of(self, values: Mapping[str, Json] | ConfigEntity) -> int:
+        """The index of ``{knob: value}``; errors as of `ConfigSpace.index_of`."""
+        values = values.values if isinstance(values, ConfigEntity) else values
+        number = self._number(values)
+        return self.offsets[number] + self.parts[number].config_space.index_of(values)
+
+    def entity_of(self, values: Mapping[str, Json]) -> ConfigEntity:
+        """A configuration of recorded values; errors as of `ConfigSpace.entity_of`."""
+        number, config = self.place_of(values)
+        return self.lifted(number, config)
+
+    def is_valid(self, index: int) -> bool:
+        """True when the index is within the space and the filters of its part accept the point."""
+        if not 0 <= index < self.range_length:
+            return False
+        number, local = self.place(index)
+        return self.parts[number].config_space.is_valid(local)
+
+    # -- choosing points ------------------------------------------------------------------------
+
+    def valid_count(self) -> ValidCount:
+        """How many points the filters accept, see `ConfigSpace.valid_count`."""
+        counts = [part.config_space.valid_count() for part in self.parts]
+        total = sum(count.count for count in counts)
+        return ValidCount(total, all(count.exact for count in counts), self.range_length)
+
+    def sample_ints(self, m: int, rng: Rng = None) -> list[int]:
+        """Up to ``m`` different valid indices at random: each part is as likely as any other, as
+        long as it has points left."""
+        source = sampling.generator(rng)
+        sizes = [end - begin for begin, end in pairwise(self.offsets)]
+        wanted = _shares(m, sizes)
+        chosen = [
+            self.offsets[number] + local
+            for number, count in enumerate(wanted)
+            for local in self.parts[number].config_space.sample_ints(count, source)
+        ]
+        order: list[int] = source.permutation(len(chosen)).tolist()
+        return [chosen[i] for i in order]
+
+    def get_rand_index(self, rng: Rng = None, to_exclude: Collection[int] = ()) -> int:
+        """A valid index at random that is not excluded; errors as of
+        `ConfigSpace.get_rand_index`."""
+        source = sampling.generator(rng)
+        order: list[int] = source.permutation(len(self.parts)).tolist()
+        for number in order:
+            begin, end = self.offsets[number], self.offsets[number + 1]
+            taken = frozenset(i - begin for i in to_exclude if begin <= i < end)
+            found = sampling.sample_ints(self.parts[number].config_space, 1, source, taken)
+            if found:
+                return begin + found[0]
+        raise SpaceError(
+            f"no valid point found among {self.range_length}, {len(to_exclude)} being excluded"
+        )
+
+    def random_walk(self, index: int, rng: Rng = None) -> int:
+        """A valid point of the same part that differs from ``index`` in one knob; ``index`` where
+        there is none."""
+        number, local = self.place(index)
+        return self.offsets[number] + self.parts[number].config_space.random_walk(local, rng)
+
+    def _number(self, values: Mapping[str, Json]) -> int:
+        name = values.get(STRUCTURE)
+        if name is None:
+            raise SpaceError(f"not a point of this space: there is no value for {STRUCTURE!r}")
+        number = self._numbers.get(str(name))
+        if number is None:
+            near = did_you_mean(str(name), self.names)
+            raise SpaceError(
+                f"there is no structure {shown(name)}{near}; there are: {'; '.join(self.names)}"
+            )
+        return number
+
+
+def _structure(space: ConfigSpace) -> Json:
+    knob = space.knobs.get(STRUCTURE)
+    if knob is None or len(knob) != 1:
+        raise SpaceError(f"a part of a space needs the knob {STRUCTURE!r} with its name alone")
+    return knob.entities[0].value
+
+
+def _shares(m: int, sizes: Sequence[int]) -> list[int]:
+    """``m`` shared out evenly; what a part has no room for goes to the others."""
+    wanted = [0] * len(sizes)
+    left = m
+    while left > 0:
+        open_ = [n for n, size in enumerate(sizes) if wanted[n] < size]
+        if not open_:
+            break
+        each = max(left // len(open_), 1)
+        for number in open_[: left if each == 1 else None]:
+            added = min(each, sizes[number] - wanted[number])
+            wanted[number] += added
+            left -= added
+    return wanted

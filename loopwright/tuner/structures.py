@@ -1,0 +1,341 @@
+"""Search over the structures of a space: a tuner for each, and a bandit that shares out the trials.
+
+First the best point of each leading structure is measured, as the analytical model has it. Then
+every trial goes to the structure whose best so far, with what few trials leave open added, is
+fastest: an upper confidence bound (Auer et al., 2002) on the best instead of the mean, since one
+fast kernel is all that is wanted of a structure.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, cast
+
+from loopwright.errors import TaskError
+from loopwright.measure import MeasureInput
+from loopwright.records import Json, Record
+from loopwright.task.union import STRUCTURE, SpaceUnion
+from loopwright.tuner.base import Tuner
+from loopwright.tuner.run.state import point, speed_of
+
+if TYPE_CHECKING:
+    from loopwright.measure import MeasureResult
+    from loopwright.target import Target
+    from loopwright.task import ConfigEntity, ConfigSpace, Task
+    from loopwright.task.interfaces import Ranking
+    from loopwright.task.template import Scheduled
+
+#: Structures of which the best point is measured before any other.
+_LEADING = 8
+#: How much a structure of few trials is trusted to be faster, in powers of two of speed.
+_TRUST = 0.5
+#: Failures without a success after which a structure is left alone.
+_HOPELESS = 4
+
+
+class StructureTask:
+    """One structure of a task, as a task of its own for a tuner.
+
+    Args:
+        task: the task, whose space is a `SpaceUnion`.
+        number: of the structure.
+    """
+
+    def __init__(self, task: Task, number: int) -> None:
+        self.task, self.number = task, number
+        space = union_of(task)
+        self.structure = space.names[number]
+        self._part = space.parts[number]
+        self.name, self.key, self.args = task.name, task.key, task.args
+
+    def __str__(self) -> str:
+        return f"{self.task}: {self.structure}"
+
+    @property
+    def target(self) -> Target:
+        """The target."""
+        return self.task.target
+
+    @property
+    def config_space(self) -> ConfigSpace:
+        """The space of the structure."""
+        return self._part.config_space
+
+    @property
+    def flop(self) -> int:
+        """Operations of one call; errors as of `Task.flop`."""
+        return self.task.flop
+
+    def instantiate(self, config: ConfigEntity) -> Scheduled:
+        """The schedule of a configuration of the structure."""
+        return self._part.instantiate(config)
+
+    def of(self, args: Sequence[Json]) -> StructureTask:
+        """The structure of the same name of the same workload with other arguments.
+
+        Raises:
+            TaskError: there is none.
+        """
+        other = self.task.of(args)
+        names = union_of(other).names
+        if self.structure not in names:
+            raise TaskError(f"{other} has no structure {self.structure!r}")
+        return StructureTask(other, names.index(self.structure))
+
+
+def union_of(task: Task) -> SpaceUnion:
+    """The space of a task that is a list of structures."""
+    space = task.config_space
+    assert isinstance(space, SpaceUnion)
+    return space
+
+
+@dataclass
+class Arm:
+    """What is known of one structure.
+
+    Attributes:
+        number: of the structure.
+        tuner: searches it.
+        trials: results that it has had.
+        failures: how many of them failed.
+        speed: the best, in calls per second; 0.0 before the first.
+    """
+
+    number: int
+    tuner: Tuner
+    trials: int = 0
+    failures: int = 0
+    speed: float = 0.0
+
+    def learn(self, results: Sequence[tuple[ConfigEntity, MeasureResult]]) -> None:
+        """Take in its part of a round; an empty one, too, so that its rounds are those of all."""
+        speeds = [speed_of(result) for _, result in results]
+        self.trials += len(speeds)
+        self.failures += speeds.count(0.0)
+        self.speed = max([self.speed, *speeds])
+        self.tuner.tell(results)
+
+
+class StructuresTuner(Tuner):
+    """Searches a space of several structures; made by any tuner that is given such a task.
+
+    Args:
+        task: the task.
+        kind: the tuner for each structure.
+        positional: its options by position.
+        named: its options by name, and ``seed``.
+
+    Example:
+        >>> X = te.placeholder((64, 256), name="X")
+        >>> Y = te.compute((64, 256), lambda i, j: te.exp(X[i, j]), name="Y")
+        >>> tuner = lw.tuner.RandomTuner(lw.create_task([X, Y], target="llvm"), seed=0)
+        >>> print(type(tuner).__name__, tuner.name, len(tuner.ask(4)))
+        StructuresTuner random 4
+    """
+
+    searches_unions = True
+    name: ClassVar[str] = "structures"
+
+    def __init__(
+        self,
+        task: Task,
+        kind: type[Tuner],
+        positional: Sequence[object],
+        named: Mapping[str, object],
+    ) -> None:
+        self._kind, self._positional = kind, positional
+        self._named: dict[str, Any] = dict(named)
+        self.name = kind.name  # type: ignore[misc]  # as the command line and logs know it
+        self._union = union_of(task)
+        self._predicted = {
+            self._union.place(index)[0]: (index, math.log2(max(speed, 1e-9)))
+            for index, speed in cast("Ranking", task).ranking
+        }
+        self._arms: dict[int, Arm] = {}
+        super().__init__(task, seed=self._named.get("seed", 0))
+        leader = self._arm(next(iter(self._predicted))).tuner
+        self.settings, self.plan_size = leader.settings, leader.plan_size
+
+    def reset(self) -> None:
+        """Forget every proposal and result."""
+        self._arms.clear()
+        super().reset()
+
+    # -- the tuners of the structures ---------------------------------------------------------
+
+    def _arm(self, number: int) -> Arm:
+        """What is known of a structure; its tuner is made when it is first needed."""
+        if number not in self._arms:
+            task = cast("Task", StructureTask(self.task, number))
+            tuner = self._kind(task, *self._positional, **self._named)
+            tuner.begin_round(self.round, self._round_seed)
+            tuner.exclude(self._own(number, self.visited))
+            self._arms[number] = Arm(number, tuner)
+        return self._arms[number]
+
+    def _own(self, number: int, indices: Iterator[int] | set[int]) -> list[int]:
+        """Those of some points that are of a structure, by their indices there."""
+        begin, end = self._union.offsets[number : number + 2]
+        return [index - begin for index in indices if begin <= index < end]
+
+    def _prepared(self, number: int) -> Tuner:
+        """The tuner of a structure, told what this one was told from outside."""
+        tuner = self._arm(number).tuner
+        tuner.on_phase = self.on_phase
+        tuner.elsewhere = [pair for n, pair in self._placed(self.elsewhere) if n == number]
+        tuner.relatives = self.relatives
+        name = self._union.names[number]
+        offered = (_of_structure(item, name) for item in self.pretrained)
+        tuner.pretrained = [item for item in offered if item is not None]
+        return tuner
+
+    def _placed(
+        self, results: Sequence[tuple[ConfigEntity, MeasureResult]]
+    ) -> Iterator[tuple[int, tuple[ConfigEntity, MeasureResult]]]:
+        """Results with the number of their structure, their configurations as they are there."""
+        for config, result in results:
+            number, local = self._union.place(point(config))
+            yield number, (self._union.parts[number].config_space.get(local), result)
+
+    # -- the ask/tell interface ---------------------------------------------------------------
+
+    def propose(self, n: int) -> Iterator[int]:
+        """Yield points of the structures that are worth most, and in the end of all others."""
+        for number, count in self._shares(n).items():
+            yield from self._points(number, count)
+        for number in self._predicted:  # where a structure had fewer points left than its share
+            while found := list(self._points(number, 1)):
+                yield from found
+        self.why_empty = "every structure is exhausted"
+
+    def _points(self, number: int, count: int) -> Iterator[int]:
+        """Points of a structure: its most promising one, the best of all structures with its
+        choices carried over, then what its tuner proposes."""
+        tuner, begin = self._prepared(number), self._union.offsets[number]
+        for index in (self._predicted[number][0], self._carried(number)):
+            if count and index is not None and index not in self.visited:
+                tuner.exclude([index - begin])
+                count -= 1
+                yield index
+        yield from (begin + point(config) for config in tuner.ask(count))
+
+    def _carried(self, number: int) -> int | None:
+        """The best configuration of all as one of a structure; None where it is its own already,
+        or where that has none of its choices."""
+        name, space = self._union.names[number], self._union.parts[number].config_space
+        knobs = space.knobs
+        if self.best is None or self.best[0].values[STRUCTURE] == name:
+            return None
+        values = self.best[0].values
+        known = {n: values[n] for n, knob in knobs.items() if n in values and len(knob) > 1}
+        fitting = {n: v for n, v in known.items() if knobs[n].position(v) is not None}
+        if not fitting:
+            return None
+        index = space.find(space.entity_of(fitting))  # with the default of every other knob
+        return None if index is None else self._union.offsets[number] + index
+
+    def learn(self, results: Sequence[tuple[ConfigEntity, MeasureResult]]) -> None:
+        """Tell every structure its part of a round."""
+        parts: dict[int, list[tuple[ConfigEntity, MeasureResult]]] = {}
+        for number, pair in self._placed(results):
+            parts.setdefault(number, []).append(pair)
+        for number in sorted({*self._arms, *parts}):
+            self._arm(number).learn(parts.get(number, []))
+
+    def begin_round(self, number: int, seed: int | None = None) -> None:
+        """Set the round that the next ``ask`` belongs to, for all structures."""
+        super().begin_round(number, seed)
+        for arm in self._arms.values():
+            arm.tuner.begin_round(number, seed)
+
+    def exclude(self, indices: Iterator[int] | Sequence[int]) -> None:  # type: ignore[override]
+        """Never propose these indices."""
+        gone = set(indices)
+        super().exclude(gone)
+        for number, arm in self._arms.items():
+            arm.tuner.exclude(self._own(number, gone))
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options of the tuners of the structures."""
+        return self._arm(next(iter(self._predicted))).tuner.options
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """How the trials were shared out, and what the tuner of the best structure says."""
+        tried = [arm for arm in self._arms.values() if arm.trials]
+        if not tried:
+            return ()
+        best = max(tried, key=lambda arm: arm.speed)
+        others = sorted(
+            (arm.speed / best.speed for arm in tried if arm is not best and best.speed),
+            reverse=True,
+        )
+        near = f", the next ones reached {', '.join(f'{s:.2f}' for s in others[:3])} of it"
+        line = (
+            f"structures: {len(tried)} of {len(self._predicted)} tried; best "
+            f"{self._union.names[best.number]!r} with {best.trials} trials{near if others else ''}"
+        )
+        return (line, *best.tuner.notes)
+
+    # -- the bandit ---------------------------------------------------------------------------
+
+    def _shares(self, n: int) -> dict[int, int]:
+        """How many of ``n`` trials each structure gets, those that are worth most first."""
+        asked: dict[int, int] = {}
+        for number in itertools.islice(self._predicted, min(n, _LEADING)):
+            if not self._trials(number):
+                asked[number] = 1
+        for _ in range(n - len(asked)):
+            number = max(self._predicted, key=lambda a: self._worth(a, asked))
+            asked[number] = asked.get(number, 0) + 1
+        return asked
+
+    def _trials(self, number: int) -> int:
+        return self._arms[number].trials if number in self._arms else 0
+
+    def _worth(self, number: int, asked: Mapping[int, int]) -> float:
+        """Log2 of the speed that a structure may have, beside the fastest; -inf: hopeless."""
+        arm = self._arms.get(number)
+        if arm is not None and not arm.speed and arm.failures >= _HOPELESS:
+            return -math.inf
+        total = 1 + sum(a.trials for a in self._arms.values()) + sum(asked.values())
+        own = 1 + self._trials(number) + asked.get(number, 0)
+        open_ = _TRUST * math.sqrt(math.log(total) / own)
+        return self._known(number) + open_
+
+    def _known(self, number: int) -> float:
+        """Log2 of the best speed of a structure beside the fastest: measured, else predicted."""
+        fastest = max((arm.speed for arm in self._arms.values()), default=0.0)
+        arm = self._arms.get(number)
+        if arm is not None and arm.speed:
+            return math.log2(arm.speed / fastest)
+        best = max(predicted for _, predicted in self._predicted.values())
+        return self._predicted[number][1] - best
+
+
+def _of_structure(item: Any, name: str) -> Any:
+    """What is given to learn from as the tuner of a structure takes it; None: of another one."""
+    if isinstance(item, Record):
+        return item if item.config.get(STRUCTURE) == name else None
+    measured, result = item
+    space = measured.task.config_space
+    if not isinstance(space, SpaceUnion):
+        return None
+    number, local = space.place_of(measured.config)
+    if space.names[number] != name:
+        return None
+    return MeasureInput(cast("Task", StructureTask(measured.task, number)), local), result
+
+
+def _over_structures(
+    kind: type[Tuner], task: Task, positional: Sequence[object], named: Mapping[str, object]
+) -> Tuner:
+    return StructuresTuner(task, kind, positional, named)
+
+
+Tuner._over_structures = staticmethod(_over_structures)
