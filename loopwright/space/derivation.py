@@ -11,8 +11,10 @@ from loopwright.space.expression import tensor_program
 from loopwright.space.registry import SpaceRule, enter, rules_for
 from loopwright.space.rules.contraction_cpu import contractions
 from loopwright.space.rules.injective_cpu import injective
+from loopwright.space.rules.programs_gpu import programs
 from loopwright.space.rules.rows_cpu import rows
 from loopwright.space.rules.several_cpu import several
+from loopwright.space.rules.tensor_core_gpu import tensor_cores
 from loopwright.space.rules.whole_cpu import whole
 from loopwright.space.rules.windows_cpu import windows
 from loopwright.space.sketch import Sketch
@@ -29,6 +31,8 @@ for _name, _rule in {
     "several": several,
 }.items():
     enter(SpaceRule(_name, _rule, ("cpu",)))
+for _name, _rule in {"tensor cores": tensor_cores, "programs of kernels": programs}.items():
+    enter(SpaceRule(_name, _rule, ("gpu",), one_result=True))
 
 
 def structures(
@@ -68,6 +72,8 @@ def structures(
     naive = _naive(program.outputs, args)
     found: list[Structure] = []
     for rule in _rules():
+        if rule.one_result and len(program.outputs) > 1:
+            continue
         own = _asked(rule, program.outputs, args, naive)
         found += own
         if own and rule.stops:

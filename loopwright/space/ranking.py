@@ -60,7 +60,11 @@ def ranked(structures: Sequence[Scheduler], sample: int = _SAMPLE, seed: int = 0
 def _best(structure: Scheduler, sample: int, rng: np.random.Generator) -> Ranked:
     space = structure.config_space
     if space.range_length <= sample:
-        digits = digits_of(space, range(space.range_length))
+        points = [i for i in range(space.range_length) if space.is_valid(i)]
+        digits = digits_of(space, points)
+    elif space.is_filtered:  # what a device refuses
+        points = [space.default_index, *space.sample_ints(sample - 1, rng)]
+        digits = digits_of(space, points)
     else:
         default = digits_of(space, [space.default_index])
         digits = np.concatenate([default, random_digits(space, sample - 1, rng)])

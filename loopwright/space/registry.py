@@ -29,6 +29,7 @@ class SpaceRule:
         targets: families of targets for which it is asked, such as ``"cpu"``.
         priority: rules of higher priority are asked first; those that come along have 0.
         stops: whether rules of lower priority are not asked where this one knows a structure.
+        one_result: whether it is asked only about expressions of one result.
     """
 
     name: str
@@ -36,6 +37,7 @@ class SpaceRule:
     targets: tuple[str, ...] = ("cpu",)
     priority: int = 0
     stops: bool = False
+    one_result: bool = False
 
     @property
     def where(self) -> str:

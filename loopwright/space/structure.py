@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from loopwright import te
-from loopwright.cost.symbolic.symbols import Sym
+from loopwright.cost.symbolic.symbols import Sym, with_leaves
 from loopwright.errors import InternalError
 from loopwright.schedule import Schedule, replay
 from loopwright.schedule.steps import Step
@@ -64,14 +64,14 @@ class Structure:
         return [_resolved(step, self._chosen(config)) for step in self.trace]
 
     def _chosen(self, config: ConfigEntity) -> Callable[[Sym], Any]:
-        def value(symbol: Sym) -> Any:
-            if symbol.number not in self.symbols:
-                raise InternalError(f"structure {self.name}: {symbol} is no part of a knob")
-            knob, part = self.symbols[symbol.number]
+        def leaf(number: int) -> Any:
+            if number not in self.symbols:
+                raise InternalError(f"structure {self.name}: symbol {number} is no part of a knob")
+            knob, part = self.symbols[number]
             chosen = config[knob].val
             return chosen[part] if isinstance(chosen, tuple) else chosen
 
-        return value
+        return lambda symbol: with_leaves(symbol, leaf)
 
     def __str__(self) -> str:
         return f"{self.name} ({self.config_space.range_length} configurations)"

@@ -17,7 +17,7 @@ from loopwright.cost.gpu.limits import MARGINS, Excess
 from loopwright.task.vectors import digits_of
 
 if TYPE_CHECKING:
-    from loopwright.task import Task
+    from loopwright.task.interfaces import Scheduler
 
 #: Points that are remembered, so that each counts once.
 _REMEMBERED = 1 << 18
@@ -30,14 +30,14 @@ class Pruning:
     count, and no state.
 
     Args:
-        task: the task; None: nothing is pruned.
+        task: the task, or a structure of an automatic space; None: nothing is pruned.
 
     Attributes:
         looked_at: points that were asked about.
         reasons: of those that are pruned, the limit that each exceeds.
     """
 
-    def __init__(self, task: Task | None) -> None:
+    def __init__(self, task: Scheduler | None) -> None:
         on_gpu = task is not None and "gpu" in task.target.keys
         self._space = task.config_space if task is not None else None
         self._excess = Excess(task) if task is not None and on_gpu else None

@@ -16,7 +16,7 @@ from loopwright.cost.gpu.kernel import Kernel, kernels_of
 from loopwright.cost.symbolic.population import Population
 from loopwright.cost.symbolic.symbols import Number, most
 from loopwright.schedule.state import State
-from loopwright.task import Task
+from loopwright.task.interfaces import Scheduler
 from loopwright.task.vectors import Digits
 
 #: Limits, and how many times each a candidate must take. Threads and shared memory are known almost
@@ -33,10 +33,10 @@ class Excess:
     """How far candidates exceed the limits of their device.
 
     Args:
-        task: a task of a target of the family ``gpu``.
+        task: a task of a target of the family ``gpu``, or a structure for one.
     """
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: Scheduler) -> None:
         derive = partial(shares, device=device_of(task.target))
         self._population = Population(task, derive, (False,) * len(MARGINS))
 

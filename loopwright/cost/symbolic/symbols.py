@@ -244,6 +244,30 @@ def _simple(op: str, a: Number, b: Number) -> Number | None:
     return None
 
 
+def with_leaves(symbol: Sym, leaf: Callable[[int], Any]) -> Any:
+    """An expression with other values, or symbols of another graph, for its leaves.
+
+    Args:
+        symbol: what to compute; made by the operators of `Sym`, `least`, `most` and `ceil_div`.
+        leaf: the value of the leaf with this number.
+    """
+    nodes, known = symbol.graph.nodes, {}  # type: list[GraphNode], dict[int, Any]
+
+    def value(operand: NodeOperand) -> Any:
+        if isinstance(operand, tuple):
+            return operand[0]
+        if operand not in known:
+            op, operands = nodes[operand]
+            if op == "leaf":
+                known[operand] = leaf(operand)
+            else:
+                a, b = map(value, operands)
+                known[operand] = _apply(op, a, b)
+        return known[operand]
+
+    return value(symbol.number)
+
+
 def _interval(x: Number) -> ValueRange:
     return x.bounds if isinstance(x, Sym) else (x, x)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from loopwright import te
-from loopwright.cost.symbolic.symbols import Sym
+from loopwright.cost.symbolic.symbols import Graph, Sym, ceil_div, least
 from loopwright.errors import InternalError
 from loopwright.schedule import replay
 from loopwright.space import Sketch, Structure
@@ -46,7 +46,6 @@ def test_a_schedule_has_the_numbers_that_a_configuration_chooses() -> None:
 
 
 def test_symbols_of_another_graph_may_take_the_place_of_numbers() -> None:
-    from loopwright.cost.symbolic.symbols import Graph
     from loopwright.task import ConfigEntity
 
     structure = _tiled()
@@ -61,11 +60,28 @@ def test_symbols_of_another_graph_may_take_the_place_of_numbers() -> None:
     assert s.trace[0].factor is symbols[0]  # type: ignore[attr-defined]
 
 
+def test_sizes_may_be_computed_from_knobs() -> None:
+    A = placeholder(64)
+    B = te.compute((64,), lambda i: A[i] + 1, name="B")
+    sketch = Sketch([B], [A, B])
+    size, flag = sketch.number("size", [2, 4]), sketch.number("flag", [0, 1])
+    width = least(size * 2, 1 + flag * (ceil_div(9, size) - 1))
+    sketch.s[B].split(B.op.axis[0], factor=width)
+    structure = sketch.finished("computed")
+    space = structure.config_space
+    found = {}
+    for index in range(4):
+        s, _ = structure.instantiate(space.get(index))
+        values = space.get(index)
+        found[values["size"].val, values["flag"].val] = s.trace[0].factor  # type: ignore[attr-defined]
+    assert found == {(2, 0): 1, (4, 0): 1, (2, 1): 4, (4, 1): 3}
+
+
 def test_a_symbol_that_no_knob_explains_is_a_mistake_of_the_rule() -> None:
     A = placeholder(64)
     B = te.compute((64,), lambda i: A[i] + 1, name="B")
     sketch = Sketch([B], [A, B])
-    size = sketch.number("size", [2, 4])
+    size = Graph().leaf(0, 0, [2, 4])
     sketch.s[B].split(B.op.axis[0], factor=size * 2)
     structure = sketch.finished("twice")
     with pytest.raises(InternalError, match="is no part of a knob"):

@@ -1,4 +1,7 @@
-"""The space of contractions on a GPU: which tiles there are, which fit, and a good first one."""
+"""The space of contractions on a GPU: which tiles there are, which fit, and a good first one.
+
+What is computed of tiles is computed alike of one and of arrays of them.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +9,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
-from math import ceil, prod, sqrt
+from math import ceil, prod
+from typing import Any
 
-from loopwright import dtypes, te
+import numpy as np
+import numpy.typing as npt
+
+from loopwright import dtypes
 from loopwright.ir.expr import IterVar
-from loopwright.ops.gpu.launch import Device, common_width, powers
-from loopwright.space.access import Access
-from loopwright.task.space import ConfigSpace
-from loopwright.task.template_config import TemplateConfig
+from loopwright.space.rules.device_gpu import Device, powers
+from loopwright.space.rules.knobs_gpu import Knobs, LoopSizes, Names, Values
+from loopwright.space.rules.operand_gpu import Count, Operand, Tile, ceil_div, least, sectors
 
-#: A tile (virtual threads, threads, registers) of one loop.
-Tile = tuple[int, int, int]
 _VIRTUAL, _REGISTERS = (1, 2, 4), 8
 _MOST_THREADS = 64
 #: Bytes of accumulators of a thread: half of the registers that it can have.
@@ -34,8 +38,8 @@ _FEWEST_THREADS = 32
 _FEW_STEPS = 8
 #: Other reduction loops up to this length are staged as a whole, and written out.
 _SHORT = 7
-#: Bytes that memory is read in.
-_SECTOR = 32
+#: Tiles of all loops together that a structure offers.
+_TOGETHER = 768
 #: Tiles of a loop may overrun it by a quarter of its length.
 _OVERRUN = 1.25
 #: Multiplications that a thread writes out at most; the code of more leaves the instruction cache.
@@ -43,73 +47,6 @@ _COPIES = 2048
 #: How the default weighs an access of shared and of global memory beside a multiplication, and how
 #: many threads hide its latencies.
 _SHARED_COST, _GLOBAL_COST, _ENOUGH_THREADS = 1.0, 16.0, 128
-
-
-@dataclass(frozen=True)
-class Operand:
-    """An operand that goes through shared memory.
-
-    Attributes:
-        access: how the reduction reads it.
-        computed: whether it is computed there, not copied.
-        tiled: the loops that have tiles.
-        lanes: elements that a thread reads at once.
-    """
-
-    access: Access
-    computed: bool
-    tiled: tuple[IterVar, ...]
-    lanes: int
-
-    @property
-    def tensor(self) -> te.Tensor:
-        """What is read."""
-        return self.access.tensor
-
-    @property
-    def turned(self) -> bool:
-        """Whether tiles move in another than the last dimension, so that turning it helps."""
-        return list(self.order(True)) != sorted(self.order(True))
-
-    def order(self, turn: bool) -> tuple[int, ...]:
-        """The order of dimensions in shared memory: with ``turn`` those in which tiles move come
-        last."""
-        dims = range(len(self.access.dims))
-        return tuple(sorted(dims, key=self._in_tile) if turn else dims)
-
-    def _in_tile(self, dim: int) -> bool:
-        index = self.access.dims[dim]
-        return index is not None and any(x in index.moves for x in self.tiled)
-
-    def side_by_side(self, turn: bool) -> IterVar | None:
-        """The tiled loop whose register tile lies side by side in shared memory, if any."""
-        index = self.access.dims[self.order(turn)[-1]]
-        if index is None or list(index.moves.values()) != [1]:
-            return None
-        (axis,) = index.moves
-        return axis if axis in self.tiled else None
-
-    def box(self, sizes: Mapping[IterVar, int]) -> list[int]:
-        """Extents of what a tile reads."""
-        return self.access.tile(sizes)
-
-    def fetch_width(self, device: Device) -> int:
-        """Elements that may be copied at once: none crosses the end of a row of the tensor."""
-        if self.computed or self.access.contiguous is None:
-            return 1
-        index, whole = self.access.dims[-1], self.tensor.static_shape[-1]
-        assert index is not None
-        return common_width(device.lanes(self.tensor.dtype), whole, index.offset)
-
-    def bytes(self, sizes: Mapping[IterVar, int], pad: int, threads: int, width: int) -> int:
-        """Shared memory that it takes, at most: gaps count, and rows that the last round of copying
-        threads overruns."""
-        box = self.box(sizes)
-        row, at_once = prod(box[1:]), threads * width
-        box[0] = ceil(ceil(box[0] * row / at_once) * at_once / row)
-        if self.turned:  # the gaps cost most where the rows are shortest
-            box.sort(reverse=True)
-        return prod(box[:-1]) * (box[-1] + 2 * pad) * dtypes.nbytes(self.tensor.dtype)
 
 
 @dataclass(frozen=True)
@@ -124,6 +61,7 @@ class ContractionSpace:
         operands: those that go through shared memory.
         blocks: blocks for each block of the tiled loops.
         store_width: elements of the result that a thread may store at once.
+        prefix: of the names of the knobs.
     """
 
     device: Device
@@ -133,42 +71,54 @@ class ContractionSpace:
     operands: tuple[Operand, ...]
     blocks: int
     store_width: int = 1
+    prefix: str = ""
+
+    @cached_property
+    def names(self) -> dict[IterVar, str]:
+        """The names of the knobs of loops."""
+        names = Names()
+        tiles = {x: names.of(f"{self.prefix}tile_{x.name}") for x in self.lengths}
+        return tiles | {k: names.of(f"{self.prefix}split_{k.name}") for k in self.reduce}
+
+    def flag(self, name: str, value: Values) -> Any:
+        """A knob that is yes or no."""
+        return value(self.prefix + name)
 
     @property
     def main_position(self) -> int:
         """Which reduction loop is the longest."""
         return max(range(len(self.reduce)), key=lambda n: self.reduce[n].count)
 
-    def tiles(self, cfg: TemplateConfig) -> dict[IterVar, Tile]:
+    def tiles(self, value: Values) -> dict[IterVar, Tile]:
         """The tiles of a configuration."""
-        return {x: cfg[f"tile_{x.name}"].size[1:] for x in self.lengths}
+        return {x: value(self.names[x]) for x in self.lengths}
 
-    def steps(self, cfg: TemplateConfig) -> dict[IterVar, int]:
+    def steps(self, value: Values) -> dict[IterVar, int]:
         """The iterations of the reduction that a configuration stages at once."""
-        return {k: prod(cfg[f"split_{k.name}"].size[1:]) for k in self.reduce}
+        return {k: prod(value(self.names[k])) for k in self.reduce}
 
-    def threads(self, cfg: TemplateConfig) -> int:
+    def threads(self, value: Values) -> Any:
         """Threads of a block."""
-        return prod(tile[1] for tile in self.tiles(cfg).values())
+        return prod(tile[1] for tile in self.tiles(value).values())
 
-    def sizes(self, cfg: TemplateConfig) -> dict[IterVar, int]:
+    def sizes(self, value: Values) -> dict[IterVar, int]:
         """Extents of what a block works on at a time."""
-        return {**{x: prod(tile) for x, tile in self.tiles(cfg).items()}, **self.steps(cfg)}
+        return {**{x: prod(tile) for x, tile in self.tiles(value).items()}, **self.steps(value)}
 
-    def launches(self, tiles: Iterable[Tile]) -> bool:
+    def launches(self, tiles: Iterable[Tile]) -> Any:
         """Whether a block of these tiles can be launched, and has a warp of threads where the shape
         gives it one."""
-        virtual, threads, registers = (int(prod(n)) for n in zip(*tiles, strict=True))
+        virtual, threads, registers = (prod(n) for n in zip(*tiles, strict=True))
         sums = virtual * registers * dtypes.nbytes(self.dtype)
         words = threads * (sums // 4 + _OTHER_REGISTERS)
-        fits = sums <= _ACCUMULATOR_BYTES and virtual <= self.device.vthreads
-        few_enough = threads <= self.device.threads and words <= self.device.registers
-        return fits and few_enough and threads >= self.fewest_threads
+        fits = (sums <= _ACCUMULATOR_BYTES) & (virtual <= self.device.vthreads)
+        few_enough = (threads <= self.device.threads) & (words <= self.device.registers)
+        return fits & few_enough & (threads >= self.fewest_threads)
 
-    def copies(self, cfg: TemplateConfig) -> int:
+    def copies(self, value: Values) -> int:
         """Multiplications that a thread writes out."""
-        steps: int = prod(cfg[f"split_{k.name}"].size[-1] for k in self.reduce)
-        return steps * prod(v * r for v, _, r in self.tiles(cfg).values())
+        steps: int = prod(value(self.names[k])[-1] for k in self.reduce)
+        return steps * prod(v * r for v, _, r in self.tiles(value).values())
 
     @cached_property
     def fewest_threads(self) -> int:
@@ -176,14 +126,15 @@ class ContractionSpace:
         most = prod(max(t for _, t, _ in tiles_of(n)) for n in self.lengths.values())
         return min(_FEWEST_THREADS, most, self.device.threads)
 
-    def staged(self, cfg: TemplateConfig) -> int:
+    def staged(self, value: Values) -> int:
         """Bytes of shared memory of a configuration."""
-        pad, width = (self.widest if cfg[name].val else n for name, n in (("pad", 0), ("fetch", 1)))
-        sizes, threads = self.sizes(cfg), self.threads(cfg)
-        total = sum(o.bytes(sizes, pad, threads, width) for o in self.operands)
-        return 2 * total if cfg["double"].val else total
+        pad = self.widest if self.flag("pad", value) else 0
+        width = self.widest if self.flag("fetch", value) else 1
+        sizes, threads = self.sizes(value), self.threads(value)
+        total: int = sum(o.bytes(sizes, pad, threads, width) for o in self.operands)
+        return 2 * total if self.flag("double", value) else total
 
-    def staged_by(self, tiles: Mapping[IterVar, Tile], steps: Mapping[IterVar, int]) -> int:
+    def staged_by(self, tiles: Mapping[IterVar, Tile], steps: Mapping[IterVar, int]) -> Count:
         """Bytes of shared memory of tiles without gaps."""
         sizes = {**{x: prod(tile) for x, tile in tiles.items()}, **steps}
         threads = prod(t for _, t, _ in tiles.values())
@@ -204,16 +155,16 @@ class ContractionSpace:
         reads = (o.lanes > 1 and o.side_by_side(o.turned) is not None for o in self.operands)
         return self.store_width > 1 or any(reads)
 
-    def accepts(self, cfg: TemplateConfig) -> bool:
+    def accepts(self, value: Values) -> bool:
         """Whether a configuration can be launched, and its vectors fit its tiles."""
-        tiles = self.tiles(cfg)
-        if not self.launches(tiles.values()) or self.copies(cfg) > _COPIES:
+        tiles = self.tiles(value)
+        if not self.launches(tiles.values()) or self.copies(value) > _COPIES:
             return False
-        if cfg["fetch"].val and not self.fetches(self.sizes(cfg)):
+        if self.flag("fetch", value) and not self.fetches(self.sizes(value)):
             return False
-        if cfg["vector"].val and not self.vectors(tiles, cfg["turn"].val):
+        if self.flag("vector", value) and not self.vectors(tiles, self.flag("turn", value)):
             return False
-        return self.staged(cfg) <= self.device.shared
+        return self.staged(value) <= self.device.shared
 
     def vectors(self, tiles: Mapping[IterVar, Tile], turn: bool) -> bool:
         """Whether register tiles consist of whole vectors, of operands and of the result."""
@@ -223,7 +174,7 @@ class ContractionSpace:
         sides = ((o.lanes, o.side_by_side(turn)) for o in self.operands)
         return all(x is None or tiles[x][2] % n == 0 for n, x in sides)
 
-    def cost(self, tiles: Mapping[IterVar, Tile], steps: Mapping[IterVar, int]) -> float:
+    def cost(self, tiles: Mapping[IterVar, Tile], steps: Mapping[IterVar, int]) -> Count:
         """What the default is chosen by: time for each useful multiplication, in multiplications.
 
         Overrun, loads of shared memory by the register tile and of global memory by the block, the
@@ -231,61 +182,62 @@ class ContractionSpace:
         memory whole sectors are loaded, however short the rows of a tile are.
         """
         block = {x: prod(tile) for x, tile in tiles.items()}
-        overrun = prod(ceil(n / block[x]) * block[x] / n for x, n in self.lengths.items())
+        overrun = prod(ceil_div(n, block[x]) * block[x] / n for x, n in self.lengths.items())
         shared = sum(self._loads(o, tiles) for o in self.operands)
         outside = sum(
-            _sectors(o, {**block, **steps}) / prod(block[x] for x in self._reusing(o))
+            sectors(o, {**block, **steps}) / prod(block[x] for x in self._reusing(o))
             for o in self.operands
         )
-        count = self.blocks * prod(ceil(n / block[x]) for x, n in self.lengths.items())
+        count = self.blocks * prod(ceil_div(n, block[x]) for x, n in self.lengths.items())
         waves = count / self.device.processors
         threads = prod(t for _, t, _ in tiles.values())
-        hidden = sqrt(max(1.0, _ENOUGH_THREADS / threads))
+        hidden = -least(-1.0, -_ENOUGH_THREADS / threads)
         loads = _SHARED_COST * shared + _GLOBAL_COST * outside
-        return overrun * ceil(waves) / waves * hidden * (1 + loads)
+        return overrun * ceil_div(count, self.device.processors) / waves * hidden**0.5 * (1 + loads)
 
     def _reusing(self, o: Operand) -> list[IterVar]:
         return [x for x in self.lengths if not o.access.moves_with(x)]
 
-    def _loads(self, o: Operand, tiles: Mapping[IterVar, Tile]) -> float:
+    def _loads(self, o: Operand, tiles: Mapping[IterVar, Tile]) -> Count:
         """Loads of shared memory for each multiplication; neighbours whose register tiles are wider
         than a vector meet in its banks."""
         vector = self.device.vector_bytes // dtypes.nbytes(o.tensor.dtype)
-        meet = any(tiles[x][2] > vector for x in self.lengths if o.access.moves_with(x))
-        return (2 if meet else 1) / prod(tiles[x][0] * tiles[x][2] for x in self._reusing(o))
+        meet: Any = False
+        for x in self.lengths:
+            if o.access.moves_with(x):
+                meet = meet | (tiles[x][2] > vector)
+        return (1 + meet) / prod(tiles[x][0] * tiles[x][2] for x in self._reusing(o))
 
 
-def _sectors(o: Operand, sizes: Mapping[IterVar, int]) -> float:
-    """Elements that are loaded for each element of a row of a tile, which is part of sectors."""
-    row = o.box(sizes)[-1] * dtypes.nbytes(o.tensor.dtype)
-    return max(1.0, _SECTOR / row)
+def define_contraction_space(knobs: Knobs, space: ContractionSpace) -> None:
+    """The knobs of a contraction; configurations that no device would launch are refused.
 
-
-def define_contraction_space(cfg: TemplateConfig, space: ContractionSpace) -> None:
-    """The knobs of a contraction; configurations that no device would launch are filtered.
-
-    Only a space asks for them: a configuration has them, and the search for a default takes long.
+    Args:
+        knobs: that get them; the search for a default takes long, so nothing is done where they are
+            known.
+        space: what they depend on.
     """
-    if not isinstance(cfg, ConfigSpace):
+    if not knobs.collects:
         return
     steps = _default_steps(space)
-    tiles = _default_tiles(space, steps)
-    for x, n in space.lengths.items():
-        sizes = [[-1, *tile] for tile in tiles_of(n)]
-        name = f"tile_{x.name}"
-        cfg.define_split(name, n, policy="candidate", candidate=sizes, default=[-1, *tiles[x]])
-    for k in space.reduce:
-        sizes = [[-1, *parts] for parts in _steps_of(k, space)]
-        name = f"split_{k.name}"
-        cfg.define_split(
-            name, k.count, policy="candidate", candidate=sizes, default=[-1, *steps[k]]
-        )
-    _define_words(cfg, space, tiles, steps)
-    cfg.multi_filter(space.accepts)
+    tiles = knobs.once(f"{space.prefix}default tile", lambda: _default_tiles(space, steps))
+    knobs.loops(
+        f"{space.prefix}tile",
+        {space.names[x]: LoopSizes(n, tiles_of(n), tiles[x]) for x, n in space.lengths.items()},
+        lambda: _tiles_together(space, tiles, steps),
+    )
+    parts = {k: _steps_of(k, space) for k in space.reduce}
+    knobs.loops(
+        f"{space.prefix}steps",
+        {space.names[k]: LoopSizes(k.count, parts[k], steps[k]) for k in space.reduce},
+        lambda: list(product(*parts.values())),
+    )
+    _define_words(knobs, space, tiles, steps)
+    knobs.keep(space.accepts)
 
 
 def _define_words(
-    cfg: TemplateConfig,
+    knobs: Knobs,
     space: ContractionSpace,
     tiles: Mapping[IterVar, Tile],
     steps: Mapping[IterVar, tuple[int, ...]],
@@ -294,18 +246,14 @@ def _define_words(
     turned there, gaps between its rows, two halves; by default what the tiles allow."""
     turned = any(o.turned for o in space.operands)
     sizes = {x: prod(tile) for x, tile in tiles.items()} | {k: prod(n) for k, n in steps.items()}
-    either = [True, False]
-    cfg.define_knob(
-        "fetch", either if space.widest > 1 else [False],
-        default=space.widest > 1 and space.fetches(sizes),
-    )  # fmt: skip
-    cfg.define_knob(
-        "vector", either if space.has_vectors else [False],
-        default=space.has_vectors and space.vectors(tiles, turned),
-    )  # fmt: skip
-    cfg.define_knob("turn", either if turned else [False])
-    cfg.define_knob("pad", [False, True])
-    cfg.define_knob("double", [False, True])
+    either, p = [True, False], space.prefix
+    wide = space.widest > 1
+    knobs.flag(f"{p}fetch", either if wide else [False], wide and space.fetches(sizes))
+    wide = space.has_vectors
+    knobs.flag(f"{p}vector", either if wide else [False], wide and space.vectors(tiles, turned))
+    knobs.choice(f"{p}turn", either if turned else [False])
+    knobs.flag(f"{p}pad", [False, True])
+    knobs.choice(f"{p}double", [False, True])
 
 
 def tiles_of(length: int) -> list[Tile]:
@@ -356,23 +304,63 @@ def _default_tiles(
     steps = {k: prod(sizes) for k, sizes in parts.items()}
     written = prod(sizes[-1] for sizes in parts.values())
     most = min(_DEFAULT_SUMS, _COPIES // written)
-    axes = list(space.lengths)
-    choices = [_tried(n, len(axes)) for n in space.lengths.values()]
-    best: tuple[float, Sequence[Tile]] | None = None
-    for tiles in product(*choices):
-        sums = prod(v * r for v, _, r in tiles)
-        threads = prod(t for _, t, _ in tiles)
-        if sums > most or threads > _DEFAULT_THREADS or not space.launches(tiles):
-            continue
-        of = dict(zip(axes, tiles, strict=True))
-        if space.staged_by(of, steps) > space.device.shared:
-            continue
-        cost = space.cost(of, steps)
-        if best is None or cost < best[0]:
-            best = cost, tiles
-    if best is None:  # the shared memory is too small for any tile of a warp
-        return dict.fromkeys(axes, (1, 1, 1))
-    return dict(zip(axes, best[1], strict=True))
+    found = _combined(space, [_tried(n, len(space.lengths)) for n in space.lengths.values()])
+    tiles = _by_loop(space, found)
+    sums = prod(v * r for v, _, r in tiles.values())
+    threads = prod(t for _, t, _ in tiles.values())
+    few = (sums <= most) & (threads <= _DEFAULT_THREADS)
+    found = found[few & (space.staged_by(tiles, steps) <= space.device.shared)]
+    if not len(found):  # the shared memory is too small for any tile of a warp
+        return dict.fromkeys(space.lengths, (1, 1, 1))
+    best = found[np.argmin(space.cost(_by_loop(space, found), steps))]
+    return {x: tuple(best[n].tolist()) for n, x in enumerate(space.lengths)}
+
+
+def _tiles_together(
+    space: ContractionSpace,
+    default: Mapping[IterVar, Tile],
+    parts: Mapping[IterVar, tuple[int, ...]],
+) -> list[tuple[tuple[int, ...], ...]]:
+    """Tiles of all loops of which a block can be launched; of many those that are cheap, and some
+    of the others: closer together the cheaper they are."""
+    steps = {k: prod(sizes) for k, sizes in parts.items()}
+    fewest = {k: prod(min(_steps_of(k, space))) for k in space.reduce}
+    axes = len(space.lengths)
+    # Three loops have millions of tiles together.
+    found = _combined(
+        space,
+        [tiles_of(n) if axes < 3 else _tried(n, axes) for n in space.lengths.values()],
+    )
+    fits = space.staged_by(_by_loop(space, found), fewest) <= space.device.shared
+    found = found[fits]
+    order = np.argsort(space.cost(_by_loop(space, found), steps), kind="stable")
+    if len(order) > _TOGETHER:
+        places = np.linspace(0, 1, _TOGETHER) ** 2 * (len(order) - 1)
+        order = order[np.unique(places.astype(np.int64))]
+    first = tuple(default[x] for x in space.lengths)
+    chosen = [tuple(map(tuple, point)) for point in found[order].tolist()]
+    return list(dict.fromkeys([first, *chosen]))
+
+
+def _combined(space: ContractionSpace, choices: Sequence[Sequence[Tile]]) -> npt.NDArray[np.int64]:
+    """Tiles of all loops together of which a block can be launched, ``(n, loops, 3)``; those whose
+    first loops exceed a limit alone are left out early."""
+    found = np.ones((1, 0, 3), np.int64)
+    for tiles in choices:
+        mine = np.array(tiles, np.int64).reshape(-1, 1, 3)
+        left = np.repeat(found, len(mine), axis=0)
+        found = np.concatenate([left, np.tile(mine, (len(found), 1, 1))], axis=1)
+        virtual, threads, registers = found.prod(axis=1).T
+        sums = virtual * registers * dtypes.nbytes(space.dtype)
+        few = (threads <= space.device.threads) & (virtual <= space.device.vthreads)
+        found = found[few & (sums <= _ACCUMULATOR_BYTES)]
+    launches = space.launches(_by_loop(space, found).values())
+    return found[launches]
+
+
+def _by_loop(space: ContractionSpace, found: npt.NDArray[np.int64]) -> dict[IterVar, Tile]:
+    """For each loop arrays of the parts of its tiles."""
+    return {x: tuple(found[:, n].T) for n, x in enumerate(space.lengths)}
 
 
 def _tried(length: int, axes: int) -> list[Tile]:

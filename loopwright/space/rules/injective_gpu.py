@@ -9,16 +9,11 @@ from __future__ import annotations
 from math import prod
 
 from loopwright import te
-from loopwright.ops.gpu.launch import (
-    Device,
-    common_width,
-    fused,
-    inline_all,
-    powers,
-)
 from loopwright.schedule import Schedule
-from loopwright.space.access import Access, accesses, is_computed, producers
-from loopwright.task.template_config import TemplateConfig
+from loopwright.space.access import Access, accesses
+from loopwright.space.rules.device_gpu import Device, common_width, fused, powers
+from loopwright.space.rules.kernel_gpu import Kernel
+from loopwright.space.rules.knobs_gpu import Knobs, Values, is_one, width_of
 
 #: Elements that a thread computes one after the other; loops of a window that are written out.
 _ELEMENTS, _WINDOW = 8, 64
@@ -30,41 +25,42 @@ _SIDE, _COPIED = 32, 4
 
 
 def schedule_injective(
-    cfg: TemplateConfig,
-    s: Schedule,
-    out: te.Tensor,
-    window: te.Tensor | None = None,
-    prefix: str = "",
+    knobs: Knobs, kernel: Kernel, window: te.Tensor | None = None, prefix: str = ""
 ) -> None:
     """One thread for some neighbouring elements.
 
     Args:
-        cfg: the configuration; gets the knobs ``vector`` (whether a thread computes neighbours),
+        knobs: what is chosen; gets the knobs ``vector`` (whether a thread computes neighbours),
             ``elements`` (that it computes in turn) and ``threads`` (of a block).
-        s: the schedule.
-        out: the result, computed at root; what it needs is inlined, inputs and roots aside.
-        window: a reduction of the shape of ``out`` that a thread does by itself.
+        kernel: its stages, which are inlined but for the result and the window.
+        window: a reduction of the shape of the result that a thread does by itself.
         prefix: of the names of the knobs.
     """
+    s, out = knobs.s, kernel.out
+    kernel.inline(s, but=[out] if window is None else [out, window])
+    if not out.shape:
+        s[out].env_threads([te.thread_axis((0, 1), "threadIdx.x")])
+        return
     device = Device.current()
     *_, last = out.static_shape or (1,)
     total = prod(out.static_shape)
     width = common_width(device.lanes(out.dtype), last)
     vector = [window is None, window is not None] if width > 1 else [False]
-    cfg.define_knob(f"{prefix}vector", vector)
-    cfg.define_knob(f"{prefix}elements", powers(_ELEMENTS), default=1)
+    flag = knobs.flag(f"{prefix}vector", vector)
+    elements = knobs.number(f"{prefix}elements", powers(_ELEMENTS), 1)
     threads = powers(device.threads, min(32, device.threads))
     few = [t for t in threads if t <= max(_THREADS // 2, total // device.processors)]
     default = max((t for t in few if t <= _THREADS), default=threads[0])
-    cfg.define_knob(f"{prefix}threads", threads, default=default)
+    count = knobs.number(f"{prefix}threads", threads, default)
     acc = _accumulator(s, out, window)
     loops = list(s[out].op.axis)
     lanes = None
-    if cfg[f"{prefix}vector"].val:
+    width = width_of(flag, width)
+    if not is_one(width):
         loops[-1], lanes = s[out].split(loops[-1], factor=width)
         s[out].vectorize(lanes)
-    rest, thread = s[out].split(fused(s, out, loops), factor=cfg[f"{prefix}threads"].val)
-    block, again = s[out].split(rest, factor=cfg[f"{prefix}elements"].val)
+    rest, thread = s[out].split(fused(s, out, loops), factor=count)
+    block, again = s[out].split(rest, factor=elements)
     s[out].bind(block, te.thread_axis("blockIdx.x"))
     s[out].bind(thread, te.thread_axis("threadIdx.x"))
     s[out].reorder(block, thread, again, *([] if lanes is None else [lanes]))
@@ -95,14 +91,15 @@ def _sum_window(s: Schedule, acc: te.Tensor) -> None:
             s[acc].unroll(loop)
 
 
-def turned_axis(out: te.Tensor) -> tuple[Access, int] | None:
+def turned_axis(kernel: Kernel) -> tuple[Access, int] | None:
     """The read of an elementwise result that goes across memory, and the axis of the result that
     runs along it; None where every input is read along memory."""
-    reads = accesses(out)
+    out = kernel.out
+    reads = accesses(out) if out.shape else []
     for a in reads:
         along, last = a.contiguous, out.op.axis[-1]
         alone = [b.tensor for b in reads].count(a.tensor) == 1
-        if is_computed(a.tensor) or along is None or not alone:
+        if kernel.computes(a.tensor) or along is None or not alone:
             continue
         if along is not last and min(along.count, last.count) >= _SIDES[0] and a.moves_with(last):
             return a, list(out.op.axis).index(along)
@@ -110,33 +107,36 @@ def turned_axis(out: te.Tensor) -> tuple[Access, int] | None:
 
 
 def schedule_transpose(
-    cfg: TemplateConfig, s: Schedule, out: te.Tensor, read: Access, across: int
+    knobs: Knobs, kernel: Kernel, read: Access, across: int, prefix: str = ""
 ) -> None:
     """Squares of the input go through shared memory, read and written along memory.
 
     Args:
-        cfg: the configuration; gets the knobs ``side`` (of a square), ``rows`` (that a thread
+        knobs: what is chosen; gets the knobs ``side`` (of a square), ``rows`` (that a thread
             copies) and ``pad`` (a gap between rows, so that columns lie in different banks).
-        s: the schedule.
-        out: the result.
-        read: how it reads an input across memory.
+        kernel: its stages, which are inlined but for the result.
+        read: how the result reads an input across memory.
         across: the axis of the result along which that input lies in memory.
+        prefix: of the names of the knobs.
     """
+    s, out, p = knobs.s, kernel.out, prefix
     device = Device.current()
-    inline_all(s, producers(out), lambda t: t is out)
+    kernel.inline(s, but=[out])
     most = min(device.threads, out.op.axis[across].count, out.op.axis[-1].count)
     sides = [n for n in _SIDES if n <= most]
-    cfg.define_knob("side", sides, default=max(n for n in sides if n <= _SIDE))
-    cfg.define_knob("rows", list(_ROWS), default=_COPIED)
-    cfg.define_knob("pad", [True, False])
 
-    def fits(c: TemplateConfig) -> bool:
-        side: int = c["side"].val
-        rows: int = c["rows"].val
-        return rows <= side and device.warp <= max(side * side // rows, 1) <= device.threads
+    def fits(value: Values) -> bool:
+        side: int = value(f"{p}side")
+        rows: int = value(f"{p}rows")
+        return device.warp <= side * side // rows <= device.threads
 
-    cfg.multi_filter(fits)
-    side, rows = cfg["side"].val, min(cfg["rows"].val, cfg["side"].val)
+    chosen = {
+        f"{p}side": (sides, max(n for n in sides if n <= _SIDE)),
+        f"{p}rows": (_ROWS, _COPIED),
+    }
+    knobs.numbers(f"{p}square", chosen, fits)
+    pad = knobs.flag(f"{p}pad", [True, False])
+    side, rows = knobs.value(f"{p}side"), knobs.value(f"{p}rows")
     axes = list(s[out].op.axis)
     row, column = axes[across], axes[-1]
     others = [x for n, x in enumerate(axes[:-1]) if n != across]
@@ -153,8 +153,8 @@ def schedule_transpose(
     s[tile].compute_at(s[out], block)
     last = out.op.axis[-1]
     columns = [n for n, d in enumerate(read.dims) if d is not None and last in d.moves]
-    if cfg["pad"].val and columns:
-        s[tile].storage_align(columns[0], side, 1)
+    if pad is not False and columns:
+        s[tile].storage_align(columns[0], 1 + pad * (side - 1), pad * 1)
     rest, tx = s[tile].split(fused(s, tile, s[tile].op.axis), factor=side)
     rounds, ty = s[tile].split(rest, factor=side // rows)
     s[tile].bind(tx, te.thread_axis("threadIdx.x"))

@@ -12,32 +12,24 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import Any
 
 from loopwright import te
 from loopwright.ir.expr import IterVar
-from loopwright.ops.gpu.contraction_space import (
-    ContractionSpace,
-    Operand,
-    define_contraction_space,
-)
-from loopwright.ops.gpu.launch import (
+from loopwright.schedule import Schedule
+from loopwright.space.access import Access, accesses, extents, readers
+from loopwright.space.rules.device_gpu import (
     MOST_BLOCKS_YZ,
     Device,
     common_width,
     copy_together,
     fused,
-    inline_all,
 )
-from loopwright.schedule import Schedule
-from loopwright.space.access import (
-    Access,
-    accesses,
-    extents,
-    is_computed,
-    producers,
-    readers,
-)
-from loopwright.task.template_config import TemplateConfig
+from loopwright.space.rules.kernel_gpu import Kernel
+from loopwright.space.rules.knobs_gpu import Knobs, is_one, width_of
+from loopwright.space.rules.operand_gpu import Operand
+from loopwright.space.rules.tiles_gpu import ContractionSpace, define_contraction_space
+from loopwright.task.entities import SplitEntity
 
 #: Loops that are tiled, at most; the others are run by blocks.
 _MOST_TILED = 3
@@ -50,7 +42,7 @@ class Contraction:
     """A contraction as the rule sees it.
 
     Attributes:
-        out: the result; elementwise over ``reduction``, or that itself.
+        kernel: its stages; the result is elementwise over the reduction, or that itself.
         reduction: the sum.
         operands: what it reads.
         tiled: the spatial loops that get tiles, in their order.
@@ -58,19 +50,24 @@ class Contraction:
             one of them.
     """
 
-    out: te.Tensor
+    kernel: Kernel
     reduction: te.Tensor
     operands: tuple[Access, ...]
     tiled: tuple[IterVar, ...]
     groups: Mapping[IterVar, int]
 
+    @property
+    def out(self) -> te.Tensor:
+        """The result."""
+        return self.kernel.out
 
-def contraction_of(out: te.Tensor, reduction: te.Tensor) -> Contraction | None:
-    """The contraction in an expression, or None where its operands have too little in common.
+
+def contraction_of(kernel: Kernel, reduction: te.Tensor) -> Contraction | None:
+    """The contraction in a kernel, or None where its operands have too little in common.
 
     Args:
-        out: the result.
-        reduction: the one reduction below it, of the same shape.
+        kernel: its stages.
+        reduction: the one reduction among them, of the shape of the result.
     """
     operands = tuple(accesses(reduction))
     axes = reduction.op.axis
@@ -80,7 +77,7 @@ def contraction_of(out: te.Tensor, reduction: te.Tensor) -> Contraction | None:
     if len(operands) < 2 or min(reuse) < _LEAST_REUSE:
         return None
     groups = {x: n for x in alone for a in operands if (n := a.steps.get(x, 1)) > 1 and n < x.count}
-    return Contraction(out, reduction, operands, _worth_tiles(axes, alone, operands), groups)
+    return Contraction(kernel, reduction, operands, _worth_tiles(axes, alone, operands), groups)
 
 
 def _worth_tiles(
@@ -97,36 +94,34 @@ def _worth_tiles(
     return tuple(x for x in axes if x in chosen)
 
 
-def schedule_contraction(cfg: TemplateConfig, s: Schedule, c: Contraction) -> None:
+def schedule_contraction(knobs: Knobs, c: Contraction, prefix: str = "") -> None:
     """Define the knobs of a contraction and schedule it by them.
 
     Args:
-        cfg: the configuration in force.
-        s: the schedule of its result.
+        knobs: what is chosen.
         c: the contraction.
+        prefix: of the names of the knobs.
     """
-    space = _space_of(c)
-    define_contraction_space(cfg, space)
-    chain = producers(c.out)
+    s, space = knobs.s, _space_of(c, prefix)
+    define_contraction_space(knobs, space)
     stages = [o.tensor for o in space.operands if o.computed]
-    kept = {c.out, c.reduction, *stages}
     acc = s.cache_write(c.out, "local") if c.out is c.reduction else c.reduction
     if acc is c.reduction:
         s[acc].set_scope("local")
-    inline_all(s, chain, lambda t: t in kept)
-    s[acc].compute_at(s[c.out], _bind_result(cfg, s, c, space))
-    _stage_operands(cfg, s, space, acc)
+    c.kernel.inline(s, but=[c.out, c.reduction, *stages])
+    s[acc].compute_at(s[c.out], _bind_result(knobs, c, space))
+    _stage_operands(knobs, space, acc)
 
 
-def _space_of(c: Contraction) -> ContractionSpace:
+def _space_of(c: Contraction, prefix: str) -> ContractionSpace:
     device = Device.current()
     lengths = {x: c.groups.get(x, x.count) for x in c.tiled}
-    chain = producers(c.out)
+    program = c.kernel.program
     operands = []
     for a in c.operands:
         twice = sum(b.tensor is a.tensor for b in c.operands) > 1
-        computed = is_computed(a.tensor)
-        alone = readers(a.tensor, chain) == [c.reduction]
+        computed = c.kernel.computes(a.tensor)
+        alone = readers(a.tensor, program) == [c.reduction]
         affine = None not in a.dims
         if affine and not twice and (alone or not computed):
             operands.append(Operand(a, computed, c.tiled, device.lanes(a.tensor.dtype)))
@@ -138,15 +133,13 @@ def _space_of(c: Contraction) -> ContractionSpace:
         width = common_width(device.lanes(c.out.dtype), lengths[last], last.count)
     reduce = tuple(c.reduction.op.reduce_axis)
     return ContractionSpace(
-        device, c.reduction.dtype, lengths, reduce, tuple(operands), blocks, width
+        device, c.reduction.dtype, lengths, reduce, tuple(operands), blocks, width, prefix
     )
 
 
-def _bind_result(
-    cfg: TemplateConfig, s: Schedule, c: Contraction, space: ContractionSpace
-) -> IterVar:
+def _bind_result(knobs: Knobs, c: Contraction, space: ContractionSpace) -> IterVar:
     """Tile the result and bind its loops; returns the loop of the threads."""
-    out = c.out
+    s, out = knobs.s, c.out
     outer: list[IterVar] = []
     parts: list[list[IterVar]] = []
     for mine, axis in zip(s[out].op.axis, c.reduction.op.axis, strict=True):
@@ -155,7 +148,7 @@ def _bind_result(
             group, loop = s[out].split(loop, factor=c.groups[axis])
             outer.append(group)
         if axis in c.tiled:
-            parts.append(cfg[f"tile_{axis.name}"].apply(s, out, loop))
+            parts.append(_cut(s, out, loop, knobs.value(space.names[axis])))
         else:
             outer.append(loop)
     blocks, virtual, threads, inner = ([p[n] for p in parts] for n in range(4))
@@ -174,22 +167,28 @@ def _bind_result(
     for loop in inner[:-1]:
         s[out].unroll(loop)
     last = inner[-1]
-    if cfg["vector"].val and space.store_width > 1:
-        last, lanes = s[out].split(last, factor=space.store_width)
+    width = width_of(space.flag("vector", knobs.value), space.store_width)
+    if not is_one(width):
+        last, lanes = s[out].split(last, factor=width)
         s[out].vectorize(lanes)
     s[out].unroll(last)
     return thread
 
 
-def _stage_operands(
-    cfg: TemplateConfig, s: Schedule, space: ContractionSpace, acc: te.Tensor
-) -> None:
+def _cut(s: Schedule, stage: te.Tensor, loop: IterVar, sizes: Sequence[Any]) -> list[IterVar]:
+    """A loop in parts of these sizes, and what is left of it outside."""
+    return SplitEntity([-1, *sizes]).apply(s, stage, loop)
+
+
+def _stage_operands(knobs: Knobs, space: ContractionSpace, acc: te.Tensor) -> None:
     """Split the reduction, and copy the operands to shared memory and to registers."""
+    s = knobs.s
     outer: list[IterVar] = []
     middle: list[IterVar] = []
     inner: list[IterVar] = []
-    for axis in s[acc].op.reduce_axis:
-        first, *between, last = cfg[f"split_{axis.name}"].apply(s, acc, axis)
+    names = [space.names[k] for k in space.reduce]
+    for name, axis in zip(names, s[acc].op.reduce_axis, strict=True):
+        first, *between, last = _cut(s, acc, axis, knobs.value(name))
         outer.append(first)
         middle += between
         inner.append(last)
@@ -200,41 +199,43 @@ def _stage_operands(
     for loop in [*tile, *inner]:
         s[acc].unroll(loop)
     for o in space.operands:
-        staged = _to_shared(cfg, s, space, o, acc)
+        staged = _to_shared(knobs, space, o, acc)
         s[staged].compute_at(s[acc], outer[-1])
         own = s.cache_read(staged, "local", [acc])
         s[own].compute_at(s[acc], inner[-1])
-        _to_registers(cfg, s, own, o)
+        _to_registers(knobs, space, own, o)
 
 
-def _to_shared(
-    cfg: TemplateConfig, s: Schedule, space: ContractionSpace, o: Operand, acc: te.Tensor
-) -> te.Tensor:
+def _to_shared(knobs: Knobs, space: ContractionSpace, o: Operand, acc: te.Tensor) -> te.Tensor:
     """An operand in shared memory, in the layout that the configuration says."""
+    s, value = knobs.s, knobs.value
     if o.computed:
         staged = o.tensor
         s[staged].set_scope("shared")
     else:
         staged = s.cache_read(o.tensor, "shared", [acc])
-    order = o.order(cfg["turn"].val)
+    order = o.order(space.flag("turn", value))
     if list(order) != sorted(order):
         s[staged].transform_layout(lambda *x: tuple(x[d] for d in order))
-    if cfg["pad"].val and len(order) > 1:
-        s[staged].storage_align(len(order) - 2, 2 * space.widest, space.widest)
-    width = o.fetch_width(space.device) if cfg["fetch"].val else 1
-    copy_together(s, staged, space.threads(cfg), width)
-    if cfg["double"].val:
+    pad = space.flag("pad", value)
+    if pad is not False and len(order) > 1:  # without a gap any stride is a multiple of 1
+        gap = pad * space.widest
+        s[staged].storage_align(len(order) - 2, 1 + pad * (2 * space.widest - 1), gap)
+    width = width_of(space.flag("fetch", value), o.fetch_width(space.device))
+    copy_together(s, staged, space.threads(value), width)
+    if space.flag("double", value):
         s[staged].double_buffer()
     return staged
 
 
-def _to_registers(cfg: TemplateConfig, s: Schedule, own: te.Tensor, o: Operand) -> None:
+def _to_registers(knobs: Knobs, space: ContractionSpace, own: te.Tensor, o: Operand) -> None:
     """Copy what a thread needs for one step; in vectors where it lies side by side."""
-    turn: bool = cfg["turn"].val
+    s, turn = knobs.s, space.flag("turn", knobs.value)
     axes = list(s[own].op.axis)
     last = axes.pop(o.order(turn)[-1])
-    if cfg["vector"].val and o.side_by_side(turn) is not None:
-        last, lanes = s[own].split(last, factor=o.lanes)
+    width = width_of(space.flag("vector", knobs.value), o.lanes)
+    if not is_one(width) and o.side_by_side(turn) is not None:
+        last, lanes = s[own].split(last, factor=width)
         s[own].vectorize(lanes)
     for x in [*axes, last]:
         s[own].unroll(x)

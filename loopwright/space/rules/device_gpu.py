@@ -1,14 +1,16 @@
-"""What the rules for GPUs share: limits of the target, bound loops, cooperative copies."""
+"""What rules for GPUs share: limits of the target, bound loops, cooperative copies."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import gcd
+from typing import Any
 
 from loopwright import dtypes, te
 from loopwright.ir.expr import IterVar
 from loopwright.schedule import Schedule
+from loopwright.space.rules.knobs_gpu import is_one
 from loopwright.target import Target
 from loopwright.target.gpu import OPENCL_DEFAULTS
 
@@ -71,7 +73,7 @@ def common_width(widest: int, *lengths: int) -> int:
     return max(w for w in powers(widest) if gcd(w, *lengths) == w)
 
 
-def copy_together(s: Schedule, stage: te.Tensor, threads: int, width: int) -> None:
+def copy_together(s: Schedule, stage: te.Tensor, threads: Any, width: Any) -> None:
     """Fill a stage in shared memory by all threads of a block, neighbours side by side.
 
     Args:
@@ -81,7 +83,7 @@ def copy_together(s: Schedule, stage: te.Tensor, threads: int, width: int) -> No
         width: elements that a thread copies at once, as a vector; few rounds are unrolled.
     """
     rest = fused(s, stage, s[stage].op.axis)
-    if width > 1:
+    if not is_one(width):
         rest, lanes = s[stage].split(rest, factor=width)
         s[stage].vectorize(lanes)
     rounds, thread = s[stage].split(rest, factor=threads)

@@ -11,15 +11,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import Any
 
 from loopwright import dtypes, te
 from loopwright.ir.expr import IterVar
-from loopwright.ops.gpu.injective import schedule_injective
-from loopwright.ops.gpu.launch import Device, common_width, fused, inline_all, powers
 from loopwright.schedule import Schedule
-from loopwright.space.access import accesses, extents, is_computed, producers
+from loopwright.space.access import accesses, extents, is_computed
 from loopwright.space.chains import row_chain
-from loopwright.task.template_config import TemplateConfig
+from loopwright.space.rules.device_gpu import Device, common_width, fused, powers
+from loopwright.space.rules.kernel_gpu import Kernel
+from loopwright.space.rules.knobs_gpu import Knobs, Values, is_one, width_of
 
 #: Threads of a row that the default takes, along and across memory, and elements worth a thread.
 _THREADS, _ACROSS, _WORTH = 256, 8, 4
@@ -106,42 +107,41 @@ def _side_by_side(reduction: te.Tensor) -> tuple[te.Tensor, ...]:
     return tuple(a.tensor for a in once if a.contiguous is last and not is_computed(a.tensor))
 
 
-def schedule_rows(cfg: TemplateConfig, s: Schedule, rows: Rows, prefix: str = "") -> None:
+def schedule_rows(knobs: Knobs, rows: Rows, prefix: str = "") -> None:
     """Define the knobs of a chain of reductions and schedule it, in one kernel, by them.
 
     Args:
-        cfg: the configuration; gets ``threads`` (of a row), ``rows`` (of a block), ``vector``
+        knobs: what is chosen; gets ``threads`` (of a row), ``rows`` (of a block), ``vector``
             (whether a thread reads neighbours at once), ``unroll``, and for each row that is
             computed on the way ``keep_<name>``: in shared memory, or it is computed again where it
             is needed.
-        s: the schedule of the result.
         rows: the chain.
         prefix: of the names of the knobs.
     """
-    knobs = _Knobs(cfg, rows, Device.current(), prefix)
+    s, sizes = knobs.s, _Sizes(knobs, rows, Device.current(), prefix)
     out, rank = rows.out, rows.rank
     reductions = [s.cache_write(r, "local") if r is out else r for r in rows.reductions]
     loops = list(s[out].op.axis)
-    block, row = s[out].split(fused(s, out, loops[:rank]), factor=knobs.rows)
+    block, row = s[out].split(fused(s, out, loops[:rank]), factor=sizes.rows)
     s[out].bind(block, te.thread_axis("blockIdx.x"))
-    s[out].bind(row, te.thread_axis(knobs.row_tag))
+    s[out].bind(row, te.thread_axis(sizes.row_tag))
     if loops[rank:]:
-        knobs.bind_columns(s, out, loops[rank:])
+        sizes.bind_columns(s, out, loops[rank:])
     for t in (*rows.whole, *rows.single, *reductions):
-        if t in rows.whole and t not in knobs.kept:
+        if t in rows.whole and t not in sizes.kept:
             s[t].compute_inline()
             continue
         s[t].compute_at(s[out], row)
         s[t].set_scope("shared" if t in rows.whole else "local")
-    for t in knobs.kept:
+    for t in sizes.kept:
         own = list(s[t].op.axis)
-        s[t].bind(fused(s, t, own[:rank]), te.thread_axis(knobs.row_tag))
-        knobs.bind_columns(s, t, own[rank:])
+        s[t].bind(fused(s, t, own[:rank]), te.thread_axis(sizes.row_tag))
+        sizes.bind_columns(s, t, own[rank:])
     for r, sources in zip(reductions, rows.loads, strict=True):
-        knobs.reduce_together(s, r, sources)
+        sizes.reduce_together(s, r, sources)
 
 
-class _Knobs:
+class _Sizes:
     """The knobs of `schedule_rows`, and what they do to a stage.
 
     Attributes:
@@ -151,8 +151,8 @@ class _Knobs:
         row_tag: the thread axis that runs over the rows of a block.
     """
 
-    def __init__(self, cfg: TemplateConfig, rows: Rows, device: Device, prefix: str) -> None:
-        self.cfg, self.prefix, self.device = cfg, prefix, device
+    def __init__(self, knobs: Knobs, rows: Rows, device: Device, prefix: str) -> None:
+        self.knobs, self.prefix, self.device = knobs, prefix, device
         # Neighbouring threads take neighbouring elements of memory.
         tags = ("threadIdx.x", "threadIdx.y")
         self.along_tag, self.row_tag = tags if rows.along else tags[::-1]
@@ -160,9 +160,8 @@ class _Knobs:
         self.kept = self._define_kept(rows)
         self.rows = self._value("rows")
 
-    def _value(self, name: str) -> int:
-        value: int = self.cfg[self.prefix + name].val
-        return value
+    def _value(self, name: str) -> Any:
+        return self.knobs.value(self.prefix + name)
 
     def _define_threads(self, rows: Rows) -> None:
         most, p = self.device.threads, self.prefix
@@ -173,13 +172,18 @@ class _Knobs:
         chosen = max(t for t in threads if t <= wanted)
         together = max(1, min(most, 2 * _FEWEST if rows.along else most) // chosen)
         several = min(together, _FEWEST)
-        self.cfg.define_knob(f"{p}threads", threads, default=chosen)
-        self.cfg.define_knob(f"{p}rows", counts, default=max(n for n in counts if n <= several))
-        self.cfg.define_knob(f"{p}unroll", list(_UNROLLED))
-        self.cfg.define_knob(f"{p}vector", [True, False] if width > 1 else [False])
-        self.width = width if self.cfg[f"{p}vector"].val else 1
         least = min(_FEWEST, most, max(threads) * max(counts))
-        self.cfg.multi_filter(lambda c: least <= c[f"{p}threads"].val * c[f"{p}rows"].val <= most)
+        self.knobs.numbers(
+            f"{p}block",
+            {
+                f"{p}threads": (threads, chosen),
+                f"{p}rows": (counts, max(n for n in counts if n <= several)),
+            },
+            lambda value: least <= value(f"{p}threads") * value(f"{p}rows") <= most,
+        )
+        self.knobs.number(f"{p}unroll", _UNROLLED)
+        flag = self.knobs.flag(f"{p}vector", [True, False] if width > 1 else [False])
+        self.width = width_of(flag, width)
 
     def _widest(self, rows: Rows) -> int:
         """The vector that divides every row."""
@@ -196,23 +200,23 @@ class _Knobs:
         sizes = {t: prod(t.static_shape[rows.rank :]) * dtypes.nbytes(t.dtype) for t in rows.whole}
         for t, size in sizes.items():
             choices = [True, False] if 2 * size <= shared else [False]
-            self.cfg.define_knob(f"{p}keep_{t.name}", choices)
+            self.knobs.choice(f"{p}keep_{t.name}", choices)
         # Each reduction across threads has a place for each thread.
         trees = sum(dtypes.nbytes(r.dtype) for r in rows.reductions)
 
-        def fits(c: TemplateConfig) -> bool:
-            kept = sum(size for t, size in sizes.items() if c[f"{p}keep_{t.name}"].val)
-            row: int = kept + trees * c[f"{p}threads"].val
-            return row * int(c[f"{p}rows"].val) <= shared
+        def fits(value: Values) -> bool:
+            kept = sum(size for t, size in sizes.items() if value(f"{p}keep_{t.name}"))
+            row: int = kept + trees * value(f"{p}threads")
+            return row * int(value(f"{p}rows")) <= shared
 
         if sizes:
-            self.cfg.multi_filter(fits)
+            self.knobs.keep(fits)
         return [t for t in rows.whole if self._value(f"keep_{t.name}")]
 
     def bind_columns(self, s: Schedule, stage: te.Tensor, columns: Sequence[IterVar]) -> None:
         """The threads of a row compute its elements, neighbours side by side."""
         rest = fused(s, stage, columns)
-        if self.width > 1:
+        if not is_one(self.width):
             rest, lanes = s[stage].split(rest, factor=self.width)
             s[stage].vectorize(lanes)
         _, thread = s[stage].split(rest, factor=self._value("threads"))
@@ -221,7 +225,7 @@ class _Knobs:
     def reduce_together(self, s: Schedule, stage: te.Tensor, sources: Sequence[te.Tensor]) -> None:
         """The threads of a row add up its elements; vectors are read through registers."""
         rest = fused(s, stage, s[stage].op.reduce_axis)
-        wide = bool(sources) and self.width > 1
+        wide = bool(sources) and not is_one(self.width)
         if wide:
             rest, lanes = s[stage].split(rest, factor=self.width)
             s[stage].unroll(lanes)
@@ -235,37 +239,66 @@ class _Knobs:
             s[own].vectorize(s[own].op.axis[-1])
 
 
-def schedule_apart(cfg: TemplateConfig, s: Schedule, out: te.Tensor) -> None:
-    """A kernel for each reduction, and one for what comes after them.
+def schedule_alone(knobs: Knobs, kernel: Kernel, prefix: str = "") -> None:
+    """A kernel for one reduction; a long one where results are few is shared by several blocks.
 
     Args:
-        cfg: the configuration; gets the knobs of `schedule_rows` for each reduction, under its
-            name, ``parts`` (blocks that share a row) for long ones, and those of
-            `schedule_injective`.
-        s: the schedule of the result.
-        out: the result.
+        knobs: what is chosen; gets the knobs of `schedule_rows`, and ``parts`` (blocks that share a
+            row) for long ones.
+        kernel: its stages; the result is the reduction.
+        prefix: of the names of the knobs.
     """
-    chain = producers(out)
-    inline_all(s, chain, lambda t: t is out or bool(t.op.reduce_axis))
-    for r in [t for t in chain if t.op.reduce_axis]:
-        rows = Rows(r, (r,), along=_lies_along(r))
-        prefix = "" if r is out else f"{r.name}_"
-        parts = _parts(cfg, rows, prefix)
-        if parts > 1:
-            loop, _ = s[r].split(fused(s, r, s[r].op.reduce_axis), nparts=parts)
-            partial = s.rfactor(r, loop)
-            assert isinstance(partial, te.Tensor)
-            unit = extents(r.op.reduce_axis) // _MOST_PARTS
-            loads = (_side_by_side(r),) if extents(r.op.reduce_axis) % _MOST_PARTS == 0 else ((),)
-            part = Rows(partial, (partial,), along=rows.along, loads=loads, unit=unit)
-            schedule_rows(cfg, s, part, f"{prefix}part_")
-            rows = Rows(r, (r,), along=False)
-        schedule_rows(cfg, s, rows, prefix)
-    if not out.op.reduce_axis:
-        schedule_injective(cfg, s, out)
+    s, r = knobs.s, kernel.out
+    kernel.inline(s, but=[r])
+    rows = Rows(r, (r,), along=_lies_along(r))
+    parts = _parts(knobs, rows, prefix)
+    if parts > 1:
+        loop, _ = s[r].split(fused(s, r, s[r].op.reduce_axis), nparts=parts)
+        partial = s.rfactor(r, loop)
+        assert isinstance(partial, te.Tensor)
+        unit = extents(r.op.reduce_axis) // _MOST_PARTS
+        loads = (_side_by_side(r),) if extents(r.op.reduce_axis) % _MOST_PARTS == 0 else ((),)
+        part = Rows(partial, (partial,), along=rows.along, loads=loads, unit=unit)
+        schedule_rows(knobs, part, f"{prefix}part_")
+        rows = Rows(r, (r,), along=False)
+    if r.shape:
+        schedule_rows(knobs, rows, prefix)
+    else:
+        _reduce_to_one(knobs, r, prefix)
 
 
-def _parts(cfg: TemplateConfig, rows: Rows, prefix: str) -> int:
+def _reduce_to_one(knobs: Knobs, r: te.Tensor, prefix: str) -> None:
+    """One block for a result without dimensions."""
+    s = knobs.s
+    loop = fused(s, r, s[r].op.reduce_axis)
+    most = max(1, extents(r.op.reduce_axis) // _WORTH)
+    threads = powers(min(Device.current().threads, most))
+    count = knobs.number(f"{prefix}threads", threads, max(n for n in threads if n <= _THREADS))
+    _, thread = s[r].split(loop, factor=count)
+    s[r].bind(thread, te.thread_axis("threadIdx.x"))
+
+
+def schedule_several(knobs: Knobs, kernel: Kernel, prefix: str = "") -> None:
+    """A thread for each element of an operation with several results.
+
+    Args:
+        knobs: what is chosen; gets the knob ``threads`` (of a block).
+        kernel: its stages, which are inlined but for the results.
+        prefix: of the names of the knobs.
+    """
+    s, out = knobs.s, kernel.out
+    kernel.inline(s, but=[out])
+    if not out.shape:
+        s[out].env_threads([te.thread_axis((0, 1), "threadIdx.x")])
+        return
+    threads = powers(Device.current().threads, min(_FEWEST, Device.current().threads))
+    count = knobs.number(f"{prefix}threads", threads, max(n for n in threads if n <= _THREADS))
+    block, thread = s[out].split(fused(s, out, s[out].op.axis), factor=count)
+    s[out].bind(block, te.thread_axis("blockIdx.x"))
+    s[out].bind(thread, te.thread_axis("threadIdx.x"))
+
+
+def _parts(knobs: Knobs, rows: Rows, prefix: str) -> int:
     """Blocks that reduce parts of a row; defines the knob where rows are few and long.
 
     One part would need other knobs than several, so there are two at least.
@@ -276,6 +309,5 @@ def _parts(cfg: TemplateConfig, rows: Rows, prefix: str) -> int:
     choices = [n for n in powers(_MOST_PARTS) if 2 <= n <= rows.length // 1024]
     wanted = max(2, 2 * device.processors // rows.count)
     chosen = max((n for n in choices if n <= wanted), default=choices[0])
-    cfg.define_knob(f"{prefix}parts", choices, default=chosen)
-    parts: int = cfg[f"{prefix}parts"].val
+    parts: int = knobs.choice(f"{prefix}parts", choices, chosen)
     return parts

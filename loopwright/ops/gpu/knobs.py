@@ -1,0 +1,87 @@
+"""The knobs of rules for GPUs in a template: one space, whose filters refuse what does not fit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from loopwright.schedule import Schedule
+from loopwright.space.rules.knobs_gpu import LoopSizes, Values
+from loopwright.task.entities import SplitEntity
+from loopwright.task.space import ConfigSpace
+from loopwright.task.template_config import TemplateConfig
+
+T = TypeVar("T")
+
+
+class TemplateKnobs:
+    """A configuration of a template as the `Knobs` of a rule.
+
+    Args:
+        cfg: the configuration.
+        s: the schedule.
+    """
+
+    def __init__(self, cfg: TemplateConfig, s: Schedule) -> None:
+        self.cfg, self.s = cfg, s
+
+    @property
+    def collects(self) -> bool:
+        """Whether this is the run that collects the knobs."""
+        return isinstance(self.cfg, ConfigSpace)
+
+    def value(self, name: str) -> Any:
+        """What is chosen under a name."""
+        return _chosen(self.cfg, name)
+
+    def once(self, name: str, make: Callable[[], T]) -> T:
+        """What no choice changes; a template is run once for a configuration."""
+        return make()
+
+    def number(self, name: str, candidates: Sequence[int], default: int | None = None) -> Any:
+        """A size; by default the first."""
+        self.cfg.define_knob(name, list(candidates), default=default)
+        return self.value(name)
+
+    def numbers(
+        self,
+        name: str,
+        each: Mapping[str, tuple[Sequence[int], int]],
+        accepts: Callable[[Values], bool],
+    ) -> None:
+        """A knob for each size, and a filter; ``name`` is not needed."""
+        for part, (candidates, default) in each.items():
+            self.number(part, candidates, default)
+        self.keep(accepts)
+
+    def loops(
+        self,
+        name: str,
+        each: Mapping[str, LoopSizes],
+        together: Callable[[], Sequence[tuple[tuple[int, ...], ...]]],
+    ) -> None:
+        """A split for each loop; ``name`` and ``together`` are not needed."""
+        for part, loop in each.items():
+            sizes = [[-1, *sizes] for sizes in loop.candidates]
+            chosen = [-1, *loop.default]
+            self.cfg.define_split(
+                part, loop.length, policy="candidate", candidate=sizes, default=chosen
+            )
+
+    def flag(self, name: str, candidates: Sequence[bool], default: bool | None = None) -> Any:
+        """Yes or no."""
+        return self.choice(name, candidates, default)
+
+    def choice(self, name: str, candidates: Sequence[int], default: int | None = None) -> Any:
+        """A choice."""
+        self.cfg.define_knob(name, list(candidates), default=default)
+        return self.value(name)
+
+    def keep(self, accepts: Callable[[Values], bool]) -> None:
+        """A filter of the space."""
+        self.cfg.multi_filter(lambda c: accepts(lambda name: _chosen(c, name)))
+
+
+def _chosen(cfg: TemplateConfig, name: str) -> Any:
+    entity = cfg[name]
+    return entity.size[1:] if isinstance(entity, SplitEntity) else entity.val

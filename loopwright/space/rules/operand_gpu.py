@@ -1,0 +1,115 @@
+"""An operand of a contraction that goes through shared memory: what tiles read of it.
+
+What is computed of tiles is computed alike of one and of arrays of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import reduce
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from loopwright import dtypes, te
+from loopwright.ir.expr import IterVar
+from loopwright.space.access import Access
+from loopwright.space.rules.device_gpu import Device, common_width
+
+#: A tile (virtual threads, threads, registers) of one loop, or arrays of each.
+Tile = tuple[Any, Any, Any]
+#: A number, or an array of one for each of many tiles.
+Count = Any
+#: Bytes that memory is read in.
+_SECTOR = 32
+
+
+@dataclass(frozen=True)
+class Operand:
+    """An operand that goes through shared memory.
+
+    Attributes:
+        access: how the reduction reads it.
+        computed: whether it is computed there, not copied.
+        tiled: the loops that have tiles.
+        lanes: elements that a thread reads at once.
+    """
+
+    access: Access
+    computed: bool
+    tiled: tuple[IterVar, ...]
+    lanes: int
+
+    @property
+    def tensor(self) -> te.Tensor:
+        """What is read."""
+        return self.access.tensor
+
+    @property
+    def turned(self) -> bool:
+        """Whether tiles move in another than the last dimension, so that turning it helps."""
+        return list(self.order(True)) != sorted(self.order(True))
+
+    def order(self, turn: bool) -> tuple[int, ...]:
+        """The order of dimensions in shared memory: with ``turn`` those in which tiles move come
+        last."""
+        dims = range(len(self.access.dims))
+        return tuple(sorted(dims, key=self._in_tile) if turn else dims)
+
+    def _in_tile(self, dim: int) -> bool:
+        index = self.access.dims[dim]
+        return index is not None and any(x in index.moves for x in self.tiled)
+
+    def side_by_side(self, turn: bool) -> IterVar | None:
+        """The tiled loop whose register tile lies side by side in shared memory, if any."""
+        index = self.access.dims[self.order(turn)[-1]]
+        if index is None or list(index.moves.values()) != [1]:
+            return None
+        (axis,) = index.moves
+        return axis if axis in self.tiled else None
+
+    def box(self, sizes: Mapping[IterVar, Count]) -> list[Count]:
+        """Extents of what a tile reads; a dimension that is no affine function counts in full."""
+        found: list[Count] = []
+        for index, whole in zip(self.access.dims, self.tensor.static_shape, strict=True):
+            moves = {} if index is None else index.moves
+            reach = 1 + sum(abs(c) * (sizes.get(x, 1) - 1) for x, c in moves.items())
+            found.append(whole if index is None else least(reach, whole))
+        return found
+
+    def fetch_width(self, device: Device) -> int:
+        """Elements that may be copied at once: none crosses the end of a row of the tensor."""
+        if self.computed or self.access.contiguous is None:
+            return 1
+        index, whole = self.access.dims[-1], self.tensor.static_shape[-1]
+        assert index is not None
+        return common_width(device.lanes(self.tensor.dtype), whole, index.offset)
+
+    def bytes(self, sizes: Mapping[IterVar, Count], pad: int, threads: Count, width: int) -> Count:
+        """Shared memory that it takes, at most: gaps count, and rows that the last round of copying
+        threads overruns."""
+        box = self.box(sizes)
+        row, at_once = prod(box[1:]), threads * width
+        box[0] = ceil_div(ceil_div(box[0] * row, at_once) * at_once, row)
+        # The gaps cost most where the rows are shortest.
+        line = reduce(least, box) if self.turned else box[-1]
+        return prod(box) // line * (line + 2 * pad) * dtypes.nbytes(self.tensor.dtype)
+
+
+def least(a: Count, b: Count) -> Count:
+    """The smaller of two numbers, or of each in arrays."""
+    arrays = isinstance(a, np.ndarray) or isinstance(b, np.ndarray)
+    return np.minimum(a, b) if arrays else min(a, b)
+
+
+def ceil_div(a: Count, b: Count) -> Count:
+    """``ceil(a / b)`` of whole numbers, b positive, or of each in arrays."""
+    return -(-a // b)
+
+
+def sectors(o: Operand, sizes: Mapping[IterVar, Count]) -> Count:
+    """Elements that are loaded for each element of a row of a tile, which is part of sectors."""
+    row = o.box(sizes)[-1] * dtypes.nbytes(o.tensor.dtype)
+    return -least(-1.0, -_SECTOR / row)
