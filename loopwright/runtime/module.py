@@ -278,6 +278,36 @@ class Module:
         """
         self._entry(*args)
 
+    def bind(self, *args: object) -> BoundCall | DeviceCall:
+        """Check the arguments of the entry function once, for many calls on the same arrays.
+
+        What is returned takes no arguments and checks nothing when it is called. It keeps the
+        arrays alive and works on the memory that they have now; what is in it counts at each call.
+        On a device a call of it launches, as a call of the module does.
+
+        Args:
+            args: as in a call: one array per argument, outputs included, and the sizes that the
+                function takes.
+
+        Raises:
+            ArgumentError: an argument is not acceptable, or no output has elements.
+            RunError: the workspace is over the limit.
+
+        Example:
+            >>> A = te.placeholder((4,), name="A")
+            >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
+            >>> f = lw.build(te.create_schedule(B.op), [A, B], name="add_one")
+            >>> a, b = np.zeros(4, "float32"), np.empty(4, "float32")
+            >>> g = f.bind(a, b)
+            >>> for _ in range(3):
+            ...     g()
+            ...     a[:] = b
+            ...
+            >>> print(b)
+            [3. 3. 3. 3.]
+        """
+        return self._entry.bind(*args)
+
     def get_source(self, kind: str = "") -> str:
         """The program's text.
 

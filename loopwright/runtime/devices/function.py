@@ -16,6 +16,7 @@ from loopwright.runtime.arrays.host import NDArray
 from loopwright.runtime.artifacts.device_code import DeviceCode, Launch
 from loopwright.runtime.artifacts.manifest import FunctionSpec
 from loopwright.runtime.artifacts.size_formulas import evaluate
+from loopwright.runtime.calling.argument import Arg
 from loopwright.runtime.devices.device import Device
 from loopwright.runtime.devices.image import DeviceImage
 from loopwright.runtime.devices.interface import (
@@ -27,7 +28,6 @@ from loopwright.runtime.devices.interface import (
     Stream,
 )
 from loopwright.runtime.devices.launches import recorded
-from loopwright.runtime.function import Arg
 from loopwright.runtime.memory import device_allocator, note_use, workspace_pool
 
 #: Kernels read vectors of so many bytes, which must not cross such a multiple.
@@ -256,6 +256,24 @@ class DeviceCall:
         self._graph: Callable[[Stream | None], None] | None = None
 
     @property
+    def name(self) -> str:
+        """The function's name."""
+        return self.function.name
+
+    @property
+    def args(self) -> tuple[Arg, ...]:
+        """The function's arguments, in order."""
+        return self.function.args
+
+    def __call__(self) -> None:
+        """Launch on the bound arrays, as a call of the function does.
+
+        Raises:
+            RunError: the device refuses.
+        """
+        self.launch()
+
+    @property
     def api(self) -> DeviceAPI:
         """What drives the device."""
         return self.device.api
@@ -315,6 +333,11 @@ class DeviceCall:
             self.launch(stream)
         then = api.record_event(device_id, stream)
         return api.elapsed(first, then)
+
+    def __repr__(self) -> str:
+        arrays = zip(self.args, self.arrays, strict=True)
+        bound = ", ".join(f"{arg} at {a.data:#x}" for arg, a in arrays)
+        return f"<DeviceCall {self.name}({bound}) on {self.device}>"
 
     def _many(self, stream: Stream) -> None:
         """Launches for a graph, whose buffers are its own as long as it lives."""

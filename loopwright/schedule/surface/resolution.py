@@ -127,6 +127,21 @@ class ScheduleBase:
             f"{self.state.loop_list(stage)}"
         )
 
+    def any_loop_id(self, axis: object, who: str) -> tuple[StageId, str]:
+        """The stage and the loop that an axis means, also one that was split or fused since.
+
+        Raises:
+            ScheduleError: it means none of this schedule.
+        """
+        owner, loop = (None, "")
+        if isinstance(axis, IterVar):
+            owner, loop = self._loop_of_axis.get(axis, (None, ""))
+        if owner is None:
+            what = f"axis {axis.name!r}" if isinstance(axis, IterVar) else repr(axis)
+            text = loop or "is no loop of this schedule; give an axis of a stage"
+            raise ScheduleError(f"{who}: {what} {text}")
+        return owner, loop
+
     # ------------------------------------------------------------ steps
 
     def _who(self, verb: str) -> str:
