@@ -44,6 +44,18 @@ CONTENDERS = (
     Contender("ga", "ga"),
     Contender("xgb", "xgb"),
     Contender("xgb without analytical", "xgb", {"analytical": False}),
+    Contender("droplet", "droplet"),
+    Contender("droplet without analytical", "droplet", {"analytical": False}),
+    Contender(
+        "droplet without analytical, with restarts",
+        "droplet",
+        {"analytical": False, "restarts": None},
+    ),
+    Contender(
+        "xgb without analytical, descent from 32",
+        "xgb",
+        {"analytical": False, "post_optimization": 32},
+    ),
 )
 
 

@@ -4,6 +4,7 @@
 """
 
 from loopwright.tuner.base import Tuner
+from loopwright.tuner.droplet_tuner import DropletTuner
 from loopwright.tuner.ga_tuner import GATuner
 from loopwright.tuner.gridsearch_tuner import GridSearchTuner
 from loopwright.tuner.history_or_sample import ApplyHistoryBestOrSample
@@ -28,6 +29,7 @@ __all__ = [
     "TUNERS",
     "ApplyHistoryBestOrSample",
     "Callback",
+    "DropletTuner",
     "EarlyStop",
     "Explanation",
     "Failure",

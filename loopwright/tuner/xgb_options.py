@@ -87,6 +87,13 @@ class XGBOptions(TunerOptions):
         yes_or_no,
         keyword_only=True,
     )
+    post_optimization: int | None = option(
+        None,
+        "number of the trial from which coordinate descent (that of `DropletTuner`) goes on from "
+        "the best, until no neighbour of it is faster; then the model proposes again. None: never.",
+        optional(at_least(0)),
+        keyword_only=True,
+    )
 
     @property
     def search(self) -> Optimizer:

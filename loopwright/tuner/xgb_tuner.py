@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from loopwright.task.vectors import Digits, ValidMemo, digits_of, distinct, indices_of
 from loopwright.tuner.base import Tuner
+from loopwright.tuner.descent import PVALUE, Descent
 from loopwright.tuner.diversity import diverse, in_turn
 from loopwright.tuner.evolution import ExhaustiveSearch, Pool, Search
 from loopwright.tuner.model.candidates import Candidates, Measurements
@@ -94,6 +95,7 @@ class XGBTuner(Tuner):
         self._results = Measurements()
         self._trained_on = -1
         self.model_reports: list[ModelReport] = []
+        self._descent = Descent(self.space, PVALUE)
 
     def learn(self, results: Sequence[tuple[ConfigEntity, MeasureResult]]) -> None:
         """Keep one round of results; the next ``ask`` trains on them. The predictions of a model
@@ -101,9 +103,14 @@ class XGBTuner(Tuner):
         if self._current and self.model.ready:
             self._judge(results)
         self._results.add(results)
+        self._descent.learn(results)
 
     def propose(self, n: int) -> Iterator[int]:
-        """Yield what the model likes best, some random points, and in the end all that is left."""
+        """Yield what the model likes best, some random points, and in the end all that is left.
+        With ``post_optimization`` the neighbours of the best come first, once it is their turn."""
+        descends = self.settings.post_optimization
+        if descends is not None and self.trials >= descends:
+            yield from self._descent.next(self.rng, self.visited, self.admits)
         self._train()
         greedy = n - int(self.rng.binomial(n, self.settings.epsilon))
         if self.model.ready:
