@@ -44,6 +44,11 @@ CONTENDERS = (
     Contender("ga", "ga"),
     Contender("xgb", "xgb"),
     Contender("xgb without analytical", "xgb", {"analytical": False}),
+    Contender(
+        "xgb without analytical, trained every round",
+        "xgb",
+        {"analytical": False, "adaptive_training": False},
+    ),
     Contender("droplet", "droplet"),
     Contender("droplet without analytical", "droplet", {"analytical": False}),
     Contender(

@@ -95,6 +95,14 @@ class XGBOptions(TunerOptions):
         keyword_only=True,
     )
 
+    adaptive_training: bool = option(
+        True,
+        "whether the model is trained again only once the results have grown by a fifth since the "
+        "last time (Ansor's rule), instead of after every round.",
+        yes_or_no,
+        keyword_only=True,
+    )
+
     @property
     def search(self) -> Optimizer:
         """The optimizer with its settings."""

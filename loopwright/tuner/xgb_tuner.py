@@ -45,6 +45,8 @@ _NEARBY, _TRIES = 0.125, 8
 _MODELS = 4
 #: Points that the analytical model proposes as the start of a search.
 _STARTS = 256
+#: With adaptive training: by how much the results must have grown.
+_GROWTH = 1.2
 #: Blocks of random points in which one with features is looked for.
 _BLOCKS = 8
 
@@ -94,6 +96,7 @@ class XGBTuner(Tuner):
         super().reset()
         self._results = Measurements()
         self._trained_on = -1
+        self._due = 0
         self.model_reports: list[ModelReport] = []
         self._descent = Descent(self.space, PVALUE)
 
@@ -103,6 +106,9 @@ class XGBTuner(Tuner):
         if self._current and self.model.ready:
             self._judge(results)
         self._results.add(results)
+        # Of rounds that are told, not of those in which the model was asked: the same after a log.
+        if not self.settings.adaptive_training or len(self._results) >= _GROWTH * self._due:
+            self._due = len(self._results)
         self._descent.learn(results)
 
     def propose(self, n: int) -> Iterator[int]:
@@ -148,16 +154,17 @@ class XGBTuner(Tuner):
 
     @property
     def _current(self) -> bool:
-        return self._trained_on == len(self._results)
+        return self._trained_on == self._due
 
     def _train(self) -> None:
         if self._current:
             return
-        self._trained_on = len(self._results)
+        self._trained_on = self._due
         self.on_phase("fitting the cost model")
         self._train_transfer_model()
-        if self._results.ran >= _FIRST:
-            self.model.fit(self._results.samples(self._candidates, len(self._results)))
+        known = self._results.first(self._due)
+        if known.ran >= _FIRST:
+            self.model.fit(known.samples(self._candidates, self._due))
 
     def _train_transfer_model(self) -> None:
         """Train a model on what was measured elsewhere, again only when there is more of it."""
@@ -183,21 +190,21 @@ class XGBTuner(Tuner):
         new.add(results)
         if not new.ran:
             return
-        samples = new.samples(self._candidates, len(self._results))
+        samples = new.samples(self._candidates, self._due)
         ran = samples.outcome != Outcome.FAILED
         self.model_reports.append(
             judge(
                 self.model.predict(samples.batch)[ran],
                 samples.score[ran],
                 round=self.round,
-                trained_on=len(self._results),
+                trained_on=self._due,
                 trees=self.model.rounds,
             )
         )
 
     def score(self, digits: Digits) -> npt.NDArray[np.float64]:
         """Scores of points by every model of the ensemble, float64 ``(n, k)``; higher is faster."""
-        return self.model.predict_ensemble(self._candidates.batch(digits, len(self._results)))
+        return self.model.predict_ensemble(self._candidates.batch(digits, self._due))
 
     # -- the search ---------------------------------------------------------------------------
 
