@@ -97,6 +97,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("model",),
         ("base",),
         ("mutation", "index_range"),
+        ("breeding",),
         ("evolution",),
         ("random_tuner", "gridsearch_tuner", "xgb_options", "descent"),
         ("ga_tuner", "xgb_tuner", "droplet_tuner"),

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from loopwright.errors import UsageError, did_you_mean
-from loopwright.tuner.evolution import Annealing, Evolution
+from loopwright.tuner.evolution import Annealing, Evolution, ansor
 from loopwright.tuner.options import (
     TunerOptions,
     at_least,
@@ -17,7 +18,11 @@ from loopwright.tuner.options import (
 
 #: What searches a space for points that the model likes, and the names of these.
 Optimizer = Evolution | Annealing
-OPTIMIZERS: dict[str, type[Optimizer]] = {"evolution": Evolution, "sa": Annealing}
+OPTIMIZERS: dict[str, Callable[[], Optimizer]] = {
+    "evolution": Evolution,
+    "sa": Annealing,
+    "ansor": ansor,
+}
 _DEFAULT_OPTIMIZER: str | Optimizer = "evolution"
 
 
@@ -61,7 +66,8 @@ class XGBOptions(TunerOptions):
     )
     optimizer: str | Optimizer = option(  # noqa: RUF009 -- it makes a field, and no shared value
         _DEFAULT_OPTIMIZER,
-        "'evolution', 'sa', or an `Evolution` or `Annealing` with its settings.",
+        "'evolution', 'sa', 'ansor' (evolution with Ansor's sizes and mutations), or an "
+        "`Evolution` or `Annealing` with its settings.",
         _optimizer,
     )
     diversity_filter_ratio: float | None = option(

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from loopwright.task.vectors import Digits, ValidMemo, digits_of, distinct, indices_of
 from loopwright.tuner.base import Tuner
+from loopwright.tuner.breeding import own_rules
 from loopwright.tuner.descent import PVALUE, Descent
 from loopwright.tuner.diversity import diverse, in_turn
 from loopwright.tuner.evolution import ExhaustiveSearch, Pool, Search
@@ -26,7 +27,6 @@ from loopwright.tuner.model.cost_model import Outcome
 from loopwright.tuner.model.quality import ModelReport, judge
 from loopwright.tuner.model.transfer_model import History
 from loopwright.tuner.model.xgb_model import XGBCostModel
-from loopwright.tuner.mutation import Mutation
 from loopwright.tuner.options import TunerOptions
 from loopwright.tuner.random_tuner import fresh_points, no_fresh_point
 from loopwright.tuner.xgb_options import XGBOptions
@@ -86,7 +86,7 @@ class XGBTuner(Tuner):
         self.model = XGBCostModel(
             self._candidates.names, settings.loss_type, settings.num_threads, ensemble=_MODELS
         )
-        self._mutation = Mutation(task.config_space)
+        self._moves = settings.search.moves(task.config_space)
         self._valid = ValidMemo(task.config_space)
         self.history = History()
         self._history_size = (0, 0, 0)
@@ -131,7 +131,11 @@ class XGBTuner(Tuner):
     @property
     def options(self) -> dict[str, Any]:
         """The options on which proposals depend, as the header of a log keeps them."""
-        return {**super().options, "optimizer": repr(self.settings.search)}
+        return {
+            **super().options,
+            "optimizer": repr(self.settings.search),
+            **own_rules(),
+        }
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -220,7 +224,7 @@ class XGBTuner(Tuner):
         if self._candidates.slow:
             search = optimizer.small()
         starts = self._candidates.starting_points(_STARTS, self.rng)
-        search.search(pool, self._mutation, self._seeds(), starts, self.rng)
+        search.search(pool, self._moves, self._seeds(), starts, self.rng)
         ratio = self.settings.diversity_filter_ratio
         if ratio is None:
             best = pool.best()
@@ -244,7 +248,7 @@ class XGBTuner(Tuner):
             return []
         # Half the steps start from the fastest, a quarter from the second, and so on.
         ranks = np.minimum(self.rng.geometric(0.5, size=_TRIES * count), len(seeds)) - 1
-        indices = indices_of(self.space, self._mutation.mutate(seeds[ranks], self.rng))
+        indices = indices_of(self.space, self._moves.mutate(seeds[ranks], self.rng))
         fresh = [indices[i] for i in distinct(indices, self.visited).tolist()]
         return list(itertools.islice(filter(self.admits, fresh), count))
 
