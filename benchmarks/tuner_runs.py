@@ -38,6 +38,7 @@ class Contender:
     options: dict[str, Any] = field(default_factory=dict)
 
 
+_PLAIN = {"analytical": False}
 CONTENDERS = (
     Contender("random", "random"),
     Contender("grid", "grid"),
@@ -49,6 +50,11 @@ CONTENDERS = (
         "xgb",
         {"analytical": False, "adaptive_training": False},
     ),
+    *(
+        Contender(f"xgb without analytical, {kind}", "xgb", {**_PLAIN, "feature_type": kind})
+        for kind in ("knob", "curve", "per_store")
+    ),
+    Contender("xgb as Ansor searches", "xgb", {**_PLAIN, "optimizer": "ansor"}),
     Contender("droplet", "droplet"),
     Contender("droplet without analytical", "droplet", {"analytical": False}),
     Contender(
