@@ -11,10 +11,11 @@ import numpy as np
 from loopwright.errors import ArgumentError, did_you_mean
 from loopwright.runtime.arrays.device import DeviceArray
 from loopwright.runtime.artifacts.manifest import FunctionSpec
+from loopwright.runtime.calling.argument import Arg
 from loopwright.runtime.devices.device import Device
 from loopwright.runtime.devices.function import DeviceCall
 from loopwright.runtime.devices.interface import HOST
-from loopwright.runtime.function import Arg, BoundCall
+from loopwright.runtime.function import BoundCall
 from loopwright.runtime.ndarray import array, host_array
 from loopwright.runtime.parts import AnyFunction, Parts
 from loopwright.runtime.symbolic import SymbolicArg, SymbolicFunction

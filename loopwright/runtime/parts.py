@@ -16,10 +16,11 @@ import numpy.typing as npt
 from loopwright.runtime.arrays.device import DeviceArray
 from loopwright.runtime.arrays.host import aligned_bytes
 from loopwright.runtime.artifacts.manifest import FunctionSpec, PartsSpec
+from loopwright.runtime.calling.argument import Arg
 from loopwright.runtime.devices.device import Device
 from loopwright.runtime.devices.function import DeviceCall, DeviceFunction
 from loopwright.runtime.devices.interface import HOST, Memory
-from loopwright.runtime.function import Arg, BoundCall, Function
+from loopwright.runtime.function import BoundCall, Function
 from loopwright.runtime.ndarray import empty
 from loopwright.runtime.symbolic import SymbolicFunction
 
