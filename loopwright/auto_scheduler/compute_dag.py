@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -85,6 +85,8 @@ class ComputeDAG:
         B = te.compute((16,), lambda i: te.sum(A[i, k], axis=[k]), name="B")
     """
 
+    _fresh: Callable[[], Scheduled]
+
     def __init__(self, compute_or_sche: str | Tensor | Sequence[Tensor] | Schedule) -> None:
         if isinstance(compute_or_sche, str):
             given: Tensor | Sequence[Tensor] = workload_key_to_tensors(compute_or_sche)
@@ -99,13 +101,33 @@ class ComputeDAG:
             )
         program = tensor_program(given)
         self.tensors = list(program.args)
-        self._outputs = program.outputs
-        self._dag, self.places = Dag.from_ops([t.op for t in program.outputs])
+        outputs = [t.op for t in program.outputs]
+        self._dag, self.places = Dag.from_ops(outputs)
+        self._fresh = lambda: (create_schedule(outputs), list(self.tensors))
+
+    @classmethod
+    def of_schedule(cls, schedule: Schedule, args: Sequence[Tensor]) -> ComputeDAG:
+        """The expression of a schedule that was replayed, whose tensors are its own.
+
+        Args:
+            schedule: the schedule.
+            args: its arguments in calling order.
+        """
+        made = cls.__new__(cls)
+        ids = schedule.arg_ids(args)
+
+        def fresh() -> Scheduled:
+            new = replay(schedule.dag, [])
+            return new, [new.tensor(a) for a in ids]
+
+        made._dag, made.places, made._fresh = schedule.dag, {}, fresh
+        made.tensors = fresh()[1]
+        return made
 
     @property
     def ops(self) -> list[Operation]:
         """The operations, inputs included, each before those that read it."""
-        return sorted(self.places, key=lambda op: self.places[op])
+        return [stage.op for stage in self._fresh()[0].stages]
 
     @property
     def flop_ct(self) -> float:
@@ -175,9 +197,8 @@ class ComputeDAG:
         """
         check_layout_rewrite(layout_rewrite)
         self._check(state)
-        schedule, args = state.schedule, state.args
-        fresh = replay(schedule.dag, schedule.trace)
-        return fresh, [fresh.tensor(a) for a in schedule.arg_ids(args)]
+        fresh = state.copy()
+        return fresh.schedule, fresh.args
 
     def print_python_code_from_state(self, state: State) -> str:
         """The steps of a state as a Python function.
@@ -231,9 +252,6 @@ class ComputeDAG:
     def __str__(self) -> str:
         lines = self._dag.as_python().splitlines()
         return "\n".join(line for line in lines[2:] if not line.startswith("outputs = "))
-
-    def _fresh(self) -> Scheduled:
-        return create_schedule([t.op for t in self._outputs]), list(self.tensors)
 
     def _check(self, state: State) -> None:
         if not isinstance(state, State) or state.schedule.dag.hash != self.hash_key():

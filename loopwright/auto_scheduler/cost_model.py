@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["CostModel", "RandomModel", "XGBModel"]
 
 Floats = npt.NDArray[np.float64]
+Scorer = Callable[[Digits], Floats]
 #: Trials of a structure that a model learns from at least.
 _FIRST = 8
 
@@ -41,8 +42,8 @@ class CostModel:
     def update(self, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
         """Learn from trials."""
 
-    def scores(self, task: AutomaticTask, number: int, digits: Digits) -> Floats:
-        """Scores of points of one structure, float64 ``(n,)``; higher is faster."""
+    def scorer(self, task: AutomaticTask, number: int) -> Scorer:
+        """What scores points of one structure, float64 ``(n,)``; higher is faster."""
         raise NotImplementedError
 
     def predict(self, task: Any, states: Sequence[State]) -> Floats:
@@ -60,7 +61,7 @@ class CostModel:
         for number, places in placed(task.automatic_task, states).items():
             digits = digits_of(union.parts[number].config_space, [local for _, local in places])
             at = [position for position, _ in places]
-            scores[at] = self.scores(task.automatic_task, number, digits)
+            scores[at] = self.scorer(task.automatic_task, number)(digits)
         return scores
 
 
@@ -106,9 +107,9 @@ class RandomModel(CostModel):
     def __init__(self, seed: int = 0) -> None:
         self._rng = np.random.default_rng(seed)
 
-    def scores(self, task: AutomaticTask, number: int, digits: Digits) -> Floats:
+    def scorer(self, task: AutomaticTask, number: int) -> Scorer:
         """Random numbers from 0 to 1."""
-        return self._rng.random(len(digits))
+        return lambda digits: self._rng.random(len(digits))
 
 
 class XGBModel(CostModel):
@@ -230,22 +231,23 @@ class XGBModel(CostModel):
         if self.model_file is not None:
             self.save(self.model_file)
 
-    def scores(self, task: AutomaticTask, number: int, digits: Digits) -> Floats:
+    def scorer(self, task: AutomaticTask, number: int) -> Scorer:
         """Log2 of the speed: of calls per second where a structure of the task was measured, else
         as a share of the machine's peak."""
         own: Any = StructureTask(task, number)
         measured = Measurements()
         measured.add(self._trials(own))
         if measured.ran < _FIRST:
-            return AnalyticalModel(own).predict(digits) + self._distance(task)
+            analytical, distance = AnalyticalModel(own), self._distance(task)
+            return lambda digits: analytical.predict(digits) + distance
         candidates = Candidates(own, "itervar", analytical=True)
         model = XGBCostModel(candidates.names)
         samples = measured.samples(candidates, len(measured))
         model.fit(samples)
         # Trees predict up to a constant, which is set by what ran.
         ran = samples.outcome != Outcome.FAILED
-        constant = np.mean(samples.score[ran] - model.predict(samples.batch)[ran])
-        return model.predict(candidates.batch(digits, len(measured))) + float(constant)
+        constant = float(np.mean(samples.score[ran] - model.predict(samples.batch)[ran]))
+        return lambda digits: model.predict(candidates.batch(digits, len(measured))) + constant
 
     def _distance(self, task: AutomaticTask) -> float:
         """What has to be added to predicted shares of the peak so that they have the unit of what

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from loopwright import records as logs
 from loopwright.auto_scheduler.loop_state import State
@@ -18,6 +18,7 @@ from loopwright.tuner import ApplyHistoryBestOrSample as _HistoryOrSample
 
 if TYPE_CHECKING:
     from loopwright.auto_scheduler.compute_dag import ComputeDAG
+    from loopwright.task.template import Scheduled
 
 __all__ = ["ApplyHistoryBest", "ApplyHistoryBestOrSample", "DispatchContext"]
 
@@ -99,10 +100,11 @@ class ApplyHistoryBest(_History):
         """
         key = None if dag is not None else workload_key
         task = SearchTask(compute_dag=dag, workload_key=key, target=target)
-        _, scheduled = self.choose(task.automatic_task)
-        if scheduled is None:
-            return None
-        return State(lambda: scheduled, task.compute_dag.places)
+
+        def best() -> Scheduled | None:
+            return self.choose(task.automatic_task)[1]
+
+        return None if best() is None else State(cast("Any", best), task.compute_dag.places)
 
 
 class ApplyHistoryBestOrSample(_HistoryOrSample):

@@ -261,21 +261,21 @@ class State:
 
     def cache_read(
         self, stage_id: StageLike, scope_name: str, reader_stage_ids: Sequence[StageLike]
-    ) -> int:
-        """Copy what stages read; returns the number of the new stage."""
+    ) -> te.Operation:
+        """Copy what stages read; returns the operation of the new stage."""
         readers = tuple(map(self._number, reader_stage_ids))
-        new = self._do("cache_read", (self._number(stage_id), scope_name, readers))
-        return self.stage_ops.index(new.op)
+        new: te.Tensor = self._do("cache_read", (self._number(stage_id), scope_name, readers))
+        return new.op
 
-    def cache_write(self, stage_id: StageLike, scope_name: str) -> int:
-        """Compute a stage in a copy of its result; returns the number of the new stage."""
-        new = self._do("cache_write", (self._number(stage_id), scope_name))
-        return self.stage_ops.index(new.op)
+    def cache_write(self, stage_id: StageLike, scope_name: str) -> te.Operation:
+        """Compute a stage in a copy of its result; returns the operation of the new stage."""
+        new: te.Tensor = self._do("cache_write", (self._number(stage_id), scope_name))
+        return new.op
 
-    def rfactor(self, stage_id: StageLike, iterator: IterLike, factor_iter_id: int) -> int:
-        """Split a reduction in parts of its own; returns the number of the new stage."""
-        new = self._do("rfactor", (*self._loop(stage_id, iterator), factor_iter_id))
-        return self.stage_ops.index(new.op)
+    def rfactor(self, stage_id: StageLike, iterator: IterLike, factor_iter_id: int) -> te.Operation:
+        """Split a reduction in parts of its own; returns the operation of the new stage."""
+        new: te.Tensor = self._do("rfactor", (*self._loop(stage_id, iterator), factor_iter_id))
+        return new.op
 
     # -- how steps are applied ------------------------------------------------------------------
 
@@ -291,7 +291,8 @@ class State:
         return self.schedule[op]
 
     def _number(self, stage: StageLike) -> int:
-        return self.schedule.stages.index(self._stage(stage))
+        ids = [one.id for one in self.schedule.stages]
+        return ids.index(self._stage(stage).id)
 
     def _loop(self, stage: StageLike, loop: IterLike) -> tuple[int, int]:
         """The numbers of a stage and of one of its loops."""

@@ -107,7 +107,7 @@ def input_of(log: Log, record: Record, unnamed: str) -> MeasureInput:
         return rebuilt.schedule, rebuilt.args
 
     def dag() -> ComputeDAG:
-        return ComputeDAG(scheduled()[1])
+        return ComputeDAG.of_schedule(*scheduled())
 
     key = key_of(record.op, record.args, record.dag, unnamed)
     target = Target({name: value for name, value in record.target.items() if name != "cc"})

@@ -73,7 +73,7 @@ class RecordReader:
 
     def __init__(self, filename: AnyPath = _FILE) -> None:
         self.filename = os.fspath(filename)
-        self._log = records.load_expressions(filename)
+        self._log = records.load(filename)
 
     def __iter__(self) -> Iterator[tuple[MeasureInput, MeasureResult]]:
         for record in self._log:

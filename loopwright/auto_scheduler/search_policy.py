@@ -420,14 +420,15 @@ class SketchPolicy(SearchPolicy):
 
     def _bred(self, number: int, seeds: Digits, count: int) -> list[tuple[float, int]]:
         """The points of a structure that the model likes best, with their scores."""
-        task, model = self.automatic_task, self.program_cost_model
+        task = self.automatic_task
         space = union_of(task).parts[number].config_space
+        score = self.program_cost_model.scorer(task, number)
 
         def valid(indices: Sequence[int]) -> Any:
             return np.array([space.is_valid(index) for index in indices], np.bool_)
 
-        pool = Pool(space, lambda digits: model.scores(task, number, digits), valid, set())
-        order = np.argsort(-model.scores(task, number, seeds), kind="stable")
+        pool = Pool(space, score, valid, set())
+        order = np.argsort(-score(seeds), kind="stable")
         nothing = np.empty((0, len(space.dims)), np.int64)
         rng = np.random.default_rng(self.seed)
         self._evolution.search(pool, Mutation(space), seeds[order], nothing, rng)
