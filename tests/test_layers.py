@@ -43,6 +43,7 @@ FLOORS = {
     "automatic": 7,
     "inspection": 7,
     "graph": 7,
+    "auto_scheduler": 8,
     "autotvm": 8,
     "testing": 8,
     "cli": 9,
