@@ -233,7 +233,7 @@ class Module:
         parts = self.parts()
         return self._entry.bind(*args) if parts is None else parts.bind(args)
 
-    def with_constants(self, *values: object, **named: object) -> FunctionWithConstants:
+    def with_constants(self, /, *values: object, **named: object) -> FunctionWithConstants:
         """The entry function with its constants given: a callable of its other arguments.
 
         Stages at the root that depend on constants alone are computed now, once. The values are

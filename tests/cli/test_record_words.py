@@ -171,3 +171,11 @@ def test_lists_on_a_terminal_have_their_machines_in_the_heading(cli, tmp_path, m
         "task 1: matmul(8) on llvm, 2 threads, Zen 5",
         "task 2: dense(8) on llvm, 2 threads, Arm",
     ]
+
+
+def test_what_constants_take_before_the_calls_is_said(cli, tmp_path):
+    log = tmp_path / "log.jsonl"
+    with Store(log) as store:
+        store.append(record(times=times(1e-3), prepare_s=2.5e-3))
+    shown = cli("records", "show", str(log), "best").out
+    assert "prepared: once in 2.5 ms, which is in no time of a call" in " ".join(shown.split())

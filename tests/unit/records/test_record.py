@@ -231,3 +231,13 @@ def test_hardware_threads_and_identity():
     assert record.candidate != make(config={"tile_i": [-1, 4]}).candidate
     assert record.id == make().id != make(ts=5.0).id
     assert len(record.id) == 10
+
+
+def test_what_constants_take_is_written_where_there_are_some():
+    assert "prepare_s" not in make().to_line()
+    record = make(prepare_s=0.002)
+    again = Record.from_line(record.to_line())
+    assert again == record
+    assert again.prepare_s == 0.002
+    with pytest.raises(RecordError, match="field 'prepare_s' is malformed"):
+        Record.from_json({**json.loads(record.to_line()), "prepare_s": -1})
