@@ -5,6 +5,7 @@ from __future__ import annotations
 from loopwright.space.analysis import OperandUse, StageAnalysis, StageClass, analyze
 from loopwright.space.derivation import structures
 from loopwright.space.ranking import Ranked, ranked
+from loopwright.space.sampled import structure_of
 from loopwright.space.sketch import Sketch
 from loopwright.space.structure import Structure
 
@@ -17,5 +18,6 @@ __all__ = [
     "Structure",
     "analyze",
     "ranked",
+    "structure_of",
     "structures",
 ]
