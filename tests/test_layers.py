@@ -70,7 +70,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("interp",),
     ),
     "schedule": (
-        ("loop_use",),
+        ("loop_use", "sampled"),
         ("state",),
         ("nesting", "names", "json_limits"),
         ("bounds",),

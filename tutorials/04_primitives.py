@@ -112,6 +112,35 @@ def follow_fused_split():
     show("after: s[B].follow_fused_split(fused, [i, j], level=0)", s, [A, C], ref)
 
 
+def sample_categorical():
+    """A factor is chosen; the trace knows that the split takes it, so that it can be another."""
+    s, (A, B), ref = line(16)
+    factor = s[B].sample_categorical([2, 4, 8], decision=4)
+    s[B].split(B.op.axis[0], factor=factor)
+    show("after: split by s[B].sample_categorical([2, 4, 8]), which chose 4", s, [A, B], ref)
+    trace = s.trace_json()
+    trace[0][3] = 8
+    again = lw.schedule.replay(s.dag, trace)
+    show("after: the trace, with 8 in its place", again, again.tensors, ref)
+
+
+def sample_perfect_tile():
+    """Factors of a loop are chosen whose product is its extent."""
+    s, (A, B), ref = line(24)
+    _outer, middle, inner = s[B].sample_perfect_tile(B.op.axis[0], 3, max_innermost_factor=4)
+    rest, _ = s[B].split(B.op.axis[0], factor=inner)
+    s[B].split(rest, factor=middle)
+    show(f"after: {B.op.axis[0].name} split by {inner} and {middle}", s, [A, B], ref)
+
+
+def sample_compute_location():
+    """A place to compute a stage is chosen among all that are legal."""
+    s, (A, C), B, ref = stencil(4, 8)
+    s.seed(3)
+    s[B].sample_compute_location()
+    show(f"after: {s.trace[0]}", s, [A, C], ref)
+
+
 def fuse():
     """Adjacent loops become one; the indices are computed back with // and %."""
     s, (A, B), ref = plane(3, 4)
@@ -402,11 +431,13 @@ def sizes():
 
 
 FOLLOWING = [follow_split, follow_fused_split]
+SAMPLING = [sample_categorical, sample_perfect_tile, sample_compute_location]
 LOOPS = [split, *FOLLOWING, fuse, reorder, tile, vectorize, unroll, parallel, pragma]
 PLACES = [compute_at, compute_inline, compute_root, store_at, create_group]
 COPIES = [cache_read, cache_write, rfactor]
 MEMORY = [transform_layout, storage_align, double_buffer, prefetch, set_scope]
-PRIMITIVES = {f.__name__: f for f in [*LOOPS, *PLACES, *COPIES, *MEMORY, tensorize, tuples, sizes]}
+SECTIONS = [*LOOPS, *PLACES, *COPIES, *MEMORY, *SAMPLING, tensorize, tuples, sizes]
+PRIMITIVES = {f.__name__: f for f in SECTIONS}
 
 
 def main(*names):

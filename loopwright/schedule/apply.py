@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from loopwright.schedule.rules.grouping import keep_groups
 from loopwright.schedule.state import State
-from loopwright.schedule.steps import Step
+from loopwright.schedule.steps import Step, resolved
 
 
 def apply(state: State, step: Step) -> State:
@@ -28,7 +28,7 @@ def apply(state: State, step: Step) -> State:
         >>> print(before.stages[1].marks, after.stages[1].marks)
         {} {'a0': Mark(kind='parallel', step=0, tag='', extent=None)}
     """
-    new = step.apply(state, state.steps)
+    new = resolved(state, step).apply(state, state.steps)
     if new.groups:
         new = keep_groups(state, new, step.stage, step.primitive)
     return new.after_step()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from loopwright.schedule.sampled import Sampled
 from loopwright.schedule.state import StageId, State
 from loopwright.te.source import PythonIdentifiers
 
@@ -63,6 +64,10 @@ class Names(PythonIdentifiers):
         if sid not in self._with_axes:
             self._name_axes(sid)
         return self._loop(self.after, sid, loop)
+
+    def number(self, v: object) -> str:
+        """A number, by its name where a step of the trace chose it."""
+        return v.name if isinstance(v, Sampled) else repr(v)
 
     def _loop(self, state: State, sid: StageId, loop: str) -> str:
         if (sid, loop) not in self._loops:

@@ -210,13 +210,17 @@ def initial_stage(sid: StageId, op: OpNode, scope: Scope = "global") -> StageSta
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """A schedule as a value. ``order`` is topological; ``steps`` counts the steps applied."""
+    """A schedule as a value. ``order`` is topological; ``steps`` counts the steps applied.
+
+    ``samples`` has what sampling steps chose, by their index.
+    """
 
     stages: Mapping[StageId, StageState]
     order: tuple[StageId, ...]
     outputs: tuple[StageId, ...]
     steps: int = 0
     groups: Mapping[StageId, GroupState] = field(default_factory=dict)
+    samples: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
 
     @staticmethod
     def initial(dag: Dag) -> State:
@@ -260,11 +264,16 @@ class State:
         """A state in which one stage is replaced."""
         # Written out: `dataclasses.replace` takes a third of the time of a schedule.
         stages = {**self.stages, st.id: st}
-        return State(stages, self.order, self.outputs, self.steps, self.groups)
+        return State(stages, self.order, self.outputs, self.steps, self.groups, self.samples)
 
     def after_step(self) -> State:
         """This state, with one more step counted."""
-        return State(self.stages, self.order, self.outputs, self.steps + 1, self.groups)
+        steps = self.steps + 1
+        return State(self.stages, self.order, self.outputs, steps, self.groups, self.samples)
+
+    def with_sample(self, step: int, chosen: tuple[int, ...]) -> State:
+        """A state in which a step has chosen some numbers."""
+        return replace(self, samples={**self.samples, step: chosen})
 
     def with_group(self, group: GroupState) -> State:
         """A state in which one group is replaced."""

@@ -11,13 +11,14 @@ from __future__ import annotations
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, Field, dataclass, field, fields
+from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from typing import Any, ClassVar, TypeVar, dataclass_transform
 
 from loopwright.errors import ScheduleError, TensorError, did_you_mean, shown
 from loopwright.schedule.bounds.results import Bounds
 from loopwright.schedule.names import Names
-from loopwright.schedule.state import StageId, State
+from loopwright.schedule.sampled import Sampled
+from loopwright.schedule.state import StageId, State, refuse
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,8 @@ class Step(ABC):
     registry: ClassVar[dict[str, type[Step]]] = {}
     primitive: ClassVar[str] = ""
     field_types: ClassVar[dict[str, FieldType]] = {}
+    #: Fields whose number may be one that a step of the trace chose.
+    may_be_sampled: ClassVar[tuple[str, ...]] = ()
 
     stage: StageId
 
@@ -77,11 +80,13 @@ class Step(ABC):
         shown = fields(self)
         while shown and shown[-1].default == getattr(self, shown[-1].name):
             shown = shown[:-1]
-        types = self.field_types
-        return [
-            self.primitive,
-            *(_lists(types[f.name].write(getattr(self, f.name))) for f in shown),
-        ]
+        return [self.primitive, *(self._field_json(f.name) for f in shown)]
+
+    def _field_json(self, name: str) -> Any:
+        value = getattr(self, name)
+        if isinstance(value, Sampled) and name in self.may_be_sampled:
+            return {"sampled": [value.step, value.part]}
+        return _lists(self.field_types[name].write(value))
 
     @staticmethod
     def from_json(data: Any) -> Step:
@@ -107,7 +112,8 @@ class Step(ABC):
             )
         values = [_tuples(v) for v in data[1:]]
         for f, value in zip(want, values, strict=False):
-            if not cls.field_types[f.name].fits(value):
+            sampled = isinstance(value, Sampled) and f.name not in cls.may_be_sampled
+            if sampled or not cls.field_types[f.name].fits(value):
                 raise ScheduleError(
                     f"trace: field {f.name!r} of {data[0]} is {shown(value)}, which is no "
                     f"{_type(f.type)}"
@@ -216,8 +222,46 @@ def _type(annotation: object) -> str:
 
 
 def _lists(v: Any) -> Any:
+    if isinstance(v, Sampled):
+        return int(v)
     return [_lists(x) for x in v] if isinstance(v, tuple) else v
 
 
 def _tuples(v: Any) -> Any:
+    if isinstance(v, dict) and set(v) == {"sampled"}:
+        return _sampled(v["sampled"])
     return tuple(map(_tuples, v)) if isinstance(v, list | tuple) else v
+
+
+def _sampled(v: Any) -> Any:
+    """A number of another step, which is not known before that was applied."""
+    if not isinstance(v, list) or len(v) != 2 or not all(map(is_int, v)):
+        raise ScheduleError(
+            f"trace: a sampled number is [step, which of its numbers], got {shown(v)}"
+        )
+    return Sampled(1, *v)
+
+
+def resolved(state: State, step: _S) -> _S:
+    """A step with what was chosen in this state in the place of sampled numbers.
+
+    Raises:
+        ScheduleError: no step chose such a number.
+    """
+    changes: dict[str, Any] = {}
+    for name in step.may_be_sampled:
+        value = getattr(step, name)
+        if not isinstance(value, Sampled):
+            continue
+        chosen = state.samples.get(value.step, ())
+        if not 0 <= value.part < len(chosen):
+            refuse(
+                step.primitive,
+                state.steps,
+                f"{name} is number {value.part} that step {value.step} chose, and that step chose "
+                f"{len(chosen)}; a sampling step comes before those that use it",
+            )
+        number = chosen[value.part]
+        fixed = isinstance(number, int)
+        changes[name] = Sampled(number, value.step, value.part) if fixed else number
+    return replace(step, **changes) if changes else step

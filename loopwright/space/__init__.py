@@ -8,6 +8,7 @@ from loopwright.space.derivation import structures
 from loopwright.space.expression import TensorProgram, tensor_program
 from loopwright.space.ranking import Ranked, ranked
 from loopwright.space.registry import SpaceRule, remove_rule, space_rule
+from loopwright.space.sampled import structure_of
 from loopwright.space.sketch import Sketch
 from loopwright.space.structure import Structure
 from loopwright.space.workload import Workload, create_task, workload
@@ -28,6 +29,7 @@ __all__ = [
     "ranked",
     "remove_rule",
     "space_rule",
+    "structure_of",
     "structures",
     "tensor_program",
     "workload",

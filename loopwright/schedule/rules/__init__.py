@@ -24,6 +24,11 @@ from loopwright.schedule.rules.prefetch import Prefetch
 from loopwright.schedule.rules.tensorize import Tensorize
 from loopwright.schedule.rules.caching import CacheRead, CacheWrite
 from loopwright.schedule.rules.rfactor import RFactor
+from loopwright.schedule.rules.sampling import (
+    SampleCategorical,
+    SampleComputeLocation,
+    SamplePerfectTile,
+)
 from loopwright.schedule.rules.annotate import Annotate, Pragma
 # isort: on
 
@@ -45,6 +50,9 @@ __all__ = [
     "Prefetch",
     "RFactor",
     "Reorder",
+    "SampleCategorical",
+    "SampleComputeLocation",
+    "SamplePerfectTile",
     "SetScope",
     "SetStorePredicate",
     "Split",

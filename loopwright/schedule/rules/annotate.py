@@ -77,6 +77,8 @@ class Annotate(Step):
 class Pragma(Step):
     """Attach a hint to a loop."""
 
+    may_be_sampled = ("value",)
+
     loop: str
     key: str
     value: PragmaValue
@@ -101,7 +103,7 @@ class Pragma(Step):
     def as_python(self, names: Names) -> str:
         """As in ``s[C].pragma(i, 'unroll_explicit', True)``."""
         loop = names.loop(self.stage, self.loop)
-        return f"{names.stage(self.stage)}.pragma({loop}, {self.key!r}, {self.value!r})"
+        return f"{names.stage(self.stage)}.pragma({loop}, {self.key!r}, {names.number(self.value)})"
 
 
 def _check_value(key: str, value: PragmaValue, t: int) -> None:

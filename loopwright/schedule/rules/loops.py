@@ -17,6 +17,8 @@ from loopwright.schedule.steps import Step, register
 class Split(Step):
     """Split a loop; exactly one of ``factor`` and ``nparts`` is set."""
 
+    may_be_sampled = ("factor", "nparts")
+
     loop: str
     factor: int | None
     nparts: int | None
@@ -38,7 +40,8 @@ class Split(Step):
     def as_python(self, names: Names) -> str:
         """As in ``io, ii = s[C].split(i, factor=8)``."""
         t, stage = names.step, self.stage
-        by = f"factor={self.factor}" if self.factor is not None else f"nparts={self.nparts}"
+        word, value = ("factor", self.factor) if self.nparts is None else ("nparts", self.nparts)
+        by = f"{word}={names.number(value)}"
         old = names.loop(stage, self.loop)
         new = f"{names.loop(stage, f'{t}.0')}, {names.loop(stage, f'{t}.1')}"
         return f"{new} = {names.stage(stage)}.split({old}, {by})"

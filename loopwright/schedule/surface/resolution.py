@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from random import Random
 
 from loopwright.errors import ScheduleError, did_you_mean
 from loopwright.ir.expr import Expr, IterVar, Var
 from loopwright.schedule.apply import apply
 from loopwright.schedule.state import StageId, State
-from loopwright.schedule.steps import Step
+from loopwright.schedule.steps import Step, resolved
 from loopwright.te.dag import Dag
 from loopwright.te.tensor import Operation, PlaceholderOp, Tensor
 
@@ -25,6 +26,8 @@ class ScheduleBase:
         self.dag = dag
         self.state = State.initial(dag)
         self.trace: tuple[Step, ...] = ()
+        #: What sampling primitives draw from.
+        self.random = Random(0)
         self._stage_of_op: dict[Operation, StageId] = dict(index)
         self._operations: dict[StageId, Operation] = {i: op for op, i in index.items()}
         #: The loop that an axis means; without a stage, why it means none any more.
@@ -165,6 +168,7 @@ class ScheduleBase:
             ScheduleError: the step is illegal here; nothing has changed.
         """
         before = self.state
+        step = resolved(before, step)
         self.state = apply(before, step)
         self.trace = (*self.trace, step)
         new_id = f"s{before.steps}"

@@ -174,6 +174,26 @@ class Schedule(SchedulePrimitives):
         """
         return self._tensor(*read_arg_id(arg_id))
 
+    def seed(self, number: int) -> None:
+        """Let what is sampled from now on follow from this number; it is 0 at first.
+
+        Args:
+            number: the seed.
+
+        Example:
+            >>> A = te.placeholder((8,), name="A")
+            >>> B = te.compute((8,), lambda i: A[i] + 1, name="B")
+            >>> s = te.create_schedule(B.op)
+            >>> drawn = []
+            >>> for _ in range(2):
+            ...     s.seed(7)
+            ...     drawn.append([s[B].sample_categorical(range(100)) for _ in range(5)])
+            ...
+            >>> print(drawn[0] == drawn[1])
+            True
+        """
+        self.random.seed(number)
+
     # ------------------------------------------------------------ results
 
     def bounds(self) -> Bounds:

@@ -23,13 +23,16 @@ from loopwright.schedule.rules import (
 from loopwright.schedule.rules.loops import check_even
 from loopwright.schedule.state import PragmaValue
 from loopwright.schedule.surface.following import FollowingPrimitives
-from loopwright.schedule.surface.memory import MemoryPrimitives, plain
+from loopwright.schedule.surface.memory import MemoryPrimitives
 from loopwright.schedule.surface.resolution import StageLike
+from loopwright.schedule.surface.sampling import SamplingPrimitives, sampled
 from loopwright.schedule.surface.tensorize import TensorizePrimitive
 from loopwright.schedule.surface.threads import ThreadPrimitives
 
 
-class Stage(FollowingPrimitives, MemoryPrimitives, ThreadPrimitives, TensorizePrimitive):
+class Stage(
+    FollowingPrimitives, SamplingPrimitives, MemoryPrimitives, ThreadPrimitives, TensorizePrimitive
+):
     """One stage of a schedule; its methods are the primitives.
 
     Example:
@@ -89,7 +92,7 @@ class Stage(FollowingPrimitives, MemoryPrimitives, ThreadPrimitives, TensorizePr
         """
         loop = self.loop_id(parent, "split")
         with self.schedule.all_or_nothing():
-            t = self.schedule.apply_step(Split(self.id, loop, plain(factor), plain(nparts)))
+            t = self.schedule.apply_step(Split(self.id, loop, sampled(factor), sampled(nparts)))
             if disable_predication:
                 check_even(self.schedule.state, self._state, t)
         return self.schedule._axis(self.id, f"{t}.0"), self.schedule._axis(self.id, f"{t}.1")
@@ -321,7 +324,7 @@ class Stage(FollowingPrimitives, MemoryPrimitives, ThreadPrimitives, TensorizePr
                   B[i, j] = A[i, j] + 1.0
         """
         loop = self.loop_id(axis, "pragma")
-        step = Pragma(self.id, loop, pragma_type, plain(pragma_value))
+        step = Pragma(self.id, loop, pragma_type, sampled(pragma_value))
         self.schedule.apply_step(step)
 
     def compute_at(self, parent: StageLike, scope: IterVar) -> None:

@@ -9,7 +9,10 @@ from loopwright.ir.kinds import AxisKind, MarkKind, Scope
 from loopwright.schedule import rules
 from loopwright.schedule.nesting import loops_around
 from loopwright.schedule.rules.grouping import members
+from loopwright.schedule.rules.sampling import Place, perfect_tiles
+from loopwright.schedule.sampled import Sampled
 from loopwright.schedule.state import SplitRel, StageId, StageState
+from loopwright.schedule.steps import Step
 from loopwright.schedule.surface.layout_map import trace_map
 from loopwright.testing.random.attempts import Attempts
 
@@ -56,6 +59,31 @@ class Moves(Attempts):
         followed = tuple((source.id, y) for y in dict.fromkeys((first, self.d.pick(split))))
         inner = self.d.chance(70)
         self.do(rules.FollowFusedSplit(stage.id, x, followed, many - 1, inner))
+
+    def sample(self) -> None:
+        """Choose a factor, as a number or in a tile, and split a loop by it."""
+        stage, t = self.stage(), self.state.steps
+        x = self.loop(stage) if stage else None
+        if not stage or not x:
+            return
+        extent = stage.loops[x].nominal
+        chosen, part = self.d.pick(FACTORS), 0
+        step: Step = rules.SampleCategorical(stage.id, FACTORS, chosen)
+        if isinstance(extent, int) and self.d.chance(50):
+            tile = self.d.pick(list(perfect_tiles(extent, 2, 16)))
+            step, (_, chosen), part = rules.SamplePerfectTile(stage.id, x, 2, 16, tile), tile, 1
+        if self.do(step):
+            self.do(rules.Split(stage.id, x, Sampled(chosen, t, part), None))
+
+    def sample_place(self) -> None:
+        """Compute a stage at a drawn place, mostly at a loop of a reader."""
+        stage = self.stage()
+        if not stage:
+            return
+        places: list[Place] = [("root",), ("inline",)]
+        for sid in self.readers(stage.id):
+            places += [("at", sid, x) for x in self.state.stages[sid].leaves]
+        self.do(rules.SampleComputeLocation(stage.id, self.d.pick(places)))
 
     def fuse(self) -> None:
         """Fuse two neighbouring loops."""

@@ -45,7 +45,8 @@ class Drawing(Moves):
             self.cache_write, self.inline, self.layout, self.pragma, self.root, self.attach,
             self.recipe_cache, self.split, self.recipe_flat, self.attach_all, self.bind,
             self.storage, self.halves, self.storage_outside, self.rfactor, self.prefetch,
-            self.group, self.recipe_tail, self.follow, self.follow,
+            self.group, self.recipe_tail, self.follow, self.follow, self.sample, self.sample_place,
+            self.storage_outside,
         ]  # fmt: skip
         for _ in range(self.d.integer(0, max_moves)):
             self.d.pick(moves)()

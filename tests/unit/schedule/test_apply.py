@@ -71,6 +71,9 @@ STEPS: list[Step] = [
     rules.EnvThreads(3, (("threadIdx.x", 8), ("threadIdx.y", None))),
     rules.FollowSplit("s0", "a1", 3, "a0", 1),
     rules.FollowFusedSplit("s1", "a0", ((3, "a0"), ("s0", "a1")), 0),
+    rules.SampleCategorical("s0", (2, 4), 4, (0.5, 0.5)),
+    rules.SamplePerfectTile("s1", "a1", 2, 16, (3, 2)),
+    rules.SampleComputeLocation(2, ("root",)),
 ]
 
 
