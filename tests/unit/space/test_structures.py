@@ -11,6 +11,7 @@ import pytest
 import loopwright as lw
 from loopwright.errors import TargetError, TensorError
 from loopwright.space import Structure, structures
+from loopwright.space.rules.several_cpu import several
 from loopwright.te import Tensor, create_schedule, placeholder
 from tests.unit.space.composed import COMPOSED, largest_place_of_tuples
 from tests.unit.space.expressions import CONTRACTIONS, OTHERS, Make
@@ -159,3 +160,18 @@ def test_targets_and_sizes_that_are_not_known_are_refused() -> None:
     A = placeholder((n,), name="A")
     with pytest.raises(TensorError, match="has variables"):
         derived([A, lw.te.compute((n,), lambda i: A[i] + 1, name="B")])
+
+
+def test_several_results_each_lie_in_memory() -> None:
+    X, Y = OTHERS["softmax"][0]()
+    E = next(t for t in Y.op.input_tensors if t.name == "E")
+    with lw.Target(TARGET):
+        found = several([Y, E], [X, Y, E])
+    x = small_integers([X])[0]
+    for structure in found:
+        default = structure.config_space.get(structure.config_space.default_index)
+        y, e = (np.full(x.shape, np.nan, "float32") for _ in range(2))
+        lw.build(*structure.instantiate(default), TARGET)(x, y, e)
+        exponentials = np.exp(x - x.max(1, keepdims=True))
+        np.testing.assert_allclose(e, exponentials, rtol=1e-5)
+        np.testing.assert_allclose(y, exponentials / exponentials.sum(1, keepdims=True), rtol=1e-5)
