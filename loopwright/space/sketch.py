@@ -45,7 +45,7 @@ class Sketch:
     """
 
     def __init__(self, outputs: Sequence[te.Tensor], args: Sequence[te.Tensor]) -> None:
-        self.s = create_schedule([t.op for t in outputs])
+        self.s = create_schedule(list(dict.fromkeys(t.op for t in outputs)))
         self.space = ConfigSpace()
         self.why: list[str] = []
         self._args = list(args)
