@@ -5,6 +5,9 @@
 again with one thing changed. Samples of all ways are taken in turns, so that a busy machine hits
 them alike; what is printed are medians of the ratios to the tuner's way in the same round, with
 the middle half of them in brackets.
+
+``--only call`` times what a call itself costs, on arrays so small that the kernel does not count,
+beside a ufunc of NumPy on the same arrays.
 """
 
 from __future__ import annotations
@@ -15,12 +18,13 @@ import random
 import statistics
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from loopwright import runtime
+from loopwright import runtime, te
 from loopwright.cli.kernels import workload_kernels
 from loopwright.cli.workload import find_workload
 from loopwright.driver import build
@@ -132,16 +136,72 @@ def ways(module: Module) -> dict[str, Sample]:
     }
 
 
-def ratios(samples: dict[str, Sample], rounds: int) -> dict[str, list[float]]:
-    """Times by the first way's time in the same round; the order of each round is drawn anew."""
+#: What the table of calls is called, for ``--only``.
+_CALLS = "call from Python, C = A + B on 4 float32"
+_CALLS_PER_SAMPLE = 20_000
+
+
+def calls() -> dict[str, Sample]:
+    """Samples of a call that has next to nothing to compute, by how it is made."""
+    fixed, symbolic = (_sum_of(n) for n in (4, te.size_var("n")))
+    a, b, c = (np.ones(4, np.float32) for _ in range(3))
+    ours = [nd.array(x) for x in (a, b, c)]
+    bound = fixed.bind(a, b, c)
+    made: dict[str, Callable[[], object]] = {
+        "np.add(a, b, c)": lambda: np.add(a, b, c),
+        "f(a, b, c), arrays of NumPy": lambda: fixed(a, b, c),
+        "f(a, b, c), NDArrays": lambda: fixed(*ours),
+        "f(a, b, c), any size": lambda: symbolic(a, b, c),
+        "g(), of g = f.bind(a, b, c)": bound,
+        "a function of Python": lambda: None,
+    }
+
+    def sample(call: Callable[[], object]) -> float:
+        start = time.perf_counter()
+        for _ in range(_CALLS_PER_SAMPLE):
+            call()
+        return (time.perf_counter() - start) / _CALLS_PER_SAMPLE
+
+    return {name: partial(sample, call) for name, call in made.items()}
+
+
+def _sum_of(n: te.Expr | int) -> Module:
+    x, y = (te.placeholder((n,), name=name) for name in "AB")
+    z = te.compute((n,), lambda i: x[i] + y[i], name="C")
+    return build(te.create_schedule(z.op), [x, y, z], "llvm -num-threads=1")
+
+
+def print_calls(rounds: int) -> None:
+    """The table of calls."""
+    print(_CALLS)
+    times = taken(calls(), rounds)
+    first, *_ = times.values()
+    for name, found in times.items():
+        low, middle, high = statistics.quantiles(_by(found, first), n=4)
+        absolute = f"{statistics.median(found) * 1e6:7.3f} us"
+        print(f"  {name:36}{middle:6.2f} x  ({low:.2f} to {high:.2f}){absolute}")
+
+
+def taken(samples: dict[str, Sample], rounds: int) -> dict[str, list[float]]:
+    """Seconds of each way in each round, in which the order of the ways is drawn anew."""
     names = list(samples)
     rng = random.Random(0)
     found: dict[str, list[float]] = {name: [] for name in names}
     for _ in range(rounds):
-        times = {name: samples[name]() for name in rng.sample(names, len(names))}
-        for name in names:
-            found[name].append(times[name] / times[names[0]])
+        for name in rng.sample(names, len(names)):
+            found[name].append(samples[name]())
     return found
+
+
+def ratios(samples: dict[str, Sample], rounds: int) -> dict[str, list[float]]:
+    """Times by the first way's time in the same round."""
+    times = taken(samples, rounds)
+    first, *_ = times.values()
+    return {name: _by(found, first) for name, found in times.items()}
+
+
+def _by(times: list[float], first: list[float]) -> list[float]:
+    return [t / one for t, one in zip(times, first, strict=True)]
 
 
 def main() -> None:
@@ -151,6 +211,8 @@ def main() -> None:
     parser.add_argument("--threads", type=int, help="threads of the kernels [all cores]")
     parser.add_argument("--only", default="", help="only workloads whose words hold this text")
     options = parser.parse_args()
+    if options.only in _CALLS:
+        print_calls(options.rounds)
     for text, config in WORKLOADS:
         if options.only not in text:
             continue

@@ -38,12 +38,35 @@ class Contender:
     options: dict[str, Any] = field(default_factory=dict)
 
 
+_PLAIN = {"analytical": False}
 CONTENDERS = (
     Contender("random", "random"),
     Contender("grid", "grid"),
     Contender("ga", "ga"),
     Contender("xgb", "xgb"),
     Contender("xgb without analytical", "xgb", {"analytical": False}),
+    Contender(
+        "xgb without analytical, trained every round",
+        "xgb",
+        {"analytical": False, "adaptive_training": False},
+    ),
+    *(
+        Contender(f"xgb without analytical, {kind}", "xgb", {**_PLAIN, "feature_type": kind})
+        for kind in ("knob", "curve", "per_store")
+    ),
+    Contender("xgb as Ansor searches", "xgb", {**_PLAIN, "optimizer": "ansor"}),
+    Contender("droplet", "droplet"),
+    Contender("droplet without analytical", "droplet", {"analytical": False}),
+    Contender(
+        "droplet without analytical, with restarts",
+        "droplet",
+        {"analytical": False, "restarts": None},
+    ),
+    Contender(
+        "xgb without analytical, descent from 32",
+        "xgb",
+        {"analytical": False, "post_optimization": 32},
+    ),
 )
 
 

@@ -46,7 +46,7 @@ INSIDE = {
         min placeholder pow prod reduce_axis rsqrt sigmoid sqrt sum tanh
     """,
     "nd": "array empty empty_pinned random_fill",
-    "tuner": "GATuner GridSearchTuner RandomTuner XGBTuner",
+    "tuner": "DropletTuner GATuner GridSearchTuner RandomTuner XGBTuner",
     "callback": "log_to_file progress_bar",
     "autotvm": """
         BuildResult GLOBAL_SCOPE LocalBuilder LocalRunner apply_graph_best apply_history_best
@@ -62,7 +62,7 @@ INSIDE = {
         AnnotateEntity ConfigEntity ConfigSpace FallbackConfigEntity OtherOptionEntity ReorderEntity
         SplitEntity
     """,
-    "autotvm.tuner": "GATuner GridSearchTuner RandomTuner XGBTuner",
+    "autotvm.tuner": "DropletTuner GATuner GridSearchTuner RandomTuner XGBTuner",
     "autotvm.callback": "log_to_database log_to_file progress_bar",
     "autotvm.database": "Database DummyDatabase filter_inputs",
     "autotvm.measure": "BuildResult MeasureInput MeasureResult create_measure_batch",

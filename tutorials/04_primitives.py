@@ -92,6 +92,26 @@ def split():
     show("after: split(i, nparts=2), which divides", s, [A, B], ref)
 
 
+def follow_split():
+    """A loop is split as another one was, and again when that one's factor changes."""
+    s, (A, C), B, ref = stencil(4, 16)
+    s[C].split(C.op.axis[1], factor=4)
+    show("before: C is split by 4", s, [A, C], ref)
+    s[B].follow_split(B.op.axis[1], C.op.axis[1])
+    show("after: s[B].follow_split(j of B, j of C)", s, [A, C], ref)
+
+
+def follow_fused_split():
+    """A loop is split by what several loops have together that were fused."""
+    s, (A, C), B, ref = stencil(4, 16)
+    *_, ii, ji = s[C].tile(*C.op.axis, 2, 4)
+    s[C].fuse(ii, ji)
+    fused = s[B].fuse(*B.op.axis)
+    show("before: tiles of C are fused to 8 elements, B is one loop", s, [A, C], ref)
+    s[B].follow_fused_split(fused, C.op.axis, level=0)
+    show("after: s[B].follow_fused_split(fused, [i, j], level=0)", s, [A, C], ref)
+
+
 def fuse():
     """Adjacent loops become one; the indices are computed back with // and %."""
     s, (A, B), ref = plane(3, 4)
@@ -381,7 +401,8 @@ def sizes():
         np.testing.assert_array_equal(b, ref(a))
 
 
-LOOPS = [split, fuse, reorder, tile, vectorize, unroll, parallel, pragma]
+FOLLOWING = [follow_split, follow_fused_split]
+LOOPS = [split, *FOLLOWING, fuse, reorder, tile, vectorize, unroll, parallel, pragma]
 PLACES = [compute_at, compute_inline, compute_root, store_at, create_group]
 COPIES = [cache_read, cache_write, rfactor]
 MEMORY = [transform_layout, storage_align, double_buffer, prefetch, set_scope]

@@ -7,12 +7,20 @@ from collections.abc import Iterator, Sequence
 
 from loopwright.measure import MeasureInput, MeasureResult
 from loopwright.task import ConfigEntity
-from loopwright.tuner import GATuner, GridSearchTuner, RandomTuner, XGBTuner
+from loopwright.tuner import DropletTuner, GATuner, GridSearchTuner, RandomTuner, XGBTuner
 from loopwright.tuner import Tuner as _Tuner
 from loopwright.tuner.run import callbacks as callback
 from loopwright.tuner.run.state import point
 
-__all__ = ["GATuner", "GridSearchTuner", "RandomTuner", "Tuner", "XGBTuner", "callback"]
+__all__ = [
+    "DropletTuner",
+    "GATuner",
+    "GridSearchTuner",
+    "RandomTuner",
+    "Tuner",
+    "XGBTuner",
+    "callback",
+]
 
 
 class Tuner(_Tuner):

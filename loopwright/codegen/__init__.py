@@ -4,6 +4,6 @@
 stands beside this file. `loopwright.driver.backends` lists which target each generator serves.
 """
 
-from loopwright.codegen.code import Code, SourceText
+from loopwright.codegen.code import Code, CodePart, SourceText
 
-__all__ = ["Code", "SourceText"]
+__all__ = ["Code", "CodePart", "SourceText"]

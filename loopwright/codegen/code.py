@@ -2,14 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from loopwright.codegen.workspace import Bytes
+from loopwright.codegen.workspace import Bytes, kept_offsets, larger
+from loopwright.ir.buffer import Buffer
+from loopwright.ir.stmt import Func
 from loopwright.runtime.artifacts.kinds import Link
 
 #: A text of a program, or a function that writes it when somebody asks.
 SourceText = str | Callable[[], str]
+
+
+@dataclass(frozen=True, slots=True)
+class CodePart:
+    """One of the two functions in the code of a `loopwright.ir.stmt.SplitFunc`.
+
+    Attributes:
+        func: the function.
+        workspace_bytes: bytes that its caller provides.
+    """
+
+    func: Func
+    workspace_bytes: Bytes = 0
+
+
+def whole_workspace(kept: Sequence[Buffer], parts: Sequence[CodePart]) -> Bytes:
+    """Bytes of workspace of a function that calls its parts: the buffers between them, then room
+    for either."""
+    first, second = (part.workspace_bytes for part in parts)
+    return larger(first, second) + kept_offsets(kept)[-1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +49,8 @@ class Code:
         packed: names of the packed functions that it calls.
         link: links it in the process that compiled it, where that is less work than starting from
             ``objects``; None: as any artifact of its kind.
+        parts: of a function in two parts these, which can be called beside the whole; nothing of
+            others, and where the target compiles the whole alone.
     """
 
     objects: bytes
@@ -38,6 +62,7 @@ class Code:
     triple: str = ""
     packed: tuple[str, ...] = ()
     link: Link | None = None
+    parts: tuple[CodePart, ...] = ()
 
     def source(self, kind: str) -> str:
         """The text of one kind, written now if need be.

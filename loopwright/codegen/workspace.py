@@ -6,7 +6,7 @@ whoever calls the function.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import reduce as fold
 from typing import Any
 
@@ -52,6 +52,15 @@ def buffer_bytes(b: Buffer) -> Bytes:
     dims = [cast(n, "int64") for n in b.shape]
     size = fold(lambda x, y: binary("*", x, y), dims)
     return (size * dtypes.nbytes(b.dtype) + 63) // 64 * 64
+
+
+def kept_offsets(buffers: Sequence[Buffer]) -> list[int]:
+    """Where the buffers between the parts of a function lie in the workspace of the whole, one
+    after the other at its beginning; and, last, where that of the parts begins."""
+    offsets = [0]
+    for b in buffers:
+        offsets.append(offsets[-1] + -(-b.nbytes // 64) * 64)
+    return offsets
 
 
 def larger(a: Bytes, b: Bytes) -> Bytes:

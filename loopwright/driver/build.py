@@ -15,12 +15,12 @@ from loopwright.driver.kernel_cache import kernel_cache, schedule_key
 from loopwright.driver.size_manifest import SizeManifest
 from loopwright.errors import BuildError, TargetError
 from loopwright.ir.sizes import SizeVar
-from loopwright.ir.stmt import Func
+from loopwright.ir.stmt import Func, SplitFunc
 from loopwright.lowering import lower_ids
 from loopwright.lowering.context import PassContext
 from loopwright.runtime.artifacts.artifact import Artifact
 from loopwright.runtime.artifacts.kinds import Link
-from loopwright.runtime.artifacts.manifest import ArgSpec, FunctionSpec, Manifest
+from loopwright.runtime.artifacts.manifest import ArgSpec, FunctionSpec, Manifest, PartsSpec
 from loopwright.runtime.module import Module
 from loopwright.schedule.surface.schedule import Schedule, replay
 from loopwright.target import KINDS, Target, TargetLike
@@ -374,20 +374,28 @@ def _manifest(
     f: Func, code: Code, target: Target, dag: Dag | None, order: Sequence[int | SizeVar] | None
 ) -> Manifest:
     sizes = SizeManifest(f.sizes)
-    args = [
-        ArgSpec(p.name, tuple(sizes.formula(n) for n in p.shape), p.dtype, output)
-        for p, output in zip(f.params, f.outputs, strict=True)
-    ]
+    parallel = sizes.formula(code.parallel_workspace_bytes)
     function = FunctionSpec(
         f.name,
-        tuple(args),
+        _arg_specs(f, sizes),
         sizes.formula(code.workspace_bytes),
-        sizes.formula(code.parallel_workspace_bytes),
+        parallel,
         code.uses_pool,
         code.checks,
         sizes.spec(f, dag, order) if f.sizes else None,
         code.packed,
+        _parts_spec(f) if isinstance(f, SplitFunc) and code.parts else None,
     )
+    parts = [
+        FunctionSpec(
+            part.func.name,
+            _arg_specs(part.func, sizes),
+            sizes.formula(part.workspace_bytes),
+            parallel,
+            code.uses_pool,
+        )
+        for part in code.parts
+    ]
     unit = target.vector_unit
     return Manifest(
         backend_of(target).artifact_kind,
@@ -396,9 +404,25 @@ def _manifest(
         target.options.get("mcpu", ""),
         target.options.get("mattr", ""),
         target.options.get("num_threads", 1),
-        (function,),
+        (function, *parts),
         2 if f.sizes else 1,
         __version__,
         version("llvmlite"),
         () if unit is None else unit.needs,
     )
+
+
+def _arg_specs(f: Func, sizes: SizeManifest) -> tuple[ArgSpec, ...]:
+    return tuple(
+        ArgSpec(p.name, tuple(sizes.formula(n) for n in p.shape), p.dtype, output, p.constant)
+        for p, output in zip(f.params, f.outputs, strict=True)
+    )
+
+
+def _parts_spec(f: SplitFunc) -> PartsSpec:
+    """Which arguments of a function its parts take."""
+    number = {p: k for k, p in enumerate(f.params)}
+    first, second = (
+        tuple(number[p] for p in part.params if p in number) for part in (f.prepare, f.main)
+    )
+    return PartsSpec(f.prepare.name, f.main.name, first, second)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from loopwright.codegen import Code, SourceText
+from loopwright.codegen import Code, CodePart, SourceText
 from loopwright.codegen.gpu import nvrtc
 from loopwright.codegen.gpu.cuda import write_cuda
 from loopwright.codegen.gpu.hip import write_hip
 from loopwright.codegen.gpu.opencl import write_opencl
-from loopwright.codegen.gpu.split import Kernel, split_host_device
+from loopwright.codegen.gpu.split import Kernel, SplitProgram, split_parts
 from loopwright.driver.backends import Backend, LoweredProgram
 from loopwright.driver.device_plan import device_code
 from loopwright.errors import BuildError
@@ -32,9 +32,15 @@ def compile_opencl(program: LoweredProgram, target: Target) -> Code:
     Raises:
         CodegenError: the program holds what devices cannot do.
     """
-    split = split_host_device(program.func, "opencl")
+    split, parts = split_parts(program.func, "opencl")
     text = write_opencl(split)
-    return Code(device_code(split, text.encode()).to_bytes(), {"cl": text})
+    code = device_code(split, text.encode(), parts=parts)
+    return Code(code.to_bytes(), {"cl": text}, parts=_described(parts))
+
+
+def _described(parts: Sequence[SplitProgram]) -> tuple[CodePart, ...]:
+    """The parts of a function, which take no workspace of the host."""
+    return tuple(CodePart(part.func) for part in parts)
 
 
 def compile_cuda(program: LoweredProgram, target: Target) -> Code:
@@ -47,7 +53,7 @@ def compile_cuda(program: LoweredProgram, target: Target) -> Code:
     """
     options = target.options
     arch, fast_math = options["arch"], options["fast_math"]
-    split = split_host_device(program.func, "cuda")
+    split, parts = split_parts(program.func, "cuda")
     source = write_cuda(split, fast_math)
     name = program.func.name
     made = nvrtc.compile_cubin(source.text, name, arch, fast_math)
@@ -57,13 +63,13 @@ def compile_cuda(program: LoweredProgram, target: Target) -> Code:
     }
     for kernel in split.kernels:
         check_resources(kernel, taken.get(kernel.name, KernelResources()), options)
-    code = device_code(split, made.image, source.shared_bytes, taken, arch)
+    code = device_code(split, made.image, source.shared_bytes, taken, arch, parts)
     sources: dict[str, SourceText] = {
         "cuda": source.text,
         "ptx": lambda: nvrtc.compile_ptx(source.text, name, arch, fast_math),
         "hip": lambda: write_hip(split),
     }
-    return Code(code.to_bytes(), sources)
+    return Code(code.to_bytes(), sources, parts=_described(parts))
 
 
 def check_resources(k: Kernel, taken: KernelResources, options: Mapping[str, Any]) -> None:

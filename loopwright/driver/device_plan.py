@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from loopwright.codegen.gpu.split import Kernel, SplitProgram
 from loopwright.driver.size_manifest import SizeManifest
 from loopwright.ir.expr import Dim
 from loopwright.runtime.artifacts.device_code import (
     ArgumentSource,
+    CallPlan,
     DeviceCode,
     ExtentFormulas,
     KernelResources,
@@ -23,6 +24,7 @@ def device_code(
     shared_bytes: Mapping[str, int] | None = None,
     resources: Mapping[str, KernelResources] | None = None,
     arch: str = "",
+    parts: Sequence[SplitProgram] = (),
 ) -> DeviceCode:
     """The code of a function for a device.
 
@@ -32,12 +34,19 @@ def device_code(
         shared_bytes: shared memory by kernel, beyond what the kernel declares.
         resources: what each kernel takes, where the compiler told it.
         arch: the architecture that the image is for.
+        parts: of a function in two parts these, whose kernels are in the image.
     """
-    plan = _Plan(program)
     shared = shared_bytes or {}
+    whole = _call_plan(program, shared)
+    plans = {part.func.name: _call_plan(part, shared) for part in parts}
+    return DeviceCode(image, whole.launches, whole.buffers, resources or {}, arch, plans)
+
+
+def _call_plan(program: SplitProgram, shared: Mapping[str, int]) -> CallPlan:
+    plan = _Plan(program)
     launches = tuple(plan.launch(k, shared.get(k.name, 0)) for k in program.kernels)
     buffers = tuple(plan.sizes.formula(program.buffer_bytes(b)) for b in program.buffers)
-    return DeviceCode(image, launches, buffers, resources or {}, arch)
+    return CallPlan(launches, buffers)
 
 
 class _Plan:

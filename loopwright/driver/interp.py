@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 import json
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from math import prod
 from typing import Any
@@ -19,14 +19,14 @@ import numpy as np
 import numpy.typing as npt
 
 from loopwright import dtypes
-from loopwright.codegen import Code
+from loopwright.codegen import Code, CodePart
 from loopwright.driver.backends import Backend, LoweredProgram
 from loopwright.errors import BuildError, RunError, ScheduleError, TensorError, UsageError
 from loopwright.ir.buffer import Buffer
 from loopwright.ir.expr import Var
 from loopwright.ir.interp.interpreter import prepare
 from loopwright.ir.sizes import evaluate
-from loopwright.ir.stmt import CallPacked, Func
+from loopwright.ir.stmt import CallPacked, Func, SplitFunc
 from loopwright.ir.traversal import contains
 from loopwright.lowering import lower_ids
 from loopwright.runtime.artifacts import kinds as artifact_kinds
@@ -55,9 +55,11 @@ def keep_program(program: LoweredProgram, target: Target) -> Code:
             "build: the target interp keeps the schedule, which holds no call_packed; build for "
             "llvm or c"
         )
-    parts = {"dag": s.dag.to_json(), "trace": s.trace_json(), "arg_ids": list(program.arg_ids)}
-    objects = json.dumps(parts, separators=(",", ":")).encode()
-    return Code(objects, {}, link=lambda manifest, objects: link_func(program.func))
+    fields = {"dag": s.dag.to_json(), "trace": s.trace_json(), "arg_ids": list(program.arg_ids)}
+    objects = json.dumps(fields, separators=(",", ":")).encode()
+    f = program.func
+    parts = (CodePart(f.prepare), CodePart(f.main)) if isinstance(f, SplitFunc) else ()
+    return Code(objects, {}, link=lambda manifest, objects: link_func(f), parts=parts)
 
 
 def link_program(manifest: Manifest, objects: bytes) -> Linked:
@@ -76,20 +78,10 @@ def link_program(manifest: Manifest, objects: bytes) -> Linked:
 
 
 def link_func(f: Func) -> Linked:
-    """The interpreter of a function at an address."""
-    run = prepare(f)
+    """The interpreter of a function, and of its parts, at addresses."""
+    functions = (f, f.prepare, f.main) if isinstance(f, SplitFunc) else (f,)
     last = threading.local()
-
-    def call(args: Any, _: int | None) -> int:
-        try:
-            with np.errstate(all="ignore"):
-                values = [_integer(args[len(f.params) + k]) for k in range(len(f.sizes))]
-                sizes: dict[Var, int] = dict(zip(f.sizes, values, strict=True))
-                run(*(_array(args[k], p, sizes) for k, p in enumerate(f.params)), *values)
-        except BaseException as error:
-            last.error = error
-            return _FAILED
-        return 0
+    entries = {x.name: _ENTRY(_interpreter(x, last)) for x in functions}
 
     def complaint(code: int) -> Exception | None:
         error: BaseException | None = getattr(last, "error", None)
@@ -102,10 +94,26 @@ def link_func(f: Func) -> Linked:
             return RunError(f"{f.name}: the interpreter failed: {type(error).__name__}: {error}")
         raise error  # Ctrl-C
 
-    entry = _ENTRY(call)
-    address = ctypes.cast(entry, ctypes.c_void_p).value
-    assert address is not None
-    return Linked({f.name: address}, entry, complaint)
+    addresses = {name: ctypes.cast(x, ctypes.c_void_p).value for name, x in entries.items()}
+    return Linked({name: at for name, at in addresses.items() if at}, entries, complaint)
+
+
+def _interpreter(f: Func, last: threading.local) -> Callable[[Any, int | None], int]:
+    """What the entry of a function calls; an exception is left in ``last.error``."""
+    run = prepare(f)
+
+    def call(args: Any, _: int | None) -> int:
+        try:
+            with np.errstate(all="ignore"):
+                values = [_integer(args[len(f.params) + k]) for k in range(len(f.sizes))]
+                sizes: dict[Var, int] = dict(zip(f.sizes, values, strict=True))
+                run(*(_array(args[k], p, sizes) for k, p in enumerate(f.params)), *values)
+        except BaseException as error:
+            last.error = error
+            return _FAILED
+        return 0
+
+    return call
 
 
 def _integer(slot: int | None) -> int:

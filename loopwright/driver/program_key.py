@@ -17,7 +17,7 @@ from loopwright.ir.buffer import Buffer
 from loopwright.ir.expr import Const, IterVar, Var
 from loopwright.ir.node import Node
 from loopwright.ir.sizes import SizeVar
-from loopwright.ir.stmt import UNROLL_HINT, For, Func
+from loopwright.ir.stmt import UNROLL_HINT, For, Func, SplitFunc
 from loopwright.target import Target
 
 #: Digits of the hash. Among a million programs the chance of an error is 1e-8.
@@ -48,7 +48,8 @@ def program_key(f: Func, target: Target, passes: Mapping[str, Any]) -> str:
         16
     """
     settings = json.dumps([target.canonical, passes], sort_keys=True)
-    text = "\n".join([f.name, settings, _Writer().text(f)])
+    parts = ["in two parts"] if isinstance(f, SplitFunc) else []
+    text = "\n".join([f.name, settings, *parts, _Writer().text(f)])
     return hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]
 
 

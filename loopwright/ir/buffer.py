@@ -35,9 +35,10 @@ class Buffer:
         strides: for each dimension the number of elements from one index to the next; only of a
             buffer whose shape is known. None stands for row-major without gaps.
         symbolic: whether the shape depends on size variables.
+        constant: of an argument whose values are known before calls.
     """
 
-    __slots__ = ("dtype", "name", "scope", "shape", "strides", "symbolic")
+    __slots__ = ("constant", "dtype", "name", "scope", "shape", "strides", "symbolic")
 
     def __init__(
         self,
@@ -46,9 +47,10 @@ class Buffer:
         dtype: str,
         scope: Scope = "global",
         strides: tuple[int, ...] | None = None,
+        constant: bool = False,
     ) -> None:
         self.name, self.shape, self.dtype, self.scope = name, shape, dtype, scope
-        self.strides = strides
+        self.strides, self.constant = strides, constant
         self.symbolic = not all(isinstance(n, int) for n in shape)
 
     @property

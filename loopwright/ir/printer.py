@@ -73,13 +73,18 @@ def print_func(f: Func) -> str:
     """A function as text."""
     names = UniqueNames()
     params = [
-        f"{names(p)}: {'out ' if out else ''}{p.dtype}{shape_text(p.shape, names)}"
+        f"{names(p)}: {_role(p, out)}{p.dtype}{shape_text(p.shape, names)}"
         for p, out in zip(f.params, f.outputs, strict=True)
     ]
     params += [f"{names(v)}: {v.dtype}" for v in f.sizes]
     lines: list[str] = []
     _stmt(f.body, 1, lines, names)
     return f"def {f.name}({', '.join(params)}):\n" + "\n".join(lines)
+
+
+def _role(p: Buffer, written: bool) -> str:
+    """What stands before the type of a parameter."""
+    return "out " if written else "constant " if p.constant else ""
 
 
 def print_stmt(s: Stmt) -> str:

@@ -273,6 +273,42 @@ class Func(Node):
         return Func(self.name, self.params, self.outputs, body, self.sizes)
 
 
+#: What is appended to the name of a function for its two parts.
+PREPARE, PREPARED = "_prepare", "_prepared"
+
+
+class SplitFunc(Func):
+    """A function in two parts, one after the other, of which the first needs constants alone.
+
+    ``prepare`` takes the constants that it reads and writes the ``kept`` buffers; ``main`` takes
+    the other arguments, those constants that it reads itself, and the kept buffers behind them.
+    The function itself is the whole: it takes all arguments and does both, so that whoever knows
+    nothing of the parts may treat it as any function. With another body it is a plain `Func`.
+
+    Args:
+        whole: name, parameters, outputs and sizes of the whole; its body does not matter.
+        prepare, main: the parts.
+        kept: the buffers that go from one to the other, outputs of the first and last inputs of
+            the second.
+    """
+
+    __slots__ = ("kept", "main", "prepare")
+    prepare: Func
+    main: Func
+    kept: tuple[Buffer, ...]
+
+    def __init__(self, whole: Func, prepare: Func, main: Func, kept: tuple[Buffer, ...]) -> None:
+        body: Stmt = seq(prepare.body, main.body)
+        for b in reversed(kept):
+            body = Allocate(b, body)
+        super().__init__(whole.name, whole.params, whole.outputs, body, whole.sizes)
+        for name, value in (("prepare", prepare), ("main", main), ("kept", kept)):
+            object.__setattr__(self, name, value)
+
+    def __str__(self) -> str:
+        return f"{self.prepare}\n\n{self.main}"
+
+
 #: Every class of statements. A `match` over it that forgets one does not pass the type checker.
 AnyStmt = (
     For | Let | If | Store | Seq | Allocate | Check | View | Prefetch | Barrier | AllReduce

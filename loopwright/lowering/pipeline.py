@@ -12,8 +12,9 @@ from collections.abc import Mapping, Sequence
 from loopwright.errors import LowerError
 from loopwright.ir.buffer import Buffer
 from loopwright.ir.sizes import SizeVar
-from loopwright.ir.stmt import Func
+from loopwright.ir.stmt import Func, SplitFunc
 from loopwright.ir.verify import verify
+from loopwright.lowering.constants import check_constants, split
 from loopwright.lowering.context import Pass, PassContext, as_pass, func_pass
 from loopwright.lowering.gpu_limits import verify_target_limits
 from loopwright.lowering.nest.builder import NestBuilder
@@ -96,12 +97,15 @@ def lower(
         simple_mode: stop after the nest is built (no unrolling by pragma).
 
     Returns:
-        The function; ``print`` it to read the nest.
+        The function; ``print`` it to read the nest. Where stages at the root depend on constant
+        tensors alone it has two parts, ``name_prepare``, which computes these stages, and
+        ``name_prepared``, which takes their results behind the other arguments
+        (`loopwright.ir.stmt.SplitFunc`); both are printed.
 
     Raises:
         ScheduleError: a rule that needs extents is broken.
-        LowerError: an input that is read, or an output, is missing from ``args``; or a kernel
-            exceeds a limit of the target in force (``with Target("cuda"):``).
+        LowerError: an input that is read, a constant tensor, or an output, is missing from
+            ``args``; or a kernel exceeds a limit of the target in force (``with Target("cuda"):``).
 
     Example:
         >>> A = te.placeholder((8,), name="A")
@@ -169,11 +173,14 @@ def build_nest(s: Schedule, arg_ids: Sequence[ArgId], name: str) -> Func:
     context = PassContext.current()
     bounds = s.validate()
     params = _parameters(s, [read_arg_id(a) for a in arg_ids])
+    check_constants(s.state, params)
     partition = context.enabled(loop_partition)
     cap = context.count("partition_cap", PARTITION_CAP) if partition else 0
     body = NestBuilder(s.state, bounds, params, cap).build()
     outputs = tuple(not s.state.stages[sid].op.is_placeholder for sid, _ in params)
     f = Func(name, tuple(params.values()), outputs, body, s.dag.sizes)
+    if s.dag.constants:
+        f = split(f, s.state, bounds, params, cap) or f
     if context.verify:
         verify(f, "after the nest was built")
     return f
@@ -194,12 +201,21 @@ def run_passes(f: Func) -> Func:
           for i in range(4):
             B[i] = A[i] + 1.0
     """
+    if isinstance(f, SplitFunc):
+        parts = _run_pipeline(f.prepare), _run_pipeline(f.main)
+        f = SplitFunc(f, *parts, f.kept)
+    else:
+        f = _run_pipeline(f)
+    check_work(f)
+    return f
+
+
+def _run_pipeline(f: Func) -> Func:
     context = PassContext.current()
     for phase, passes in enumerate(PIPELINE):
         added = (as_pass(p) for after, p in context.added_passes if after == phase)
         for p in (*passes, *added):
             f = p(f) if context.enabled(p) else f
-    check_work(f)
     return f
 
 
@@ -243,7 +259,12 @@ def _parameters(
             raise LowerError(f"lower: the program has no tensor {[i, k] if k else i}")
         stage = state.stages[i]
         _check_argument(stage, state.label(i))
-        params[i, k] = Buffer(state.output_label(i, k), stage.op.shape, stage.op.dtypes[k])
+        params[i, k] = Buffer(
+            state.output_label(i, k),
+            stage.op.shape,
+            stage.op.dtypes[k],
+            constant=stage.op.constant,
+        )
     return params
 
 

@@ -413,12 +413,14 @@ class Measurer:
             if isinstance(race, MeasureError):
                 return MeasureResult(error=race)
             if race.dropped:
-                return MeasureResult((race.first,), dropped=True, check_reason=_NOT_BEST)
+                return MeasureResult(
+                    (race.first,), dropped=True, check_reason=_NOT_BEST, prepare_s=race.prepare
+                )
             rival = incumbent if option.racing else None
             times = runs.sample(race.first, incumbent=rival, spent=race.warm + race.first)
         if isinstance(times, MeasureError):
             return MeasureResult(error=times)
-        result = MeasureResult(times)
+        result = MeasureResult(times, prepare_s=race.prepare)
         if not option.check:
             return replace(result, checked=Checked.OFF, check_reason="checking is switched off")
         if not would_lead(incumbent, result):

@@ -42,8 +42,7 @@ def resources_of(artifact: Artifact) -> dict[str, Json] | None:
     """
     if artifact_kind(artifact.kind).device == "cpu":
         return None
-    function = artifact.contents.function(artifact.entry)
-    kernels = DeviceCode.from_bytes(artifact.objects, len(function.args)).resources.values()
+    kernels = DeviceCode.of(artifact.contents, artifact.objects).resources.values()
     told = [{k: n for k, n in asdict(r).items() if n is not None} for r in kernels]
     names = dict.fromkeys(name for figures in told for name in figures)
     return {name: max(figures.get(name, 0) for figures in told) for name in names} or None

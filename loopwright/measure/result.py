@@ -168,6 +168,8 @@ class MeasureResult:
             `loopwright.records.Record` keeps it; None where it says nothing.
         times_of: id of the record whose times these are, since its object code is the same; empty
             for what was measured.
+        prepare_s: seconds of the part that constants determine, which ``times`` leave out; 0 where
+            there is none.
         expression: what a log keeps of the tensor expression; None where the measurer does not say.
         same_as: ``program`` of the result whose samples this one shares, since both are one
             program; empty for what was measured itself.
@@ -194,6 +196,7 @@ class MeasureResult:
     same_as: str = ""
     times_of: str = ""
     resources: Mapping[str, Json] | None = None
+    prepare_s: float = 0.0
     expression: Expression | None = None
 
     @property

@@ -145,6 +145,7 @@ _FIELDS: dict[str, _Check] = {
     "same_as": _is_text,
     "times_of": _is_text,
     "resources": _or_null(_is_resources),
+    "prepare_s": _is_amount,
     "verdict": _or_null(_is_verdict),
 }
 

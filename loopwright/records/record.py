@@ -58,6 +58,7 @@ _LEFT_OUT = (
     "same_as",
     "times_of",
     "resources",
+    "prepare_s",
     "verdict",
 )
 
@@ -126,6 +127,8 @@ class Record:
         resources: What the device's compiler says that the kernel takes, ``{"registers",
             "spill_bytes", "shared_bytes", "local_bytes"}`` as far as it tells, the most of all
             kernels of the function; None on CPUs and where it tells nothing.
+        prepare_s: Seconds of the part that constant operands determine, such as packing weights: it
+            runs once for many calls, and ``times`` leave it out; 0 where there is none.
         verdict: How the winner of a playoff compares with the default configuration, see
             :class:`loopwright.records.Verdict`; None for all others.
         v: Version of the line.
@@ -166,6 +169,7 @@ class Record:
     same_as: str = ""
     times_of: str = ""
     resources: Mapping[str, Json] | None = None
+    prepare_s: float = 0.0
     verdict: Mapping[str, Json] | None = None
     v: int = VERSION
     extra: Mapping[str, Json] = field(default_factory=dict)

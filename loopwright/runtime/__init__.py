@@ -22,6 +22,8 @@ from loopwright.runtime.artifacts.kinds import (
 )
 from loopwright.runtime.artifacts.manifest import Manifest
 from loopwright.runtime.artifacts.objects import C_OBJECT, LLVM_OBJECT
+from loopwright.runtime.calling.argument import Arg
+from loopwright.runtime.constants import FunctionWithConstants
 from loopwright.runtime.devices.device import (
     Device,
     cpu,
@@ -37,7 +39,7 @@ from loopwright.runtime.devices.device_types import DEVICE_TYPES, DeviceType
 from loopwright.runtime.devices.function import DeviceCall, DeviceFunction
 from loopwright.runtime.devices.interface import DeviceAPI, Event, Memory, Program, Stream
 from loopwright.runtime.devices.registry import register_device_api, unregister_device_api
-from loopwright.runtime.function import Arg, BoundCall, Function
+from loopwright.runtime.function import BoundCall, Function
 from loopwright.runtime.libraries.library import LIBRARY
 from loopwright.runtime.module import Module, load_module
 from loopwright.runtime.ndarray import array, empty, from_dlpack
@@ -49,6 +51,7 @@ from loopwright.runtime.packed.registry import (
     remove_global_func,
 )
 from loopwright.runtime.packed.value import enter_kind, kind_of
+from loopwright.runtime.parts import Parts, PreparedCall
 from loopwright.runtime.pool import config_threadpool, get_num_threads, pinned, set_num_threads
 from loopwright.runtime.random_fill import random_fill
 from loopwright.runtime.symbolic import SymbolicFunction
@@ -112,11 +115,14 @@ __all__ = [
     "Evaluator",
     "Event",
     "Function",
+    "FunctionWithConstants",
     "Manifest",
     "Memory",
     "Module",
     "NDArray",
     "PackedFunc",
+    "Parts",
+    "PreparedCall",
     "Program",
     "ProgramCache",
     "RuntimeCache",

@@ -3,87 +3,67 @@
 A call checks every argument first (count, type, dtype, shape, layout, writability, overlap), then
 runs the machine code with the interpreter's lock released. Calls from several threads are safe:
 each has a workspace of its own.
+
+After some calls a function makes a `FastCall`, which does the same for plain arrays in compiled
+code. What that refuses goes through the checks here, which find the words.
 """
 
 from __future__ import annotations
 
 import ctypes
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from loopwright import dtypes, env
+from loopwright import env
 from loopwright.errors import ArgumentError, OutOfMemoryError, RunError
 from loopwright.runtime import pool
-from loopwright.runtime.arrays.host import NDArray, aligned_bytes
+from loopwright.runtime.arrays.host import aligned_bytes
 from loopwright.runtime.artifacts.kinds import Timer
-from loopwright.runtime.artifacts.manifest import ArgSpec, FunctionSpec
+from loopwright.runtime.artifacts.manifest import FunctionSpec
 from loopwright.runtime.artifacts.size_formulas import evaluate
+from loopwright.runtime.calling import fastcall
+from loopwright.runtime.calling.argument import Arg, ArgumentChecks
 from loopwright.runtime.devices.device import Device
 from loopwright.runtime.image import Image
-from loopwright.runtime.ndarray import host_array
 
 _SIGNATURE = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)
 # Workspaces that are kept for the next call; more threads than this allocate each time.
 _KEEP = 4
 _NO_MEMORY = 1
-_addressof = ctypes.addressof
-_view = ctypes.c_char.from_buffer
-
-
-@dataclass(frozen=True, slots=True)
-class Arg:
-    """One argument of a compiled function."""
-
-    name: str
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-    output: bool
-
-    @classmethod
-    def of(cls, spec: ArgSpec) -> Arg:
-        """The argument that a manifest describes, whose extents are numbers."""
-        dtype = np.dtype(dtypes.check(spec.dtype))
-        return cls(spec.name, tuple(evaluate(n, {}) for n in spec.shape), dtype, spec.output)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the buffer."""
-        return math.prod(self.shape) * self.dtype.itemsize
-
-    def __str__(self) -> str:
-        return f"{self.name}: {self.dtype.name}{list(self.shape)}"
+# Calls before a `FastCall` is made, whose code costs some milliseconds once a process.
+_WARM = 32
 
 
 class BoundCall:
-    """A function with checked arguments and a workspace, ready to run any number of times.
+    """A function with checked arguments and a workspace, ready to be called any number of times.
 
-    It keeps the arrays and the code alive. One thread at a time may run it.
+    It keeps the arrays and the code alive, and works on the memory that the arrays had when they
+    were bound: what is in it counts at each call. Several threads may call it at once; then all but
+    one take a workspace of the function's.
 
     Attributes:
         function: what runs.
         entry: address of the machine code, ``int32_t f(void **args, void *workspace)``.
         pointers: the array of argument addresses.
-        workspace: address of the workspace, None where the function needs none.
+        workspace: address of the workspace, None where the function needs none. One thread at a
+            time may use it.
 
     Example:
         >>> A = te.placeholder((4,), name="A")
         >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
         >>> f = lw.build(te.create_schedule(B.op), [A, B], name="add_one")
-        >>> kernel = f.get_function("add_one")
         >>> a, b = np.zeros(4, "float32"), np.empty(4, "float32")
-        >>> call = kernel.bind(a, b)
-        >>> call.run()
+        >>> call = f.bind(a, b)
+        >>> call()
         >>> print(b)
         [1. 1. 1. 1.]
     """
 
-    __slots__ = ("_held", "entry", "function", "pointers", "workspace")
+    __slots__ = ("_fast", "_held", "_left", "_own", "entry", "function", "pointers", "workspace")
 
     def __init__(
         self,
@@ -97,14 +77,79 @@ class BoundCall:
         self.entry = function.address
         self.pointers = (ctypes.c_void_p * len(addresses))(*addresses)
         self.workspace = None if space is None else int(space.ctypes.data)
+        self._own = [self.workspace]  # empty while a call has it
+        self._fast: fastcall.FastCall = fastcall.refuse
+        self._left = _WARM
 
-    def run(self) -> None:
-        """Run the function once.
+    @property
+    def name(self) -> str:
+        """The function's name."""
+        return self.function.name
+
+    @property
+    def args(self) -> tuple[Arg, ...]:
+        """The function's arguments, in order."""
+        return self.function.args
+
+    @property
+    def device(self) -> Device:
+        """The device that runs it."""
+        return self.function.device
+
+    def __call__(self) -> None:
+        """Run the function on the bound arrays.
 
         Raises:
             RunError: it reported a failure.
         """
-        self.function._run(self.pointers, self.workspace)
+        code = self._fast()
+        if code is None:
+            return
+        if code is not False:
+            raise failure(self.function, code)
+        self._run_slowly()
+        left = self._left = self._left - 1
+        if left == 0:
+            self._make_fast()
+
+    def run(self) -> None:
+        """Run the function once; the same as calling this.
+
+        Raises:
+            RunError: it reported a failure.
+        """
+        self()
+
+    def _run_slowly(self) -> None:
+        """Run through ``ctypes``, with a workspace that no other thread has meanwhile."""
+        try:
+            own = self._own.pop()
+        except IndexError:
+            self.function._run_beside(self.pointers)
+            return
+        try:
+            self.function._run(self.pointers, own)
+        finally:
+            self._own.append(own)
+
+    def _make_fast(self) -> None:
+        """Let calls run in compiled code, which is given the workspace."""
+        try:
+            own = self._own.pop()
+        except IndexError:
+            self._left = 1  # another thread has the workspace: after the next call then
+            return
+        kernel = self.function._kernel(own, (self._held,))
+        fast = fastcall.bound_call(kernel, self.pointers)
+        if fast is None:
+            self._own.append(own)
+            return
+        self._fast = fast
+
+    def __repr__(self) -> str:
+        arrays = zip(self.args, self.pointers, strict=False)
+        bound = ", ".join(f"{arg} at {address or 0:#x}" for arg, address in arrays)
+        return f"<BoundCall {self.name}({bound})>"
 
 
 class Function:
@@ -150,16 +195,9 @@ class Function:
         self._native: ctypes._CFunctionType | None = None
         self._address = 0
         self._array_type = ctypes.c_void_p * (len(self.args) + len(self.values))
-        self._sizes = tuple(arg.nbytes for arg in self.args)
-        outputs = [arg.nbytes for arg in self.args if arg.output]
-        self._idle = bool(outputs) and not any(outputs)
-        self._pairs = tuple(
-            (i, j)
-            for i, arg in enumerate(self.args)
-            if arg.output
-            for j, other in enumerate(self.args)
-            if j != i and not (other.output and j < i)
-        )
+        self._fast: fastcall.FastCall = fastcall.refuse
+        self._left = _WARM
+        self._checks = ArgumentChecks(self.name, self.args)
 
     @property
     def address(self) -> int:
@@ -200,25 +238,26 @@ class Function:
                 position and name, what was expected and what came. Nothing ran.
             RunError: the workspace is over the limit (nothing ran), or the function failed.
         """
-        held, addresses = self._check(args)
-        if self._idle:
+        code = self._fast(*args)
+        if code is None:
+            return
+        if code is not False:
+            raise failure(self, code)
+        held, addresses = self._checks.check(args)
+        if self._checks.idle:
             return
         if self._native is None:
             _ = self.address
-        if not self.workspace_bytes and not self.parallel_workspace_bytes:
-            self._run(self._array_type(*addresses), None)
-            return
-        self._check_limit()
-        space = self._take_workspace()
-        try:
-            self._run(self._array_type(*addresses), space[1] if space else None)
-        finally:
-            if space and len(self._free) < _KEEP:
-                self._free.append(space)
+        self._run_beside(self._array_type(*addresses, *self.values))
         del held  # views of arrays from DLPack had to live until here
+        left = self._left = self._left - 1
+        if left == 0:
+            self._fast = self._fast_call() or fastcall.refuse
 
     def bind(self, *args: object) -> BoundCall:
-        """Check the arguments now and return a `BoundCall` that runs without checking again.
+        """Check the arguments now and return a `BoundCall`, which runs without checking again.
+
+        For the same arrays over and over: what is called takes no arguments, and less time.
 
         Raises:
             ArgumentError: as when called, or no output has elements.
@@ -231,24 +270,50 @@ class Function:
             >>> kernel = f.get_function("add_one")
             >>> a, b = np.zeros(4, "float32"), np.empty(4, "float32")
             >>> call = kernel.bind(a, b)
-            >>> call.run()
+            >>> call()
             >>> a[:] = 10
-            >>> call.run()
+            >>> call()
             >>> print(b)
             [11. 11. 11. 11.]
         """
-        held, addresses = self._check(args)
-        if self._idle:
+        held, addresses = self._checks.check(args)
+        if self._checks.idle:
             raise ArgumentError(f"{self.name}: no output has elements; there is nothing to run")
         self._check_limit()
         space = _allocate(self) if self.workspace_bytes else None
-        return BoundCall(self, held, addresses, space)
+        return BoundCall(self, held, [*addresses, *self.values], space)
+
+    def _run_beside(self, pointers: ctypes.Array[ctypes.c_void_p]) -> None:
+        """Run on these addresses, with a workspace that no other call has meanwhile."""
+        if not self.workspace_bytes and not self.parallel_workspace_bytes:
+            self._run(pointers, None)
+            return
+        self._check_limit()
+        space = self._take_workspace()
+        try:
+            self._run(pointers, space[1] if space else None)
+        finally:
+            if space and len(self._free) < _KEEP:
+                self._free.append(space)
 
     def _run(self, pointers: ctypes.Array[ctypes.c_void_p], workspace: int | None) -> None:
         assert self._native is not None
         code = self._native(pointers, workspace)
         if code:
             raise failure(self, code)
+
+    def _fast_call(self) -> fastcall.FastCall | None:
+        """What checks and runs in compiled code; None where that cannot be."""
+        if not all(arg.nbytes for arg in self.args) or not self._has_room():
+            return None
+        space = self._take_workspace()
+        address, owners = (space[1], (space,)) if space else (None, ())
+        kernel = self._kernel(address, owners)
+        return fastcall.checked_call(kernel, self.args, self._checks.pairs, self.values)
+
+    def _kernel(self, workspace: int | None, owners: tuple[object, ...]) -> fastcall.Kernel:
+        code, owners = self._image.fastcall_code, (self._image, *owners)
+        return fastcall.Kernel(self.name, self.address, workspace, owners, code)
 
     def _take_workspace(self) -> tuple[npt.NDArray[np.uint8], int] | None:
         if not self.workspace_bytes:
@@ -259,9 +324,17 @@ class Function:
             space = _allocate(self)
             return space, int(space.ctypes.data)
 
+    def _total_workspace(self, threads: int) -> int:
+        return self.workspace_bytes + (threads - 1) * self.parallel_workspace_bytes
+
+    def _has_room(self) -> bool:
+        """Whether the workspace stays within the limit, however many threads are chosen."""
+        threads = self._image.num_threads or env.MAX_THREADS
+        return self._total_workspace(threads) <= workspace_limit()
+
     def _check_limit(self) -> None:
         threads = self._image.num_threads or pool.get_num_threads()
-        total = self.workspace_bytes + (threads - 1) * self.parallel_workspace_bytes
+        total = self._total_workspace(threads)
         if total > workspace_limit():
             raise OutOfMemoryError(
                 f"{self.name} needs {total} bytes of workspace on {threads} threads, over the "
@@ -269,82 +342,8 @@ class Function:
                 "LOOPWRIGHT_WORKSPACE_LIMIT"
             )
 
-    def _check(self, args: Sequence[object]) -> tuple[list[npt.NDArray[Any]], list[int]]:
-        if len(args) != len(self.args):
-            takes = ", ".join(str(arg) for arg in self.args)
-            raise ArgumentError(
-                f"{self.name} takes {len(self.args)} arguments ({takes}), got {len(args)}"
-            )
-        held: list[npt.NDArray[Any]] = []
-        addresses: list[int] = []
-        for spec, arg in zip(self.args, args, strict=True):
-            if type(arg) is np.ndarray:
-                data = arg
-            else:
-                data = arg._data if type(arg) is NDArray else self._host(len(held), arg)
-            flags = data.flags
-            if (
-                data.shape != spec.shape
-                or data.dtype != spec.dtype
-                or not (flags.carray if spec.output else flags.c_contiguous and flags.aligned)
-                or not (data.size or self._idle)
-            ):
-                raise ArgumentError(self._prefix(len(held)) + _fault(spec, data))
-            held.append(data)
-            # The buffer protocol tells the address four times faster, but only of writable arrays.
-            # bfloat16 has no buffer protocol, and what has no elements no first byte.
-            quick = flags.writeable and spec.dtype.kind != "V" and data.size
-            at = _addressof(_view(data)) if quick else int(data.ctypes.data)  # type: ignore[arg-type]
-            addresses.append(at)
-        for i, j in self._pairs:
-            a, b = addresses[i], addresses[j]
-            if a < b + self._sizes[j] and b < a + self._sizes[i]:
-                raise ArgumentError(
-                    f"{self._prefix(i)}output overlaps the memory of argument {j} "
-                    f"({self.args[j].name!r}); pass arrays that share no bytes"
-                )
-        return held, addresses + self.values
-
-    def _host(self, index: int, arg: object) -> npt.NDArray[Any]:
-        if isinstance(arg, np.ma.MaskedArray):
-            raise ArgumentError(
-                f"{self._prefix(index)}is a masked array, and kernels know no masks; pass "
-                "a.filled(value), or a.data to use what the mask hides"
-            )
-        if isinstance(arg, np.ndarray):
-            return arg
-        if arg is None:
-            raise ArgumentError(f"{self._prefix(index)}expected {self.args[index]}, got None")
-        try:
-            return host_array(arg)
-        except ArgumentError as error:
-            raise ArgumentError(f"{self._prefix(index)}{error}") from None
-
-    def _prefix(self, index: int) -> str:
-        return f"{self.name}: argument {index} ({self.args[index].name!r}): "
-
     def __repr__(self) -> str:
         return f"<Function {self.name}({', '.join(str(arg) for arg in self.args)})>"
-
-
-def _fault(spec: Arg, data: npt.NDArray[Any]) -> str:
-    """Why an array was refused; of several reasons, the one that a person would mend first."""
-    if data.dtype != spec.dtype:
-        if data.dtype.newbyteorder("=") == spec.dtype:
-            return f"expected {spec.dtype.name} in native byte order, got {data.dtype.str!r}"
-        return f"expected dtype {spec.dtype.name}, got {data.dtype}; convert it with astype"
-    if data.shape != spec.shape:
-        return f"expected shape {spec.shape}, got {data.shape}"
-    if not data.size:
-        return f"shape {data.shape} has no elements; there is nothing to compute"
-    if not data.flags.c_contiguous:
-        return (
-            f"expected row-major contiguous memory, got strides {data.strides} for shape "
-            f"{data.shape}; use np.ascontiguousarray"
-        )
-    if not data.flags.aligned:
-        return f"expected memory aligned to {spec.dtype.itemsize} bytes; copy the array first"
-    return "is an output and not writable; pass an array that may be written"
 
 
 def _allocate(function: Function) -> npt.NDArray[np.uint8]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 
 from loopwright.runtime.artifacts import kinds as artifact_kinds
 from loopwright.runtime.artifacts.artifact import Artifact
 from loopwright.runtime.artifacts.kinds import ArtifactKind, Link
+from loopwright.runtime.calling import fastcall
 from loopwright.runtime.linker import Linked
 
 
@@ -35,6 +37,12 @@ class Image:
         """Address of a function; links the code first if need be."""
         linked = self._linked or self._link_once()
         return linked.addresses[name]
+
+    @property
+    def fastcall_code(self) -> Mapping[str, int] | None:
+        """Addresses of `fastcall.SYMBOLS` where the code brought them, as exported libraries do."""
+        addresses = self._linked.addresses if self._linked is not None else {}
+        return addresses if all(name in addresses for name in fastcall.SYMBOLS) else None
 
     def _link_once(self) -> Linked:
         with self._lock:

@@ -69,6 +69,11 @@ def _binding() -> _Llvmlite:
     return llvm
 
 
+def is_loaded() -> bool:
+    """Whether LLVM is in this process, since something was linked or compiled."""
+    return _binding.cache_info().currsize > 0
+
+
 def _lljit() -> _Llvmlite:
     global _engine, _engine_links
     if _engine is None or _engine_links == LINKS_PER_ENGINE:

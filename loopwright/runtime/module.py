@@ -14,12 +14,14 @@ from loopwright.runtime.artifacts import kinds as artifact_kinds
 from loopwright.runtime.artifacts.artifact import Artifact, is_sealed
 from loopwright.runtime.artifacts.device_kinds import CUDA_CUBIN
 from loopwright.runtime.artifacts.kinds import Link
+from loopwright.runtime.constants import FunctionWithConstants, with_constants
 from loopwright.runtime.devices.device import Device
-from loopwright.runtime.devices.function import DeviceFunction
+from loopwright.runtime.devices.function import DeviceCall, DeviceFunction
 from loopwright.runtime.devices.image import DeviceImage
-from loopwright.runtime.function import Function
+from loopwright.runtime.function import BoundCall, Function
 from loopwright.runtime.image import Image
 from loopwright.runtime.libraries import export, library, static_library
+from loopwright.runtime.parts import Parts, PreparedCall, parts_of
 from loopwright.runtime.symbolic import SymbolicFunction, function_of
 
 #: Texts of a program by kind, or functions that write them.
@@ -192,12 +194,119 @@ class Module:
         """
         return copy.deepcopy(dict(self.artifact.manifest))
 
+    def parts(self) -> Parts | None:
+        """The two parts of the entry function; None where it has none.
+
+        It has such where stages at the root depend on constant tensors alone
+        (`loopwright.te.placeholder`).
+
+        Example:
+            >>> A = te.placeholder((4,), name="A")
+            >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
+            >>> print(lw.build(te.create_schedule(B.op), [A, B]).parts())
+            None
+        """
+        return parts_of(self.artifact.contents.function(self.entry_name), self._functions)
+
+    def timed_call(self, *args: object) -> BoundCall | DeviceCall | PreparedCall:
+        """A call on checked arguments whose time is what tuning measures.
+
+        Where the function has `parts`, its ``run`` runs both, and `loopwright.runtime.time_call`
+        times the second alone.
+
+        Args:
+            args: of the entry function.
+
+        Raises:
+            ArgumentError: one is not acceptable.
+            RunError: the workspace is over the limit.
+
+        Example:
+            >>> A = te.placeholder((4,), name="A")
+            >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
+            >>> f = lw.build(te.create_schedule(B.op), [A, B])
+            >>> call = f.timed_call(np.zeros(4, "float32"), np.empty(4, "float32"))
+            >>> call.run()
+            >>> print(lw.runtime.time_call(call, 10) > 0)
+            True
+        """
+        parts = self.parts()
+        return self._entry.bind(*args) if parts is None else parts.bind(args)
+
+    def with_constants(self, *values: object, **named: object) -> FunctionWithConstants:
+        """The entry function with its constants given: a callable of its other arguments.
+
+        Stages at the root that depend on constants alone are computed now, once. The values are
+        taken over: a change of these arrays changes nothing later.
+
+        Args:
+            values: the constants in the order of the arguments.
+            named: further ones by the name of the argument. NumPy arrays, `NDArray`, or what has
+                ``__dlpack__``; for a device arrays of the host are copied to it.
+
+        Returns:
+            A callable that several threads may use; see
+            `loopwright.runtime.constants.FunctionWithConstants`.
+
+        Raises:
+            ArgumentError: the function has no constants, one is missing, given twice, unknown, or
+                of another shape or dtype.
+
+        Example:
+            >>> A = te.placeholder((4,), name="A")
+            >>> W = te.placeholder((4,), name="W", constant=True)
+            >>> V = te.compute((4,), lambda i: W[i] * 2, name="V")
+            >>> B = te.compute((4,), lambda i: A[i] + V[i], name="B")
+            >>> f = lw.build(te.create_schedule(B.op), [A, W, B])
+            >>> g = f.with_constants(W=np.ones(4, "float32"))
+            >>> b = np.empty(4, "float32")
+            >>> g(np.zeros(4, "float32"), b)
+            >>> print(b)
+            [2. 2. 2. 2.]
+        """
+        spec = self.artifact.contents.function(self.entry_name)
+        return with_constants(self._entry, spec, self.parts(), values, named)
+
     def __getitem__(self, name: str) -> Function | DeviceFunction | SymbolicFunction:
         return self.get_function(name)
 
     def __call__(self, *args: object) -> None:
-        """Run the entry function; see `Function`."""
+        """Run the entry function; see `Function`.
+
+        What depends on constant arguments alone is computed in each call; `with_constants` does
+        that once.
+        """
         self._entry(*args)
+
+    def bind(self, *args: object) -> BoundCall | DeviceCall:
+        """Check the arguments of the entry function once, for many calls on the same arrays.
+
+        What is returned takes no arguments and checks nothing when it is called. It keeps the
+        arrays alive and works on the memory that they have now; what is in it counts at each call.
+        On a device a call of it launches, as a call of the module does.
+
+        Args:
+            args: as in a call: one array per argument, outputs included, and the sizes that the
+                function takes.
+
+        Raises:
+            ArgumentError: an argument is not acceptable, or no output has elements.
+            RunError: the workspace is over the limit.
+
+        Example:
+            >>> A = te.placeholder((4,), name="A")
+            >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
+            >>> f = lw.build(te.create_schedule(B.op), [A, B], name="add_one")
+            >>> a, b = np.zeros(4, "float32"), np.empty(4, "float32")
+            >>> g = f.bind(a, b)
+            >>> for _ in range(3):
+            ...     g()
+            ...     a[:] = b
+            ...
+            >>> print(b)
+            [3. 3. 3. 3.]
+        """
+        return self._entry.bind(*args)
 
     def get_source(self, kind: str = "") -> str:
         """The program's text.

@@ -63,12 +63,19 @@ class SymbolicFunction:
         self._sizes = CallSizes(sizes, spec.args)
         self.args = tuple(map(SymbolicArg.of, spec.args))
         self._order = sizes.order
+        self._decided_by_shapes = all(isinstance(k, int) for k in sizes.order)
+        self._by_shapes: dict[object, Function | DeviceFunction] = {}
         self._kept: OrderedDict[tuple[int, ...], Function | DeviceFunction] = OrderedDict()
 
     @property
     def sizes(self) -> tuple[str, ...]:
         """Names of the size variables."""
         return self._sizes.names
+
+    @property
+    def order(self) -> tuple[int | str, ...]:
+        """Arguments of a call: arrays by number, and names of sizes that are passed."""
+        return self._order
 
     @property
     def address(self) -> int:
@@ -98,8 +105,26 @@ class SymbolicFunction:
             ArgumentError: an argument is not acceptable, or shapes disagree; nothing ran.
             RunError: the workspace is over the limit (nothing ran), or the function failed.
         """
+        shapes = self._shapes_of(args)
+        function = self._by_shapes.get(shapes)
+        if function is not None:
+            function(*args)
+            return
         function, arrays = self.resolve(args)
+        if len(self._by_shapes) >= _KEEP:
+            self._by_shapes.clear()
+        if shapes is not None:
+            self._by_shapes[shapes] = function
         function(*arrays)
+
+    def _shapes_of(self, args: Sequence[Any]) -> tuple[Any, ...] | None:
+        """Shapes of the arguments, where these alone decide which function it is."""
+        if not self._decided_by_shapes:
+            return None
+        try:
+            return tuple([tuple(a.shape) for a in args])
+        except (AttributeError, TypeError):  # something is no array, or one of another library
+            return None
 
     def bind(self, *args: object) -> BoundCall | DeviceCall:
         """Check the arguments now and return a `BoundCall` that runs without checking again.

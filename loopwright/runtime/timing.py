@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +25,7 @@ from loopwright.runtime.devices.device import Device, device
 from loopwright.runtime.devices.function import DeviceCall, DeviceFunction, sweep
 from loopwright.runtime.devices.interface import HOST
 from loopwright.runtime.function import BoundCall, Function, failure
-from loopwright.runtime.symbolic import SymbolicFunction
+from loopwright.runtime.parts import PreparedCall
 
 _Number = TypeVar("_Number", int, float)
 
@@ -115,7 +115,7 @@ def _native() -> _NativeTimer:
     )
 
 
-def time_call(call: BoundCall | DeviceCall, number: int) -> float:
+def time_call(call: BoundCall | DeviceCall | PreparedCall, number: int) -> float:
     """Run a bound call `number` times back to back; returns seconds of all together.
 
     A loop in compiled code calls it, unless its kind of artifact has a timer of its own; on a
@@ -133,6 +133,8 @@ def time_call(call: BoundCall | DeviceCall, number: int) -> float:
         >>> print(lw.runtime.time_call(call, 100) > 0)
         True
     """
+    if isinstance(call, PreparedCall):
+        call = call.main
     if isinstance(call, DeviceCall):
         return call.time(number)
     timer = call.function.timer
@@ -171,7 +173,7 @@ def time_once(
 
 
 def measure_windows(
-    call: BoundCall | DeviceCall,
+    call: BoundCall | DeviceCall | PreparedCall,
     windows: int = 5,
     window_ms: float = 20.0,
     estimate: float | None = None,
@@ -229,6 +231,17 @@ def run_repeat(
             number = grown(number, seconds, min_repeat_ms)
 
 
+class Timeable(Protocol):
+    """What an `Evaluator` times: a function."""
+
+    @property
+    def device(self) -> Device:
+        """The device that runs it."""
+
+    def bind(self, *args: Any) -> BoundCall | DeviceCall:
+        """A call with checked arguments."""
+
+
 class Evaluator:
     """Times a function: call it with the function's arguments, get a `BenchmarkResult`.
 
@@ -267,7 +280,7 @@ class Evaluator:
 
     def __init__(
         self,
-        function: Function | DeviceFunction | SymbolicFunction,
+        function: Timeable,
         dev: Device | str | None = None,
         *,
         number: int = 10,

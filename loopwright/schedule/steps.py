@@ -174,14 +174,15 @@ def pair(
     return lambda v: isinstance(v, tuple) and len(v) == 2 and first(v[0]) and second(v[1])
 
 
-def _is_id(v: object) -> bool:
+def is_id(v: object) -> bool:
+    """Whether a value from JSON is the id of a stage."""
     return is_int(v) or is_text(v)
 
 
 #: Types that many primitives use, as they are written in the class. Words of one kind (a scope, a
 #: mark) are only known to be texts: the rules refuse those that do not exist.
 FIELD_TYPES: Mapping[str, FieldType] = {
-    "StageId": FieldType(_is_id),
+    "StageId": FieldType(is_id),
     "str": FieldType(is_text),
     "Scope": FieldType(is_text),
     "MarkKind": FieldType(is_text),
@@ -191,7 +192,7 @@ FIELD_TYPES: Mapping[str, FieldType] = {
     "float | None": FieldType(optional(lambda v: isinstance(v, int | float))),
     "PragmaValue": FieldType(lambda v: isinstance(v, str | int | float | None)),
     "tuple[str, ...]": FieldType(each(is_text)),
-    "tuple[StageId, ...]": FieldType(each(_is_id)),
+    "tuple[StageId, ...]": FieldType(each(is_id)),
 }
 
 

@@ -100,15 +100,15 @@ def is_computed(tensor: te.Tensor) -> bool:
 def producers(tensor: te.Tensor) -> list[te.Tensor]:
     """The computed tensors that a tensor needs, inputs first, itself last."""
     order: dict[te.Tensor, None] = {}
-
-    def visit(t: te.Tensor) -> None:
+    pending = [(tensor, False)]
+    while pending:  # no recursion: an expression may have hundreds of stages
+        t, entered = pending.pop()
         if t in order or not is_computed(t):
-            return
-        for source in t.op.input_tensors:
-            visit(source)
-        order[t] = None
-
-    visit(tensor)
+            continue
+        if entered:
+            order[t] = None
+            continue
+        pending += [(t, True), *((x, False) for x in reversed(t.op.input_tensors))]
     return list(order)
 
 
@@ -117,10 +117,15 @@ def readers(tensor: te.Tensor, among: Sequence[te.Tensor]) -> list[te.Tensor]:
     return [t for t in among if tensor in t.op.input_tensors]
 
 
+def expressions(op: te.Operation) -> list[Expr]:
+    """The expressions that a stage evaluates; none for an input."""
+    body = getattr(op, "body", None)
+    return [] if body is None else body_parts(body)
+
+
 def _reads(op: te.Operation) -> list[Read]:
     out: list[Read] = []
-    body = getattr(op, "body", None)
-    for part in [] if body is None else body_parts(body):
+    for part in expressions(op):
         walk(part, lambda n: out.append(n) if isinstance(n, Read) else None)
     return out
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from loopwright.errors import LoopwrightError, TaskError
 from loopwright.records import expression_key
-from loopwright.space.composite import CompositeStructure, ranked_composites
 from loopwright.space.derivation import structures
 from loopwright.space.expression import TensorProgram, tensor_program
 from loopwright.space.ranking import Ranked, ranked
@@ -66,11 +65,8 @@ class AutomaticTask(Task):
         """The most promising point of every structure by the analytical model, as its index and its
         predicted share of the peak, best first; nothing is measured."""
         numbers = {id(part): number for number, part in enumerate(self.structures)}
-        several = [s for s in self.structures if isinstance(s, CompositeStructure)]
-        single = [s for s in self.structures if not isinstance(s, CompositeStructure)]
         with self.target:
-            found = [*ranked_composites(several), *ranked(single)]
-        found.sort(key=lambda r: -r.speed)
+            found = ranked(self.structures)
         return tuple(self._ranked(numbers[id(r.structure)], r) for r in found)
 
     def part(self, config: ConfigEntity) -> tuple[Scheduler, ConfigEntity]:

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from loopwright import te
-from loopwright.space.access import Index, accesses, producers
+from loopwright.space.access import Index, producers
+from loopwright.space.analysis import StageAnalysis, analyze
 
 
 @dataclass(frozen=True)
@@ -18,12 +19,15 @@ class RowChain:
         reductions: numbers that each row needs, reduced from something over all of it; in order.
         whole: rows that are computed on the way.
         single: numbers that are computed from such numbers.
+        along_memory: whether every operand of a reduction stands still along its last loop, or runs
+            along memory with it.
     """
 
     out: te.Tensor
     reductions: tuple[te.Tensor, ...]
     whole: tuple[te.Tensor, ...]
     single: tuple[te.Tensor, ...]
+    along_memory: bool
 
     @property
     def rank(self) -> int:
@@ -31,32 +35,44 @@ class RowChain:
         return len(self.reductions[0].shape)
 
 
-def row_chain(out: te.Tensor) -> RowChain | None:
+def row_chain(out: te.Tensor, stages: Sequence[StageAnalysis] | None = None) -> RowChain | None:
     """The chain in an expression, or None where it is none: all reductions have one shape, which
     the result begins with, and every stage reads others at its own row.
 
     Args:
         out: the result.
+        stages: those that belong to the chain, inputs first; None: all that the result needs.
     """
-    chain = producers(out)
-    reductions = [t for t in chain if t.op.reduce_axis]
-    if not reductions or not reductions[0].shape:
+    found = analyze(out) if stages is None else stages
+    chain = producers(out) if stages is None else [s.tensor for s in found]
+    reductions = [s for s in found if s.reduced]
+    if not reductions or not reductions[0].tensor.shape:
         return None
-    shape = reductions[0].static_shape
-    if any(r.static_shape != shape for r in reductions):
+    shape = reductions[0].tensor.static_shape
+    if any(r.tensor.static_shape != shape for r in reductions):
         return None
-    if not all(_reads_own_row(t, chain, len(shape)) for t in chain):
+    if not all(_reads_own_row(s, chain, len(shape)) for s in found):
         return None
-    below = [t for t in chain if t is not out and t not in reductions]
+    reduced = {r.tensor for r in reductions}
+    below = [t for t in chain if t is not out and t not in reduced]
     return RowChain(
         out,
-        tuple(reductions),
+        tuple(r.tensor for r in reductions),
         tuple(t for t in below if t.static_shape != shape),
         tuple(t for t in below if t.static_shape == shape),
+        all(map(runs_along_memory, reductions)),
     )
 
 
-def _reads_own_row(reader: te.Tensor, chain: Sequence[te.Tensor], rank: int) -> bool:
-    own: list[Index | None] = [Index({x: 1}) for x in reader.op.axis[:rank]]
-    computed = [a for a in accesses(reader) if a.tensor in chain]
+def runs_along_memory(stage: StageAnalysis) -> bool:
+    """Whether every operand of a reduction stands still along its last loop, or runs along memory
+    with it."""
+    last = stage.reduced[-1]
+    moved = [o.strides.get(last) for o in stage.operands if o.access.moves_with(last)]
+    return bool(moved) and all(stride == 1 for stride in moved)
+
+
+def _reads_own_row(reader: StageAnalysis, chain: Sequence[te.Tensor], rank: int) -> bool:
+    own: list[Index | None] = [Index({x: 1}) for x in reader.spatial[:rank]]
+    computed = [o.access for o in reader.operands if o.tensor in chain]
     return len(own) == rank and all(list(a.dims[:rank]) == own for a in computed)

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 from loopwright import te
 from loopwright.errors import LoopwrightError, SpaceError, TargetError, TensorError, TimeLimitError
-from loopwright.space.composite import CompositeStructure, composites
 from loopwright.space.expression import tensor_program
-from loopwright.space.parts import parts_of
 from loopwright.space.registry import SpaceRule, enter, rules_for
 from loopwright.space.rules.contraction_cpu import contractions
 from loopwright.space.rules.injective_cpu import injective
 from loopwright.space.rules.programs_gpu import programs
 from loopwright.space.rules.rows_cpu import rows
+from loopwright.space.rules.several_cpu import several
 from loopwright.space.rules.tensor_core_gpu import tensor_cores
+from loopwright.space.rules.whole_cpu import whole
 from loopwright.space.rules.windows_cpu import windows
 from loopwright.space.sketch import Sketch
 from loopwright.space.structure import Structure
@@ -25,21 +25,19 @@ from loopwright.time_limit import TEMPLATE_S, limited
 for _name, _rule in {
     "contractions": contractions,
     "windows": windows,
+    "whole": whole,
     "rows": rows,
     "injective": injective,
+    "several": several,
 }.items():
-    enter(SpaceRule(_name, _rule, ("cpu",), one_result=True))
+    enter(SpaceRule(_name, _rule, ("cpu",)))
 for _name, _rule in {"tensor cores": tensor_cores, "programs of kernels": programs}.items():
     enter(SpaceRule(_name, _rule, ("gpu",), one_result=True))
 
 
-#: A structure of one kernel, or of several.
-AnyStructure: TypeAlias = Structure | CompositeStructure
-
-
 def structures(
     outputs: te.Tensor | Sequence[te.Tensor], args: Sequence[te.Tensor]
-) -> list[AnyStructure]:
+) -> list[Structure]:
     """All structures of an expression for the target in force.
 
     Args:
@@ -47,9 +45,8 @@ def structures(
         args: the arguments in calling order.
 
     Returns:
-        What every rule knows, rules of higher priority first. Where none knows the whole, it is cut
-        into parts that rules know, which run one after the other. Where none knows a part, one
-        structure without knobs, the naive schedule; its ``why`` says so.
+        What every rule knows, rules of higher priority first. Where none applies, one structure
+        without knobs, the naive schedule; its ``why`` says so.
 
     Raises:
         TensorError: a result is an input, or a size is not known.
@@ -73,26 +70,15 @@ def structures(
             raise TensorError(f"structures: the result {t!r:.60} is not among the arguments")
     program = tensor_program(args)
     naive = _naive(program.outputs, args)
-    found: list[AnyStructure] = [*_known(program.outputs, args, naive)]
-    if not found:
-        parts = parts_of(program.outputs, lambda outs, own: _known(outs, own, _naive(outs, own)))
-        found = [*composites(program.outputs, parts, naive)]
-    return found or [naive]
-
-
-def _known(
-    outputs: Sequence[te.Tensor], args: Sequence[te.Tensor], naive: Structure
-) -> list[Structure]:
-    """What the rules know for a program as a whole."""
     found: list[Structure] = []
     for rule in _rules():
-        if rule.one_result and len(outputs) > 1:
+        if rule.one_result and len(program.outputs) > 1:
             continue
-        own = _asked(rule, outputs, args, naive)
+        own = _asked(rule, program.outputs, args, naive)
         found += own
         if own and rule.stops:
             break
-    return found
+    return found or [naive]
 
 
 def _rules() -> list[SpaceRule]:
@@ -121,7 +107,7 @@ def _asked(
         kind = "" if isinstance(exc, LoopwrightError) else f"{type(exc).__name__}: "
         text = " ".join(f"{kind}{exc}".split())
         raise SpaceError(f"{what} failed for {outputs[0].name!r}: {text}{_MEND}") from exc
-    found = [made] if isinstance(made, Structure) else list(made or ())
+    found = list(made) if isinstance(made, (list, tuple)) else [] if made is None else [made]
     for structure in found:
         if not isinstance(structure, Structure):
             raise SpaceError(f"{what} returned {structure!r:.60}; return structures, or None")

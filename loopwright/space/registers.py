@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from loopwright import dtypes
+from loopwright import dtypes, te
 from loopwright.target import Target
 
 
@@ -47,3 +47,8 @@ def fitting(dtype: str) -> Callable[[int, int], bool]:
         return rows * wide + wide + 1 <= room
 
     return fits
+
+
+def nbytes(tensor: te.Tensor) -> int:
+    """Bytes of an element."""
+    return dtypes.nbytes(tensor.dtype)

@@ -25,6 +25,8 @@ class Sketch:
         s: the schedule so far; rules call its primitives, with symbols for sizes.
         space: the knobs so far.
         why: what rules did, and their reasons.
+        prefix: what names of knobs begin with: where an expression is several kernels, that of the
+            kernel at hand.
 
     Example:
         >>> A = te.placeholder((64,), name="A")
@@ -48,6 +50,7 @@ class Sketch:
         self.s = create_schedule(list(dict.fromkeys(t.op for t in outputs)))
         self.space = ConfigSpace()
         self.why: list[str] = []
+        self.prefix = ""
         self._args = list(args)
         self._graph = Graph()
         self._symbols: dict[int, tuple[str, int]] = {}
@@ -79,6 +82,7 @@ class Sketch:
         return self._defined(name, list(candidates), default)
 
     def _defined(self, name: str, candidates: list[Any], default: Any) -> tuple[Any, ...]:
+        name = self.prefix + name
         self.space.define_knob(name, candidates, default=default)
         number = len(self.space.knobs) - 1
         parts = self.space.knobs[name].parts()

@@ -29,7 +29,14 @@ from loopwright.te.op_node import OpNode, sizes_of
 from loopwright.te.reads import check_read
 from loopwright.te.serial import Json
 from loopwright.te.source import program_source
-from loopwright.te.tensor import ComputeOp, Operation, Tensor, body_parts, shape_of
+from loopwright.te.tensor import (
+    ComputeOp,
+    Operation,
+    PlaceholderOp,
+    Tensor,
+    body_parts,
+    shape_of,
+)
 
 #: An argument as data: the index of an operation, or that and the number of one of its outputs.
 ArgId = int | tuple[int, int]
@@ -77,6 +84,9 @@ class Dag:
     def from_ops(outputs: Sequence[Operation]) -> tuple[Dag, dict[Operation, int]]:
         """The DAG of everything that ``outputs`` need, and the index of each operation in it.
 
+        Raises:
+            TensorError: a constant tensor is an output.
+
         Example:
             >>> A = te.placeholder((4,), name="A")
             >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
@@ -88,7 +98,14 @@ class Dag:
         for op in outputs:
             _visit(op, index)
         ops = tuple(_to_node(op, index) for op in index)
-        return Dag(ops, tuple(index[op] for op in outputs)), index
+        dag = Dag(ops, tuple(index[op] for op in outputs))
+        dag._check_constants()
+        return dag, index
+
+    @property
+    def constants(self) -> tuple[int, ...]:
+        """Indices of the constant placeholders (`loopwright.te.placeholder`)."""
+        return tuple(i for i, op in enumerate(self.ops) if op.constant)
 
     @cached_property
     def sizes(self) -> tuple[SizeVar, ...]:
@@ -185,6 +202,16 @@ class Dag:
         for o in self.outputs:
             if o not in range(len(self.ops)):
                 raise TensorError(f"malformed JSON of a DAG: output {o} is no operation")
+        self._check_constants()
+
+    def _check_constants(self) -> None:
+        """Refuse constant tensors among the outputs."""
+        for op in (self.ops[o] for o in self.outputs):
+            if op.constant:
+                raise TensorError(
+                    f"the constant tensor {op.name!r} is an output; compute a copy of it, or leave "
+                    "out constant=True"
+                )
 
     def _check_places(self, op: OpNode) -> None:
         """Refuse reads that leave their tensor, as `te.compute` does."""
@@ -306,7 +333,8 @@ def _visit(op: Operation, index: dict[Operation, int]) -> None:
 def _to_node(op: Operation, index: dict[Operation, int]) -> OpNode:
     out = op.output(0)
     if not isinstance(op, ComputeOp):
-        return OpNode(op.name, out.shape, out.dtype)
+        constant = isinstance(op, PlaceholderOp) and op.constant
+        return OpNode(op.name, out.shape, out.dtype, constant=constant)
 
     # Any: an expression gives an expression.
     def by_index(e: Any) -> Any:

@@ -21,7 +21,8 @@ from loopwright.te.tensor import body_parts, static_shape
 class OpNode:
     """One operation: a placeholder (``body`` is None) or a compute over ``axes``.
 
-    ``dtype`` is that of output 0; all outputs have the one shape.
+    ``dtype`` is that of output 0; all outputs have the one shape. ``constant`` tells a placeholder
+    whose values are known before calls.
     """
 
     name: str
@@ -31,6 +32,7 @@ class OpNode:
     reduce_axes: tuple[IterVar, ...] = ()
     body: Expr | None = None
     tag: str = ""
+    constant: bool = False
 
     @property
     def is_placeholder(self) -> bool:

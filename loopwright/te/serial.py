@@ -48,7 +48,7 @@ def op_to_json(op: OpNode, sizes: Mapping[Var, str]) -> dict[str, Json]:
     shape = [_dim_to_json(n, sizes) for n in op.shape]
     out: dict[str, Json] = {"name": op.name, "shape": shape, "dtype": op.dtype}
     if op.body is None:
-        return out
+        return out | {"constant": True} if op.constant else out
     names: dict[Var, str] = {**sizes, **{a.var: f"a{i}" for i, a in enumerate(op.axes)}}
     names |= {a.var: f"r{i}" for i, a in enumerate(op.reduce_axes)}
     out["axes"] = [a.name for a in op.axes]
@@ -107,7 +107,10 @@ def op_from_json(d: dict[str, Json], sizes: Mapping[str, SizeVar]) -> OpNode:
     """Inverse of `op_to_json`; ``sizes`` holds the size variables by written name."""
     shape = tuple(_dim_from_json(x, sizes) for x in d["shape"])
     if "body" not in d:
-        return OpNode(_name(d["name"]), shape, _name(d["dtype"]))
+        constant = d.get("constant", False)
+        if not isinstance(constant, bool):
+            raise TypeError(f"constant is true or false, not {str(constant)[:40]!r}")
+        return OpNode(_name(d["name"]), shape, _name(d["dtype"]), constant=constant)
     axes = tuple(
         IterVar.named(_name(n), e, "spatial") for n, e in zip(d["axes"], shape, strict=True)
     )

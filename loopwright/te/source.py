@@ -98,9 +98,9 @@ class _Program:
     def operation(self, op: OpNode, names: Sequence[str]) -> list[str]:
         shape = self.tuple_of(self.dim(n) for n in op.shape)
         if op.body is None:
-            return [
-                f"{names[0]} = te.placeholder({shape}, {quoted(op.dtype)}, name={quoted(op.name)})"
-            ]
+            mark = ", constant=True" if op.constant else ""
+            given = f"{shape}, {quoted(op.dtype)}, name={quoted(op.name)}{mark}"
+            return [f"{names[0]} = te.placeholder({given})"]
         lines = []
         inner = dict(self.sizes)
         for a in op.reduce_axes:

@@ -198,10 +198,17 @@ class Operation:
 class PlaceholderOp(Operation):
     """An input.
 
+    Attributes:
+        constant: whether its values are known before calls, as those of weights are.
+
     Example:
         >>> print(te.placeholder((4,), name="A").op)
         PlaceholderOp(A: float32[4])
+        >>> print(te.placeholder((4,), name="W", constant=True).op.constant)
+        True
     """
+
+    constant = False
 
 
 class ComputeOp(Operation):
@@ -290,7 +297,10 @@ def whole(x: object) -> int | None:
 
 
 def placeholder(
-    shape: ShapeLike, dtype: str | None = "float32", name: str = "placeholder"
+    shape: ShapeLike,
+    dtype: str | None = "float32",
+    name: str = "placeholder",
+    constant: bool = False,
 ) -> Tensor:
     """Declare an input tensor.
 
@@ -299,17 +309,28 @@ def placeholder(
             with ``+``, ``-``, ``*``, and ``//`` and ``%`` by constants.
         dtype: element type; None is float32.
         name: printed name; it need not be unique.
+        constant: the values are known before calls and stay the same, as those of weights. Stages
+            at the root that depend on such tensors alone are computed once for many calls
+            (`loopwright.runtime.Module.with_constants`) and outside the times that are measured.
 
     Raises:
-        TensorError: an extent is zero, negative or no such expression; the dtype is not supported.
+        TensorError: an extent is zero, negative or no such expression; the dtype is not supported;
+            ``constant`` is no bool.
 
     Example:
         >>> A = te.placeholder((4, 8), "float32", name="A")
         >>> print(A, A.shape, A.dtype)
         Tensor(A: float32[4, 8]) (4, 8) float32
+        >>> W = te.placeholder((8, 8), name="W", constant=True)
+        >>> print(W.op.constant)
+        True
     """
+    if not isinstance(constant, bool):
+        raise TensorError(f"placeholder {name!r}: constant is True or False, got {constant!r}")
     dims = shape_of(shape, f"placeholder {name!r}")
-    return PlaceholderOp(name, dims, [dtypes.check(dtype or "float32")]).output(0)
+    op = PlaceholderOp(name, dims, [dtypes.check(dtype or "float32")])
+    op.constant = constant
+    return op.output(0)
 
 
 def reduce_axis(dom: Domain, name: str = "rv", thread_tag: str = "") -> IterVar:

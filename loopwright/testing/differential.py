@@ -19,9 +19,10 @@ import numpy as np
 from loopwright import dtypes, te
 from loopwright.driver import compile as compile_trace
 from loopwright.errors import BuildError, LowerError, RunError, ScheduleError, TooMuchCodeError
+from loopwright.ir.buffer import Buffer
 from loopwright.ir.interp.interpreter import interpret
 from loopwright.ir.sizes import size_vars
-from loopwright.ir.stmt import Func
+from loopwright.ir.stmt import Func, SplitFunc
 from loopwright.lowering import lower_ids
 from loopwright.lowering.context import PassContext
 from loopwright.runtime.artifacts.artifact import Artifact
@@ -233,7 +234,8 @@ class Checker:
         """What is wrong where the driver's optimiser is off, in a line; empty: nothing."""
         case = prepared.case
         try:
-            got = self.unoptimised.run(self._artifact(case, path), case.arrays, path.side)
+            artifact = self._artifact(case, path)
+            got = self.unoptimised.run(artifact, case.arrays, path.side, path.prepared)
             self._compare(prepared, got)
         except (RunError, AssertionError) as error:
             return f"{error}".partition("\n")[0]
@@ -250,13 +252,14 @@ class Checker:
                 check_passes(prepared.s, prepared.f, case)
                 return None
             case "interpreter":
-                return _interpreted(prepared.f, case, path.order)
+                run = interpreted_parts if path.prepared else _interpreted
+                return run(prepared.f, case, path.order)
             case "target":
                 artifact = self._artifact(case, path)
                 if is_for_devices(path.target) and not Device(Target(path.target).kind).exist:
                     self.runs[f"{path.target}, compiled only"] += 1
                     return None
-                return self.runner.run(artifact, case.arrays, path.side)
+                return self.runner.run(artifact, case.arrays, path.side, path.prepared)
             case _:
                 assert_never(path.kind)
 
@@ -266,7 +269,7 @@ class Checker:
         if last is None or last.dag is not case.dag or last.trace is not case.trace:
             self._artifacts = {}
         self._last_case = case
-        key = replace(path, sizes={}, side="end")
+        key = replace(path, sizes={}, side="end", prepared=False)
         if key not in self._artifacts:
             self._artifacts[key] = self._compile(case, path)
         return self._artifacts[key]
@@ -292,10 +295,16 @@ class Checker:
 
 
 def execution_paths(prepared: Prepared, targets: Sequence[str]) -> Iterator[ExecutionPath]:
-    """The paths of a case: those that need no compiler, then the targets that can run it."""
+    """The paths of a case: those that need no compiler, then the targets that can run it.
+
+    A function in two parts runs as a whole, and its parts by themselves.
+    """
     sizes = prepared.case.sizes
+    in_parts = isinstance(prepared.f, SplitFunc)
     yield ExecutionPath("round trip", sizes=sizes)
     yield ExecutionPath("interpreter", sizes=sizes)
+    if in_parts:
+        yield ExecutionPath("interpreter", sizes=sizes, prepared=True)
     yield ExecutionPath("passes", sizes=sizes)
     if prepared.is_kernel:  # no CPU runs it; the interpreter does, in other orders of threads too
         yield ExecutionPath("interpreter", sizes=sizes, order=2)
@@ -310,7 +319,10 @@ def execution_paths(prepared: Prepared, targets: Sequence[str]) -> Iterator[Exec
         level, checked = LEVELS[k % len(LEVELS)]
         checked = checked and not is_for_devices(spec)
         side: Literal["start", "end"] = "start" if k % 2 else "end"
-        yield ExecutionPath("target", spec, level, checked, side=side, sizes=sizes)
+        path = ExecutionPath("target", spec, level, checked, side=side, sizes=sizes)
+        yield path
+        if in_parts:
+            yield replace(path, prepared=True)
 
 
 def _arguments_determine_sizes(dag: Dag, arg_ids: Sequence[ArgId]) -> bool:
@@ -335,6 +347,17 @@ def check_passes(s: Schedule, f: Func, case: Case) -> None:
 def _interpreted(f: Func, case: Case, order: int | None = 1) -> list[Array]:
     out = [a.copy() for a in case.arrays]
     interpret(f, out, case.sizes, thread_order=order, races=True)
+    return out
+
+
+def interpreted_parts(f: Func, case: Case, order: int | None = 1) -> list[Array]:
+    """What the two parts of a function give when the interpreter runs one after the other."""
+    assert isinstance(f, SplitFunc)
+    out = [a.copy() for a in case.arrays]
+    place: dict[Buffer, Array] = dict(zip(f.params, out, strict=True))
+    place |= {b: poison(b.extents, b.dtype) for b in f.kept}
+    for part in (f.prepare, f.main):
+        interpret(part, [place[b] for b in part.params], thread_order=order, races=True)
     return out
 
 

@@ -27,6 +27,8 @@ class ExecutionPath:
             ascending order.
         side: which end of each array lies against a page that may not be touched.
         sizes: values of size variables, by name.
+        prepared: whether the two parts of a function of constants run one after the other, each
+            called by itself, in place of the whole.
     """
 
     kind: PathKind
@@ -36,6 +38,7 @@ class ExecutionPath:
     order: int | None = 1
     side: Literal["start", "end"] = "end"
     sizes: dict[str, int] = field(default_factory=dict, hash=False)
+    prepared: bool = False
 
     @property
     def config(self) -> dict[str, bool]:
@@ -45,5 +48,6 @@ class ExecutionPath:
     def __str__(self) -> str:
         text = f"{self.target} at level {self.level}" if self.kind == "target" else self.kind
         text += ", bounds checked" if self.checked else ""
+        text += ", in two parts" if self.prepared else ""
         text += "" if self.order == 1 else f", threads in order {self.order}"
         return text + (f", {self.sizes}" if self.sizes else "")

@@ -20,9 +20,9 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from loopwright.errors import ScheduleError
+from loopwright.errors import LoopwrightError, ScheduleError
 from loopwright.testing.differential import (
     Case,
     Checker,
@@ -36,6 +36,7 @@ from loopwright.testing.random.attempts import RandomSchedule
 from loopwright.testing.random.kernel import random_kernel
 from loopwright.testing.random.program import random_program
 from loopwright.testing.random.schedule import random_schedule
+from loopwright.testing.random.structure import random_structure
 from loopwright.testing.random.values import Draw
 from loopwright.testing.reproduce import reproducer
 from loopwright.testing.shrink import shrink
@@ -55,6 +56,8 @@ TARGETS = (
 )
 #: What is made of a seed, by its remainder.
 KINDS = ("cpu", "cpu", "cpu", "sizes", "threads")
+#: What is made of it only where that is asked for: a point of the program's automatic space.
+SPACES = "spaces"
 
 
 def targets_of(d: Draw) -> list[str]:
@@ -79,8 +82,10 @@ def examples(seed: int, kind: str) -> Example:
 
     Args:
         seed: decides everything that is drawn.
-        kind: ``"cpu"``, ``"sizes"`` (one case a size) or ``"threads"``.
+        kind: ``"cpu"``, ``"sizes"`` (one case a size), ``"threads"``, or ``"spaces"``.
     """
+    if kind == SPACES:
+        return _structure(Draw.random(random.Random(seed)))
     if kind == "cpu":
         case, targets, schedule = example(seed)
         return [case], targets, schedule
@@ -90,6 +95,16 @@ def examples(seed: int, kind: str) -> Example:
     schedule = random_kernel(d, program.dag) if kernel else random_schedule(d, program.dag, 14)
     case = case_of(program, schedule.trace)
     return (symbolic_cases(d, case) if kind == "sizes" else [case]), targets_of(d), schedule
+
+
+def _structure(d: Draw) -> Example:
+    """A point of the space of a random program, and the target that the space is for."""
+    program, target = random_program(d), d.pick(TARGETS[:4])
+    # A space has the results of a program in calling order, from which its operations are numbered.
+    called = tuple(t for t in program.tensors if t in program.outputs)
+    program = replace(program, outputs=called)
+    schedule = random_structure(d, program, target)
+    return [case_of(program, schedule.trace)], [target], schedule
 
 
 @dataclass
@@ -128,7 +143,16 @@ class Fuzz:
     def run(self, seed: int, kind: str = "") -> bool:
         """Check what a seed makes; returns whether all is well."""
         kind = kind or KINDS[seed % len(KINDS)]
-        return self.check(seed, kind, examples(seed, kind))
+        try:
+            drawn = examples(seed, kind)
+        except LoopwrightError as error:
+            if kind != SPACES:  # others draw what is legal
+                raise
+            self.ends[kind, "failed"] += 1
+            self.failures.append(f"seed {seed} ({kind}): {error}")
+            print(self.failures[-1], flush=True)
+            return False
+        return self.check(seed, kind, drawn)
 
     def check(self, seed: int, kind: str, example: Example) -> bool:
         """Check what was drawn for a seed; returns whether all is well."""
@@ -215,7 +239,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0, help="first seed (default 0)")
     parser.add_argument("--count", type=int, default=1000, help="number of seeds (default 1000)")
     parser.add_argument("--minutes", type=float, help="stop then, instead of after a count")
-    parser.add_argument("--kind", choices=sorted(set(KINDS)), help="this kind of seed only")
+    parser.add_argument("--kind", choices=sorted({*KINDS, SPACES}), help="this kind of seed only")
     parser.add_argument("--stop", action="store_true", help="stop at the first failure")
     parser.add_argument("--target", action="append", help="run on this target only (repeatable)")
     parser.add_argument(

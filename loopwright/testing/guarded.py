@@ -24,7 +24,9 @@ import numpy as np
 from loopwright import dtypes
 from loopwright.errors import RunError
 from loopwright.runtime.artifacts.artifact import Artifact
+from loopwright.runtime.function import Function
 from loopwright.runtime.guarded_memory import GuardedMemory, Side
+from loopwright.runtime.parts import Parts
 from loopwright.testing.numpy_eval import Array
 from loopwright.testing.on_device import run_on_device
 
@@ -49,13 +51,21 @@ class GuardedRunner:
         # PoCL writes drawings of what it cannot compile into the folder that it runs in.
         self._folder: tempfile.TemporaryDirectory[str] | None = None
 
-    def run(self, artifact: Artifact, arrays: Sequence[Array], side: Side = "end") -> list[Array]:
+    def run(
+        self,
+        artifact: Artifact,
+        arrays: Sequence[Array],
+        side: Side = "end",
+        prepared: bool = False,
+    ) -> list[Array]:
         """Run an artifact's entry on copies of some arrays; returns them as it left them.
 
         Args:
             artifact: the compiled function.
             arrays: one for each argument.
             side: which edge of each array meets the forbidden page, ``"end"`` or ``"start"``.
+            prepared: run the two parts of the entry one after the other in place of the whole; what
+                the first leaves for the second is guarded as well.
 
         Raises:
             ProcessKilledError: the function faulted, or the driver did that was to run it.
@@ -68,6 +78,7 @@ class GuardedRunner:
             "manifest": artifact.manifest,
             "bytes": len(artifact.objects),
             "side": side,
+            "prepared": prepared,
             "arrays": [[list(a.shape), a.dtype.name] for a in arrays],
         }
         data = [np.asarray(a, order="C") for a in arrays]
@@ -184,32 +195,52 @@ def _run(
     f = module[module.entry_name]
     if isinstance(f, SymbolicFunction):
         f, _ = f.resolve([np.broadcast_to(0, shape) for shape, _ in head["arrays"]])
+    parts = module.parts() if head["prepared"] else None
     if isinstance(f, DeviceFunction):
         arrays = zip(blobs, head["arrays"], strict=True)
         given = [np.frombuffer(b, t).reshape(s) for b, (s, t) in arrays]
-        taken, error = run_on_device(f, given)
+        taken, error = run_on_device(f, given, parts)
         return [a.tobytes() for a in taken], error
+    kept = [] if parts is None else [b"\xff" * arg.nbytes for arg in parts.kept]
+    names = [arg.name for arg in (*f.args, *(parts.kept if parts is not None else ()))]
     side = head["side"]
-    placed = [(regions.take(len(b)), b) for b in blobs]
+    placed = [(regions.take(len(b)), b) for b in (*blobs, *kept)]
     views = [r.place(len(b), side) for r, b in placed]
     for view, (_, b) in zip(views, placed, strict=True):
         view[:] = np.frombuffer(b, np.uint8)
-    work = regions.take(f.workspace_bytes)
-    space = work.place(f.workspace_bytes, side)
-    space[:] = _FRESH
-    address = f.address
-    entry = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)(address)
-    values = [*(v.ctypes.data for v in views), *f.values]
-    pointers = (ctypes.c_void_p * max(1, len(values)))(*values)
-    code = entry(pointers, space.ctypes.data if f.workspace_bytes else None)
-    error = f"the function returned {code}" if code else ""
-    names = [arg.name for arg in f.args]
-    for name, (region, _) in zip([*names, "workspace"], [*placed, (work, b"")], strict=True):
-        if not region.intact():
-            error = f"the function wrote outside {name}"
-    out = [v.tobytes() for v in views]
+    error = ""
+    for function, numbers in _calls(f, parts):
+        work = regions.take(function.workspace_bytes)
+        space = work.place(function.workspace_bytes, side)
+        space[:] = _FRESH
+        code = _call(function, [views[n] for n in numbers], space)
+        error = error or (f"the function returned {code}" if code else "")
+        for name, (region, _) in zip([*names, "workspace"], [*placed, (work, b"")], strict=True):
+            if not region.intact():
+                error = f"the function wrote outside {name}"
+    out = [v.tobytes() for v in views[: len(blobs)]]
     regions.give_back()
     return out, error
+
+
+def _calls(f: Function, parts: Parts | None) -> list[tuple[Function, list[int]]]:
+    """The functions to call, each with the numbers of the arrays that it takes; what the parts
+    share comes behind the arguments of the whole."""
+    if parts is None:
+        return [(f, list(range(len(f.args))))]
+    kept = [len(f.args) + k for k in range(len(parts.kept))]
+    first, second = parts.first, parts.second
+    assert isinstance(first, Function)
+    assert isinstance(second, Function)
+    return [(first, [*parts.read_first, *kept]), (second, [*parts.read_later, *kept])]
+
+
+def _call(f: Function, views: Sequence[Array], space: Array) -> int:
+    """Call machine code; returns what it returns."""
+    entry = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)(f.address)
+    values = [*(v.ctypes.data for v in views), *f.values]
+    pointers = (ctypes.c_void_p * max(1, len(values)))(*values)
+    return int(entry(pointers, space.ctypes.data if f.workspace_bytes else None))
 
 
 def _serve(source: IO[bytes], sink: IO[bytes]) -> None:

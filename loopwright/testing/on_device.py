@@ -15,6 +15,7 @@ from loopwright.runtime.arrays.device import DeviceArray
 from loopwright.runtime.devices.device import Device
 from loopwright.runtime.devices.function import DeviceFunction
 from loopwright.runtime.devices.interface import HOST, Memory
+from loopwright.runtime.parts import Parts
 
 #: Bytes on each side of an array; devices begin parts of memory at multiples of this.
 _EDGE = 4096
@@ -57,21 +58,32 @@ class EdgedArray:
 
 
 def run_on_device(
-    function: DeviceFunction, arrays: Sequence[npt.NDArray[np.generic]]
+    function: DeviceFunction,
+    arrays: Sequence[npt.NDArray[np.generic]],
+    parts: Parts | None = None,
 ) -> tuple[list[npt.NDArray[np.generic]], str]:
     """Run a function on copies of some arrays; returns them as it left them, and what is wrong.
 
     Args:
         function: what runs, on the first device of its kind.
         arrays: one for each argument, as on the host.
+        parts: run these one after the other in place of the function.
 
     Returns:
         The arrays, and the text of an error, or ''.
     """
     placed = [EdgedArray(function.device, a) for a in arrays]
-    if any(arg.output and arg.nbytes for arg in function.args):
+    kept = () if parts is None else parts.kept
+    between = [EdgedArray(function.device, np.zeros(arg.shape, arg.dtype)) for arg in kept]
+    if parts is not None:
+        given = {n: x.array for n, x in enumerate(placed)}
+        shared = [x.array for x in between]
+        parts.prepare(given, shared)
+        parts.second.bind(*parts.main(given, shared)).run()
+    elif any(arg.output and arg.nbytes for arg in function.args):
         function.bind(*(x.array for x in placed)).run()
     taken = [x.take() for x in placed]
-    wrong = [arg.name for arg, (_, intact) in zip(function.args, taken, strict=True) if not intact]
+    all_taken = zip((*function.args, *kept), (*taken, *(x.take() for x in between)), strict=True)
+    wrong = [arg.name for arg, (_, intact) in all_taken if not intact]
     error = f"the function wrote outside {', '.join(wrong)}" if wrong else ""
     return [a for a, _ in taken], error

@@ -107,14 +107,23 @@ def _comparison(case: Case, path: ExecutionPath, dag: Dag) -> list[str]:
         ]
     bound = f".bind({case.sizes!r})" if case.sizes else ""
     want = f"want = evaluate(s.dag{bound}, {{{', '.join(inputs)}}})"
-    if path.kind == "interpreter":
+    if path.kind == "interpreter" and path.prepared:
+        order = f"thread_order={path.order}, races=True"
+        lines = [
+            "f, got = lower_ids(s, ids), [a.copy() for a in arrays]",
+            "place = dict(zip(f.params, got))",
+            "place |= {b: np.full(b.extents, 77).astype(b.dtype) for b in f.kept}",
+            "for part in (f.prepare, f.main):",
+            f"    interpret(part, [place[b] for b in part.params], {order})",
+        ]
+    elif path.kind == "interpreter":
         lines = ["got = [a.copy() for a in arrays]", run("lower_ids(s, ids)", "got")]
     else:
-        target = f"Target({path.target!r})"
+        target, in_parts = f"Target({path.target!r})", ", True" if path.prepared else ""
         lines = [
             f"with PassContext({path.level}, config={path.config!r}):",
             f"    code = compile(s.dag, s.trace, ids, {target})",
-            f"got = GuardedRunner().run(code, arrays, {path.side!r})",
+            f"got = GuardedRunner().run(code, arrays, {path.side!r}{in_parts})",
         ]
     return [*lines, want, *_results(case, dag)]
 

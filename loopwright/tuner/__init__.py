@@ -4,6 +4,9 @@
 """
 
 from loopwright.tuner.base import Tuner
+from loopwright.tuner.breeding import Rules, crossings, mutations, populations
+from loopwright.tuner.droplet_tuner import DropletTuner
+from loopwright.tuner.evolution import Annealing, Evolution
 from loopwright.tuner.ga_tuner import GATuner
 from loopwright.tuner.gridsearch_tuner import GridSearchTuner
 from loopwright.tuner.history_or_sample import ApplyHistoryBestOrSample
@@ -27,9 +30,12 @@ __all__ = [
     "DEFAULT_TUNER",
     "PLAN_SIZE",
     "TUNERS",
+    "Annealing",
     "ApplyHistoryBestOrSample",
     "Callback",
+    "DropletTuner",
     "EarlyStop",
+    "Evolution",
     "Explanation",
     "Failure",
     "GATuner",
@@ -37,6 +43,7 @@ __all__ = [
     "Monitor",
     "NothingRan",
     "RandomTuner",
+    "Rules",
     "RunState",
     "StructuresTuner",
     "Summary",
@@ -48,10 +55,13 @@ __all__ = [
     "TunerLike",
     "TuningInterrupted",
     "XGBTuner",
+    "crossings",
     "explain",
     "find_tuner",
     "learn",
     "log_to_file",
+    "mutations",
+    "populations",
     "progress_bar",
     "stop_at",
     "task_table",

@@ -20,7 +20,8 @@ from loopwright.task.vectors import (
     indices_of,
     random_digits,
 )
-from loopwright.tuner.mutation import Mutation
+from loopwright.tuner import breeding as rules
+from loopwright.tuner.breeding import Breeding, Known, Weights
 
 if TYPE_CHECKING:
     from loopwright.task import ConfigSpace
@@ -102,7 +103,7 @@ class Search(Protocol):
     def search(
         self,
         pool: Pool,
-        moves: Mutation,
+        moves: Breeding,
         seeds: Digits,
         starts: Digits,
         rng: np.random.Generator,
@@ -111,7 +112,7 @@ class Search(Protocol):
 
         Args:
             pool: scores points and keeps them.
-            moves: the mutation of the space.
+            moves: the rules by which points are bred.
             seeds: the best measured points, ``(n, knobs)``, best first.
             starts: points that the analytical model likes, ``(n, knobs)``.
             rng: of every draw.
@@ -121,6 +122,9 @@ class Search(Protocol):
 @dataclass(frozen=True)
 class Evolution:
     """Evolutionary search on knob vectors (auto_scheduler's and MetaSchedule's, with crossover).
+
+    The rules by which points are changed, crossed and first made are those of
+    `loopwright.tuner.mutations`, ``crossings`` and ``populations``.
 
     A population of random points and of the best measured ones is bred for some generations:
     parents are drawn by the rank of their scores, two of them are crossed knob by knob, and
@@ -132,14 +136,42 @@ class Evolution:
         crossover: share of the children that have two parents.
         measured: share of the first generation that is taken from the best measured points.
         greed: how steeply the chance of a parent falls with its rank: the best of ``n`` is
-            ``exp(greed)`` times likelier than the last.
+            ``exp(greed)`` times likelier than the last. None: parents are drawn by the speed that
+            the model predicts.
+        mutation: share of the children that are mutated; None: all but half of those that have two
+            parents.
+        mutations: weights of the mutations by name, such as ``{"small_steps": 1.0}``; None for
+            those that are registered (`loopwright.tuner.mutations`).
+        crossings: weights of the rules that make a child of two parents, likewise.
+
+    Raises:
+        UsageError: a rule is unknown.
+
+    Example:
+        >>> task = lw.create_task("matmul", (64, 64, 64), "llvm")
+        >>> search = lw.tuner.Evolution(population=128, crossings={"one_point": 1.0})
+        >>> tuner = lw.tuner.XGBTuner(task, optimizer=search, seed=0)
+        >>> print(len(tuner.ask(4)))
+        4
     """
 
     population: int = 512
     generations: int = 4
     crossover: float = 0.3
     measured: float = 0.2
-    greed: float = 6.0
+    greed: float | None = 6.0
+    mutation: float | None = None
+    mutations: Weights | None = None
+    crossings: Weights | None = None
+
+    def __post_init__(self) -> None:
+        rules.mutations.chosen(self.mutations)
+        rules.crossings.chosen(self.crossings)
+
+    def moves(self, space: ConfigSpace) -> Breeding:
+        """The rules by which it breeds points of a space."""
+        shares = {**rules.populations.chosen(None), "measured": self.measured}
+        return Breeding(space, self.mutations, self.crossings, shares)
 
     def small(self) -> Evolution:
         """The same with so few points that each may cost milliseconds."""
@@ -148,17 +180,15 @@ class Evolution:
     def search(
         self,
         pool: Pool,
-        moves: Mutation,
+        moves: Breeding,
         seeds: Digits,
         starts: Digits,
         rng: np.random.Generator,
     ) -> None:
-        """Fill ``pool``; arguments as for `Search`. At most half of the first generation are
-        ``starts``."""
-        seeds = seeds[: int(self.measured * self.population)]
-        starts = starts[: self.population // 2]
-        fill = random_digits(pool.space, self.population - len(seeds) - len(starts), rng)
-        digits, scores = pool.add(np.concatenate([seeds, starts, fill]))
+        """Fill ``pool``; arguments as for `Search`."""
+        first = moves.begin(Known(pool.space, seeds, starts), self.population, rng)
+        fill = random_digits(pool.space, self.population - len(first), rng)
+        digits, scores = pool.add(np.concatenate([first, fill]))
         for _ in range(self.generations):
             if not len(digits):
                 digits, scores = pool.add(random_digits(pool.space, self.population, rng))
@@ -174,20 +204,46 @@ class Evolution:
         self,
         digits: Digits,
         scores: npt.NDArray[np.float64],
-        moves: Mutation,
+        moves: Breeding,
         rng: np.random.Generator,
     ) -> Digits:
         count = len(digits)
-        rank = np.empty(count)
-        rank[np.argsort(-scores, kind="stable")] = np.arange(count)
-        chances = np.exp(-self.greed * rank / count)
+        chances = self._chances(scores)
         first, second = rng.choice(count, size=(2, self.population), p=chances / chances.sum())
         crossed = rng.random(self.population) < self.crossover
-        other = (rng.random((self.population, digits.shape[1])) < 0.5) & crossed[:, None]
-        children = np.where(other, digits[second], digits[first])
+        both = moves.cross(digits[first], digits[second], rng)
+        children = np.where(crossed[:, None], both, digits[first])
+        luck = rng.random(self.population)
         # A crossed child is new already; half of them stay as they are.
-        keep = crossed & (rng.random(self.population) < 0.5)
+        keep = crossed & (luck < 0.5) if self.mutation is None else luck >= self.mutation
         return np.where(keep[:, None], children, moves.mutate(children, rng))
+
+    def _chances(self, scores: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """Chance of each point to be a parent, before they are made to sum to one."""
+        if self.greed is None:
+            speeds: npt.NDArray[np.float64] = np.exp2(np.maximum(scores - scores.max(), -60.0))
+            return speeds
+        rank = np.empty(len(scores))
+        rank[np.argsort(-scores, kind="stable")] = np.arange(len(scores))
+        chances: npt.NDArray[np.float64] = np.exp(-self.greed * rank / len(scores))
+        return chances
+
+
+def ansor() -> Evolution:
+    """The evolution of Ansor (Zheng et al., OSDI 2020), with its sizes and weights: 2048 points, 4
+    generations, 85 % of the children mutated, none with two parents, parents drawn by predicted
+    speed, a fifth of the first generation measured. A random point has Ansor's chance, 5 %, by the
+    tuner's option ``epsilon``.
+    """
+    return Evolution(
+        population=2048,
+        generations=4,
+        crossover=0.0,
+        measured=0.2,
+        greed=None,
+        mutation=0.85,
+        mutations={"tile_size": 0.9, "annotation": 0.05, "placement": 0.05},
+    )
 
 
 @dataclass(frozen=True)
@@ -199,12 +255,22 @@ class Annealing:
         steps: moves of each.
         hot: temperature at the start, in units of the scores' standard deviation; it falls to 0.
         patience: end after this many steps in which the best did not change.
+
+    Example:
+        >>> task = lw.create_task("matmul", (64, 64, 64), "llvm")
+        >>> tuner = lw.tuner.XGBTuner(task, optimizer=lw.tuner.Annealing(walkers=64), seed=0)
+        >>> print(len(tuner.ask(4)))
+        4
     """
 
     walkers: int = 128
     steps: int = 60
     hot: float = 0.1
     patience: int = 30
+
+    def moves(self, space: ConfigSpace) -> Breeding:
+        """The rules by which its walkers move in a space."""
+        return Breeding(space)
 
     def small(self) -> Annealing:
         """The same with so few points that each may cost milliseconds."""
@@ -213,7 +279,7 @@ class Annealing:
     def search(
         self,
         pool: Pool,
-        moves: Mutation,
+        moves: Breeding,
         seeds: Digits,
         starts: Digits,
         rng: np.random.Generator,
@@ -240,7 +306,7 @@ class Annealing:
     def _walk(
         self,
         pool: Pool,
-        moves: Mutation,
+        moves: Breeding,
         digits: Digits,
         scores: npt.NDArray[np.float64],
         temperature: float,
@@ -268,7 +334,7 @@ class ExhaustiveSearch:
     def search(
         self,
         pool: Pool,
-        moves: Mutation,
+        moves: Breeding,
         seeds: Digits,
         starts: Digits,
         rng: np.random.Generator,

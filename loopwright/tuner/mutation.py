@@ -6,6 +6,7 @@ without neighbours is drawn anew.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -50,6 +51,22 @@ class Mutation:
             changed[which, number] = self._step(
                 number, digits[which, number], luck[which, number], far[which, number]
             )
+        return changed
+
+    def one(self, digits: Digits, rng: np.random.Generator, numbers: Sequence[int]) -> Digits:
+        """Change one of some knobs of every row, to a neighbour; any knob where none of them has a
+        second choice."""
+        changed = digits.copy()
+        movable = np.intersect1d(self._movable, np.array(numbers, np.int64))
+        movable = movable if len(movable) else self._movable
+        if not len(movable) or not len(digits):
+            return changed
+        chosen = movable[rng.integers(0, len(movable), size=len(digits))]
+        luck, near = rng.random(len(digits)), np.zeros(len(digits), np.bool_)
+        for number in np.unique(chosen).tolist():
+            which = np.flatnonzero(chosen == number)
+            here = digits[which, number]
+            changed[which, number] = self._step(number, here, luck[which], near[which])
         return changed
 
     def _step(

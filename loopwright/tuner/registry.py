@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from loopwright.errors import UsageError, did_you_mean
 from loopwright.tuner.base import Tuner
+from loopwright.tuner.droplet_tuner import DropletTuner
 from loopwright.tuner.ga_tuner import GATuner
 from loopwright.tuner.gridsearch_tuner import GridSearchTuner
 from loopwright.tuner.random_tuner import RandomTuner
@@ -15,6 +16,7 @@ TUNERS: dict[str, type[Tuner]] = {
     GridSearchTuner.name: GridSearchTuner,
     GATuner.name: GATuner,
     XGBTuner.name: XGBTuner,
+    DropletTuner.name: DropletTuner,
 }
 #: The tuner that the command line and `tune_tasks` take when none is named.
 DEFAULT_TUNER = XGBTuner.name

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from loopwright.errors import UsageError, did_you_mean
-from loopwright.tuner.evolution import Annealing, Evolution
+from loopwright.tuner.evolution import Annealing, Evolution, ansor
 from loopwright.tuner.options import (
     TunerOptions,
     at_least,
@@ -17,7 +18,11 @@ from loopwright.tuner.options import (
 
 #: What searches a space for points that the model likes, and the names of these.
 Optimizer = Evolution | Annealing
-OPTIMIZERS: dict[str, type[Optimizer]] = {"evolution": Evolution, "sa": Annealing}
+OPTIMIZERS: dict[str, Callable[[], Optimizer]] = {
+    "evolution": Evolution,
+    "sa": Annealing,
+    "ansor": ansor,
+}
 _DEFAULT_OPTIMIZER: str | Optimizer = "evolution"
 
 
@@ -61,7 +66,8 @@ class XGBOptions(TunerOptions):
     )
     optimizer: str | Optimizer = option(  # noqa: RUF009 -- it makes a field, and no shared value
         _DEFAULT_OPTIMIZER,
-        "'evolution', 'sa', or an `Evolution` or `Annealing` with its settings.",
+        "'evolution', 'sa', 'ansor' (evolution with Ansor's sizes and mutations), or an "
+        "`Evolution` or `Annealing` with its settings.",
         _optimizer,
     )
     diversity_filter_ratio: float | None = option(
@@ -84,6 +90,21 @@ class XGBOptions(TunerOptions):
         True,
         "whether an analytical model of the machine orders half of the first round, is the offset "
         "of the learned one, and proposes the points at which its search starts.",
+        yes_or_no,
+        keyword_only=True,
+    )
+    post_optimization: int | None = option(
+        None,
+        "number of the trial from which coordinate descent (that of `DropletTuner`) goes on from "
+        "the best, until no neighbour of it is faster; then the model proposes again. None: never.",
+        optional(at_least(0)),
+        keyword_only=True,
+    )
+
+    adaptive_training: bool = option(
+        True,
+        "whether the model is trained again only once the results have grown by a fifth since the "
+        "last time (Ansor's rule), instead of after every round.",
         yes_or_no,
         keyword_only=True,
     )

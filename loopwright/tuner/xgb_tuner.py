@@ -18,6 +18,8 @@ import numpy.typing as npt
 
 from loopwright.task.vectors import Digits, ValidMemo, digits_of, distinct, indices_of
 from loopwright.tuner.base import Tuner
+from loopwright.tuner.breeding import own_rules
+from loopwright.tuner.descent import PVALUE, Descent
 from loopwright.tuner.diversity import diverse, in_turn
 from loopwright.tuner.evolution import ExhaustiveSearch, Pool, Search
 from loopwright.tuner.model.candidates import Candidates, Measurements
@@ -25,7 +27,6 @@ from loopwright.tuner.model.cost_model import Outcome
 from loopwright.tuner.model.quality import ModelReport, judge
 from loopwright.tuner.model.transfer_model import History
 from loopwright.tuner.model.xgb_model import XGBCostModel
-from loopwright.tuner.mutation import Mutation
 from loopwright.tuner.options import TunerOptions
 from loopwright.tuner.random_tuner import fresh_points, no_fresh_point
 from loopwright.tuner.xgb_options import XGBOptions
@@ -44,6 +45,8 @@ _NEARBY, _TRIES = 0.125, 8
 _MODELS = 4
 #: Points that the analytical model proposes as the start of a search.
 _STARTS = 256
+#: With adaptive training: by how much the results must have grown.
+_GROWTH = 1.2
 #: Blocks of random points in which one with features is looked for.
 _BLOCKS = 8
 
@@ -83,7 +86,7 @@ class XGBTuner(Tuner):
         self.model = XGBCostModel(
             self._candidates.names, settings.loss_type, settings.num_threads, ensemble=_MODELS
         )
-        self._mutation = Mutation(task.config_space)
+        self._moves = settings.search.moves(task.config_space)
         self._valid = ValidMemo(task.config_space)
         self.history = History()
         self._history_size = (0, 0, 0)
@@ -93,7 +96,9 @@ class XGBTuner(Tuner):
         super().reset()
         self._results = Measurements()
         self._trained_on = -1
+        self._due = 0
         self.model_reports: list[ModelReport] = []
+        self._descent = Descent(self.space, PVALUE)
 
     def learn(self, results: Sequence[tuple[ConfigEntity, MeasureResult]]) -> None:
         """Keep one round of results; the next ``ask`` trains on them. The predictions of a model
@@ -101,9 +106,17 @@ class XGBTuner(Tuner):
         if self._current and self.model.ready:
             self._judge(results)
         self._results.add(results)
+        # Of rounds that are told, not of those in which the model was asked: the same after a log.
+        if not self.settings.adaptive_training or len(self._results) >= _GROWTH * self._due:
+            self._due = len(self._results)
+        self._descent.learn(results)
 
     def propose(self, n: int) -> Iterator[int]:
-        """Yield what the model likes best, some random points, and in the end all that is left."""
+        """Yield what the model likes best, some random points, and in the end all that is left.
+        With ``post_optimization`` the neighbours of the best come first, once it is their turn."""
+        descends = self.settings.post_optimization
+        if descends is not None and self.trials >= descends:
+            yield from self._descent.next(self.rng, self.visited, self.admits)
         self._train()
         greedy = n - int(self.rng.binomial(n, self.settings.epsilon))
         if self.model.ready:
@@ -118,7 +131,11 @@ class XGBTuner(Tuner):
     @property
     def options(self) -> dict[str, Any]:
         """The options on which proposals depend, as the header of a log keeps them."""
-        return {**super().options, "optimizer": repr(self.settings.search)}
+        return {
+            **super().options,
+            "optimizer": repr(self.settings.search),
+            **own_rules(),
+        }
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -141,16 +158,17 @@ class XGBTuner(Tuner):
 
     @property
     def _current(self) -> bool:
-        return self._trained_on == len(self._results)
+        return self._trained_on == self._due
 
     def _train(self) -> None:
         if self._current:
             return
-        self._trained_on = len(self._results)
+        self._trained_on = self._due
         self.on_phase("fitting the cost model")
         self._train_transfer_model()
-        if self._results.ran >= _FIRST:
-            self.model.fit(self._results.samples(self._candidates, len(self._results)))
+        known = self._results.first(self._due)
+        if known.ran >= _FIRST:
+            self.model.fit(known.samples(self._candidates, self._due))
 
     def _train_transfer_model(self) -> None:
         """Train a model on what was measured elsewhere, again only when there is more of it."""
@@ -176,21 +194,21 @@ class XGBTuner(Tuner):
         new.add(results)
         if not new.ran:
             return
-        samples = new.samples(self._candidates, len(self._results))
+        samples = new.samples(self._candidates, self._due)
         ran = samples.outcome != Outcome.FAILED
         self.model_reports.append(
             judge(
                 self.model.predict(samples.batch)[ran],
                 samples.score[ran],
                 round=self.round,
-                trained_on=len(self._results),
+                trained_on=self._due,
                 trees=self.model.rounds,
             )
         )
 
     def score(self, digits: Digits) -> npt.NDArray[np.float64]:
         """Scores of points by every model of the ensemble, float64 ``(n, k)``; higher is faster."""
-        return self.model.predict_ensemble(self._candidates.batch(digits, len(self._results)))
+        return self.model.predict_ensemble(self._candidates.batch(digits, self._due))
 
     # -- the search ---------------------------------------------------------------------------
 
@@ -206,7 +224,7 @@ class XGBTuner(Tuner):
         if self._candidates.slow:
             search = optimizer.small()
         starts = self._candidates.starting_points(_STARTS, self.rng)
-        search.search(pool, self._mutation, self._seeds(), starts, self.rng)
+        search.search(pool, self._moves, self._seeds(), starts, self.rng)
         ratio = self.settings.diversity_filter_ratio
         if ratio is None:
             best = pool.best()
@@ -230,7 +248,7 @@ class XGBTuner(Tuner):
             return []
         # Half the steps start from the fastest, a quarter from the second, and so on.
         ranks = np.minimum(self.rng.geometric(0.5, size=_TRIES * count), len(seeds)) - 1
-        indices = indices_of(self.space, self._mutation.mutate(seeds[ranks], self.rng))
+        indices = indices_of(self.space, self._moves.mutate(seeds[ranks], self.rng))
         fresh = [indices[i] for i in distinct(indices, self.visited).tolist()]
         return list(itertools.islice(filter(self.admits, fresh), count))
 

@@ -217,6 +217,8 @@ def test_all_budgets_together_and_the_first_that_is_spent_is_named(cli, tmp_path
         ("grid", "range_idx=10,50", [10, 50]),
         ("ga", "mutation_prob=0.2", 0.2),
         ("xgb", "analytical=false", False),
+        ("droplet", "restarts=none", None),
+        ("droplet", "pvalue=0.1", 0.1),
     ],
 )
 def test_every_tuner_and_its_options(cli, tmp_path, tuner, option, noted):

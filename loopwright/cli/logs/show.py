@@ -117,6 +117,8 @@ def _described(
     if record.resources:
         yield _said("takes", _taken(record))
     yield _said("speed", _speed(log, record))
+    if record.prepare_s:
+        yield _said("prepared", _prepared(record))
     yield from _standing(record, own, order)
     yield from _here(log, record)
     yield ""
@@ -146,6 +148,13 @@ def _taken(record: Record) -> str:
     """What the kernel takes of its device, in words."""
     figures = record.resources or {}
     return ", ".join(f"{name.replace('_', ' ')} {number}" for name, number in figures.items())
+
+
+def _prepared(record: Record) -> str:
+    """What constant operands take before the calls, in words."""
+    from loopwright.inspection.quantities import time_text
+
+    return f"once in {time_text(record.prepare_s)}, which is in no time of a call"
 
 
 def _speed(log: Log, record: Record) -> str:

@@ -19,14 +19,24 @@ from loopwright.codegen.c.prelude import Prelude
 from loopwright.codegen.c.statements import RESERVED, CFamilyWriter, Identifiers
 from loopwright.codegen.c.system_compiler import Source, compile_c, disassembly
 from loopwright.codegen.c_library import C_FUNCTIONS
-from loopwright.codegen.code import Code
+from loopwright.codegen.code import Code, CodePart, whole_workspace
 from loopwright.codegen.program_queries import buffers_of, has_guarded_accesses
-from loopwright.codegen.workspace import Bytes, SizeDefinitions, larger
+from loopwright.codegen.workspace import Bytes, SizeDefinitions, kept_offsets, larger
 from loopwright.ir.buffer import Buffer
 from loopwright.ir.expr import Expr, Var
 from loopwright.ir.node import Node
 from loopwright.ir.sizes import Sizes
-from loopwright.ir.stmt import CallPacked, Check, For, Func, IntrinsicCall, Store
+from loopwright.ir.stmt import (
+    PREPARE,
+    PREPARED,
+    CallPacked,
+    Check,
+    For,
+    Func,
+    IntrinsicCall,
+    SplitFunc,
+    Store,
+)
 from loopwright.ir.traversal import free_vars, walk
 from loopwright.runtime.artifacts.check_records import FIRST_CODE, record_name
 from loopwright.runtime.linker import host_triple
@@ -70,10 +80,13 @@ class Unit:
     inputs: frozenset[Buffer] = frozenset()
     packed: list[str] = field(default_factory=list)
     check_words: int = 0
+    parts: tuple[CodePart, ...] = ()
 
     def names(self) -> Identifiers:
         """Identifiers of one function."""
         own = {self.name, f"{self.name}_nest", *(f"{self.name}_par{k}" for k in range(64))}
+        for part in (PREPARE, PREPARED):
+            own |= {f"{self.name}{part}", f"{self.name}{part}_nest"}
         return Identifiers(RESERVED | C_FUNCTIONS | own)
 
 
@@ -177,15 +190,27 @@ class CWriter(CFamilyWriter):
 
 def write_c(f: Func, target: Target) -> tuple[str, Unit, Bytes]:
     """The C text of a function; also what its parts share, and the entry's workspace bytes."""
-    written = _written(f)
-    name = f"{f.name}_" if f.name in RESERVED or _MATH_H.fullmatch(f.name) else f.name
     options = target.options
     prelude = Prelude(has_instruction(options["mcpu"], options["mattr"], "fma"))
     install(prelude)
-    unit = Unit(f.name, options["num_threads"], prelude, written, [])
-    unit.inputs = frozenset(f.inputs)
+    unit = Unit(f.name, options["num_threads"], prelude, frozenset(), [])
     lanes = dot_lanes(options["mcpu"], options["mattr"])
     unit.dot_lanes = min(lanes, target.vector_bytes // 4)
+    entry, workspace = _split(unit, f) if isinstance(f, SplitFunc) else _entry(unit, f)
+    head = f"/* {f.name}: C made by loopwright {__version__}. */\n"
+    head += "#include <math.h>\n#include <stdbool.h>\n#include <stdint.h>\n"
+    head += _LAUNCH if unit.loops else ""
+    head += DECLARED if unit.packed else ""
+    if unit.checks:
+        head += f"\nint64_t {record_name(unit.name)}[{unit.check_words}];\n"
+    helpers = unit.prelude.text()
+    parts = [head, *([f"{helpers}\n"] if helpers else []), *unit.functions, *entry]
+    return "\n".join(parts), unit, workspace
+
+
+def _entry(unit: Unit, f: Func) -> tuple[list[str], Bytes]:
+    """The nest of a function and its entry, as texts; and its workspace bytes."""
+    unit.written, unit.inputs = _written(f), frozenset(f.inputs)
     writer = CWriter(unit, inside_parallel=False)
     writer.buffers = dict.fromkeys(f.params)
     ranges = Sizes.of_function(f.sizes, [n for b in f.params for n in b.shape]).ranges
@@ -199,22 +224,40 @@ def write_c(f: Func, target: Target) -> tuple[str, Unit, Bytes]:
     count = len(f.params)
     values = [f"(int64_t)args[{count + k}]" for k in range(len(f.sizes))]
     given = ", ".join([*values, *(f"args[{k}]" for k in range(count)), "ws"])
-    label = f' __asm__("{f.name}")' if name != f.name else ""
+    entry = _exported(f.name, [f"  return {f.name}_nest({given});"])
+    return [nest, *entry], writer.sizes.definition(writer.workspace)
+
+
+def _exported(function: str, lines: list[str]) -> list[str]:
+    """An exported function; one that C knows by another meaning is called otherwise in C."""
+    known = function in RESERVED or _MATH_H.fullmatch(function)
+    name = f"{function}_" if known else function
+    label = f' __asm__("{function}")' if known else ""
     entry = [f"int32_t {name}(void **args, void *ws){label};"] if label else []
-    entry.append(
-        _function(
-            f"int32_t {name}(void **args, void *ws)", [f"  return {f.name}_nest({given});"], ""
-        )
-    )
-    head = f"/* {f.name}: C made by loopwright {__version__}. */\n"
-    head += "#include <math.h>\n#include <stdbool.h>\n#include <stdint.h>\n"
-    head += _LAUNCH if unit.loops else ""
-    head += DECLARED if unit.packed else ""
-    if unit.checks:
-        head += f"\nint64_t {record_name(unit.name)}[{unit.check_words}];\n"
-    helpers = unit.prelude.text()
-    parts = [head, *([f"{helpers}\n"] if helpers else []), *unit.functions, nest, *entry]
-    return "\n".join(parts), unit, writer.sizes.definition(writer.workspace)
+    return [*entry, _function(f"int32_t {name}(void **args, void *ws)", lines, "")]
+
+
+def _split(unit: Unit, f: SplitFunc) -> tuple[list[str], Bytes]:
+    """Both parts of a function, and the whole, which calls one after the other, as texts; and the
+    workspace bytes of the whole."""
+    texts: list[str] = []
+    parts = []
+    for part in (f.prepare, f.main):
+        made, workspace = _entry(unit, part)
+        texts += made
+        parts.append(CodePart(part, workspace))
+    unit.parts = tuple(parts)
+    *offsets, rest = kept_offsets(f.kept)
+    at = {b: f"args[{k}]" for k, b in enumerate(f.params)}
+    at |= {b: f"space + {n}" for b, n in zip(f.kept, offsets, strict=True)}
+    lists = [", ".join(at[b] for b in part.params) for part in (f.prepare, f.main)]
+    lines = [
+        "  unsigned char *space = ws;",
+        f"  void *first[] = {{{lists[0]}}}, *second[] = {{{lists[1]}}};",
+        f"  int32_t rc = {f.prepare.name}(first, space + {rest});",
+        f"  return rc ? rc : {f.main.name}(second, space + {rest});",
+    ]
+    return [*texts, *_exported(f.name, lines)], whole_workspace(f.kept, parts)
 
 
 def compile_func(f: Func, target: Target) -> Code:
@@ -240,6 +283,7 @@ def compile_func(f: Func, target: Target) -> Code:
         tuple(unit.checks),
         triple=host_triple(),
         packed=tuple(unit.packed),
+        parts=unit.parts,
     )
 
 

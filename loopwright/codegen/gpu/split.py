@@ -17,7 +17,19 @@ from loopwright.errors import CodegenError
 from loopwright.ir.buffer import STACK_LIMIT, Buffer
 from loopwright.ir.expr import Dim, Expr, Var
 from loopwright.ir.node import Node
-from loopwright.ir.stmt import Allocate, Check, For, Func, Let, Seq, Stmt, Store, View, seq
+from loopwright.ir.stmt import (
+    Allocate,
+    Check,
+    For,
+    Func,
+    Let,
+    Seq,
+    SplitFunc,
+    Stmt,
+    Store,
+    View,
+    seq,
+)
 from loopwright.ir.traversal import free_vars, walk
 from loopwright.ir.visitor import map_statements
 
@@ -100,6 +112,25 @@ def split_host_device(f: Func, language: str) -> SplitProgram:
             kernel inside a loop or a condition.
     """
     return _Splitter(f, language).split()
+
+
+def split_parts(f: Func, language: str) -> tuple[SplitProgram, tuple[SplitProgram, ...]]:
+    """Split a lowered function and its parts, if it has such; the kernels of these are those of
+    the whole.
+
+    Args:
+        f: the function.
+        language: for messages.
+
+    Raises:
+        CodegenError: as `split_host_device`.
+    """
+    if not isinstance(f, SplitFunc):
+        return split_host_device(f, language), ()
+    parts = tuple(split_host_device(part, language) for part in (f.prepare, f.main))
+    kernels = tuple(k for part in parts for k in part.kernels)
+    buffers = (*f.kept, *(b for part in parts for b in part.buffers))
+    return SplitProgram(f, kernels, buffers, SizeDefinitions()), parts
 
 
 @dataclass(frozen=True)

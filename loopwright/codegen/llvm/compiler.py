@@ -7,11 +7,11 @@ from typing import Any
 
 from loopwright.codegen.code import Code
 from loopwright.codegen.llvm.emitter import ModuleWriter
-from loopwright.codegen.llvm.functions import write_entry
+from loopwright.codegen.llvm.functions import write_entry, write_split
 from loopwright.codegen.llvm.math import install
 from loopwright.codegen.workspace import Bytes
 from loopwright.errors import InternalError
-from loopwright.ir.stmt import Func
+from loopwright.ir.stmt import Func, SplitFunc
 from loopwright.target import Target, dot_lanes, has_instruction, permutes_memory, stores_too_wide
 
 #: What llvmlite gives; it has no types.
@@ -30,7 +30,7 @@ def write_module(f: Func, target: Target) -> tuple[str, ModuleWriter, Bytes]:
     module.hides_load_masks = permutes_memory(*cpu)
     module.dot_lanes = min(dot_lanes(*cpu), target.vector_bytes // 4)
     install(module)
-    workspace = write_entry(module, f)
+    workspace = write_split(module, f) if isinstance(f, SplitFunc) else write_entry(module, f)
     return module.text(), module, workspace
 
 
@@ -60,6 +60,7 @@ def compile_func(f: Func, target: Target) -> Code:
         tuple(module.checks),
         triple=machine.triple,
         packed=tuple(module.packed),
+        parts=module.parts,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 
+from loopwright.codegen.code import CodePart
 from loopwright.codegen.llvm.ops import MathSource, Operations, Value, llvm_type
 from loopwright.codegen.workspace import Bytes
 from loopwright.ir.affine import Affine
@@ -26,6 +27,7 @@ class ModuleWriter:
         self.packed: list[str] = []
         self.inputs: frozenset[Buffer] = frozenset()
         self.check_words = 0
+        self.parts: tuple[CodePart, ...] = ()
         self.counter = 0
         self.metadata: list[str] = []
         self.math: set[str] = set()

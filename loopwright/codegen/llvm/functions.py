@@ -7,23 +7,60 @@ and LLVM then spills accumulators in every iteration.
 
 from __future__ import annotations
 
+from loopwright.codegen.code import CodePart, whole_workspace
 from loopwright.codegen.llvm.emitter import ModuleWriter
 from loopwright.codegen.llvm.indices import UNKNOWN
 from loopwright.codegen.llvm.ops import Value, llvm_type
 from loopwright.codegen.llvm.writer import FunctionWriter
 from loopwright.codegen.program_queries import buffers_of
-from loopwright.codegen.workspace import Bytes, SizeDefinitions, larger
+from loopwright.codegen.workspace import Bytes, SizeDefinitions, kept_offsets, larger
 from loopwright.ir.affine import Affine
 from loopwright.ir.buffer import Buffer
 from loopwright.ir.expr import Expr, Var
 from loopwright.ir.sizes import Sizes
-from loopwright.ir.stmt import For, Func
+from loopwright.ir.stmt import For, Func, SplitFunc
 from loopwright.ir.traversal import free_vars
 
 _LAUNCH = "lw_parallel_launch"
 
 
-def write_entry(module: ModuleWriter, f: Func) -> Bytes:
+def write_split(module: ModuleWriter, f: SplitFunc) -> Bytes:
+    """Write the two parts of a function, and the whole, which calls one after the other; returns
+    the workspace that the whole needs."""
+    parts = [CodePart(x, write_entry(module, x, "noinline ")) for x in (f.prepare, f.main)]
+    module.parts = tuple(parts)
+    *offsets, rest = kept_offsets(f.kept)
+    place = dict(zip(f.kept, offsets, strict=True))
+    lines = [f"define i32 @{f.name}(ptr %args, ptr %ws) nounwind {{", "entry:"]
+    for k in range(len(f.params)):
+        lines.append(f"  %s{k} = getelementptr ptr, ptr %args, i64 {k}")
+        lines.append(f"  %x{k} = load ptr, ptr %s{k}, align 8")
+    refs = {b: f"%x{k}" for k, b in enumerate(f.params)}
+    for k, b in enumerate(f.kept):
+        refs[b] = f"%k{k}"
+        lines.append(f"  %k{k} = getelementptr i8, ptr %ws, i64 {place[b]}")
+    lines.append(f"  %rest = getelementptr i8, ptr %ws, i64 {rest}")
+    for n, part in enumerate((f.prepare, f.main)):
+        lines.append(f"  %given{n} = alloca [{len(part.params)} x ptr], align 8")
+        for k, b in enumerate(part.params):
+            lines.append(f"  %g{n}.{k} = getelementptr ptr, ptr %given{n}, i64 {k}")
+            lines.append(f"  store ptr {refs[b]}, ptr %g{n}.{k}, align 8")
+    lines += [
+        f"  %first = call i32 @{f.prepare.name}(ptr %given0, ptr %rest)",
+        "  %bad = icmp ne i32 %first, 0",
+        "  br i1 %bad, label %fail, label %go",
+        "fail:",
+        "  ret i32 %first",
+        "go:",
+        f"  %second = call i32 @{f.main.name}(ptr %given1, ptr %rest)",
+        "  ret i32 %second",
+        "}",
+    ]
+    module.functions.append("\n".join(lines))
+    return whole_workspace(f.kept, parts)
+
+
+def write_entry(module: ModuleWriter, f: Func, attributes: str = "") -> Bytes:
     """Write the exported function and its inlined body; returns the workspace that it needs."""
     w = FunctionWriter(module, f.name, None if module.threads == 1 else _launch)
     module.inputs = frozenset(f.inputs)
@@ -45,7 +82,7 @@ def write_entry(module: ModuleWriter, f: Func) -> Bytes:
         loads.append(f"  %x{k} = load {ty}, ptr %s{k}, align 8")
         args.append(f"{ty} %x{k}")
     call = f"  %rc = call i32 @{w.name}.body({', '.join([*args, 'ptr %ws'])})"
-    lines = [f"define i32 @{w.name}(ptr %args, ptr %ws) nounwind {{", "entry:"]
+    lines = [f"define i32 @{w.name}(ptr %args, ptr %ws) {attributes}nounwind {{", "entry:"]
     module.functions.append("\n".join([*lines, *loads, call, "  ret i32 %rc", "}"]))
     return w.sizes.definition(w.memory.workspace)
 

@@ -19,6 +19,7 @@ class BufferUsage:
     Attributes:
         used: bytes of all inputs, results and intermediate tensors that outlive one parallel task.
             A cache that is larger holds them from one call of the kernel to the next.
+        made: the stages.
     """
 
     def __init__(self, nests: Sequence[StageNest]) -> None:
@@ -26,6 +27,7 @@ class BufferUsage:
         for nest in nests:
             for a in nest.accesses:
                 self._accesses.setdefault(a.buffer.stage, []).append((nest, a))
+        self.made = frozenset(nest.stage.id for nest in nests)
         buffers = [accesses[0][1].buffer for accesses in self._accesses.values()]
         self.used = total(b.elements * b.itemsize for b in buffers if not b.within)
 

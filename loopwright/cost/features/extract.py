@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from loopwright.cost.cpu.machine import machine_of
-from loopwright.cost.features import curve, itervar, kernel
+from loopwright.cost.features import curve, itervar, kernel, per_store
 from loopwright.cost.features.feature import Column, FeatureType
 from loopwright.cost.features.knob import KnobTable
 from loopwright.cost.gpu.device import device_of
@@ -17,10 +17,14 @@ from loopwright.errors import UsageError, did_you_mean
 from loopwright.task import Task
 from loopwright.task.vectors import Digits
 
-#: Kinds of features, AutoTVM's names.
-FEATURE_TYPES = ("itervar", "knob", "curve")
+#: Kinds of features, by the names of AutoTVM and of Ansor.
+FEATURE_TYPES = ("itervar", "knob", "curve", "per_store")
 #: Those that are derived from schedules.
-_DERIVED = {"itervar": itervar.FEATURES, "curve": curve.FEATURES}
+_DERIVED = {
+    "itervar": itervar.FEATURES,
+    "curve": curve.FEATURES,
+    "per_store": per_store.FEATURES,
+}
 #: The same for targets of the family ``gpu``. Caches and threads of the host that tunes, and the
 #: register tile of one of its cores, say nothing of a kernel: they are left out.
 _OF_KERNELS = {
@@ -47,12 +51,13 @@ class Extractor:
 
     Args:
         task: the task.
-        feature_type: ``"itervar"`` (loops, touched bytes, strides, reuse) and ``"curve"`` (touched
-            bytes and reuse against iterations) have the same names for every task, so that one
-            model learns from many; ``"knob"`` is what the knobs of this one space choose. For
-            targets of the family ``gpu`` the first two begin with features of kernels (blocks,
-            warps, occupancy, coalescing, bank conflicts; `loopwright.cost.features.kernel`), and
-            have none of cores and caches of a CPU.
+        feature_type: ``"itervar"`` (loops, touched bytes, strides, reuse), ``"curve"`` (touched
+            bytes and reuse against iterations) and ``"per_store"`` (Ansor's 164 numbers of every
+            statement) have the same names for every task, so that one model learns from many;
+            ``"knob"`` is what the knobs of this one space choose. For targets of the family ``gpu``
+            those of schedules begin with features of kernels (blocks, warps, occupancy, coalescing,
+            bank conflicts; `loopwright.cost.features.kernel`), and have none of cores and caches of
+            a CPU.
         symbolic: False instantiates every candidate; slow, for comparison.
 
     Attributes:

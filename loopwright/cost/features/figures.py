@@ -69,11 +69,16 @@ class ScheduleFigures:
 
 
 class StageFigures:
-    """One stage."""
+    """One stage.
+
+    Attributes:
+        made: stages of the program that are computed.
+    """
 
     def __init__(self, touches: Touches, usage: BufferUsage) -> None:
         self.touches, self.nest = touches, touches.nest
         self.flop_per_iteration = work_of(touches.nest.op).flop
+        self.made = usage.made
         self._usage = usage
         self._depths = range(len(touches.nest.loops) - 1, -1, -1)
 

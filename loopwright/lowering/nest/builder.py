@@ -9,7 +9,7 @@ nest twice.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
 from loopwright.ir.buffer import Buffer
 from loopwright.ir.kinds import SHARED, LoopKind
@@ -60,11 +60,11 @@ class NestBuilder:
                 host, pos = attach_position(state, sb.stage, bounds)
                 self._attached.setdefault((host.stage.id, pos), []).append(sb)
 
-    def build(self) -> Stmt:
-        """All root stages, in topological order."""
+    def build(self, chosen: Container[StageId] | None = None) -> Stmt:
+        """All root stages, in topological order; or those that were chosen."""
         order = [self.bounds.stages[i] for i in self.state.order if i in self.bounds.stages]
-        body = self.produce([sb for sb in order if not sb.padded], Seq(()))
-        return define_sizes(body, self.bounds.sizes)
+        root = [sb for sb in order if not sb.padded and (chosen is None or sb.stage.id in chosen)]
+        return define_sizes(self.produce(root, Seq(())), self.bounds.sizes)
 
     def produce(
         self, group: Iterable[StageBounds], rest: Stmt, loop: LoopBound | None = None

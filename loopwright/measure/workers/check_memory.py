@@ -16,6 +16,7 @@ from loopwright.runtime import Arg
 from loopwright.runtime.arrays.host import ALIGNMENT
 from loopwright.runtime.function import BoundCall
 from loopwright.runtime.guarded_memory import GuardedMemory, Side
+from loopwright.runtime.parts import PreparedCall
 
 #: What a workspace holds before a kernel runs: NaN as a float, -1 as an integer.
 _FRESH = 0xFF
@@ -80,7 +81,7 @@ class PagedCheckMemory(CheckMemory):
     def place(self, side: Side) -> None:
         self.memory.place(side)
 
-    def bound(self, kernel: LoadedKernel) -> BoundCall:
+    def bound(self, kernel: LoadedKernel) -> BoundCall | PreparedCall:
         if not isinstance(kernel, CpuKernel):
             raise InternalError("a kernel of a device was to be checked in memory of the CPU")
         return kernel.bound(self.memory, self.memory.workspace)

@@ -18,10 +18,14 @@ from loopwright import runtime
 from loopwright.measure.checking.check import Array, Closeness
 from loopwright.measure.workers.array_bytes import same_bytes
 from loopwright.measure.workers.arrays import KernelArrays
-from loopwright.measure.workers.kernel_host import ArgumentMemory, CheckMemory, LoadedKernel
+from loopwright.measure.workers.kernel_host import (
+    AnyCall,
+    ArgumentMemory,
+    CheckMemory,
+    LoadedKernel,
+    prepared,
+)
 from loopwright.measure.workers.messages import CheckReply, CheckRequest
-from loopwright.runtime.devices.function import DeviceCall
-from loopwright.runtime.function import BoundCall
 from loopwright.runtime.guarded_memory import Side
 
 #: A call that does its work may take this many times what one took when it was timed, and this many
@@ -97,7 +101,7 @@ class Checkup:
         again = "called again on the outputs it had filled, with other inputs: " if number else ""
         self._judge(memory, number, again)
 
-    def _call(self, memory: ArgumentMemory) -> BoundCall | DeviceCall:
+    def _call(self, memory: ArgumentMemory) -> AnyCall:
         if memory is self._memory.memory:
             return self._memory.bound(self._kernel)
         return self._kernel.bound(memory)
@@ -132,6 +136,7 @@ class Checkup:
         memory = self._memory.memory
         call = self._call(memory)
         memory.fill_inputs(self._data.inputs(1))
+        prepared(call)
         times = []
         for _ in range(_ATTEMPTS):
             memory.poison_outputs()
@@ -151,6 +156,8 @@ class Checkup:
         other.fill_inputs(data.inputs(1))
         memories = (data.memory, other)
         calls = [self._kernel.bound(memory) for memory in memories]
+        for call in calls:
+            prepared(call)
         times = []
         for _ in range(request.windows):
             seconds, number = 0.0, 0

@@ -12,11 +12,12 @@ from loopwright import runtime
 from loopwright.errors import InternalError
 from loopwright.measure.checking.check import Array, poison
 from loopwright.measure.workers.array_bytes import guard_pattern, outside_text
-from loopwright.measure.workers.kernel_host import ArgumentMemory, LoadedKernel
+from loopwright.measure.workers.kernel_host import ArgumentMemory, LoadedKernel, prepared
 from loopwright.runtime import Arg, timing
 from loopwright.runtime.arrays.host import aligned_bytes
 from loopwright.runtime.artifacts.kinds import artifact_kind
 from loopwright.runtime.function import BoundCall, Function
+from loopwright.runtime.parts import PreparedCall
 
 _ALIGN = 64
 _GUARD = 4096  # bytes before and after every array that no kernel may write
@@ -100,15 +101,17 @@ class CpuKernel(LoadedKernel):
         if needs:
             import_module(needs)  # it registers how such a program is linked
 
-        function = runtime.Module(artifact).get_function(artifact.entry)
+        module = runtime.Module(artifact)
+        function = module.get_function(artifact.entry)
         assert isinstance(function, Function)  # tuning needs sizes that are known
-        self._function = function
+        self._function, self._parts = function, module.parts()
         self.workspace_bytes = function.workspace_bytes
         contents = artifact.contents
         uses_pool = contents.function(artifact.entry).uses_pool
         self._threads = contents.num_threads or None if uses_pool else 1
         self._memory = memory
         self._call = self.bound(memory)
+        self.prepare_seconds = prepared(self._call)
 
     def pinned(self) -> AbstractContextManager[None]:
         return runtime.pinned(self._threads)
@@ -118,7 +121,9 @@ class CpuKernel(LoadedKernel):
             self.flush(self._memory)
         return runtime.time_call(self._call, 1 if flush else number)
 
-    def bound(self, memory: ArgumentMemory, workspace: Array | None = None) -> BoundCall:
+    def bound(
+        self, memory: ArgumentMemory, workspace: Array | None = None
+    ) -> BoundCall | PreparedCall:
         """A call on other arrays, with a workspace of their own where it is given.
 
         Args:
@@ -126,6 +131,8 @@ class CpuKernel(LoadedKernel):
             workspace: at least as many bytes as the function needs; None: one is allocated.
         """
         arrays = on_host(memory).arrays
+        if self._parts is not None:
+            return self._parts.bind(arrays, workspace)
         call = self._function.bind(*arrays)
         if workspace is None:
             return call

@@ -20,13 +20,15 @@ from loopwright.measure.workers.kernel_host import (
     CheckMemory,
     KernelHost,
     LoadedKernel,
+    prepared,
 )
 from loopwright.measure.yardsticks.sampling import Yardstick
 from loopwright.runtime import Arg, Device
 from loopwright.runtime.arrays.device import DeviceArray
-from loopwright.runtime.devices.function import DeviceCall, DeviceFunction
+from loopwright.runtime.devices.function import DeviceCall, DeviceFunction, sweep
 from loopwright.runtime.devices.interface import HOST, Memory
 from loopwright.runtime.guarded_memory import Side
+from loopwright.runtime.parts import PreparedCall
 
 #: Bytes before and after every array that no kernel may write; arrays stay aligned behind them.
 _GUARD = 4096
@@ -164,30 +166,38 @@ class DeviceKernel(LoadedKernel):
     workspace_bytes = 0  # a function of kernels has its temporary buffers on the device
 
     def __init__(self, artifact: runtime.Artifact, memory: DeviceMemory) -> None:
-        function = runtime.Module(artifact).get_function(artifact.entry)
+        module = runtime.Module(artifact)
+        function = module.get_function(artifact.entry)
         assert isinstance(function, DeviceFunction)  # tuning needs sizes that are known
-        self._function = function
-        self._call = self.bound(memory)
+        self._function, self._parts = function, module.parts()
+        self._memory, self._call = memory, self.bound(memory)
         self._call.run()
+        self.prepare_seconds = prepared(self._call)
 
     def pinned(self) -> AbstractContextManager[None]:
         return nullcontext()
 
     def run(self, number: int = 1, *, flush: bool = False) -> float:
         if flush:
-            self._call.flush()
+            self.flush(self._memory)
         return max(runtime.time_call(self._call, 1 if flush else number), _TICK_S)
 
-    def bound(self, memory: ArgumentMemory) -> DeviceCall:
-        return self._function.bind(*on_device(memory).arrays)
+    def bound(self, memory: ArgumentMemory) -> DeviceCall | PreparedCall:
+        return self._bound(on_device(memory))
 
-    def checked(self, memory: DeviceMemory) -> DeviceCall:
+    def checked(self, memory: DeviceMemory) -> DeviceCall | PreparedCall:
         """A call on other arrays, whose temporary buffers are guarded and poisoned too."""
-        buffers = memory.temporaries(self._function.buffer_bytes)
+        return self._bound(memory, memory.temporaries(self._function.buffer_bytes))
+
+    def _bound(
+        self, memory: DeviceMemory, buffers: Sequence[Memory] | None = None
+    ) -> DeviceCall | PreparedCall:
+        if self._parts is not None:
+            return self._parts.bind(memory.arrays, buffers=buffers)
         return self._function.bind(*memory.arrays, buffers=buffers)
 
     def flush(self, memory: ArgumentMemory) -> None:
-        self._call.flush()
+        sweep(on_device(memory).device)
 
 
 class GuardedCheckMemory(CheckMemory):
@@ -202,7 +212,7 @@ class GuardedCheckMemory(CheckMemory):
     def place(self, side: Side) -> None:
         """Both edges of an array are guarded where it lies."""
 
-    def bound(self, kernel: LoadedKernel) -> DeviceCall:
+    def bound(self, kernel: LoadedKernel) -> DeviceCall | PreparedCall:
         if not isinstance(kernel, DeviceKernel):
             raise InternalError("a kernel of the CPU was to be checked in memory of a device")
         return kernel.checked(self.memory)

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
+from loopwright import runtime
 from loopwright.errors import InternalError
 from loopwright.measure.checking.check import Array, Closeness, Comparison, compare
 from loopwright.measure.workers.array_bytes import same_bytes
@@ -19,6 +20,16 @@ from loopwright.runtime import Arg, Artifact
 from loopwright.runtime.devices.function import DeviceCall
 from loopwright.runtime.function import BoundCall
 from loopwright.runtime.guarded_memory import Side
+from loopwright.runtime.parts import PreparedCall
+
+#: A bound call of a kernel.
+AnyCall = BoundCall | DeviceCall | PreparedCall
+
+
+def prepared(call: AnyCall) -> float:
+    """Compute what constants determine, so that the call can be timed; returns the seconds of it,
+    0 where there is nothing of the kind."""
+    return runtime.time_call(call.prepare, 1) if isinstance(call, PreparedCall) else 0.0
 
 
 class ArgumentMemory(ABC):
@@ -113,9 +124,12 @@ class LoadedKernel(ABC):
 
     Attributes:
         workspace_bytes: that the caller of a call lends to it.
+        prepare_seconds: what the part took that constants determine, and that no time holds; 0
+            where there is none.
     """
 
     workspace_bytes: int
+    prepare_seconds: float
 
     @abstractmethod
     def pinned(self) -> AbstractContextManager[None]:
@@ -126,7 +140,7 @@ class LoadedKernel(ABC):
         """Seconds of ``number`` calls together; with ``flush`` of one call with cold caches."""
 
     @abstractmethod
-    def bound(self, memory: ArgumentMemory) -> BoundCall | DeviceCall:
+    def bound(self, memory: ArgumentMemory) -> AnyCall:
         """A call on other arrays, for `loopwright.runtime.time_call`."""
 
     @abstractmethod
@@ -152,7 +166,7 @@ class CheckMemory(ABC):
         """Let all arrays lie against one edge of their memory; what they held is lost."""
 
     @abstractmethod
-    def bound(self, kernel: LoadedKernel) -> BoundCall | DeviceCall:
+    def bound(self, kernel: LoadedKernel) -> AnyCall:
         """A call of a kernel on these arrays."""
 
 

@@ -158,11 +158,14 @@ class RaceReply(Reply):
         warm: seconds of the warm-up.
         first: seconds of the run; those of the warm-up where it was long enough to decide alone.
         dropped: the run took longer than the limit of the race.
+        prepare: seconds of the part that constants determine, which is in no time; 0 where there is
+            none.
     """
 
     warm: float
     first: float
     dropped: bool
+    prepare: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -147,7 +147,7 @@ class RunRole:
             if warm < _LONG_S and warm <= max(_HOPELESS * limit, _HOPELESS_S):
                 first = kernel.run(flush=request.flush)
         return self._unless_written_outside(
-            RaceReply(warm=warm, first=first, dropped=first > limit)
+            RaceReply(warm=warm, first=first, dropped=first > limit, prepare=kernel.prepare_seconds)
         )
 
     def _sample_windows(self, request: WindowsRequest) -> SamplesReply | Failed:

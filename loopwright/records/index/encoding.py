@@ -19,7 +19,7 @@ from loopwright.records.record import Checked
 #: Types of values; what is not named is text.
 _TYPES: dict[str, frozenset[type]] = {
     **dict.fromkeys(("round", "trial", "v", "threads"), frozenset({int})),
-    **dict.fromkeys(("build_s", "run_s", "ts"), frozenset({int, float})),
+    **dict.fromkeys(("build_s", "run_s", "prepare_s", "ts"), frozenset({int, float})),
     **dict.fromkeys(("median", "max_error"), frozenset({int, float, type(None)})),
     **dict.fromkeys(("dropped", "valid", "usable", "wrong", "failed_again"), frozenset({bool})),
     **dict.fromkeys(("target", "env"), frozenset({dict})),

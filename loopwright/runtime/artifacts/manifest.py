@@ -21,6 +21,7 @@ JsonObject = Mapping[str, Any]
 _FIELDS = ("format", "kind", "entry", "triple", "cpu", "features", "num_threads", "functions")
 _FUNCTION_FIELDS = ("name", "args", "workspace_bytes", "parallel_workspace_bytes", "uses_pool")
 _ARG_FIELDS = ("name", "shape", "dtype", "output")
+_PARTS_FIELDS = ("prepare", "main", "prepare_args", "main_args")
 _SIZE_FIELDS = ("sizes", "extents", "order")
 
 
@@ -33,22 +34,53 @@ class ArgSpec:
         shape: its extents.
         dtype: its element type by name.
         output: whether the function writes it.
+        constant: whether its values are known before calls.
     """
 
     name: str
     shape: tuple[SizeFormula, ...]
     dtype: str
     output: bool
+    constant: bool = False
 
     @classmethod
     def from_json(cls, data: JsonObject) -> ArgSpec:
         """Read one entry of a function's ``args``."""
-        return cls(str(data["name"]), tuple(data["shape"]), data["dtype"], bool(data["output"]))
+        shape, constant = tuple(data["shape"]), bool(data.get("constant", False))
+        return cls(str(data["name"]), shape, data["dtype"], bool(data["output"]), constant)
 
     def to_json(self) -> dict[str, Any]:
         """The entry in the manifest."""
         shape = list(self.shape)
-        return {"name": self.name, "shape": shape, "dtype": self.dtype, "output": self.output}
+        out = {"name": self.name, "shape": shape, "dtype": self.dtype, "output": self.output}
+        return out | {"constant": True} if self.constant else out
+
+
+@dataclass(frozen=True, slots=True)
+class PartsSpec:
+    """The two parts of a function, of which the first needs constants alone.
+
+    Attributes:
+        prepare, main: names of the parts, which are functions of the artifact as well.
+        prepare_args, main_args: the arguments of the function that each takes, by number. What a
+            part takes behind these are the buffers between the two, which ``prepare`` writes.
+    """
+
+    prepare: str
+    main: str
+    prepare_args: tuple[int, ...]
+    main_args: tuple[int, ...]
+
+    @classmethod
+    def from_json(cls, data: JsonObject) -> PartsSpec:
+        """Read the entry ``parts`` of a function."""
+        args = tuple(data["prepare_args"]), tuple(data["main_args"])
+        return cls(str(data["prepare"]), str(data["main"]), *args)
+
+    def to_json(self) -> dict[str, Any]:
+        """The entry in the manifest."""
+        args = {"prepare_args": list(self.prepare_args), "main_args": list(self.main_args)}
+        return {"prepare": self.prepare, "main": self.main, **args}
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +133,7 @@ class FunctionSpec:
         checks: messages of the checks inside of it, by number.
         sizes: of a function that serves every size; else None.
         packed: names of the packed functions that it calls.
+        parts: of a function that calls one part after the other these; else None.
     """
 
     name: str
@@ -111,6 +144,7 @@ class FunctionSpec:
     checks: tuple[str, ...] = ()
     sizes: SizesSpec | None = None
     packed: tuple[str, ...] = ()
+    parts: PartsSpec | None = None
 
     @classmethod
     def from_json(cls, data: JsonObject) -> FunctionSpec:
@@ -124,6 +158,7 @@ class FunctionSpec:
             tuple(data.get("checks", ())),
             SizesSpec.from_json(data) if data.get("sizes") else None,
             tuple(data.get("packed", ())),
+            PartsSpec.from_json(data["parts"]) if data.get("parts") else None,
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -137,6 +172,7 @@ class FunctionSpec:
             **({"checks": list(self.checks)} if self.checks else {}),
             **(self.sizes.to_json() if self.sizes is not None else {}),
             **({"packed": list(self.packed)} if self.packed else {}),
+            **({"parts": self.parts.to_json()} if self.parts is not None else {}),
         }
 
 
@@ -281,6 +317,8 @@ def _ask_functions(functions: object, source: str) -> None:
             _ask_for(_ARG_FIELDS, arg, f"{source}: an argument of {shown(f['name'])}")
         if f.get("sizes"):
             _ask_for(_SIZE_FIELDS, f, who)
+        if f.get("parts"):
+            _ask_for(_PARTS_FIELDS, f["parts"], f"{who}: parts")
 
 
 def _ask_for(fields: Sequence[str], data: JsonObject, who: str, remedy: str = "") -> None:

@@ -50,6 +50,10 @@ def check_manifest(data: Mapping[str, Any], source: str) -> None:
     names = [f["name"] for f in functions]
     if len(set(names)) != len(names):
         checks.refuse("functions", names, "functions of different names")
+    by_name = {f["name"]: f for f in functions}
+    for f in functions:
+        if f.get("parts"):
+            _Function(source, f["name"]).parts(f, by_name)
 
 
 class _Checks:
@@ -125,9 +129,37 @@ class _Function(_Checks):
         if symbolic:
             self.symbolic(f, args)
 
+    def parts(self, f: Mapping[str, Any], functions: Mapping[str, Mapping[str, Any]]) -> None:
+        """The parts take arguments of the function, and behind them the same buffers."""
+        parts, args = f["parts"], f["args"]
+        kept = []
+        for which in ("prepare", "main"):
+            part = functions.get(self.name(parts[which], f"parts.{which}"))
+            if part is None or part is f or part.get("parts") or part.get("sizes"):
+                self.refuse(f"parts.{which}", parts[which], "another function without parts")
+            at = f"parts.{which}_args"
+            numbers = self.entries(parts[f"{which}_args"], at)
+            for n in numbers:
+                self.whole(n, at, len(args) - 1)
+            own = [_place(args[n]) for n in numbers]
+            taken = [_place(arg) for arg in part["args"]]
+            if len(set(numbers)) != len(numbers) or taken[: len(own)] != own:
+                self.refuse(at, numbers, f"the first arguments of {parts[which]}")
+            kept.append(taken[len(own) :])
+        needed = {n for n, arg in enumerate(args) if not arg.get("constant")}
+        if f.get("sizes") or not needed <= set(parts["main_args"]):
+            self.refuse("parts.main_args", parts["main_args"], "every argument that varies")
+        if needed & set(parts["prepare_args"]):
+            self.refuse("parts.prepare_args", parts["prepare_args"], "constant arguments")
+        if [(*place[:-1], not place[-1]) for place in kept[0]] != kept[1] or not kept[0]:
+            self.refuse("parts", parts["prepare"], "outputs that are inputs of the other part")
+        if not all(place[-1] for place in kept[0]):
+            self.refuse("parts", parts["prepare"], "a part that writes what the other one reads")
+
     def argument(self, arg: Mapping[str, Any], at: str) -> None:
         self.text(arg["name"], f"{at}.name")
         self.flag(arg["output"], f"{at}.output")
+        self.flag(arg.get("constant", False), f"{at}.constant")
         if arg["dtype"] not in dtypes.SUPPORTED:
             self.refuse(f"{at}.dtype", arg["dtype"], f"one of {', '.join(dtypes.SUPPORTED)}")
         shape = self.entries(arg["shape"], f"{at}.shape")
@@ -194,3 +226,8 @@ class _Function(_Checks):
         forms = [linear(n) for arg in args for n in arg["shape"]]
         for name in {*self.variables} - {*passed} - {form[0] for form in forms if form}:
             self.refuse("sizes", name, "sizes that a dimension tells or a call passes")
+
+
+def _place(arg: Mapping[str, Any]) -> tuple[Any, ...]:
+    """What must agree between two descriptions of one array: extents, dtype, who writes it."""
+    return (*arg["shape"], arg["dtype"], arg["output"])

@@ -16,6 +16,7 @@ from loopwright.runtime.arrays.host import NDArray
 from loopwright.runtime.artifacts.device_code import DeviceCode, Launch
 from loopwright.runtime.artifacts.manifest import FunctionSpec
 from loopwright.runtime.artifacts.size_formulas import evaluate
+from loopwright.runtime.calling.argument import Arg
 from loopwright.runtime.devices.device import Device
 from loopwright.runtime.devices.image import DeviceImage
 from loopwright.runtime.devices.interface import (
@@ -27,7 +28,6 @@ from loopwright.runtime.devices.interface import (
     Stream,
 )
 from loopwright.runtime.devices.launches import recorded
-from loopwright.runtime.function import Arg
 from loopwright.runtime.memory import device_allocator, note_use, workspace_pool
 
 #: Kernels read vectors of so many bytes, which must not cross such a multiple.
@@ -60,12 +60,13 @@ class DeviceFunction:
         self._image = image
         sizes = spec.sizes.variables if spec.sizes is not None else ()
         named = {name: n for (name, _, _), n in zip(sizes, values, strict=False)}
-        self._buffers = [evaluate(n, named) for n in image.code.buffers]
+        plan = image.code.plan(spec.name)
+        self._buffers = [evaluate(n, named) for n in plan.buffers]
         self.workspace_bytes = sum(self._buffers)
         outputs = [arg.nbytes for arg in self.args if arg.output]
         self._idle = bool(outputs) and not any(outputs)
         # Where no output has elements nothing is launched, and a grid may be empty.
-        launches = () if self._idle else image.code.launches
+        launches = () if self._idle else plan.launches
         self._launches = [_Concrete(launch, named) for launch in launches]
 
     @property
@@ -255,6 +256,24 @@ class DeviceCall:
         self._graph: Callable[[Stream | None], None] | None = None
 
     @property
+    def name(self) -> str:
+        """The function's name."""
+        return self.function.name
+
+    @property
+    def args(self) -> tuple[Arg, ...]:
+        """The function's arguments, in order."""
+        return self.function.args
+
+    def __call__(self) -> None:
+        """Launch on the bound arrays, as a call of the function does.
+
+        Raises:
+            RunError: the device refuses.
+        """
+        self.launch()
+
+    @property
     def api(self) -> DeviceAPI:
         """What drives the device."""
         return self.device.api
@@ -314,6 +333,11 @@ class DeviceCall:
             self.launch(stream)
         then = api.record_event(device_id, stream)
         return api.elapsed(first, then)
+
+    def __repr__(self) -> str:
+        arrays = zip(self.args, self.arrays, strict=True)
+        bound = ", ".join(f"{arg} at {a.data:#x}" for arg, a in arrays)
+        return f"<DeviceCall {self.name}({bound}) on {self.device}>"
 
     def _many(self, stream: Stream) -> None:
         """Launches for a graph, whose buffers are its own as long as it lives."""

@@ -32,9 +32,7 @@ class DeviceImage:
     def __init__(self, source: Artifact) -> None:
         self.artifact = source
         self.kind: ArtifactKind = artifact_kinds.artifact_kind(source.kind)
-        entry = source.contents.function(source.entry)
-        sizes = () if entry.sizes is None else tuple(n for n, _, _ in entry.sizes.variables)
-        self.code = DeviceCode.from_bytes(source.objects, len(entry.args), sizes)
+        self.code = DeviceCode.of(source.contents, source.objects)
         self._lock = threading.Lock()
         self._programs: dict[int, Program] = {}
 

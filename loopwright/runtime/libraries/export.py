@@ -1,5 +1,7 @@
 """Writing a shared object: the artifact's object file, the thread pool, and the manifest, linked.
 
+What `loopwright.runtime.calling.fastcall` needs is in it too, since LLVM is not where it is loaded.
+
 Linking is the system's (``cc -shared``): no package on PyPI that loopwright needs brings a linker.
 """
 
@@ -12,6 +14,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 
 from loopwright.errors import RunError, TargetError, UsageError
@@ -21,6 +24,7 @@ from loopwright.runtime.artifacts.cpu_fit import LEVELS, enabled
 from loopwright.runtime.artifacts.kinds import artifact_kind
 from loopwright.runtime.artifacts.manifest import JsonObject, Manifest
 from loopwright.runtime.artifacts.objects import calls_packed
+from loopwright.runtime.calling import fastcall
 from loopwright.runtime.libraries import library, static_library
 from loopwright.runtime.packed import calls as packed_calls
 
@@ -102,9 +106,11 @@ def export(
     with tempfile.TemporaryDirectory(prefix="loopwright-export-") as folder:
         room = Path(folder)
         (room / "kernel.o").write_bytes(source.objects)
+        (room / "fastcall.o").write_bytes(_fastcall_object())
         (room / "manifest.c").write_text(_manifest_c(manifest) + _start_c(manifest, uses_pool))
-        exported = [*names, "lw_manifest", *(["lw_pool_configure"] if uses_pool else [])]
-        files = ["manifest.c", "kernel.o"]
+        exported = [*names, "lw_manifest", *fastcall.SYMBOLS]
+        exported += ["lw_pool_configure"] if uses_pool else []
+        files = ["manifest.c", "kernel.o", "fastcall.o"]
         if calls_packed(source.contents):
             (room / "packed.c").write_text(_packed_c())
             files.append("packed.c")
@@ -166,6 +172,12 @@ def _write_sealed(path: Path, data: bytes) -> Path:
 
 def _pool_object() -> bytes:
     return linker.compile_text(pool.pool_text("auto"), portable=True)
+
+
+@lru_cache(maxsize=1)
+def _fastcall_object() -> bytes:
+    """What makes calls from Python quick; it needs no symbol of anybody."""
+    return linker.compile_text(fastcall.fastcall_text(), portable=True)
 
 
 def _linked(output: Path) -> bytes:

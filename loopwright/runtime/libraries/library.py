@@ -25,6 +25,7 @@ from loopwright.runtime.artifacts.elf import elf_section
 from loopwright.runtime.artifacts.kinds import ArtifactKind
 from loopwright.runtime.artifacts.manifest import Manifest
 from loopwright.runtime.artifacts.objects import calls_packed, defined_symbols, with_callbacks
+from loopwright.runtime.calling import fastcall
 from loopwright.runtime.linker import Linked
 from loopwright.runtime.packed import calls as packed_calls
 
@@ -111,7 +112,9 @@ def link_library(manifest: Manifest, data: bytes) -> Linked:
 def link_loaded(manifest: Manifest, library: ctypes.CDLL) -> Linked:
     """The functions of a library that is in this process already; errors as `link_library`."""
     check_cpu(manifest)
-    linked = Linked({f.name: _address(library, f.name) for f in manifest.functions}, library)
+    names = [f.name for f in manifest.functions]
+    names += [name for name in fastcall.SYMBOLS if hasattr(library, name)]
+    linked = Linked({name: _address(library, name) for name in names}, library)
     if any(f.uses_pool for f in manifest.functions):
         configure = ctypes.CFUNCTYPE(None, ctypes.c_int32, ctypes.c_int32)(
             _address(library, _CONFIGURE)

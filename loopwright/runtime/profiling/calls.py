@@ -2,7 +2,7 @@
 
 While somebody observes, ``__call__`` of the classes of functions is replaced by one that tells the
 observers; otherwise the classes are as they were written, and a call costs what it always does.
-Runs of a `BoundCall`, and those that a loop in compiled code makes, are not seen.
+Bound calls are seen as well; those that a loop in compiled code makes are not.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from functools import wraps
 from typing import Any
 
 from loopwright.runtime.devices.device import Device
-from loopwright.runtime.devices.function import DeviceFunction
-from loopwright.runtime.function import Function
+from loopwright.runtime.devices.function import DeviceCall, DeviceFunction
+from loopwright.runtime.function import BoundCall, Function
 
 #: Is told a function and its arguments when a call begins, and gives what is called when it ends.
 Observer = Callable[[Any, tuple[object, ...]], Callable[[], None]]
 
 _CALL = "__call__"
 _lock = threading.RLock()
-_classes: list[type] = [Function, DeviceFunction]
+_classes: list[type] = [Function, DeviceFunction, BoundCall, DeviceCall]
 _originals: dict[type, Callable[..., object]] = {}
 _observers: tuple[Observer, ...] = ()
 _inside = threading.local()

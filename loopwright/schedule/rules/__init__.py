@@ -8,6 +8,7 @@ from __future__ import annotations
 
 # isort: off
 from loopwright.schedule.rules.loops import Fuse, Reorder, Split
+from loopwright.schedule.rules.following import FollowFusedSplit, FollowSplit
 from loopwright.schedule.rules.threads import Bind, EnvThreads, SetStorePredicate
 from loopwright.schedule.rules.grouping import CreateGroup
 from loopwright.schedule.rules.placement import ComputeAt, ComputeInline, ComputeRoot
@@ -37,6 +38,8 @@ __all__ = [
     "CreateGroup",
     "DoubleBuffer",
     "EnvThreads",
+    "FollowFusedSplit",
+    "FollowSplit",
     "Fuse",
     "Pragma",
     "Prefetch",

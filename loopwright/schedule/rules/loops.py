@@ -32,18 +32,8 @@ class Split(Step):
             what = "factor" if self.factor is not None else "nparts"
             refuse("split", t, f"{what} must be a positive integer, got {given[0]!r}")
         check_unused(state, stage, self.loop, "split", t)
-        outer, inner = _NOMINAL.split_extents(loop.nominal, self.factor, self.nparts)
-        lo = Loop(f"{t}.0", f"{loop.name}.0", loop.kind, outer)
-        li = Loop(f"{t}.1", f"{loop.name}.1", loop.kind, inner)
-        rel = SplitRel(self.loop, lo.id, li.id, self.factor, self.nparts, t)
-        return state.with_stage(
-            replace(
-                stage,
-                loops={**stage.loops, lo.id: lo, li.id: li},
-                leaves=_put(stage.leaves, (self.loop,), (lo.id, li.id)),
-                relations=(*stage.relations, rel),
-            )
-        )
+        names = ((f"{t}.0", f"{loop.name}.0"), (f"{t}.1", f"{loop.name}.1"))
+        return state.with_stage(halved(stage, loop, names, self.factor, self.nparts, t))
 
     def as_python(self, names: Names) -> str:
         """As in ``io, ii = s[C].split(i, factor=8)``."""
@@ -52,6 +42,26 @@ class Split(Step):
         old = names.loop(stage, self.loop)
         new = f"{names.loop(stage, f'{t}.0')}, {names.loop(stage, f'{t}.1')}"
         return f"{new} = {names.stage(stage)}.split({old}, {by})"
+
+
+def halved(
+    stage: StageState,
+    loop: Loop,
+    names: tuple[tuple[str, str], tuple[str, str]],
+    factor: int | None,
+    nparts: int | None,
+    t: int,
+) -> StageState:
+    """A stage with an outer and an inner loop, of these ids and names, in the place of a loop."""
+    outer, inner = NOMINAL.split_extents(loop.nominal, factor, nparts)
+    lo = Loop(*names[0], loop.kind, outer)
+    li = Loop(*names[1], loop.kind, inner)
+    return replace(
+        stage,
+        loops={**stage.loops, lo.id: lo, li.id: li},
+        leaves=_put(stage.leaves, (loop.id,), (lo.id, li.id)),
+        relations=(*stage.relations, SplitRel(loop.id, lo.id, li.id, factor, nparts, t)),
+    )
 
 
 def _is_size(v: object) -> bool:
@@ -81,7 +91,8 @@ class _NominalArithmetic(ExtentArithmetic[Dim]):
         return smaller
 
 
-_NOMINAL = _NominalArithmetic()
+#: How extents of stages that cover their whole tensors are computed.
+NOMINAL = _NominalArithmetic()
 
 
 def check_even(state: State, stage: StageState, t: int) -> None:
@@ -127,7 +138,7 @@ class Fuse(Step):
             )
         for x in (a, b):
             check_unused(state, stage, x.id, "fuse", t)
-        f = Loop(f"{t}.0", f"{a.name}.{b.name}", a.kind, _NOMINAL.times(a.nominal, b.nominal))
+        f = Loop(f"{t}.0", f"{a.name}.{b.name}", a.kind, NOMINAL.times(a.nominal, b.nominal))
         return state.with_stage(
             replace(
                 stage,
@@ -144,12 +155,15 @@ class Fuse(Step):
         return f"{new} = {names.stage(self.stage)}.fuse({old})"
 
 
-def check_unused(state: State, stage: StageState, loop: str, who: str, t: int) -> None:
-    """Refuse to take a loop apart that is used for something."""
+def check_unused(
+    state: State, stage: StageState, loop: str, who: str, t: int, verb: str = ""
+) -> None:
+    """Refuse to take a loop apart that is used for something; ``verb`` is what ``who`` does."""
+    verb = verb or who
     for use in state.uses(stage, loop):
-        remedy = f"{who} it before that"
+        remedy = f"{verb} it before that"
         if use.kind == "attached":
-            remedy = f"{who} the loop first and use {use.primitive} afterwards"
+            remedy = f"{verb} the loop first and use {use.primitive} afterwards"
         refuse(who, t, f"{use.says(state.loop_label(stage, loop))}; {remedy}")
 
 

@@ -13,6 +13,7 @@ from loopwright.ir.expr import IterVar
 from loopwright.ir.kinds import Scope
 from loopwright.ir.symbol import Symbol
 from loopwright.schedule.rules import (
+    CacheRead,
     DoubleBuffer,
     Prefetch,
     SetScope,
@@ -24,6 +25,7 @@ from loopwright.schedule.rules import (
 from loopwright.schedule.surface.layout_map import trace_map
 from loopwright.schedule.surface.resolution import StageLike
 from loopwright.schedule.surface.view import StageView, output_of
+from loopwright.te.tensor import Tensor
 
 _T = TypeVar("_T")
 
@@ -33,8 +35,14 @@ class MemoryPrimitives(StageView):
 
     def transform_layout(
         self, index_map: Callable[..., object], pad_value: float | None = None
-    ) -> None:
+    ) -> Tensor | None:
         """Choose where the elements of the stage's buffer lie.
+
+        The memory of an input belongs to the caller. Of a constant input
+        (`loopwright.te.placeholder`) a copy in the new layout is made at the root, and all stages
+        that read the input read the copy: it is computed once for many calls
+        (`loopwright.runtime.Module.with_constants`). Each call makes a copy of its own; further
+        primitives, and another layout, take the tensor that is returned.
 
         Args:
             index_map: gets one index per dimension and returns the new indices, made with ``+``,
@@ -47,11 +55,15 @@ class MemoryPrimitives(StageView):
             pad_value: a number that fills the padding, written each time before the stage is
                 computed (all of the buffer is filled); default: it is left as it is.
 
+        Returns:
+            Of a constant input the tensor of the copy; of other stages None.
+
         Raises:
             ScheduleError: the map is no bijection (with two indices that collide, or an element to
                 which none goes), or is not of this form; (when lowering) it is none for the extents
-                that the stage covers; ``pad_value`` is no number; the stage is inlined, an input or
-                an output, whose memory belongs to the caller.
+                that the stage covers; ``pad_value`` is no number; the stage is inlined, an input
+                that is no constant or an output, whose memory belongs to the caller; or nothing
+                reads the constant.
 
         Example:
             >>> B = te.placeholder((64, 32), name="B")
@@ -77,10 +89,38 @@ class MemoryPrimitives(StageView):
               for k_1 in range(64):
                 for j_1 in range(32):
                   C[k_1, j_1] = BT[j_1 // 16, k_1, j_1 % 16] + 1.0
+            >>> A = te.placeholder((64,), name="A")
+            >>> W = te.placeholder((64, 32), name="W", constant=True)
+            >>> D = te.compute((64, 32), lambda k, j: A[k] * W[k, j], name="D")
+            >>> s = te.create_schedule(D.op)
+            >>> print(lw.lower(s, [A, W, D]))
+            def main(A: float32[64], W: constant float32[64, 32], D: out float32[64, 32]):
+              for k in range(64):
+                for j in range(32):
+                  D[k, j] = A[k] * W[k, j]
+            >>> packed = s[W].transform_layout(lambda k, j: (j // 16, k, j % 16))
+            >>> print(lw.lower(s, [A, W, D]))
+            def main_prepare(W: constant float32[64, 32], W.global: out float32[2, 64, 16]):
+              for ax0 in range(64):
+                for ax1 in range(32):
+                  W.global[ax1 // 16, ax0, ax1 % 16] = W[ax0, ax1]
+            <BLANKLINE>
+            def main_prepared(A: float32[64], D: out float32[64, 32], W.global: float32[2, 64, 16]):
+              for k in range(64):
+                for j in range(32):
+                  D[k, j] = A[k] * W.global[j // 16, k, j % 16]
         """
-        ndim = len(self.schedule.state.stages[self.id].op.shape)
-        dims = trace_map(index_map, ndim, self._who("transform_layout"))
-        self.schedule.apply_step(TransformLayout(self.id, dims, plain(pad_value)))
+        schedule, who = self.schedule, self._who("transform_layout")
+        op = schedule.state.stages[self.id].op
+        dims = trace_map(index_map, len(op.shape), who)
+        if not op.constant:
+            schedule.apply_step(TransformLayout(self.id, dims, plain(pad_value)))
+            return None
+        readers = tuple(schedule.state.consumers(self.id))
+        with schedule.all_or_nothing():
+            copy = f"s{schedule.apply_step(CacheRead(self.id, 'global', readers))}"
+            schedule.apply_step(TransformLayout(copy, dims, plain(pad_value)))
+        return schedule._tensor(copy)
 
     def store_at(self, parent: StageLike, scope: IterVar) -> None:
         """Let the buffer of a stage exist outside of the loop where the stage is computed.

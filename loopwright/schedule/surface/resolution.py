@@ -66,15 +66,18 @@ class ScheduleBase:
     def _operation(self, sid: StageId) -> Operation:
         """The operation of a stage as the user defined it, or as the step made it."""
         if sid not in self._operations:
-            op = self.state.stages[sid].op
-            new: Operation = (
-                PlaceholderOp(op.name, op.shape, op.dtypes)
-                if op.is_placeholder
-                else StageOp(self, sid)
-            )
+            new = self._new_operation(sid)
             self._operations[sid] = new
             self._stage_of_op[new] = sid
         return self._operations[sid]
+
+    def _new_operation(self, sid: StageId) -> Operation:
+        op = self.state.stages[sid].op
+        if not op.is_placeholder:
+            return StageOp(self, sid)
+        made = PlaceholderOp(op.name, op.shape, op.dtypes)
+        made.constant = op.constant
+        return made
 
     def _tensor(self, sid: StageId, output: int = 0) -> Tensor:
         return self._operation(sid).output(output)
@@ -108,6 +111,10 @@ class ScheduleBase:
         owner, loop = self._loop_of_axis.get(axis, (None, ""))
         if owner == sid:
             return loop
+        # Several stages may reduce over one axis: it means the loop of the stage that is asked.
+        for (other, own), known in self._axis_of_loop.items():
+            if other == sid and known is axis and own in stage.loops:
+                return own
         if owner is None and loop:
             text = loop
         elif owner is None:
@@ -119,6 +126,21 @@ class ScheduleBase:
             f"{who}: axis {axis.name!r} {text}; the loops of {self.state.label(sid)!r} are "
             f"{self.state.loop_list(stage)}"
         )
+
+    def any_loop_id(self, axis: object, who: str) -> tuple[StageId, str]:
+        """The stage and the loop that an axis means, also one that was split or fused since.
+
+        Raises:
+            ScheduleError: it means none of this schedule.
+        """
+        owner, loop = (None, "")
+        if isinstance(axis, IterVar):
+            owner, loop = self._loop_of_axis.get(axis, (None, ""))
+        if owner is None:
+            what = f"axis {axis.name!r}" if isinstance(axis, IterVar) else repr(axis)
+            text = loop or "is no loop of this schedule; give an axis of a stage"
+            raise ScheduleError(f"{who}: {what} {text}")
+        return owner, loop
 
     # ------------------------------------------------------------ steps
 

@@ -22,13 +22,14 @@ from loopwright.schedule.rules import (
 )
 from loopwright.schedule.rules.loops import check_even
 from loopwright.schedule.state import PragmaValue
+from loopwright.schedule.surface.following import FollowingPrimitives
 from loopwright.schedule.surface.memory import MemoryPrimitives, plain
 from loopwright.schedule.surface.resolution import StageLike
 from loopwright.schedule.surface.tensorize import TensorizePrimitive
 from loopwright.schedule.surface.threads import ThreadPrimitives
 
 
-class Stage(MemoryPrimitives, ThreadPrimitives, TensorizePrimitive):
+class Stage(FollowingPrimitives, MemoryPrimitives, ThreadPrimitives, TensorizePrimitive):
     """One stage of a schedule; its methods are the primitives.
 
     Example:

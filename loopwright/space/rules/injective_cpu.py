@@ -1,42 +1,91 @@
-"""What has no reduction, on CPUs: all becomes part of the result, in vectors along memory."""
+"""What has no reduction, on CPUs: vectors along memory; stencils in tiles; squares that are turned.
+
+All becomes part of the result, unless what is read at several places is kept for a tile, as in
+Halide (Ragan-Kelley et al., PLDI 2013).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
+from typing import Any
 
 from loopwright import te
+from loopwright.ir.expr import IterVar
 from loopwright.space import registers
-from loopwright.space.access import producers
+from loopwright.space.access import extents
+from loopwright.space.analysis import StageClass
+from loopwright.space.kernels import Kernel
+from loopwright.space.rules.pieces import (
+    MIN_TASKS,
+    compute_in_vectors,
+    compute_inline,
+    fused,
+    most_with_tasks,
+    run,
+)
 from loopwright.space.sketch import Sketch
 from loopwright.space.structure import Structure
+from loopwright.space.variant import Variant, structures_of
 
 _VECTORS = (1, 2, 4, 8)
 _ROWS = (1, 2, 4, 8, 16, 32, 64)
-#: Tasks that the default configuration leaves at least, where the shape allows.
-_MIN_TASKS = 8
+#: Sides of a block that is turned; squares of at most so many elements a side are turned in
+#: registers.
+_SIDES, _SQUARE = (4, 8, 16, 32, 64, 128), 16
 
 
 def injective(outputs: Sequence[te.Tensor], args: Sequence[te.Tensor]) -> list[Structure]:
-    """The structure of an expression without reductions: none where it has some.
+    """The structures of an expression without reductions: none where it has some.
 
     Args:
         outputs: the results; one.
         args: the arguments in calling order.
     """
-    (out,) = outputs
-    chain = producers(out)
-    if not out.shape or any(t.op.reduce_axis for t in chain):
+    return structures_of(injective_variants, outputs, args)
+
+
+def injective_variants(kernel: Kernel) -> list[Variant]:
+    """Ways to schedule a kernel without reductions, the most sensible first.
+
+    Args:
+        kernel: any kernel; for one with reductions there are none.
+    """
+    if kernel.reductions or not kernel.out.shape:
         return []
-    sketch = Sketch(outputs, args)
-    for t in chain:
-        if t is not out:
-            sketch.s[t].compute_inline()
-    _along_memory(sketch, out)
-    sketch.why.append("no reduction: each element is computed where it is needed")
-    return [sketch.finished("vectors along memory")]
+    found = _turned_squares(kernel)
+    spread = _read_at_several_places(kernel)
+    names = ", ".join(t.name for t in spread)
+    if spread:
+        why = "what is read at several places is computed once"
+        found += [
+            Variant(f"{names} in tiles", why, partial(_schedule, kernel, spread, True)),
+            Variant(f"{names} before", why, partial(_schedule, kernel, spread, False)),
+        ]
+    if not kernel.may_inline:
+        return found
+    why = "no reduction: each element is computed where it is needed"
+    return [*found, Variant("vectors along memory", why, partial(_schedule, kernel, (), False))]
 
 
-def _along_memory(sketch: Sketch, out: te.Tensor) -> None:
+def _read_at_several_places(kernel: Kernel) -> tuple[te.Tensor, ...]:
+    """The stages that another one reads at more than one place."""
+    found: dict[te.Tensor, None] = {}
+    for s in kernel.stages:
+        read = [o.tensor for o in s.operands if kernel.computes(o.tensor)]
+        found.update(dict.fromkeys(t for t in read if read.count(t) > 1))
+    return tuple(found)
+
+
+def _schedule(kernel: Kernel, kept: Sequence[te.Tensor], in_tiles: bool, sketch: Sketch) -> None:
+    s, out = sketch.s, kernel.out
+    compute_inline(s, kernel, kept)
+    task = _along_memory(sketch, out)
+    for t in reversed(kept):
+        compute_in_vectors(s, t, out, task if in_tiles else None)
+
+
+def _along_memory(sketch: Sketch, out: te.Tensor) -> IterVar:
     """Vectors along the last dimension, some rows for each task."""
     s, lanes = sketch.s, registers.lanes(out.dtype)
     *outer, last = s[out].op.axis
@@ -44,14 +93,72 @@ def _along_memory(sketch: Sketch, out: te.Tensor) -> None:
     even = [w for w in widths if w <= 4 * lanes and last.count % w == 0]
     width = sketch.number("width", widths, max(even, default=widths[0]))
     column, lane = s[out].split(last, factor=width)
-    rows = s[out].fuse(*outer) if len(outer) > 1 else (outer or [column])[0]
-    count = 1
-    for x in outer or [last]:
-        count *= x.count
-    counts = [r for r in _ROWS if r <= count]
-    enough = max(
-        (r for r in counts if count >= _MIN_TASKS * r * (1 if outer else lanes)), default=1
-    )
-    task, _ = s[out].split(rows, factor=sketch.number("rows", counts, enough))
-    s[out].parallel(task)
     s[out].vectorize(lane)
+    wide = [x for x in outer if x.count > 1]
+    # Neighbouring rows make a task: they read neighbouring places.
+    row = wide[-1] if wide else column
+    count = row.count if wide else -(-last.count // widths[0])
+    others = [x for x in outer if x is not row]
+    counts = [r for r in _ROWS if r <= count]
+    liked = most_with_tasks(counts, count, extents(others))
+    rows, inner = s[out].split(row, factor=sketch.number("rows", counts, liked))
+    s[out].reorder(*others, rows, inner)
+    task = fused(s, out, [*others, rows])
+    s[out].parallel(task)
+    return task
+
+
+# ---------------------------------------------------------------- transposes
+
+
+def _turned_squares(kernel: Kernel) -> list[Variant]:
+    """Blocks of the loop along which an operand lies in memory and of that of the result."""
+    if len(kernel.stages) != 1 or kernel.stages[0].kind is not StageClass.TRANSPOSE:
+        return []
+    (stage,) = kernel.stages
+    last = stage.spatial[-1]
+    turned = [o for o in stage.operands if _is_turned(o.access.contiguous, o.access, last)]
+    along = turned[0].access.contiguous
+    assert along is not None
+    why = f"{turned[0].tensor.name} lies in memory along {along.name}, the result along {last.name}"
+    name = f"squares of {along.name} x {last.name}"
+    at = stage.spatial.index(along)
+    found = [Variant(name, why, partial(_schedule_squares, kernel, at, None))]
+    if len(stage.operands) > 1:
+        return found
+    copied = partial(_schedule_squares, kernel, at, turned[0].tensor)
+    return [*found, Variant(f"{name}, copied first", why, copied)]
+
+
+def _is_turned(along: IterVar | None, access: Any, last: IterVar) -> bool:
+    return along is not None and along is not last and bool(access.moves_with(last))
+
+
+def _schedule_squares(kernel: Kernel, at: int, copied: te.Tensor | None, sketch: Sketch) -> None:
+    s, out, lanes = sketch.s, kernel.out, registers.lanes(kernel.out.dtype)
+    axes = list(s[out].op.axis)
+    across, last = axes[at], axes[-1]
+    sides = [n for n in _SIDES if n <= across.count] or [across.count]
+    side = sketch.number("rows", sides, max((n for n in sides if n <= 32), default=sides[0]))
+    square = min(lanes, _SQUARE)
+    widths = [square * v for v in _VECTORS if square * v <= max(last.count, square)]
+    width = sketch.number("columns", widths, square)
+    a0, a1 = s[out].split(across, factor=side)
+    l0, l1 = s[out].split(last, factor=width)
+    l1, lane = s[out].split(l1, factor=square)
+    others = [x for x in axes if x is not across and x is not last]
+    s[out].reorder(*others, a0, l0, l1, a1, lane)
+    run(s, out, (a1, lane))
+    count = extents(others) * -(-across.count // 32)
+    block = l0
+    if count >= MIN_TASKS:
+        s[out].parallel(fused(s, out, [*others, a0]))
+    else:
+        block = s[out].fuse(*others, a0, l0)
+        s[out].parallel(block)
+    if copied is None:
+        return
+    copy = s.cache_read(copied, "local", [out])
+    s[copy].compute_at(s[out], block)
+    _, inner = s[copy].split(s[copy].op.axis[-1], factor=lanes)
+    s[copy].vectorize(inner)

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 from loopwright import te
 from loopwright.ir.expr import IterVar
 from loopwright.schedule import Schedule
 from loopwright.space import registers
+from loopwright.space.kernels import Kernel
+
+#: Parallel tasks that default configurations leave at least, where the shape allows.
+MIN_TASKS = 8
 
 
 def compute_in_vectors(s: Schedule, t: te.Tensor, reader: te.Tensor, task: IterVar | None) -> None:
@@ -17,6 +23,8 @@ def compute_in_vectors(s: Schedule, t: te.Tensor, reader: te.Tensor, task: IterV
         reader: the stage that needs it.
         task: the loop of the reader in which it is computed; None: before all of them, in parallel.
     """
+    if not s[t].op.axis:  # one element, which is computed before all
+        return
     *outer, last = s[t].op.axis
     _, inner = s[t].split(last, factor=registers.lanes(t.dtype))
     s[t].vectorize(inner)
@@ -24,3 +32,48 @@ def compute_in_vectors(s: Schedule, t: te.Tensor, reader: te.Tensor, task: IterV
         s[t].compute_at(s[reader], task)
     elif outer:
         s[t].parallel(s[t].fuse(*outer[:2]) if len(outer) > 1 else outer[0])
+
+
+def compute_inline(s: Schedule, kernel: Kernel, kept: Iterable[te.Tensor]) -> None:
+    """Compute the stages of a kernel where they are read, but for some.
+
+    Args:
+        s: the schedule.
+        kernel: the kernel.
+        kept: what is computed on its own, beside the result and reductions.
+    """
+    own = {kernel.out, *kept, *(r.tensor for r in kernel.reductions)}
+    for t in kernel.tensors:
+        if t not in own:
+            s[t].compute_inline()
+
+
+def most_with_tasks(blocks: Sequence[int], count: int, others: int, wanted: int = 1 << 30) -> int:
+    """The largest block that leaves enough tasks for the threads.
+
+    Args:
+        blocks: candidates.
+        count: what is divided into blocks.
+        others: tasks for each block.
+        wanted: the largest that pays.
+    """
+    enough = [b for b in blocks if b <= wanted and others * -(-count // b) >= MIN_TASKS]
+    return max(enough, default=blocks[0])
+
+
+def fused(s: Schedule, t: te.Tensor, axes: Sequence[IterVar]) -> IterVar:
+    """Some loops as one."""
+    return s[t].fuse(*axes) if len(axes) > 1 else axes[0]
+
+
+def run(s: Schedule, t: te.Tensor, tile: Sequence[IterVar]) -> None:
+    """Run the loops of a tile in registers: vectors inside, all others written out."""
+    for x in tile[:-1]:
+        s[t].unroll(x)
+    s[t].vectorize(tile[-1])
+
+
+def rfactored(s: Schedule, t: te.Tensor, loop: IterVar) -> te.Tensor:
+    """The stage of partial results along a reduction loop; a reduction of tuples has several."""
+    made = s.rfactor(t, loop)
+    return made if isinstance(made, te.Tensor) else made[0]

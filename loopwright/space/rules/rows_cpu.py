@@ -7,23 +7,30 @@ over several vectors of partial results, so that additions do not wait for one a
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import product
+from math import prod
 from typing import Any
 
 from loopwright import te
 from loopwright.ir.expr import IterVar
 from loopwright.space import registers
 from loopwright.space.access import extents
-from loopwright.space.analysis import analyze
-from loopwright.space.chains import RowChain, row_chain
+from loopwright.space.analysis import StageClass
+from loopwright.space.chains import RowChain
+from loopwright.space.kernels import Kernel
+from loopwright.space.rules.dots_cpu import row_variants
+from loopwright.space.rules.pieces import MIN_TASKS, fused
 from loopwright.space.sketch import Sketch
 from loopwright.space.structure import Structure
+from loopwright.space.variant import Variant, structures_of
+from loopwright.target.caches import host_caches
 
 _VECTORS = (1, 2, 4, 8)
 _ROWS = (1, 2, 4, 8, 16, 32, 64, 128)
 _UNROLL = (1, 2, 4)
-#: Tasks that the default configuration leaves at least, and its vectors at once.
-_MIN_TASKS, _AT_ONCE = 8, 4
+#: Vectors at once that the default configuration has.
+_AT_ONCE = 4
 #: Rows on the way of which each may be kept or computed again; of more all are kept.
 _MOST_CHOICES = 3
 
@@ -36,51 +43,58 @@ def rows(outputs: Sequence[te.Tensor], args: Sequence[te.Tensor]) -> list[Struct
         outputs: the results; one.
         args: the arguments in calling order.
     """
-    (out,) = outputs
-    chain = row_chain(out)
-    if chain is None or not _along_memory(chain):
+    return structures_of(chain_variants, outputs, args)
+
+
+def chain_variants(kernel: Kernel) -> list[Variant]:
+    """Ways to schedule a chain over rows along memory, the most sensible first.
+
+    Args:
+        kernel: any kernel; for what is something else there are none.
+    """
+    chain = kernel.chain
+    if chain is None:
+        return []
+    if kernel.single is not None and kernel.single.kind is StageClass.CONTRACTION:
         return []
     again = [t for t in chain.whole if not t.op.reduce_axis][:_MOST_CHOICES]
     choices = product([True, False], repeat=len(again))
-    return [
-        _structure(chain, args, [t for t, keep in zip(again, kept, strict=True) if not keep])
+    found = [
+        _variant(chain, [t for t, keep in zip(again, kept, strict=True) if not keep])
         for kept in choices
     ]
+    several = row_variants(kernel)
+    return [*several, *found] if _is_streamed(chain) else [*found, *several]
 
 
-def _along_memory(chain: RowChain) -> bool:
-    """Whether every operand of a reduction stands still along its last loop, or runs along memory
-    with it."""
-    for r in chain.reductions:
-        (stage,) = [s for s in analyze(r) if s.tensor is r]
-        last = r.op.reduce_axis[-1]
-        moved = [o.strides.get(last) for o in stage.operands if o.access.moves_with(last)]
-        if not moved or any(stride != 1 for stride in moved):
-            return False
-    return True
+def _is_streamed(chain: RowChain) -> bool:
+    """Whether rows come from memory: several at once then keep it busy."""
+    inputs = {x for r in chain.reductions for x in r.op.input_tensors}
+    return sum(prod(x.static_shape) * registers.nbytes(x) for x in inputs) > host_caches().l3
 
 
-def _structure(
-    chain: RowChain, args: Sequence[te.Tensor], inlined: Sequence[te.Tensor]
-) -> Structure:
-    sketch = Sketch([chain.out], args)
+def _variant(chain: RowChain, inlined: Sequence[te.Tensor]) -> Variant:
+    again = ", ".join(t.name for t in inlined)
+    return Variant(
+        f"rows in cache, {again} computed again" if again else "rows in cache",
+        "every stage needs its own row of the others alone",
+        partial(_schedule, chain, inlined),
+    )
+
+
+def _schedule(chain: RowChain, inlined: Sequence[te.Tensor], sketch: Sketch) -> None:
     s, out = sketch.s, chain.out
     for t in inlined:
         s[t].compute_inline()
     knobs = _Knobs(sketch, chain)
-    loops = list(s[out].op.axis[: chain.rank])
-    row = s[out].fuse(*loops) if len(loops) > 1 else loops[0]
+    row = fused(s, out, s[out].op.axis[: chain.rank])
     task, row = s[out].split(row, factor=knobs.rows)
     s[out].parallel(task)
-    stages = [*chain.whole, *chain.single, *chain.reductions]
-    for t in stages:
+    for t in [*chain.whole, *chain.single, *chain.reductions]:
         if t is not out and t not in inlined:
             s[t].compute_at(s[out], row)
             _vectors(s, t, chain.rank, knobs)
     _vectors(s, out, chain.rank, knobs)
-    again = ", ".join(t.name for t in inlined)
-    sketch.why.append("every stage needs its own row of the others alone")
-    return sketch.finished(f"rows in cache, {again} computed again" if again else "rows in cache")
 
 
 class _Knobs:
@@ -92,7 +106,7 @@ class _Knobs:
         widths = [lanes * v for v in _VECTORS if lanes * v <= max(length, lanes)]
         count = extents(chain.reductions[0].op.axis)
         counts = [r for r in _ROWS if r <= count]
-        enough = max((r for r in counts if -(-count // r) >= _MIN_TASKS), default=1)
+        enough = max((r for r in counts if -(-count // r) >= MIN_TASKS), default=1)
         wide = max(w for w in widths if w <= _AT_ONCE * lanes)
         self.width: Any = sketch.number("width", widths, wide)
         self.rows: Any = sketch.number("rows", counts, enough)

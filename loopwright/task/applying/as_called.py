@@ -24,8 +24,10 @@ from loopwright.errors import BuildError
 from loopwright.runtime import (
     Arg,
     BoundCall,
+    DeviceCall,
     Function,
     Module,
+    PreparedCall,
     get_num_threads,
     measure_windows,
     pinned,
@@ -128,6 +130,8 @@ def time_as_called(
 ) -> AsCalled:
     """Time a module's entry function as users call it, and as tuning does, in turns.
 
+    Constant arguments are given once, by `Module.with_constants`, as whoever has such does.
+
     Args:
         module: what was built; its sizes are numbers.
         expected: seconds of a call that a record promises, for comparison.
@@ -151,15 +155,17 @@ def time_as_called(
     values = _values(function.args, inputs, spans)
     aligned = [_placed(value, 0) for value in values]
     apart = [_placed(value, _NUMPY_ALIGNMENT) for value in values]
-    call = function.bind(*aligned)
-    time_call(call, 1)
+    call = module.timed_call(*aligned)
+    call.run()
+    called, numbers = _called(module, function, aligned)
+    aligned, apart = [aligned[n] for n in numbers], [apart[n] for n in numbers]
     estimate = time_call(call, 1)
-    once = min(_from_python(function, apart, 1) for _ in range(3))
+    once = min(_from_python(called, apart, 1) for _ in range(3))
     number = max(1, round(_WINDOW_S / max(once, 1e-7)))
     ways: list[tuple[Callable[[], float], list[float]]] = [
         (lambda: _in_tuning(module, call, estimate), []),
-        (lambda: _from_python(function, aligned, number), []),
-        (lambda: _from_python(function, apart, number), []),
+        (lambda: _from_python(called, aligned, number), []),
+        (lambda: _from_python(called, apart, number), []),
     ]
     rng = random.Random(0)
     for _ in range(ROUNDS):
@@ -176,13 +182,27 @@ def time_as_called(
     )
 
 
-def _in_tuning(module: Module, call: BoundCall, estimate: float) -> float:
+def _called(
+    module: Module, function: Function, arrays: Sequence[Array]
+) -> tuple[Callable[..., None], list[int]]:
+    """What users call, and the numbers of the arguments that they give: all but constants."""
+    specs = module.artifact.contents.function(function.name).args
+    varying = [n for n, arg in enumerate(specs) if not arg.constant]
+    if len(varying) == len(specs):
+        return function, varying
+    constants = [arrays[n] for n, arg in enumerate(specs) if arg.constant]
+    return module.with_constants(*constants), varying
+
+
+def _in_tuning(
+    module: Module, call: BoundCall | DeviceCall | PreparedCall, estimate: float
+) -> float:
     threads = module.artifact.contents.num_threads or get_num_threads()
     with pinned(threads) if module.is_binary else nullcontext():
         return measure_windows(call, 1, _WINDOW_S * 1e3, estimate)[0]
 
 
-def _from_python(function: Function, arrays: Sequence[Array], number: int) -> float:
+def _from_python(function: Callable[..., None], arrays: Sequence[Array], number: int) -> float:
     start = time.perf_counter()
     for _ in range(number):
         function(*arrays)

@@ -9,7 +9,7 @@ from loopwright.ir.kinds import AxisKind, MarkKind, Scope
 from loopwright.schedule import rules
 from loopwright.schedule.nesting import loops_around
 from loopwright.schedule.rules.grouping import members
-from loopwright.schedule.state import StageId, StageState
+from loopwright.schedule.state import SplitRel, StageId, StageState
 from loopwright.schedule.surface.layout_map import trace_map
 from loopwright.testing.random.attempts import Attempts
 
@@ -37,6 +37,25 @@ class Moves(Attempts):
         by_parts = factor is None and self.d.chance(25)
         step = rules.Split(stage.id, x, None if by_parts else n, n if by_parts else None)
         return (f"{t}.0", f"{t}.1") if self.do(step) else None
+
+    def follow(self) -> None:
+        """Split a loop as one of some stage was split, which may first be split once more."""
+        stage, source = self.stage(), self.stage()
+        x = self.loop(stage) if stage else None
+        if not stage or not source or not x:
+            return
+        if source.leaves and self.d.chance(50):
+            self.split_loop(source, self.d.pick(source.leaves), self.d.pick(FACTORS))
+        split = [r.parent for r in self.refresh(source).relations if isinstance(r, SplitRel)]
+        if not split:
+            return
+        many, first = self.d.integer(1, 2), self.d.pick(split)
+        if self.d.chance(50):
+            self.do(rules.FollowSplit(stage.id, x, source.id, first, many))
+            return
+        followed = tuple((source.id, y) for y in dict.fromkeys((first, self.d.pick(split))))
+        inner = self.d.chance(70)
+        self.do(rules.FollowFusedSplit(stage.id, x, followed, many - 1, inner))
 
     def fuse(self) -> None:
         """Fuse two neighbouring loops."""
@@ -264,6 +283,16 @@ class Moves(Attempts):
         if shape:
             dims = trace_map(index_map, len(shape), "fuzz")
             self.do(rules.TransformLayout(stage.id, dims, pad))
+
+    def pack_constant(self) -> None:
+        """A copy of a constant input in another layout, at the root, for all that read it."""
+        constants = [s for s in self.state.stages.values() if s.op.constant]
+        source, t = self.d.pick(constants), self.state.steps
+        if not self.do(rules.CacheRead(source.id, "global", tuple(self.readers(source.id)))):
+            return
+        self.layout_of(self.state.stages[f"s{t}"])
+        if self.d.chance(35):
+            self.tune(self.state.stages[f"s{t}"])
 
     def digits_of(self, stage: StageState, pad: int | None) -> None:
         """A layout of digits of the indices."""

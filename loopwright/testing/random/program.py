@@ -10,6 +10,7 @@ an integer.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -22,7 +23,7 @@ from loopwright import dtypes, te
 from loopwright.ir.expr import Expr, IterVar
 from loopwright.ir.printer import print_expr
 from loopwright.te.dag import Dag
-from loopwright.te.tensor import Tensor
+from loopwright.te.tensor import Operation, PlaceholderOp, Tensor
 from loopwright.testing.numpy_eval import Array
 from loopwright.testing.random.expr import DTYPES, AxisInScope, Known, clamp, is_input
 from loopwright.testing.random.tuples import Tuples
@@ -107,13 +108,15 @@ class _Builder(Tuples):
         inputs = [k for k in known if k.tensor in wanted and is_input(k.tensor)]
         computed = [k for k in known if k.tensor in chosen]
         both = [*inputs, *computed]
-        return Program(
+        made = Program(
             tuple(k.tensor for k in both),
             tuple(k.tensor for k in outputs),
             tuple(k.info for k in both),
             self.d.integer(0, 1 << 16),
             self.d.chance(15),
         )
+        _mark_constants([k.tensor.op for k in inputs], Draw.random(random.Random(made.seed)))
+        return made
 
     # ------------------------------------------------------------ stages
 
@@ -312,3 +315,12 @@ def arrays(program: Program) -> list[Array]:
         else:
             out.append(poison(t.static_shape, t.dtype))
     return out
+
+
+def _mark_constants(inputs: Sequence[Operation], d: Draw) -> None:
+    """Let some inputs of some programs be constants."""
+    if not d.chance(30):
+        return
+    for op in inputs:
+        if isinstance(op, PlaceholderOp) and d.chance(60):
+            op.constant = True

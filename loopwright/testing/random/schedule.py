@@ -45,12 +45,14 @@ class Drawing(Moves):
             self.cache_write, self.inline, self.layout, self.pragma, self.root, self.attach,
             self.recipe_cache, self.split, self.recipe_flat, self.attach_all, self.bind,
             self.storage, self.halves, self.storage_outside, self.rfactor, self.prefetch,
-            self.group, self.recipe_tail,
+            self.group, self.recipe_tail, self.follow, self.follow,
         ]  # fmt: skip
         for _ in range(self.d.integer(0, max_moves)):
             self.d.pick(moves)()
         while self.d.chance(60):
             self.tensorize()
+        if any(s.op.constant for s in self.state.stages.values()) and self.d.chance(50):
+            self.pack_constant()
         return self.out
 
     # ------------------------------------------------------------ recipes

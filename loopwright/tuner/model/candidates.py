@@ -151,6 +151,16 @@ class Measurements:
             self._outcomes.append(outcome)
             self._scores.append(score)
 
+    def first(self, count: int) -> Measurements:
+        """The first results alone; what is known of their features is shared."""
+        if count >= len(self):
+            return self
+        part = Measurements()
+        part.indices = self.indices[:count]
+        part._outcomes, part._scores = self._outcomes[:count], self._scores[:count]
+        part._batches, part._rows = self._batches, self._rows
+        return part
+
     @property
     def ran(self) -> int:
         """How many did not fail."""

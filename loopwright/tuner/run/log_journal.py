@@ -165,6 +165,7 @@ class LogJournal(Journal):
             code=result.code,
             times_of=result.times_of,
             resources=result.resources,
+            prepare_s=result.prepare_s,
             same_as=self._same_as(result),
         )
 

@@ -35,5 +35,5 @@ def results_of(records: Sequence[Record]) -> list[MeasureResult]:
 #: Fields that a result and its record have alike.
 _SAME = (
     *("times", "dropped", "build_s", "run_s", "ts", "max_error"),
-    *("checked", "check_reason", "code", "times_of", "resources"),
+    *("checked", "check_reason", "code", "times_of", "resources", "prepare_s"),
 )

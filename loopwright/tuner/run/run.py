@@ -274,7 +274,10 @@ class Run:
         positions = {} if plan is None else {point(c): i for i, c in enumerate(plan.configs)}
         if plan is None or any(t.index not in positions for t in trials):
             return False
-        plan.first = min(t.number - positions[t.index] for t in trials)
+        firsts = {t.number - positions[t.index] for t in trials}
+        if len(firsts) > 1:  # the same points in another order, as another tuner proposes them
+            return False
+        (plan.first,) = firsts
         plan.done = {t.index: t for t in trials}
         self._round = plan
         return True

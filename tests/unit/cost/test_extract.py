@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 from loopwright import ops
-from loopwright.cost.features import Extractor, curve, itervar
+from loopwright.cost.features import Extractor, curve, itervar, per_store
 from loopwright.errors import UsageError
 from loopwright.task import create_task
 from tests.unit.cost import workloads
 
 
-@pytest.mark.parametrize("kind", ["itervar", "curve"])
+@pytest.mark.parametrize("kind", ["itervar", "curve", "per_store"])
 @pytest.mark.parametrize("name", workloads.OPERATORS)
 def test_symbolic_rows_are_those_of_each_candidate(name: str, kind: str) -> None:
     task = workloads.task_of(name)
@@ -18,7 +18,8 @@ def test_symbolic_rows_are_those_of_each_candidate(name: str, kind: str) -> None
     made = Extractor(task, kind)
     fast, slow = made.rows(digits), Extractor(task, kind, symbolic=False).rows(digits)
     assert fast.values.dtype == np.float32
-    assert made.names == {"itervar": itervar.FEATURES.names, "curve": curve.FEATURES.names}[kind]
+    types = {"itervar": itervar, "curve": curve, "per_store": per_store}
+    assert made.names == types[kind].FEATURES.names
     assert fast.values.shape == (16, len(made.names))
     assert np.array_equal(fast.values, slow.values, equal_nan=True)
     assert not fast.failed.any()

@@ -6,15 +6,17 @@ import hashlib
 
 import pytest
 
-from loopwright.cost.features import curve, itervar
+from loopwright.cost.features import curve, itervar, per_store
 from loopwright.cost.features.feature import FeatureType, Slot
 
-#: Names of version 0.1 with ``+`` where a column is a logarithm, joined by line breaks.
+#: Names of the version that first had them, with ``+`` where a column is a logarithm, joined by
+#: line breaks.
 RECORDED = {
     "itervar": (312, "9bdc0b60907c035a"),
     "curve": (168, "58563a8f99a500f4"),
+    "per_store": (656, "28e0de751e0cbefb"),
 }
-TYPES = {"itervar": itervar.FEATURES, "curve": curve.FEATURES}
+TYPES = {"itervar": itervar.FEATURES, "curve": curve.FEATURES, "per_store": per_store.FEATURES}
 
 
 @pytest.mark.parametrize("kind", RECORDED)

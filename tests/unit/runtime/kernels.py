@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from loopwright.runtime import Artifact, Module, linker
+from loopwright.runtime import Artifact, Function, Module, function, linker
+from loopwright.runtime.calling import fastcall
 
 LAUNCH = "declare i32 @lw_parallel_launch(ptr, ptr, i64, i64, ptr)\n"
 
@@ -73,6 +74,38 @@ define i32 @where(ptr %args, ptr %workspace) {
   %w = load ptr, ptr %args
   %address = ptrtoint ptr %workspace to i64
   store i64 %address, ptr %w
+  ret i32 0
+}
+"""
+
+# Takes the next place p of counter[0], writes the workspace's address to where[p], and waits, at
+# most 20 seconds, until where[63] calls have done so.
+HOLD = """
+declare i32 @usleep(i32)
+define i32 @hold(ptr %args, ptr %workspace) {
+entry:
+  %c = load ptr, ptr %args
+  %p = atomicrmw add ptr %c, i64 1 seq_cst
+  %wp = getelementptr ptr, ptr %args, i64 1
+  %w = load ptr, ptr %wp
+  %place = getelementptr i64, ptr %w, i64 %p
+  %address = ptrtoint ptr %workspace to i64
+  store i64 %address, ptr %place
+  %all_at = getelementptr i64, ptr %w, i64 63
+  %all = load i64, ptr %all_at
+  br label %wait
+wait:
+  %k = phi i64 [ 0, %entry ], [ %k1, %nap ]
+  %here = load atomic i64, ptr %c seq_cst, align 8
+  %together = icmp sge i64 %here, %all
+  %late = icmp sge i64 %k, 20000
+  %stop = or i1 %together, %late
+  br i1 %stop, label %out, label %nap
+nap:
+  %rc = call i32 @usleep(i32 1000)
+  %k1 = add i64 %k, 1
+  br label %wait
+out:
   ret i32 0
 }
 """
@@ -232,6 +265,15 @@ def artifact(
 
 def add_one() -> Module:
     return Module(artifact(ADD_ONE, "add_one", [arg("A", [2, 3]), arg("B", [2, 3], output=True)]))
+
+
+def warm(module: Module, *args: object) -> None:
+    """Call a module until plain arrays are checked in compiled code."""
+    for _ in range(function._WARM):
+        module(*args)
+    entry = module[module.entry_name]
+    assert isinstance(entry, Function)
+    assert entry._fast is not fastcall.refuse
 
 
 def count() -> Module:

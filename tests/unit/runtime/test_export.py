@@ -216,7 +216,7 @@ def test_a_function_of_the_user_may_link(tmp_path: Path) -> None:
         subprocess.run(["cc", "-o", output, *files, *options], check=True)
 
     path = matmul("llvm -num-threads=2").export_library(tmp_path / "mm.so", fcompile=mine)
-    assert seen == ["manifest.c", "kernel.o", "pool.o"]
+    assert seen == ["manifest.c", "kernel.o", "fastcall.o", "pool.o"]
     a, b, c = data()
     load_module(path)(a, b, c)
     np.testing.assert_array_equal(c, a @ b)

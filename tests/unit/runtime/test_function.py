@@ -15,9 +15,12 @@ from tests.unit.runtime import kernels
 F32 = np.float32
 
 
-@pytest.fixture(scope="module")
-def module() -> Module:
-    return kernels.add_one()
+@pytest.fixture(scope="module", params=["in Python", "in compiled code"])
+def module(request: pytest.FixtureRequest) -> Module:
+    module = kernels.add_one()
+    if request.param == "in compiled code":
+        kernels.warm(module, a(), np.zeros((2, 3), F32))
+    return module
 
 
 def a() -> np.ndarray:
@@ -221,9 +224,12 @@ def test_too_large_a_workspace_is_refused_before_the_run(monkeypatch: pytest.Mon
         where(20_000)["where"].bind(out)
 
 
-def test_calls_from_several_threads_do_not_share_a_workspace_or_the_lock() -> None:
+@pytest.mark.parametrize("warm", [False, True])
+def test_calls_from_several_threads_do_not_share_the_lock(warm: bool) -> None:
     module = kernels.sleep()
     counter, micros = np.zeros((8, 1), np.int64), np.array([20_000], np.int32)
+    if warm:
+        kernels.warm(module, np.zeros(1, np.int32), np.zeros(1, np.int64))
     threads = [threading.Thread(target=module, args=(micros, row)) for row in counter]
     import time
 

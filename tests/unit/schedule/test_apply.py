@@ -69,6 +69,8 @@ STEPS: list[Step] = [
     rules.StoreRoot("s1"),
     rules.DoubleBuffer("s1"),
     rules.EnvThreads(3, (("threadIdx.x", 8), ("threadIdx.y", None))),
+    rules.FollowSplit("s0", "a1", 3, "a0", 1),
+    rules.FollowFusedSplit("s1", "a0", ((3, "a0"), ("s0", "a1")), 0),
 ]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as hst
@@ -11,7 +12,11 @@ from hypothesis import strategies as hst
 from loopwright import te
 from loopwright.errors import ScheduleError
 from loopwright.ir.sizes import Sizes
+from loopwright.ir.stmt import SplitFunc
+from loopwright.schedule import create_schedule
 from loopwright.schedule.rules.layout import layout_shape, layout_text
+from loopwright.testing.differential import check_schedule
+from loopwright.testing.random.values import Info
 from tests.unit.schedule.programs import chain, matmul
 
 
@@ -249,3 +254,32 @@ def test_layouts_place_every_element_apart_and_inside(case: Any) -> None:
     }
     assert len(placed) == len(points)
     assert all(0 <= x < n for p in placed for x, n in zip(p, new, strict=True))
+
+
+def test_the_layout_of_a_constant_input_is_that_of_a_copy_which_all_readers_read() -> None:
+    a = te.placeholder((4,), name="A")
+    w = te.placeholder((4, 6), name="W", constant=True)
+    b = te.compute((4, 6), lambda i, j: a[i] * w[i, j], name="B")
+    c = te.compute((4, 6), lambda i, j: b[i, j] + w[3 - i, j], name="C")
+    s = create_schedule(c.op)
+    packed = s[w].transform_layout(lambda i, j: (j // 4, i, j % 4), pad_value=0)
+    assert packed is not None
+    assert [step.primitive for step in s.trace] == ["cache_read", "transform_layout"]
+    assert s.state.consumers(0) == [2]
+    assert s.state.consumers(1) == ["s0"]
+    assert s.state.consumers("s0") == [2, 3]
+    s[packed].vectorize(s[packed].op.axis[1])
+    rng = np.random.default_rng(0)
+    inputs = [rng.random((4,), "float32"), rng.random((4, 6), "float32")]
+    f = check_schedule(s, [a, w, c], inputs, [Info(False, 8.0, 1.0, 1e-6)])
+    assert isinstance(f, SplitFunc)
+    assert f.kept[0].shape == (2, 4, 4)
+
+
+def test_a_map_of_a_constant_input_that_is_refused_leaves_no_copy() -> None:
+    w = te.placeholder((4, 6), name="W", constant=True)
+    b = te.compute((4, 6), lambda i, j: w[i, j] + 1, name="B")
+    s = create_schedule(b.op)
+    with pytest.raises(ScheduleError, match="no bijection"):
+        s[w].transform_layout(lambda i, j: (i + j,))
+    assert s.trace == ()

@@ -390,3 +390,18 @@ def test_inputs_have_no_loops(name: str) -> None:
     refused(
         p, call, r"\(step 0\): axis 'x' is not known in this schedule; the loops of 'A' are none"
     )
+
+
+def test_an_axis_that_several_stages_reduce_over_means_the_loop_of_the_stage_that_is_asked() -> (
+    None
+):
+    A, k = te.placeholder((4, 8), name="A"), te.reduce_axis((0, 8), name="k")
+    B = te.compute((4,), lambda i: te.sum(A[i, k], axis=k), name="B")
+    D = te.compute((4,), lambda i: te.max(A[i, k], axis=k), name="D")
+    E = te.compute((4,), lambda i: B[i] + D[i], name="E")
+    s = te.create_schedule(E.op)
+    s[B].split(k, factor=4)
+    s[D].split(k, factor=2)
+    steps = [(t.stage, t.factor) for t in s.trace]  # type: ignore[attr-defined]
+    assert [n for _, n in steps] == [4, 2]
+    assert steps[0][0] != steps[1][0]

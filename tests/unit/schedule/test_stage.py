@@ -12,6 +12,7 @@ from loopwright import te
 from loopwright.errors import ScheduleError
 from loopwright.schedule import Schedule, Stage
 from loopwright.schedule.steps import Step
+from loopwright.schedule.surface.following import FollowingPrimitives
 from loopwright.schedule.surface.group import Group
 from loopwright.schedule.surface.memory import MemoryPrimitives
 from loopwright.schedule.surface.tensorize import TensorizePrimitive
@@ -25,7 +26,7 @@ PRIMITIVES = [
             "split", "tile", "fuse", "reorder", "vectorize", "unroll", "parallel", "bind", "pragma",
             "compute_at", "compute_inline", "compute_root", "transform_layout", "set_scope",
             "storage_align", "store_at", "store_root", "double_buffer", "env_threads",
-            "set_store_predicate", "tensorize", "prefetch",
+            "set_store_predicate", "tensorize", "prefetch", "follow_split", "follow_fused_split",
         )
     ),
     (Schedule, "cache_read"),
@@ -55,7 +56,7 @@ def test_docstring_says_what_is_refused(cls: type, name: str) -> None:
 
 def test_every_public_method_is_a_known_primitive() -> None:
     own = {**vars(MemoryPrimitives), **vars(ThreadPrimitives)}
-    own |= {**vars(TensorizePrimitive), **vars(Stage)}
+    own |= {**vars(TensorizePrimitive), **vars(FollowingPrimitives), **vars(Stage)}
     public = {n for n, f in own.items() if callable(f) and not n.startswith("_")}
     assert public == {n for c, n in PRIMITIVES if c is Stage}
 

@@ -25,8 +25,7 @@ from loopwright.ir.interp.interpreter import interpret
 from loopwright.ir.stmt import Func
 from loopwright.ir.verify import verify
 from loopwright.lowering.gpu_limits import limits_of, verify_gpu_limits
-from loopwright.space import ranked, structures
-from loopwright.space.derivation import AnyStructure
+from loopwright.space import Structure, ranked, structures
 from loopwright.space.rules.knobs_gpu import Choices, Names
 from loopwright.task.vectors import digits_of
 from loopwright.te import Tensor, create_schedule
@@ -149,13 +148,13 @@ ALL = {
 
 
 @lru_cache(maxsize=8)
-def derived(name: str, target: str) -> tuple[list[Tensor], list[AnyStructure]]:
+def derived(name: str, target: str) -> tuple[list[Tensor], list[Structure]]:
     args = ALL[name][0]()
     with lw.Target(target):
         return args, structures(args[-1], args)
 
 
-def lowered(structure: AnyStructure, index: int) -> Func:
+def lowered(structure: Structure, index: int) -> Func:
     """What a point becomes: verified, within the limits of its target, and all of it bound."""
     s, args = structure.instantiate(structure.config_space.get(index))
     with structure.target:
@@ -184,7 +183,7 @@ def right(name: str) -> np.ndarray:
     return arrays[-1]
 
 
-def assert_right(name: str, answer: np.ndarray, structure: AnyStructure, index: int) -> None:
+def assert_right(name: str, answer: np.ndarray, structure: Structure, index: int) -> None:
     message = f"{structure}: {structure.config_space.get(index)}"
     loose = 0 if ALL[name][1] else 1e-5
     np.testing.assert_allclose(answer, right(name), rtol=loose, atol=loose, err_msg=message)

@@ -7,9 +7,9 @@ import pytest
 
 from loopwright.task.vectors import ValidMemo, digits_of, random_digits
 from loopwright.testing.tuner_contract import FakeSpace
+from loopwright.tuner.breeding import Breeding
 from loopwright.tuner.diversity import diverse, in_turn
 from loopwright.tuner.evolution import Annealing, Evolution, ExhaustiveSearch, Pool
-from loopwright.tuner.mutation import Mutation
 
 SEARCHES = [Evolution(), Annealing()]
 
@@ -23,7 +23,7 @@ def run(search, space, *, seed=0, taken=frozenset(), seeds=None, drafted=None, s
     pool = Pool(space, score, ValidMemo(space), set(taken))
     none = np.empty((0, len(space.dims)), np.int64)
     seeds, drafted = (none if d is None else d for d in (seeds, drafted))
-    search.search(pool, Mutation(space), seeds, drafted, np.random.default_rng(seed))
+    search.search(pool, Breeding(space), seeds, drafted, np.random.default_rng(seed))
     return pool.best()
 
 

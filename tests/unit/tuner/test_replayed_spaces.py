@@ -19,6 +19,8 @@ from loopwright.measure.space_file import Point
 from loopwright.tuner import TUNERS, NothingRan
 
 ROOT = Path(__file__).parents[3]
+#: Without end: a descent alone covers no space.
+OPTIONS = {"droplet": {"restarts": None}}
 
 
 class Listening(Replay):
@@ -37,8 +39,8 @@ class Listening(Replay):
 def run(name, task, replay, seed=0, **budget):
     """Indices in the order in which a tuner had them measured, and the summary."""
     device = Listening(replay)
-    summary = TUNERS[name](task, seed=seed).tune(measure_option=device, **budget)
-    return device.asked, summary
+    tuner = TUNERS[name](task, seed=seed, **OPTIONS.get(name, {}))
+    return device.asked, tuner.tune(measure_option=device, **budget)
 
 
 def shipped(space):

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+import loopwright as lw
 from loopwright.errors import UsageError
 from loopwright.measure import ErrorKind, MeasureResult
 from loopwright.task.vectors import indices_of, random_digits
@@ -109,7 +110,44 @@ def test_it_is_named_and_says_its_options():
         "diversity_filter_ratio": None,
         "epsilon": 0.05,
         "analytical": False,
+        "post_optimization": None,
+        "adaptive_training": True,
     }
+
+
+def trainings(**options):
+    """After how many results the model was trained, and the indices that were measured."""
+    tuner, counts = make(plan_size=4, **options), []
+    real = tuner.model.fit
+    tuner.model.fit = lambda samples: (counts.append(len(samples)), real(samples))
+    measurer = FakeMeasurer(valley)
+    tuner.tune(n_trial=80, measure_option=measurer)
+    return counts, measurer.measured
+
+
+def test_adaptive_training_waits_until_the_results_have_grown_by_a_fifth():
+    every, plain = trainings(adaptive_training=False)
+    assert every == list(range(8, 80, 4))
+    counts, adaptive = trainings()
+    # By hand: the next multiple of 4 that is at least 1.2 times the last.
+    assert counts == [8, 12, 16, 20, 24, 32, 40, 48, 60, 72]
+    assert adaptive[:28] == plain[:28]
+    assert adaptive != plain
+
+
+def test_adaptive_training_goes_on_after_a_log_as_it_would_have(tmp_path):
+    _, whole = trainings()
+    measurer, log = FakeMeasurer(valley), [lw.callback.log_to_file(tmp_path / "log.jsonl")]
+    for n_trial in (66, 80):  # after 66 the model is that of 60
+        make(plan_size=4).tune(n_trial=n_trial, measure_option=measurer, callbacks=log)
+    assert measurer.measured == whole
+
+
+def test_the_model_is_judged_by_what_it_had_not_seen():
+    tuner = make(plan_size=4)
+    tuner.tune(n_trial=80, measure_option=FakeMeasurer(valley))
+    # Rounds in which it was not trained again are predicted too, from what it knew before.
+    assert [r.trained_on for r in tuner.model_reports][-6:] == [48, 60, 60, 60, 72, 72]
 
 
 def test_rounds_are_as_long_as_planned():

@@ -169,6 +169,20 @@ def test_times_are_those_of_the_device(gpus: FakeDriver) -> None:
     assert gpus.calls.count("cuMemsetD8Async") == 1
 
 
+def test_a_bound_call_launches_as_a_call_does(gpus: FakeDriver) -> None:
+    a, b = arrays()
+    call = module(TWO_KERNELS).bind(a, b)
+    for k in range(3):
+        a.copyfrom(np.full(16, k))
+        gpus.launches.clear()
+        call()
+        assert len(gpus.launches) == 2
+        assert (b.numpy() == 2 * k + 1).all()
+    assert repr(call) == (
+        f"<DeviceCall f(A: float32[16] at {a.data:#x}, B: float32[16] at {b.data:#x}) on cuda(0)>"
+    )
+
+
 def test_an_evaluator_sweeps_the_caches_of_the_device(gpus: FakeDriver) -> None:
     f = module(TWO_KERNELS)
     timed = f.time_evaluator("f", lw.cuda(), number=2, repeat=3, cache_flush_bytes=4096)

@@ -1,0 +1,273 @@
+"""``auto_scheduler.cost_model``: what tells a search which programs are fast."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from loopwright.auto_scheduler.measure_record import RecordReader
+from loopwright.cost.analytical import AnalyticalModel
+from loopwright.errors import UsageError
+from loopwright.records import Record, Store
+from loopwright.task.vectors import Digits, digits_of
+from loopwright.tuner.model.candidates import Candidates, Measurements
+from loopwright.tuner.model.cost_model import Outcome
+from loopwright.tuner.model.xgb_model import XGBCostModel
+from loopwright.tuner.run.recorded import results_of
+from loopwright.tuner.run.state import point, speed_of
+from loopwright.tuner.structures import StructureTask, union_of
+
+if TYPE_CHECKING:
+    from loopwright.auto_scheduler.loop_state import State
+    from loopwright.auto_scheduler.measure import MeasureInput, MeasureResult
+    from loopwright.measure import MeasureResult as AnyResult
+    from loopwright.space import AutomaticTask
+    from loopwright.task import ConfigEntity
+
+__all__ = ["CostModel", "RandomModel", "XGBModel"]
+
+Floats = npt.NDArray[np.float64]
+Scorer = Callable[[Digits], Floats]
+#: Trials of a structure that a model learns from at least.
+_FIRST = 8
+
+
+class CostModel:
+    """The base of the cost models; `XGBModel` and `RandomModel` are those that there are."""
+
+    def update(self, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
+        """Learn from trials."""
+
+    def scorer(self, task: AutomaticTask, number: int) -> Scorer:
+        """What scores points of one structure, float64 ``(n,)``; higher is faster."""
+        raise NotImplementedError
+
+    def predict(self, task: Any, states: Sequence[State]) -> Floats:
+        """Scores of states, float64 ``(n,)``; higher is faster.
+
+        Args:
+            task: the `SearchTask`.
+            states: points of its structures, as a `SketchPolicy` makes them.
+
+        Raises:
+            UsageError: a state is no point of a structure.
+        """
+        union = union_of(task.automatic_task)
+        scores = np.empty(len(states))
+        for number, places in placed(task.automatic_task, states).items():
+            digits = digits_of(union.parts[number].config_space, [local for _, local in places])
+            at = [position for position, _ in places]
+            scores[at] = self.scorer(task.automatic_task, number)(digits)
+        return scores
+
+
+def placed(task: AutomaticTask, states: Sequence[State]) -> dict[int, list[tuple[int, int]]]:
+    """By structure the positions of states among those given, and their indices there.
+
+    Raises:
+        UsageError: a state is no point of a structure.
+    """
+    union = union_of(task)
+    found: dict[int, list[tuple[int, int]]] = {}
+    for position, state in enumerate(states):
+        index = None if state.config is None else union.find(state.config)
+        if index is None:
+            raise UsageError(
+                f"state {position} is no point of a structure of {task}; take those of a "
+                "SketchPolicy without further steps"
+            )
+        number, local = union.place(index)
+        found.setdefault(number, []).append((position, local))
+    return found
+
+
+class RandomModel(CostModel):
+    """Scores at random: a search with it draws points at random.
+
+    Args:
+        seed: of the scores.
+
+    Example:
+        >>> from loopwright import auto_scheduler
+        >>> X = te.placeholder((64, 256), name="X")
+        >>> Y = te.compute((64, 256), lambda i, j: te.exp(X[i, j]), name="Y")
+        >>> dag = auto_scheduler.ComputeDAG([X, Y])
+        >>> task = auto_scheduler.SearchTask(compute_dag=dag, target="llvm")
+        >>> model = auto_scheduler.RandomModel()
+        >>> states = auto_scheduler.SketchPolicy(task, model).sample_initial_population()
+        >>> scores = model.predict(task, states)
+        >>> print(len(scores) == len(states), bool((0 <= scores).all() and (scores < 1).all()))
+        True True
+    """
+
+    def __init__(self, seed: int = 0) -> None:
+        self._rng = np.random.default_rng(seed)
+
+    def scorer(self, task: AutomaticTask, number: int) -> Scorer:
+        """Random numbers from 0 to 1."""
+        return lambda digits: self._rng.random(len(digits))
+
+
+class XGBModel(CostModel):
+    """Boosted trees over an analytical model of the machine, as `loopwright.tuner.XGBTuner` has.
+
+    It is trained where it is used, from the trials that it was told; a structure of which there are
+    fewer than 8 is scored by the analytical model alone. What a search measures itself its tuner
+    learns from, too.
+
+    Args:
+        verbose_eval: accepted: how the model does stands in the summary of a search.
+        num_warmup_sample: accepted: the analytical model needs none.
+        seed: accepted: predictions follow from the trials.
+        model_file: keep trials in this file, and begin with those that it holds.
+        adaptive_training: accepted.
+
+    Example:
+        >>> from loopwright import auto_scheduler
+        >>> X = te.placeholder((64, 256), name="X")
+        >>> Y = te.compute((64, 256), lambda i, j: te.exp(X[i, j]), name="Y")
+        >>> dag = auto_scheduler.ComputeDAG([X, Y])
+        >>> task = auto_scheduler.SearchTask(compute_dag=dag, target="llvm")
+        >>> model = auto_scheduler.XGBModel()
+        >>> states = auto_scheduler.SketchPolicy(task, model).generate_sketches()
+        >>> print(model.predict(task, states).shape == (len(states),))
+        True
+    """
+
+    def __init__(
+        self,
+        verbose_eval: int = 25,
+        num_warmup_sample: int = 100,
+        seed: int | None = None,
+        model_file: str | None = None,
+        adaptive_training: bool = False,
+    ) -> None:
+        self.records: list[Record] = []
+        self.model_file = model_file
+        if model_file is not None and os.path.exists(model_file):
+            self.load(model_file)
+
+    def update(self, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
+        """Learn from trials of logs.
+
+        Args:
+            inputs: what was measured, as `RecordReader` gives it.
+            results: accepted: those of the records count.
+
+        Raises:
+            UsageError: an input is of no log.
+
+        Example:
+            >>> from loopwright import auto_scheduler
+            >>> model = auto_scheduler.XGBModel()
+            >>> model.update(*auto_scheduler.RecordReader("matmul.jsonl").read_lines())
+            >>> print(len(model.records) >= 6)
+            True
+        """
+        found = [item.record for item in inputs]
+        if None in found:
+            raise UsageError("XGBModel.update takes inputs of a log, see RecordReader")
+        self._take([record for record in found if record is not None])
+
+    def update_from_file(self, file_name: str, n_lines: int | None = None) -> None:
+        """Learn from the trials of a log.
+
+        Args:
+            file_name: the log.
+            n_lines: the first so many; None: all.
+
+        Raises:
+            RecordError: the log does not exist or cannot be read.
+
+        Example:
+            >>> from loopwright import auto_scheduler
+            >>> model = auto_scheduler.XGBModel()
+            >>> model.update_from_file("matmul.jsonl", n_lines=4)
+            >>> print(len(model.records))
+            4
+        """
+        inputs, _ = RecordReader(file_name).read_lines(n_lines)
+        self._take([item.record for item in inputs if item.record is not None])
+
+    def save(self, file_name: str) -> None:
+        """Write what it learned from to a file, a log; `load` trains the model from it again.
+
+        Raises:
+            RecordError: it cannot be written.
+
+        Example:
+            >>> from loopwright import auto_scheduler
+            >>> model = auto_scheduler.XGBModel()
+            >>> model.update_from_file("matmul.jsonl")
+            >>> model.save("model.jsonl")
+            >>> print(len(auto_scheduler.XGBModel(model_file="model.jsonl").records) >= 6)
+            True
+        """
+        if os.path.exists(file_name):
+            os.remove(file_name)
+        with Store(file_name) as store:
+            for record in self.records:
+                store.append(record)
+
+    def load(self, file_name: str) -> None:
+        """Learn from what `save` wrote; errors as of `update_from_file`.
+
+        Example:
+            >>> from loopwright import auto_scheduler
+            >>> model = auto_scheduler.XGBModel()
+            >>> model.load("matmul.jsonl")
+            >>> print(len(model.records) >= 6)
+            True
+        """
+        inputs, _ = RecordReader(file_name).read_lines()
+        self.records += [item.record for item in inputs if item.record is not None]
+
+    def _take(self, found: Sequence[Record]) -> None:
+        self.records += found
+        if self.model_file is not None:
+            self.save(self.model_file)
+
+    def scorer(self, task: AutomaticTask, number: int) -> Scorer:
+        """Log2 of the speed: of calls per second where a structure of the task was measured, else
+        as a share of the machine's peak."""
+        own: Any = StructureTask(task, number)
+        measured = Measurements()
+        measured.add(self._trials(own))
+        if measured.ran < _FIRST:
+            analytical, distance = AnalyticalModel(own), self._distance(task)
+            return lambda digits: analytical.predict(digits) + distance
+        candidates = Candidates(own, "itervar", analytical=True)
+        model = XGBCostModel(candidates.names)
+        samples = measured.samples(candidates, len(measured))
+        model.fit(samples)
+        # Trees predict up to a constant, which is set by what ran.
+        ran = samples.outcome != Outcome.FAILED
+        constant = float(np.mean(samples.score[ran] - model.predict(samples.batch)[ran]))
+        return lambda digits: model.predict(candidates.batch(digits, len(measured))) + constant
+
+    def _distance(self, task: AutomaticTask) -> float:
+        """What has to be added to predicted shares of the peak so that they have the unit of what
+        was measured of the task; 0 where nothing was."""
+        apart: list[float] = []
+        for number in range(len(union_of(task).parts)):
+            own: Any = StructureTask(task, number)
+            ran = [(config, speed_of(result)) for config, result in self._trials(own)]
+            ran = [(config, speed) for config, speed in ran if speed]
+            if not ran:
+                continue
+            digits = digits_of(own.config_space, [point(config) for config, _ in ran])
+            speeds = np.log2([speed for _, speed in ran])
+            apart += (speeds - AnalyticalModel(own).predict(digits)).tolist()
+        return float(np.mean(apart)) if apart else 0.0
+
+    def _trials(self, own: StructureTask) -> list[tuple[ConfigEntity, AnyResult]]:
+        """The trials of a structure that it learned from."""
+        space = own.config_space
+        mine = [r for r in self.records if r.task == own.key and not r.phase]
+        indices = [space.find(record.config) for record in mine]
+        pairs = zip(indices, results_of(mine), strict=True)
+        return [(space.get(n), result) for n, result in pairs if n is not None]

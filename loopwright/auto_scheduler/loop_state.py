@@ -1,0 +1,443 @@
+"""``auto_scheduler.loop_state``: a schedule on its way, with Ansor's names of the primitives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from loopwright import te
+from loopwright.errors import ScheduleError
+from loopwright.lowering import lower
+from loopwright.schedule import Schedule, Stage
+from loopwright.task import ConfigSpace, SplitEntity
+from loopwright.te.dag import arg_id
+
+if TYPE_CHECKING:
+    from loopwright.space import Sketch
+    from loopwright.task import ConfigEntity
+    from loopwright.task.template import Scheduled
+
+__all__ = ["State", "StateStage"]
+
+#: A stage: its number among the stages, its tensor or its operation.
+StageLike: TypeAlias = "int | te.Tensor | te.Operation"
+#: A loop: an axis among ``state[stage].iters``, or its number there.
+IterLike: TypeAlias = Any
+
+
+class StateStage:
+    """A stage of a `State`.
+
+    Attributes:
+        op: its operation.
+        iters: its loops, outermost first.
+    """
+
+    def __init__(self, stage: Stage, schedule: Schedule) -> None:
+        self._stage, self._schedule = stage, schedule
+        self.op = stage.op
+        self.iters = list(stage.leaf_iter_vars)
+
+    @property
+    def extents(self) -> list[int]:
+        """How often each loop runs for one run of those around it; bounds are inferred for it."""
+        bounds = self._schedule.bounds().stages[self._stage.id]
+        return [loop.extent for loop in bounds.loops]
+
+    def __str__(self) -> str:
+        return f"{self.op.name}: {', '.join(axis.name for axis in self.iters)}"
+
+
+class State:
+    """A schedule on its way, changed in place by primitives under Ansor's names.
+
+    Made by `ComputeDAG.get_init_state` and by `SketchPolicy`. A stage is named by its number, its
+    tensor or its operation; a loop by its axis among ``state[stage].iters``, or its number there.
+
+    Args:
+        base: makes the schedule, with its arguments, that steps are applied to.
+        places: for each operation of the user's tensors its number in the expression.
+        config: the configuration that ``base`` is of, or None.
+        sketch: where ``base`` is the schedule of a sketch, that sketch: lengths of splits may then
+            be left open.
+
+    Example:
+        >>> from loopwright import auto_scheduler
+        >>> A = te.placeholder((16, 8), name="A")
+        >>> B = te.compute((16, 8), lambda i, j: A[i, j] + 1, name="B")
+        >>> dag = auto_scheduler.ComputeDAG([A, B])
+        >>> state = dag.get_init_state()
+        >>> i, j = state[B].iters
+        >>> outer, inner = state.split(B, i, [4])
+        >>> _ = state.parallel(B, outer)
+        >>> _ = state.vectorize(B, j)
+        >>> print(state)
+        def main(A: float32[16, 8], B: out float32[16, 8]):
+          for i.0 in parallel(4):
+            for i.1 in range(4):
+              for j in vectorized(8):
+                B[i.0 * 4 + i.1, j] = A[i.0 * 4 + i.1, j] + 1.0
+    """
+
+    def __init__(
+        self,
+        base: Callable[[], Scheduled],
+        places: Mapping[te.Operation, int] | None = None,
+        config: ConfigEntity | None = None,
+        sketch: Callable[[], Sketch] | None = None,
+    ) -> None:
+        self._base, self._places, self._config = base, dict(places or {}), config
+        self._make_sketch = sketch
+        self._calls: list[tuple[str, tuple[Any, ...]]] = []
+
+    # -- what it is -----------------------------------------------------------------------------
+
+    @cached_property
+    def sketch(self) -> Sketch | None:
+        """The sketch that steps are applied to, or None."""
+        return None if self._make_sketch is None else self._make_sketch()
+
+    @cached_property
+    def _scheduled(self) -> Scheduled:
+        if self.sketch is not None:
+            return self.sketch.s, []
+        return self._base()
+
+    @property
+    def schedule(self) -> Schedule:
+        """The schedule."""
+        return self._scheduled[0]
+
+    @property
+    def args(self) -> list[te.Tensor]:
+        """The arguments in calling order, as tensors of the schedule."""
+        return self._scheduled[1]
+
+    @property
+    def config(self) -> ConfigEntity | None:
+        """The configuration of a structure that it is; None where steps were added since."""
+        return None if self._calls else self._config
+
+    @property
+    def state_object(self) -> State:
+        """The state itself, for scripts of TVM."""
+        return self
+
+    @property
+    def transform_steps(self) -> list[list[Any]]:
+        """The steps so far as JSON-able lists."""
+        return self.schedule.trace_json()
+
+    @property
+    def stages(self) -> list[StateStage]:
+        """The stages, producers first."""
+        return [StateStage(stage, self.schedule) for stage in self.schedule.stages]
+
+    @property
+    def stage_ops(self) -> list[te.Operation]:
+        """The operations of the stages."""
+        return [stage.op for stage in self.schedule.stages]
+
+    def __getitem__(self, stage: StageLike) -> StateStage:
+        return StateStage(self._stage(stage), self.schedule)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, State) and (
+            self.schedule.dag.hash == other.schedule.dag.hash
+            and self.transform_steps == other.transform_steps
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.schedule.dag.hash, str(self.transform_steps)))
+
+    def __str__(self) -> str:
+        if self.sketch is not None:
+            return self.schedule.as_python()
+        return str(lower(self.schedule, self.args))
+
+    def copy(self) -> State:
+        """Another state with the same steps.
+
+        Example:
+            >>> from loopwright import auto_scheduler
+            >>> A = te.placeholder((16,), name="A")
+            >>> B = te.compute((16,), lambda i: A[i] + 1, name="B")
+            >>> state = auto_scheduler.ComputeDAG([A, B]).get_init_state()
+            >>> other = state.copy()
+            >>> _ = other.split(B, 0, [4])
+            >>> print(len(state.transform_steps), len(other.transform_steps), state == other)
+            0 1 False
+        """
+        new = State(self._base, self._places, self._config, self._make_sketch)
+        for name, args in self._calls:
+            new._do(name, args)
+        return new
+
+    # -- primitives -----------------------------------------------------------------------------
+
+    def split(
+        self,
+        stage_id: StageLike,
+        iterator: IterLike,
+        lengths: Sequence[int | None],
+        inner_to_outer: bool = True,
+    ) -> list[te.IterVar]:
+        """Split a loop into ``len(lengths) + 1``.
+
+        Args:
+            stage_id: the stage.
+            iterator: the loop.
+            lengths: how often the inner loops run, outer ones first; in a rule of
+                `PreloadCustomSketchRule` they may be None, all of them: a knob then chooses.
+            inner_to_outer: False: how often the outer loops run, the rest is the innermost.
+
+        Returns:
+            The new loops, outermost first.
+
+        Raises:
+            ScheduleError: a length is open where nothing chooses it; or as of `Stage.split`.
+        """
+        args = (*self._loop(stage_id, iterator), tuple(lengths), inner_to_outer)
+        return list(self._do("split", args))
+
+    def fuse(self, stage_id: StageLike, iters: Sequence[IterLike]) -> te.IterVar:
+        """Fuse loops that follow each other; returns the new one."""
+        stage = self._number(stage_id)
+        loops = tuple(self._loop(stage_id, it)[1] for it in iters)
+        fused: te.IterVar = self._do("fuse", (stage, loops))
+        return fused
+
+    def reorder(self, stage_id: StageLike, order: Sequence[IterLike]) -> None:
+        """Put loops into an order, outermost first."""
+        stage = self._number(stage_id)
+        self._do("reorder", (stage, tuple(self._loop(stage_id, it)[1] for it in order)))
+
+    def parallel(self, stage_id: StageLike, iterator: IterLike) -> te.IterVar:
+        """Run a loop on all threads; returns the loop."""
+        return self._mark("parallel", *self._loop(stage_id, iterator))
+
+    def vectorize(self, stage_id: StageLike, iterator: IterLike) -> te.IterVar:
+        """Run a loop as vectors; returns the loop."""
+        return self._mark("vectorize", *self._loop(stage_id, iterator))
+
+    def unroll(
+        self, stage_id: StageLike, iterator: IterLike, max_unroll: int | None = None
+    ) -> te.IterVar:
+        """Write a loop out, unless it runs more than ``max_unroll`` times; returns the loop."""
+        stage, loop = self._loop(stage_id, iterator)
+        if max_unroll is not None and self[stage].extents[loop] > max_unroll:
+            return self[stage].iters[loop]
+        return self._mark("unroll", stage, loop)
+
+    def bind(self, stage_id: StageLike, iterator: IterLike, thread_name: str) -> te.IterVar:
+        """Run a loop as threads of a kernel, such as ``"threadIdx.x"``; returns the loop."""
+        return self._mark("bind", *self._loop(stage_id, iterator), thread_name)
+
+    def pragma(self, stage_id: StageLike, iterator: IterLike, pragma_type: str) -> None:
+        """Say something of a loop: ``"auto_unroll_max_step$16"`` has a value behind the ``$``."""
+        self._do("pragma", (*self._loop(stage_id, iterator), pragma_type))
+
+    def compute_at(
+        self, stage_id: StageLike, target_stage_id: StageLike, target_iter: IterLike
+    ) -> None:
+        """Compute a stage inside a loop of a reader."""
+        at = self._loop(target_stage_id, target_iter)
+        self._do("compute_at", (self._number(stage_id), *at))
+
+    def compute_inline(self, stage_id: StageLike) -> None:
+        """Compute a stage where it is read."""
+        self._do("compute_inline", (self._number(stage_id),))
+
+    def compute_root(self, stage_id: StageLike) -> None:
+        """Compute a stage before all that read it."""
+        self._do("compute_root", (self._number(stage_id),))
+
+    def storage_align(
+        self, stage_id: StageLike, iterator: IterLike, factor: int, offset: int
+    ) -> None:
+        """Pad rows of what a stage makes, see `Stage.storage_align`."""
+        self._do("storage_align", (*self._loop(stage_id, iterator), factor, offset))
+
+    def cache_read(
+        self, stage_id: StageLike, scope_name: str, reader_stage_ids: Sequence[StageLike]
+    ) -> te.Operation:
+        """Copy what stages read; returns the operation of the new stage."""
+        readers = tuple(map(self._number, reader_stage_ids))
+        new: te.Tensor = self._do("cache_read", (self._number(stage_id), scope_name, readers))
+        return new.op
+
+    def cache_write(self, stage_id: StageLike, scope_name: str) -> te.Operation:
+        """Compute a stage in a copy of its result; returns the operation of the new stage."""
+        new: te.Tensor = self._do("cache_write", (self._number(stage_id), scope_name))
+        return new.op
+
+    def rfactor(self, stage_id: StageLike, iterator: IterLike, factor_iter_id: int) -> te.Operation:
+        """Split a reduction in parts of its own; returns the operation of the new stage."""
+        new: te.Tensor = self._do("rfactor", (*self._loop(stage_id, iterator), factor_iter_id))
+        return new.op
+
+    # -- how steps are applied ------------------------------------------------------------------
+
+    def _stage(self, stage: StageLike) -> Stage:
+        stages = self.schedule.stages
+        if isinstance(stage, int):
+            if not 0 <= stage < len(stages):
+                raise ScheduleError(f"there is no stage {stage}; there are {len(stages)}")
+            return stages[stage]
+        op = stage.op if isinstance(stage, te.Tensor) else stage
+        if op in self._places and op not in self.stage_ops:
+            return self.schedule[self.schedule.tensor(arg_id(self._places[op]))]
+        return self.schedule[op]
+
+    def _number(self, stage: StageLike) -> int:
+        ids = [one.id for one in self.schedule.stages]
+        return ids.index(self._stage(stage).id)
+
+    def _loop(self, stage: StageLike, loop: IterLike) -> tuple[int, int]:
+        """The numbers of a stage and of one of its loops."""
+        found = self._stage(stage)
+        leaves = list(found.leaf_iter_vars)
+        if isinstance(loop, int):
+            number = loop if loop >= 0 else len(leaves) + loop
+        else:
+            number = next((n for n, leaf in enumerate(leaves) if leaf is loop), -1)
+        if not 0 <= number < len(leaves):
+            names = ", ".join(leaf.name for leaf in leaves)
+            raise ScheduleError(f"{found} has no loop {loop!r:.40}; its loops are {names}")
+        return self._number(stage), number
+
+    def _mark(self, name: str, *args: Any) -> te.IterVar:
+        marked: te.IterVar = self._do(name, args)
+        return marked
+
+    def _do(self, name: str, args: tuple[Any, ...]) -> Any:
+        made = _STEPS[name](self, *args)
+        self._calls.append((name, args))
+        return made
+
+
+def _split(
+    state: State, stage: int, loop: int, lengths: tuple[int | None, ...], inner_to_outer: bool
+) -> list[te.IterVar]:
+    target, axis = _placed(state, stage, loop)
+    sizes: Sequence[Any] = lengths
+    if None in lengths:
+        sizes = _chosen(state, stage, loop, lengths)
+    made: list[te.IterVar] = []
+    for size in reversed(sizes) if inner_to_outer else sizes:
+        outer, inner = target.split(axis, **{"factor" if inner_to_outer else "nparts": size})
+        axis = outer if inner_to_outer else inner
+        made.append(inner if inner_to_outer else outer)
+    return [axis, *reversed(made)] if inner_to_outer else [*made, axis]
+
+
+def _chosen(state: State, stage: int, loop: int, lengths: tuple[int | None, ...]) -> Sequence[Any]:
+    """Sizes that a knob of the sketch chooses: all ways to share out the loop's iterations."""
+    name = state[stage].op.name
+    if state.sketch is None or any(length is not None for length in lengths):
+        raise ScheduleError(
+            f"split: the lengths of {state[stage].iters[loop].name!r} of {name!r} are "
+            f"{list(lengths)}; give numbers, or None for all in a rule of PreloadCustomSketchRule"
+        )
+    extent = state[stage].iters[loop].dom.extent
+    if not isinstance(extent, int):
+        raise ScheduleError(
+            f"split: the loop of {name!r} has the extent {extent}, a size to be "
+            "chosen itself; split it once, with more lengths"
+        )
+    space = ConfigSpace()
+    space.define_split("split", extent, num_outputs=len(lengths) + 1)
+    shares = [entity for entity in space.knobs["split"].entities if isinstance(entity, SplitEntity)]
+    tuples = [tuple(entity.size[1:]) for entity in shares]
+    knob = f"{name}.{len(state.sketch.space.knobs)}"
+    return state.sketch.numbers(knob, tuples)
+
+
+def _placed(state: State, stage: int, loop: int) -> tuple[Stage, te.IterVar]:
+    target = state.schedule.stages[stage]
+    return target, target.leaf_iter_vars[loop]
+
+
+def _marked(verb: str) -> Callable[[State, int, int], te.IterVar]:
+    """The step of a primitive that marks a loop."""
+
+    def step(state: State, stage: int, loop: int) -> te.IterVar:
+        target, axis = _placed(state, stage, loop)
+        getattr(target, verb)(axis)
+        return axis
+
+    return step
+
+
+def _bind(state: State, stage: int, loop: int, thread: str) -> te.IterVar:
+    target, axis = _placed(state, stage, loop)
+    target.bind(axis, te.thread_axis(thread))
+    return axis
+
+
+def _pragma(state: State, stage: int, loop: int, said: str) -> None:
+    target, axis = _placed(state, stage, loop)
+    kind, _, value = said.partition("$")
+    target.pragma(axis, kind, int(value) if value else True)
+
+
+def _fuse(state: State, stage: int, loops: tuple[int, ...]) -> te.IterVar:
+    target = state.schedule.stages[stage]
+    return target.fuse(*[target.leaf_iter_vars[n] for n in loops])
+
+
+def _reorder(state: State, stage: int, loops: tuple[int, ...]) -> None:
+    target = state.schedule.stages[stage]
+    target.reorder(*[target.leaf_iter_vars[n] for n in loops])
+
+
+def _compute_at(state: State, stage: int, at: int, loop: int) -> None:
+    target, axis = _placed(state, at, loop)
+    state.schedule.stages[stage].compute_at(target, axis)
+
+
+def _storage_align(state: State, stage: int, loop: int, factor: int, offset: int) -> None:
+    target, axis = _placed(state, stage, loop)
+    target.storage_align(axis, factor, offset)
+
+
+def _cache_read(state: State, stage: int, scope: Any, readers: tuple[int, ...]) -> te.Tensor:
+    stages = state.schedule.stages
+    return state.schedule.cache_read(stages[stage].op, scope, [stages[n].op for n in readers])
+
+
+def _cache_write(state: State, stage: int, scope: Any) -> te.Tensor:
+    made: Any = state.schedule.cache_write(state.schedule.stages[stage].op, scope)
+    return _first(made)
+
+
+def _rfactor(state: State, stage: int, loop: int, place: int) -> te.Tensor:
+    target, axis = _placed(state, stage, loop)
+    made: Any = state.schedule.rfactor(target.op, axis, place)
+    return _first(made)
+
+
+def _first(made: Any) -> te.Tensor:
+    """The tensor of a new stage; of one with several results the first."""
+    found: te.Tensor = made[0] if isinstance(made, list) else made
+    return found
+
+
+_STEPS: dict[str, Callable[..., Any]] = {
+    "split": _split,
+    "fuse": _fuse,
+    "reorder": _reorder,
+    "parallel": _marked("parallel"),
+    "vectorize": _marked("vectorize"),
+    "unroll": _marked("unroll"),
+    "bind": _bind,
+    "pragma": _pragma,
+    "compute_at": _compute_at,
+    "compute_inline": lambda state, stage: state.schedule.stages[stage].compute_inline(),
+    "compute_root": lambda state, stage: state.schedule.stages[stage].compute_root(),
+    "storage_align": _storage_align,
+    "cache_read": _cache_read,
+    "cache_write": _cache_write,
+    "rfactor": _rfactor,
+}

@@ -1,0 +1,546 @@
+"""``auto_scheduler.search_policy``: how a space is searched, and what a search begins with."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from loopwright import records
+from loopwright.auto_scheduler.cost_model import CostModel, RandomModel, XGBModel, placed
+from loopwright.auto_scheduler.loop_state import State
+from loopwright.errors import SpaceError, UsageError, did_you_mean
+from loopwright.records import new_run
+from loopwright.space import AutomaticTask, Sketch, SpaceRule, Structure, remove_rule
+from loopwright.space.registry import RULES, enter
+from loopwright.task.vectors import Digits, digits_of, indices_of
+from loopwright.tuner import RandomTuner, Tuner, XGBTuner
+from loopwright.tuner.evolution import Evolution, Pool
+from loopwright.tuner.mutation import Mutation
+from loopwright.tuner.run.budget import Budget
+from loopwright.tuner.run.journal import Journal
+from loopwright.tuner.run.log_journal import open_journal
+from loopwright.tuner.run.state import RunState
+from loopwright.tuner.structures import union_of
+
+if TYPE_CHECKING:
+    from loopwright.auto_scheduler.tuning_options import TuningOptions
+    from loopwright.te import Tensor
+    from loopwright.tuner import Summary
+
+__all__ = [
+    "EmptyPolicy",
+    "PreloadCustomSketchRule",
+    "PreloadMeasuredStates",
+    "SearchCallback",
+    "SearchPolicy",
+    "SketchPolicy",
+]
+
+
+class SearchCallback:
+    """The base of what a search may begin with, see ``init_search_callbacks``."""
+
+
+class PreloadMeasuredStates(SearchCallback):
+    """Let a search begin with what a log holds: none of it is measured again, all of it teaches.
+
+    A search goes on from the log that it writes without it, too. Of another log all lines are first
+    copied into that one; without a log they are kept in memory.
+
+    Args:
+        filename: the log.
+
+    Raises:
+        RecordError: it does not exist, or holds nothing that is a record.
+
+    Example:
+        >>> from loopwright import auto_scheduler
+        >>> print(auto_scheduler.PreloadMeasuredStates("matmul.jsonl").filename)
+        matmul.jsonl
+    """
+
+    def __init__(self, filename: str = "auto_scheduler_tuning.json") -> None:
+        records.load(filename)
+        self.filename = filename
+
+
+class PreloadCustomSketchRule(SearchCallback):
+    """A rule of one's own for one search; `loopwright.space_rule` registers one for all.
+
+    Args:
+        meet_condition_func: called ``f(policy, state, stage_id)`` for every stage, the last first;
+            returns `PASS`, `APPLY`, or `APPLY_AND_SKIP_REST`, with which the structures of other
+            rules are left out.
+        apply_func: called in the same way where the rule applies; returns pairs of a state and the
+            stage that comes next. Each state is one structure; open lengths of its splits are
+            knobs. The rules of loopwright schedule an expression as a whole, so that a state is
+            taken as it is, whichever stage comes next.
+        rule_name: its name in records.
+
+    Example:
+        >>> from loopwright import auto_scheduler
+        >>> A = te.placeholder((16, 64), name="A")
+        >>> B = te.compute((16, 64), lambda i, j: A[i, j] + 1, name="B")
+        >>> dag = auto_scheduler.ComputeDAG([A, B])
+        >>> task = auto_scheduler.SearchTask(compute_dag=dag, target="llvm")
+        >>> def condition(policy, state, stage_id):
+        ...     rule = auto_scheduler.PreloadCustomSketchRule
+        ...     return rule.APPLY_AND_SKIP_REST if stage_id == 1 else rule.PASS
+        ...
+        >>> def halves(policy, state, stage_id):
+        ...     new = state.copy()
+        ...     outer, inner = new.split(stage_id, 1, [None])
+        ...     new.vectorize(stage_id, inner)
+        ...     return [[new.state_object, -1]]
+        ...
+        >>> rule = auto_scheduler.PreloadCustomSketchRule(condition, halves, "halves")
+        >>> policy = auto_scheduler.SketchPolicy(task, init_search_callbacks=[rule])
+        >>> print([str(structure) for structure in policy.structures])
+        ['halves (7 configurations)']
+    """
+
+    PASS, APPLY, APPLY_AND_SKIP_REST = 0, 1, 2
+
+    def __init__(
+        self,
+        meet_condition_func: Callable[[Any, State, int], int],
+        apply_func: Callable[[Any, State, int], Sequence[Sequence[Any]]],
+        rule_name: str = "CustomSketchRule",
+    ) -> None:
+        self.meet_condition_func, self.apply_func = meet_condition_func, apply_func
+        self.rule_name = rule_name
+
+
+class SearchPolicy:
+    """The base of the policies: the task, its space, and the tuner that searches it.
+
+    Args:
+        task: the `SearchTask`.
+        init_search_callbacks: `PreloadMeasuredStates` and `PreloadCustomSketchRule`.
+
+    Raises:
+        UsageError: a callback is something else.
+    """
+
+    def __init__(self, task: Any, init_search_callbacks: Sequence[SearchCallback] | None) -> None:
+        self.task, self.verbose = task, 1
+        self._callbacks = list(init_search_callbacks or ())
+        for one in self._callbacks:
+            if not isinstance(one, (PreloadMeasuredStates, PreloadCustomSketchRule)):
+                raise UsageError(
+                    f"init_search_callbacks: {one!r:.60} is neither PreloadMeasuredStates nor "
+                    "PreloadCustomSketchRule"
+                )
+
+    @cached_property
+    def automatic_task(self) -> AutomaticTask:
+        """The task with the space that is searched."""
+        found: AutomaticTask = self.task.automatic_task
+        return found
+
+    @property
+    def structures(self) -> tuple[Any, ...]:
+        """The structures that are searched."""
+        return self.automatic_task.structures
+
+    @cached_property
+    def tuner(self) -> Tuner:
+        """The tuner that searches them."""
+        raise NotImplementedError
+
+    def set_verbose(self, verbose: int) -> None:
+        """Say more or less; 0: nothing. What `TuningOptions` says goes before."""
+        self.verbose = verbose
+
+    def search(self, tuning_options: TuningOptions) -> Summary | None:
+        """Measure until a limit is reached; the log, where there is one, is gone on from.
+
+        Args:
+            tuning_options: the limits, and how to measure.
+
+        Returns:
+            The summary; None where nothing was to be measured.
+
+        Raises:
+            UsageError, TargetError, TuneError: as of `loopwright.tuner.Tuner.tune`.
+        """
+        if not tuning_options.num_measure_trials:
+            return None
+        before = self.prepare(tuning_options)
+        return self.tuner.tune(
+            n_trial=before + tuning_options.num_measure_trials,
+            measure_option=tuning_options.measure_option,
+            early_stopping=tuning_options.early_stopping,
+            callbacks=tuning_options.callbacks(self),
+        )
+
+    def prepare(self, options: TuningOptions) -> int:
+        """Take in what a search begins with; returns how many valid trials of the task there are.
+
+        Args:
+            options: of the search.
+        """
+        tuner, log = self.tuner, options.log
+        if options.num_measures_per_round is not None:
+            tuner.plan_size = options.num_measures_per_round
+        for one in self._callbacks:
+            if isinstance(one, PreloadMeasuredStates):
+                self._preload(one.filename, log)
+        self._teach(log)
+        return valid_trials(self.automatic_task, log, options.runner.devices, tuner.journal)
+
+    def _preload(self, filename: str, log: str | None) -> None:
+        """Bring the records of a log to where the search finds what was measured."""
+        if log is not None:
+            if not (os.path.exists(log) and os.path.samefile(filename, log)):
+                records.merge([filename], log)
+            return
+        if self.tuner.journal is not None:
+            return
+        kept = Journal(self.automatic_task)
+        with open_journal(self.automatic_task, filename, new_run(), None) as journal:
+            for trial in journal.trials:
+                kept.add(trial)
+        self.tuner.journal = kept
+
+    def _teach(self, log: str | None) -> None:
+        """Give the tuner what its model was told before the search."""
+
+
+def valid_trials(
+    task: AutomaticTask, log: str | None, devices: str, journal: Journal | None = None
+) -> int:
+    """Valid trials of a task that a log holds, or a journal in memory, as a run counts them.
+
+    Args:
+        task: the task.
+        log: the log, which need not exist; None: that in memory.
+        devices: names of the devices that are measured on.
+        journal: what a tuner without a log has kept.
+    """
+    if log is not None and not os.path.exists(log):
+        return 0
+    state = RunState(0, None, Budget())
+    with open_journal(task, log, new_run(), journal, devices) as opened:
+        state.resume((t for _, trials in opened.rounds() for t in trials), opened.later)
+    return state.valid
+
+
+class EmptyPolicy(SearchPolicy):
+    """Measures the expression as it was written, without a step.
+
+    Args:
+        task: the `SearchTask`.
+        init_search_callbacks: as of `SketchPolicy`.
+
+    Example:
+        >>> from loopwright import auto_scheduler
+        >>> A = te.placeholder((16,), name="A")
+        >>> B = te.compute((16,), lambda i: A[i] + 1, name="B")
+        >>> dag = auto_scheduler.ComputeDAG([A, B])
+        >>> task = auto_scheduler.SearchTask(compute_dag=dag, target="llvm")
+        >>> print([str(s) for s in auto_scheduler.EmptyPolicy(task).structures])
+        ['empty (1 configurations)']
+    """
+
+    def __init__(
+        self, task: Any, init_search_callbacks: Sequence[SearchCallback] | None = None
+    ) -> None:
+        super().__init__(task, init_search_callbacks)
+
+    @cached_property
+    def automatic_task(self) -> AutomaticTask:
+        """The task with the naive schedule as its one structure."""
+
+        def empty(outputs: Sequence[Tensor], args: Sequence[Tensor]) -> Structure:
+            sketch = Sketch(outputs, args)
+            sketch.why.append("EmptyPolicy: every stage runs as it was written")
+            return sketch.finished("empty")
+
+        task: AutomaticTask = self.task.automatic_task
+        return _with_rules(task, [_rule_of(task, "empty", empty, True)])
+
+    @cached_property
+    def tuner(self) -> Tuner:
+        """A tuner of one point."""
+        return RandomTuner(self.automatic_task)
+
+
+class SketchPolicy(SearchPolicy):
+    """Searches all structures that rules know: a bandit shares out the trials, and inside each
+    evolution on the cost model proposes, see `loopwright.tuner.XGBTuner`.
+
+    Args:
+        task: the `SearchTask`.
+        program_cost_model: `XGBModel`, or `RandomModel` for a random search; None: the latter.
+        params: Ansor's parameters by name. Those that are given have an effect where the search has
+            the same choice: ``eps_greedy``, ``sample_init_min_population``,
+            ``sample_init_use_measured_ratio``, ``evolutionary_search_population``,
+            ``evolutionary_search_num_iters``. The others are what rules decide, or have no
+            counterpart, and are accepted with Ansor's values alone.
+        seed: of every random choice; None: 0.
+        verbose: accepted; `TuningOptions` says what is shown.
+        init_search_callbacks: `PreloadMeasuredStates` and `PreloadCustomSketchRule`.
+
+    Attributes:
+        DEFAULT_PARAMS: Ansor's values of the parameters.
+
+    Raises:
+        UsageError: a parameter is unknown or cannot be had, or the cost model is another one.
+
+    Example:
+        >>> from loopwright import auto_scheduler
+        >>> A = te.placeholder((64, 64), name="A")
+        >>> k = te.reduce_axis((0, 64), name="k")
+        >>> C = te.compute((64, 64), lambda i, j: te.sum(A[i, k] * A[k, j], axis=k), name="C")
+        >>> dag = auto_scheduler.ComputeDAG([A, C])
+        >>> task = auto_scheduler.SearchTask(compute_dag=dag, target="llvm")
+        >>> policy = auto_scheduler.SketchPolicy(task, auto_scheduler.XGBModel(), seed=1)
+        >>> sketches = policy.generate_sketches()
+        >>> print(len(sketches) == len(policy.structures))
+        True
+        >>> best = policy.evolutionary_search(policy.sample_initial_population(), 4)
+        >>> print(len(best), best[0].config is not None)
+        4 True
+    """
+
+    DEFAULT_PARAMS: ClassVar[dict[str, Any]] = {
+        "eps_greedy": 0.05,
+        "retry_search_one_round_on_empty": 1,
+        "sample_init_min_population": 50,
+        "sample_init_use_measured_ratio": 0.2,
+        "evolutionary_search_population": 2048,
+        "evolutionary_search_num_iters": 4,
+        "evolutionary_search_mutation_prob": 0.85,
+        "cpu_multi_level_tiling_structure": "SSRSRS",
+        "gpu_multi_level_tiling_structure": "SSSRRSRS",
+        "max_innermost_split_factor": 64,
+        "max_vectorize_size": 16,
+        "disable_change_compute_location": 0,
+    }
+
+    def __init__(
+        self,
+        task: Any,
+        program_cost_model: CostModel | None = None,
+        params: Mapping[str, Any] | None = None,
+        seed: int | None = None,
+        verbose: int = 1,
+        init_search_callbacks: Sequence[SearchCallback] | None = None,
+    ) -> None:
+        super().__init__(task, init_search_callbacks)
+        self.program_cost_model = program_cost_model or RandomModel()
+        if not isinstance(self.program_cost_model, (RandomModel, XGBModel)):
+            raise UsageError(
+                f"SketchPolicy: the cost model is a {type(program_cost_model).__name__}; give "
+                "XGBModel() or RandomModel(), or derive a tuner from loopwright.tuner.Tuner"
+            )
+        self.params = _checked_params(dict(params or {}))
+        self.seed, self.verbose = seed or 0, verbose
+
+    @cached_property
+    def automatic_task(self) -> AutomaticTask:
+        """The task with the space that is searched: that of the rules, and of rules given here."""
+        task: AutomaticTask = self.task.automatic_task
+        given = [one for one in self._callbacks if isinstance(one, PreloadCustomSketchRule)]
+        return _with_rules(task, [self._space_rule(one) for one in given]) if given else task
+
+    @cached_property
+    def tuner(self) -> Tuner:
+        """A `RandomTuner` or an `XGBTuner` over all structures."""
+        if isinstance(self.program_cost_model, RandomModel):
+            return RandomTuner(self.automatic_task, seed=self.seed)
+        options: dict[str, Any] = {}
+        if "eps_greedy" in self.params:
+            options["epsilon"] = self.params["eps_greedy"]
+        if self._evolution != Evolution():
+            options["optimizer"] = self._evolution
+        return XGBTuner(self.automatic_task, seed=self.seed, **options)
+
+    @property
+    def _evolution(self) -> Evolution:
+        names = {
+            "population": "evolutionary_search_population",
+            "generations": "evolutionary_search_num_iters",
+            "measured": "sample_init_use_measured_ratio",
+        }
+        given = {ours: self.params[name] for ours, name in names.items() if name in self.params}
+        return Evolution(**given)
+
+    def generate_sketches(self, print_for_debug: bool = False) -> list[State]:
+        """One state for each structure, with the default of every knob.
+
+        Args:
+            print_for_debug: print them, with the reasons of the rules.
+        """
+        union = union_of(self.automatic_task)
+        states = []
+        for number, part in enumerate(union.parts):
+            begin = union.offsets[number]
+            states.append(self._state(begin + part.config_space.default_index))
+            if print_for_debug:
+                print(f"{'=' * 20} {number} {'=' * 20}")
+                print("\n".join([str(part), *getattr(part, "why", ()), str(states[-1])]))
+        return states
+
+    def sample_initial_population(self) -> list[State]:
+        """States at random, as many of one structure as of another:
+        ``sample_init_min_population``, 50, or all where there are fewer."""
+        count = self.params.get("sample_init_min_population", 50)
+        space = self.automatic_task.config_space
+        return [self._state(index) for index in space.sample_ints(count, self.seed)]
+
+    def evolutionary_search(self, init_populations: Sequence[State], out_size: int) -> list[State]:
+        """The states that the cost model likes best, bred from others.
+
+        Args:
+            init_populations: points of the structures to begin with; the best of a structure are
+                bred with random points of it.
+            out_size: how many are wanted.
+
+        Returns:
+            Up to so many, the best first.
+
+        Raises:
+            UsageError: a state is no point of a structure.
+        """
+        union = union_of(self.automatic_task)
+        found: list[tuple[float, int]] = []
+        for number, places in placed(self.automatic_task, init_populations).items():
+            seeds = digits_of(union.parts[number].config_space, [local for _, local in places])
+            liked = self._bred(number, seeds, out_size)
+            found += [(score, union.offsets[number] + local) for score, local in liked]
+        found.sort(key=lambda pair: (-pair[0], pair[1]))
+        return [self._state(index) for _, index in found[:out_size]]
+
+    def _bred(self, number: int, seeds: Digits, count: int) -> list[tuple[float, int]]:
+        """The points of a structure that the model likes best, with their scores."""
+        task = self.automatic_task
+        space = union_of(task).parts[number].config_space
+        score = self.program_cost_model.scorer(task, number)
+
+        def valid(indices: Sequence[int]) -> Any:
+            return np.array([space.is_valid(index) for index in indices], np.bool_)
+
+        pool = Pool(space, score, valid, set())
+        order = np.argsort(-score(seeds), kind="stable")
+        nothing = np.empty((0, len(space.dims)), np.int64)
+        rng = np.random.default_rng(self.seed)
+        self._evolution.search(pool, Mutation(space), seeds[order], nothing, rng)
+        best = pool.best(count)
+        return list(zip(best.scores.tolist(), indices_of(space, best.digits), strict=True))
+
+    def _teach(self, log: str | None) -> None:
+        if not isinstance(self.program_cost_model, XGBModel) or self.tuner.pretrained:
+            return
+        # What the search finds in its log counts as measured, and is not taught a second time.
+        key = self.automatic_task.key
+        others = [r for r in self.program_cost_model.records if log is None or r.task != key]
+        self.tuner.load_history(others)
+
+    def _state(self, index: int) -> State:
+        task = self.automatic_task
+        config = task.config_space.get(index)
+        return State(lambda: task.instantiate(config), self.task.compute_dag.places, config)
+
+    def _space_rule(self, custom: PreloadCustomSketchRule) -> SpaceRule:
+        """A rule of the user's as one of loopwright."""
+        task, places = self.task.automatic_task, self.task.compute_dag.places
+
+        def initial(outputs: Sequence[Tensor], args: Sequence[Tensor]) -> State:
+            return State(_no_schedule, places, sketch=lambda: Sketch(outputs, args))
+
+        probe = initial(task.program.outputs, task.program.args)
+        said = {
+            stage: custom.meet_condition_func(self, probe.copy(), stage)
+            for stage in reversed(range(len(probe.stages)))
+        }
+
+        def rule(outputs: Sequence[Tensor], args: Sequence[Tensor]) -> list[Structure]:
+            found: list[State] = []
+            for stage in (n for n, answer in said.items() if answer != custom.PASS):
+                made = custom.apply_func(self, initial(outputs, args), stage)
+                found += [state for state, *_ in made]
+            return [
+                _finished(state, custom.rule_name, number) for number, state in enumerate(found)
+            ]
+
+        stops = custom.APPLY_AND_SKIP_REST in said.values()
+        return _rule_of(task, custom.rule_name, rule, stops)
+
+
+def _finished(state: Any, name: str, number: int) -> Structure:
+    """A structure of what a user's rule made."""
+    if not isinstance(state, State) or state.sketch is None:
+        raise SpaceError(
+            f"the rule {name!r} returned {state!r:.40}; return pairs of a copy of the state that "
+            "it was given and a number"
+        )
+    state.sketch.why.append(f"PreloadCustomSketchRule {name!r}")
+    return state.sketch.finished(name if not number else f"{name} {number}")
+
+
+def _no_schedule() -> Any:
+    raise AssertionError("a state over a sketch has its schedule from there")
+
+
+def _rule_of(task: AutomaticTask, name: str, rule: Any, stops: bool) -> SpaceRule:
+    """A rule that is asked before those that come along."""
+    return SpaceRule(f"auto_scheduler/{name}", rule, (task.kind,), 1_000, stops)
+
+
+def _with_rules(task: AutomaticTask, rules: Sequence[SpaceRule]) -> AutomaticTask:
+    """The task once more, with the structures of other rules."""
+    with ExitStack() as stack:
+        for rule in rules:
+            stack.enter_context(_entered(rule))
+        return AutomaticTask(task.template, task.args, task.target)
+
+
+@contextmanager
+def _entered(rule: SpaceRule) -> Iterator[None]:
+    """A rule is known for a while."""
+    before = RULES.pop(rule.name, None)
+    enter(rule)
+    try:
+        yield
+    finally:
+        remove_rule(rule.name)
+        if before is not None:
+            enter(before)
+
+
+#: Parameters that the search has, too.
+_HAD = (
+    "eps_greedy",
+    "evolutionary_search_num_iters",
+    "evolutionary_search_population",
+    "sample_init_min_population",
+    "sample_init_use_measured_ratio",
+)
+
+
+def _checked_params(params: dict[str, Any]) -> dict[str, Any]:
+    """The parameters that have an effect.
+
+    Raises:
+        UsageError: one is unknown, or cannot be had.
+    """
+    known = SketchPolicy.DEFAULT_PARAMS
+    for name, value in params.items():
+        if name not in known:
+            near = did_you_mean(name, known)
+            raise UsageError(
+                f"SketchPolicy has no parameter {name!r}{near}; it has {', '.join(known)}"
+            )
+        if name not in _HAD and value != known[name]:
+            raise UsageError(
+                f"SketchPolicy: {name}={value!r} cannot be had: rules decide that; leave it out, "
+                "or write a rule (loopwright.space_rule)"
+            )
+    return {name: value for name, value in params.items() if name in _HAD}

@@ -1,0 +1,256 @@
+"""``auto_scheduler.task_scheduler``: several tasks, the most promising first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from loopwright.auto_scheduler.cost_model import RandomModel, XGBModel
+from loopwright.auto_scheduler.search_policy import (
+    PreloadMeasuredStates,
+    SearchPolicy,
+    SketchPolicy,
+)
+from loopwright.auto_scheduler.search_task import SearchTask
+from loopwright.auto_scheduler.tuning_options import TuningOptions
+from loopwright.errors import UsageError
+from loopwright.tuner import TasksMonitor, TasksSummary, Tuner, task_table, tune_tasks
+from loopwright.tuner.tasks.scheduler import ALPHA, BACKWARD_WINDOW, BETA
+
+__all__ = ["LogEstimatedLatency", "PrintTableInfo", "TaskScheduler", "TaskSchedulerCallback"]
+
+#: Cost models of searches by their names.
+_MODELS = {"default": XGBModel, "sketch.xgb": XGBModel, "sketch.random": RandomModel}
+
+
+class TaskSchedulerCallback:
+    """The base of callbacks of a `TaskScheduler`.
+
+    Example:
+        >>> from loopwright.auto_scheduler.task_scheduler import TaskSchedulerCallback
+        >>> class Tell(TaskSchedulerCallback):
+        ...     def post_tune(self, task_scheduler, task_id):
+        ...         print(task_id, task_scheduler.best_costs[task_id])
+        ...
+    """
+
+    def pre_tune(self, task_scheduler: TaskScheduler, task_id: int) -> None:
+        """Called before anything is measured, for every task."""
+
+    def post_tune(self, task_scheduler: TaskScheduler, task_id: int) -> None:
+        """Called after each round of a task."""
+
+
+class PrintTableInfo(TaskSchedulerCallback):
+    """Shows the table of all tasks, see `loopwright.tuner.task_table`.
+
+    Example:
+        >>> from loopwright.auto_scheduler.task_scheduler import PrintTableInfo
+        >>> callbacks = [PrintTableInfo()]
+    """
+
+
+class LogEstimatedLatency(TaskSchedulerCallback):
+    """Writes seconds, the sum of the best times in milliseconds and the trials after each round.
+
+    Args:
+        log_file: the file, with tabs between the columns; begun anew with each search.
+
+    Example:
+        >>> from loopwright.auto_scheduler.task_scheduler import LogEstimatedLatency
+        >>> print(LogEstimatedLatency("latency.tsv").log_file)
+        latency.tsv
+    """
+
+    def __init__(self, log_file: str) -> None:
+        self.log_file = log_file
+
+    def pre_tune(self, task_scheduler: TaskScheduler, task_id: int) -> None:
+        """Begin the file."""
+        with open(self.log_file, "w", encoding="utf-8") as file:
+            file.write("ElapsedTime(s)\tEstimatedLatency(ms)\tTrials\n")
+
+    def post_tune(self, task_scheduler: TaskScheduler, task_id: int) -> None:
+        """Write a line; none before every task has a time."""
+        summary = task_scheduler.summary
+        if summary is None or any(row.best_seconds is None for row in summary.rows):
+            return
+        with open(self.log_file, "a", encoding="utf-8") as file:
+            file.write(f"{summary.wall_s:.2f}\t{1e3 * summary.cost:.4f}\t{summary.trials}\n")
+
+
+class TaskScheduler:
+    """Tunes several tasks; each round of trials goes to the one that promises most, as
+    `loopwright.tune_tasks` has it.
+
+    Args:
+        tasks: the tasks.
+        task_weights: how often each is called; None: once each.
+        objective_func: gives the cost of the best times in seconds, in place of their weighted sum.
+        strategy: ``"gradient"`` or ``"round-robin"``.
+        load_model_file: accepted only as None: models are trained from records.
+        load_log_file: a log to go on from. The log that is written is gone on from without it.
+        alpha: weight of what past rounds gained.
+        beta: how near a task is expected to come to those like it.
+        gamma: accepted.
+        backward_window_size: past rounds that are looked at.
+        callbacks: see `TaskSchedulerCallback`; None: `PrintTableInfo` where options are not silent.
+
+    Attributes:
+        best_costs: the best time of each task in seconds; 1e10 before the first.
+        task_cts: rounds of each task in this search.
+        cur_score: the cost now.
+        summary: the table of the search that runs, or of the last one.
+
+    Raises:
+        UsageError: there are no tasks, or a file of a model is given.
+
+    Example:
+        >>> from loopwright import auto_scheduler
+        >>> def doubled(n):
+        ...     X = te.placeholder((n,), name="X")
+        ...     return auto_scheduler.ComputeDAG(
+        ...         [X, te.compute((n,), lambda i: X[i] * 2, name="Y")]
+        ...     )
+        ...
+        >>> tasks = [
+        ...     auto_scheduler.SearchTask(compute_dag=doubled(n), target="llvm") for n in (64, 96)
+        ... ]
+        >>> scheduler = auto_scheduler.TaskScheduler(tasks, [1, 2], callbacks=[])
+        >>> options = auto_scheduler.TuningOptions(
+        ...     num_measure_trials=2,
+        ...     runner=auto_scheduler.LocalRunner(number=1, repeat=1),
+        ...     verbose=0,
+        ... )
+        >>> print(scheduler.tune(options).measured, max(scheduler.best_costs) < 1)
+        2 True
+    """
+
+    def __init__(
+        self,
+        tasks: Sequence[SearchTask],
+        task_weights: Sequence[float] | None = None,
+        objective_func: Callable[[Sequence[float]], float] | None = None,
+        strategy: str = "gradient",
+        load_model_file: str | None = None,
+        load_log_file: str | None = None,
+        alpha: float = ALPHA,
+        beta: float = BETA,
+        gamma: float = 0.5,
+        backward_window_size: int = BACKWARD_WINDOW,
+        callbacks: Sequence[TaskSchedulerCallback] | None = None,
+    ) -> None:
+        if not tasks:
+            raise UsageError("TaskScheduler: there are no tasks; give at least one")
+        if load_model_file is not None:
+            raise UsageError(
+                "TaskScheduler: models are trained from records and kept in no file; give the log "
+                "as load_log_file"
+            )
+        self.tasks = list(tasks)
+        self.task_weights, self.objective_func = task_weights, objective_func
+        self.strategy, self.load_log_file = strategy, load_log_file
+        self.alpha, self.beta, self.backward_window_size = alpha, beta, backward_window_size
+        self.callbacks = None if callbacks is None else list(callbacks)
+        self.best_costs = [1e10] * len(self.tasks)
+        self.task_cts = [0] * len(self.tasks)
+        self.cur_score = 0.0
+        self.summary: TasksSummary | None = None
+
+    def tune(
+        self,
+        tune_option: TuningOptions,
+        search_policy: str | Sequence[SearchPolicy] = "default",
+        search_policy_params: dict[str, Any] | None = None,
+        adaptive_training: bool = False,
+        per_task_early_stopping: int | None = None,
+    ) -> TasksSummary:
+        """Tune all tasks.
+
+        Args:
+            tune_option: the trials of all tasks together, beyond those that the log holds, and how
+                to measure.
+            search_policy: ``"default"`` or ``"sketch.xgb"``, ``"sketch.random"``, or a policy for
+                each task.
+            search_policy_params: as ``params`` of `SketchPolicy`.
+            adaptive_training: accepted.
+            per_task_early_stopping: a task is done after so many trials without a better one.
+
+        Returns:
+            The table of tasks.
+
+        Raises:
+            UsageError: the policy is unknown, there are fewer or more policies than tasks, or fewer
+                trials than tasks.
+            TuneError: as of `loopwright.tune_tasks`.
+        """
+        policies = self._policies(search_policy, search_policy_params)
+        before = sum(policy.prepare(tune_option) for policy in policies)
+        tuners: dict[str, Tuner] = {p.automatic_task.key: p.tuner for p in policies}
+        called = self.callbacks if self.callbacks is not None else [PrintTableInfo()]
+        for number in range(len(self.tasks)):
+            for one in called:
+                one.pre_tune(self, number)
+        monitors: list[TasksMonitor] = [_Relay(self, called)]
+        if tune_option.verbose and any(isinstance(one, PrintTableInfo) for one in called):
+            monitors.append(task_table())
+        own = [one for policy in policies[:1] for one in tune_option.callbacks(policy)[:-1]]
+        self.summary = tune_tasks(
+            [policy.automatic_task for policy in policies],
+            n_trial=before + tune_option.num_measure_trials,
+            measure_option=tune_option.measure_option,
+            early_stopping=tune_option.early_stopping,
+            callbacks=[*own, *monitors],
+            tuner=lambda task, **options: tuners[task.key],
+            weights=self.task_weights,
+            objective=self.objective_func,
+            strategy=self.strategy,
+            per_task_early_stopping=per_task_early_stopping,
+            alpha=self.alpha,
+            beta=self.beta,
+            backward_window=self.backward_window_size,
+        )
+        self.take(self.summary)
+        return self.summary
+
+    def take(self, summary: TasksSummary) -> None:
+        """Note where the search stands."""
+        self.summary, self.cur_score = summary, summary.cost
+        self.best_costs = [row.best_seconds or 1e10 for row in summary.rows]
+
+    def _policies(
+        self, search_policy: str | Sequence[SearchPolicy], params: dict[str, Any] | None
+    ) -> list[SearchPolicy]:
+        if not isinstance(search_policy, str):
+            given = list(search_policy)
+            if len(given) != len(self.tasks):
+                raise UsageError(f"{len(given)} policies for {len(self.tasks)} tasks; one for each")
+            return given
+        if search_policy not in _MODELS:
+            raise UsageError(
+                f"there is no search policy {search_policy!r}; there are {', '.join(_MODELS)}"
+            )
+        model = _MODELS[search_policy]()
+        log = self.load_log_file
+        if log is not None and isinstance(model, XGBModel):
+            model.update_from_file(log)
+        begin = [] if log is None else [PreloadMeasuredStates(log)]
+        return [
+            SketchPolicy(task, model, params, init_search_callbacks=begin) for task in self.tasks
+        ]
+
+
+class _Relay(TasksMonitor):
+    """Lets Ansor's callbacks hear of rounds."""
+
+    def __init__(
+        self, scheduler: TaskScheduler, callbacks: Sequence[TaskSchedulerCallback]
+    ) -> None:
+        self._scheduler, self._callbacks = scheduler, callbacks
+
+    def round(self, summary: TasksSummary, latest: int) -> None:
+        """A round of the task at position ``latest`` was measured."""
+        self._scheduler.task_cts[latest] += 1
+        self._scheduler.take(summary)
+        for one in self._callbacks:
+            one.post_tune(self._scheduler, latest)

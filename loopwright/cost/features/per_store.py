@@ -1,0 +1,431 @@
+"""The features of stores: 164 numbers for each statement that stores, Ansor's (OSDI 2020).
+
+A stage is one such statement. Each has, in this order, what it computes and how its loops are
+marked (57 numbers), what its store and its first four loads touch (18 each), how many operations
+come on a byte within growing parts of its iterations (10), its buffer (4) and its place (3). A
+schedule has the stores of the `STORES` stages with the most arithmetic side by side, and the sums
+of the others: rows have one length, where Ansor adds up what a model predicts for each store. The
+row of a candidate whose template fails is unknown, and it stands below all others.
+
+Where Ansor looks at the values of one program, these expressions hold for a population: loops of
+one iteration count for nothing, accesses keep the order of the expression, and the curve has the
+last depth that fits instead of an interpolation.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache, partial
+
+from loopwright import dtypes
+from loopwright.cost.cpu.footprint import Touched
+from loopwright.cost.features.feature import AnySlot, Column, Feature, FeatureType, Slot
+from loopwright.cost.features.figures import ScheduleFigures, StageFigures
+from loopwright.cost.symbolic.loop_nest import NestLoop
+from loopwright.cost.symbolic.symbols import Number, at_most, most, product, total, where
+from loopwright.ir.expr import Binary, Call, Cast, IfThenElse, Read, Select, Unary
+from loopwright.ir.node import Node
+from loopwright.ir.reduction import outputs_of
+from loopwright.te.op_node import OpNode
+
+#: Stages with features of their own; accesses of a store; points of the curve.
+STORES, ACCESSES, SAMPLES = 3, 5, 10
+
+_KINDS = ("mad", "addsub", "mul", "divmod", "cmp", "math", "other")
+_OF_BINARY = {"+": "addsub", "-": "addsub", "*": "mul"} | dict.fromkeys(
+    ("/", "//", "%", "tdiv", "tmod"), "divmod"
+)
+_TESTS = ("<", "<=", ">", ">=", "==", "!=", "min", "max")
+#: What is counted of the arithmetic of a statement, with words for it.
+OPERATIONS = {
+    **{f"float_{kind}": f"operations on floats: {kind}" for kind in _KINDS},
+    **{f"int_{kind}": f"operations on integers: {kind}" for kind in _KINDS},
+    "bool_op": "operations on truth values",
+    "select_op": "choices between two values",
+}
+#: Where the innermost loop with a mark stands among the loops of its kind.
+POSITIONS = (
+    "none",
+    "inner_spatial",
+    "middle_spatial",
+    "outer_spatial",
+    "inner_reduce",
+    "middle_reduce",
+    "outer_reduce",
+    "mixed",
+)
+_AXES = ("blockIdx.x", "blockIdx.y", "blockIdx.z", "threadIdx.x", "threadIdx.y", "threadIdx.z")
+
+
+# -- what is computed -----------------------------------------------------------------------------
+
+
+@cache
+def operations(op: OpNode) -> Counter[str]:
+    """How often one iteration of an operation's statement does what; see `OPERATIONS`.
+
+    A sum or difference of which one operand is a product is one multiply-add.
+    """
+    found: Counter[str] = Counter()
+    if op.body is None:
+        return found
+    bodies = outputs_of(op.body)
+    for e in bodies:
+        _count(e, found)
+    if op.reduction is None:
+        return found
+    for e, body in zip(op.reduction.combiner.result, bodies, strict=True):
+        before = found.copy()
+        _count(e, found)
+        kind = _number(e.dtype)
+        if _is(e, "+") and _is(body, "*") and found[f"{kind}_mul"]:
+            found = before + Counter({f"{kind}_mad": 1}) - Counter({f"{kind}_mul": 1})
+    return found
+
+
+def _count(e: Node, found: Counter[str]) -> None:
+    match e:
+        case Read():
+            return
+        case Binary(op="+" | "-", a=a, b=b, dtype=dtype) if _is(a, "*") or _is(b, "*"):
+            found[f"{_number(dtype)}_mad"] += 1
+            factor, other = (a, b) if _is(a, "*") else (b, a)
+            for part in (*factor.children(), other):
+                _count(part, found)
+            return
+        case Binary(op=op, a=a, dtype=dtype):
+            if op in ("and", "or"):
+                found["bool_op"] += 1
+            else:
+                kind = "cmp" if op in _TESTS else _OF_BINARY.get(op, "other")
+                found[f"{_number(a.dtype if op in _TESTS else dtype)}_{kind}"] += 1
+        case Unary(op=op, dtype=dtype):
+            found["bool_op" if op == "not" else f"{_number(dtype)}_addsub"] += 1
+        case Call(dtype=dtype):
+            found[f"{_number(dtype)}_math"] += 1
+        case Cast(dtype=dtype):
+            found[f"{_number(dtype)}_other"] += 1
+        case Select() | IfThenElse():
+            found["select_op"] += 1
+    for part in e.children():
+        _count(part, found)
+
+
+def _is(e: Node, op: str) -> bool:
+    return isinstance(e, Binary) and e.op == op
+
+
+def _number(dtype: str) -> str:
+    return "float" if dtypes.is_float(dtype) else "int"
+
+
+def _done(s: StageFigures, kind: str) -> Number:
+    return s.nest.iterations * operations(s.nest.op)[kind]
+
+
+# -- how loops are marked -------------------------------------------------------------------------
+
+
+def _marked(s: StageFigures, mark: str) -> list[NestLoop]:
+    return [x for x in s.nest.loops if x.mark == mark]
+
+
+def _count_of(s: StageFigures, mark: str) -> Number:
+    return total(where(at_most(x.extent, 1), 0, 1) for x in _marked(s, mark))
+
+
+def _product_of(s: StageFigures, mark: str) -> Number:
+    return product(x.extent for x in _marked(s, mark))
+
+
+def _innermost(s: StageFigures, mark: str) -> Number:
+    found = _marked(s, mark)
+    return found[-1].extent if found else 0
+
+
+def _position(s: StageFigures, mark: str, position: str) -> int:
+    found = _marked(s, mark)
+    if not found:
+        return int(position == "none")
+    last = found[-1]
+    alike = [x.key for x in s.nest.loops if x.kind == last.kind]
+    at = alike.index(last.key)
+    where_ = "inner" if at == len(alike) - 1 else "middle" if at else "outer"
+    return int(position == f"{where_}_{last.kind}")
+
+
+def _along(s: StageFigures, tag: str) -> Number:
+    return product(x.extent for x in s.nest.loops if x.tag == tag)
+
+
+# -- what is touched ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class StoreAccess:
+    """One access of a store.
+
+    Attributes:
+        stage: the stage.
+        access: what it touches.
+    """
+
+    stage: StageFigures
+    access: Touched
+
+    @property
+    def writes(self) -> bool:
+        """Whether it is the store itself."""
+        return self.access.access.write
+
+    @property
+    def reads(self) -> bool:
+        """Whether it reads: a load, or the store of a reduction."""
+        return not self.writes or self.stage.nest.op.reduction is not None
+
+    @property
+    def bytes(self) -> Number:
+        """Bytes of all its executions."""
+        return self.stage.nest.iterations * self.access.access.buffer.itemsize
+
+    @property
+    def unique_bytes(self) -> Number:
+        """Different bytes."""
+        return self.access.elements[0] * self.access.access.buffer.itemsize
+
+    @property
+    def lines(self) -> Number:
+        """Cache lines of all runs of the innermost loop."""
+        depth = max(len(self.stage.nest.loops) - 1, 0)
+        return self.access.lines[depth] * self.stage.touches.outer[depth]
+
+    @property
+    def unique_lines(self) -> Number:
+        """Different cache lines."""
+        return self.access.lines[0]
+
+    def _at_reuse(self, by_depth: Callable[[int], Number], otherwise: Number) -> Number:
+        """A figure of the innermost loop of more than one iteration that does not move it."""
+        out = otherwise
+        for depth, loop in enumerate(self.stage.nest.loops):
+            if not self.access.moves[depth]:
+                out = where(at_most(loop.extent, 1), out, by_depth(depth))
+        return out
+
+    @property
+    def repeats(self) -> Number:
+        """Iterations of the loop that uses the same data again; 0 without one."""
+        return self._at_reuse(lambda d: self.stage.nest.loops[d].extent, 0)
+
+    @property
+    def made_here(self) -> bool:
+        """Whether a stage of the program makes what is loaded."""
+        return not self.writes and self.access.access.buffer.stage in self.stage.made
+
+    @property
+    def distance(self) -> Number:
+        """Iterations between two uses of the same data; those of its own loops where another stage
+        made it, and 0 where it is used once."""
+        t = self.stage.touches
+        own = t.inner[len(self.stage.nest.loops) - self.stage.nest.own]
+        return self._at_reuse(lambda d: t.inner[d + 1], own if self.made_here else 0)
+
+    @property
+    def distance_bytes(self) -> Number:
+        """The same in bytes that all accesses touch."""
+        t = self.stage.touches
+        own = t.bytes[len(self.stage.nest.loops) - self.stage.nest.own]
+        return self._at_reuse(lambda d: t.bytes[d + 1], own if self.made_here else 0)
+
+    def repeated(self, kind: str) -> int | Number:
+        """1 for its kind of reuse: by a loop, by another statement, or none."""
+        by_loop = where(at_most(self.repeats, 1), 0, 1)
+        if kind == "loop":
+            return by_loop
+        other = self.made_here if kind == "serial" else not self.made_here
+        return 1 - by_loop if other else 0
+
+    def each(self, figure: Number) -> Number:
+        """A figure for each use of the same data; Ansor doubles it where there is one."""
+        times = self.repeats
+        return where(at_most(times, 1), figure * 2, figure / most(times, 1))
+
+    @property
+    def stride(self) -> Number:
+        """Bytes from one iteration to the next of the innermost loop that moves it."""
+        out: Number = 0
+        for depth, loop in enumerate(self.stage.nest.loops):
+            if self.access.moves[depth]:
+                out = where(at_most(loop.extent, 1), out, self.access.strides[depth])
+        return out
+
+
+# -- operations for each byte, buffers, places ----------------------------------------------------
+
+
+def _curve(s: StageFigures, sample: int) -> Number:
+    """Operations for each byte of the largest part of the loops, from the inside, that has at most
+    ``iterations ** (sample / SAMPLES)`` iterations."""
+    t = s.touches
+    each = most(sum(operations(s.nest.op).values()), 1)
+    limit = _power(t.inner[0], sample)
+    out: Number = each / t.bytes[-1]
+    for depth in range(len(s.nest.loops) - 1, -1, -1):
+        fits = at_most(_power(t.inner[depth], SAMPLES), limit)
+        out = where(fits, t.inner[depth] * each / t.bytes[depth], out)
+    return out
+
+
+def _power(x: Number, exponent: int) -> Number:
+    return product([x * 1.0] * exponent)
+
+
+def _made_anew(s: StageFigures) -> Number:
+    """How often its buffer is made: iterations of the loops outside of which it is not there."""
+    within = s.touches.accesses[0].access.buffer.within
+    return product(x.extent for x in s.nest.loops if x.key in within)
+
+
+def _unrolling(s: StageFigures) -> int:
+    values = [v for _, key, v in s.nest.stage.pragmas if key == "auto_unroll_max_step"]
+    return max((v for v in values if isinstance(v, int)), default=0)
+
+
+_COMPUTED: tuple[Feature[StageFigures], ...] = (
+    *(Feature(k, words, partial(_done, kind=k)) for k, words in OPERATIONS.items()),
+    *(
+        feature
+        for name, mark in (("vec", "vectorized"), ("unroll", "unrolled"), ("parallel", "parallel"))
+        for feature in (
+            Feature(f"{name}_num", f"loops that are {mark}", partial(_count_of, mark=mark)),
+            Feature(f"{name}_prod", f"iterations of {mark} loops", partial(_product_of, mark=mark)),
+            Feature(
+                f"{name}_len",
+                f"iterations of the innermost {mark} loop",
+                partial(_innermost, mark=mark),
+            ),
+            *(
+                Feature(
+                    f"{name}_type.{p}",
+                    f"place of the innermost {mark} loop: {p}",
+                    partial(_position, mark=mark, position=p),
+                    logged=False,
+                )
+                for p in POSITIONS
+            ),
+        )
+    ),
+    Feature("is_gpu", "runs in a kernel", lambda s: int(s.nest.kernel), logged=False),
+    *(
+        Feature(
+            f"{tag.replace('.', '_')}_len",
+            f"iterations of loops bound to {tag}",
+            partial(_along, tag=tag),
+        )
+        for tag in (*_AXES, "vthread")
+    ),
+)
+_TOUCHED: tuple[Feature[StoreAccess], ...] = (
+    Feature("type.read", "reads alone", lambda a: int(not a.writes), logged=False),
+    Feature("type.write", "writes alone", lambda a: int(a.writes and not a.reads), logged=False),
+    Feature(
+        "type.read_write", "reads and writes", lambda a: int(a.writes and a.reads), logged=False
+    ),
+    Feature("bytes", "bytes of all executions", lambda a: a.bytes),
+    Feature("unique_bytes", "different bytes", lambda a: a.unique_bytes),
+    Feature("lines", "cache lines of all runs of the innermost loop", lambda a: a.lines),
+    Feature("unique_lines", "different cache lines", lambda a: a.unique_lines),
+    *(
+        Feature(f"reuse.{kind}", words, partial(StoreAccess.repeated, kind=kind), logged=False)
+        for kind, words in (
+            ("loop", "a loop uses it again"),
+            ("serial", "another statement made it, and no loop uses it again"),
+            ("none", "it is used once"),
+        )
+    ),
+    Feature("reuse_dis_iter", "iterations between two uses", lambda a: a.distance),
+    Feature("reuse_dis_bytes", "bytes touched between two uses", lambda a: a.distance_bytes),
+    Feature("reuse_ct", "uses by the innermost loop that uses it again", lambda a: a.repeats),
+    Feature("bytes_d_reuse_ct", "bytes for each use", lambda a: a.each(a.bytes)),
+    Feature(
+        "unique_bytes_d_reuse_ct", "different bytes for each use", lambda a: a.each(a.unique_bytes)
+    ),
+    Feature("lines_d_reuse_ct", "lines for each use", lambda a: a.each(a.lines)),
+    Feature(
+        "unique_lines_d_reuse_ct", "different lines for each use", lambda a: a.each(a.unique_lines)
+    ),
+    Feature("stride", "bytes between two iterations of the loop that moves it", lambda a: a.stride),
+)
+_PLACED: tuple[Feature[StageFigures], ...] = (
+    *(
+        Feature(
+            f"arith_intensity_curve_{k}",
+            f"operations for each byte within {k + 1} tenths of the iterations, as logarithms",
+            partial(_curve, sample=k + 1),
+        )
+        for k in range(SAMPLES)
+    ),
+    Feature("alloc_size", "bytes of its buffer", lambda s: s.buffer_bytes),
+    Feature(
+        "alloc_prod", "bytes of its buffer, every time", lambda s: s.buffer_bytes * _made_anew(s)
+    ),
+    Feature("alloc_outer_prod", "how often its buffer is made", _made_anew),
+    Feature(
+        "alloc_inner_prod",
+        "iterations while its buffer is there",
+        lambda s: s.nest.iterations / _made_anew(s),
+    ),
+    Feature("outer_prod", "iterations of its statement", lambda s: s.nest.iterations),
+    Feature("num_loops", "loops around its statement", lambda s: len(s.nest.loops)),
+    Feature("auto_unroll_max_step", "largest body that is unrolled by itself", _unrolling),
+)
+
+
+def _of_access(number: int, feature: Feature[StoreAccess]) -> Feature[StageFigures]:
+    """A feature of the access with that number, 0 where a stage has fewer."""
+
+    def value(s: StageFigures) -> Number:
+        accesses = s.touches.accesses
+        return feature.value(StoreAccess(s, accesses[number])) if number < len(accesses) else 0
+
+    name = f"B{number}.{feature.name}"
+    place = f"load {number}" if number else "store"
+    return Feature(name, f"{place}: {feature.meaning}", value, feature.logged)
+
+
+#: The 164 features of one store.
+STORE: tuple[Feature[StageFigures], ...] = (
+    *_COMPUTED,
+    *(_of_access(number, f) for number in range(ACCESSES) for f in _TOUCHED),
+    *_PLACED,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """The stores of which each has no slot of its own, summed up feature by feature."""
+
+    def columns(self) -> Iterator[Column]:
+        """The columns of the slot."""
+        for f in STORE:
+            yield Column(f"others.{f.name}", f"all other stores together, {f.meaning}", f.logged)
+
+    def values(self, schedule: ScheduleFigures) -> list[Number]:
+        """A number for each column."""
+        others = schedule.stages[STORES:]
+        return [total(f.value(s) for s in others) for f in STORE]
+
+    def without_host(self) -> Sums:
+        """The same: nothing of it is of a CPU alone."""
+        return self
+
+
+_SLOTS: list[AnySlot] = [
+    Slot(
+        f"store{k}", f"store {k + 1} by arithmetic", STORE, partial(ScheduleFigures.stage, number=k)
+    )
+    for k in range(STORES)
+]
+FEATURES = FeatureType([*_SLOTS, Sums()])

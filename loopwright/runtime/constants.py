@@ -1,0 +1,216 @@
+"""Functions whose constant operands are given: `loopwright.runtime.Module.with_constants`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from loopwright.errors import ArgumentError, did_you_mean
+from loopwright.runtime.arrays.device import DeviceArray
+from loopwright.runtime.artifacts.manifest import FunctionSpec
+from loopwright.runtime.calling.argument import Arg
+from loopwright.runtime.devices.device import Device
+from loopwright.runtime.devices.function import DeviceCall
+from loopwright.runtime.devices.interface import HOST
+from loopwright.runtime.function import BoundCall
+from loopwright.runtime.ndarray import array, host_array
+from loopwright.runtime.parts import AnyFunction, Parts
+from loopwright.runtime.symbolic import SymbolicArg, SymbolicFunction
+from loopwright.runtime.timing import Evaluator
+
+
+class FunctionWithConstants:
+    """A function whose constants are given: call it with its other arguments, in order.
+
+    Several threads may call it at once. The values were taken over when it was made: a change of
+    the arrays that were given then changes nothing.
+
+    Attributes:
+        name: the function's name.
+        args: the arguments that a call takes.
+        constants: names of those that are given.
+        nbytes: bytes that it holds: what was computed from the constants, and copies of those that
+            calls read themselves.
+        prepare_seconds: how long the computation from the constants took.
+
+    Args:
+        whole: the function.
+        spec: what the manifest says of it.
+        parts: its parts; None where it has none.
+        values: its constants by number of the argument, all of them.
+
+    Raises:
+        ArgumentError: a value is not acceptable.
+
+    Example:
+        >>> A = te.placeholder((4,), name="A")
+        >>> W = te.placeholder((4,), name="W", constant=True)
+        >>> V = te.compute((4,), lambda i: W[i] * 2, name="V")
+        >>> B = te.compute((4,), lambda i: A[i] + V[i], name="B")
+        >>> f = lw.build(te.create_schedule(B.op), [A, W, B])
+        >>> w, b = np.ones(4, "float32"), np.empty(4, "float32")
+        >>> g = f.with_constants(w)
+        >>> w[:] = 100
+        >>> g(np.zeros(4, "float32"), b)
+        >>> print(b, g.constants, g.nbytes)
+        [2. 2. 2. 2.] ('W',) 16
+    """
+
+    def __init__(
+        self, whole: AnyFunction, spec: FunctionSpec, parts: Parts | None, values: Mapping[int, Any]
+    ) -> None:
+        self.name = spec.name
+        self.constants = tuple(spec.args[n].name for n in values)
+        known: Sequence[Arg | SymbolicArg] = whole.args
+        self.args = tuple(arg for n, arg in enumerate(known) if n not in values)
+        self.prepare_seconds = 0.0
+        home = _home(whole.device, values)
+        owned = {n: _taken_over(spec.name, n, known[n], x, home) for n, x in values.items()}
+        self._function, held = whole, list[Any]()
+        if parts is None:
+            order = whole.order if isinstance(whole, SymbolicFunction) else range(len(whole.args))
+        else:
+            held = parts.room(home)
+            begin = time.perf_counter()
+            parts.prepare(owned, held)
+            self.prepare_seconds = time.perf_counter() - begin
+            self._function, order = parts.second, parts.read_later
+        #: The arguments of the function that is called, with None where a call gives one.
+        self._given = [owned.get(n) if isinstance(n, int) else None for n in order] + held
+        self.nbytes = sum(int(x.nbytes) for x in self._given if x is not None)
+
+    @property
+    def device(self) -> Device:
+        """The device that runs it."""
+        return self._function.device
+
+    def __call__(self, *args: object) -> None:
+        """Check the arguments, then run.
+
+        Raises:
+            ArgumentError: an argument is not acceptable; nothing ran.
+            RunError: the workspace is over the limit (nothing ran), or the function failed.
+        """
+        self._function(*self._all(args))
+
+    def bind(self, *args: object) -> BoundCall | DeviceCall:
+        """Check the arguments now and return a call that runs without checking again.
+
+        Raises:
+            ArgumentError: as when called.
+            RunError: the workspace is over the limit.
+
+        Example:
+            >>> A = te.placeholder((4,), name="A")
+            >>> W = te.placeholder((4,), name="W", constant=True)
+            >>> B = te.compute((4,), lambda i: A[i] + W[i], name="B")
+            >>> f = lw.build(te.create_schedule(B.op), [A, W, B])
+            >>> g, b = f.with_constants(np.ones(4, "float32")), np.empty(4, "float32")
+            >>> g.bind(np.zeros(4, "float32"), b).run()
+            >>> print(b)
+            [1. 1. 1. 1.]
+        """
+        return self._function.bind(*self._all(args))
+
+    def time_evaluator(self, number: int = 10, repeat: int = 1, **options: Any) -> Evaluator:
+        """A callable that times calls; the constants' part is not in them.
+
+        Args:
+            number, repeat, options: as of `loopwright.runtime.Evaluator`.
+
+        Example:
+            >>> A = te.placeholder((4,), name="A")
+            >>> W = te.placeholder((4,), name="W", constant=True)
+            >>> B = te.compute((4,), lambda i: A[i] + W[i], name="B")
+            >>> f = lw.build(te.create_schedule(B.op), [A, W, B])
+            >>> timed = f.with_constants(np.ones(4, "float32")).time_evaluator(number=100)
+            >>> print(timed(np.zeros(4, "float32"), np.empty(4, "float32")).median > 0)
+            True
+        """
+        return Evaluator(self, number=number, repeat=repeat, **options)
+
+    def _all(self, args: Sequence[object]) -> list[object]:
+        """The arguments of the function, the constants among them."""
+        rest = iter(args)
+        missing = sum(x is None for x in self._given)
+        if len(args) != missing:
+            takes = ", ".join(map(str, self.args))
+            raise ArgumentError(
+                f"{self.name} with its constants {', '.join(self.constants)} takes {missing} "
+                f"arguments ({takes}), got {len(args)}"
+            )
+        return [next(rest) if x is None else x for x in self._given]
+
+    def __repr__(self) -> str:
+        args = ", ".join(map(str, self.args))
+        return f"<FunctionWithConstants {self.name}({args}); {', '.join(self.constants)} given>"
+
+
+def with_constants(
+    whole: AnyFunction,
+    spec: FunctionSpec,
+    parts: Parts | None,
+    values: Sequence[object],
+    named: Mapping[str, object],
+) -> FunctionWithConstants:
+    """A function with its constants; see `loopwright.runtime.Module.with_constants`."""
+    numbers = [n for n, arg in enumerate(spec.args) if arg.constant]
+    names = [spec.args[n].name for n in numbers]
+    if not numbers:
+        raise ArgumentError(
+            f"with_constants: {spec.name} has no constant arguments; declare them by "
+            "te.placeholder(..., constant=True)"
+        )
+    for name in named:
+        if names.count(name) != 1:
+            why = "is the name of several" if name in names else "is none"
+            raise ArgumentError(
+                f"with_constants: {name!r} {why} of the constants of {spec.name}"
+                f"{did_you_mean(name, names)}; they are {', '.join(names)}"
+            )
+    given = dict(zip(numbers, values, strict=False))
+    twice = [n for n in given if spec.args[n].name in named]
+    if len(values) > len(numbers) or twice:
+        what = f"{spec.args[twice[0]].name!r} twice" if twice else f"{len(values)} values"
+        raise ArgumentError(
+            f"with_constants: {spec.name} has the constants {', '.join(names)}, got {what}"
+        )
+    given |= {numbers[names.index(name)]: value for name, value in named.items()}
+    missing = [spec.args[n].name for n in numbers if n not in given]
+    if missing:
+        raise ArgumentError(
+            f"with_constants: {spec.name} has the constants {', '.join(names)}; give "
+            f"{', '.join(missing)} as well"
+        )
+    return FunctionWithConstants(whole, spec, parts, {n: given[n] for n in numbers})
+
+
+def _home(device: Device, values: Mapping[int, object]) -> Device:
+    """Where constants lie: the device of the first that lies on one, else the first of its kind."""
+    places = [x.device for x in values.values() if isinstance(x, DeviceArray)]
+    same = [place for place in places if place.device_type == device.device_type]
+    return same[0] if same else device
+
+
+def _taken_over(name: str, number: int, arg: Arg | SymbolicArg, value: Any, home: Device) -> Any:
+    """A copy of a constant where the function wants it.
+
+    Raises:
+        ArgumentError: it has another shape or dtype.
+    """
+    try:
+        data = value if isinstance(value, np.ndarray | DeviceArray) else host_array(value)
+        if isinstance(data, DeviceArray) and home.device_type == HOST:
+            host_array(data)  # says where it lies
+    except ArgumentError as error:
+        raise ArgumentError(f"{name}: argument {number} ({arg.name!r}): {error}") from None
+    known = isinstance(arg, Arg)
+    if np.dtype(data.dtype) != arg.dtype or (known and tuple(data.shape) != arg.shape):
+        got = f"{data.dtype}{list(data.shape)}"
+        raise ArgumentError(f"{name}: argument {number} ({arg.name!r}): expected {arg}, got {got}")
+    if home.device_type == HOST:
+        return np.array(data, order="C", copy=True)
+    return array(data, device=home)

@@ -1,0 +1,252 @@
+"""From an expression to kernels: the parts of it that each run as one loop nest.
+
+A kernel ends in a tensor that lies in memory, and computes what it needs of the stages before it
+on its way: one reduction with what is elementwise behind it, a chain of reductions over rows, or no
+reduction at all. The fusion is that of graph compilers (Chen et al., OSDI 2018), told from access
+maps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from loopwright import te
+from loopwright.ir.expr import Call
+from loopwright.ir.traversal import contains, walk
+from loopwright.space.access import Index, expressions, extents, is_computed
+from loopwright.space.analysis import StageAnalysis, analyze
+from loopwright.space.chains import RowChain, row_chain
+
+#: Nodes, and stages one in another, that an expression may grow to by computing stages where they
+#: are read: compilers take long for more, and walk it by recursion.
+_MOST_NODES, _MOST_DEPTH = 400, 24
+#: Stages in a row of which each reads the one before at several places, in one kernel.
+_MOST_SPREAD = 4
+#: Nodes of a stage that is computed again in every kernel that reads it, rather than kept.
+_CHEAP = 12
+
+
+@dataclass(frozen=True, eq=False)
+class Kernel:
+    """A part of an expression that runs as one loop nest.
+
+    Attributes:
+        out: what it leaves in memory.
+        stages: the stages that it computes, inputs first, that of ``out`` last.
+    """
+
+    out: te.Tensor
+    stages: tuple[StageAnalysis, ...]
+
+    @cached_property
+    def tensors(self) -> tuple[te.Tensor, ...]:
+        """What it computes, inputs first."""
+        return tuple(s.tensor for s in self.stages)
+
+    @cached_property
+    def reductions(self) -> tuple[StageAnalysis, ...]:
+        """Its reductions, in order."""
+        return tuple(s for s in self.stages if s.reduced)
+
+    @cached_property
+    def chain(self) -> RowChain | None:
+        """It as a chain over rows along memory, or None where it is none."""
+        if self._has_tuples():
+            return None
+        chain = row_chain(self.out, self.stages)
+        return chain if chain is not None and chain.along_memory else None
+
+    @cached_property
+    def single(self) -> StageAnalysis | None:
+        """Its one reduction, over which ``out`` is elementwise; None where it is something else."""
+        if len(self.reductions) != 1 or self._has_tuples():
+            return None
+        points = {self.reductions[0].tensor}
+        for s in self.stages:
+            inside = {o.tensor for o in s.operands if o.tensor in points}
+            if not all(_follows(s, t) for t in inside):
+                return None
+            points |= {s.tensor} if inside else set()
+        return self.reductions[0] if self.out in points else None
+
+    def _has_tuples(self) -> bool:
+        return any(t.op.num_outputs > 1 for t in self.tensors)
+
+    @cached_property
+    def grown(self) -> int:
+        """Nodes of the result as one expression."""
+        nodes: dict[te.Tensor, int] = {}
+        for s in self.stages:
+            inner = [o.tensor for o in s.operands if o.tensor in nodes]
+            nodes[s.tensor] = _nodes(s.tensor.op) + sum(nodes[t] for t in inner)
+        return nodes[self.out]
+
+    @property
+    def may_inline(self) -> bool:
+        """Whether all of it may be one expression: compilers take long for a large one."""
+        return self.grown <= _MOST_NODES
+
+    @property
+    def work(self) -> int:
+        """Points of all its loops together."""
+        return sum(extents(s.spatial) * extents(s.reduced) for s in self.stages)
+
+    def computes(self, tensor: te.Tensor) -> bool:
+        """Whether a tensor is computed on the way."""
+        return tensor in self.tensors
+
+
+def kernels(outputs: Sequence[te.Tensor]) -> list[Kernel]:
+    """The kernels of an expression, in the order in which they run.
+
+    Args:
+        outputs: the results, which all lie in memory.
+
+    Returns:
+        Kernels which together compute every stage; a cheap stage may stand in several.
+
+    Raises:
+        TensorError: an output is an input, or an extent is not known.
+    """
+    return _Partition(outputs).kernels()
+
+
+@dataclass(frozen=True)
+class _Growth:
+    """How large an expression is that computes everything where it is read.
+
+    Attributes:
+        nodes: of the expression.
+        depth: stages in stages.
+        spread: stages in a row that are read at several places.
+    """
+
+    nodes: int
+    depth: int = 1
+    spread: int = 0
+
+    def fits(self) -> bool:
+        """Whether a compiler takes it."""
+        small = self.nodes <= _MOST_NODES and self.depth <= _MOST_DEPTH
+        return small and self.spread <= _MOST_SPREAD
+
+
+class _Partition:
+    """Walks stages inputs first, and says of which that they lie in memory.
+
+    Whatever ends in a stage that was walked, from what lies in memory on, is a kernel that rules
+    know.
+    """
+
+    def __init__(self, outputs: Sequence[te.Tensor]) -> None:
+        self._stages = {s.tensor: s for s in analyze(outputs)}
+        self._roots = set(outputs)
+        self._growth: dict[te.Tensor, _Growth] = {}
+        for s in self._stages.values():
+            self._enter(s)
+        self._keep_shared()
+
+    def kernels(self) -> list[Kernel]:
+        """A kernel for all that lies in memory; one for all outputs of a stage."""
+        ends: dict[te.Operation, te.Tensor] = {}
+        for t in self._stages:
+            if t in self._roots:
+                ends.setdefault(t.op, t)
+        return [self._kernel(t) for t in ends.values()]
+
+    def _kernel(self, out: te.Tensor) -> Kernel:
+        members: set[te.Tensor] = set()
+        pending = [out]
+        while pending:
+            t = pending.pop()
+            members.add(t)
+            pending += [x for x in self._inner(t) if x not in members]
+        return Kernel(out, tuple(s for t, s in self._stages.items() if t in members))
+
+    def _inner(self, t: te.Tensor) -> list[te.Tensor]:
+        """What a stage computes where it reads it."""
+        return [x for x in t.op.input_tensors if is_computed(x) and x not in self._roots]
+
+    def _enter(self, stage: StageAnalysis) -> None:
+        t = stage.tensor
+        if t.op.num_outputs > 1:
+            self._roots |= {t, *self._inner(t)}
+        if not self._is_known(t):
+            self._cut(stage)
+        growth = self._grown(stage)
+        kernel = self._kernel(t)
+        if not growth.fits() or (kernel.reductions and not kernel.may_inline):
+            self._roots |= set(self._inner(t))
+            growth = self._grown(stage)
+        self._growth[t] = replace(growth, nodes=1) if stage.reduced else growth
+
+    def _is_known(self, t: te.Tensor) -> bool:
+        kernel = self._kernel(t)
+        return not kernel.reductions or kernel.single is not None or kernel.chain is not None
+
+    def _cut(self, stage: StageAnalysis) -> None:
+        """Keep what a stage reads that needs reductions; where it is elementwise behind several,
+        all but the one with the most work."""
+        needing = [x for x in self._inner(stage.tensor) if self._kernel(x).reductions]
+        needing.sort(key=lambda x: self._kernel(x).work)
+        self._roots |= set(needing[:-1])
+        if needing and not self._is_known(stage.tensor):
+            self._roots.add(needing[-1])
+
+    def _grown(self, stage: StageAnalysis) -> _Growth:
+        inner = set(self._inner(stage.tensor))
+        reads = [o.tensor for o in stage.operands if o.tensor in inner]
+        grown = [self._growth[t] for t in inner]
+        several = [t for t in inner if reads.count(t) > 1]
+        # What is read at several places may be kept for a tile: then it does not grow.
+        nodes = sum(self._growth[t].nodes for t in inner if t not in several)
+        return _Growth(
+            _nodes(stage.tensor.op) + nodes,
+            1 + max((g.depth for g in grown), default=0),
+            (bool(several) or bool(inner and stage.reduced))
+            + max((g.spread for g in grown), default=0),
+        )
+
+    def _keep_shared(self) -> None:
+        """Keep stages that several kernels need, unless they are cheap."""
+        while True:
+            first: dict[te.Tensor, te.Tensor] = {}
+            shared = {
+                t
+                for kernel in self.kernels()
+                for t in kernel.tensors[:-1]
+                if first.setdefault(t, kernel.out) is not kernel.out and not self._is_cheap(t)
+            }
+            if not shared:
+                return
+            self._roots |= shared
+
+    def _is_cheap(self, t: te.Tensor) -> bool:
+        if self._stages[t].reduced or self._inner(t):
+            return False
+        parts = expressions(t.op)
+        return _nodes(t.op) <= _CHEAP and not any(contains(part, Call) for part in parts)
+
+
+def _nodes(op: te.Operation) -> int:
+    found: list[object] = []
+    for part in expressions(op):
+        walk(part, found.append)
+    return len(found)
+
+
+def _follows(reader: StageAnalysis, tensor: te.Tensor) -> bool:
+    """Whether a stage reads a tensor at its own point alone."""
+    if reader.reduced or reader.tensor.shape != tensor.shape:
+        return False
+    own: list[Index | None] = [Index({x: 1}) for x in reader.spatial]
+    return all(list(o.access.dims) == own for o in reader.operands if o.tensor is tensor)
+
+
+def heaviest(parts: Iterable[Kernel], share: float) -> list[Kernel]:
+    """Those kernels that do at least a share of all work, the heaviest first."""
+    found = sorted(parts, key=lambda k: -k.work)
+    total = sum(k.work for k in found)
+    return [k for k in found if k.work >= share * total]

@@ -1,0 +1,447 @@
+"""The register tile of a contraction by outer products, with loops and packed copies around it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from loopwright import te
+from loopwright.ir.expr import IterVar
+from loopwright.space import registers
+from loopwright.space.access import extents
+from loopwright.space.analysis import OperandUse, StageAnalysis
+from loopwright.space.kernels import Kernel
+from loopwright.space.rules.pieces import (
+    compute_in_vectors,
+    compute_inline,
+    fused,
+    most_with_tasks,
+    rfactored,
+    run,
+)
+from loopwright.space.sketch import Sketch
+
+_ROWS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24)
+_VECTORS = (1, 2, 3, 4, 6)
+_BLOCKS = (1, 2, 4, 8, 16, 32, 64)
+_BESIDE = (1, 2, 4, 7, 8, 14, 16, 28, 32, 56, 64)
+_UNROLL = (1, 2, 4, 8)
+#: Fewest and most steps of a block of a reduction, and how many are usual.
+_STEPS, _USUAL_STEPS = (64, 1024), 384
+#: A reduction loop that is no longer is written out as a whole.
+_SHORT = 8
+
+
+@dataclass(frozen=True, eq=False)
+class Roles:
+    """What the loops and operands of a contraction do in a kernel.
+
+    Attributes:
+        out: the result, elementwise over the reduction, or that itself.
+        stage: the reduction.
+        loaded: the operand that is loaded in vectors.
+        vector: the loop along which vectors run.
+        row: the loop of the rows of the register tile; None: there is one row.
+        group: iterations of the vector loop for which the other operands stand still, where they
+            move with it in blocks; 0 where they do not move.
+    """
+
+    out: te.Tensor
+    stage: StageAnalysis
+    loaded: OperandUse
+    vector: IterVar
+    row: IterVar | None
+    group: int = 0
+
+    @property
+    def others(self) -> list[IterVar]:
+        """The loops of the result beside these two."""
+        return [x for x in self.stage.spatial if x is not self.vector and x is not self.row]
+
+    @property
+    def turned(self) -> bool:
+        """Whether memory of the result runs along the rows of the register tile."""
+        return self.vector is not self.stage.spatial[-1]
+
+    @property
+    def dimension(self) -> int | None:
+        """The dimension of the loaded operand that the vector loop alone indexes, one by one."""
+        return _dimension(self.loaded, self.vector)
+
+    @property
+    def rows_dimension(self) -> int | None:
+        """The dimension of the other operand that the row loop alone indexes, one by one; None also
+        where there are several."""
+        others = [o for o in self.stage.operands if o is not self.loaded]
+        if len(others) != 1 or self.row is None:
+            return None
+        return _dimension(others[0], self.row)
+
+    @property
+    def vectors(self) -> int:
+        """Iterations of the vector loop, those of a group where there are groups."""
+        return self.group or self.vector.count
+
+    @property
+    def beside(self) -> IterVar | None:
+        """Another loop of the result that a task may run, since the loaded operand is the same."""
+        still = [x for x in self.others if not self.loaded.access.moves_with(x) and x.count > 1]
+        return still[-1] if still and not self.group else None
+
+    @property
+    def moves_with_others(self) -> bool:
+        """Whether a task needs another part of the loaded operand for each of the other loops."""
+        return any(self.loaded.access.moves_with(x) for x in self.others)
+
+    @property
+    def side_by_side(self) -> bool:
+        """Whether vectors of the loaded operand lie in memory as they are."""
+        return self.loaded.strides.get(self.vector) == 1
+
+    @cached_property
+    def best(self) -> tuple[int, int]:
+        """The register tile with the least cost."""
+        return min(self.tiles(), key=self.cost)
+
+    def tiles(self) -> list[tuple[int, int]]:
+        """Register tiles, rows and columns: all that fits the registers."""
+        dtype = self.stage.tensor.dtype
+        fits = registers.fitting(dtype)
+        heights = registers.row_tiles(self.row.count, _ROWS) if self.row is not None else [1]
+        widths = registers.column_tiles(self.vectors, dtype, _VECTORS)
+        return [(r, w) for r in heights for w in widths if fits(r, w)]
+
+    def cost(self, tile: tuple[int, int]) -> float:
+        """Multiplications and loads of a register tile for each useful multiplication."""
+        r, w = tile
+        n, m = self.row.count if self.row is not None else 1, self.vectors
+        vectors = w // registers.lanes(self.stage.tensor.dtype)
+        covered = -(-n // r) * r * -(-m // w) * w
+        # A multiplication waits some cycles for the one before it in its accumulator; compilers
+        # need some registers of their own.
+        waiting = max(1.0, _IN_FLIGHT / (r * vectors))
+        loads = (r + vectors) / (2 * r * vectors) + 0.5 / r
+        crowded = 0.3 if r * vectors > 3 * registers.registers() // 4 else 0.0
+        return covered / (n * m) * (waiting + loads + crowded)
+
+
+#: Accumulators that keep the multipliers of a core busy.
+_IN_FLIGHT = 8
+
+
+def _dimension(operand: OperandUse, axis: IterVar | None) -> int | None:
+    for d, index in enumerate(operand.access.dims):
+        if index is not None and dict(index.moves) == {axis: 1}:
+            return d
+    return None
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """What a structure of a contraction does.
+
+    Attributes:
+        roles: of its loops and operands.
+        packing: where the loaded operand is copied: "none", "panel", "task" or "root".
+        order: which loop stands outside, "vectors" or "rows".
+        place: where computed operands are computed: "root", "task", or "inline", where they are
+            copied.
+        blocked: the reduction loop that is run in blocks.
+        rows_packed: whether the other operand is copied for each block.
+    """
+
+    roles: Roles
+    packing: str
+    order: str
+    place: str
+    blocked: IterVar | None = None
+    rows_packed: bool = False
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        roles = self.roles
+        row = roles.row.name if roles.row is not None else "1"
+        packed = "as it is" if self.packing == "none" else f"packed at {self.packing}"
+        parts = [f"{row} x {roles.vector.name}", f"{roles.loaded.tensor.name} {packed}"]
+        parts += [f"{self.order} outside"]
+        if self.place != "inline":
+            parts += [f"producers at {self.place}"]
+        if self.blocked is not None:
+            parts += [f"{self.blocked.name} in blocks"]
+        return ", ".join(parts + (["rows packed"] if self.rows_packed else []))
+
+    @property
+    def why(self) -> str:
+        """Its reason."""
+        roles, loaded = self.roles, self.roles.loaded.tensor.name
+        return (
+            f"{loaded} alone moves with {roles.vector.name}: vectors along it are used for every "
+            f"{roles.row.name if roles.row is not None else 'point'}"
+        )
+
+
+def block_steps(count: int) -> list[int]:
+    """Steps into which a reduction is cut evenly: a rest would be tested for at every step."""
+    low, high = _STEPS
+    return [n for n in range(low, min(high, count - 1) + 1) if count % n == 0]
+
+
+class OuterProducts:
+    """One structure while it is scheduled.
+
+    Args:
+        sketch: where the steps go.
+        kernel: what is scheduled.
+        plan: what is done.
+    """
+
+    def __init__(self, sketch: Sketch, kernel: Kernel, plan: Plan) -> None:
+        self.sketch, self.s, self.kernel, self.plan = sketch, sketch.s, kernel, plan
+        self.roles = plan.roles
+        found = self.roles.tiles()
+        self.rows, self.width = sketch.numbers("tile", found, self.roles.best)
+
+    def schedule(self) -> None:
+        """Make the steps."""
+        plan, stage = self.plan, self.roles.stage
+        kept = [o.tensor for o in stage.operands if self.kernel.computes(o.tensor)]
+        # What is copied is computed where it is copied: inline, once there is a copy.
+        copied = [t for t in kept if plan.place == "inline" and t is self.roles.loaded.tensor]
+        kept = [t for t in kept if t not in copied]
+        compute_inline(self.s, self.kernel, [*kept, *copied])
+        task = self._in_one() if plan.blocked is None else self._in_blocks(plan.blocked)
+        for t in copied:
+            self.s[t].compute_inline()
+        for t in dict.fromkeys(kept):
+            compute_in_vectors(self.s, t, self.roles.out, task if plan.place == "task" else None)
+
+    # ------------------------------------------------------------ the whole reduction at once
+
+    def _in_one(self) -> IterVar:
+        s, roles, out, stage = self.s, self.roles, self.roles.out, self.roles.stage.tensor
+        acc = s.cache_write(out, "local") if out is stage else stage
+        block = acc
+        if roles.turned:
+            acc = s.cache_write(acc, "local")
+        position, task, at = self._result()
+        for t in dict.fromkeys([block, acc]):
+            s[t].compute_at(s[out], at)
+            self._registers(t, block is not acc)
+        if self.plan.packing != "none":
+            self._pack(acc, out, task if self.plan.packing == "task" else position)
+        return task
+
+    def _result(self) -> tuple[IterVar, IterVar, IterVar]:
+        """Tile the result; the loops of a panel, of a task and of a register tile."""
+        s, out, roles = self.s, self.roles.out, self.roles
+        axis = dict(zip(roles.stage.spatial, s[out].op.axis, strict=True))
+        others = [axis[x] for x in roles.others if x is not roles.beside]
+        row_block, vector_block, beside_block = self._blocks()
+        vector, beside = axis[roles.vector], []
+        if roles.group:
+            group, vector = s[out].split(vector, factor=roles.group)
+            others.append(group)
+        if roles.beside is not None:
+            more, run_here = s[out].split(axis[roles.beside], factor=beside_block)
+            others.append(more)
+            beside.append(run_here)
+        v1, v2 = s[out].split(vector, factor=self.width)
+        v0, v1 = s[out].split(v1, factor=vector_block)
+        if roles.row is None:
+            s[out].reorder(*others, v0, v1, *beside, v2)
+            task = fused(s, out, [*others, v0])
+            s[out].parallel(task)
+            s[out].vectorize(v2)
+            return v1, task, [v1, *beside][-1]
+        r1, r2 = s[out].split(axis[roles.row], factor=self.rows)
+        r0, r1 = s[out].split(r1, factor=row_block)
+        inner = (v2, r2) if roles.turned else (r2, v2)
+        outer = [*others, v0, r0]
+        if self.plan.order == "vectors":
+            outer = [v0, *others, r0] if beside else outer
+        else:
+            outer = [*others, r0, v0]
+        s[out].reorder(*outer, v1, *beside, r1, *inner)
+        task = fused(s, out, outer)
+        s[out].parallel(task)
+        run(s, out, inner)
+        return v1, task, r1
+
+    def _blocks(self) -> tuple[Any, Any, Any]:
+        """Register tiles of a task along rows and vectors, and iterations of the loop beside them;
+        by default as many of the latter, and of rows, as leave enough tasks."""
+        roles, (high, wide) = self.roles, self.roles.best
+        beside = roles.beside.count if roles.beside is not None else 1
+        panels = -(-roles.vectors // wide) * extents(roles.others) // beside
+        panels *= roles.vector.count // roles.group if roles.group else 1
+        count = -(-roles.row.count // high) if roles.row is not None else 1
+        columns = [b for b in _BLOCKS if b <= -(-roles.vectors // self._narrowest())]
+        rows = [b for b in _BLOCKS if roles.row is not None and b <= roles.row.count] or [1]
+        liked = most_with_tasks(rows, count, panels * beside)
+        panels *= -(-count // liked)
+        run_here = [b for b in _BESIDE if b <= beside]
+        return (
+            self.sketch.number("row_block", rows, liked),
+            self.sketch.number("vector_block", columns),
+            self.sketch.number("beside", run_here, most_with_tasks(run_here, beside, panels)),
+        )
+
+    def _narrowest(self) -> int:
+        return min(w for _, w in self.roles.tiles())
+
+    def _registers(self, t: te.Tensor, turned: bool) -> None:
+        s, spatial = self.s, self.roles.stage.spatial
+        axis = dict(zip(spatial, s[t].op.axis, strict=True))
+        if turned:
+            at = spatial.index(self.roles.vector)
+            s[t].transform_layout(lambda *x: (*x[:at], *x[at + 1 :], x[at]))
+        row = [axis[self.roles.row]] if self.roles.row is not None else []
+        others = [axis[x] for x in self.roles.others]
+        reduce, written_out = self._unrolled(t)
+        tile = [*written_out, *row, axis[self.roles.vector]]
+        s[t].reorder(*others, *reduce, *tile)
+        run(s, t, tile)
+
+    def _unrolled(self, t: te.Tensor) -> tuple[list[IterVar], list[IterVar]]:
+        """The reduction loops of a stage, and those that are written out: a short last one, else
+        some steps of it."""
+        reduce = list(self.s[t].op.reduce_axis)
+        # The steps of a block are a symbol, and many.
+        count = reduce[-1].extent if reduce else 0
+        if isinstance(count, int) and count <= _SHORT:
+            return self._short(t, reduce)
+        unroll = [u for u in _UNROLL if not isinstance(count, int) or u <= count]
+        steps = self.sketch.number("unroll", unroll)
+        outer, inner = self.s[t].split(reduce[-1], factor=steps)
+        return [*reduce[:-1], outer], [inner]
+
+    def _short(self, t: te.Tensor, reduce: list[IterVar]) -> tuple[list[IterVar], list[IterVar]]:
+        """A short last loop is written out, and one outside of it may be."""
+        if not reduce:
+            return [], []
+        *before, last = reduce
+        count = before[-1].extent if before else 0
+        if not isinstance(count, int) or not 1 < count <= _SHORT:
+            return before, [last]
+        outer, inner = self.s[t].split(before[-1], factor=self.sketch.number("taps", [1, count]))
+        return [*before[:-1], outer], [inner, last]
+
+    # ------------------------------------------------------------ the reduction in blocks
+
+    def _in_blocks(self, blocked: IterVar) -> IterVar:
+        """Partial sums of a block are made in registers and added to the result, which lies in
+        memory meanwhile, or to a copy of it for a task."""
+        s, roles, out, stage = self.s, self.roles, self.roles.out, self.roles.stage.tensor
+        at = roles.stage.reduced.index(blocked)
+        steps = block_steps(blocked.count)
+        step = self.sketch.number("steps", steps, min(steps, key=lambda n: abs(n - _USUAL_STEPS)))
+        loop, _ = s[stage].split(s[stage].op.reduce_axis[at], factor=step)
+        partial = rfactored(s, stage, loop)
+        s[partial].set_scope("local")
+        row_block, vector_block, _ = self._blocks()
+        task = self._task(row_block, vector_block) if out is not stage else None
+        position, block, inner = self._accumulated(row_block, vector_block, task is None)
+        if task is not None:
+            s[stage].compute_at(s[out], task)
+        s[partial].compute_at(s[stage], inner)
+        spatial = dict(zip(roles.stage.spatial, s[partial].op.axis[1:], strict=True))
+        reduce, written_out = self._unrolled(partial)
+        tile = [*written_out, spatial[roles.row], spatial[roles.vector]]  # type: ignore[index]
+        others = [spatial[x] for x in roles.others]
+        s[partial].reorder(s[partial].op.axis[0], *others, *reduce, *tile)
+        run(s, partial, tile)
+        if self.plan.packing != "none":
+            self._pack(partial, stage, position)
+        if self.plan.rows_packed:
+            self._pack_rows(partial, stage, block)
+        return block if task is None else task
+
+    def _task(self, row_block: Any, vector_block: Any) -> IterVar:
+        """Tile a result that is elementwise over the reduction; the loop of a task."""
+        s, out, roles = self.s, self.roles.out, self.roles
+        axis = dict(zip(roles.stage.spatial, s[out].op.axis, strict=True))
+        assert roles.row is not None
+        v1, v2 = s[out].split(axis[roles.vector], factor=self.width)
+        v0, v1 = s[out].split(v1, factor=vector_block)
+        r1, r2 = s[out].split(axis[roles.row], factor=self.rows)
+        r0, r1 = s[out].split(r1, factor=row_block)
+        others = [axis[x] for x in roles.others]
+        s[out].reorder(*others, v0, r0, r1, r2, v1, v2)
+        s[out].vectorize(v2)
+        task = fused(s, out, [*others, v0, r0])
+        s[out].parallel(task)
+        return task
+
+    def _accumulated(
+        self, row_block: Any, vector_block: Any, parallel: bool
+    ) -> tuple[IterVar, IterVar, IterVar]:
+        """Tile the sums over blocks; the loops of a panel, of a block and of a register tile."""
+        s, roles, stage = self.s, self.roles, self.roles.stage.tensor
+        axis = dict(zip(roles.stage.spatial, s[stage].op.axis, strict=True))
+        assert roles.row is not None
+        (block,) = s[stage].op.reduce_axis
+        others = [axis[x] for x in roles.others]
+        v1, v2 = s[stage].split(axis[roles.vector], factor=self.width)
+        r1, r2 = s[stage].split(axis[roles.row], factor=self.rows)
+        outer: Sequence[IterVar] = ()
+        if parallel:
+            v0, v1 = s[stage].split(v1, factor=vector_block)
+            r0, r1 = s[stage].split(r1, factor=row_block)
+            outer = (v0, r0)
+        s[stage].reorder(*others, *outer, block, v1, r1, r2, v2)
+        if parallel:
+            s[stage].parallel(fused(s, stage, [*others, *outer]))
+        run(s, stage, (r2, v2))
+        return v1, block, r1
+
+    # ------------------------------------------------------------ copies
+
+    def _pack(self, acc: te.Tensor, reader: te.Tensor, loop: IterVar) -> None:
+        """Copy the loaded operand as the register tile reads it: blocks of its width, the reduction
+        outside of them."""
+        s, roles, width = self.s, self.roles, self.width
+        d = roles.dimension
+        assert d is not None
+        source, root = roles.loaded.tensor, self.plan.packing == "root"
+        packed = s.cache_read(source, "global" if root else "local", [acc])
+        if not root:
+            s[packed].compute_at(s[reader], loop)
+        s[packed].transform_layout(lambda *x: (x[d] // width, *x[:d], *x[d + 1 :], x[d] % width))
+        axes = list(s[packed].op.axis)
+        mine = axes.pop(d)
+        block, mine = s[packed].split(mine, factor=width)
+        if root:
+            s[packed].parallel(block)
+        if roles.side_by_side:
+            s[packed].reorder(block, *axes, mine)
+            s[packed].vectorize(mine)
+            return
+        self._turn(packed, block, axes, mine)
+
+    def _turn(self, packed: te.Tensor, block: IterVar, axes: list[IterVar], mine: IterVar) -> None:
+        """Copy what lies in memory along another dimension: squares are turned on the way."""
+        s, lanes = self.s, registers.lanes(packed.dtype)
+        outer, inner = s[packed].split(mine, factor=lanes)
+        if not axes:
+            s[packed].vectorize(inner)
+            return
+        k0, k1 = s[packed].split(axes.pop(), factor=lanes)
+        s[packed].reorder(block, outer, *axes, k0, k1, inner)
+        run(s, packed, (k1, inner))
+
+    def _pack_rows(self, acc: te.Tensor, reader: te.Tensor, loop: IterVar) -> None:
+        """Copy what the rows of a block read, in the order in which it is read."""
+        s, roles, rows = self.s, self.roles, self.rows
+        d = roles.rows_dimension
+        assert d is not None
+        (other,) = [o for o in roles.stage.operands if o is not roles.loaded]
+        packed = s.cache_read(other.tensor, "local", [acc])
+        s[packed].compute_at(s[reader], loop)
+        s[packed].transform_layout(lambda *x: (x[d] // rows, *x[:d], *x[d + 1 :], x[d] % rows))
+        *_, last = s[packed].op.axis
+        if d != len(s[packed].op.axis) - 1:
+            _, inner = s[packed].split(last, factor=registers.lanes(packed.dtype))
+            s[packed].vectorize(inner)

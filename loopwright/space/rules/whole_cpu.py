@@ -1,0 +1,104 @@
+"""Reductions to few elements on CPUs: parts of the reduction are shared out to the threads.
+
+Partial results are a stage of their own, an element for each part, in parallel; the rest is little.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from loopwright import te
+from loopwright.ir.expr import IterVar
+from loopwright.space import registers
+from loopwright.space.access import extents
+from loopwright.space.analysis import StageAnalysis
+from loopwright.space.kernels import Kernel
+from loopwright.space.rules.pieces import MIN_TASKS, compute_inline, rfactored
+from loopwright.space.sketch import Sketch
+from loopwright.space.structure import Structure
+from loopwright.space.variant import Variant, structures_of
+
+_PARTS = (2, 4, 8, 16, 32, 64)
+_VECTORS = (1, 2, 4, 8)
+_UNROLL = (1, 2, 4)
+#: Elements of a result that threads do not share out, and of a reduction that is worth parts.
+_FEW, _LONG = 64, 4096
+
+
+def whole(outputs: Sequence[te.Tensor], args: Sequence[te.Tensor]) -> list[Structure]:
+    """The structure of a long reduction to few elements: none where the expression is something
+    else.
+
+    Args:
+        outputs: the results; one, elementwise over the reduction.
+        args: the arguments in calling order.
+    """
+    return structures_of(whole_variants, outputs, args)
+
+
+def whole_variants(kernel: Kernel) -> list[Variant]:
+    """Ways to schedule a long reduction to few elements.
+
+    Args:
+        kernel: any kernel; for what is something else there are none.
+    """
+    stage = kernel.single
+    if stage is None or extents(stage.spatial) >= _FEW:
+        return []
+    why = "the result has few elements: parts of the reduction run in parallel"
+    found = []
+    if extents(stage.reduced) >= _LONG and _parted(stage).count >= _PARTS[0]:
+        found = [Variant("reduction in parts", why, partial(_schedule, kernel, stage))]
+    if extents(stage.spatial) > 1:
+        return found
+    return [*found, Variant("one reduction", why, partial(_schedule_one, kernel, stage))]
+
+
+def _parted(stage: StageAnalysis) -> IterVar:
+    """The loop that is cut into parts: the first that has enough iterations, so that a part lies
+    together."""
+    enough = [x for x in stage.reduced if x.count >= MIN_TASKS]
+    return enough[0] if enough else max(stage.reduced, key=lambda x: x.count)
+
+
+def _schedule(kernel: Kernel, stage: StageAnalysis, sketch: Sketch) -> None:
+    s, t = sketch.s, stage.tensor
+    compute_inline(s, kernel, [])
+    parted = _parted(stage)
+    lanes = registers.lanes(t.dtype)
+    parts = [p for p in _PARTS if p * (lanes if parted is stage.reduced[-1] else 1) <= parted.count]
+    parts = parts or [_PARTS[0]]
+    axis = s[t].op.reduce_axis[stage.reduced.index(parted)]
+    steps = sorted({_step(parted.count, p, lanes) for p in parts})
+    liked = _step(parted.count, min(parts, key=lambda p: abs(p - MIN_TASKS)), lanes)
+    loop, _ = s[t].split(axis, factor=sketch.number("steps", steps, liked))
+    parts_of = rfactored(s, t, loop)
+    s[parts_of].parallel(s[parts_of].op.axis[0])
+    _vectors(sketch, parts_of)
+
+
+def _step(count: int, parts: int, lanes: int) -> int:
+    """Iterations of a part: whole vectors where there are many."""
+    step = -(-count // parts)
+    whole = lanes * _VECTORS[-1]
+    return -(-step // whole) * whole if step > whole else step
+
+
+def _schedule_one(kernel: Kernel, stage: StageAnalysis, sketch: Sketch) -> None:
+    compute_inline(sketch.s, kernel, [])
+    _vectors(sketch, stage.tensor)
+
+
+def _vectors(sketch: Sketch, t: te.Tensor) -> None:
+    """Vectors of partial results along the last loop of a reduction."""
+    s, lanes = sketch.s, registers.lanes(t.dtype)
+    # The steps of a part are a symbol, and many.
+    loops = [x for x in s[t].op.reduce_axis if not isinstance(x.extent, int) or x.extent > 1]
+    last = loops[-1] if loops else s[t].op.reduce_axis[-1]
+    most = last.extent if isinstance(last.extent, int) else lanes * _VECTORS[-1]
+    widths = [lanes * v for v in _VECTORS if lanes * v <= max(lanes, most)]
+    rest, lane = s[t].split(last, factor=sketch.number("width", widths, max(widths[:3])))
+    _, again = s[t].split(rest, factor=sketch.number("unroll", _UNROLL))
+    s[t].unroll(again)
+    s[t].vectorize(lane)

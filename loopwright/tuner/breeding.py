@@ -1,0 +1,311 @@
+"""Rules by which searches breed points: first populations, mutations and crossings, by name.
+
+Each list is open: what is registered with a weight above zero takes part in every search that names
+no rules of its own. Built-in rules with a weight of zero are there to be named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, TypeVar
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import numpy.typing as npt
+
+from loopwright.errors import TuneError, UsageError, did_you_mean
+from loopwright.task.vectors import Digits
+from loopwright.tuner.mutation import Mutation
+
+if TYPE_CHECKING:
+    from loopwright.task import ConfigSpace
+
+#: Changes digits ``(n, knobs)``: ``(space, digits, rng) -> digits``.
+MutationRule = Callable[["ConfigSpace", Digits, np.random.Generator], Digits]
+#: Makes a child of each two parents: ``(space, first, second, rng) -> digits``.
+CrossingRule = Callable[["ConfigSpace", Digits, Digits, np.random.Generator], Digits]
+#: Up to ``count`` points of the first generation: ``(known, count, rng) -> digits``.
+PopulationRule = Callable[["Known", int, np.random.Generator], Digits]
+R = TypeVar("R", bound=Callable[..., Digits])
+#: Weights by name.
+Weights = Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is known of a space when a search begins.
+
+    Attributes:
+        space: the space.
+        measured: the best measured points, int64 ``(n, knobs)``, best first.
+        drafted: points that the analytical model prefers, ``(n, knobs)``, best first.
+    """
+
+    space: ConfigSpace
+    measured: Digits
+    drafted: Digits
+
+
+class Rules(Mapping[str, R], Generic[R]):
+    """Rules of one kind by name, in the order of their registration.
+
+    Args:
+        kind: what they are, in words.
+
+    Attributes:
+        weights: the weight of each, by name.
+
+    Example:
+        >>> print(lw.tuner.mutations.weights["small_steps"], list(lw.tuner.crossings))
+        1.0 ['uniform', 'one_point']
+    """
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self.weights: dict[str, float] = {}
+        self._rules: dict[str, R] = {}
+
+    def __getitem__(self, name: str) -> R:
+        return self._rules[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._rules)
+
+    def __len__(self) -> int:
+        return len(self._rules)
+
+    def register(self, name: str, weight: float) -> Callable[[R], R]:
+        """A decorator that makes a function a rule.
+
+        Args:
+            name: its name.
+            weight: how often it is used beside the others; 0: only where it is named. Of a rule for
+                first populations: the share of the population that it may fill.
+
+        Raises:
+            UsageError: the name is taken, or the weight is negative or no number.
+
+        Example:
+            >>> @lw.tuner.mutations.register("first_knob_anew", weight=0.1)
+            ... def first_knob_anew(space, digits, rng):
+            ...     changed = digits.copy()
+            ...     changed[:, 0] = rng.integers(0, space.dims[0], size=len(digits))
+            ...     return changed
+            ...
+            >>> print(lw.tuner.mutations.weights["first_knob_anew"])
+            0.1
+            >>> lw.tuner.mutations.remove("first_knob_anew")
+        """
+        if name in self._rules:
+            raise UsageError(f"there is a {self.kind} {name!r}; remove it first, or use a new name")
+        checked = _weight(self.kind, name, weight)
+
+        def register(rule: R) -> R:
+            self._rules[name], self.weights[name] = rule, checked
+            return rule
+
+        return register
+
+    def remove(self, name: str) -> None:
+        """Forget a rule.
+
+        Raises:
+            UsageError: there is none of this name.
+
+        Example:
+            >>> @lw.tuner.crossings.register("first", weight=0.1)
+            ... def first_parent(space, first, second, rng):
+            ...     return first
+            ...
+            >>> lw.tuner.crossings.remove("first")
+            >>> print("first" in lw.tuner.crossings)
+            False
+        """
+        self._check(name)
+        del self._rules[name], self.weights[name]
+
+    def chosen(self, weights: Weights | None) -> dict[str, float]:
+        """The rules of a search with their weights: those that it names, or all that are registered
+        with a weight above zero.
+
+        Raises:
+            UsageError: a name is unknown, or a weight is negative.
+        """
+        if weights is None:
+            return {name: weight for name, weight in self.weights.items() if weight > 0}
+        for name, weight in weights.items():
+            self._check(name)
+            _weight(self.kind, name, weight)
+        return {name: float(weight) for name, weight in weights.items() if weight > 0}
+
+    def _check(self, name: str) -> None:
+        if name not in self._rules:
+            raise UsageError(
+                f"unknown {self.kind} {name!r}{did_you_mean(name, self._rules)}; "
+                f"there are {', '.join(self._rules)}"
+            )
+
+
+def _weight(kind: str, name: str, weight: float) -> float:
+    number = isinstance(weight, (int, float)) and not isinstance(weight, bool)
+    if not number or not 0 <= weight < float("inf"):
+        raise UsageError(f"the weight of {kind} {name!r} must be a number >= 0, got {weight!r}")
+    return float(weight)
+
+
+#: Rules that change a point.
+mutations: Rules[MutationRule] = Rules("mutation")
+#: Rules that make a point of two.
+crossings: Rules[CrossingRule] = Rules("crossing")
+#: Rules that make the first points of a search; what they leave is filled up by chance.
+populations: Rules[PopulationRule] = Rules("population")
+
+
+class Breeding:
+    """The rules of one search in one space.
+
+    Args:
+        space: the space.
+        mutating, crossing, beginning: weights of the rules of each kind; None for those that are
+            registered.
+
+    Raises:
+        UsageError: a rule is unknown.
+    """
+
+    def __init__(
+        self,
+        space: ConfigSpace,
+        mutating: Weights | None = None,
+        crossing: Weights | None = None,
+        beginning: Weights | None = None,
+    ) -> None:
+        self.space = space
+        self._dims = np.array(space.dims, np.int64)
+        self._mutating = mutations.chosen(mutating)
+        self._crossing = crossings.chosen(crossing)
+        self._beginning = populations.chosen(beginning)
+
+    def mutate(self, digits: Digits, rng: np.random.Generator) -> Digits:
+        """Each row changed by a rule that is drawn by its weight; as it is where there is none."""
+        out = digits.copy()
+        for name, rows in _drawn(self._mutating, len(digits), rng):
+            changed = mutations[name](self.space, digits[rows], rng)
+            out[rows] = self._checked("mutation", name, changed, len(out[rows]))
+        return out
+
+    def cross(self, first: Digits, second: Digits, rng: np.random.Generator) -> Digits:
+        """A child of each two parents, by a rule that is drawn by its weight."""
+        out = first.copy()
+        for name, rows in _drawn(self._crossing, len(first), rng):
+            made = crossings[name](self.space, first[rows], second[rows], rng)
+            out[rows] = self._checked("crossing", name, made, len(out[rows]))
+        return out
+
+    def begin(self, known: Known, size: int, rng: np.random.Generator) -> Digits:
+        """The first points of a population of ``size``: each rule fills its share."""
+        parts = [np.empty((0, len(self._dims)), np.int64)]
+        for name, share in self._beginning.items():
+            count = min(int(share * size), size - sum(map(len, parts)))
+            made = populations[name](known, count, rng)[:count]
+            parts.append(self._checked("population", name, made, len(made)))
+        return np.concatenate(parts)
+
+    def _checked(self, kind: str, name: str, digits: Digits, rows: int) -> Digits:
+        digits = np.asarray(digits)
+        fits = digits.shape == (rows, len(self._dims)) and digits.dtype.kind in "iu"
+        if not fits or not ((digits >= 0) & (digits < self._dims)).all():
+            raise TuneError(
+                f"{kind} {name!r} must return whole numbers of shape ({rows}, {len(self._dims)}) "
+                f"below {self._dims.tolist()}; it gave {digits.dtype} {digits.shape}"
+            )
+        return digits.astype(np.int64)
+
+
+def _drawn(
+    weights: Weights, count: int, rng: np.random.Generator
+) -> list[tuple[str, slice | npt.NDArray[np.intp]]]:
+    """Rules with the rows that each is for; nothing is drawn where there is one rule."""
+    names = list(weights)
+    if len(names) < 2:
+        return [(name, slice(None)) for name in names]
+    chances = np.array(list(weights.values()))
+    which = rng.choice(len(names), size=count, p=chances / chances.sum())
+    groups = [(name, np.flatnonzero(which == number)) for number, name in enumerate(names)]
+    return [(name, rows) for name, rows in groups if len(rows)]
+
+
+# -- the rules that there are ---------------------------------------------------------------------
+
+_small_steps: WeakKeyDictionary[ConfigSpace, Mutation] = WeakKeyDictionary()
+
+
+def _steps_of(space: ConfigSpace) -> Mutation:
+    return _small_steps.setdefault(space, Mutation(space))
+
+
+@mutations.register("small_steps", weight=1.0)
+def small_steps(space: ConfigSpace, digits: Digits, rng: np.random.Generator) -> Digits:
+    """Knobs of any kind go to a neighbour, a quarter of them to any choice (`Mutation`)."""
+    return _steps_of(space).mutate(digits, rng)
+
+
+def _of_kind(*kinds: str) -> MutationRule:
+    """Changes one knob of some kinds; any knob in a space that has none of them."""
+
+    def mutate(space: ConfigSpace, digits: Digits, rng: np.random.Generator) -> Digits:
+        numbers = [k for k, knob in enumerate(space.knobs.values()) if knob.kind in kinds]
+        return _steps_of(space).one(digits, rng, numbers)
+
+    return mutate
+
+
+# Ansor's rules, of which a knob is the place where its rewriting applies: sizes of tiles; unrolling
+# and parallel loops; where a stage is computed, and other words. Weights are its own (OSDI 2020).
+mutations.register("tile_size", weight=0.0)(_of_kind("split"))
+mutations.register("annotation", weight=0.0)(_of_kind("annotate"))
+mutations.register("placement", weight=0.0)(_of_kind("other", "reorder"))
+
+
+@crossings.register("uniform", weight=1.0)
+def uniform(space: ConfigSpace, first: Digits, second: Digits, rng: np.random.Generator) -> Digits:
+    """Each knob is that of one parent or of the other."""
+    return np.where(rng.random(first.shape) < 0.5, second, first)
+
+
+@crossings.register("one_point", weight=0.0)
+def one_point(
+    space: ConfigSpace, first: Digits, second: Digits, rng: np.random.Generator
+) -> Digits:
+    """The first knobs are those of one parent, the rest those of the other."""
+    knobs = first.shape[1]
+    cut = rng.integers(0, knobs + 1, size=(len(first), 1))
+    return np.where(np.arange(knobs) < cut, first, second)
+
+
+@populations.register("measured", weight=0.2)
+def measured(known: Known, count: int, rng: np.random.Generator) -> Digits:
+    """The fastest that were measured."""
+    return known.measured[:count]
+
+
+@populations.register("drafted", weight=0.5)
+def drafted(known: Known, count: int, rng: np.random.Generator) -> Digits:
+    """What the analytical model prefers among many points (the draft of Pruner, ASPLOS 2025)."""
+    return known.drafted[:count]
+
+
+_BUILT_IN = (mutations.chosen(None), crossings.chosen(None), populations.chosen(None))
+
+
+def own_rules() -> dict[str, dict[str, float]]:
+    """The weights of the registered rules, by kind, as the header of a log keeps them; nothing of
+    the kinds in which nobody has registered one of his own."""
+    named = {"mutations": mutations.chosen(None), "crossings": crossings.chosen(None)}
+    named["populations"] = populations.chosen(None)
+    return {
+        kind: weights
+        for (kind, weights), built_in in zip(named.items(), _BUILT_IN, strict=True)
+        if weights != built_in
+    }

@@ -1,0 +1,204 @@
+"""States: Ansor's primitives make the schedules that the surface makes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import loopwright as lw
+from loopwright import auto_scheduler, te
+from loopwright.errors import ScheduleError, TaskError, TensorError, UsageError
+
+
+def product(n: int = 32) -> tuple[te.Tensor, te.Tensor, te.Tensor, te.Tensor]:
+    A, B = te.placeholder((n, n), name="A"), te.placeholder((n, n), name="B")
+    k = te.reduce_axis((0, n), name="k")
+    C = te.compute((n, n), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")
+    return A, B, C, te.compute((n, n), lambda i, j: C[i, j] + 1, name="D")
+
+
+A, B, C, D = product()
+DAG = auto_scheduler.ComputeDAG([A, B, D])
+
+
+def trace(build) -> list:
+    s = te.create_schedule(D.op)
+    build(s)
+    return s.trace_json()
+
+
+def test_tiles_are_those_of_the_surface() -> None:
+    state = DAG.get_init_state()
+    i, j = state[D].iters
+    outer_i, inner_i = state.split(D, i, [4])
+    outer_j, inner_j = state.split(D, j, [8])
+    state.reorder(D, [outer_i, outer_j, inner_i, inner_j])
+    fused = state.fuse(D, [outer_i, outer_j])
+    assert state.parallel(D, fused).name == fused.name
+    state.vectorize(D, inner_j)
+    state.unroll(D, inner_i)
+    state.compute_at(C, D, fused)
+
+    def by_hand(s: lw.schedule.Schedule) -> None:
+        x, y = s[D].op.axis
+        xo, xi = s[D].split(x, factor=4)
+        yo, yi = s[D].split(y, factor=8)
+        s[D].reorder(xo, yo, xi, yi)
+        both = s[D].fuse(xo, yo)
+        s[D].parallel(both)
+        s[D].vectorize(yi)
+        s[D].unroll(xi)
+        s[C].compute_at(s[D], both)
+
+    assert state.transform_steps == trace(by_hand)
+    assert DAG.infer_bound_from_state(state)[C].extents == [4, 8, 32]
+
+
+@pytest.mark.parametrize(
+    ("lengths", "inner_to_outer", "extents"),
+    [([4, 2], True, [4, 4, 2]), ([4, 2], False, [4, 2, 4]), ([8], True, [4, 8]), ([], True, [32])],
+)
+def test_lengths_of_several_loops(
+    lengths: list[int], inner_to_outer: bool, extents: list[int]
+) -> None:
+    state = DAG.get_init_state()
+    loops = state.split(D, 0, lengths, inner_to_outer)
+    assert state[D].extents[:-1] == extents
+    assert [axis.name for axis in loops] == [axis.name for axis in state[D].iters[:-1]]
+
+
+def test_new_stages_are_named_by_their_operations() -> None:
+    state = DAG.get_init_state()
+    local = state.cache_write(C, "local")
+    copy = state.cache_read(B, "global", [local])
+    assert (local.name, copy.name) == ("C.local", "B.global")
+    assert [op.name for op in state.stage_ops] == ["A", "B", "B.global", "C.local", "C", "D"]
+    state.compute_inline(C)
+    state.compute_at(copy, local, 0)
+    state.storage_align(copy, 0, 32, 8)
+    state.pragma(D, 0, "auto_unroll_max_step$16")
+    s, args = DAG.apply_steps_from_state(state)
+    assert [t.name for t in args] == ["A", "B", "D"]
+    lw.lower(s, args)
+
+
+def test_a_reduction_in_parts_gives_the_right_answer() -> None:
+    state = DAG.get_init_state()
+    outer, _ = state.split(C, 2, [8])
+    parts = state.rfactor(C, outer, 2)
+    assert parts.name == "C.rf"
+    f = lw.build(*DAG.apply_steps_from_state(state), "llvm")
+    a, b = np.random.default_rng(0).random((2, 32, 32), "float32")
+    d = np.empty((32, 32), "float32")
+    f(a, b, d)
+    np.testing.assert_allclose(d, a @ b + 1, rtol=1e-5)
+
+
+def test_long_loops_are_not_written_out() -> None:
+    state = DAG.get_init_state()
+    state.unroll(D, 1, max_unroll=16)
+    assert state.transform_steps == []
+    state.unroll(D, 1, max_unroll=32)
+    assert len(state.transform_steps) == 1
+
+
+def test_threads_are_bound() -> None:
+    state = DAG.get_init_state()
+    outer, inner = state.split(D, 0, [4])
+    state.bind(D, outer, "blockIdx.x")
+    state.bind(D, inner, "threadIdx.x")
+    assert "threadIdx.x in thread(4)" in str(state)
+
+
+def test_a_copy_goes_its_own_way() -> None:
+    state = DAG.get_init_state()
+    state.split(D, 0, [4])
+    copy = state.copy()
+    assert copy == state
+    assert hash(copy) == hash(state)
+    copy.vectorize(D, -1)
+    assert len(state.transform_steps) == 1
+    assert copy != state
+    schedule, _ = DAG.apply_steps_from_state(state)
+    schedule[D].parallel(schedule[D].leaf_iter_vars[0])
+    assert len(state.transform_steps) == 1
+
+
+def test_what_cannot_be_is_refused_in_one_line() -> None:
+    state = DAG.get_init_state()
+    with pytest.raises(ScheduleError, match="there is no stage 9"):
+        state.split(9, 0, [4])
+    with pytest.raises(ScheduleError, match="its loops are i, j"):
+        state.split(D, 5, [4])
+    with pytest.raises(ScheduleError, match="PreloadCustomSketchRule"):
+        state.split(D, 0, [None])
+    X = te.placeholder((2048,), name="X")
+    Y = te.compute((2048,), lambda i: X[i] * 2, name="Y")
+    long = auto_scheduler.ComputeDAG([X, Y])
+    wide = long.get_init_state()
+    wide.vectorize(Y, 0)
+    with pytest.raises(ScheduleError, match="longest vector"):
+        long.infer_bound_from_state(wide)
+
+
+def test_states_of_another_expression_are_refused() -> None:
+    X = te.placeholder((4,), name="X")
+    Y = te.compute((4,), lambda i: X[i] * 2, name="Y")
+    foreign = auto_scheduler.ComputeDAG([X, Y]).get_init_state()
+    for ask in (
+        DAG.apply_steps_from_state,
+        DAG.print_python_code_from_state,
+        DAG.infer_bound_from_state,
+    ):
+        with pytest.raises(UsageError, match="another expression"):
+            ask(foreign)
+
+
+def test_an_expression_may_be_given_in_several_ways() -> None:
+    key = auto_scheduler.register_workload_tensors("test/product 32", [A, B, D])
+    s = te.create_schedule(D.op)
+    ways = [auto_scheduler.ComputeDAG(way) for way in (key, s, D, [A, B, D])]
+    assert {dag.hash_key() for dag in ways} == {DAG.hash_key()}
+    assert {dag.flop_ct for dag in ways} == {2 * 32**3 + 32**2}
+    assert [op.name for op in DAG.ops] == ["A", "B", "C", "D"]
+    assert DAG.init_state == DAG.get_init_state()
+    with pytest.raises(UsageError, match="it got a int"):
+        auto_scheduler.ComputeDAG(3)
+    with pytest.raises(TaskError, match="key of no workload"):
+        auto_scheduler.ComputeDAG("nothing")
+    with pytest.raises(TensorError):
+        auto_scheduler.ComputeDAG([A, B])
+
+
+def test_printed_source_is_the_program() -> None:
+    names: dict = {}
+    exec(f"from loopwright import te\n{DAG}", names)
+    assert auto_scheduler.ComputeDAG([names["D"]]).hash_key() == DAG.hash_key()
+
+
+def test_keys_of_workloads_are_taken_once() -> None:
+    auto_scheduler.register_workload_tensors("test/once", [A, B, D])
+    with pytest.raises(TaskError, match="give another key"):
+        auto_scheduler.register_workload_tensors("test/once", [A, B, D], override=False)
+    with pytest.raises(TaskError, match="nobody"):
+        auto_scheduler.make_workload_key("nobody", ())
+
+
+def test_functions_stay_what_they_are_and_may_be_replaced() -> None:
+    def first(n: int) -> list[te.Tensor]:
+        X = te.placeholder((n,), name="X")
+        return [X, te.compute((n,), lambda i: X[i] + 1, name="Y")]
+
+    def second(n: int) -> list[te.Tensor]:
+        X = te.placeholder((n,), name="X")
+        return [X, te.compute((n,), lambda i: X[i] + 2, name="Y")]
+
+    name = "test/replaced"
+    assert auto_scheduler.register_workload(name, first) is first
+    with pytest.raises(TaskError, match="defined"):
+        auto_scheduler.register_workload(name)(second)
+    key = auto_scheduler.make_workload_key(name, (8,))
+    before = auto_scheduler.ComputeDAG(key).hash_key()
+    auto_scheduler.register_workload(name, second, override=True)
+    assert auto_scheduler.ComputeDAG(key).hash_key() != before
+    del lw.task.TASKS[name]
