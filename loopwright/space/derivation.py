@@ -31,8 +31,8 @@ for _name, _rule in {
     "several": several,
 }.items():
     enter(SpaceRule(_name, _rule, ("cpu",)))
-for _name, _rule in {"tensor cores": tensor_cores, "programs of kernels": programs}.items():
-    enter(SpaceRule(_name, _rule, ("gpu",), one_result=True))
+enter(SpaceRule("tensor cores", tensor_cores, ("gpu",), one_result=True))
+enter(SpaceRule("programs of kernels", programs, ("gpu",)))
 
 
 def structures(

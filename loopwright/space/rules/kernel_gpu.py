@@ -41,11 +41,12 @@ class Kernel:
                 s[t].compute_inline()
 
 
-def whole_program(out: te.Tensor) -> Kernel:
-    """All stages of an expression as one kernel."""
-    of = {t.op: t for t in producers(out)}  # outputs of one operation are one stage
-    chain = tuple({**of, out.op: out}.values())
-    return Kernel(out, chain, chain)
+def whole_program(*outs: te.Tensor) -> Kernel:
+    """All stages of an expression as one kernel, of the last result."""
+    of = {t.op: t for out in outs for t in producers(out)}  # outputs of an operation are one stage
+    of |= {out.op: out for out in outs}
+    chain = tuple(of.values())
+    return Kernel(outs[-1], chain, chain)
 
 
 def kernel_of(out: te.Tensor, program: Sequence[te.Tensor], others: Sequence[te.Tensor]) -> Kernel:

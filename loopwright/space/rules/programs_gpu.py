@@ -55,9 +55,13 @@ def programs(outputs: Sequence[te.Tensor], args: Sequence[te.Tensor]) -> list[St
     """The structures of any expression: all of its stages in kernels.
 
     Args:
-        outputs: the results; one.
+        outputs: the results.
         args: the arguments in calling order.
     """
+    if len(outputs) > 1:
+        return every_structure(
+            outputs, args, *_NAMES["apart"], lambda k: _schedule_apart(k, outputs)
+        )
     (out,) = outputs
     kind = kind_of(out)
     found = every_structure(outputs, args, *_NAMES[kind], lambda k: schedule_program(k, out, kind))
@@ -79,7 +83,7 @@ def kind_of(out: te.Tensor) -> str:
         out: the result.
     """
     kernel = whole_program(out)
-    if _heavy(kernel.stages) or any(t.op.num_outputs > 1 for t in kernel.stages):
+    if _heavy(kernel.stages, [out]) or any(t.op.num_outputs > 1 for t in kernel.stages):
         return "apart"
     if not kernel.reductions:
         return "injective" if turned_axis(kernel) is None else "transpose"
@@ -100,7 +104,7 @@ def schedule_program(knobs: Knobs, out: te.Tensor, kind: str) -> None:
         kind: by which rule, one that applies; see `kind_of`.
     """
     if kind == "apart":
-        _schedule_apart(knobs, out)
+        _schedule_apart(knobs, [out])
     elif kind == "rows":
         rows = rows_of(out)
         assert isinstance(rows, Rows)
@@ -109,27 +113,28 @@ def schedule_program(knobs: Knobs, out: te.Tensor, kind: str) -> None:
         _schedule_kernel(knobs, whole_program(out), "")
 
 
-def _schedule_apart(knobs: Knobs, out: te.Tensor) -> None:
-    """A kernel for each reduction, and one for what comes after them."""
-    program = whole_program(out).stages
-    results = _results(out, program)
+def _schedule_apart(knobs: Knobs, outs: Sequence[te.Tensor]) -> None:
+    """A kernel for each reduction, and one for each result that comes after them."""
+    program = whole_program(*outs).stages
+    results = _results(outs, program)
     names = Names()
     for t in results:
-        prefix = "" if t is out else names.of(t.name) + "_"
+        prefix = "" if t is outs[-1] else names.of(t.name) + "_"
         _schedule_kernel(knobs, kernel_of(t, program, results), prefix)
 
 
-def _results(out: te.Tensor, program: Sequence[te.Tensor]) -> list[te.Tensor]:
+def _results(outs: Sequence[te.Tensor], program: Sequence[te.Tensor]) -> list[te.Tensor]:
     """What kernels leave in global memory, in the order of the program."""
     reductions = [t for t in program if t.op.reduce_axis]
     several = [t for t in program if t.op.num_outputs > 1]
-    found = {out, *_heavy(program), *several}
+    found = {*outs, *_heavy(program, outs), *several}
     ends: set[te.Tensor] = set()
     for r in reductions:
         last = last_elementwise(r, program)
         kernel = kernel_of(last, program, [t for t in {*reductions, *found} if t is not r])
-        # What comes of several reductions is computed by the kernel of the first.
-        alone = last not in ends and r in kernel.stages
+        # What comes of several reductions is computed by the kernel of the first; a result that is
+        # read on has its own.
+        alone = last not in ends and r in kernel.stages and (r is last or r not in found)
         if alone and _tiled_or_window(kernel) is not None:
             ends.add(last)
         else:
@@ -177,12 +182,14 @@ def _is_window(reduction: te.Tensor) -> bool:
     return points < _WINDOW or (slides and elements >= _BUSY * Device.current().processors)
 
 
-def _heavy(program: Sequence[te.Tensor]) -> list[te.Tensor]:
+def _heavy(program: Sequence[te.Tensor], outs: Sequence[te.Tensor]) -> list[te.Tensor]:
     """Stages without a reduction into which so much would be inlined that they are computed once:
     each reader computes them again, and what they read as often."""
     size: dict[te.Tensor, int] = {}
     found = []
-    for t in program[:-1]:
+    for t in program:
+        if t in outs:
+            continue
         size[t] = 0 if t.op.reduce_axis else 1 + sum(size.get(a.tensor, 0) for a in accesses(t))
         if size[t] > _MOST_INLINED:
             size[t] = 0
