@@ -11,16 +11,14 @@ from loopwright.cost.cpu.buffer_usage import BufferUsage
 from loopwright.cost.cpu.core import OPERATIONS, Core, operations
 from loopwright.cost.cpu.footprint import Touches
 from loopwright.cost.cpu.machine import Machine
-from loopwright.cost.cpu.stage_order import by_arithmetic
+from loopwright.cost.cpu.memory import Memory
 from loopwright.cost.symbolic.index_steps import extent_of
-from loopwright.cost.symbolic.loop_nest import StageNest
-from loopwright.cost.symbolic.symbols import Number, at_most, least, most, product, total, where
+from loopwright.cost.symbolic.loop_nest import StageNest, nests_of
+from loopwright.cost.symbolic.symbols import Number, least, most, product, total
 from loopwright.schedule.state import State
 
-#: Bytes per cycle that come from the second level, the third level, and memory.
-L2, L3, MEMORY = 32, 16, 5
-#: Cycles a thread of starting a parallel loop while the pool still spins: 0.3 us of two threads.
-LAUNCH = 1000
+#: Cycles a thread of starting a parallel loop while the pool still spins: 0.3 us.
+LAUNCH = 550
 
 
 def slowdown(state: State, machine: Machine) -> Number:
@@ -30,9 +28,11 @@ def slowdown(state: State, machine: Machine) -> Number:
         state: the schedule's state; split factors may be `Sym`.
         machine: what it runs on.
     """
-    nests = by_arithmetic(state)
+    nests = nests_of(state)
     usage = BufferUsage(nests)
-    cycles = total(stage_cycles(Touches(nest, machine), usage) for nest in nests)
+    stages = [Touches(nest, machine) for nest in nests]
+    memory = Memory(stages, usage)
+    cycles = total(stage_cycles(t, usage, memory) for t in stages)
     return cycles / _ideal(state, machine)
 
 
@@ -48,12 +48,9 @@ def _ideal(state: State, machine: Machine) -> Number:
     return most(work / lanes, 1)
 
 
-def stage_cycles(t: Touches, usage: BufferUsage) -> Number:
+def stage_cycles(t: Touches, usage: BufferUsage, memory: Memory) -> Number:
     """Cycles of one stage, all its threads together."""
-    busy = Core(t, usage.resident).cycles
-    caches = t.machine.caches
-    levels = ((caches.l1, L2), (caches.l2, L3), (caches.l3 // t.machine.threads, MEMORY))
-    moved = total(where(at_most(usage.used, c), 0, t.traffic(c) / rate) for c, rate in levels)
+    busy, moved = Core(t, usage.resident).cycles, memory.cycles(t)
     cycles = most(busy, moved) + least(busy, moved) / 4
     at_once = most(t.balance * t.machine.threads, 1)
     launches = LAUNCH * t.machine.threads if _launches(t.nest) else 0

@@ -8,7 +8,9 @@ and of Pruner, ASPLOS 2025).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
+from math import gcd
 
 from loopwright.cost.cpu.machine import Machine
 from loopwright.cost.symbolic.index_steps import LoopKey
@@ -20,6 +22,7 @@ from loopwright.cost.symbolic.symbols import (
     ceil_div,
     least,
     magnitude,
+    product,
     total,
     where,
 )
@@ -33,6 +36,7 @@ class Touched:
         lines: cache lines.
         strides: bytes between two iterations of the loop at this depth; 0 where it does not move.
         moves: whether the loop at this depth moves the address at all.
+        boxes: different indices of each dimension of the buffer.
     """
 
     def __init__(self, access: Access, nest: StageNest, line: int) -> None:
@@ -45,6 +49,7 @@ class Touched:
         self.lines: list[Number] = [1]
         self.strides: list[Number] = []
         self.moves: list[bool] = []
+        self.boxes: list[list[Number]] = [[1] * len(dims)]
         moving = {m.loop for moves in access.moves for m in moves}
         for x in reversed(nest.loops):
             if x.key not in moving:
@@ -52,16 +57,15 @@ class Touched:
                 self.moves.insert(0, False)
                 self.elements.insert(0, self.elements[0])
                 self.lines.insert(0, self.lines[0])
+                self.boxes.insert(0, self.boxes[0])
                 continue
             self.strides.insert(0, self._move(x.key, spans, counts))
             self.moves.insert(0, True)
             distinct = [
                 least(least(1 + spans[d], counts[d]), dim.extent) for d, dim in enumerate(dims)
             ]
-            elements: Number = 1
-            for n in distinct:
-                elements = elements * n
-            self.elements.insert(0, elements)
+            self.boxes.insert(0, distinct)
+            self.elements.insert(0, product(distinct))
             self.lines.insert(0, self._lines(spans, distinct, size, line))
 
     def _move(self, loop: LoopKey, spans: list[Number], counts: list[Number]) -> Number:
@@ -89,6 +93,40 @@ class Touched:
             rows = rows * n
         run = 1 + total(least(spans[d], dim.extent - 1) * dim.stride for d, dim in enumerate(dims))
         return least(rows * row, ceil_div(run * size, line) + 1)
+
+    def stays(self, depth: int, way: int, ways: int, line: int) -> Number:
+        """Whether the sets of a cache hold what is touched at a depth.
+
+        Rows whose distance has a large power of two in common with a way of the cache fall into
+        few sets, of which each holds as many lines as there are ways, however large the cache is.
+
+        Args:
+            depth: the depth.
+            way: bytes of a way.
+            ways: lines of a set.
+            line: bytes of a line.
+        """
+        dims, box = self.access.buffer.dims, self.boxes[depth]
+        if not dims:
+            return True
+        sets: Number = ceil_div(box[-1] * self.access.buffer.itemsize, line)
+        crowded = False
+        for dim, n in zip(dims[:-1], box[:-1], strict=True):
+            reached = sets_of(dim.stride * self.access.buffer.itemsize, way, line)
+            crowded = crowded or (reached < way // line and not _single(n))
+            sets = sets * least(n, reached)
+        if not crowded:
+            return True
+        return at_most(self.lines[depth], least(sets, way // line) * ways)
+
+
+def sets_of(stride: Number, way: int, line: int) -> int:
+    """Sets of a cache that rows so many bytes apart begin in: all, where that is not known yet."""
+    return way // max(gcd(stride, way), line) if isinstance(stride, int) else way // line
+
+
+def _single(n: Number) -> bool:
+    return isinstance(n, int) and n == 1
 
 
 def _zero(x: Number) -> bool:
@@ -133,10 +171,39 @@ class Touches:
         At the outermost depth whose working set fits, each access brings what it touches in the
         loop around, once for each iteration outside of that.
         """
-        moved = [n * out for n, out in zip(self.bytes, self.outer, strict=True)]
+        return total(self.moved(a, capacity) for a in self.accesses)
+
+    def moved(self, a: Touched, capacity: int) -> Number:
+        """Bytes of `traffic` that one access brings."""
+        line = self.machine.caches.line
+        return self._chosen([n * line for n in a.lines], self._fits(capacity))
+
+    def crowded(self, a: Touched, capacity: int, way: int) -> Number:
+        """Bytes that one access brings beyond those of `moved`, since its lines share few sets.
+
+        Args:
+            a: the access.
+            capacity: bytes of the cache.
+            way: bytes of a way of it.
+        """
+        line = self.machine.caches.line
+        held = [a.stays(d, way, capacity // way, line) for d in range(len(a.lines))]
+        if all(x is True for x in held):
+            return 0
+        fits = self._fits(capacity)
+        both = [where(x, y, False) for x, y in zip(held, fits, strict=True)]
+        moved = [n * line for n in a.lines]
+        return self._chosen(moved, both) - self._chosen(moved, fits)
+
+    def _fits(self, capacity: int) -> list[Number]:
+        return [at_most(n, capacity) for n in self.bytes]
+
+    def _chosen(self, touched: Sequence[Number], stays: Sequence[Number]) -> Number:
+        """What is brought in all by an access that touches so much at each depth."""
+        moved = [n * out for n, out in zip(touched, self.outer, strict=True)]
         out = moved[-1]
         for d in reversed(range(len(moved))):
-            out = where(at_most(self.bytes[d], capacity), moved[max(d - 1, 0)], out)
+            out = where(stays[d], moved[max(d - 1, 0)], out)
         return out
 
     @cached_property
