@@ -48,7 +48,7 @@ class HardwareParams:
         >>> from loopwright import auto_scheduler
         >>> params = auto_scheduler.HardwareParams(num_cores=1, vector_unit_bytes=32)
         >>> print(params.applied_to(lw.Target("llvm -mcpu=skylake-avx512")))
-        llvm -mcpu=skylake-avx512 -num-threads=1 -prefer-vector-width=256
+        llvm -num-threads=1 -prefer-vector-width=256 -mcpu=skylake-avx512
     """
 
     num_cores: int | None = None

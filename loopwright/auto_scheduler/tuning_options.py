@@ -94,11 +94,8 @@ class TuningOptions:
             policy: what callbacks with Ansor's method get; its ``task`` is that of their inputs.
         """
         found = [self._callback(one, policy) for one in self.measure_callbacks]
-        return [*found, self.display()]
-
-    def display(self) -> Monitor:
-        """What shows how a search goes on."""
-        return progress_bar() if self.verbose else _Silent()
+        shown = self.verbose and policy.verbose
+        return [*found, progress_bar() if shown else _Silent()]
 
     def _callback(self, one: Any, policy: Any) -> Callback:
         if callable(one):

@@ -309,6 +309,23 @@ def test_sketches_of_ones_own_stand_beside_those_of_rules() -> None:
     assert "auto_scheduler/test/columns" not in lw.space.registry.RULES
 
 
+def test_what_knobs_choose_cannot_be_looked_at() -> None:
+    def wrong(verb: str) -> Any:
+        def apply(policy: object, state: auto_scheduler.State, stage: int) -> list[list[Any]]:
+            _, inner = state.split(stage, 1, [None])
+            getattr(state, verb)(stage, inner, [None] if verb == "split" else 16)
+            return [[state, -1]]
+
+        return apply
+
+    rule = custom(auto_scheduler.PreloadCustomSketchRule.APPLY, wrong("split"))
+    with pytest.raises(SpaceError, match="an extent that a knob chooses"):
+        auto_scheduler.SketchPolicy(rows(), init_search_callbacks=[rule]).generate_sketches()
+    rule = custom(auto_scheduler.PreloadCustomSketchRule.APPLY, wrong("unroll"))
+    with pytest.raises(SpaceError, match="leave max_unroll out"):
+        auto_scheduler.SketchPolicy(rows(), init_search_callbacks=[rule]).generate_sketches()
+
+
 def test_what_is_no_sketch_is_refused() -> None:
     def apply(policy: object, state: auto_scheduler.State, stage: int) -> list[list[Any]]:
         return [[policy.task.compute_dag.get_init_state(), -1]]  # type: ignore[attr-defined]
