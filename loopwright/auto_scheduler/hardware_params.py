@@ -31,7 +31,8 @@ class HardwareParams:
 
     Attributes:
         num_cores: threads of a CPU; multiprocessors of a device.
-        vector_unit_bytes: width of vectors.
+        vector_unit_bytes: width of vectors; of a CPU it has an effect where it is narrower than
+            that of the target.
         cache_line_bytes: accepted: caches are those of the machine.
         max_shared_memory_per_block: bytes; devices alone, as those that follow.
         max_local_memory_per_block: bytes; of one thread here.

@@ -109,7 +109,7 @@ class SearchPolicy(ABC):
             n_trial=before + tuning_options.num_measure_trials,
             measure_option=tuning_options.measure_option,
             early_stopping=tuning_options.early_stopping,
-            callbacks=tuning_options.callbacks(self),
+            callbacks=[*tuning_options.callbacks([self]), tuning_options.display(self)],
         )
 
     def prepare(self, options: TuningOptions) -> int:
