@@ -77,7 +77,10 @@ _NETWORK = (
     "networks are not read; write their layers as tasks (loopwright.ops has operators, "
     "loopwright tune-tasks takes a file of tasks)"
 )
-_SPACES = "write a template with knobs (loopwright.template), and tune it by loopwright.tuner"
+_SPACES = (
+    "write a template with knobs (loopwright.template), or let the space be derived "
+    "(loopwright.create_task, loopwright.auto_scheduler)"
+)
 #: What TVM had here before version 0.7, and has in ``te`` since.
 _MOVED = (
     "compute", "exp", "if_then_else", "log", "placeholder", "reduce_axis", "select", "size_var",

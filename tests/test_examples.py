@@ -76,12 +76,14 @@ EXEMPT = {
         measure.FinalistResult measure.PlayoffPlan measure.PlayoffResult
         tuner.Failure tuner.RunState tuner.Summary tuner.TaskRow tuner.TasksSummary tuner.Trial
         measure.BuildResult measure.MeasureBatch inspection.DataPlan inspection.Rerun
+        auto_scheduler.loop_state.StateStage
     """,
     "types of what one may write oneself; `loopwright.testing` has contracts": """
         runtime.memory.MemoryPool runtime.DeviceAPI runtime.Memory runtime.Stream runtime.Event
         runtime.Program runtime.register_device_api runtime.unregister_device_api
         measure.MeasurerLike measure.TaskLike records.Json records.Measurement
         tuner.Callback tuner.TasksMonitor tuner.TunerLike tuner.run.callbacks.Database
+        auto_scheduler.search_policy.SearchCallback auto_scheduler.search_policy.SearchPolicy
     """,
     "errors, and what makes one": """
         lowering.too_deep tuner.NothingRan tuner.TuningInterrupted

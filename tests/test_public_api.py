@@ -17,6 +17,7 @@ TOP = [
     "Target",
     "__version__",
     "apply_history_best",
+    "auto_scheduler",
     "autotvm",
     "build",
     "callback",
@@ -48,6 +49,14 @@ INSIDE = {
     "nd": "array empty empty_pinned random_fill",
     "tuner": "DropletTuner GATuner GridSearchTuner RandomTuner XGBTuner",
     "callback": "log_to_file progress_bar",
+    "auto_scheduler": """
+        ApplyHistoryBest ApplyHistoryBestOrSample ComputeDAG EmptyPolicy HardwareParams
+        LayoutRewriteOption LocalBuilder LocalRPCMeasureContext LocalRunner MeasureInput
+        MeasureResult PreloadCustomSketchRule PreloadMeasuredStates RandomModel RecordReader
+        RecordToFile SearchTask SketchPolicy TaskScheduler TuningOptions XGBModel auto_schedule
+        create_task is_auto_scheduler_enabled load_best_record load_records make_workload_key
+        register_workload register_workload_tensors save_records
+    """,
     "autotvm": """
         BuildResult GLOBAL_SCOPE LocalBuilder LocalRunner apply_graph_best apply_history_best
         callback create_measure_batch database env get_config measure_option record task template
@@ -109,6 +118,7 @@ DOCUMENTED = [
     "ir",
     "te",
     "tir",
+    "auto_scheduler",
     "autotvm",
     "schedule",
     "lowering",

@@ -78,7 +78,7 @@ class ComputeDAG:
         >>> B = te.compute((16,), lambda i: te.sum(A[i, k], axis=k), name="B")
         >>> dag = auto_scheduler.ComputeDAG([A, B])
         >>> print(dag.flop_ct, [op.name for op in dag.ops])
-        128 ['A', 'B']
+        128.0 ['A', 'B']
         >>> print(dag)
         A = te.placeholder((16, 8), "float32", name="A")
         k = te.reduce_axis((0, 8), name="k")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -36,15 +37,16 @@ Scorer = Callable[[Digits], Floats]
 _FIRST = 8
 
 
-class CostModel:
+class CostModel(ABC):
     """The base of the cost models; `XGBModel` and `RandomModel` are those that there are."""
 
+    @abstractmethod
     def update(self, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
         """Learn from trials."""
 
+    @abstractmethod
     def scorer(self, task: AutomaticTask, number: int) -> Scorer:
         """What scores points of one structure, float64 ``(n,)``; higher is faster."""
-        raise NotImplementedError
 
     def predict(self, task: Any, states: Sequence[State]) -> Floats:
         """Scores of states, float64 ``(n,)``; higher is faster.
@@ -106,6 +108,9 @@ class RandomModel(CostModel):
 
     def __init__(self, seed: int = 0) -> None:
         self._rng = np.random.default_rng(seed)
+
+    def update(self, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
+        """Learn nothing."""
 
     def scorer(self, task: AutomaticTask, number: int) -> Scorer:
         """Random numbers from 0 to 1."""

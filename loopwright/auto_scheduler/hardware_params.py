@@ -31,7 +31,8 @@ class HardwareParams:
 
     Attributes:
         num_cores: threads of a CPU; multiprocessors of a device.
-        vector_unit_bytes: width of vectors.
+        vector_unit_bytes: width of vectors; of a CPU it has an effect where it is narrower than
+            that of the target.
         cache_line_bytes: accepted: caches are those of the machine.
         max_shared_memory_per_block: bytes; devices alone, as those that follow.
         max_local_memory_per_block: bytes; of one thread here.
@@ -48,7 +49,7 @@ class HardwareParams:
         >>> from loopwright import auto_scheduler
         >>> params = auto_scheduler.HardwareParams(num_cores=1, vector_unit_bytes=32)
         >>> print(params.applied_to(lw.Target("llvm -mcpu=skylake-avx512")))
-        llvm -mcpu=skylake-avx512 -num-threads=1 -prefer-vector-width=256
+        llvm -num-threads=1 -prefer-vector-width=256 -mcpu=skylake-avx512
     """
 
     num_cores: int | None = None

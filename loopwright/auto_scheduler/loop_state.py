@@ -7,10 +7,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from loopwright import te
+from loopwright.auto_scheduler.state_steps import apply_step
 from loopwright.errors import ScheduleError
 from loopwright.lowering import lower
 from loopwright.schedule import Schedule, Stage
-from loopwright.task import ConfigSpace, SplitEntity
 from loopwright.te.dag import arg_id
 
 if TYPE_CHECKING:
@@ -226,6 +226,10 @@ class State:
     ) -> te.IterVar:
         """Write a loop out, unless it runs more than ``max_unroll`` times; returns the loop."""
         stage, loop = self._loop(stage_id, iterator)
+        if max_unroll is not None and self.sketch is not None:
+            raise ScheduleError(
+                "unroll: what a loop of a sketch runs is chosen by knobs; leave max_unroll out"
+            )
         if max_unroll is not None and self[stage].extents[loop] > max_unroll:
             return self[stage].iters[loop]
         return self._mark("unroll", stage, loop)
@@ -312,132 +316,6 @@ class State:
         return marked
 
     def _do(self, name: str, args: tuple[Any, ...]) -> Any:
-        made = _STEPS[name](self, *args)
+        made = apply_step(self.schedule, self.sketch, name, args)
         self._calls.append((name, args))
         return made
-
-
-def _split(
-    state: State, stage: int, loop: int, lengths: tuple[int | None, ...], inner_to_outer: bool
-) -> list[te.IterVar]:
-    target, axis = _placed(state, stage, loop)
-    sizes: Sequence[Any] = lengths
-    if None in lengths:
-        sizes = _chosen(state, stage, loop, lengths)
-    made: list[te.IterVar] = []
-    for size in reversed(sizes) if inner_to_outer else sizes:
-        outer, inner = target.split(axis, **{"factor" if inner_to_outer else "nparts": size})
-        axis = outer if inner_to_outer else inner
-        made.append(inner if inner_to_outer else outer)
-    return [axis, *reversed(made)] if inner_to_outer else [*made, axis]
-
-
-def _chosen(state: State, stage: int, loop: int, lengths: tuple[int | None, ...]) -> Sequence[Any]:
-    """Sizes that a knob of the sketch chooses: all ways to share out the loop's iterations."""
-    name = state[stage].op.name
-    if state.sketch is None or any(length is not None for length in lengths):
-        raise ScheduleError(
-            f"split: the lengths of {state[stage].iters[loop].name!r} of {name!r} are "
-            f"{list(lengths)}; give numbers, or None for all in a rule of PreloadCustomSketchRule"
-        )
-    extent = state[stage].iters[loop].dom.extent
-    if not isinstance(extent, int):
-        raise ScheduleError(
-            f"split: the loop of {name!r} has the extent {extent}, a size to be "
-            "chosen itself; split it once, with more lengths"
-        )
-    space = ConfigSpace()
-    space.define_split("split", extent, num_outputs=len(lengths) + 1)
-    shares = [entity for entity in space.knobs["split"].entities if isinstance(entity, SplitEntity)]
-    tuples = [tuple(entity.size[1:]) for entity in shares]
-    knob = f"{name}.{len(state.sketch.space.knobs)}"
-    return state.sketch.numbers(knob, tuples)
-
-
-def _placed(state: State, stage: int, loop: int) -> tuple[Stage, te.IterVar]:
-    target = state.schedule.stages[stage]
-    return target, target.leaf_iter_vars[loop]
-
-
-def _marked(verb: str) -> Callable[[State, int, int], te.IterVar]:
-    """The step of a primitive that marks a loop."""
-
-    def step(state: State, stage: int, loop: int) -> te.IterVar:
-        target, axis = _placed(state, stage, loop)
-        getattr(target, verb)(axis)
-        return axis
-
-    return step
-
-
-def _bind(state: State, stage: int, loop: int, thread: str) -> te.IterVar:
-    target, axis = _placed(state, stage, loop)
-    target.bind(axis, te.thread_axis(thread))
-    return axis
-
-
-def _pragma(state: State, stage: int, loop: int, said: str) -> None:
-    target, axis = _placed(state, stage, loop)
-    kind, _, value = said.partition("$")
-    target.pragma(axis, kind, int(value) if value else True)
-
-
-def _fuse(state: State, stage: int, loops: tuple[int, ...]) -> te.IterVar:
-    target = state.schedule.stages[stage]
-    return target.fuse(*[target.leaf_iter_vars[n] for n in loops])
-
-
-def _reorder(state: State, stage: int, loops: tuple[int, ...]) -> None:
-    target = state.schedule.stages[stage]
-    target.reorder(*[target.leaf_iter_vars[n] for n in loops])
-
-
-def _compute_at(state: State, stage: int, at: int, loop: int) -> None:
-    target, axis = _placed(state, at, loop)
-    state.schedule.stages[stage].compute_at(target, axis)
-
-
-def _storage_align(state: State, stage: int, loop: int, factor: int, offset: int) -> None:
-    target, axis = _placed(state, stage, loop)
-    target.storage_align(axis, factor, offset)
-
-
-def _cache_read(state: State, stage: int, scope: Any, readers: tuple[int, ...]) -> te.Tensor:
-    stages = state.schedule.stages
-    return state.schedule.cache_read(stages[stage].op, scope, [stages[n].op for n in readers])
-
-
-def _cache_write(state: State, stage: int, scope: Any) -> te.Tensor:
-    made: Any = state.schedule.cache_write(state.schedule.stages[stage].op, scope)
-    return _first(made)
-
-
-def _rfactor(state: State, stage: int, loop: int, place: int) -> te.Tensor:
-    target, axis = _placed(state, stage, loop)
-    made: Any = state.schedule.rfactor(target.op, axis, place)
-    return _first(made)
-
-
-def _first(made: Any) -> te.Tensor:
-    """The tensor of a new stage; of one with several results the first."""
-    found: te.Tensor = made[0] if isinstance(made, list) else made
-    return found
-
-
-_STEPS: dict[str, Callable[..., Any]] = {
-    "split": _split,
-    "fuse": _fuse,
-    "reorder": _reorder,
-    "parallel": _marked("parallel"),
-    "vectorize": _marked("vectorize"),
-    "unroll": _marked("unroll"),
-    "bind": _bind,
-    "pragma": _pragma,
-    "compute_at": _compute_at,
-    "compute_inline": lambda state, stage: state.schedule.stages[stage].compute_inline(),
-    "compute_root": lambda state, stage: state.schedule.stages[stage].compute_root(),
-    "storage_align": _storage_align,
-    "cache_read": _cache_read,
-    "cache_write": _cache_write,
-    "rfactor": _rfactor,
-}

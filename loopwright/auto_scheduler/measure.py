@@ -173,7 +173,11 @@ class MeasureResult(_Result):
 
 def recorded_result(record: Record) -> MeasureResult:
     """The result that a record keeps."""
-    found = result_of(record)
+    return as_measured(result_of(record))
+
+
+def as_measured(found: _Result) -> MeasureResult:
+    """A result of loopwright with Ansor's fields."""
     return MeasureResult(**{f.name: getattr(found, f.name) for f in fields(found)})
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -13,10 +13,17 @@ import numpy as np
 from loopwright import records
 from loopwright.auto_scheduler.cost_model import CostModel, RandomModel, XGBModel, placed
 from loopwright.auto_scheduler.loop_state import State
-from loopwright.errors import SpaceError, UsageError, did_you_mean
+from loopwright.auto_scheduler.search_callbacks import (
+    PreloadCustomSketchRule,
+    PreloadMeasuredStates,
+    SearchCallback,
+    rule_of,
+    space_rule_of,
+    with_rules,
+)
+from loopwright.errors import UsageError, did_you_mean
 from loopwright.records import new_run
-from loopwright.space import AutomaticTask, Sketch, SpaceRule, Structure, remove_rule
-from loopwright.space.registry import RULES, enter
+from loopwright.space import AutomaticTask, Sketch, Structure
 from loopwright.task.vectors import Digits, digits_of, indices_of
 from loopwright.tuner import RandomTuner, Tuner, XGBTuner
 from loopwright.tuner.evolution import Evolution, Pool
@@ -42,81 +49,7 @@ __all__ = [
 ]
 
 
-class SearchCallback:
-    """The base of what a search may begin with, see ``init_search_callbacks``."""
-
-
-class PreloadMeasuredStates(SearchCallback):
-    """Let a search begin with what a log holds: none of it is measured again, all of it teaches.
-
-    A search goes on from the log that it writes without it, too. Of another log all lines are first
-    copied into that one; without a log they are kept in memory.
-
-    Args:
-        filename: the log.
-
-    Raises:
-        RecordError: it does not exist, or holds nothing that is a record.
-
-    Example:
-        >>> from loopwright import auto_scheduler
-        >>> print(auto_scheduler.PreloadMeasuredStates("matmul.jsonl").filename)
-        matmul.jsonl
-    """
-
-    def __init__(self, filename: str = "auto_scheduler_tuning.json") -> None:
-        records.load(filename)
-        self.filename = filename
-
-
-class PreloadCustomSketchRule(SearchCallback):
-    """A rule of one's own for one search; `loopwright.space_rule` registers one for all.
-
-    Args:
-        meet_condition_func: called ``f(policy, state, stage_id)`` for every stage, the last first;
-            returns `PASS`, `APPLY`, or `APPLY_AND_SKIP_REST`, with which the structures of other
-            rules are left out.
-        apply_func: called in the same way where the rule applies; returns pairs of a state and the
-            stage that comes next. Each state is one structure; open lengths of its splits are
-            knobs. The rules of loopwright schedule an expression as a whole, so that a state is
-            taken as it is, whichever stage comes next.
-        rule_name: its name in records.
-
-    Example:
-        >>> from loopwright import auto_scheduler
-        >>> A = te.placeholder((16, 64), name="A")
-        >>> B = te.compute((16, 64), lambda i, j: A[i, j] + 1, name="B")
-        >>> dag = auto_scheduler.ComputeDAG([A, B])
-        >>> task = auto_scheduler.SearchTask(compute_dag=dag, target="llvm")
-        >>> def condition(policy, state, stage_id):
-        ...     rule = auto_scheduler.PreloadCustomSketchRule
-        ...     return rule.APPLY_AND_SKIP_REST if stage_id == 1 else rule.PASS
-        ...
-        >>> def halves(policy, state, stage_id):
-        ...     new = state.copy()
-        ...     outer, inner = new.split(stage_id, 1, [None])
-        ...     new.vectorize(stage_id, inner)
-        ...     return [[new.state_object, -1]]
-        ...
-        >>> rule = auto_scheduler.PreloadCustomSketchRule(condition, halves, "halves")
-        >>> policy = auto_scheduler.SketchPolicy(task, init_search_callbacks=[rule])
-        >>> print([str(structure) for structure in policy.structures])
-        ['halves (7 configurations)']
-    """
-
-    PASS, APPLY, APPLY_AND_SKIP_REST = 0, 1, 2
-
-    def __init__(
-        self,
-        meet_condition_func: Callable[[Any, State, int], int],
-        apply_func: Callable[[Any, State, int], Sequence[Sequence[Any]]],
-        rule_name: str = "CustomSketchRule",
-    ) -> None:
-        self.meet_condition_func, self.apply_func = meet_condition_func, apply_func
-        self.rule_name = rule_name
-
-
-class SearchPolicy:
+class SearchPolicy(ABC):
     """The base of the policies: the task, its space, and the tuner that searches it.
 
     Args:
@@ -148,13 +81,13 @@ class SearchPolicy:
         """The structures that are searched."""
         return self.automatic_task.structures
 
-    @cached_property
+    @property
+    @abstractmethod
     def tuner(self) -> Tuner:
         """The tuner that searches them."""
-        raise NotImplementedError
 
     def set_verbose(self, verbose: int) -> None:
-        """Say more or less; 0: nothing. What `TuningOptions` says goes before."""
+        """Show how a search goes on; 0: do not, whatever `TuningOptions` says."""
         self.verbose = verbose
 
     def search(self, tuning_options: TuningOptions) -> Summary | None:
@@ -176,7 +109,7 @@ class SearchPolicy:
             n_trial=before + tuning_options.num_measure_trials,
             measure_option=tuning_options.measure_option,
             early_stopping=tuning_options.early_stopping,
-            callbacks=tuning_options.callbacks(self),
+            callbacks=[*tuning_options.callbacks([self]), tuning_options.display(self)],
         )
 
     def prepare(self, options: TuningOptions) -> int:
@@ -190,11 +123,11 @@ class SearchPolicy:
             tuner.plan_size = options.num_measures_per_round
         for one in self._callbacks:
             if isinstance(one, PreloadMeasuredStates):
-                self._preload(one.filename, log)
+                self._preload(one.filename, log, options.runner.devices)
         self._teach(log)
         return valid_trials(self.automatic_task, log, options.runner.devices, tuner.journal)
 
-    def _preload(self, filename: str, log: str | None) -> None:
+    def _preload(self, filename: str, log: str | None, devices: str) -> None:
         """Bring the records of a log to where the search finds what was measured."""
         if log is not None:
             if not (os.path.exists(log) and os.path.samefile(filename, log)):
@@ -203,12 +136,14 @@ class SearchPolicy:
         if self.tuner.journal is not None:
             return
         kept = Journal(self.automatic_task)
-        with open_journal(self.automatic_task, filename, new_run(), None) as journal:
+        with open_journal(self.automatic_task, filename, new_run(), None, devices) as journal:
             for trial in journal.trials:
                 kept.add(trial)
         self.tuner.journal = kept
 
-    def _teach(self, log: str | None) -> None:
+    def _teach(  # noqa: B027 -- a policy without a model has nothing to tell
+        self, log: str | None
+    ) -> None:
         """Give the tuner what its model was told before the search."""
 
 
@@ -263,7 +198,7 @@ class EmptyPolicy(SearchPolicy):
             return sketch.finished("empty")
 
         task: AutomaticTask = self.task.automatic_task
-        return _with_rules(task, [_rule_of(task, "empty", empty, True)])
+        return with_rules(task, [rule_of(task, "empty", empty, True)])
 
     @cached_property
     def tuner(self) -> Tuner:
@@ -284,7 +219,7 @@ class SketchPolicy(SearchPolicy):
             ``evolutionary_search_num_iters``. The others are what rules decide, or have no
             counterpart, and are accepted with Ansor's values alone.
         seed: of every random choice; None: 0.
-        verbose: accepted; `TuningOptions` says what is shown.
+        verbose: 0: nothing is shown, whatever `TuningOptions` says.
         init_search_callbacks: `PreloadMeasuredStates` and `PreloadCustomSketchRule`.
 
     Attributes:
@@ -348,7 +283,7 @@ class SketchPolicy(SearchPolicy):
         """The task with the space that is searched: that of the rules, and of rules given here."""
         task: AutomaticTask = self.task.automatic_task
         given = [one for one in self._callbacks if isinstance(one, PreloadCustomSketchRule)]
-        return _with_rules(task, [self._space_rule(one) for one in given]) if given else task
+        return with_rules(task, [space_rule_of(self, one) for one in given]) if given else task
 
     @cached_property
     def tuner(self) -> Tuner:
@@ -447,72 +382,6 @@ class SketchPolicy(SearchPolicy):
         task = self.automatic_task
         config = task.config_space.get(index)
         return State(lambda: task.instantiate(config), self.task.compute_dag.places, config)
-
-    def _space_rule(self, custom: PreloadCustomSketchRule) -> SpaceRule:
-        """A rule of the user's as one of loopwright."""
-        task, places = self.task.automatic_task, self.task.compute_dag.places
-
-        def initial(outputs: Sequence[Tensor], args: Sequence[Tensor]) -> State:
-            return State(_no_schedule, places, sketch=lambda: Sketch(outputs, args))
-
-        probe = initial(task.program.outputs, task.program.args)
-        said = {
-            stage: custom.meet_condition_func(self, probe.copy(), stage)
-            for stage in reversed(range(len(probe.stages)))
-        }
-
-        def rule(outputs: Sequence[Tensor], args: Sequence[Tensor]) -> list[Structure]:
-            found: list[State] = []
-            for stage in (n for n, answer in said.items() if answer != custom.PASS):
-                made = custom.apply_func(self, initial(outputs, args), stage)
-                found += [state for state, *_ in made]
-            return [
-                _finished(state, custom.rule_name, number) for number, state in enumerate(found)
-            ]
-
-        stops = custom.APPLY_AND_SKIP_REST in said.values()
-        return _rule_of(task, custom.rule_name, rule, stops)
-
-
-def _finished(state: Any, name: str, number: int) -> Structure:
-    """A structure of what a user's rule made."""
-    if not isinstance(state, State) or state.sketch is None:
-        raise SpaceError(
-            f"the rule {name!r} returned {state!r:.40}; return pairs of a copy of the state that "
-            "it was given and a number"
-        )
-    state.sketch.why.append(f"PreloadCustomSketchRule {name!r}")
-    return state.sketch.finished(name if not number else f"{name} {number}")
-
-
-def _no_schedule() -> Any:
-    raise AssertionError("a state over a sketch has its schedule from there")
-
-
-def _rule_of(task: AutomaticTask, name: str, rule: Any, stops: bool) -> SpaceRule:
-    """A rule that is asked before those that come along."""
-    return SpaceRule(f"auto_scheduler/{name}", rule, (task.kind,), 1_000, stops)
-
-
-def _with_rules(task: AutomaticTask, rules: Sequence[SpaceRule]) -> AutomaticTask:
-    """The task once more, with the structures of other rules."""
-    with ExitStack() as stack:
-        for rule in rules:
-            stack.enter_context(_entered(rule))
-        return AutomaticTask(task.template, task.args, task.target)
-
-
-@contextmanager
-def _entered(rule: SpaceRule) -> Iterator[None]:
-    """A rule is known for a while."""
-    before = RULES.pop(rule.name, None)
-    enter(rule)
-    try:
-        yield
-    finally:
-        remove_rule(rule.name)
-        if before is not None:
-            enter(before)
 
 
 #: Parameters that the search has, too.

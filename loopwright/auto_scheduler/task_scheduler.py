@@ -194,13 +194,12 @@ class TaskScheduler:
         monitors: list[TasksMonitor] = [_Relay(self, called)]
         if tune_option.verbose and any(isinstance(one, PrintTableInfo) for one in called):
             monitors.append(task_table())
-        own = [one for policy in policies[:1] for one in tune_option.callbacks(policy)[:-1]]
         self.summary = tune_tasks(
             [policy.automatic_task for policy in policies],
             n_trial=before + tune_option.num_measure_trials,
             measure_option=tune_option.measure_option,
             early_stopping=tune_option.early_stopping,
-            callbacks=[*own, *monitors],
+            callbacks=[*tune_option.callbacks(policies), *monitors],
             tuner=lambda task, **options: tuners[task.key],
             weights=self.task_weights,
             objective=self.objective_func,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from loopwright.auto_scheduler.measure import input_of_tuner
+from loopwright.auto_scheduler.measure import as_measured, input_of_tuner
 from loopwright.auto_scheduler.measure_record import RecordToFile
 from loopwright.errors import UsageError
 from loopwright.measure import LocalBuilder, LocalRunner, measure_option
@@ -87,28 +87,31 @@ class TuningOptions:
                     "called with (tuner, inputs, results)"
                 )
 
-    def callbacks(self, policy: Any) -> list[Callback]:
-        """The callbacks of a tuner.
+    def callbacks(self, policies: Sequence[Any]) -> list[Callback]:
+        """The callbacks of tuners.
 
         Args:
-            policy: what callbacks with Ansor's method get; its ``task`` is that of their inputs.
+            policies: those that are searched by; callbacks with Ansor's method get the one whose
+                round it was.
         """
-        found = [self._callback(one, policy) for one in self.measure_callbacks]
-        return [*found, self.display()]
+        return [self._callback(one, policies) for one in self.measure_callbacks]
 
-    def display(self) -> Monitor:
-        """What shows how a search goes on."""
-        return progress_bar() if self.verbose else _Silent()
+    def display(self, policy: Any) -> Monitor:
+        """What shows how the search of a policy goes on."""
+        return progress_bar() if self.verbose and policy.verbose else _Silent()
 
-    def _callback(self, one: Any, policy: Any) -> Callback:
+    def _callback(self, one: Any, policies: Sequence[Any]) -> Callback:
         if callable(one):
             called: Callback = one
             return called
+        by_task = {policy.automatic_task.key: policy for policy in policies}
 
         def call(
             tuner: TunerLike, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]
         ) -> None:
-            one.callback(policy, [input_of_tuner(item, policy.task) for item in inputs], results)
+            policy = by_task[tuner.task.key]
+            measured = [input_of_tuner(item, policy.task) for item in inputs]
+            one.callback(policy, measured, [as_measured(result) for result in results])
 
         return call
 

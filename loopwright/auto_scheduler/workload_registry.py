@@ -96,7 +96,7 @@ def register_workload_tensors(
         >>> Y = te.compute((64,), lambda i: X[i] * 2, name="Y")
         >>> key = auto_scheduler.register_workload_tensors("doubled 64", [X, Y])
         >>> print(auto_scheduler.ComputeDAG(key).flop_ct)
-        64
+        64.0
     """
     if workload_key in _TENSORS and not override:
         raise TaskError(f"the workload {workload_key!r} is registered already; give another key")

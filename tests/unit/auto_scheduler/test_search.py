@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -309,6 +309,23 @@ def test_sketches_of_ones_own_stand_beside_those_of_rules() -> None:
     assert "auto_scheduler/test/columns" not in lw.space.registry.RULES
 
 
+def test_what_knobs_choose_cannot_be_looked_at() -> None:
+    def wrong(verb: str) -> Any:
+        def apply(policy: object, state: auto_scheduler.State, stage: int) -> list[list[Any]]:
+            _, inner = state.split(stage, 1, [None])
+            getattr(state, verb)(stage, inner, [None] if verb == "split" else 16)
+            return [[state, -1]]
+
+        return apply
+
+    rule = custom(auto_scheduler.PreloadCustomSketchRule.APPLY, wrong("split"))
+    with pytest.raises(SpaceError, match="an extent that a knob chooses"):
+        auto_scheduler.SketchPolicy(rows(), init_search_callbacks=[rule]).generate_sketches()
+    rule = custom(auto_scheduler.PreloadCustomSketchRule.APPLY, wrong("unroll"))
+    with pytest.raises(SpaceError, match="leave max_unroll out"):
+        auto_scheduler.SketchPolicy(rows(), init_search_callbacks=[rule]).generate_sketches()
+
+
 def test_what_is_no_sketch_is_refused() -> None:
     def apply(policy: object, state: auto_scheduler.State, stage: int) -> list[list[Any]]:
         return [[policy.task.compute_dag.get_init_state(), -1]]  # type: ignore[attr-defined]
@@ -329,13 +346,22 @@ def test_several_tasks_share_the_trials(tmp_path: Path) -> None:
         def post_tune(self, task_scheduler: Any, task_id: int) -> None:
             rounds.append(task_id)
 
+    class Listens:
+        keys: ClassVar[set[str]] = set()
+
+        def callback(self, policy: Any, inputs: list[Any], results: Any) -> None:
+            assert {item.task for item in inputs} == {policy.task}
+            assert {result.error_msg for result in results} == {""}
+            self.keys.add(policy.task.workload_key)
+
     own, latency = tmp_path / "tasks.json", tmp_path / "latency.tsv"
     tasks = [rows(32), rows(40)]
     callbacks = [Counts(), LogEstimatedLatency(str(latency))]
     scheduler = auto_scheduler.TaskScheduler(tasks, [1.0, 3.0], callbacks=callbacks)
-    summary = scheduler.tune(options(4, own), search_policy="sketch.random")
+    summary = scheduler.tune(options(4, own, Listens()), search_policy="sketch.random")
     assert summary.measured == 4
     assert set(rounds) == {0, 1}
+    assert Listens.keys == {task.workload_key for task in tasks}
     assert scheduler.task_cts == [rounds.count(0), rounds.count(1)]
     first, second = scheduler.best_costs
     assert scheduler.cur_score == pytest.approx(first + 3 * second)

@@ -50,6 +50,17 @@ def test_kill_loses_at_most_the_trial_in_progress(tmp_path):
         assert any("1 line skipped" in note for note in summary.notes)
 
 
+def test_a_round_that_another_tuner_proposes_in_another_order_is_not_taken_up(tmp_path):
+    """All points of a small space are in the first round of any tuner: numbers stay apart."""
+    tune(tmp_path, n_trial=4, space=FakeSpace((8,)), seed=0)
+    tune(tmp_path, n_trial=8, space=FakeSpace((8,)), tuner=GridSearchTuner, seed=0)
+    log = records.load(tmp_path / "log.jsonl")
+    trials = [r for r in log.records if not r.phase]
+    assert not log.skipped
+    assert sorted(r.trial for r in trials) == list(range(8))
+    assert len({str(r.config) for r in trials}) == 8
+
+
 def test_a_lost_line_in_the_middle_is_measured_again(tmp_path):
     first, _ = tune(tmp_path, n_trial=12)
     kept = [line for line in lines(tmp_path) if '"phase"' not in line]
