@@ -141,6 +141,9 @@ def _structure(
     row = roles.row.name if roles.row is not None else "1"
     tensor = roles.loaded.tensor.name
     packed = "as it is" if packing == "none" else f"packed at {packing}"
+    sketch.why.append(
+        f"{tensor} alone moves with {roles.vector.name}: vectors of it serve every {row}"
+    )
     name = f"{row} x {roles.vector.name}, {tensor} {packed}, {order}"
     return sketch.finished(name if padding == "inline" else f"{name}, producers at {padding}")
 
