@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,6 +43,8 @@ def tensor_program(tensors: te.Tensor | Sequence[te.Tensor]) -> TensorProgram:
         >>> print([t.name for t in program.args], [t.name for t in program.outputs])
         ['A', 'B'] ['B']
     """
+    if not isinstance(tensors, (te.Tensor, Iterable)):
+        raise TensorError(f"expected tensors (inputs and results), got {tensors!r:.80}")
     given = [tensors] if isinstance(tensors, te.Tensor) else list(tensors)
     _check(given)
     outputs = tuple(t for t in given if is_computed(t))
