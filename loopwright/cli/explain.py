@@ -63,7 +63,8 @@ def command(
 ) -> None:
     """Print the features of one configuration of WORKLOAD: the numbers about its loops, such as
     lengths, strides and bytes touched, from which a cost model predicts its speed. With --history a
-    model learns from a log, and the features that move its prediction most come first.
+    model learns from a log, and the features that move its prediction most come first. Of an
+    automatic space the structure, its reasons and its loops are printed before.
     """
     from loopwright.tuner import explain
 
@@ -151,6 +152,22 @@ def _model(task: Task, log: Log, feature_type: str) -> XGBCostModel | None:
     return None
 
 
+def _structure(task: Task, config: ConfigEntity) -> dict[str, Json]:
+    """The structure of a configuration, why it is there, and its loops; nothing where the space is
+    that of a template."""
+    from loopwright.inspection.outline import outline
+    from loopwright.lowering import lower
+    from loopwright.space import AutomaticTask
+    from loopwright.task.union import STRUCTURE
+
+    if not isinstance(task, AutomaticTask):
+        return {}
+    part, _ = task.part(config)
+    why = list(getattr(part, "why", ()))  # a template that stands in the list gives no reasons
+    loops = outline(lower(*task.instantiate(config))).splitlines()
+    return {"structure": config.values[STRUCTURE], "why": why, "loops": list(loops)}
+
+
 def _json(
     task: Task, explanation: Explanation, measured: Choice | None, limit: int | None
 ) -> dict[str, Json]:
@@ -158,6 +175,7 @@ def _json(
         "task": str(task),
         "index": explanation.config.index,
         "config": explanation.config.values,
+        **_structure(task, explanation.config),
         "seconds": None if measured is None else measured.expected,
         "estimate": explanation.estimate,
         "predicted": explanation.predicted,
@@ -182,6 +200,10 @@ def _print(
         gflops = flop_of(task) / measured.expected / 1e9
         note = ", ".join(filter(None, [f"record {measured.record.id}", measured.note]))
         echo(f"measured: {speed(measured.expected, gflops)} ({note})")
+    for name, value in _structure(task, explanation.config).items():
+        lines = value if isinstance(value, list) else [value]
+        for number, line in enumerate(lines):
+            echo(f"{f'{name}:' if not number else '':10} {line}")
     console = Console(highlight=False)
     if console.is_terminal:
         console.print(explanation.table(limit))

@@ -182,7 +182,9 @@ def find_operator(name: str) -> Operator:
 
     if name.endswith(".py"):
         listed = program.command(["workloads", name])
-        raise UsageError(f"{name} is a file; name a template in it, {name}:NAME (see '{listed}')")
+        raise UsageError(
+            f"{name} is a file; name a template or function in it, {name}:NAME (see '{listed}')"
+        )
     if name not in ops.WORKLOADS:
         shown = name if len(name) <= 60 else f"{name[:57]}..."
         raise UsageError(
@@ -203,6 +205,18 @@ def templates_in(path: Path) -> dict[str, Template]:
     from loopwright.task import Template
 
     return {n: t for n, t in vars(_load(path)).items() if isinstance(t, Template)}
+
+
+def workloads_in(path: Path) -> dict[str, Callable[..., object]]:
+    """What a Python file defines that may be tuned, by name: its templates and workloads, and the
+    plain functions, which are some if they return tensors.
+
+    Raises:
+        UsageError: there is no such file.
+        TaskError: it cannot be loaded.
+    """
+    templates = {name: t.function for name, t in templates_in(path).items()}
+    return {**_functions(_load(path)), **templates}
 
 
 def _from_file(path: Path, name: str, given: Mapping[str, Json], target: Target) -> Task:
@@ -235,7 +249,7 @@ def _functions(module: ModuleType) -> dict[str, Callable[..., object]]:
 
 def _load(path: Path) -> ModuleType:
     if not path.is_file():
-        raise UsageError(f"no file {str(path)!r}; name a Python file that defines the template")
+        raise UsageError(f"no file {str(path)!r}; name a Python file that defines the workload")
     # One name per file: loading it again must not define its templates twice.
     name = "loopwright_user_" + hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:12]
     if name in sys.modules:
@@ -265,6 +279,12 @@ def _bind(
 ) -> tuple[Json, ...]:
     """The arguments of a template or function in order, from parameters by name."""
     signature = inspect.signature(function)
+    for key, parameter in signature.parameters.items():
+        if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.POSITIONAL_ONLY):
+            raise UsageError(
+                f"{name}{signature} cannot be given {parameter}: tasks have arguments by position; "
+                f"define {key!r} as a plain parameter"
+            )
     _check_names(name, given, list(signature.parameters))
     missing = [
         key
@@ -273,9 +293,9 @@ def _bind(
     ]
     if missing:
         raise UsageError(f"{name} needs {', '.join(f'{key}=...' for key in missing)}")
-    bound = signature.bind(**given)
-    bound.apply_defaults()
-    return tuple(bound.arguments.values())
+    return tuple(
+        given.get(key, parameter.default) for key, parameter in signature.parameters.items()
+    )
 
 
 def _parameters(words: Sequence[str]) -> dict[str, Json]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import inspect
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import click
 
 from loopwright.cli import program
 from loopwright.cli.harmless import echo
-from loopwright.cli.workload import completed_workloads, find_operator, templates_in
+from loopwright.cli.workload import completed_workloads, find_operator, templates_in, workloads_in
 from loopwright.errors import UsageError, did_you_mean
 from loopwright.ops.description import Description, Parameter, describe, describe_all, parameters_of
 
@@ -24,7 +24,8 @@ def command(name: str | None, as_json: bool) -> None:
     """List the operators that can be tuned by name; with NAME the parameters of that one, their
     meaning and default, and a command to begin with.
 
-    NAME may be a Python file, too: then its templates are listed; or path/to/file.py:template.
+    NAME may be a Python file, too: then its templates are listed, or its functions, which can be
+    tuned if they return tensors, where it has no template; or path/to/file.py:name of one.
     """
     if name is None:
         found, text = describe_all(), _list
@@ -35,29 +36,30 @@ def command(name: str | None, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps([one.to_json() for one in found]))
         return
-    echo(text(found).rstrip() or f"{name} has no template")
+    echo(text(found).rstrip() or f"{name} has no template or function")
 
 
 def _templates(name: str) -> tuple[Description, ...]:
-    """The templates of a file, or the one that is named behind a colon.
+    """The templates of a file, or else its functions; or the one that is named behind a colon.
 
     Raises:
         UsageError: there is none of that name.
     """
     stem, _, wanted = f"{name}:".partition(".py:")
     path, wanted = f"{stem}.py", wanted.removesuffix(":")
-    names = list(templates_in(Path(path)))
-    if wanted and wanted not in names:
+    functions = workloads_in(Path(path))
+    if wanted and wanted not in functions:
         raise UsageError(
-            f"{path} has no template {wanted!r}{did_you_mean(wanted, names)}; "
-            f"it has {', '.join(names) or 'none'}"
+            f"{path} has no template or function {wanted!r}{did_you_mean(wanted, functions)}; "
+            f"it has {', '.join(functions) or 'none'}"
         )
-    return tuple(_template(path, one) for one in names if wanted in ("", one))
+    public = [name for name in functions if not name.startswith("_")]
+    names = [wanted] if wanted else list(templates_in(Path(path))) or public
+    return tuple(_described(path, one, functions[one]) for one in names)
 
 
-def _template(path: str, name: str) -> Description:
-    """A template of a file, in the form of an operator."""
-    function = templates_in(Path(path))[name].function
+def _described(path: str, name: str, function: Callable[..., object]) -> Description:
+    """A template or function of a file, in the form of an operator."""
     defaults = {n: p.default for n, p in inspect.signature(function).parameters.items()}
     parameters = parameters_of(defaults, {})
     summary = (inspect.getdoc(function) or "").partition("\n")[0]
@@ -72,8 +74,8 @@ def _list(found: Sequence[Description]) -> str:
     page.write_paragraph()
     more = program.command(["workloads", found[0].name])
     page.write_text(
-        f"`{more}` shows the parameters of one. A template of your own is tuned as "
-        "path/to/file.py:template."
+        f"`{more}` shows the parameters of one. A template of your own, or a "
+        "function that returns tensors, is tuned as path/to/file.py:name."
     )
     return page.getvalue()
 

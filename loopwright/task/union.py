@@ -21,6 +21,8 @@ from loopwright.task.space import ConfigEntity, ConfigSpace
 
 #: The knob that says in which part a configuration is.
 STRUCTURE = "structure"
+#: Names that a message lists.
+_LISTED = 4
 
 
 class SpaceUnion(ConfigSpace):
@@ -236,8 +238,10 @@ class SpaceUnion(ConfigSpace):
         number = self._numbers.get(str(name))
         if number is None:
             near = did_you_mean(str(name), self.names)
+            rest = len(self.names) - _LISTED
+            listed = [*self.names[:_LISTED], *([f"and {rest} more"] if rest > 0 else [])]
             raise SpaceError(
-                f"there is no structure {shown(name)}{near}; there are: {'; '.join(self.names)}"
+                f"there is no structure {shown(name)}{near}; there are: {'; '.join(listed)}"
             )
         return number
 

@@ -96,7 +96,9 @@ def test_unknown_targets_and_options():
 
 def test_a_template_that_is_not_in_the_file(file):
     path, name = file
-    with pytest.raises(UsageError, match=f"no template '{name}x'.*did you mean '{name}'"):
+    with pytest.raises(
+        UsageError, match=f"no template or function '{name}x'.*did you mean '{name}'"
+    ):
         find_workload(f"{path}:{name}x", ["n=4"])
 
 

@@ -105,7 +105,7 @@ def test_templates_of_a_file(cli, tmp_path):
     assert "scale  [2]" in text
     assert "loopwright tune mine.py:scaled n=..." in text
     (tmp_path / "empty.py").write_text("")
-    assert cli("workloads", "empty.py").out == "empty.py has no template\n"
+    assert cli("workloads", "empty.py").out == "empty.py has no template or function\n"
     assert "no file 'none.py'" in cli("workloads", "none.py").error
 
 
@@ -125,14 +125,31 @@ def test_one_template_of_a_file(cli, tmp_path):
     assert "The first." not in ran.out
     wrong = cli("workloads", "t.py:twoo")
     assert wrong.code == 2
-    assert "t.py has no template 'twoo' (did you mean 'two'?); it has one, two" in wrong.error
+    assert (
+        "t.py has no template or function 'twoo' (did you mean 'two'?); it has one, two"
+        in wrong.error
+    )
+
+
+def test_functions_of_a_file_that_has_no_template(cli, tmp_path):
+    (tmp_path / "f.py").write_text(
+        'def layer(n, k=8):\n    """A layer."""\n\n\ndef _helper(x):\n    """For layers."""\n'
+    )
+    ran = cli("workloads", "f.py")
+    assert (ran.code, ran.err) == (0, "")
+    assert "f.py:layer: A layer." in ran.out
+    assert "loopwright tune f.py:layer n=..." in ran.out
+    assert "_helper" not in ran.out
+    (found,) = json.loads(cli("workloads", "f.py:layer", "--json").out)
+    assert [p["name"] for p in found["parameters"]] == ["n", "k"]
 
 
 def test_a_file_without_a_template_is_told_from_an_operator(cli):
     ran = cli("tune", "t.py", "N=8")
     assert ran.code == 2
     assert ran.error == (
-        "error: t.py is a file; name a template in it, t.py:NAME (see 'loopwright workloads t.py')"
+        "error: t.py is a file; name a template or function in it, t.py:NAME "
+        "(see 'loopwright workloads t.py')"
     )
 
 

@@ -17,6 +17,7 @@ from loopwright.cli.logs.reading import (
     load_log,
     log_options,
 )
+from loopwright.cli.logs.structure_lines import loop_lines, structure_lines
 from loopwright.errors import LoopwrightError, RecordError
 
 if TYPE_CHECKING:
@@ -41,8 +42,10 @@ def show(log: str, filters: Filters, record: str, as_json: bool, part: str | Non
     """Show one RECORD of LOG: its id (or the beginning of it), `best` or `default`.
 
     How fast it is and how sure that is, whether it would be applied on this machine, what each of
-    its knobs costs, and its schedule. --json prints the record as it stands in the log. --expr,
-    --schedule, --ir and --code need no template: the log holds the expression and the schedule.
+    its knobs costs, and its schedule; of an automatic space also its structure beside the others
+    that were tried, and its loops in outline. --json prints the record as it stands in the log.
+    --expr, --schedule, --ir and --code need no template: the log holds the expression and the
+    schedule.
     """
     from loopwright.records import ranked
 
@@ -121,9 +124,11 @@ def _described(
         yield _said("prepared", _prepared(record))
     yield from _standing(record, own, order)
     yield from _here(log, record)
+    yield from structure_lines(record, own)
     yield ""
     yield from _knobs(record, own)
     yield ""
+    yield from loop_lines(log, record)
     yield from _schedule(log, record)
 
 
@@ -245,6 +250,7 @@ def _knobs(record: Record, own: Sequence[Record]) -> Iterator[str]:
     from loopwright.records.reports.importance import importance
     from loopwright.records.reports.knobs import value_text
     from loopwright.records.reports.neighbours import neighbours
+    from loopwright.task.union import STRUCTURE
 
     if not record.config:
         yield "It has no knobs."
@@ -256,7 +262,7 @@ def _knobs(record: Record, own: Sequence[Record]) -> Iterator[str]:
     except RecordError as error:
         note = f"`on average` is not known: {error}"
     alone = {} if not record.valid else {found.knob: found for found in neighbours(record, own)}
-    names = list(record.config)
+    names = [name for name in record.config if name != STRUCTURE] or [STRUCTURE]
     table = [
         Column("knob", [harmless(name) for name in names]),
         Column("value", [harmless(value_text(record.config[name])) for name in names]),

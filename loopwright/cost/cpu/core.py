@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import cached_property
 
 from loopwright.cost.cpu.arithmetic import combining, work_of
-from loopwright.cost.cpu.footprint import Touched, Touches
+from loopwright.cost.cpu.footprint import Touches
 from loopwright.cost.cpu.register_tile import Tile
 from loopwright.cost.symbolic.nest_buffers import NestBuffer
 from loopwright.cost.symbolic.symbols import Number, at_most, least, most, total, where

@@ -14,7 +14,7 @@ from loopwright.cost.features.knob import KnobTable
 from loopwright.cost.gpu.device import device_of
 from loopwright.cost.symbolic.population import Population
 from loopwright.errors import UsageError, did_you_mean
-from loopwright.task import Task
+from loopwright.task.interfaces import Scheduler
 from loopwright.task.vectors import Digits
 
 #: Kinds of features, by the names of AutoTVM and of Ansor.
@@ -50,7 +50,7 @@ class Extractor:
     """Features of a task's candidates, for whole populations at once.
 
     Args:
-        task: the task.
+        task: the task, or a structure of an automatic space.
         feature_type: ``"itervar"`` (loops, touched bytes, strides, reuse), ``"curve"`` (touched
             bytes and reuse against iterations) and ``"per_store"`` (Ansor's 164 numbers of every
             statement) have the same names for every task, so that one model learns from many;
@@ -68,7 +68,9 @@ class Extractor:
         UsageError: unknown feature type.
     """
 
-    def __init__(self, task: Task, feature_type: str = "itervar", symbolic: bool = True) -> None:
+    def __init__(
+        self, task: Scheduler, feature_type: str = "itervar", symbolic: bool = True
+    ) -> None:
         if feature_type not in FEATURE_TYPES:
             raise UsageError(
                 f"unknown feature type {feature_type!r}{did_you_mean(feature_type, FEATURE_TYPES)}"

@@ -12,7 +12,9 @@ from loopwright.cost.analytical import AnalyticalModel
 from loopwright.cost.features import Extractor
 from loopwright.errors import TuneError
 from loopwright.task import ConfigEntity, Task
+from loopwright.task.vectors import digits_of
 from loopwright.tuner.model.cost_model import Batch
+from loopwright.tuner.model.parts import part_of
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -134,8 +136,9 @@ def explain(
     entity = task.config(config)
     if entity.index is None:
         raise TuneError(f"{entity} is not a point of the space of {task}; give an index of it")
-    digits = np.array([task.config_space.point2knob(entity.index)])
-    extractor = Extractor(task, feature_type)
+    part, local = part_of(task, entity.index)
+    digits = digits_of(part.config_space, [local])
+    extractor = Extractor(part, feature_type)
     rows = extractor.rows(digits)
     if rows.failed[0]:
         task.instantiate(entity)
@@ -153,7 +156,7 @@ def explain(
         if v or part
     ]
     lines.sort(key=lambda x: -abs(x.contribution or 0.0))
-    estimate = float(np.exp2(AnalyticalModel(task).predict(digits)[0]))
+    estimate = float(np.exp2(AnalyticalModel(part).predict(digits)[0]))
     return Explanation(entity, estimate, predicted, ahead, tuple(lines))
 
 

@@ -9,9 +9,9 @@ import numpy as np
 from loopwright.cost.features import Extractor
 from loopwright.records import Record
 from loopwright.task import Task
-from loopwright.task.vectors import digits_of
 from loopwright.tuner.model.candidates import score_of
 from loopwright.tuner.model.cost_model import Batch, Samples
+from loopwright.tuner.model.parts import part_of, rows_of
 from loopwright.tuner.model.xgb_model import XGBCostModel
 from loopwright.tuner.run.recorded import result_of
 
@@ -38,7 +38,8 @@ def learn(
         The model. Where fewer than two configurations ran it is not ``ready``.
 
     Raises:
-        UsageError: an option is not among those allowed.
+        UsageError: an option is not among those allowed, or records of several structures are to be
+            told apart by knobs, of which each structure has its own.
 
     Example:
         >>> task = lw.create_task("matmul", (64, 64, 64), "llvm")
@@ -47,18 +48,19 @@ def learn(
         >>> print(lw.tuner.explain(task, 0, model).predicted is not None)
         True
     """
-    extractor = Extractor(task, feature_type)
-    model = XGBCostModel(extractor.names, loss_type)
     space = task.config_space
     latest: dict[tuple[tuple[str, str, int], int], Record] = {}
     for record in records:
         index = space.find(record.config) if record.task == task.key else None
         if index is not None:
             latest[(record.build, record.hardware, record.threads), index] = record
-    if not latest:
+    points = [index for _, index in latest]
+    described = part_of(task, points[0])[0] if points else task
+    model = XGBCostModel(Extractor(described, feature_type).names, loss_type)
+    if not points:
         return model
     numbers = {where: n for n, where in enumerate(dict.fromkeys(where for where, _ in latest))}
-    rows = extractor.rows(digits_of(space, [index for _, index in latest]))
+    rows = rows_of(task, points, feature_type)
     outcomes, scores = zip(*(score_of(result_of(r)) for r in latest.values()), strict=True)
     model.fit(
         Samples(

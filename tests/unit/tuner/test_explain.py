@@ -6,12 +6,17 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from loopwright import ops
+from loopwright import ops, te
 from loopwright.cost.features import FEATURE_TYPES, Extractor
-from loopwright.errors import InstantiationError, TuneError
+from loopwright.errors import InstantiationError, TuneError, UsageError
+from loopwright.records import Record
+from loopwright.space import create_task as create_automatic
 from loopwright.task import Task, create_task
+from loopwright.task.vectors import digits_of
+from loopwright.tuner import learn
 from loopwright.tuner.model.cost_model import Batch, Samples
 from loopwright.tuner.model.explain import explain
+from loopwright.tuner.model.parts import rows_of
 from loopwright.tuner.model.xgb_model import XGBCostModel
 from tests.unit.cost import workloads
 
@@ -83,3 +88,53 @@ def test_values_that_are_no_point_are_refused(task: Task) -> None:
     values = task.config_space.get(0).values | {"unroll_k": 3}
     with pytest.raises(TuneError, match="not a point of the space"):
         explain(task, values)
+
+
+def gated() -> Task:
+    """A task of structures with two kernels, none of whose knobs is a knob of the whole space."""
+
+    def tensors() -> list[te.Tensor]:
+        X, G, U = (te.placeholder((64, 64), name=name) for name in "XGU")
+        k, m = te.reduce_axis((0, 64), name="k"), te.reduce_axis((0, 64), name="m")
+        gate = te.compute((64, 64), lambda i, j: te.sum(X[i, k] * G[k, j], axis=k), name="gate")
+        up = te.compute((64, 64), lambda i, j: te.sum(X[i, m] * U[m, j], axis=m), name="up")
+        return [X, G, U, te.compute((64, 64), lambda i, j: te.exp(gate[i, j]) * up[i, j])]
+
+    return create_automatic(tensors, (), "llvm -mcpu=skylake-avx512")
+
+
+def test_a_point_of_a_structure_is_described_as_that_structure_is() -> None:
+    task = gated()
+    space = task.config_space
+    number = len(space.parts) - 1
+    index = space.offsets[number] + 17
+    part = space.parts[number]
+    values = Extractor(part, "itervar").rows(digits_of(part.config_space, [17])).values[0]
+    found = {x.name: x.value for x in explain(task, index).lines}
+    columns = Extractor(part, "itervar").columns
+    expected = {
+        c.name: float(np.exp2(v) - 1 if c.logged else v)
+        for c, v in zip(columns, values, strict=True)
+        if v
+    }
+    assert found == expected
+    assert len(found) > 20
+
+
+def test_a_model_learns_from_records_of_all_structures() -> None:
+    task = gated()
+    space = task.config_space
+    points = [space.offsets[n % len(space.parts)] + 31 * n for n in range(24)]
+    made = rows_of(task, points, "itervar").values
+    records = [
+        Record(
+            task=task.key, op=task.name, args=[], target={"kind": "llvm"},
+            config=space.get(i).values, times=(1e-3 + 1e-6 * float(row[0]),),
+        )
+        for i, row in zip(points, made, strict=True)
+    ]  # fmt: skip
+    model = learn(task, records)
+    assert model.ready
+    assert explain(task, points[3], model).predicted is not None
+    with pytest.raises(UsageError, match=r"are of 24 structures, each with knobs of its own"):
+        learn(task, records, "knob")
