@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from loopwright import te
 from loopwright.auto_scheduler.state_steps import apply_step
 from loopwright.errors import ScheduleError
+from loopwright.ir.affine import Affine
 from loopwright.lowering import lower
 from loopwright.schedule import Schedule, Stage
 from loopwright.te.dag import arg_id
@@ -40,7 +41,7 @@ class StateStage:
         self.iters = list(stage.leaf_iter_vars)
 
     @property
-    def extents(self) -> list[int]:
+    def extents(self) -> list[int | Affine]:
         """How often each loop runs for one run of those around it; bounds are inferred for it."""
         bounds = self._schedule.bounds().stages[self._stage.id]
         return [loop.extent for loop in bounds.loops]

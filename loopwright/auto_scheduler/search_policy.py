@@ -27,7 +27,6 @@ from loopwright.space import AutomaticTask, Sketch, Structure
 from loopwright.task.vectors import Digits, digits_of, indices_of
 from loopwright.tuner import RandomTuner, Tuner, XGBTuner
 from loopwright.tuner.evolution import Evolution, Pool
-from loopwright.tuner.mutation import Mutation
 from loopwright.tuner.run.budget import Budget
 from loopwright.tuner.run.journal import Journal
 from loopwright.tuner.run.log_journal import open_journal
@@ -366,7 +365,7 @@ class SketchPolicy(SearchPolicy):
         order = np.argsort(-score(seeds), kind="stable")
         nothing = np.empty((0, len(space.dims)), np.int64)
         rng = np.random.default_rng(self.seed)
-        self._evolution.search(pool, Mutation(space), seeds[order], nothing, rng)
+        self._evolution.search(pool, self._evolution.moves(space), seeds[order], nothing, rng)
         best = pool.best(count)
         return list(zip(best.scores.tolist(), indices_of(space, best.digits), strict=True))
 

@@ -200,9 +200,7 @@ class Tile:
             if whole is True:
                 continue
             counts = [(self._depths.get(m.loop), m.count) for m in index.moves]
-            mine = product(
-                where(self.inside[d], n, 1) for d, n in counts if d is not None
-            )
+            mine = product(where(self.inside[d], n, 1) for d, n in counts if d is not None)
             slots = product(n for _, n in counts) / mine
             begun = ceil_div(extent, mine)
             out.append((least(begun / slots, 1), begun, where(whole, False, True)))
