@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from loopwright import te
 from loopwright.auto_scheduler.state_steps import apply_step
 from loopwright.errors import ScheduleError
-from loopwright.ir.affine import Affine
 from loopwright.lowering import lower
 from loopwright.schedule import Schedule, Stage
 from loopwright.te.dag import arg_id
@@ -41,10 +40,10 @@ class StateStage:
         self.iters = list(stage.leaf_iter_vars)
 
     @property
-    def extents(self) -> list[int | Affine]:
+    def extents(self) -> list[int]:
         """How often each loop runs for one run of those around it; bounds are inferred for it."""
         bounds = self._schedule.bounds().stages[self._stage.id]
-        return [loop.extent for loop in bounds.loops]
+        return [n for n in (loop.extent for loop in bounds.loops) if isinstance(n, int)]
 
     def __str__(self) -> str:
         return f"{self.op.name}: {', '.join(axis.name for axis in self.iters)}"
