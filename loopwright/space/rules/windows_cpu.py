@@ -36,7 +36,8 @@ _UNROLL = (1, 2, 4, 8, 16)
 _RUNS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 #: Taps that are written out.
 _SHORT = 8
-_AT_ONCE, _TOGETHER = 4, 2
+#: Accumulators, and rows, of the default register tile; its tiles in a task.
+_AT_ONCE, _TOGETHER, _IN_TASK = 16, 2, 8
 
 
 def windows(outputs: Sequence[te.Tensor], args: Sequence[te.Tensor]) -> list[Structure]:
@@ -109,12 +110,14 @@ def _tile(sketch: Sketch, stage: StageAnalysis) -> tuple[Any, ...]:
     heights = registers.row_tiles(others[-1].count, _ROWS) if others else [1]
     widths = registers.column_tiles(vector.count, dtype, _VECTORS)
     found = [(r, w) for r in heights for w in widths if fits(r, w)]
-    liked = [(r, w) for r, w in found if r <= _TOGETHER and w <= _AT_ONCE * lanes]
+    liked = [(r, w) for r, w in found if r <= _TOGETHER and r * w <= _AT_ONCE * lanes]
 
-    def wasted(tile: tuple[int, int]) -> tuple[int, int]:
-        return -(-vector.count // tile[1]) * tile[1], -tile[0] * tile[1]
+    def cost(tile: tuple[int, int]) -> float:
+        rows, width = tile
+        covered = -(-vector.count // width) * width / vector.count
+        return covered * (1 + lanes / width) * (1 + 0.5 / rows)
 
-    return sketch.numbers("tile", found, min(liked, default=found[0], key=wasted))
+    return sketch.numbers("tile", found, min(liked, default=found[0], key=cost))
 
 
 def _tiled(sketch: Sketch, out: te.Tensor, stage: StageAnalysis) -> tuple[IterVar, IterVar]:
@@ -130,7 +133,7 @@ def _tiled(sketch: Sketch, out: te.Tensor, stage: StageAnalysis) -> tuple[IterVa
     *others, row = outer
     block = [b for b in _BLOCKS if b <= row.count]
     r1, r2 = s[out].split(row, factor=height)
-    wanted = most_with_tasks(block, -(-row.count // _TOGETHER), extents(others))
+    wanted = most_with_tasks(block, -(-row.count // _TOGETHER), extents(others), _IN_TASK)
     r0, r1 = s[out].split(r1, factor=sketch.number("rows", block, wanted))
     s[out].reorder(*others, r0, r1, column, r2, lane)
     s[out].unroll(r2)
