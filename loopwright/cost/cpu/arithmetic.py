@@ -13,18 +13,20 @@ from loopwright.te.op_node import OpNode
 
 @dataclass(slots=True)
 class Work:
-    """Operations of one element: additions, multiplications, divisions, function calls, others."""
+    """Operations of one element: additions, multiplications, divisions, function calls, smaller and
+    larger ones of two floats, others."""
 
     add: int = 0
     mul: int = 0
     div: int = 0
     call: int = 0
+    extreme: int = 0
     other: int = 0
 
     @property
     def flop(self) -> int:
         """All of them, functions as the 16 or so operations that they are made of."""
-        return self.add + self.mul + self.div + 16 * self.call + self.other
+        return self.add + self.mul + self.div + 16 * self.call + self.extreme + self.other
 
 
 def work_of(op: OpNode) -> Work:
@@ -34,10 +36,21 @@ def work_of(op: OpNode) -> Work:
         return out
     for e in outputs_of(op.body):
         _count(e, out)
+    _combined(op, out)
+    return out
+
+
+def combining(op: OpNode) -> Work:
+    """Operations by which one iteration of a reduction takes an element in."""
+    out = Work()
+    _combined(op, out)
+    return out
+
+
+def _combined(op: OpNode, out: Work) -> None:
     if op.reduction is not None:
         for e in op.reduction.combiner.result:
             _count(e, out)
-    return out
 
 
 def _count(e: Node, out: Work) -> None:
@@ -51,6 +64,8 @@ def _count(e: Node, out: Work) -> None:
                 out.mul += 1
             elif op in ("/", "//", "%", "tdiv", "tmod"):
                 out.div += 1
+            elif op in ("min", "max") and dtypes.is_float(dtype):
+                out.extreme += 1
             else:
                 out.other += 1
         case Call():

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cached_property
 
-from loopwright.cost.cpu.arithmetic import work_of
-from loopwright.cost.cpu.footprint import Touched, Touches
+from loopwright.cost.cpu.arithmetic import combining, work_of
+from loopwright.cost.cpu.footprint import Touches
 from loopwright.cost.cpu.register_tile import Tile
 from loopwright.cost.symbolic.nest_buffers import NestBuffer
 from loopwright.cost.symbolic.symbols import Number, at_most, least, most, total, where
@@ -29,20 +29,27 @@ LOOP, END = 2, 1
 #: Instructions of a comparison that guards a read, for 8 lanes where it differs between lanes; of
 #: what the guard does to the read.
 TEST, LANES_TEST, GUARDED = 2, 4, 3
+#: Masks of rows that stay in registers beside those of lanes; cycles of a guarded vector whose mask
+#: does not: mask and vector go by way of memory.
+MASKS, UNMASKED = 4, 4
 #: Shuffles for each vector of a square that is turned in registers.
 SHUFFLES = 4
-#: Ways of the first cache, and loads that one costs which misses it: a line comes in two cycles.
-WAYS, MISS = 8, 4
+#: Instructions of a load in a tile that reaches beyond the result: it is compared, and masked.
+PARTIAL = 5
 #: Instructions of an unrolled body that still come fast.
 BODY = 1200
-#: Cycles of a division and of a function of a vector.
+#: Operations of a division and of a function of a vector.
 DIVISION, FUNCTION = 8, 20
+#: Operations of the smaller or larger one of two vectors, of which either may be a NaN: two tests,
+#: one of both, a selection; cycles that one after another takes.
+EXTREME, EXTREME_LATENCY = 4, 8
 
 
 def operations(op: OpNode) -> int:
     """Vector operations of one element; a product and a sum are one."""
     w = work_of(op)
-    return max(w.add, w.mul) + w.other + DIVISION * w.div + FUNCTION * w.call
+    simple = max(w.add, w.mul) + w.other
+    return simple + EXTREME * w.extreme + DIVISION * w.div + FUNCTION * w.call
 
 
 class Core:
@@ -82,16 +89,17 @@ class Core:
             + (again + stored) / self._split
             + tests
             + guarded * GUARDED
+            + tile.partial * vectors * PARTIAL
             + iterations * LOOP
         )
-        spilled = self.spilled * runs
+        spilled = self.spilled * tile.steps * runs
         busy = most(
             most(arithmetic / OPERATIONS, (halves + again) / LOADS),
             most(stored / STORES, issued / ISSUED),
         )
-        spills = spilled * self._split / STORES
+        spills = spilled * self._split / STORES + guarded * self._unmasked * UNMASKED
         long = most(tile.instructions(wide) - BODY, 0) / BODY / 2
-        return most((busy + spills) * (1 + long), self._wait) + ends * END
+        return tile.begun * (most((busy + spills) * (1 + long), self._wait) + ends * END)
 
     @cached_property
     def _split(self) -> Number:
@@ -111,45 +119,45 @@ class Core:
             times = where(at_most(tile.loaded(a, wide), room), hoisted, tile.runs)
             times = where(self._is_resident(a.access.buffer), 0, times)
             vectors = vectors + tile.loaded(a, wide) * times
-            halves = halves + tile.loaded(a, narrow) * times * self._missing(a)
+            halves = halves + tile.loaded(a, narrow) * times * tile.lines_of(a, narrow)
         return vectors, halves
-
-    def _missing(self, a: Touched) -> Number:
-        """Loads that one of an access costs: more where lines of a run share sets of the cache.
-
-        Rows that are a power of two apart fall into few sets; what does not stay there is brought
-        from the second level each time.
-        """
-        way = self._machine.caches.l1 // WAYS
-        out: Number = 1
-        for d, x in enumerate(self._t.nest.loops):
-            if x.mark not in ("unrolled", "vectorized") or not a.moves[d]:
-                continue
-            # Lines that stay, where rows are a whole way apart, a half, a quarter, or an eighth.
-            room: Number = x.extent
-            for parts in (8, 4, 2, 1):
-                apart = at_most(a.strides[d] % (way // parts), 0)
-                room = where(apart, WAYS * parts, room)
-            missed = where(at_most(x.extent, room), out, MISS)
-            out = where(self.tile.inside[d], missed, out)
-        return where(self.tile.turned(a), 1, out)
 
     @cached_property
     def _free(self) -> Number:
-        """Registers for results: those that operands and what guards let through do not need."""
-        tile = self.tile
-        operands = [tile.loaded(a, self._machine.vector_bytes) for a in self._loads]
+        """Registers for results: those that operands and what guards let through do not need.
+
+        Of the operand that needs fewest all are held, of another one at a time; but what several
+        steps of a run read again is not loaded again, and held from one to the next.
+        """
+        tile, wide = self.tile, self._machine.vector_bytes
+        operands = [tile.loaded_in_step(a, wide) for a in self._loads]
         fewest: Number = operands[0] if operands else 0
         for x in operands[1:]:
             fewest = least(fewest, x)
-        steps = tile.reduced / tile.reduced_outside
-        return self._machine.registers - 1 - fewest / steps - self._let_through
+        kept: Number = 0
+        for a, each in zip(self._loads, operands, strict=True):
+            again = at_most(each * tile.steps, tile.loaded(a, wide))
+            kept = kept + where(again, 0, each)
+        return self._machine.registers - fewest - most(kept, 1) - self._let_through
 
     @cached_property
     def _let_through(self) -> Number:
         """Elements of a run that guards let through, to which one value belongs for all lanes."""
         tile, key = self.tile, self._lanes_key
         return total(tile.distinct(g.loops) for g in self._t.nest.conditions if key not in g.loops)
+
+    @cached_property
+    def _unmasked(self) -> Number:
+        """The part of the guarded vectors for whose masks there are no registers: 0 to 1.
+
+        The lanes of a padded row are let through where the row's mask and the lanes' one are set.
+        """
+        tile, key = self.tile, self._lanes_key
+        guards = [g for g in self._t.nest.conditions if key in g.loops]
+        tests = dict.fromkeys(x for g in guards for x in g.tests if key not in x)
+        rows = total(tile.distinct(x) for x in tests)
+        # Where nothing of the reduction is left outside, each mask is made and used once.
+        return where(at_most(tile.reduced_outside, 1), 0, most(1 - MASKS / most(rows, 1), 0))
 
     @cached_property
     def _lanes_key(self) -> object:
@@ -208,7 +216,8 @@ class Core:
         tile = self.tile
         body = tile.instructions(self._machine.vector_bytes)
         kept = where(self._kept, True, at_most(tile.runs, self._once))
-        latency = where(kept, LATENCY, LATENCY + FORWARD)
+        next_one = EXTREME_LATENCY if combining(self._t.nest.op).extreme else LATENCY
+        latency = where(kept, next_one, next_one + FORWARD)
         ahead = most(WINDOW / (2 * tile.independent * tile.reduced), 1)
         return tile.runs * body * latency / tile.independent / ahead
 

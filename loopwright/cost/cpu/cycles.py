@@ -7,33 +7,53 @@ recent CPU, per core and cycle: what matters is the order of candidates.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
+
 from loopwright.cost.cpu.buffer_usage import BufferUsage
 from loopwright.cost.cpu.core import OPERATIONS, Core, operations
 from loopwright.cost.cpu.footprint import Touches
 from loopwright.cost.cpu.machine import Machine
-from loopwright.cost.cpu.stage_order import by_arithmetic
+from loopwright.cost.cpu.memory import Memory
 from loopwright.cost.symbolic.index_steps import extent_of
-from loopwright.cost.symbolic.loop_nest import StageNest
-from loopwright.cost.symbolic.symbols import Number, at_most, least, most, product, total, where
-from loopwright.schedule.state import State
+from loopwright.cost.symbolic.loop_nest import StageNest, nests_of
+from loopwright.cost.symbolic.symbols import Number, least, most, product, total
+from loopwright.schedule.state import StageId, State
 
-#: Bytes per cycle that come from the second level, the third level, and memory.
-L2, L3, MEMORY = 32, 16, 5
-#: Cycles a thread of starting a parallel loop while the pool still spins: 0.3 us of two threads.
-LAUNCH = 1000
+#: The part of the shorter one of computing and waiting for data that is not done at the same time.
+APART = 0.4
+#: Cycles a thread of starting a parallel loop while the pool still spins: 0.3 us.
+LAUNCH = 550
 
 
-def slowdown(state: State, machine: Machine) -> Number:
+def slowdown(
+    state: State, machine: Machine, constants: Collection[StageId] = frozenset()
+) -> Number:
     """Cycles of a schedule over those of its arithmetic at the machine's peak, at least about 1.
 
     Args:
         state: the schedule's state; split factors may be `Sym`.
         machine: what it runs on.
+        constants: inputs that are known before the program is called: what is computed at root from
+            these alone, such as a packed copy, is done by then and costs nothing.
     """
-    nests = by_arithmetic(state)
+    nests = nests_of(state)
     usage = BufferUsage(nests)
-    cycles = total(stage_cycles(Touches(nest, machine), usage) for nest in nests)
+    stages = [Touches(nest, machine) for nest in nests]
+    memory = Memory(stages, usage)
+    done = _done_before(nests, constants)
+    timed = [t for t in stages if t.nest.stage.id not in done]
+    cycles = total(stage_cycles(t, usage, memory) for t in timed)
     return cycles / _ideal(state, machine)
+
+
+def _done_before(nests: Sequence[StageNest], constants: Collection[StageId]) -> set[StageId]:
+    """Inputs that are constant, and the stages at root that need no others."""
+    done = set(constants)
+    for nest in nests:
+        sources = {read.source for read in nest.op.reads()}
+        if sources and sources <= done and not nest.attached:
+            done.add(nest.stage.id)
+    return done
 
 
 def _ideal(state: State, machine: Machine) -> Number:
@@ -48,13 +68,10 @@ def _ideal(state: State, machine: Machine) -> Number:
     return most(work / lanes, 1)
 
 
-def stage_cycles(t: Touches, usage: BufferUsage) -> Number:
+def stage_cycles(t: Touches, usage: BufferUsage, memory: Memory) -> Number:
     """Cycles of one stage, all its threads together."""
-    busy = Core(t, usage.resident).cycles
-    caches = t.machine.caches
-    levels = ((caches.l1, L2), (caches.l2, L3), (caches.l3 // t.machine.threads, MEMORY))
-    moved = total(where(at_most(usage.used, c), 0, t.traffic(c) / rate) for c, rate in levels)
-    cycles = most(busy, moved) + least(busy, moved) / 4
+    busy, moved = Core(t, usage.resident).cycles, memory.cycles(t)
+    cycles = most(busy, moved) + least(busy, moved) * APART
     at_once = most(t.balance * t.machine.threads, 1)
     launches = LAUNCH * t.machine.threads if _launches(t.nest) else 0
     return cycles / at_once + launches

@@ -8,7 +8,9 @@ and of Pruner, ASPLOS 2025).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
+from math import gcd
 
 from loopwright.cost.cpu.machine import Machine
 from loopwright.cost.symbolic.index_steps import LoopKey
@@ -20,6 +22,7 @@ from loopwright.cost.symbolic.symbols import (
     ceil_div,
     least,
     magnitude,
+    product,
     total,
     where,
 )
@@ -33,6 +36,7 @@ class Touched:
         lines: cache lines.
         strides: bytes between two iterations of the loop at this depth; 0 where it does not move.
         moves: whether the loop at this depth moves the address at all.
+        boxes: different indices of each dimension of the buffer.
     """
 
     def __init__(self, access: Access, nest: StageNest, line: int) -> None:
@@ -45,6 +49,7 @@ class Touched:
         self.lines: list[Number] = [1]
         self.strides: list[Number] = []
         self.moves: list[bool] = []
+        self.boxes: list[list[Number]] = [[1] * len(dims)]
         moving = {m.loop for moves in access.moves for m in moves}
         for x in reversed(nest.loops):
             if x.key not in moving:
@@ -52,16 +57,15 @@ class Touched:
                 self.moves.insert(0, False)
                 self.elements.insert(0, self.elements[0])
                 self.lines.insert(0, self.lines[0])
+                self.boxes.insert(0, self.boxes[0])
                 continue
             self.strides.insert(0, self._move(x.key, spans, counts))
             self.moves.insert(0, True)
             distinct = [
                 least(least(1 + spans[d], counts[d]), dim.extent) for d, dim in enumerate(dims)
             ]
-            elements: Number = 1
-            for n in distinct:
-                elements = elements * n
-            self.elements.insert(0, elements)
+            self.boxes.insert(0, distinct)
+            self.elements.insert(0, product(distinct))
             self.lines.insert(0, self._lines(spans, distinct, size, line))
 
     def _move(self, loop: LoopKey, spans: list[Number], counts: list[Number]) -> Number:
@@ -83,12 +87,49 @@ class Touched:
         dims = self.access.buffer.dims
         if not dims:
             return 1
-        row = least(distinct[-1], ceil_div((spans[-1] + 1) * size, line))
+        length = (spans[-1] + 1) * size
+        row = least(distinct[-1], ceil_div(length, line))
+        if any(n % line for n in self.access.buffer.rows_apart()):
+            # Rows begin anywhere in a line: on the average they touch a part of one more.
+            row = least(distinct[-1], (length + line - size) / line)
         rows: Number = 1
         for n in distinct[:-1]:
             rows = rows * n
         run = 1 + total(least(spans[d], dim.extent - 1) * dim.stride for d, dim in enumerate(dims))
         return least(rows * row, ceil_div(run * size, line) + 1)
+
+    def ways(self, depth: int, way: int, line: int) -> Number:
+        """Lines of each set of a cache that what is touched at a depth needs.
+
+        Rows whose distance has a large power of two in common with a way of the cache fall into
+        few of its sets, however large it is.
+
+        Args:
+            depth: the depth.
+            way: bytes of a way.
+            line: bytes of a line.
+        """
+        return self.lines[depth] / least(self._sets_reached(depth, way, line), way // line)
+
+    def is_crowded(self, way: int, line: int) -> bool:
+        """Whether what is touched may fall into few of the sets."""
+        return any(_sets(n, way, line) < way // line for n in self.access.buffer.rows_apart())
+
+    def _sets_reached(self, depth: int, way: int, line: int) -> Number:
+        """Sets in which lines of a depth lie."""
+        if not self.is_crowded(way, line):
+            return way // line
+        buffer, box = self.access.buffer, self.boxes[depth]
+        sets: Number = ceil_div(box[-1] * buffer.itemsize, line)
+        for dim, n in zip(buffer.dims[:-1], box[:-1], strict=True):
+            if isinstance(dim.stride, int):
+                sets = sets * least(n, _sets(dim.stride * buffer.itemsize, way, line))
+        return sets
+
+
+def _sets(apart: int, way: int, line: int) -> int:
+    """Sets of a cache that rows so many bytes apart begin in."""
+    return way // max(gcd(apart, way), line)
 
 
 def _zero(x: Number) -> bool:
@@ -133,10 +174,42 @@ class Touches:
         At the outermost depth whose working set fits, each access brings what it touches in the
         loop around, once for each iteration outside of that.
         """
-        moved = [n * out for n, out in zip(self.bytes, self.outer, strict=True)]
-        out = moved[-1]
-        for d in reversed(range(len(moved))):
-            out = where(at_most(self.bytes[d], capacity), moved[max(d - 1, 0)], out)
+        return self.moved(self.accesses, self.fitting(capacity))
+
+    def fitting(self, capacity: int) -> list[Number]:
+        """Whether what is touched at each depth is no more than so many bytes."""
+        return [at_most(n, capacity) for n in self.bytes]
+
+    def ways(self, way: int) -> list[Number]:
+        """Lines of each set of a cache that what is touched at each depth needs.
+
+        Args:
+            way: bytes of a way.
+        """
+        line = self.machine.caches.line
+        depths = range(len(self.nest.loops) + 1)
+        return [total(a.ways(d, way, line) for a in self.accesses) for d in depths]
+
+    def crowded(self, way: int) -> list[Touched]:
+        """Accesses that may fall into few sets of a cache with ways of so many bytes."""
+        line = self.machine.caches.line
+        return [a for a in self.accesses if a.is_crowded(way, line)]
+
+    def moved(self, accesses: Sequence[Touched], stays: Sequence[Number]) -> Number:
+        """Bytes that some accesses bring where what is touched at some depths stays."""
+        line = self.machine.caches.line
+        moved = [
+            total(a.lines[d] for a in accesses) * line * out for d, out in enumerate(self.outer)
+        ]
+        return self.outermost(stays, [moved[0], *moved[:-1]], moved[-1])
+
+    def outermost(
+        self, stays: Sequence[Number], values: Sequence[Number], otherwise: Number
+    ) -> Number:
+        """The value of the outermost depth at which something stays."""
+        out = otherwise
+        for stay, value in zip(reversed(stays), reversed(values), strict=True):
+            out = where(stay, value, out)
         return out
 
     @cached_property

@@ -11,17 +11,33 @@ from collections.abc import Collection, Sequence
 from functools import cached_property
 
 from loopwright.cost.cpu.footprint import Touched, Touches
-from loopwright.cost.symbolic.index_steps import LoopKey, Move
+from loopwright.cost.symbolic.index_steps import LoopKey, Move, extent_of
+from loopwright.cost.symbolic.loop_nest import NestLoop
 from loopwright.cost.symbolic.symbols import (
     Number,
     at_most,
-    ceil_div,
     least,
     magnitude,
     most,
     product,
     where,
 )
+
+
+def pieces(lanes: Number, each: int) -> Number:
+    """Instructions for a vector of so many lanes: registers have a power of two of them, so that
+    what exceeds whole ones is cut into halves, quarters and so on.
+
+    Args:
+        lanes: lanes of the vector.
+        each: lanes of a register, a power of two.
+    """
+    rest = lanes % each
+    out = lanes // each
+    while each > 1:
+        each //= 2
+        out = out + rest // each % 2
+    return out
 
 
 class Tile:
@@ -60,20 +76,26 @@ class Tile:
     def _pieces(self, size: int, unit: int) -> Number:
         """Units of the vectorized loop; 1 where there is none."""
         d = self.t.vector_loop
-        return 1 if d is None else ceil_div(self.loops[d].extent * size, unit)
+        return 1 if d is None else pieces(self.loops[d].extent, max(1, unit // size))
 
     def loaded(self, a: Touched, unit: int) -> Number:
         """What an access asks of memory in a run: different vectors, or elements, in ``unit``.
 
         Shifted vectors are different ones (``x[i], x[i + 1]``); lanes that lie apart are elements.
         """
-        return self._positions(a) * self._lanes(a, unit)
+        return self._positions(a, self.loops) * self._lanes(a, unit)
 
-    def _positions(self, a: Touched) -> Number:
-        """Different places at which vectors of an access begin in a run."""
+    def loaded_in_step(self, a: Touched, unit: int) -> Number:
+        """The same in one step of the reduction."""
+        spatial = [x for x in self.loops if x.kind != "reduce"]
+        return self._positions(a, spatial) * self._lanes(a, unit)
+
+    def _positions(self, a: Touched, loops: Sequence[NestLoop]) -> Number:
+        """Different places at which vectors of an access begin in a run of some loops."""
+        keys = {x.key for x in loops}
         out: Number = 1
         for dim, moves in zip(a.access.buffer.dims, a.access.moves, strict=True):
-            span, count = self._reach(moves)
+            span, count = self._reach([m for m in moves if m.loop in keys])
             out = out * least(least(1 + span, count), dim.extent)
         return out
 
@@ -96,7 +118,17 @@ class Tile:
         size = a.access.buffer.itemsize
         extent = self.loops[d].extent
         near = where(at_most(a.strides[d], size), True, self.turned(a))
-        return where(near, ceil_div(extent * size, unit), extent)
+        return where(near, pieces(extent, max(1, unit // size)), extent)
+
+    def lines_of(self, a: Touched, unit: int) -> float:
+        """Cache lines of a load in units of so many bytes: more than one where rows are no whole
+        lines apart, so that many a vector lies across two."""
+        line = self.t.machine.caches.line
+        d = self.t.vector_loop
+        if d is None or not a.moves[d]:
+            return 1
+        odd = any(n % line for n in a.access.buffer.rows_apart())
+        return 1 + min(unit, line) / line if odd else 1
 
     def turned(self, a: Touched) -> Number:
         """Whether squares of an access are turned in registers: a copy whose lanes lie apart,
@@ -153,6 +185,42 @@ class Tile:
         )
 
     @cached_property
+    def begun(self) -> Number:
+        """The part of the runs that a guard outside of the tile lets begin: 0 to 1.
+
+        Where a loop that was split has more slots than iterations, the guard stands in the
+        innermost of what is left of it; inside of the tile it skips nothing.
+        """
+        out: Number = 1
+        for split in self.t.nest.splits:
+            if at_most(split.slots, split.extent) is True:
+                continue
+            skips: Number = True
+            for d in self.depths_of(split.loops):
+                skips = where(self.inside[d], at_most(self.loops[d].extent, 1), skips)
+            if len(self.depths_of(split.loops)) == len(split.loops):
+                out = out * where(skips, least(split.extent / split.slots, 1), 1)
+        return out
+
+    @cached_property
+    def partial(self) -> Number:
+        """The part of the tiles that begin and reach beyond the result: 0 to 1."""
+        out: Number = 0
+        nest = self.t.nest
+        for axis, dim in zip(nest.op.axes, nest.op.shape, strict=True):
+            extent, index = extent_of(dim), nest.axes[axis.var]
+            over = at_most(index.width, extent)
+            if over is True:
+                continue
+            inside = [self._depths[m.loop] for m in index.moves]
+            mine = product(
+                where(self.inside[d], m.count, 1) for d, m in zip(inside, index.moves, strict=True)
+            )
+            tiles = product(m.count for m in index.moves) / mine * self.begun
+            out = out + where(over, 0, 1 - least(extent // mine / tiles, 1))
+        return least(out, 1)
+
+    @cached_property
     def held(self) -> Number:
         """Vectors of results that a run makes."""
         return self.loaded(self.t.accesses[0], self.t.machine.vector_bytes)
@@ -187,7 +255,24 @@ class Tile:
             elif store.moves[d] and d != self.t.vector_loop:
                 together = together * where(self.inside[d], x.extent, 1)
         pieces = self._pieces(store.access.buffer.itemsize, self.t.machine.vector_bytes)
+        if self.reduced_in_lanes:
+            return self.held * pieces
         return where(at_most(self.reduced_outside, 1), out * pieces, self.held)
+
+    @property
+    def reduced_in_lanes(self) -> bool:
+        """Whether the vectorized loop is one of the reduction: each lane has a sum of its own."""
+        d = self.t.vector_loop
+        return d is not None and self.loops[d].kind == "reduce"
+
+    @cached_property
+    def steps(self) -> Number:
+        """Steps of the reduction in a run; lanes that have sums of their own are no steps."""
+        inside = self.reduced / self.reduced_outside
+        d = self.t.vector_loop
+        if d is None or not self.reduced_in_lanes:
+            return inside
+        return inside / where(self.inside[d], self.loops[d].extent, 1)
 
     @cached_property
     def independent(self) -> Number:
