@@ -1,24 +1,37 @@
-"""Which structures and configurations to try first, as the analytical model has it."""
+"""Which structures and configurations to try first, as the analytical model has it.
+
+The model scores hundreds of thousands of points a second, so that it looks at every point of most
+structures. In larger ones it searches: points at random, then the best of them with one or two
+knobs changed, for some generations.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
+import numpy.typing as npt
 
 from loopwright.cost.analytical import AnalyticalModel
+from loopwright.errors import UsageError
 from loopwright.task.interfaces import Scheduler
-from loopwright.task.space import ConfigEntity
-from loopwright.task.vectors import digits_of, indices_of, random_digits
+from loopwright.task.space import ConfigEntity, ConfigSpace
+from loopwright.task.vectors import Digits, digits_of, distinct, indices_of, random_digits
 
-#: Configurations of each structure that the model looks at.
-_SAMPLE = 256
+#: Configurations of each structure that the model looks at: most structures have fewer. The part
+#: of them that is random.
+_SAMPLE, _AT_RANDOM = 1 << 14, 0.5
+#: Points that a generation begins with, and children of each.
+_PARENTS, _CHILDREN = 64, 16
+
+_Scores = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
 class Ranked:
-    """A structure with the best of its configurations that the model has seen.
+    """A structure with one of the best of its configurations that the model has seen.
 
     Attributes:
         structure: the structure.
@@ -31,17 +44,24 @@ class Ranked:
     speed: float
 
 
-def ranked(structures: Sequence[Scheduler], sample: int = _SAMPLE, seed: int = 0) -> list[Ranked]:
-    """Order structures by the best of some of their configurations; nothing is measured.
+def ranked(
+    structures: Sequence[Scheduler], sample: int = _SAMPLE, seed: int = 0, top: int = 1
+) -> list[Ranked]:
+    """Order structures by the best of their configurations that are found; nothing is measured.
 
     Args:
         structures: those of one expression.
-        sample: configurations of each that are looked at: its default, and others at random; all
-            of one that has no more.
+        sample: configurations of each that are looked at, its default among them; all of one that
+            has no more.
         seed: of the random ones.
+        top: configurations of each structure that are returned, as far as it has so many.
 
     Returns:
-        The structures, the most promising first.
+        The structures, the most promising first; with ``top`` above 1 a structure comes once for
+        each of its configurations.
+
+    Raises:
+        UsageError: sample or top is below 1.
 
     Example:
         >>> A, B = te.placeholder((256, 64), name="A"), te.placeholder((64, 256), name="B")
@@ -53,22 +73,58 @@ def ranked(structures: Sequence[Scheduler], sample: int = _SAMPLE, seed: int = 0
         >>> print([t.name for t in args])
         ['A', 'B', 'C']
     """
-    found = [_best(structure, sample, np.random.default_rng(seed)) for structure in structures]
+    for name, value in (("sample", sample), ("top", top)):
+        if value < 1:
+            raise UsageError(f"ranked: {name} must be at least 1, got {value}")
+    found = [
+        r for x in structures for r in islice(_best(x, sample, np.random.default_rng(seed)), top)
+    ]
     return sorted(found, key=lambda r: -r.speed)
 
 
-def _best(structure: Scheduler, sample: int, rng: np.random.Generator) -> Ranked:
-    space = structure.config_space
+def _best(structure: Scheduler, sample: int, rng: np.random.Generator) -> Iterator[Ranked]:
+    """The configurations of a structure that were looked at, the most promising first."""
+    space, model = structure.config_space, AnalyticalModel(structure)
     if space.range_length <= sample:
-        points = [i for i in range(space.range_length) if space.is_valid(i)]
-        digits = digits_of(space, points)
-    elif space.is_filtered:  # what a device refuses
-        points = [space.default_index, *space.sample_ints(sample - 1, rng)]
-        digits = digits_of(space, points)
+        digits = digits_of(space, range(space.range_length))
+        scores = model.predict(digits)
     else:
-        default = digits_of(space, [space.default_index])
-        digits = np.concatenate([default, random_digits(space, sample - 1, rng)])
-    predicted = AnalyticalModel(structure).predict(digits)
-    at = int(np.argmax(predicted))
-    (index,) = indices_of(space, digits[at : at + 1])
-    return Ranked(structure, space.get(index), float(2.0 ** predicted[at]))
+        digits, scores = _searched(space, model, sample, rng)
+    for at in np.argsort(-scores, kind="stable"):
+        (index,) = indices_of(space, digits[at : at + 1])
+        if space.is_valid(index):
+            yield Ranked(structure, space.get(index), float(2.0 ** scores[at]))
+
+
+def _searched(
+    space: ConfigSpace, model: AnalyticalModel, sample: int, rng: np.random.Generator
+) -> tuple[Digits, _Scores]:
+    """Points and what is predicted of them: no more than ``sample``, all different."""
+    default = digits_of(space, [space.default_index])
+    at_random = random_digits(space, max(int(sample * _AT_RANDOM) - 1, 0), rng)
+    digits = _different(space, np.concatenate([default, at_random]))
+    scores = model.predict(digits)
+    while len(digits) < sample:
+        parents = digits[np.argsort(-scores, kind="stable")[:_PARENTS]]
+        children = _changed(space, np.repeat(parents, _CHILDREN, axis=0), rng)
+        known = len(digits)
+        digits = _different(space, np.concatenate([digits, children]))[:sample]
+        if len(digits) == known:
+            break
+        scores = np.concatenate([scores, model.predict(digits[known:])])
+    return digits, scores
+
+
+def _changed(space: ConfigSpace, digits: Digits, rng: np.random.Generator) -> Digits:
+    """Points with one knob changed each, or two."""
+    rows, drawn = np.arange(len(digits)), random_digits(space, len(digits), rng)
+    out = digits.copy()
+    for _ in range(2):
+        knob = rng.integers(0, digits.shape[1], len(digits))
+        out[rows, knob] = drawn[rows, knob]
+    return out
+
+
+def _different(space: ConfigSpace, digits: Digits) -> Digits:
+    """Points without repetitions, in order."""
+    return digits[distinct(indices_of(space, digits))]

@@ -29,6 +29,9 @@ LOOP, END = 2, 1
 #: Instructions of a comparison that guards a read, for 8 lanes where it differs between lanes; of
 #: what the guard does to the read.
 TEST, LANES_TEST, GUARDED = 2, 4, 3
+#: Masks of rows that stay in registers beside those of lanes; cycles of a guarded vector whose mask
+#: does not: mask and vector go by way of memory.
+MASKS, UNMASKED = 4, 4
 #: Shuffles for each vector of a square that is turned in registers.
 SHUFFLES = 4
 #: Instructions of a load in a tile that reaches beyond the result: it is compared, and masked.
@@ -94,7 +97,7 @@ class Core:
             most(arithmetic / OPERATIONS, (halves + again) / LOADS),
             most(stored / STORES, issued / ISSUED),
         )
-        spills = spilled * self._split / STORES
+        spills = spilled * self._split / STORES + guarded * self._unmasked * UNMASKED
         long = most(tile.instructions(wide) - BODY, 0) / BODY / 2
         return tile.begun * (most((busy + spills) * (1 + long), self._wait) + ends * END)
 
@@ -142,6 +145,19 @@ class Core:
         """Elements of a run that guards let through, to which one value belongs for all lanes."""
         tile, key = self.tile, self._lanes_key
         return total(tile.distinct(g.loops) for g in self._t.nest.conditions if key not in g.loops)
+
+    @cached_property
+    def _unmasked(self) -> Number:
+        """The part of the guarded vectors for whose masks there are no registers: 0 to 1.
+
+        The lanes of a padded row are let through where the row's mask and the lanes' one are set.
+        """
+        tile, key = self.tile, self._lanes_key
+        guards = [g for g in self._t.nest.conditions if key in g.loops]
+        tests = dict.fromkeys(x for g in guards for x in g.tests if key not in x)
+        rows = total(tile.distinct(x) for x in tests)
+        # Where nothing of the reduction is left outside, each mask is made and used once.
+        return where(at_most(tile.reduced_outside, 1), 0, most(1 - MASKS / most(rows, 1), 0))
 
     @cached_property
     def _lanes_key(self) -> object:

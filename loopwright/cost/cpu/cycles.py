@@ -7,6 +7,8 @@ recent CPU, per core and cycle: what matters is the order of candidates.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
+
 from loopwright.cost.cpu.buffer_usage import BufferUsage
 from loopwright.cost.cpu.core import OPERATIONS, Core, operations
 from loopwright.cost.cpu.footprint import Touches
@@ -15,25 +17,43 @@ from loopwright.cost.cpu.memory import Memory
 from loopwright.cost.symbolic.index_steps import extent_of
 from loopwright.cost.symbolic.loop_nest import StageNest, nests_of
 from loopwright.cost.symbolic.symbols import Number, least, most, product, total
-from loopwright.schedule.state import State
+from loopwright.schedule.state import StageId, State
 
+#: The part of the shorter one of computing and waiting for data that is not done at the same time.
+APART = 0.4
 #: Cycles a thread of starting a parallel loop while the pool still spins: 0.3 us.
 LAUNCH = 550
 
 
-def slowdown(state: State, machine: Machine) -> Number:
+def slowdown(
+    state: State, machine: Machine, constants: Collection[StageId] = frozenset()
+) -> Number:
     """Cycles of a schedule over those of its arithmetic at the machine's peak, at least about 1.
 
     Args:
         state: the schedule's state; split factors may be `Sym`.
         machine: what it runs on.
+        constants: inputs that are known before the program is called: what is computed at root from
+            these alone, such as a packed copy, is done by then and costs nothing.
     """
     nests = nests_of(state)
     usage = BufferUsage(nests)
     stages = [Touches(nest, machine) for nest in nests]
     memory = Memory(stages, usage)
-    cycles = total(stage_cycles(t, usage, memory) for t in stages)
+    done = _done_before(nests, constants)
+    timed = [t for t in stages if t.nest.stage.id not in done]
+    cycles = total(stage_cycles(t, usage, memory) for t in timed)
     return cycles / _ideal(state, machine)
+
+
+def _done_before(nests: Sequence[StageNest], constants: Collection[StageId]) -> set[StageId]:
+    """Inputs that are constant, and the stages at root that need no others."""
+    done = set(constants)
+    for nest in nests:
+        sources = {read.source for read in nest.op.reads()}
+        if sources and sources <= done and not nest.attached:
+            done.add(nest.stage.id)
+    return done
 
 
 def _ideal(state: State, machine: Machine) -> Number:
@@ -51,7 +71,7 @@ def _ideal(state: State, machine: Machine) -> Number:
 def stage_cycles(t: Touches, usage: BufferUsage, memory: Memory) -> Number:
     """Cycles of one stage, all its threads together."""
     busy, moved = Core(t, usage.resident).cycles, memory.cycles(t)
-    cycles = most(busy, moved) + least(busy, moved) / 4
+    cycles = most(busy, moved) + least(busy, moved) * APART
     at_once = most(t.balance * t.machine.threads, 1)
     launches = LAUNCH * t.machine.threads if _launches(t.nest) else 0
     return cycles / at_once + launches

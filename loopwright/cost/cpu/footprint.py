@@ -87,46 +87,49 @@ class Touched:
         dims = self.access.buffer.dims
         if not dims:
             return 1
-        row = least(distinct[-1], ceil_div((spans[-1] + 1) * size, line))
+        length = (spans[-1] + 1) * size
+        row = least(distinct[-1], ceil_div(length, line))
+        if any(n % line for n in self.access.buffer.rows_apart()):
+            # Rows begin anywhere in a line: on the average they touch a part of one more.
+            row = least(distinct[-1], (length + line - size) / line)
         rows: Number = 1
         for n in distinct[:-1]:
             rows = rows * n
         run = 1 + total(least(spans[d], dim.extent - 1) * dim.stride for d, dim in enumerate(dims))
         return least(rows * row, ceil_div(run * size, line) + 1)
 
-    def stays(self, depth: int, way: int, ways: int, line: int) -> Number:
-        """Whether the sets of a cache hold what is touched at a depth.
+    def ways(self, depth: int, way: int, line: int) -> Number:
+        """Lines of each set of a cache that what is touched at a depth needs.
 
         Rows whose distance has a large power of two in common with a way of the cache fall into
-        few sets, of which each holds as many lines as there are ways, however large the cache is.
+        few of its sets, however large it is.
 
         Args:
             depth: the depth.
             way: bytes of a way.
-            ways: lines of a set.
             line: bytes of a line.
         """
-        dims, box = self.access.buffer.dims, self.boxes[depth]
-        if not dims:
-            return True
-        sets: Number = ceil_div(box[-1] * self.access.buffer.itemsize, line)
-        crowded = False
-        for dim, n in zip(dims[:-1], box[:-1], strict=True):
-            reached = sets_of(dim.stride * self.access.buffer.itemsize, way, line)
-            crowded = crowded or (reached < way // line and not _single(n))
-            sets = sets * least(n, reached)
-        if not crowded:
-            return True
-        return at_most(self.lines[depth], least(sets, way // line) * ways)
+        return self.lines[depth] / least(self._sets_reached(depth, way, line), way // line)
+
+    def is_crowded(self, way: int, line: int) -> bool:
+        """Whether what is touched may fall into few of the sets."""
+        return any(_sets(n, way, line) < way // line for n in self.access.buffer.rows_apart())
+
+    def _sets_reached(self, depth: int, way: int, line: int) -> Number:
+        """Sets in which lines of a depth lie."""
+        if not self.is_crowded(way, line):
+            return way // line
+        buffer, box = self.access.buffer, self.boxes[depth]
+        sets: Number = ceil_div(box[-1] * buffer.itemsize, line)
+        for dim, n in zip(buffer.dims[:-1], box[:-1], strict=True):
+            if isinstance(dim.stride, int):
+                sets = sets * least(n, _sets(dim.stride * buffer.itemsize, way, line))
+        return sets
 
 
-def sets_of(stride: Number, way: int, line: int) -> int:
-    """Sets of a cache that rows so many bytes apart begin in: all, where that is not known yet."""
-    return way // max(gcd(stride, way), line) if isinstance(stride, int) else way // line
-
-
-def _single(n: Number) -> bool:
-    return isinstance(n, int) and n == 1
+def _sets(apart: int, way: int, line: int) -> int:
+    """Sets of a cache that rows so many bytes apart begin in."""
+    return way // max(gcd(apart, way), line)
 
 
 def _zero(x: Number) -> bool:
@@ -171,39 +174,42 @@ class Touches:
         At the outermost depth whose working set fits, each access brings what it touches in the
         loop around, once for each iteration outside of that.
         """
-        return total(self.moved(a, capacity) for a in self.accesses)
+        return self.moved(self.accesses, self.fitting(capacity))
 
-    def moved(self, a: Touched, capacity: int) -> Number:
-        """Bytes of `traffic` that one access brings."""
-        line = self.machine.caches.line
-        return self._chosen([n * line for n in a.lines], self._fits(capacity))
-
-    def crowded(self, a: Touched, capacity: int, way: int) -> Number:
-        """Bytes that one access brings beyond those of `moved`, since its lines share few sets.
-
-        Args:
-            a: the access.
-            capacity: bytes of the cache.
-            way: bytes of a way of it.
-        """
-        line = self.machine.caches.line
-        held = [a.stays(d, way, capacity // way, line) for d in range(len(a.lines))]
-        if all(x is True for x in held):
-            return 0
-        fits = self._fits(capacity)
-        both = [where(x, y, False) for x, y in zip(held, fits, strict=True)]
-        moved = [n * line for n in a.lines]
-        return self._chosen(moved, both) - self._chosen(moved, fits)
-
-    def _fits(self, capacity: int) -> list[Number]:
+    def fitting(self, capacity: int) -> list[Number]:
+        """Whether what is touched at each depth is no more than so many bytes."""
         return [at_most(n, capacity) for n in self.bytes]
 
-    def _chosen(self, touched: Sequence[Number], stays: Sequence[Number]) -> Number:
-        """What is brought in all by an access that touches so much at each depth."""
-        moved = [n * out for n, out in zip(touched, self.outer, strict=True)]
-        out = moved[-1]
-        for d in reversed(range(len(moved))):
-            out = where(stays[d], moved[max(d - 1, 0)], out)
+    def ways(self, way: int) -> list[Number]:
+        """Lines of each set of a cache that what is touched at each depth needs.
+
+        Args:
+            way: bytes of a way.
+        """
+        line = self.machine.caches.line
+        depths = range(len(self.nest.loops) + 1)
+        return [total(a.ways(d, way, line) for a in self.accesses) for d in depths]
+
+    def crowded(self, way: int) -> list[Touched]:
+        """Accesses that may fall into few sets of a cache with ways of so many bytes."""
+        line = self.machine.caches.line
+        return [a for a in self.accesses if a.is_crowded(way, line)]
+
+    def moved(self, accesses: Sequence[Touched], stays: Sequence[Number]) -> Number:
+        """Bytes that some accesses bring where what is touched at some depths stays."""
+        line = self.machine.caches.line
+        moved = [
+            total(a.lines[d] for a in accesses) * line * out for d, out in enumerate(self.outer)
+        ]
+        return self.outermost(stays, [moved[0], *moved[:-1]], moved[-1])
+
+    def outermost(
+        self, stays: Sequence[Number], values: Sequence[Number], otherwise: Number
+    ) -> Number:
+        """The value of the outermost depth at which something stays."""
+        out = otherwise
+        for stay, value in zip(reversed(stays), reversed(values), strict=True):
+            out = where(stay, value, out)
         return out
 
     @cached_property

@@ -8,20 +8,36 @@ is still there, where all that the iteration touches fits.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from loopwright.cost.cpu.buffer_usage import BufferUsage
 from loopwright.cost.cpu.footprint import Touched, Touches
 from loopwright.cost.cpu.machine import Machine
-from loopwright.cost.symbolic.symbols import Number, at_most, most, total, where
+from loopwright.cost.symbolic.symbols import Number, at_most, least, most, total, where
 
 #: Bytes per cycle that come from the second level, the third level, and memory.
-L2, L3, MEMORY = 48, 22, 5
+L2, L3, MEMORY = 40, 22, 5
 #: Bytes of a way of the first cache, which is looked up by the address within a page; ways of the
 #: other caches.
 PAGE, WAYS = 4096, 16
+#: The part of the first cache's ways that a loop can count on: which line is given up is not quite
+#: the one that was not used for longest, and other lines come in between.
+COUNTED_ON = 0.75
 #: How much longer a line takes that falls into a crowded set of the second cache: nothing asks for
 #: it ahead of time, since what was asked for ahead is gone again.
 CROWDED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """A cache: its bytes, those of a way, the ways that can be counted on, the bytes that come in a
+    cycle from behind it, and how much longer lines take that fall into crowded sets."""
+
+    capacity: int
+    way: int
+    ways: float
+    rate: int
+    crowded: int
 
 
 class Memory:
@@ -38,17 +54,31 @@ class Memory:
     def cycles(self, t: Touches) -> Number:
         """Cycles of all that one stage touches, its threads together."""
         out: Number = 0
-        for capacity, way, rate, crowded in _levels(t.machine):
-            moved = total(self._moved(t, a, capacity, way, crowded) for a in t.accesses)
-            out = most(out, where(at_most(self._usage.used, capacity), 0, moved / rate))
+        for level in _levels(t.machine):
+            cycles = self._moved(t, level) / level.rate
+            out = most(out, where(at_most(self._usage.used, level.capacity), 0, cycles))
         return out
 
-    def _moved(self, t: Touches, a: Touched, capacity: int, way: int, crowded: int) -> Number:
-        moved = t.moved(a, capacity) + t.crowded(a, capacity, way) * crowded
-        for depth in self._touched_before(t, a):
-            together = total(s.bytes[depth] for s in self._stages if _common(s, t) >= depth)
-            moved = where(at_most(together, capacity), 0, moved)
-        return moved
+    def _moved(self, t: Touches, level: Level) -> Number:
+        """Bytes that come from behind a level; those that take longer count as more."""
+        before = {a: self._touched_before(t, a) for a in t.accesses}
+        fits = t.fitting(level.capacity)
+        out = t.moved([a for a in t.accesses if not before[a]], fits)
+        for a, depths in before.items():
+            moved: Number = t.moved([a], fits) if depths else 0
+            for depth in depths:
+                together = total(s.bytes[depth] for s in self._stages if _common(s, t) >= depth)
+                moved = where(at_most(together, level.capacity), 0, moved)
+            out = out + moved
+        crowded = t.crowded(level.way)
+        if not crowded:
+            return out
+        # Sets that need a few lines more than they have lose some, and lose all that need twice.
+        ways = t.ways(level.way)
+        held = [where(at_most(n, level.ways), x, False) for n, x in zip(ways, fits, strict=True)]
+        lost = t.outermost(fits, [least(most(n / level.ways - 1, 0), 1) for n in ways], 0)
+        again = t.moved(crowded, held) - t.moved(crowded, fits)
+        return out + again * lost * level.crowded
 
     def _touched_before(self, t: Touches, a: Touched) -> list[int]:
         """How many loops are around this stage and earlier ones that touch the same buffer."""
@@ -61,14 +91,13 @@ class Memory:
         return sorted(found)
 
 
-def _levels(machine: Machine) -> list[tuple[int, int, int, int]]:
-    """Capacity, bytes of a way, bytes a cycle from behind it, and the factor of crowded lines."""
+def _levels(machine: Machine) -> list[Level]:
     caches = machine.caches
     last = caches.l3 // machine.threads
     return [
-        (caches.l1, PAGE, L2, 1),
-        (caches.l2, caches.l2 // WAYS, L3, CROWDED),
-        (last, last // WAYS, MEMORY, 1),
+        Level(caches.l1, PAGE, caches.l1 / PAGE * COUNTED_ON, L2, 1),
+        Level(caches.l2, caches.l2 // WAYS, WAYS, L3, CROWDED),
+        Level(last, last // WAYS, WAYS, MEMORY, 1),
     ]
 
 

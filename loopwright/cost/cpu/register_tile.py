@@ -16,12 +16,10 @@ from loopwright.cost.symbolic.loop_nest import NestLoop
 from loopwright.cost.symbolic.symbols import (
     Number,
     at_most,
-    ceil_div,
     least,
     magnitude,
     most,
     product,
-    total,
     where,
 )
 
@@ -123,14 +121,13 @@ class Tile:
         return where(near, pieces(extent, max(1, unit // size)), extent)
 
     def lines_of(self, a: Touched, unit: int) -> float:
-        """Cache lines of a load in units of so many bytes: more than one where some loop moves it
-        by other distances than lines, so that many a vector lies across two of them."""
+        """Cache lines of a load in units of so many bytes: more than one where rows are no whole
+        lines apart, so that many a vector lies across two."""
         line = self.t.machine.caches.line
         d = self.t.vector_loop
         if d is None or not a.moves[d]:
             return 1
-        apart = [n for x, n in enumerate(a.strides) if x != d and a.moves[x]]
-        odd = any(isinstance(n, int) and n % line for n in apart)
+        odd = any(n % line for n in a.access.buffer.rows_apart())
         return 1 + min(unit, line) / line if odd else 1
 
     def turned(self, a: Touched) -> Number:
@@ -188,33 +185,40 @@ class Tile:
         )
 
     @cached_property
-    def tiles(self) -> list[tuple[Number, Number, Number]]:
-        """For each loop of the result that tiles may over-run: the part of the tiles that begin
-        inside of it (the others do not run), how many these are, and whether the last is partial.
+    def begun(self) -> Number:
+        """The part of the runs that a guard outside of the tile lets begin: 0 to 1.
+
+        Where a loop that was split has more slots than iterations, the guard stands in the
+        innermost of what is left of it; inside of the tile it skips nothing.
         """
-        out: list[tuple[Number, Number, Number]] = []
-        nest = self.t.nest
-        for axis, dim in zip(nest.op.axes, nest.op.shape, strict=True):
-            extent, index = extent_of(dim), nest.axes[axis.var]
-            whole = at_most(index.width, extent)
-            if whole is True:
+        out: Number = 1
+        for split in self.t.nest.splits:
+            if at_most(split.slots, split.extent) is True:
                 continue
-            counts = [(self._depths.get(m.loop), m.count) for m in index.moves]
-            mine = product(where(self.inside[d], n, 1) for d, n in counts if d is not None)
-            slots = product(n for _, n in counts) / mine
-            begun = ceil_div(extent, mine)
-            out.append((least(begun / slots, 1), begun, where(whole, False, True)))
+            skips: Number = True
+            for d in self.depths_of(split.loops):
+                skips = where(self.inside[d], at_most(self.loops[d].extent, 1), skips)
+            if len(self.depths_of(split.loops)) == len(split.loops):
+                out = out * where(skips, least(split.extent / split.slots, 1), 1)
         return out
 
     @cached_property
-    def begun(self) -> Number:
-        """The part of the runs whose tile begins inside of the result."""
-        return product(part for part, _, _ in self.tiles)
-
-    @cached_property
     def partial(self) -> Number:
-        """The part of the tiles that reach beyond the result: 0 to 1."""
-        return least(total(where(over, 1 / n, 0) for _, n, over in self.tiles), 1)
+        """The part of the tiles that begin and reach beyond the result: 0 to 1."""
+        out: Number = 0
+        nest = self.t.nest
+        for axis, dim in zip(nest.op.axes, nest.op.shape, strict=True):
+            extent, index = extent_of(dim), nest.axes[axis.var]
+            over = at_most(index.width, extent)
+            if over is True:
+                continue
+            inside = [self._depths[m.loop] for m in index.moves]
+            mine = product(
+                where(self.inside[d], m.count, 1) for d, m in zip(inside, index.moves, strict=True)
+            )
+            tiles = product(m.count for m in index.moves) / mine * self.begun
+            out = out + where(over, 0, 1 - least(extent // mine / tiles, 1))
+        return least(out, 1)
 
     @cached_property
     def held(self) -> Number:

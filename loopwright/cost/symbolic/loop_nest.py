@@ -36,7 +36,7 @@ from loopwright.ir.reduction import outputs_of
 from loopwright.schedule.bounds.inline import inline_ops
 from loopwright.schedule.bounds.launches import cross_tags, find_kernels, memory_scope
 from loopwright.schedule.bounds.relations import loop_extents, loop_values
-from loopwright.schedule.state import StageId, StageState, State
+from loopwright.schedule.state import SplitRel, StageId, StageState, State
 from loopwright.te.op_node import OpNode
 
 _ARITHMETIC = SteppedArithmetic()
@@ -69,6 +69,19 @@ class NestLoop:
 
 
 @dataclass(frozen=True, slots=True)
+class NestSplit:
+    """A loop of ``extent`` iterations that was split into two, which have ``slots`` iterations.
+
+    ``loops`` are those that are left of it. Where there are more slots than iterations, a guard
+    stands in the innermost of them.
+    """
+
+    loops: frozenset[LoopKey]
+    extent: Number
+    slots: Number
+
+
+@dataclass(frozen=True, slots=True)
 class ReadCondition:
     """A condition under which alone something is read: for each comparison, what moves it."""
 
@@ -87,6 +100,7 @@ class StageNest:
     Attributes:
         loops: all loops around the statement, outermost first.
         own: how many of them, from the inside, are its own.
+        splits: the splits of these loops.
         axes: each axis of the operation as a sum of steps of these loops.
         shape: extents of the region that it covers.
         buffer: where its results lie.
@@ -106,6 +120,7 @@ class StageNest:
     kernel: bool = False
     loops: tuple[NestLoop, ...] = ()
     own: int = 0
+    splits: tuple[NestSplit, ...] = ()
     axes: dict[Var, SteppedIndex] = field(default_factory=dict)
     shape: list[Number] = field(default_factory=list)
     buffer: NestBuffer | None = None
@@ -136,7 +151,10 @@ def nests_of(state: State) -> list[StageNest]:
     for nest in out:
         within = _within(nest, nests)
         buffer = buffer_of(nest.stage, _stored(nest, within), nest.op, within)
-        nest.buffer = replace(buffer, scope=nest.scope, places=_places(nest, nests))
+        plain = not nest.attached and nest.stage.layout is None and not nest.stage.align
+        nest.buffer = replace(
+            buffer, scope=nest.scope, places=_places(nest, nests), row_major=plain
+        )
     for nest in out:
         nest.accesses = list(_accesses(nest, nests, ops))
         nest.conditions = list(_conditions(nest))
@@ -161,6 +179,10 @@ def _fill_in(nest: StageNest, nests: Mapping[StageId, StageNest]) -> None:
     nest.loops, nest.own = outside + own, len(own)
     leaves = {x.key[1]: SteppedIndex(0, (Move(x.key, 1, x.extent),)) for x in own}
     values = loop_values(stage, leaves, extents, _ARITHMETIC)
+    nest.splits = tuple(_splits(stage, values, extents))
+    if nest.attached:
+        around = {x.key for x in outside}
+        nest.splits += tuple(x for x in nests[stage.attach.stage].splits if x.loops <= around)
     for d, axis in enumerate(op.axes):
         local = values[f"a{d}"]
         nest.axes[axis.var] = SteppedIndex(0, bases[d].moves) + local
@@ -168,6 +190,17 @@ def _fill_in(nest: StageNest, nests: Mapping[StageId, StageNest]) -> None:
             nest.shape[d] = most(nest.shape[d], local.width)
     for d, axis in enumerate(op.reduce_axes):
         nest.axes[axis.var] = values[f"r{d}"]
+
+
+def _splits(
+    stage: StageState, values: Mapping[str, SteppedIndex], extents: Mapping[str, Number]
+) -> Iterator[NestSplit]:
+    """The splits of a stage's own loops."""
+    for rel in stage.relations:
+        if isinstance(rel, SplitRel):
+            loops = frozenset(m.loop for m in values[rel.parent].moves)
+            slots = extents[rel.outer] * extents[rel.inner]
+            yield NestSplit(loops, extents[rel.parent], slots)
 
 
 def _around(nest: StageNest, nests: Mapping[StageId, StageNest]) -> tuple[NestLoop, ...]:
@@ -305,6 +338,7 @@ def _accesses(
             op = ops[read.source]
             shape = [extent_of(n) for n in op.shape]
             source = buffer_of(StageState(read.source, op, {}, ()), shape, op, frozenset())
+            source = replace(source, row_major=True)
         yield access_of(source, [index_of(i, nest.axes) for i in read.indices], False)
 
 

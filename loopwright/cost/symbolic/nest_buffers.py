@@ -29,7 +29,8 @@ class NestBuffer:
     ``within`` are the loops outside of which it does not exist: they never move an address.
     ``scope`` is where it lies, as `loopwright.schedule.bounds.launches.memory_scope` decides for
     kernels. ``places`` is how many iterations have a place of their own in it (`double_buffer`),
-    ``all_bytes`` what an element takes with those of the other outputs of the stage.
+    ``all_bytes`` what an element takes with those of the other outputs of the stage. ``row_major``
+    says that it lies as its tensor does, whatever factors are chosen.
     """
 
     stage: StageId
@@ -39,6 +40,14 @@ class NestBuffer:
     within: frozenset[LoopKey]
     places: Number = 1
     all_bytes: int = 0
+    row_major: bool = False
+
+    def rows_apart(self) -> list[int]:
+        """Bytes between neighbours in each dimension but the last, of those that have any; none
+        where they depend on factors."""
+        dims = self.dims[:-1] if self.row_major else ()
+        strides = [d.stride for d in dims if not (isinstance(d.extent, int) and d.extent == 1)]
+        return [n * self.itemsize for n in strides if isinstance(n, int)]
 
     @property
     def elements(self) -> Number:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import pytest
 
 from loopwright import te
+from loopwright.cost.cpu import cycles
 from loopwright.cost.cpu.buffer_usage import BufferUsage
-from loopwright.cost.cpu.core import LATENCY, MISS, Core
+from loopwright.cost.cpu.core import LATENCY, Core
 from loopwright.cost.cpu.footprint import Touches
 from loopwright.cost.cpu.machine import Machine
+from loopwright.cost.cpu.memory import Memory
+from loopwright.cost.cpu.register_tile import pieces
 from loopwright.cost.cpu.stage_order import by_arithmetic
 from loopwright.schedule import Schedule
 from loopwright.target.caches import Caches
@@ -159,8 +162,8 @@ def test_squares_that_are_turned_are_loaded_as_vectors_else_as_elements() -> Non
     assert _core(_transposed(False)).loaded[0] == 64 * 64
 
 
-@pytest.mark.parametrize(("row", "cost"), [(1000, 1), (1024, MISS)])
-def test_rows_a_power_of_two_apart_miss_the_first_cache(row: int, cost: int) -> None:
+@pytest.mark.parametrize(("row", "misses"), [(1000, False), (1024, True)])
+def test_rows_a_power_of_two_apart_miss_the_first_cache(row: int, misses: bool) -> None:
     A, B = te.placeholder((64, row), name="A"), te.placeholder((row, 16), name="B")
     k = te.reduce_axis((0, row), name="k")
     C = te.compute((64, 16), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")
@@ -170,6 +173,85 @@ def test_rows_a_power_of_two_apart_miss_the_first_cache(row: int, cost: int) -> 
     s[C].reorder(i0, k, i1, j)
     s[C].unroll(i1)
     s[C].vectorize(j)
-    core = _core(s)
-    # Sixteen rows of A, and a vector of B.
-    assert core.loaded[1] == 4 * row * (16 * cost + 1)
+    (nest,) = by_arithmetic(s.state)
+    t = Touches(nest, MACHINE)
+    # Sixteen lines of A at once, in sets of eight lines: all of them in one set, or apart.
+    needed = t.ways(4096)[2]
+    assert (needed > 16) == misses
+    # B (64 KB) comes in each of four blocks either way; A comes once, or once in every step.
+    cycles = Memory([t], BufferUsage([nest])).cycles(t)
+    once = (4 * row * 64 + 64 * row * 4) / 40
+    assert cycles == pytest.approx(once + misses * 64 * (row - row / 16) * 64 / 40, rel=0.1)
+
+
+def test_vectors_are_cut_into_registers_with_a_power_of_two_lanes() -> None:
+    for lanes in range(1, 70):
+        left, registers = lanes, 0
+        while left:
+            left -= min(16, 1 << (left.bit_length() - 1))
+            registers += 1
+        assert pieces(lanes, 16) == registers
+
+
+def test_partial_tiles_and_those_beyond_the_edge_are_counted() -> None:
+    A = te.placeholder((50,), name="A")
+    k = te.reduce_axis((0, 8), name="k")
+    B = te.compute((50,), lambda i: te.sum(A[i] * 2.0, axis=k), name="B")
+    s = te.create_schedule(B.op)
+    acc = s.cache_write(B, "local")
+    (i,) = s[B].op.axis
+    tiles, lane = s[B].split(i, factor=16)
+    _, inner = s[B].split(tiles, factor=3)
+    s[B].vectorize(lane)
+    s[acc].compute_at(s[B], inner)
+    s[acc].reorder(s[acc].op.reduce_axis[0], s[acc].op.axis[0])
+    s[acc].vectorize(s[acc].op.axis[0])
+    tile = _core(s).tile
+    # Four tiles of 16 cover 50 elements; two blocks of three have room for six.
+    assert tile.begun == 4 / 6
+    assert tile.partial == pytest.approx(1 / 4)
+
+
+def test_lanes_that_have_sums_of_their_own_do_not_wait_for_one_another() -> None:
+    def rows(width: int) -> Core:
+        X, k = te.placeholder((8, 1024), name="X"), te.reduce_axis((0, 1024), name="k")
+        Y = te.compute((8,), lambda i: te.sum(X[i, k], axis=k), name="Y")
+        s = te.create_schedule(Y.op)
+        s[Y].vectorize(s[Y].split(s[Y].op.reduce_axis[0], factor=width)[1])
+        return _core(s)
+
+    assert [rows(w).tile.independent for w in (16, 32, 64)] == [1, 2, 4]
+    assert rows(16).cycles >= 8 * 64 * LATENCY
+    assert rows(64).cycles < rows(16).cycles / 2
+
+
+def test_what_steps_share_is_held_from_one_to_the_next() -> None:
+    def stencil(taps: int) -> Core:
+        X, W = te.placeholder((40, 64), name="X"), te.placeholder((taps, 64, 32), name="W")
+        c, q = te.reduce_axis((0, 64), name="c"), te.reduce_axis((0, taps), name="q")
+        Y = te.compute(
+            (14, 32), lambda x, f: te.sum(X[x + q, c] * W[q, c, f], axis=[c, q]), name="Y"
+        )
+        s = te.create_schedule(Y.op)
+        x, f = s[Y].op.axis
+        s[Y].reorder(c, q, x, f)
+        s[Y].unroll(q)
+        s[Y].unroll(x)
+        s[Y].vectorize(f)
+        return _core(s)
+
+    # 28 sums, two vectors of W, an element of X; with three taps elements of X serve them all.
+    assert stencil(1).spilled == 0
+    assert stencil(3).spilled == 28 + 2 + 14 - 32
+
+
+def test_a_packed_copy_of_a_constant_costs_nothing() -> None:
+    A, B = te.placeholder((64, 256), name="A"), te.placeholder((256, 64), name="B")
+    k = te.reduce_axis((0, 256), name="k")
+    C = te.compute((64, 64), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")
+    s = te.create_schedule(C.op)
+    packed = s.cache_read(B, "global", [C])
+    a, b = (s.arg_ids([x])[0] for x in (A, B))
+    plain, with_a, with_b = (cycles.slowdown(s.state, MACHINE, known) for known in ((), (a,), (b,)))
+    assert with_b < plain == with_a
+    assert s[packed].op.name == "B.global"

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 import loopwright as lw
 from loopwright.cost.analytical import AnalyticalModel
+from loopwright.errors import UsageError
 from loopwright.space import ranked, structures
 from loopwright.task.vectors import digits_of
 from tests.unit.space.expressions import product
@@ -46,3 +48,48 @@ def test_one_seed_gives_one_order() -> None:
     assert [(str(r.structure), str(r.config)) for r in once] == [
         (str(r.structure), str(r.config)) for r in again
     ]
+
+
+def test_a_search_in_a_large_space_finds_about_the_best_of_all_its_points() -> None:
+    args = product(640, 512, 96)()
+    with lw.Target("llvm -num-threads=2"):
+        derived = structures(args[-1], args)
+    for structure in derived[:3]:
+        space = structure.config_space
+        assert space.range_length > 1000
+        digits = digits_of(space, range(space.range_length))
+        best = AnalyticalModel(structure).predict(digits).max()
+        (found,) = ranked([structure], sample=500, seed=1)
+        assert found.speed >= 0.97 * float(2.0**best)
+
+
+def test_a_search_looks_at_no_more_points_than_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    predict = AnalyticalModel.predict
+
+    def counted(model: AnalyticalModel, digits: np.ndarray) -> np.ndarray:
+        asked.append(len(digits))
+        return predict(model, digits)
+
+    monkeypatch.setattr(AnalyticalModel, "predict", counted)
+    args = product(640, 512, 96)()
+    with lw.Target("llvm -num-threads=2"):
+        ranked(structures(args[-1], args)[:1], sample=300)
+    assert 250 <= sum(asked) <= 300
+
+
+def test_several_leading_points_of_each_structure_are_different() -> None:
+    args = product(96, 80, 40)()
+    with lw.Target("llvm -num-threads=1"):
+        derived = structures(args[-1], args)
+    found = ranked(derived, top=3)
+    assert len(found) == 3 * len(derived)
+    assert len({(id(r.structure), str(r.config)) for r in found}) == len(found)
+    assert [r.speed for r in found] == sorted((r.speed for r in found), reverse=True)
+    assert ranked(derived)[0].speed == found[0].speed
+
+
+@pytest.mark.parametrize("what", ["sample", "top"])
+def test_numbers_below_one_are_refused(what: str) -> None:
+    with pytest.raises(UsageError, match=f"ranked: {what} must be at least 1, got 0"):
+        ranked([], **{what: 0})
