@@ -23,7 +23,8 @@ from loopwright.transform import Pass
 #: Modules whose `__all__` is what users schedule, tune, build and inspect with.
 ROOMS = """
     ir te tir schedule lowering transform target driver runtime runtime.memory runtime.profiling
-    task measure tuner tuner.run.callbacks records ops inspection testing testing.simulated_device
+    task space automatic measure tuner tuner.run.callbacks records ops inspection testing
+    testing.simulated_device
     auto_scheduler auto_scheduler.loop_state auto_scheduler.search_policy
     auto_scheduler.task_scheduler auto_scheduler.workload_registry
     autotvm autotvm.record autotvm.measure autotvm.utils autotvm.database autotvm.env autotvm.task

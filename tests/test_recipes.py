@@ -1,8 +1,8 @@
 """The recipes of CONTRIBUTING.md are true: what they name exists, and what exists followed them.
 
 A recipe is a list of the places that a new thing needs. Here each thing that the package has (every
-primitive, node, pass, target, tuner, kind of features, operator, verb) is held against its recipe,
-so that a place which everybody needs, or nobody does, is noticed.
+primitive, node, pass, target, tuner, kind of features, rule, operator, verb) is held against its
+recipe, so that a place which everybody needs, or nobody does, is noticed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-import loopwright.schedule  # noqa: F401  (registers the steps)
+import loopwright as lw
+import loopwright.schedule  # (registers the steps)
 from benchmarks.workloads import CASES, MORE_CASES
 from loopwright import transform
 from loopwright.cli.app import Verbs
@@ -25,8 +26,10 @@ from loopwright.lowering.context import Pass
 from loopwright.lowering.pipeline import PIPELINE
 from loopwright.ops import WORKLOADS
 from loopwright.schedule.steps import Step
+from loopwright.space.registry import RULES
 from loopwright.target.kinds import KINDS
 from loopwright.tuner import TUNERS
+from tests.unit.space.expressions import CONTRACTIONS, OTHERS
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "loopwright"
@@ -64,7 +67,7 @@ def nodes(base: type) -> list[str]:
 
 
 def test_there_is_a_recipe_for_everything() -> None:
-    things = ["primitive", "node", "pass", "target", "tuner", "feature", "operator", "verb"]
+    things = ["primitive", "node", "pass", "target", "tuner", "feature", "rule", "operator", "verb"]
     assert not [t for t in things if not any(t in title for title in RECIPES)]
 
 
@@ -128,6 +131,22 @@ def test_every_tuner_followed_its_recipe(name: str) -> None:
 def test_every_kind_of_features_followed_its_recipe(kind: str) -> None:
     assert (PACKAGE / "cost" / "features" / f"{kind}.py").exists()
     assert re.search(rf"[\"']{kind}[\"']", text_of("tests/unit/cost"))
+
+
+@pytest.mark.parametrize("name", sorted(RULES))
+def test_every_rule_followed_its_recipe(name: str) -> None:
+    rule = RULES[name]
+    folder, _, file = rule.function.__module__.rpartition(".")
+    assert folder == "loopwright.space.rules"
+    assert names(file, "loopwright/space/derivation.py")
+    assert {"cpu", "gpu", *KINDS}.issuperset(rule.targets)
+    makers = [*CONTRACTIONS.values(), *(make for make, _ in OTHERS.values())]
+    found = []
+    with lw.Target("llvm -mcpu=x86-64-v3" if "cpu" in rule.targets else "cuda -arch=sm_80"):
+        for args in (make() for make in makers):
+            found += rule.function(args[-1:], args) or ()
+    assert found, "an expression for it in tests/unit/space/expressions.py"
+    assert not [structure.name for structure in found if not structure.why]
 
 
 @pytest.mark.parametrize("name", sorted(WORKLOADS))

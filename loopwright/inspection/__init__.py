@@ -8,6 +8,7 @@ from loopwright.inspection.choosing import choose
 from loopwright.inspection.emission import EMITTED, emit, text_of
 from loopwright.inspection.export import export
 from loopwright.inspection.interval import Change, change, median_interval
+from loopwright.inspection.outline import outline
 from loopwright.inspection.rerun import Rerun, rerun
 from loopwright.inspection.work import Work, work_of, works_of
 from loopwright.measure.checking.check import Closeness, Comparison, compare, poison
@@ -28,6 +29,7 @@ __all__ = [
     "export",
     "input_set",
     "median_interval",
+    "outline",
     "poison",
     "rerun",
     "text_of",

@@ -29,8 +29,7 @@ def outline(func: Func) -> str:
         >>> s = te.create_schedule(B.op)
         >>> outer, inner = s[B].split(B.op.axis[1], factor=8)
         >>> s[B].vectorize(inner)
-        >>> from loopwright.inspection.outline import outline
-        >>> print(outline(lw.lower(s, [A, B])))
+        >>> print(lw.inspection.outline(lw.lower(s, [A, B])))
         B: i 64, j.0 4, j.1 8 vectorized
     """
     return "\n".join(_lines(func.body, []))

@@ -60,9 +60,9 @@ def structures(
         >>> Y = te.compute((64,), lambda i: te.max(te.abs(X[i, k]), axis=k), name="Y")
         >>> with lw.Target("llvm -mcpu=x86-64-v3"):
         ...     for structure in lw.space.structures(Y, [X, Y]):
-        ...         print(structure)
+        ...         print(structure.name)
         ...
-        rows in cache (96 configurations)
+        rows in cache
     """
     given = [outputs] if isinstance(outputs, te.Tensor) else list(outputs)
     for t in given:

@@ -251,9 +251,14 @@ class TemplateConfig(ABC):
 Filter: TypeAlias = Callable[[TemplateConfig], bool]
 
 
-def missing_knob(name: str, names: Sequence[str]) -> SpaceError:
+def missing_knob(name: object, names: Sequence[str]) -> SpaceError:
     """The error of reading a knob that was not defined."""
     listed = ", ".join(names) if names else "none"
+    if not isinstance(name, str):
+        return SpaceError(
+            f"knobs are read by name, got {name!r:.60}; there are: {listed}; the configuration of "
+            "an index is space.get(index)"
+        )
     return SpaceError(
         f"knob {name!r} is not defined{did_you_mean(name, names)}; there are: {listed}"
     )

@@ -204,9 +204,16 @@ class StructuresTuner(Tuner):
     # -- the ask/tell interface ---------------------------------------------------------------
 
     def propose(self, n: int) -> Iterator[int]:
-        """Yield points of the structures that are worth most, and in the end of all others."""
-        for number, count in self._shares(n).items():
-            yield from self._points(number, count)
+        """Yield points of the structures that are worth most, in turns, so that a round that is cut
+        short has tried each of them; in the end those of all others."""
+        turns = [self._points(number, count) for number, count in self._shares(n).items()]
+        while turns:
+            for points in list(turns):
+                index = next(points, None)
+                if index is None:
+                    turns.remove(points)
+                else:
+                    yield index
         for number in self._predicted:  # where a structure had fewer points left than its share
             while found := list(self._points(number, 1)):
                 yield from found

@@ -346,3 +346,13 @@ def test_a_space_is_printed_with_its_knobs():
     space.multi_filter(lambda c: c["tile"].size[-1] <= 8)
     assert str(space).endswith("\n  its filters accept 2592 of 4536 points")
     assert str(ConfigSpace()) == "ConfigSpace(0 knobs, 1 points)"
+
+
+def test_a_space_read_by_a_number_says_how_configurations_are_read():
+    space = ConfigSpace()
+    space.define_knob("unroll", [1, 2])
+    space.freeze()
+    with pytest.raises(
+        SpaceError, match=r"by name, got 0; there are: unroll; .* space\.get\(index"
+    ):
+        list(space)

@@ -97,6 +97,13 @@ def test_the_first_round_has_the_most_promising_point_of_each():
     assert names.count("s2") == 1  # the other trials go where more is promised
 
 
+def test_a_round_that_is_cut_short_has_tried_every_leading_structure():
+    tuner = RandomTuner(Task((8, 8), (8, 8), (8, 8), predicted=(0.9, 0.8, 0.7)), seed=0)
+    names = [c[STRUCTURE].val for c in tuner.ask(15)]
+    assert set(names[:3]) == {"s0", "s1", "s2"}
+    assert set(names[:2]) == {"s0", "s1"}  # the most promising ones first
+
+
 def test_trials_go_to_what_is_fastest():
     tuner = RandomTuner(Task((50, 50), (50, 50), (50, 50)), seed=0)
     times = {"s0": 4e-3, "s1": 1e-3, "s2": 2e-3}
