@@ -1,15 +1,14 @@
 """Which structures and configurations to try first, as the analytical model has it.
 
-The model scores hundreds of thousands of points a second, so that it looks at every point of most
-structures. In larger ones it searches: points at random, then the best of them with one or two
+The model looks at some points of every structure, and closer at those that lead: at every point of
+a small one. In larger ones it searches: points at random, then the best of them with one or two
 knobs changed, for some generations.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
@@ -20,9 +19,10 @@ from loopwright.task.interfaces import Scheduler
 from loopwright.task.space import ConfigEntity, ConfigSpace
 from loopwright.task.vectors import Digits, digits_of, distinct, indices_of, random_digits
 
-#: Configurations of each structure that the model looks at: most structures have fewer. The part
-#: of them that is random.
-_SAMPLE, _AT_RANDOM = 1 << 14, 0.5
+#: Configurations of a leading structure that the model looks at, and the part of them that is
+#: random; those of any structure that it looks at first; and how many structures lead.
+_SAMPLE, _AT_RANDOM = 1 << 12, 0.5
+_FIRST_LOOK, _CLOSER = 1 << 8, 8
 #: Points that a generation begins with, and children of each.
 _PARENTS, _CHILDREN = 64, 16
 
@@ -51,10 +51,10 @@ def ranked(
 
     Args:
         structures: those of one expression.
-        sample: configurations of each that are looked at, its default among them; all of one that
-            has no more.
+        sample: configurations of each of the leading ones that are looked at, its default among
+            them; all of one that has no more. Of the others 256 at most.
         seed: of the random ones.
-        top: configurations of each structure that are returned, as far as it has so many.
+        top: configurations of each structure that are returned, 64 at most.
 
     Returns:
         The structures, the most promising first; with ``top`` above 1 a structure comes once for
@@ -76,24 +76,38 @@ def ranked(
     for name, value in (("sample", sample), ("top", top)):
         if value < 1:
             raise UsageError(f"ranked: {name} must be at least 1, got {value}")
+    models = [AnalyticalModel(structure) for structure in structures]
     found = [
-        r for x in structures for r in islice(_best(x, sample, np.random.default_rng(seed)), top)
+        _best(structure, model, min(sample, _FIRST_LOOK), seed)
+        for structure, model in zip(structures, models, strict=True)
     ]
-    return sorted(found, key=lambda r: -r.speed)
+    if sample > _FIRST_LOOK:
+        for n in sorted(range(len(found)), key=lambda n: -_speed(found[n]))[:_CLOSER]:
+            found[n] = _best(structures[n], models[n], sample, seed)
+    each = [r for own in found for r in own[:top]]
+    return sorted(each, key=lambda r: -r.speed)
 
 
-def _best(structure: Scheduler, sample: int, rng: np.random.Generator) -> Iterator[Ranked]:
-    """The configurations of a structure that were looked at, the most promising first."""
-    space, model = structure.config_space, AnalyticalModel(structure)
+def _speed(found: Sequence[Ranked]) -> float:
+    return found[0].speed if found else 0.0
+
+
+def _best(structure: Scheduler, model: AnalyticalModel, sample: int, seed: int) -> list[Ranked]:
+    """The configurations of a structure that were looked at, the most promising few first."""
+    space = structure.config_space
     if space.range_length <= sample:
         digits = digits_of(space, range(space.range_length))
         scores = model.predict(digits)
     else:
-        digits, scores = _searched(space, model, sample, rng)
+        digits, scores = _searched(space, model, sample, np.random.default_rng(seed))
+    found: list[Ranked] = []
     for at in np.argsort(-scores, kind="stable"):
         (index,) = indices_of(space, digits[at : at + 1])
         if space.is_valid(index):
-            yield Ranked(structure, space.get(index), float(2.0 ** scores[at]))
+            found.append(Ranked(structure, space.get(index), float(2.0 ** scores[at])))
+        if len(found) == _PARENTS:
+            break
+    return found
 
 
 def _searched(
@@ -102,16 +116,17 @@ def _searched(
     """Points and what is predicted of them: no more than ``sample``, all different."""
     default = digits_of(space, [space.default_index])
     at_random = random_digits(space, max(int(sample * _AT_RANDOM) - 1, 0), rng)
-    digits = _different(space, np.concatenate([default, at_random]))
+    known: set[int] = set()
+    digits = _fresh(space, np.concatenate([default, at_random]), known)
     scores = model.predict(digits)
     while len(digits) < sample:
         parents = digits[np.argsort(-scores, kind="stable")[:_PARENTS]]
         children = _changed(space, np.repeat(parents, _CHILDREN, axis=0), rng)
-        known = len(digits)
-        digits = _different(space, np.concatenate([digits, children]))[:sample]
-        if len(digits) == known:
+        new = _fresh(space, children, known)[: sample - len(digits)]
+        if not len(new):
             break
-        scores = np.concatenate([scores, model.predict(digits[known:])])
+        digits = np.concatenate([digits, new])
+        scores = np.concatenate([scores, model.predict(new)])
     return digits, scores
 
 
@@ -125,6 +140,9 @@ def _changed(space: ConfigSpace, digits: Digits, rng: np.random.Generator) -> Di
     return out
 
 
-def _different(space: ConfigSpace, digits: Digits) -> Digits:
-    """Points without repetitions, in order."""
-    return digits[distinct(indices_of(space, digits))]
+def _fresh(space: ConfigSpace, digits: Digits, known: set[int]) -> Digits:
+    """Points that are not known yet, without repetitions, in order; they are known from then on."""
+    indices = indices_of(space, digits)
+    new = distinct(indices, known)
+    known.update(indices[n] for n in new.tolist())
+    return digits[new]
