@@ -24,6 +24,8 @@ _VECTORS = (1, 2, 4, 8)
 _UNROLL = (1, 2, 4)
 #: Elements of a result that threads do not share out, and of a reduction that is worth parts.
 _FEW, _LONG = 64, 4096
+#: Elements for which threads are woken by default.
+_WORTH_THREADS = 1 << 18
 
 
 def whole(outputs: Sequence[te.Tensor], args: Sequence[te.Tensor]) -> list[Structure]:
@@ -52,7 +54,8 @@ def whole_variants(kernel: Kernel) -> list[Variant]:
         found = [Variant("reduction in parts", why, partial(_schedule, kernel, stage))]
     if extents(stage.spatial) > 1:
         return found
-    return [*found, Variant("one reduction", why, partial(_schedule_one, kernel, stage))]
+    one = Variant("one reduction", "one thread reduces it", partial(_schedule_one, kernel, stage))
+    return [*found, one] if extents(stage.reduced) >= _WORTH_THREADS else [one, *found]
 
 
 def _parted(stage: StageAnalysis) -> IterVar:
@@ -75,7 +78,11 @@ def _schedule(kernel: Kernel, stage: StageAnalysis, sketch: Sketch) -> None:
     loop, _ = s[t].split(axis, factor=sketch.number("steps", steps, liked))
     parts_of = rfactored(s, t, loop)
     s[parts_of].parallel(s[parts_of].op.axis[0])
-    _vectors(sketch, parts_of)
+    # The steps of a part are the last loop now: they go where the loop was that is cut.
+    *kept, own = s[parts_of].op.reduce_axis
+    kept.insert(stage.reduced.index(parted), own)
+    s[parts_of].reorder(*kept)
+    _vectors(sketch, parts_of, kept)
 
 
 def _step(count: int, parts: int, lanes: int) -> int:
@@ -87,15 +94,15 @@ def _step(count: int, parts: int, lanes: int) -> int:
 
 def _schedule_one(kernel: Kernel, stage: StageAnalysis, sketch: Sketch) -> None:
     compute_inline(sketch.s, kernel, [])
-    _vectors(sketch, stage.tensor)
+    _vectors(sketch, stage.tensor, sketch.s[stage.tensor].op.reduce_axis)
 
 
-def _vectors(sketch: Sketch, t: te.Tensor) -> None:
-    """Vectors of partial results along the last loop of a reduction."""
+def _vectors(sketch: Sketch, t: te.Tensor, reduce: Sequence[IterVar]) -> None:
+    """Vectors of partial results along the last of the loops of a reduction."""
     s, lanes = sketch.s, registers.lanes(t.dtype)
     # The steps of a part are a symbol, and many.
-    loops = [x for x in s[t].op.reduce_axis if not isinstance(x.extent, int) or x.extent > 1]
-    last = loops[-1] if loops else s[t].op.reduce_axis[-1]
+    loops = [x for x in reduce if not isinstance(x.extent, int) or x.extent > 1]
+    last = loops[-1] if loops else reduce[-1]
     most = last.extent if isinstance(last.extent, int) else lanes * _VECTORS[-1]
     widths = [lanes * v for v in _VECTORS if lanes * v <= max(lanes, most)]
     rest, lane = s[t].split(last, factor=sketch.number("width", widths, max(widths[:3])))
