@@ -67,9 +67,8 @@ def find_effort(name: str) -> Effort:
         16
     """
     if name not in EFFORTS:
-        raise UsageError(
-            f"unknown effort {name!r}{did_you_mean(name, EFFORTS)}; there are {', '.join(EFFORTS)}"
-        )
+        near = did_you_mean(name, EFFORTS) if isinstance(name, str) else ""
+        raise UsageError(f"unknown effort {name!r:.60}{near}; there are {', '.join(EFFORTS)}")
     return EFFORTS[name]
 
 

@@ -62,7 +62,9 @@ def applies_here(record: Record, records: Iterable[Record]) -> AppliesHere:
         return AppliesHere(False, reason, differs, True)
     task = _task(record, target)
     if task is None:
-        reason = f"nothing speaks against it (its template, {record.op!r}, is not known here)"
+        reason = (
+            f"nothing speaks against it ({record.op!r}, which it was tuned as, is not known here)"
+        )
         return AppliesHere(True, reason, differs, False)
     return _by_choice(record, apply_history_best(own).explain(task), differs)
 

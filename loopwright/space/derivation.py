@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from loopwright import te
+from loopwright.cost.symbolic.symbols import DataDependent
 from loopwright.errors import LoopwrightError, SpaceError, TargetError, TensorError, TimeLimitError
 from loopwright.space.expression import tensor_program
 from loopwright.space.registry import SpaceRule, enter, rules_for
@@ -101,6 +102,11 @@ def _asked(
         made: Any = limited(TEMPLATE_S, what, rule.function, list(outputs), list(args))
     except KeyboardInterrupt:
         raise
+    except DataDependent as exc:
+        raise SpaceError(
+            f"{what} asks for the value of a knob, whose symbol stands for all its candidates; "
+            "make a structure for each case"
+        ) from exc
     except (TimeLimitError, SpaceError) as exc:
         raise SpaceError(f"{what} failed for {outputs[0].name!r}: {exc}{_MEND}") from exc
     except BaseException as exc:  # a user's rule: one that calls sys.exit ends nothing

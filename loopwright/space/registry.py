@@ -49,7 +49,7 @@ class SpaceRule:
 def space_rule(
     name: str,
     *,
-    targets: Sequence[str] = ("cpu",),
+    targets: str | Sequence[str] = ("cpu",),
     priority: int = 10,
     stops: bool = False,
 ) -> Callable[[Rule], Rule]:
@@ -67,7 +67,7 @@ def space_rule(
         stops: rules of lower priority are not asked where this one knows a structure.
 
     Raises:
-        SpaceError: another function has the name.
+        SpaceError: another function has the name, or none is given.
 
     Example:
         >>> @lw.space_rule("example/halves")
@@ -88,8 +88,12 @@ def space_rule(
         >>> lw.space.remove_rule("example/halves")
     """
 
+    if not isinstance(name, str):
+        raise SpaceError('a rule needs a name: write @loopwright.space_rule("mine/name")')
+    families = (targets,) if isinstance(targets, str) else tuple(targets)
+
     def register(function: Rule) -> Rule:
-        enter(SpaceRule(name, function, tuple(targets), priority, stops))
+        enter(SpaceRule(name, function, families, priority, stops))
         return function
 
     return register

@@ -9,6 +9,7 @@ from loopwright import te
 from loopwright.errors import TaskError
 from loopwright.records import Json
 from loopwright.space.automatic_task import EXPRESSION, AutomaticTask
+from loopwright.space.expression import tensor_program
 from loopwright.task import TASKS, Task, Template
 from loopwright.task import create_task as create_registered
 from loopwright.task.decorator import enter
@@ -137,6 +138,8 @@ def create_task(
         >>> print(lw.create_task([A, B], target="llvm").automatic)
         True
     """
+    if isinstance(args, str) or not isinstance(args, Iterable):
+        raise TaskError(f"create_task: arguments are given as a tuple, got {args!r:.60}")
     if isinstance(name, (te.Tensor, list, tuple)):
         if tuple(args):
             raise TaskError("create_task: tensors take no arguments; give a function for these")
@@ -153,6 +156,8 @@ def create_task(
 
 
 def _of_tensors(tensors: Tensors, target: TargetLike) -> Task:
+    tensor_program(tensors)  # raises where they are something else
+
     def expression() -> Any:
         return tensors
 

@@ -113,6 +113,9 @@ def tune(cli, file, trials=12):
     words = (f"{file}:product", "n=16", "--threads", "1")
     ran = cli("tune", *words, "--trials", str(trials), "--log", "p.jsonl")
     assert ran.code == 0, ran.err
+    space = find_workload(words[0], words[1:2]).task.config_space
+    head = f": {len(space)} configurations in {len(space.parts)} structures, tuner xgb"
+    assert head in ran.out + ran.err
     return words
 
 

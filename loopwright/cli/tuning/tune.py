@@ -210,12 +210,14 @@ def _tune(
     where: str,
 ) -> Summary:
     from loopwright.cli.tuning.display import Display
+    from loopwright.task.union import SpaceUnion
 
     results = verbosity.result_console(stderr=console.stderr)
     space = workload.task.config_space
+    parts = f" in {len(space.parts)} structures" if isinstance(space, SpaceUnion) else ""
     head = (
         f"{workload.task} on {workload.task.target}, {where}: "
-        f"{space.range_length} configurations, tuner {tuner.name}, log {path}"
+        f"{space.range_length} configurations{parts}, tuner {tuner.name}, log {path}"
     )
     _print(console, [head])
     with ExitStack() as stack:
