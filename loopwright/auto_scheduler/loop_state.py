@@ -14,6 +14,7 @@ from loopwright.schedule import Schedule, Stage
 from loopwright.te.dag import arg_id
 
 if TYPE_CHECKING:
+    from loopwright.ir.affine import Affine
     from loopwright.space import Sketch
     from loopwright.task import ConfigEntity
     from loopwright.task.template import Scheduled
@@ -40,7 +41,7 @@ class StateStage:
         self.iters = list(stage.leaf_iter_vars)
 
     @property
-    def extents(self) -> list[int]:
+    def extents(self) -> list[int | Affine]:
         """How often each loop runs for one run of those around it; bounds are inferred for it."""
         bounds = self._schedule.bounds().stages[self._stage.id]
         return [n for n in (loop.extent for loop in bounds.loops) if isinstance(n, int)]
@@ -230,7 +231,8 @@ class State:
             raise ScheduleError(
                 "unroll: what a loop of a sketch runs is chosen by knobs; leave max_unroll out"
             )
-        if max_unroll is not None and self[stage].extents[loop] > max_unroll:
+        extent = self[stage].extents[loop] if max_unroll is not None else 0
+        if max_unroll is not None and (not isinstance(extent, int) or extent > max_unroll):
             return self[stage].iters[loop]
         return self._mark("unroll", stage, loop)
 

@@ -170,6 +170,16 @@ def test_an_expression_may_be_given_in_several_ways() -> None:
         auto_scheduler.ComputeDAG([A, B])
 
 
+def test_free_layouts_change_nothing() -> None:
+    X = te.placeholder((8, 8), name="X")
+    plain, free = (
+        te.compute((8, 8), lambda i, j: X[i, j] + 1, name="Y", attrs=attrs)
+        for attrs in (None, {"layout_free_placeholders": [X]})
+    )
+    one, other = (auto_scheduler.ComputeDAG([X, Y]) for Y in (plain, free))
+    assert one.hash_key() == other.hash_key()
+
+
 def test_printed_source_is_the_program() -> None:
     names: dict = {}
     exec(f"from loopwright import te\n{DAG}", names)
