@@ -9,6 +9,7 @@ from loopwright.cost.cpu.machine import machine_of
 from loopwright.cost.gpu import cycles as gpu_cycles
 from loopwright.cost.gpu.device import device_of
 from loopwright.cost.symbolic.population import Derive, Population
+from loopwright.schedule.state import StageId, State
 from loopwright.target import Target
 from loopwright.task.interfaces import Scheduler
 
@@ -51,4 +52,9 @@ def _slowdown(target: Target) -> Derive:
         device = device_of(target)
         return lambda state: [gpu_cycles.slowdown(state, device)]
     machine = machine_of(target)
-    return lambda state: [cpu_cycles.slowdown(state, machine)]
+    return lambda state: [cpu_cycles.slowdown(state, machine, _constants(state))]
+
+
+def _constants(state: State) -> list[StageId]:
+    """The inputs that are known before a program is called."""
+    return [sid for sid, stage in state.stages.items() if stage.op.constant]

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import loopwright as lw
+from loopwright import te
 from loopwright.cost.analytical import AnalyticalModel
 from loopwright.errors import UsageError
 from loopwright.space import ranked, structures
@@ -93,3 +94,23 @@ def test_several_leading_points_of_each_structure_are_different() -> None:
 def test_numbers_below_one_are_refused(what: str) -> None:
     with pytest.raises(UsageError, match=f"ranked: {what} must be at least 1, got 0"):
         ranked([], **{what: 0})
+
+
+def test_a_packed_copy_of_a_constant_costs_nothing() -> None:
+    """The copy at the root is made before the program runs, so that it is liked better."""
+
+    def speeds(constant: bool) -> dict[str, float]:
+        A = te.placeholder((64, 256), name="A")
+        W = te.placeholder((256, 512), name="W", constant=constant)
+        k = te.reduce_axis((0, 256), name="k")
+        C = te.compute((64, 512), lambda i, j: te.sum(A[i, k] * W[k, j], axis=k), name="C")
+        with lw.Target("llvm -num-threads=2"):
+            found = ranked(structures(C, [A, W, C]))
+        return {r.config["structure"].val: r.speed for r in found}
+
+    plain, known = speeds(False), speeds(True)
+    packed = [name for name in plain if "W packed at root" in name]
+    assert packed
+    assert all(known[name] > 1.02 * plain[name] for name in packed)
+    same = [name for name in plain if name.partition("x j, ")[2] == "W as it is, vectors outside"]
+    assert all(known[name] == plain[name] for name in same)
