@@ -39,6 +39,11 @@ class Effort:
         timeout: of the search; None: none.
         min_gain: the search ends when the best is expected to become faster by less than this share
             within a minute; None: it does not.
+
+    Example:
+        >>> from loopwright.automatic import EFFORTS, Effort
+        >>> print(EFFORTS["night"].timeout, Effort(trials=100).min_gain)
+        8h None
     """
 
     trials: int | None

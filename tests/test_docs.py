@@ -223,7 +223,7 @@ def test_readme_names_every_tutorial_and_document() -> None:
 
 
 def test_readme_names_every_operator() -> None:
-    section = README.partition("The workloads are the operators")[2].partition("or a template")[0]
+    section = README.partition("The workloads are the operators")[2].partition("or what a file")[0]
     assert set(re.findall(r"`(\w+)`", section)) == set(WORKLOADS)
 
 

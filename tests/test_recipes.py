@@ -30,6 +30,7 @@ from loopwright.space.registry import RULES
 from loopwright.target.kinds import KINDS
 from loopwright.tuner import TUNERS
 from tests.unit.space.expressions import CONTRACTIONS, OTHERS
+from tests.unit.space.test_structures_gpu import halves
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "loopwright"
@@ -141,6 +142,7 @@ def test_every_rule_followed_its_recipe(name: str) -> None:
     assert names(file, "loopwright/space/derivation.py")
     assert {"cpu", "gpu", *KINDS}.issuperset(rule.targets)
     makers = [*CONTRACTIONS.values(), *(make for make, _ in OTHERS.values())]
+    makers.append(lambda: halves(256, 256, 256, trans_b=False))
     found = []
     with lw.Target("llvm -mcpu=x86-64-v3" if "cpu" in rule.targets else "cuda -arch=sm_80"):
         for args in (make() for make in makers):

@@ -67,6 +67,14 @@ class OperandUse:
             that it does not move with, and of the steps of those that it moves with in blocks.
         strides: for each loop how far an iteration moves in memory, in elements of the row-major
             tensor; loops that move it by no fixed distance are left out.
+
+    Example:
+        >>> A = te.placeholder((8, 4), name="A")
+        >>> k = te.reduce_axis((0, 4), name="k")
+        >>> B = te.compute((8,), lambda i: te.sum(A[i, k], axis=k), name="B")
+        >>> (stage,) = lw.space.analyze(B)
+        >>> print([(use.tensor.name, use.reuse) for use in stage.operands])
+        [('A', 1)]
     """
 
     access: Access
@@ -96,6 +104,14 @@ class StageAnalysis:
         kind: its class.
         operands: what it reads; equal reads once.
         combiner: what a reduction combines by, such as ``sum``; empty for others.
+
+    Example:
+        >>> A = te.placeholder((8, 4), name="A")
+        >>> k = te.reduce_axis((0, 4), name="k")
+        >>> B = te.compute((8,), lambda i: te.sum(A[i, k], axis=k), name="B")
+        >>> (stage,) = lw.space.analyze(B)
+        >>> print(stage.tensor.name, stage.kind, stage.combiner)
+        B row reduction sum
     """
 
     tensor: te.Tensor

@@ -64,6 +64,7 @@ def structures(
         ...         print(structure.name)
         ...
         rows in cache
+        dot products
     """
     given = [outputs] if isinstance(outputs, te.Tensor) else list(outputs)
     for t in given:

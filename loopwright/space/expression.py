@@ -18,6 +18,13 @@ class TensorProgram:
     Attributes:
         outputs: the results.
         args: inputs and results in calling order.
+
+    Example:
+        >>> A = te.placeholder((64,), name="A")
+        >>> B = te.compute((64,), lambda i: A[i] + 1, name="B")
+        >>> program = lw.space.tensor_program([A, B])
+        >>> print([t.name for t in program.outputs])
+        ['B']
     """
 
     outputs: tuple[te.Tensor, ...]

@@ -37,6 +37,15 @@ class Ranked:
         structure: the structure.
         config: the configuration.
         speed: what the model predicts, as a share of the peak of the machine.
+
+    Example:
+        >>> A = te.placeholder((64,), name="A")
+        >>> B = te.compute((64,), lambda i: A[i] + 1, name="B")
+        >>> with lw.Target("llvm"):
+        ...     found = lw.space.ranked(lw.space.structures(B, [A, B]))
+        ...
+        >>> print(found[0].speed >= found[-1].speed > 0)
+        True
     """
 
     structure: Scheduler

@@ -30,6 +30,11 @@ class SpaceRule:
         priority: rules of higher priority are asked first; those that come along have 0.
         stops: whether rules of lower priority are not asked where this one knows a structure.
         one_result: whether it is asked only about expressions of one result.
+
+    Example:
+        >>> rule = lw.space.SpaceRule("none", lambda outputs, args: None, priority=5)
+        >>> print(rule.targets, rule.priority, rule.stops)
+        ('cpu',) 5 False
     """
 
     name: str

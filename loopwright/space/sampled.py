@@ -48,11 +48,9 @@ def structure_of(s: Schedule, args: Sequence[te.Tensor], name: str = "sampled") 
         >>> structure = lw.space.structure_of(s, [A, B])
         >>> print(structure)
         sampled (4 configurations)
-        >>> for index in range(4):
-        ...     made, _ = structure.instantiate(structure.config_space.get(index))
-        ...     print(made.trace[0].decision, end=" ")
-        ...
-        (64, 1) (32, 2) (16, 4) (8, 8)
+        >>> points = [structure.instantiate(structure.config_space.get(n))[0] for n in range(4)]
+        >>> print([made.trace[0].decision for made in points])
+        [(64, 1), (32, 2), (16, 4), (8, 8)]
     """
     knobs = _Knobs(s)
     for step in s.trace:

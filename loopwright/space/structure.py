@@ -35,6 +35,16 @@ class Structure:
         trace: its steps, with symbols.
         symbols: what the symbols stand for: the number of a symbol's node to the name of a knob and
             the part of what it chooses.
+
+    Example:
+        >>> A = te.placeholder((64,), name="A")
+        >>> B = te.compute((64,), lambda i: A[i] + 1, name="B")
+        >>> with lw.Target("llvm"):
+        ...     structure = lw.space.structures(B, [A, B])[0]
+        ...
+        >>> s, args = structure.instantiate(structure.config_space.get(0))
+        >>> print([t.name for t in args])
+        ['A', 'B']
     """
 
     name: str

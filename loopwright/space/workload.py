@@ -34,6 +34,15 @@ class Workload(Template):
             itself, unscheduled.
         make_inputs: Function of the workload's arguments that makes test inputs, or None.
         make_reference: Function of the workload's arguments that returns ``reference``, or None.
+
+    Example:
+        >>> def add_one(n):
+        ...     A = te.placeholder((n,), name="A")
+        ...     return te.compute((n,), lambda i: A[i] + 1, name="B")
+        ...
+        >>> workload = lw.space.Workload("example/add_one_to_all", add_one)
+        >>> print(lw.create_task(workload, (64,), "llvm"))
+        example/add_one_to_all(64)
     """
 
     def __init__(

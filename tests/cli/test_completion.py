@@ -50,7 +50,7 @@ def test_kinds_of_errors():
 
 
 def test_options_and_their_values():
-    assert offered("tune", "matmul", "--tuner", "") == ["random", "grid", "ga", "xgb"]
+    assert offered("tune", "matmul", "--tuner", "") == ["random", "grid", "ga", "xgb", "droplet"]
     assert "--min-repeat-ms" in offered("tune", "matmul", "--m")
     for words in (("tune", "--log"), ("bench", "--history"), ("build", "-o"), ("run",)):
         assert kinds(*words, "") == {"file"}, words

@@ -37,7 +37,9 @@ class Runner:
         self.outcome = outcome
         self.asked = 0
 
-    def run(self, artifact: Artifact, arrays: list[Array], side: str) -> list[Array]:
+    def run(
+        self, artifact: Artifact, arrays: list[Array], side: str, prepared: bool = False
+    ) -> list[Array]:
         self.asked += 1
         if isinstance(self.outcome, RunError):
             raise self.outcome

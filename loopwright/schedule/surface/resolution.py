@@ -135,6 +135,14 @@ class ScheduleBase:
 
         Raises:
             ScheduleError: it means none of this schedule.
+
+        Example:
+            >>> A = te.placeholder((64,), name="A")
+            >>> B = te.compute((64,), lambda i: A[i] + 1, name="B")
+            >>> s = te.create_schedule(B.op)
+            >>> outer, inner = s[B].split(B.op.axis[0], factor=8)
+            >>> print(s.any_loop_id(B.op.axis[0], "example"), s.any_loop_id(inner, "example"))
+            (1, 'a0') (1, '0.1')
         """
         owner, loop = (None, "")
         if isinstance(axis, IterVar):

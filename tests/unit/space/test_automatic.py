@@ -140,16 +140,16 @@ def test_a_record_of_a_structure_that_is_gone_is_replayed() -> None:
 
 
 def test_workloads_call_each_other() -> None:
-    @lw.workload("test/product")
+    @lw.workload("test/automatic/product")
     def inner(n: int) -> list[te.Tensor]:
         return product(n)
 
-    @lw.workload("test/shifted")
+    @lw.workload("test/automatic/shifted")
     def outer(n: int) -> list[te.Tensor]:
         A, B, C = inner(n)
         return [A, B, te.compute((n, n), lambda i, j: C[i, j] + 1, name="D")]
 
-    task = lw.create_task("test/shifted", (16,), TARGET)
+    task = lw.create_task("test/automatic/shifted", (16,), TARGET)
     assert [t.name for t in task.program.args] == ["A", "B", "D"]
     with lw.Target(TARGET):
         s, _ = outer(16)  # called by a user it gives a schedule

@@ -136,5 +136,5 @@ def test_a_model_learns_from_records_of_all_structures() -> None:
     model = learn(task, records)
     assert model.ready
     assert explain(task, points[3], model).predicted is not None
-    with pytest.raises(UsageError, match=r"are of 24 structures, each with knobs of its own"):
+    with pytest.raises(UsageError, match=r"are of \d+ structures, each with knobs of its own"):
         learn(task, records, "knob")

@@ -42,6 +42,8 @@ def test_the_log_holds_what_proposals_depend_on():
         "diversity_filter_ratio",
         "epsilon",
         "analytical",
+        "post_optimization",
+        "adaptive_training",
     ]
 
 
