@@ -201,9 +201,10 @@ def check(name: str, target: str, points: int) -> None:
             assert_right(name, arrays[-1], structure, index)
 
 
+@pytest.mark.parametrize("points", [0, pytest.param(_POINTS, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", ALL)
-def test_defaults_and_random_points_are_right(name: str) -> None:
-    check(name, "opencl", _POINTS)
+def test_defaults_and_random_points_are_right(name: str, points: int) -> None:
+    check(name, "opencl", points)
 
 
 @pytest.mark.parametrize("target", ["cuda", NARROW])

@@ -74,11 +74,14 @@ def test_a_space_is_measured_whole_and_its_best_are_few(space):
     assert path_of(space).stat().st_size <= 300 * 1024
 
 
+SLOW = [("xgb", "depthwise"), ("droplet", "depthwise")]
+
+
 @pytest.mark.parametrize(
     ("name", "space"),
     [
-        # The features of this space take the learned tuner more than ten seconds.
-        pytest.param(n, x, marks=[pytest.mark.slow] if (n, x) == ("xgb", "depthwise") else [])
+        # What the analytical model and features of this space need takes more than ten seconds.
+        pytest.param(n, x, marks=[pytest.mark.slow] if (n, x) in SLOW else [])
         for n in TUNERS
         for x in SPACES
     ],
