@@ -24,7 +24,8 @@ extensions = [
 ]
 exclude_patterns = ["extension", "pictures", "static"]
 # Lines of a log are shown shortened, with "..." where JSON has no such thing.
-suppress_warnings = ["misc.highlighting_failure"]
+# A facade has classes of the names that they stand for, so that a name may mean several.
+suppress_warnings = ["misc.highlighting_failure", "ref.python"]
 
 # `name` in a docstring is a link where there is such an object, else it is shown as code.
 default_role = "py:obj"
