@@ -23,8 +23,8 @@ extensions = [
     "extension.directives",
 ]
 exclude_patterns = ["extension", "pictures", "static"]
-# Lines of a log are shown shortened, with "..." where JSON has no such thing.
-# A facade has classes of the names that they stand for, so that a name may mean several.
+# Lines of a log are shown shortened, with "..." where JSON has no such thing; and a facade has
+# classes of the names that they stand for, so that a name may mean several.
 suppress_warnings = ["misc.highlighting_failure", "ref.python"]
 
 # `name` in a docstring is a link where there is such an object, else it is shown as code.
