@@ -25,6 +25,8 @@ def compute_in_vectors(s: Schedule, t: te.Tensor, reader: te.Tensor, task: IterV
     """
     if not s[t].op.axis:  # one element, which is computed before all
         return
+    if s.state.stages[s.stage_id(t, "compute_in_vectors")].attach.kind == "inline":
+        return  # several kernels read it, each computes it where it does
     *outer, last = s[t].op.axis
     _, inner = s[t].split(last, factor=registers.lanes(t.dtype))
     s[t].vectorize(inner)

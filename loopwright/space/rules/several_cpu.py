@@ -79,6 +79,10 @@ def _structure(
     chosen: Mapping[te.Tensor, Variant],
 ) -> Structure:
     sketch = Sketch(outputs, args)
+    # One stage has one place: what several kernels compute, since it is cheap, none of them keeps.
+    standing = Counter(t for k in parts for t in k.tensors)
+    for t in (t for t, count in standing.items() if count > 1):
+        sketch.s[t].compute_inline()
     for k in parts:
         name, variant = names[k.out], chosen[k.out]
         sketch.prefix = f"{name}." if len(parts) > 1 else ""

@@ -177,3 +177,25 @@ def test_several_results_each_lie_in_memory() -> None:
         exponentials = np.exp(x - x.max(1, keepdims=True))
         np.testing.assert_allclose(e, exponentials, rtol=1e-5)
         np.testing.assert_allclose(y, exponentials / exponentials.sum(1, keepdims=True), rtol=1e-5)
+
+
+def test_a_cheap_stage_of_several_kernels_has_one_place() -> None:
+    """A product and a stencil both would keep what they read, each where it runs."""
+    X, W = placeholder((32, 32), name="X"), placeholder((32, 32), name="W")
+    S = lw.te.compute((32, 32), lambda i, j: X[i, j] + 9, name="S")
+    k = lw.te.reduce_axis((0, 32), name="k")
+    C = lw.te.compute((32, 32), lambda i, j: lw.te.sum(S[i, k] * W[k, j], axis=k), name="C")
+    D = lw.te.compute((30, 32), lambda i, j: S[i, j] + S[i + 1, j] + S[i + 2, j], name="D")
+    args = [X, W, C, D]
+    inputs = small_integers([X, W])
+    s = inputs[0] + 9
+    right = (s @ inputs[1], s[:-2] + s[1:-1] + s[2:])
+    with lw.Target(TARGET):
+        found = structures([C, D], args)
+    assert len(found) > 1
+    for structure in found:
+        outs = [np.empty(t.static_shape, "float32") for t in (C, D)]
+        space = structure.config_space
+        lw.build(*structure.instantiate(space.get(space.default_index)), TARGET)(*inputs, *outs)
+        for answer, wanted in zip(outs, right, strict=True):
+            np.testing.assert_array_equal(answer, wanted, err_msg=str(structure))
