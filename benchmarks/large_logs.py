@@ -125,7 +125,7 @@ def _lines(shape: tuple[int, int, int], seed: int) -> Iterator[str]:
         error = {"kind": "RUN_TIMEOUT", "text": "the kernel ran for more than 1.3 s"}
         checked = trial % 3 == 0 and not failed and not dropped
         yield records.Record(
-            task=task.key,
+            task=task.alias,
             op=task.name,
             args=list(task.args),
             dag=schedule.dag.hash,

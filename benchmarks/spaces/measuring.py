@@ -262,7 +262,7 @@ def packed(task: lw.Task, ledger: Ledger) -> MeasuredSpace:
     for line in ledger.finals:
         finals.setdefault(line["index"], []).append(line["seconds"])
     return MeasuredSpace(
-        task=task.key,
+        task=task.alias,
         op=task.name,
         args=list(task.args),
         target=task.target.canonical,

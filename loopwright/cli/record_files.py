@@ -138,7 +138,9 @@ def _picked(
     top: int,
 ) -> None:
     written = write(logs, out, top, _say)
-    tasks = len({record.task for record in written})
+    from loopwright.records import keys_of
+
+    tasks = len(set(keys_of(written)))
     wrong = sum(record.wrong for record in written)
     said = f", {wrong} of them of wrong candidates" if wrong else ""
     echo(f"wrote {counted(len(written), 'record')} of {counted(tasks, 'task')} to {out}{said}")

@@ -50,7 +50,8 @@ def applies_here(record: Record, records: Iterable[Record]) -> AppliesHere:
         >>> print(applies_here(lw.records.best(records), records).differs)
         ()
     """
-    own = by_task(records).get(record.task, [])
+    groups = by_task(records).values()
+    own = next((g for g in groups if any(other is record for other in g)), [])
     try:
         target = _target_here(record.target)
     except LoopwrightError as exc:

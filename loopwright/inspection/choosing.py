@@ -114,9 +114,10 @@ def _by_id(log: Log, records: Sequence[Record], wanted: str) -> Record:
 
 def _by_word(log: Log, records: Sequence[Record], word: str) -> Record:
     """The best record, or that of the default configuration, of one task on one machine."""
-    groups = list(by_setup(records).values())
+    setups = by_setup(records)
+    groups = list(setups.values())
     if len(groups) > 1:
-        tasks = len({group[0].task for group in groups})
+        tasks = len({setup.task for setup in setups})
         what = f"{tasks} tasks" if tasks > 1 else f"{len(groups)} machines or numbers of threads"
         of_each = [best(group) or group[0] for group in groups[:_LISTED]]
         titles = zip(of_each, setup_titles(of_each), strict=True)

@@ -75,7 +75,7 @@ class Replay:
             UsageError: an input is of another task or space, or was never measured.
         """
         for item in inputs:
-            if item.task.key != self.recorded.task:
+            if self.recorded.task not in (item.task.key, item.task.alias):
                 raise UsageError(
                     f"this replay holds {self.recorded.task}; it was asked for {item.task.key}"
                 )

@@ -11,21 +11,47 @@ from loopwright.records.record import Checked, Record
 from loopwright.records.verdict import Verdict
 
 
+def keys_of(records: Iterable[Record]) -> list[str]:
+    """For each record the key of its task: that of its expression, whatever the task is called.
+
+    Where knobs of a template shape its expression, or it was edited to compute something else, the
+    records of one name have several expressions; their key is what they call the task. So it is for
+    those of an unknown expression, but for trials that failed before there was one: these go with
+    the others of their name.
+
+    Example:
+        >>> records = lw.records.load("matmul.jsonl").records
+        >>> print(set(lw.records.keys_of(records)) == {records[0].expression})
+        True
+    """
+    records = list(records)
+    names, dags = fields_of(records, "task", "dag")
+    found: dict[str, dict[str, str]] = {}
+    for record, name, dag in zip(records, names, dags, strict=True):
+        known = found.setdefault(name, {})
+        if dag and dag not in known:
+            known[dag] = record.expression
+    only = {
+        name: next(iter(known.values())) if len(known) == 1 else name
+        for name, known in found.items()
+    }
+    return [only[name] for name in names]
+
+
 def by_task(records: Iterable[Record]) -> dict[str, list[Record]]:
-    """Group records by the key of their task, in order of first appearance.
+    """Group records by the key of their task, see `keys_of`, in order of first appearance.
 
     Example:
         >>> records = lw.records.load("matmul.jsonl").records
         >>> for key, group in lw.records.by_task(records).items():
         ...     print(key, len(group) == len(records))
         ...
-        ["matmul",[64,64,64,false,false,"float32"],"llvm"] True
+        {"expression":"ddfa1230279f5a90","kind":"llvm"} True
     """
     groups: dict[str, list[Record]] = {}
     records = list(records)
-    (tasks,) = fields_of(records, "task")
-    for record, task in zip(records, tasks, strict=True):
-        groups.setdefault(task, []).append(record)
+    for record, key in zip(records, keys_of(records), strict=True):
+        groups.setdefault(key, []).append(record)
     return groups
 
 
@@ -46,7 +72,7 @@ def top_k(
     Args:
         records: Any iterable of records, a :class:`Log` too.
         k: How many at most.
-        task: Only records of this task key; None for all.
+        task: Only records of this task, by its key or by a name of it; None for all.
         hardware: Only records of this hardware; None for all.
         threads: Only records of this number of threads; None for all.
 
@@ -56,7 +82,11 @@ def top_k(
         ['matmul', 'matmul']
     """
     chosen = list(records)
-    wanted = {"task": task, "hardware": hardware, "threads": threads}
+    if task is not None:
+        (names,) = fields_of(chosen, "task")
+        rows = zip(chosen, names, keys_of(chosen), strict=True)
+        chosen = [record for record, *own in rows if task in own]
+    wanted = {"hardware": hardware, "threads": threads}
     for name, value in wanted.items():
         if value is not None:
             (values,) = fields_of(chosen, name)
@@ -120,10 +150,7 @@ def distill(records: Iterable[Record]) -> list[Record]:
         >>> print(len(lw.records.distill(records)))
         1
     """
-    groups: dict[tuple[str, str, int], list[Record]] = {}
-    for record in records:
-        groups.setdefault((record.task, record.hardware, record.threads), []).append(record)
-    winners = (best(group) for group in groups.values())
+    winners = (best(group) for group in _by_conditions(records))
     return [record for record in winners if record is not None]
 
 
@@ -145,10 +172,7 @@ def kept(records: Iterable[Record], k: int = 1) -> list[Record]:
         True
     """
     records = list(records)
-    groups: dict[tuple[str, str, int], list[Record]] = {}
-    for record in records:
-        groups.setdefault((record.task, record.hardware, record.threads), []).append(record)
-    winners = [winner for group in groups.values() for winner in ranked(group, k)]
+    winners = [winner for group in _by_conditions(records) for winner in ranked(group, k)]
     names = {(winner.candidate, winner.build) for winner in winners}
     wrong: dict[tuple[str, str], Record] = {}
     checked: dict[tuple[str, str], Record] = {}
@@ -167,3 +191,13 @@ def kept(records: Iterable[Record], k: int = 1) -> list[Record]:
     rests_on = [*winners, *wrong.values(), *checked.values(), *verdicts.values()]
     chosen = {id(record) for record in rests_on}
     return [record for record in records if id(record) in chosen]
+
+
+def _by_conditions(records: Iterable[Record]) -> list[list[Record]]:
+    """Records by task, hardware and number of threads, in order of first appearance."""
+    records = list(records)
+    groups: dict[tuple[str, str, int], list[Record]] = {}
+    columns = (keys_of(records), *fields_of(records, "hardware", "threads"))
+    for record, conditions in zip(records, zip(*columns, strict=True), strict=True):
+        groups.setdefault(conditions, []).append(record)
+    return list(groups.values())

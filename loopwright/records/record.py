@@ -64,7 +64,8 @@ _LEFT_OUT = (
 
 
 def task_key(op: str, args: Iterable[Json], kind: str) -> str:
-    """The identity of a task: canonical JSON of ``[template, arguments, target kind]``.
+    """What records call the task of a template: canonical JSON of ``[template, arguments, target
+    kind]``. It is an alias: a task is what it computes, see :func:`expression_key`.
 
     Example:
         >>> print(lw.records.task_key("matmul", [64, 64, 64], "llvm"))
@@ -74,7 +75,8 @@ def task_key(op: str, args: Iterable[Json], kind: str) -> str:
 
 
 def expression_key(dag_hash: str, kind: str) -> str:
-    """The identity of a task that is an expression: canonical JSON of its hash and target kind.
+    """The identity of a task: canonical JSON of the hash of its expression, constant operands
+    among it, and of its target kind.
 
     Example:
         >>> print(lw.records.expression_key("0123456789abcdef", "llvm"))
@@ -88,7 +90,8 @@ class Record:
     """One trial: what was measured, under which conditions, and what came out.
 
     Attributes:
-        task: Key of the task, see :func:`task_key`.
+        task: What the task is called here: of a template `task_key`, of an automatic space
+            `expression_key`.
         op: Name of the template.
         args: Arguments of the template, as JSON values.
         target: Canonical form of the target.
@@ -220,6 +223,11 @@ class Record:
     def kind(self) -> str:
         """Kind of the target, such as ``"llvm"``; empty when the record does not say."""
         return str(self.target.get("kind", ""))
+
+    @property
+    def expression(self) -> str:
+        """Key of the task by what it computes, see :func:`expression_key`; empty when not known."""
+        return expression_key(self.dag, self.kind) if self.dag else ""
 
     @property
     def hardware(self) -> str:

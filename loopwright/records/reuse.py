@@ -27,7 +27,7 @@ class Reuse(enum.Enum):
     AS_TRIAL = "trial"
     #: Same space, other compiler or hardware: it trains the model; its best are measured again.
     FOR_TRAINING = "training"
-    #: Same task, other space: its trace may be applied or tried; it is no trial.
+    #: Same task, other space or name: its trace may be applied or tried; it is no trial.
     TRACE_ONLY = "trace only"
     #: Another task, target or number of threads: it says nothing.
     NOT_AT_ALL = "nothing"
@@ -38,11 +38,13 @@ class Conditions:
     """What must be equal for a record to be reused.
 
     Attributes:
-        task: Key of the task that is tuned now.
+        task: Key of the task that is tuned now; of a template, what records call it.
         space: Hash of its space; of each structure where it has several.
         build: Hash of the compiler, :func:`loopwright.records.build_hash`.
         hardware: Hardware of now, :func:`loopwright.records.hardware`.
         threads: Threads of the kernel now, :func:`loopwright.records.threads`.
+        expression: Key of its expression, which records under other names may have; empty: those
+            are not looked at.
         target: Canonical target of now, whose options (such as fast math) must be equal; None
             compares no more than its kind, which is part of the key.
 
@@ -62,6 +64,7 @@ class Conditions:
     hardware: str
     threads: int
     target: Mapping[str, Json] | None = None
+    expression: str = ""
 
 
 def reuse_of(record: Record, now: Conditions) -> Reuse:
@@ -80,11 +83,13 @@ def reuse_of(record: Record, now: Conditions) -> Reuse:
         >>> print(lw.records.reuse_of(record, now))
         Reuse.AS_TRIAL
     """
-    if record.task != now.task or record.threads != now.threads:
+    named = record.task == now.task
+    same = named or (bool(record.dag) and record.expression in (now.task, now.expression))
+    if not same or record.threads != now.threads:
         return Reuse.NOT_AT_ALL
     if now.target is not None and not _same_target(record.target, now.target):
         return Reuse.NOT_AT_ALL
-    if record.space not in _hashes(now.space):
+    if not named or record.space not in _hashes(now.space):
         return Reuse.TRACE_ONLY
     if record.build != now.build or record.hardware != now.hardware:
         return Reuse.FOR_TRAINING
@@ -103,7 +108,7 @@ def reuses_of(records: Sequence[Record], now: Conditions) -> list[Reuse]:
         >>> print(set(lw.records.reuses_of(records, now)))
         {<Reuse.AS_TRIAL: 'trial'>}
     """
-    names = ("task", "threads", "target", "space", "build", "hardware")
+    names = ("task", "dag", "threads", "target", "space", "build", "hardware")
     return once_for_equal(lambda record: reuse_of(record, now), records, names)
 
 
@@ -137,7 +142,7 @@ def by_code(records: Iterable[Record], now: Conditions) -> dict[str, Record]:
     records = list(records)
     (codes,) = fields_of(records, "code")
     known = [record for record, code in zip(records, codes, strict=True) if code]
-    names = ("task", "threads", "target", "space", "build", "hardware")
+    names = ("task", "dag", "threads", "target", "space", "build", "hardware")
     others = once_for_equal(lambda record: _of_other_compiler(record, now), known, names)
     for record in compress(known, others):
         weight = _weight(record)

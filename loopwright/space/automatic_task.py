@@ -6,7 +6,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from loopwright.errors import LoopwrightError, TaskError
-from loopwright.records import expression_key
 from loopwright.space.derivation import structures
 from loopwright.space.expression import TensorProgram, tensor_program
 from loopwright.space.ranking import Ranked, ranked
@@ -83,8 +82,8 @@ class AutomaticTask(Task):
         assert found.config.index is not None
         return self._union.offsets[number] + found.config.index, found.speed
 
-    def _key(self) -> str:
-        return expression_key(self.dag_hash, self.kind)
+    def _alias(self) -> str:
+        return self.key
 
     def _run(self, config: TemplateConfig) -> Scheduled:
         assert isinstance(config, ConfigEntity)

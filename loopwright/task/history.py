@@ -15,7 +15,6 @@ from loopwright.records import (
     Json,
     Outcome,
     Record,
-    by_task,
     canonical_json,
     fields_of,
     top_k,
@@ -126,7 +125,7 @@ class ApplyHistoryBest(DispatchContext):
         self.skipped = 0
         self._choices: dict[tuple[str, str], Choice] = {}
         self._given: dict[tuple[str, str], ConfigEntity] = {}
-        self._records = by_task(self._read(records))
+        self._records = _by_name(self._read(records))
         self._expressions: dict[tuple[str, str], dict[str, list[Record]]] | None = None
 
     def load(self, records: Source | Iterable[Any]) -> None:
@@ -142,8 +141,8 @@ class ApplyHistoryBest(DispatchContext):
             >>> print(history.config_for(task) is not None)
             True
         """
-        for key, more in by_task(self._read(records)).items():
-            self._records.setdefault(key, []).extend(more)
+        for name, more in _by_name(self._read(records)).items():
+            self._records.setdefault(name, []).extend(more)
         self._expressions = None
         self._choices.clear()
 
@@ -339,11 +338,12 @@ class ApplyHistoryBest(DispatchContext):
     def _of_expression(self, task: Task) -> list[Record]:
         """The records of a task, and those of others that compute the same for the same kind of
         target: a template and an automatic space of one expression, for example."""
-        own = self._records.get(task.key, [])
+        names = dict.fromkeys((task.alias, task.key))
+        own = [record for key in names for record in self._records.get(key, [])]
         if not task.dag_hash:
             return own
         others = self._by_expression().get((task.dag_hash, task.kind), {})
-        return [*own, *chain.from_iterable(g for key, g in others.items() if key != task.key)]
+        return [*own, *chain.from_iterable(g for key, g in others.items() if key not in names)]
 
     def _by_expression(self) -> Mapping[tuple[str, str], Mapping[str, list[Record]]]:
         """The records by expression and kind of target, and then by task."""
@@ -375,7 +375,7 @@ class ApplyHistoryBest(DispatchContext):
         own = self._of_expression(task)
         fit = here.fit(record)
         right = is_right(record, vouched(own), here)
-        comparable = fit.same_options and not fit.refused and record.task == task.key
+        comparable = fit.same_options and not fit.refused and record.task == task.alias
         verdict = verdict_of(record, own) if comparable else None
         match = Match.EXACT if fit.exact else Match.COMPATIBLE
         if self.verdicts and verdict is not None and verdict.outcome in _NO_FASTER:
@@ -428,8 +428,18 @@ class _Applied:
 
 
 def _name(task: Task) -> tuple[str, str]:
-    """Tells the tasks of a report apart: by key and by all options of the target."""
-    return task.key, canonical_json(task.target.canonical)
+    """Tells the tasks of a report apart: by name and by all options of the target."""
+    return task.alias, canonical_json(task.target.canonical)
+
+
+def _by_name(records: Iterable[Record]) -> dict[str, list[Record]]:
+    """Records by what they call their task, in order of first appearance."""
+    groups: dict[str, list[Record]] = {}
+    records = list(records)
+    (names,) = fields_of(records, "task")
+    for record, name in zip(records, names, strict=True):
+        groups.setdefault(name, []).append(record)
+    return groups
 
 
 def _index_spans(task: Task) -> list[Span | None]:

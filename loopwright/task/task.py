@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from loopwright.errors import InstantiationError, TaskError
-from loopwright.records import Json, task_key
+from loopwright.records import Json, Record, expression_key, task_key
 from loopwright.target import Target
 from loopwright.task import sampling
 from loopwright.task.fallback import FallbackConfig
@@ -43,10 +43,11 @@ class Task:
         args: The arguments by position, defaults filled in.
         target: The target.
         config_space: The space.
-        key: Identity of the task in records: template, arguments, kind of target; of a task whose
-            space is automatic, the hash of its expression in place of the first two.
-        dag_hash: Hash of its expression, names left out; records of other tasks that compute the
-            same have it, too.
+        key: Identity of the task: the hash of its expression, constant operands among it, and the
+            kind of target. Tasks that compute the same have the same.
+        alias: What its records call it: template, arguments, kind of target; of a task whose space
+            is automatic, its key.
+        dag_hash: Hash of its expression under the default configuration, names left out.
 
     Raises:
         TaskError: the template is unknown, does not accept the arguments, or raised.
@@ -70,7 +71,8 @@ class Task:
         self.dag_hash = ""
         self._flop = 0
         self.config_space = self._collect()
-        self.key = self._key()
+        self.key = expression_key(self.dag_hash, self.kind)
+        self.alias = self._alias()
 
     def __repr__(self) -> str:
         return f"Task({self}, {self.target})"
@@ -224,7 +226,17 @@ class Task:
             )
         return result[0], list(result[1])
 
-    def _key(self) -> str:
+    def is_of(self, record: Record) -> bool:
+        """Whether a record is of this task, under whatever name.
+
+        Example:
+            >>> task = lw.create_task("matmul", (64, 64, 64), "llvm")
+            >>> print(task.is_of(lw.records.load("matmul.jsonl").records[0]))
+            True
+        """
+        return record.task == self.alias or record.expression == self.key
+
+    def _alias(self) -> str:
         return task_key(self.name, self.args, self.kind)
 
     def _collect(self) -> ConfigSpace:

@@ -87,10 +87,12 @@ class FakeTask:
     def __init__(self, space: FakeSpace | None = None, name: str = "fake") -> None:
         self.name, self.args = name, (8,)
         self.key = f'["{name}",[8],"llvm"]'
-        self.flop = 1_000_000
+        self.alias = self.key
+        self.flop, self.dag_hash, self.automatic = 1_000_000, "", False
         self.config_space = FakeSpace((8, 8)) if space is None else space
         self.target = SimpleNamespace(
             keys=("cpu",),
+            kind="llvm",
             canonical={"kind": "llvm", "num_threads": 1},
             options={"num_threads": 1},
             vector_bytes=64,

@@ -22,7 +22,7 @@ import numpy as np
 
 from loopwright.errors import UsageError
 from loopwright.measure import MeasureInput
-from loopwright.records import Record
+from loopwright.records import Expression, Log, Record
 from loopwright.task.union import SpaceUnion
 from loopwright.tuner.options import TunerOptions
 from loopwright.tuner.pruning import Pruning
@@ -65,7 +65,8 @@ class Tuner(ABC):
         pretrained: what ``load_history`` was given.
         pruning: which points a GPU has no room for.
         elsewhere: pairs of this space that the log holds from another compiler or machine.
-        relatives: what the log held of other shapes of the template when the task was first tuned.
+        relatives: what the log held of other tasks that may teach this one when it was first tuned.
+        expressions: tensor expressions of those, by their hash, as far as logs hold them.
         on_phase: is called with what the tuner does where that takes long, such as ``"fitting the
             cost model"``; set by the run.
         journal: what was measured without a log, kept for a next call of ``tune``.
@@ -118,6 +119,7 @@ class Tuner(ABC):
         self.pretrained: list[tuple[MeasureInput, MeasureResult] | Record] = []
         self.elsewhere: list[tuple[ConfigEntity, MeasureResult]] = []
         self.relatives: list[tuple[Record, MeasureResult]] = []
+        self.expressions: dict[str, list[Expression]] = {}
         self.journal: Journal | None = None
         self.on_phase: Callable[[str], object] = _unheard
         self._rng: np.random.Generator | None = None
@@ -362,8 +364,12 @@ class Tuner(ABC):
     ) -> int:
         """Offer results measured elsewhere: records, or pairs as AutoTVM has them.
 
-        They never count as measured; a tuner with a cost model pretrains on those of its template,
-        others ignore them.
+        They never count as measured; a tuner with a cost model pretrains on them, others ignore
+        them. Records of another shape of its template are described as points of their space, all
+        others (of another template, of a structure, of another workload) by what their trace makes
+        of their expression. A log holds its expressions, a list of records does not; without them
+        only records of this very expression can be used. Features of knobs, with
+        ``feature_type="knob"``, say nothing of another space.
 
         Args:
             data_set: such as ``loopwright.records.load(path)`` or
@@ -392,6 +398,8 @@ class Tuner(ABC):
                     f"as loopwright.records.load(path); it got a {type(item).__name__}"
                 )
         self.pretrained.extend(given)
+        if isinstance(data_set, Log):
+            self.expressions.update(data_set.dags)
         return len(self.pretrained)
 
     def set_error_threshold(self, threshold: int) -> None:

@@ -37,7 +37,7 @@ def log(tmp_path: Path) -> Path:
             continue  # what JSON or a record refuses before
         lines.append(
             Record(
-                task=t.key,
+                task=t.alias,
                 op="matmul",
                 args=list(t.args),
                 target=t.target.canonical,

@@ -32,7 +32,7 @@ def log(tmp_path):
         for trial in range(2):
             store.append(
                 Record(
-                    *(task.key, task.name, [8], task.target.canonical, {}, (2.0 - trial,)),
+                    *(task.alias, task.name, [8], task.target.canonical, {}, (2.0 - trial,)),
                     dag=schedule.dag.hash,
                     trace=schedule.trace_json(),
                     trial=trial,

@@ -64,7 +64,7 @@ def lines(task, tmp_path_factory):
 def use(log: Log, task) -> None:
     """All that is asked of a log in one process."""
     taken = [*log.records, *(r for r in log if r.id)]
-    now = Conditions(task.key, task.config_space.space_hash, "b", "h", 1, task.target.canonical)
+    now = Conditions(task.alias, task.config_space.space_hash, "b", "h", 1, task.target.canonical)
     assert all(r.candidate and r.to_line() and len(r.hardware) >= 0 for r in taken)
     assert len(records.ranked(log)) <= len(log)
     assert len(records.kept(log)) <= len(log)

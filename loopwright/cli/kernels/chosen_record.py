@@ -102,9 +102,9 @@ def _chosen(workload: Workload, log: Log, name: RecordName) -> Record:
     from loopwright.inspection.choosing import WORDS
     from loopwright.records import fields_of
 
-    tasks, threads = fields_of(log.records, "task", "threads")
-    rows = zip(log.records, tasks, threads, strict=True)
-    own = [(record, count) for record, task, count in rows if task == workload.task.key]
+    (threads,) = fields_of(log.records, "threads")
+    rows = zip(log.records, threads, strict=True)
+    own = [(record, count) for record, count in rows if workload.task.is_of(record)]
     now = _threads(workload)
     fit = [record for record, count in own if count in (0, now)]
     for among in (fit, [record for record, _ in own]):
@@ -139,7 +139,7 @@ def _together(logs: Sequence[Log]) -> Log:
 def _check_fit(workload: Workload, record: Record) -> None:
     from loopwright.inspection.choosing import title
 
-    if record.task != workload.task.key:
+    if not workload.task.is_of(record):
         raise UsageError(
             f"record {record.id} is of {title(record)} for {record.kind or 'an unknown target'}, "
             f"not of {workload.task} for {workload.task.kind}; "

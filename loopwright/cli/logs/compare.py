@@ -96,14 +96,14 @@ def _told_apart(what: Sequence[str], log: str | None) -> tuple[str, Sequence[str
 def _pair(log: Log, records: Sequence[Record], wanted: Sequence[str]) -> tuple[Record, Record]:
     """Two records that were named; `best` is that of the task and machine of the other."""
     from loopwright.inspection.choosing import WORDS
-    from loopwright.records.reports.setups import Setup, by_setup
+    from loopwright.records.reports.setups import of_one_setup
 
     if wanted[0] in WORDS and wanted[1] not in WORDS:
         other, one = _pair(log, records, wanted[::-1])
         return one, other
     one = find_record(log, records, wanted[0])
     if wanted[1] in WORDS:
-        records = by_setup(records)[Setup(one.task, one.hardware, one.threads)]
+        records = of_one_setup(records, one)
     return one, find_record(log, records, wanted[1])
 
 

@@ -96,9 +96,9 @@ def _part(log: Log, record: Record, part: str) -> str:
 
 def _of_setup(log: Log, record: Record) -> list[Record]:
     """All records of the task and machine of one."""
-    from loopwright.records.reports.setups import Setup, by_setup
+    from loopwright.records.reports.setups import of_one_setup
 
-    return by_setup(log.records)[Setup(record.task, record.hardware, record.threads)]
+    return of_one_setup(log.records, record)
 
 
 def _described(
@@ -116,6 +116,8 @@ def _described(
 
     yield f"record {record.id} of {log.path}"
     yield _said("task", setup_title(record))
+    if names := _other_names(record, own):
+        yield _said("also", names)
     yield _said("measured", _measured(record))
     if record.resources:
         yield _said("takes", _taken(record))
@@ -135,6 +137,17 @@ def _described(
 def _said(name: str, text: str) -> str:
     """A line under a name; on a terminal wrapped to its width."""
     return wrapped(f"{name + ':':10}{text}", 10)
+
+
+def _other_names(record: Record, own: Sequence[Record]) -> str:
+    """What else records call the task: other templates or functions that compute the same."""
+    from loopwright.records import fields_of
+    from loopwright.records.reports.setups import task_text
+
+    said = zip(*fields_of(own, "op", "args"), strict=True)
+    names = dict.fromkeys(task_text(op, args) for op, args in said)
+    names.pop(task_text(record.op, record.args), None)
+    return harmless(", ".join(names))
 
 
 def _measured(record: Record) -> str:

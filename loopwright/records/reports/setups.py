@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from loopwright.records.json_value import Json
 from loopwright.records.many import fields_of
+from loopwright.records.query import keys_of
 from loopwright.records.record import Record
 
 
@@ -14,7 +15,7 @@ class Setup(NamedTuple):
     """A task on a machine: records of one setup have times that can be compared.
 
     Attributes:
-        task: key of the task.
+        task: key of the task, see :func:`loopwright.records.keys_of`.
         hardware: what it ran on, see :func:`loopwright.records.hardware`; empty when not known.
         threads: threads of the kernel; 0 when not known.
     """
@@ -34,14 +35,27 @@ def by_setup(records: Iterable[Record]) -> dict[Setup, list[Record]]:
         >>> from loopwright.records.reports.setups import by_setup
         >>> [setup] = by_setup(lw.records.load("matmul.jsonl").records)
         >>> print(setup.task)
-        ["matmul",[64,64,64,false,false,"float32"],"llvm"]
+        {"expression":"ddfa1230279f5a90","kind":"llvm"}
     """
     records = list(records)
     groups: dict[Setup, list[Record]] = {}
-    columns = fields_of(records, "task", "hardware", "threads")
+    columns = (keys_of(records), *fields_of(records, "hardware", "threads"))
     for record, setup in zip(records, map(Setup, *columns), strict=True):
         groups.setdefault(setup, []).append(record)
     return groups
+
+
+def of_one_setup(records: Iterable[Record], record: Record) -> list[Record]:
+    """Those of some records that are of the setup of one of them.
+
+    Example:
+        >>> from loopwright.records.reports.setups import of_one_setup
+        >>> records = lw.records.load("matmul.jsonl").records
+        >>> print(len(of_one_setup(records, records[0])) == len(records))
+        True
+    """
+    groups = by_setup(records).values()
+    return next(group for group in groups if any(own is record for own in group))
 
 
 def task_text(op: str, args: Sequence[Json]) -> str:

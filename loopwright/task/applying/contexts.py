@@ -148,21 +148,21 @@ class ApplyGraphBest(_ConfigContext):
         """
         if self._next < len(self._records):
             record = self._records[self._next]
-            if record.task != task.key:
+            if task.alias != record.task and task.key != record.expression:
                 raise RecordError(
                     f"ApplyGraphBest: call {self._next + 1} is of {task}, and record "
                     f"{self._next + 1} of {record.task}; give the records in the order of the calls"
                 )
-            self._known[task.key] = task.config(record.config)
+            self._known[task.alias] = task.config(record.config)
             self._next += 1
         return super().apply(task)
 
     def config_for(self, task: Task) -> ConfigEntity | None:
         """The configuration that the task got last; None where it has not come yet."""
-        return self._known.get(task.key)
+        return self._known.get(task.alias)
 
     def update(
         self, target: TargetLike, workload: Task | tuple[Json, ...], cfg: ConfigEntity
     ) -> None:
         """Use another configuration for a workload once the records are used up."""
-        self._known[task_of(target, workload).key] = cfg
+        self._known[task_of(target, workload).alias] = cfg

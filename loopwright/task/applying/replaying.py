@@ -27,8 +27,8 @@ def other_knobs(task: Task, config: Mapping[str, Json]) -> str:
 def instantiate(task: Task, record: Record) -> tuple[Scheduled, bool]:
     """The schedule of a record; True beside it when the recorded trace was replayed in place of
     the schedule that the task would make of its configuration."""
-    if task.automatic or record.task != task.key:
-        return _replayed(task, record), record.task != task.key
+    if task.automatic or record.task != task.alias:
+        return _replayed(task, record), record.task != task.alias
     if not record.trace and (differing := other_knobs(task, record.config)):
         raise Refused(f"{differing}, and no trace")
     try:

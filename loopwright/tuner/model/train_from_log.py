@@ -51,7 +51,7 @@ def learn(
     space = task.config_space
     latest: dict[tuple[tuple[str, str, int], int], Record] = {}
     for record in records:
-        index = space.find(record.config) if record.task == task.key else None
+        index = space.find(record.config) if record.task == task.alias else None
         if index is not None:
             latest[(record.build, record.hardware, record.threads), index] = record
     points = [index for _, index in latest]

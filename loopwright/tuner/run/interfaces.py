@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from loopwright.measure import MeasureInput, MeasureResult
-    from loopwright.records import Record
+    from loopwright.records import Expression, Record
     from loopwright.task import ConfigEntity, ConfigSpace, Task
     from loopwright.tuner.run.journal import Journal
 
@@ -28,6 +28,7 @@ class TunerLike(Protocol):
     pretrained: list[tuple[MeasureInput, MeasureResult] | Record]
     elsewhere: list[tuple[ConfigEntity, MeasureResult]]
     relatives: list[tuple[Record, MeasureResult]]
+    expressions: dict[str, list[Expression]]
     journal: Journal | None
     best_flops: float
     ttl: int | None

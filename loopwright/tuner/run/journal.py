@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from loopwright.errors import RecordError
 from loopwright.measure import MeasureResult
-from loopwright.records import Json, Record, Verdict
+from loopwright.records import Expression, Json, Record, Verdict
 from loopwright.tuner.run.state import Trial, point
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ class Journal:
         relatives: records of other shapes of the template, measured on this hardware, that the log
             held before the first record of this task; they may train a model. Later ones are left
             out, so that a run that is taken up again learns from the same ones.
+        expressions: tensor expressions of relatives by their hash.
         notes: lines about what was found in the log.
     """
 
@@ -55,6 +56,7 @@ class Journal:
         self.by_code: dict[str, MeasureResult] = {}
         self.elsewhere: list[tuple[ConfigEntity, MeasureResult]] = []
         self.relatives: list[tuple[Record, MeasureResult]] = []
+        self.expressions: dict[str, list[Expression]] = {}
         self.notes: list[str] = []
         self._seen: set[int] = set()
 

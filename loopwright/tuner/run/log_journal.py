@@ -14,9 +14,18 @@ from typing import TYPE_CHECKING
 
 from loopwright import records
 from loopwright.env import surroundings
-from loopwright.errors import InternalError, RecordError
+from loopwright.errors import InstantiationError, InternalError, RecordError
 from loopwright.measure import ErrorKind, MeasureResult
-from loopwright.records import Conditions, Expression, Json, Outcome, Record, Reuse, Verdict
+from loopwright.records import (
+    Conditions,
+    Expression,
+    Json,
+    Outcome,
+    Record,
+    Reuse,
+    Verdict,
+    canonical_json,
+)
 from loopwright.records.log import without_collector
 from loopwright.runtime.devices.facts import facts_here
 from loopwright.transform import PassContext
@@ -57,7 +66,8 @@ class LogJournal(Journal):
         self._passes = PassContext.current().to_json()
         self._build = records.build_hash(self._target, self._passes)
         self._now = Conditions(
-            task=task.key,
+            task=task.alias,
+            expression=task.key,
             space=task.config_space.space_hashes,
             build=self._build,
             hardware=records.hardware(self._env, self._target),
@@ -115,7 +125,7 @@ class LogJournal(Journal):
 
     def header(self, data: Mapping[str, Json]) -> None:
         """Append the line that opens the run."""
-        run = {"run": self.run, "ts": time.time(), "task": self.task.key}
+        run = {"run": self.run, "ts": time.time(), "task": self.task.alias}
         passes = {"passes": self._passes} if self._passes else {}
         self._store.header({**run, **passes, **data})
 
@@ -137,7 +147,7 @@ class LogJournal(Journal):
             self._write_expression(expression)
         finite = result.max_error is not None and math.isfinite(result.max_error)
         return Record(
-            task=task.key,
+            task=task.alias,
             op=task.name,
             args=list(task.args),
             dag=dag,
@@ -189,26 +199,62 @@ class LogJournal(Journal):
             self.notes.append(complaint)
         groups: dict[Reuse, list[Record]] = {reuse: [] for reuse in Reuse}
         reuses = records.reuses_of(log.records, self._now)
+        self._rename(log.records, reuses)
         for record, reuse in zip(log, reuses, strict=True):
             groups[reuse].append(record)
         before = reuses.index(Reuse.AS_TRIAL) if Reuse.AS_TRIAL in reuses else len(reuses)
+        self.expressions = log.dags
         self.relatives = self._relatives(log.records[:before])
         unknown = self._take(groups[Reuse.AS_TRIAL])
         self._take_elsewhere(groups[Reuse.FOR_TRAINING])
         self._explain(groups, unknown)
 
+    def _rename(self, past: Sequence[Record], reuses: list[Reuse]) -> None:
+        """Let records of the same program under another name count as under this one.
+
+        Equal knobs do not make equal schedules, so the trace of each is compared with what this
+        task makes of its configuration.
+        """
+        names = ("task", "dag", "threads", "target", "space", "build", "hardware")
+        renamed = records.once_for_equal(self._under_another_name, past, names)
+        for row, reuse in enumerate(renamed):
+            if reuse in (Reuse.AS_TRIAL, Reuse.FOR_TRAINING) and self._makes(past[row]):
+                reuses[row] = reuse
+
+    def _under_another_name(self, record: Record) -> Reuse:
+        """What a record would be reused for if the task had the name that the record has."""
+        if record.task == self.task.alias:
+            return Reuse.NOT_AT_ALL
+        return records.reuse_of(record, replace(self._now, task=record.task))
+
+    def _makes(self, record: Record) -> bool:
+        """Whether this task makes of a record's configuration the schedule that it has."""
+        (config,) = self._configs([record])
+        if config is None or record.dag != self.task.dag_hash or not record.trace:
+            return False
+        try:
+            schedule, _ = self.task.instantiate(config)
+        except InstantiationError:
+            return False
+        same = schedule.dag.hash == record.dag
+        return same and canonical_json(schedule.trace_json()) == canonical_json(record.trace)
+
     def _relatives(self, past: Sequence[Record]) -> list[tuple[Record, MeasureResult]]:
         """The relatives among some records, with their results."""
-        names = ("op", "task", "phase", "threads", "target", "hardware")
+        names = ("op", "task", "dag", "phase", "threads", "target", "hardware")
         related = records.once_for_equal(self._is_relative, past, names)
         chosen = list(compress(past, related))
         return list(zip(chosen, results_of(chosen), strict=True))
 
     def _is_relative(self, record: Record) -> bool:
-        """Whether a record is of another shape of the template under the conditions of now."""
-        if record.op != self.task.name or record.task == self.task.key:
+        """Whether a record may teach a model of this task: one of another shape of the template,
+        or of the same expression, or for an automatic space of any expression that the log holds;
+        under the conditions of now."""
+        if record.phase or record.task == self.task.alias:
             return False
-        if record.phase:
+        described = self.task.automatic and record.dag in self.expressions
+        akin = record.op == self.task.name or record.dag == self.task.dag_hash
+        if not (akin or described):
             return False
         own = replace(self._now, task=record.task, space=record.space, build=record.build)
         return records.reuse_of(record, own) is Reuse.AS_TRIAL
@@ -219,6 +265,8 @@ class LogJournal(Journal):
         names = ("trial", "round", "seed", "phase", "program", "same_as", "id")
         columns = records.fields_of(past, *names)
         rows = zip(past, configs, results_of(past), *columns, strict=True)
+        numbers: set[int] = set()
+        highest = -1
         for record, config, result, number, round_, seed, phase, program, same_as, id_ in rows:
             if config is None:
                 continue
@@ -228,6 +276,10 @@ class LogJournal(Journal):
                 verdict = None if said is None else Verdict.from_json(said)
                 super().add_again(trial, result, phase, verdict)
                 continue
+            if number in numbers:  # of a run under another name, which has counted its own
+                trial = replace(trial, number=highest + 1)
+            numbers.add(trial.number)
+            highest = max(highest, trial.number)
             super().add(trial)
             if program and not same_as:
                 self._ids.setdefault(program, id_)
@@ -265,7 +317,7 @@ class LogJournal(Journal):
                 "and do not count"
             )
         (others,) = records.fields_of(groups[Reuse.NOT_AT_ALL], "task")
-        if other := others.count(self.task.key):
+        if other := others.count(self.task.alias):
             self.notes.append(
                 f"{other} records of this task are for another target or number of threads "
                 "and do not count"

@@ -134,6 +134,7 @@ class Run:
         rounds = self.journal.rounds()
         self.tuner.elsewhere = self.journal.elsewhere
         self.tuner.relatives = self.journal.relatives
+        self.tuner.expressions.update(self.journal.expressions)
         if isinstance(self.measurer, KnowsCode):
             self.measurer.know(self.journal.by_code)
         self.state.resume((t for _, trials in rounds for t in trials), self.journal.later)

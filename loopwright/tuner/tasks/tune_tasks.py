@@ -197,7 +197,7 @@ def _checked(
     if not tasks:
         raise UsageError("there are no tasks to tune; give at least one")
     for i, task in enumerate(tasks):
-        if any(task.key == other.key for other in tasks[:i]):
+        if any(task.alias == other.alias for other in tasks[:i]):
             raise UsageError(f"{task} is given twice; give it once, with a weight of 2")
     if n_trial is not None and isinstance(n_trial, int) and 0 < n_trial < len(tasks):
         raise UsageError(

@@ -15,7 +15,7 @@ def record_of(task: Task, index: int, trial: int, times: tuple[float, ...] = (1e
     """A record of one configuration, as if it had been measured."""
     schedule, _ = task.instantiate(index)
     return Record(
-        *(task.key, task.name, list(task.args), task.target.canonical),
+        *(task.alias, task.name, list(task.args), task.target.canonical),
         task.config_space.get(index).values,
         times,
         dag=schedule.dag.hash,

@@ -65,7 +65,7 @@ def test_a_playoff_ends_with_its_verdict():
 def own_record(task, index, seconds, **fields):
     schedule, _ = task.instantiate(index)
     return Record(
-        *(task.key, task.name, list(task.args), task.target.canonical),
+        *(task.alias, task.name, list(task.args), task.target.canonical),
         **{
             "config": task.config_space.get(index).values,
             "times": (seconds,),

@@ -105,7 +105,7 @@ def test_tuning_leaves_times_checks_reasons_and_the_device_in_the_log(
             device = {**r.env["device"], "name": "another model"}
             store.append(replace(r, env={**r.env, "device": device}))
     conditions = records.Conditions(
-        task.key, trials[0].space, trials[0].build, trials[0].hardware, 0, task.target.canonical
+        task.alias, trials[0].space, trials[0].build, trials[0].hardware, 0, task.target.canonical
     )
     others = records.load(tmp_path / "other.jsonl").records
     assert {records.reuse_of(r, conditions) for r in trials} == {records.Reuse.AS_TRIAL}

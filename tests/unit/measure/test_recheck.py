@@ -34,7 +34,7 @@ def doubled_template() -> tuple[Any, list[Any]]:
 def recorded(task: Task) -> Record:
     """A record as AutoTVM's are: fast, and nobody compared its answer."""
     return Record(
-        task.key,
+        task.alias,
         task.name,
         list(task.args),
         task.target.canonical,

@@ -34,7 +34,7 @@ def add_one(index_dtype=None):
 def record_of(task, seconds):
     s, _ = task.instantiate(1)
     return Record(
-        *(task.key, task.name, list(task.args), task.target.canonical, {"none": 1}, (seconds,)),
+        *(task.alias, task.name, list(task.args), task.target.canonical, {"none": 1}, (seconds,)),
         dag=s.dag.hash,
         env=environment(),
         ts=time.time(),

@@ -47,7 +47,7 @@ def written(tmp_path_factory):
                 store.expression(describe(task, schedule.dag, ids, {}, 0))
             store.append(
                 Record(
-                    task.key,
+                    task.alias,
                     task.name,
                     list(task.args),
                     task.target.canonical,

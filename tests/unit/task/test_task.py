@@ -43,7 +43,8 @@ def task(matmul, fakes):
 
 
 def test_a_task(task, matmul, fakes):
-    assert json.loads(task.key) == ["demo/matmul", [64, 32, "float32"], "llvm"]
+    assert json.loads(task.key) == {"expression": task.dag_hash, "kind": "llvm"}
+    assert json.loads(task.alias) == ["demo/matmul", [64, 32, "float32"], "llvm"]
     assert str(task) == "demo/matmul(64, 32, 'float32')"
     assert task.flop == 2 * 64 * 32
     assert task.config_space.dims == (7, 6, 5)

@@ -54,4 +54,4 @@ def test_operators_are_tuned_in_a_dtype(dtype: str, tmp_path: object) -> None:
     assert summary is not None
     records = load(log).records
     best = {r.task: r for r in records if r.usable and r.checked is Checked.YES}
-    assert best.keys() == {task.key for task in tasks}, [r.error for r in records if r.error]
+    assert best.keys() == {task.alias for task in tasks}, [r.error for r in records if r.error]

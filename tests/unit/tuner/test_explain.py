@@ -128,7 +128,7 @@ def test_a_model_learns_from_records_of_all_structures() -> None:
     made = rows_of(task, points, "itervar").values
     records = [
         Record(
-            task=task.key, op=task.name, args=[], target={"kind": "llvm"},
+            task=task.alias, op=task.name, args=[], target={"kind": "llvm"},
             config=space.get(i).values, times=(1e-3 + 1e-6 * float(row[0]),),
         )
         for i, row in zip(points, made, strict=True)

@@ -64,7 +64,7 @@ def test_a_space_is_measured_whole_and_its_best_are_few(space):
     known = task.config_space
     valid = {i for i in range(known.range_length) if known.is_valid(i)}
     assert recorded.space == known.space_hash
-    assert recorded.task == task.key
+    assert recorded.task == task.alias
     assert set(recorded.points) == valid
     assert len(valid) >= 5000
     seconds = [s for s, _ in recorded.ranking()]
@@ -165,7 +165,7 @@ def made_up(task, seconds=lambda index: 1e-3 * (1 + index), fails=lambda index: 
         for i in range(space.range_length)
         if space.is_valid(i)
     }
-    args = (task.key, task.name, list(task.args), task.target.canonical)
+    args = (task.alias, task.name, list(task.args), task.target.canonical)
     return MeasuredSpace(*args, space.space_hash, points)
 
 

@@ -90,7 +90,7 @@ def test_every_task_is_measured_and_trials_add_up(tmp_path):
     assert {task for task, _ in turns.measured[:48]} == {0, 1, 2}
     assert turns.order[:3] == [0, 1, 2]
     keys = [r.task for r in records.load(tmp_path / "log.jsonl") if not r.phase]
-    assert [keys.count(task.key) for task in tasks_of(3)] == [r.trials for r in summary.rows]
+    assert [keys.count(task.alias) for task in tasks_of(3)] == [r.trials for r in summary.rows]
 
 
 def test_a_task_that_gains_gets_more_than_one_that_does_not():
@@ -408,4 +408,4 @@ def test_real_tasks_share_the_processes(tmp_path, monkeypatch):
     assert summary.trials == 9
     assert all(not row.failures for row in summary.rows)
     kept = {json.loads(line)["task"] for line in log.read_text().splitlines() if '"trial"' in line}
-    assert kept == {task.key for task in tasks}
+    assert kept == {task.alias for task in tasks}

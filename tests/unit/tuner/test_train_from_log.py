@@ -29,7 +29,7 @@ def seconds(task: Task, index: int) -> float:
 
 def record(task: Task, index: int, **fields: object) -> Record:
     given = {
-        "task": task.key, "op": task.name, "args": list(task.args), "target": {"kind": "llvm"},
+        "task": task.alias, "op": task.name, "args": list(task.args), "target": {"kind": "llvm"},
         "config": task.config_space.get(index).values, "times": (seconds(task, index),),
     }  # fmt: skip
     return Record(**{**given, **fields})  # type: ignore[arg-type]
