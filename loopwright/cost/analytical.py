@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from loopwright.cost.cpu import cycles as cpu_cycles
@@ -44,6 +46,20 @@ class AnalyticalModel:
         if good.any():
             out[~good] = out[good].min()
         return out
+
+
+def predicted(state: State, target: Target) -> float:
+    """What `AnalyticalModel` predicts of one schedule, which need be no point of a space.
+
+    Args:
+        state: the schedule's state, all of whose numbers are known.
+        target: for what it is.
+
+    Returns:
+        The predicted log2 of the speed as a share of the machine's peak; NaN where there is none.
+    """
+    (slow,) = _slowdown(target)(state)
+    return -math.log2(float(slow)) if 0 < float(slow) < math.inf else math.nan
 
 
 def _slowdown(target: Target) -> Derive:

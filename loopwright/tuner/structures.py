@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
@@ -19,7 +19,10 @@ from loopwright.measure import MeasureInput
 from loopwright.records import Json, Record
 from loopwright.task.union import STRUCTURE, SpaceUnion
 from loopwright.tuner.base import Tuner
+from loopwright.tuner.model.teacher import Teacher
+from loopwright.tuner.model.transfer_model import History
 from loopwright.tuner.run.state import point, speed_of
+from loopwright.tuner.xgb_tuner import XGBTuner
 
 if TYPE_CHECKING:
     from loopwright.measure import MeasureResult
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
     from loopwright.task import ConfigEntity, ConfigSpace, Task
     from loopwright.task.interfaces import Ranking
     from loopwright.task.template import Scheduled
+    from loopwright.tuner.model.xgb_model import XGBCostModel
 
 #: Structures of which the best point is measured before any other.
 _LEADING = 8
@@ -49,10 +53,19 @@ class StructureTask:
         space = union_of(task)
         self.structure = space.names[number]
         self._part = space.parts[number]
-        self.name, self.key, self.args = task.name, task.key, task.args
+        self.name, self.args = task.name, task.args
+        self.key, self.alias = task.key, task.alias
+
+    #: As of `Task`.
+    automatic: ClassVar[bool] = True
 
     def __str__(self) -> str:
         return f"{self.task}: {self.structure}"
+
+    @property
+    def dag_hash(self) -> str:
+        """Hash of the expression."""
+        return self.task.dag_hash
 
     @property
     def target(self) -> Target:
@@ -155,7 +168,10 @@ class StructuresTuner(Tuner):
             self._union.place(index)[0]: (index, math.log2(max(speed, 1e-9)))
             for index, speed in cast("Ranking", task).ranking
         }
+        self._ranking = self._predicted
         self._arms: dict[int, Arm] = {}
+        self._teacher = Teacher(self)
+        self._taught: XGBCostModel | None = None
         super().__init__(task, seed=self._named.get("seed", 0))
         leader = self._arm(next(iter(self._predicted))).tuner
         self.settings, self.plan_size = leader.settings, leader.plan_size
@@ -172,12 +188,14 @@ class StructuresTuner(Tuner):
         if number not in self._arms:
             task = cast("Task", StructureTask(self.task, number))
             tuner = self._kind(task, *self._positional, **self._named)
+            if isinstance(tuner, XGBTuner) and tuner.settings.feature_type != "knob":
+                tuner.teacher = self._teacher  # features of schedules are the same for all
             tuner.begin_round(self.round, self._round_seed)
             tuner.exclude(self._own(number, self.visited))
             self._arms[number] = Arm(number, tuner)
         return self._arms[number]
 
-    def _own(self, number: int, indices: Iterator[int] | set[int]) -> list[int]:
+    def _own(self, number: int, indices: Iterable[int]) -> list[int]:
         """Those of some points that are of a structure, by their indices there."""
         begin, end = self._union.offsets[number : number + 2]
         return [index - begin for index in indices if begin <= index < end]
@@ -206,6 +224,7 @@ class StructuresTuner(Tuner):
     def propose(self, n: int) -> Iterator[int]:
         """Yield points of the structures that are worth most, in turns, so that a round that is cut
         short has tried each of them; in the end those of all others."""
+        self._predict_taught()
         turns = [self._points(number, count) for number, count in self._shares(n).items()]
         while turns:
             for points in list(turns):
@@ -218,6 +237,46 @@ class StructuresTuner(Tuner):
             while found := list(self._points(number, 1)):
                 yield from found
         self.why_empty = "every structure is exhausted"
+
+    @property
+    def taught(self) -> XGBCostModel | None:
+        """The model of what was measured elsewhere, after the first ``ask``; None where that taught
+        nothing."""
+        return self._taught
+
+    @property
+    def history(self) -> History:
+        """What was measured elsewhere and taught, after the first ``ask``."""
+        return self._teacher.history
+
+    def _predict_taught(self) -> None:
+        """Let what was learned elsewhere say which structures, and which point of each, lead."""
+        leader = self._arm(next(iter(self._ranking))).tuner
+        if not isinstance(leader, XGBTuner) or leader.teacher is not self._teacher:
+            return
+        if leader.transfer_model is self._taught:
+            return
+        self._taught = leader.transfer_model
+        self._predicted = self._ranking
+        if self._taught is not None:
+            self._predicted = self._ranked_again(self._ranking)
+
+    def _ranked_again(
+        self, ranking: Mapping[int, tuple[int, float]]
+    ) -> dict[int, tuple[int, float]]:
+        """The leading part of the ranking as the transfer model has it, best first; the others, and
+        structures of which it knows no point, come last."""
+        self.on_phase("ranking structures by what was learned elsewhere")
+        found: dict[int, tuple[int, float]] = {}
+        for number in itertools.islice(ranking, 2 * _LEADING):
+            tuner = self._arm(number).tuner
+            best = tuner.most_promising() if isinstance(tuner, XGBTuner) else None
+            if best is not None:
+                found[number] = (self._union.offsets[number] + best[0], best[1])
+        order = sorted(found, key=lambda number: -found[number][1])
+        lowest = found[order[-1]][1] if order else 0.0
+        rest = {n: (index, lowest - 1) for n, (index, _) in ranking.items() if n not in found}
+        return {**{number: found[number] for number in order}, **rest}
 
     def _points(self, number: int, count: int) -> Iterator[int]:
         """Points of a structure: its most promising one, the best of all structures with its
@@ -259,7 +318,7 @@ class StructuresTuner(Tuner):
         for arm in self._arms.values():
             arm.tuner.begin_round(number, seed)
 
-    def exclude(self, indices: Iterator[int] | Sequence[int]) -> None:  # type: ignore[override]
+    def exclude(self, indices: Iterable[int]) -> None:
         """Never propose these indices."""
         gone = set(indices)
         super().exclude(gone)

@@ -16,7 +16,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from loopwright.task.vectors import Digits, ValidMemo, digits_of, distinct, indices_of
+from loopwright.task.vectors import (
+    Digits,
+    ValidMemo,
+    digits_of,
+    distinct,
+    indices_of,
+    random_digits,
+)
 from loopwright.tuner.base import Tuner
 from loopwright.tuner.breeding import own_rules
 from loopwright.tuner.descent import PVALUE, Descent
@@ -25,6 +32,7 @@ from loopwright.tuner.evolution import ExhaustiveSearch, Pool, Search
 from loopwright.tuner.model.candidates import Candidates, Measurements
 from loopwright.tuner.model.cost_model import Outcome
 from loopwright.tuner.model.quality import ModelReport, judge
+from loopwright.tuner.model.teacher import Teacher
 from loopwright.tuner.model.transfer_model import History
 from loopwright.tuner.model.xgb_model import XGBCostModel
 from loopwright.tuner.options import TunerOptions
@@ -60,7 +68,7 @@ class XGBTuner(Tuner):
 
     Attributes:
         model: the cost model.
-        history: what was measured elsewhere and taught, after the first ``ask``.
+        teacher: has the model of what was measured elsewhere; tuners of structures share one.
         model_reports: a `ModelReport` of each round that the model predicted before it was
             measured.
 
@@ -86,10 +94,9 @@ class XGBTuner(Tuner):
         self.model = XGBCostModel(
             self._candidates.names, settings.loss_type, settings.num_threads, ensemble=_MODELS
         )
+        self.teacher = Teacher(self)
         self._moves = settings.search.moves(task.config_space)
         self._valid = ValidMemo(task.config_space)
-        self.history = History()
-        self._history_size = (0, 0, 0)
 
     def reset(self) -> None:
         """Forget every proposal and result; what ``load_history`` gave is kept."""
@@ -165,28 +172,37 @@ class XGBTuner(Tuner):
             return
         self._trained_on = self._due
         self.on_phase("fitting the cost model")
-        self._train_transfer_model()
+        self._candidates.transfer_model = self.transfer_model
         known = self._results.first(self._due)
         if known.ran >= _FIRST:
             self.model.fit(known.samples(self._candidates, self._due))
 
-    def _train_transfer_model(self) -> None:
-        """Train a model on what was measured elsewhere, again only when there is more of it."""
-        size = (len(self.pretrained), len(self.elsewhere), len(self.relatives))
-        if size == self._history_size:
-            return
-        self._history_size = size
-        history = self.history = History()
-        history.add(self.task, self.elsewhere)
-        history.add_given(self.task, self.pretrained)
-        history.add_records(self.task, self.relatives)
-        self._candidates.transfer_model = None
-        samples = history.samples(self._candidates)
-        if samples is None:
-            return
-        model = XGBCostModel(self._candidates.names, self.model.loss_type, self.model.num_threads)
-        model.fit(samples)
-        self._candidates.transfer_model = model if model.ready else None
+    @property
+    def history(self) -> History:
+        """What was measured elsewhere and taught, after the first ``ask``."""
+        return self.teacher.history
+
+    @property
+    def transfer_model(self) -> XGBCostModel | None:
+        """The model of what was measured elsewhere; None where that taught nothing."""
+        return self.teacher.taught(self._candidates, self.model.loss_type, self.model.num_threads)
+
+    def most_promising(self) -> tuple[int, float] | None:
+        """The point that the transfer model likes best before anything is measured, and the log2 of
+        its speed beside that of others of the expression; None where nothing was taught."""
+        self._candidates.transfer_model = self.transfer_model
+        if self._candidates.transfer_model is None:
+            return None
+        rng = np.random.default_rng(self.seed)
+        starts = self._candidates.starting_points(_STARTS, rng)
+        digits = starts if len(starts) else random_digits(self.space, _STARTS, rng)
+        indices = indices_of(self.space, digits)
+        batch = self._candidates.batch(digits, 0)
+        fits = self._fitting(indices) & ~batch.failed
+        if not fits.any():
+            return None
+        best = int(np.argmax(np.where(fits, batch.offset, -np.inf)))
+        return indices[best], float(batch.offset[best])
 
     def _judge(self, results: Sequence[tuple[ConfigEntity, MeasureResult]]) -> None:
         """Note how well the model predicted results that it has not seen."""

@@ -34,7 +34,7 @@ from loopwright.cli.workload import Workload, counted, find_workload, workload_o
 from loopwright.errors import UsageError
 from loopwright.measure import MeasureOption, lock_log
 from loopwright.measure.devices import measured_on
-from loopwright.records import Json, Store
+from loopwright.records import Json, Store, load
 from loopwright.runtime import Device
 from loopwright.runtime.devices.facts import runs_on_cpu
 from loopwright.tuner import Summary, Tuner, TuningInterrupted, log_to_file
@@ -98,6 +98,15 @@ NOISY = 0.3
     help="The file that each measurement is appended to, and from which a run continues "
     "[default: named after the workload, in this folder].",
 )
+@click.option(
+    "--pretrain",
+    type=click.Path(exists=True, dir_okay=False),
+    multiple=True,
+    metavar="FILE",
+    help="A log whose records, of whatever workloads, teach the tuner's cost model before it "
+    "starts; they count for no trial. Several may be given. Records of other workloads in --log "
+    "teach a derived space by themselves.",
+)
 @measuring_options
 @script_options
 def command(
@@ -115,6 +124,7 @@ def command(
     min_gain: str | None,
     effort: str | None,
     log: str | None,
+    pretrain: tuple[str, ...],
     as_json: bool,
     fail_without_gain: bool,
     **measure: float | str | None,
@@ -145,6 +155,8 @@ def command(
     # Impossible requests are refused before anything is measured.
     resolved.task.target.check_machine()
     searcher = kind(resolved.task, seed=seed, **chosen)
+    for taught in pretrain:
+        searcher.load_history(load(taught))
     budget = {
         "n_trial": count("--trials", trials),
         "early_stopping": count("--early-stopping", early_stopping),

@@ -12,8 +12,12 @@ from loopwright.cost.features import curve, itervar, kernel, per_store
 from loopwright.cost.features.feature import Column, FeatureType
 from loopwright.cost.features.knob import KnobTable
 from loopwright.cost.gpu.device import device_of
+from loopwright.cost.symbolic.evaluation import constant_row
 from loopwright.cost.symbolic.population import Population
+from loopwright.cost.symbolic.symbols import Number
 from loopwright.errors import UsageError, did_you_mean
+from loopwright.schedule.state import State
+from loopwright.target import Target
 from loopwright.task.interfaces import Scheduler
 from loopwright.task.vectors import Digits
 
@@ -44,6 +48,34 @@ class Rows:
 
     values: npt.NDArray[np.float32]
     failed: npt.NDArray[np.bool_]
+
+
+class StateFeatures:
+    """Features of schedules one by one, whether or not they are points of a space.
+
+    Args:
+        target: for what they are.
+        feature_type: one that is derived from schedules: any of `Extractor` but ``"knob"``.
+
+    Attributes:
+        columns: as of `Extractor`, and the same for equal arguments.
+    """
+
+    def __init__(self, target: Target, feature_type: str) -> None:
+        self._machine = machine_of(target)
+        self._device = device_of(target) if "gpu" in target.keys else None
+        table = _DERIVED if self._device is None else _OF_KERNELS
+        self._features = table[feature_type]
+        self.columns: tuple[Column, ...] = self._features.columns
+        self._logged = np.array([column.logged for column in self.columns], bool)
+
+    def values(self, state: State) -> list[Number]:
+        """A number for each column, before taking logarithms; split factors may be `Sym`."""
+        return self._features.values(state, self._machine, self._device)
+
+    def row(self, state: State) -> npt.NDArray[np.float32]:
+        """The features of one schedule of which every number is known, float32 (columns,)."""
+        return constant_row([float(x) for x in self.values(state)], self._logged)
 
 
 class Extractor:
@@ -84,13 +116,9 @@ class Extractor:
             self._table = KnobTable(task.config_space)
             self.columns = self._table.columns
             return
-        machine = machine_of(task.target)
-        device = device_of(task.target) if "gpu" in task.target.keys else None
-        features = (_DERIVED if device is None else _OF_KERNELS)[feature_type]
-        self.columns = features.columns
-        self._population = Population(
-            task, lambda state: features.values(state, machine, device), self.logged, symbolic
-        )
+        described = StateFeatures(task.target, feature_type)
+        self.columns = described.columns
+        self._population = Population(task, described.values, self.logged, symbolic)
 
     @property
     def names(self) -> tuple[str, ...]:

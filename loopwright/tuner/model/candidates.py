@@ -17,7 +17,8 @@ from loopwright.tuner.run.state import point, speed_of
 
 if TYPE_CHECKING:
     from loopwright.measure import MeasureResult
-    from loopwright.task import ConfigEntity, Task
+    from loopwright.task import ConfigEntity
+    from loopwright.task.interfaces import Scheduler
 
 
 #: Points for which the template is probed; it is slow when it ran for nine in ten of them.
@@ -45,7 +46,7 @@ class Candidates:
             offset; its weight halves every 64 results (AutoTVM's discount of transferred models).
     """
 
-    def __init__(self, task: Task, feature_type: str, analytical: bool) -> None:
+    def __init__(self, task: Scheduler, feature_type: str, analytical: bool) -> None:
         self.task, self.feature_type = task, feature_type
         self._extractor = Extractor(task, feature_type)
         self.names: tuple[str, ...] = tuple(self._extractor.names)
@@ -53,8 +54,8 @@ class Candidates:
         self.transfer_model: CostModel | None = None
         self._slow: bool | None = None
 
-    def of(self, task: Task) -> Candidates:
-        """The same kind of batches for another task, without a transfer model."""
+    def of(self, task: Scheduler) -> Candidates:
+        """The same kind of batches for another task or structure, without a transfer model."""
         return Candidates(task, self.feature_type, self.analytical)
 
     @property
@@ -113,15 +114,26 @@ class Candidates:
     def with_transfer(self, batch: Batch, measured: int) -> Batch:
         """A batch with the prediction of the transfer model added to its offset, weighed less the
         more results of this task there are."""
-        weight = 2.0 ** (-measured / _HALF_LIFE)
-        if self.transfer_model is None or weight < _NEGLIGIBLE:
-            return batch
-        prediction = self.transfer_model.predict(batch.with_offset(np.zeros(len(batch))))
-        return batch.with_offset(batch.offset + weight * prediction)
+        return batch if self.transfer_model is None else faded(batch, self.transfer_model, measured)
 
     def failed(self, digits: Digits) -> npt.NDArray[np.bool_]:
         """Which points have no features: their template refuses them."""
         return np.asarray(self._extractor.rows(digits).failed)
+
+
+def faded(batch: Batch, transfer_model: CostModel, measured: int) -> Batch:
+    """A batch with the prediction of a transfer model mixed into its offset.
+
+    Args:
+        batch: candidates of the task.
+        transfer_model: learned from other measurements.
+        measured: results of the task itself, by which the share of that model fades.
+    """
+    weight = 2.0 ** (-measured / _HALF_LIFE)
+    if weight < _NEGLIGIBLE:
+        return batch
+    prediction = transfer_model.predict(batch.with_offset(np.zeros(len(batch))))
+    return batch.with_offset(batch.offset + weight * prediction)
 
 
 class Measurements:

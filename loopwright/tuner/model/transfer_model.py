@@ -1,23 +1,27 @@
-"""Training data from elsewhere: other shapes of the template, other compilers.
+"""Training data from elsewhere: other shapes, other templates and structures, other workloads.
 
 These measurements never count as trials and are never compared with those of the task. A model of
-its own, the transfer model, learns from them, each shape apart; its prediction weighs less and less
-as the task's own results come in.
+its own, the transfer model, learns from them, each workload apart; its prediction weighs less and
+less as the task's own results come in.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from loopwright.errors import LoopwrightError
 from loopwright.records import Record
 from loopwright.task import ConfigEntity, Task
-from loopwright.tuner.model.candidates import Candidates, Measurements
-from loopwright.tuner.model.cost_model import Samples, joined
+from loopwright.task.interfaces import Scheduler
+from loopwright.task.vectors import digits_of
+from loopwright.tuner.model.candidates import Candidates, score_of
+from loopwright.tuner.model.cost_model import Batch, Outcome, Samples, concatenated, joined
+from loopwright.tuner.model.parts import part_of
+from loopwright.tuner.model.replayed_traces import Expressions, traced_batch
 from loopwright.tuner.run.recorded import result_of
 from loopwright.tuner.run.state import point
 
@@ -28,6 +32,29 @@ if TYPE_CHECKING:
 _LATEST = 2048
 #: A task with fewer that ran teaches nothing.
 _LEAST = 4
+#: Traces that are replayed at most, shared out among the workloads: each takes milliseconds.
+_REPLAYED = 2048
+
+#: A point of a space, which its features are derived from with all others at once.
+_Point: TypeAlias = tuple[Scheduler, int]
+
+
+@dataclass
+class _Group:
+    """Measurements whose times are compared with each other; of a candidate the last one counts.
+
+    Attributes:
+        name: of the template or workload.
+        points: those of spaces that are known, by their index.
+        records: the others, by their candidate.
+    """
+
+    name: str
+    points: dict[Hashable, tuple[_Point, MeasureResult]] = field(default_factory=dict)
+    records: dict[str, tuple[Record, MeasureResult]] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.points) + len(self.records)
 
 
 @dataclass
@@ -35,105 +62,157 @@ class History:
     """Measurements by the task that they are of.
 
     Attributes:
+        expressions: where those of records are found.
+        name: of the template or workload that is tuned, whose knobs alone say something of it.
         used: how many a model learned from.
         tasks: of how many tasks those are.
-        foreign: how many were of other templates, or of no point of their space, or too few of
-            their task, and are not used.
+        foreign: how many say nothing here, or too little: of no known expression, of knobs where
+            knobs are learned from, or too few of their task.
     """
 
+    expressions: Expressions = field(default_factory=Expressions)
+    name: str = ""
     used: int = 0
     tasks: int = 0
     foreign: int = 0
-    _groups: dict[str, tuple[Task, dict[int, tuple[ConfigEntity, MeasureResult]]]] = field(
-        default_factory=dict
-    )
+    _groups: dict[Hashable, _Group] = field(default_factory=dict)
 
     def add(self, task: Task, pairs: Iterable[tuple[ConfigEntity, MeasureResult]]) -> None:
         """Take in measurements of one task; of a configuration the last one counts."""
-        key = f"{task.key} {task.config_space.space_hash}"
-        group = self._groups.setdefault(key, (task, {}))[1]
-        group.update((point(config), (config, result)) for config, result in pairs)
+        group = self._group(task.name, task.key, task.config_space.space_hash)
+        for config, result in pairs:
+            index = point(config)
+            group.points[index] = (part_of(task, index), result)
 
     def add_given(
         self, task: Task, given: Iterable[tuple[MeasureInput, MeasureResult] | Record]
     ) -> None:
-        """Take in what ``load_history`` was given; what is of another template is only counted."""
+        """Take in what ``load_history`` was given."""
         records: list[tuple[Record, MeasureResult]] = []
         for item in given:
             if isinstance(item, Record):
                 records.append((item, result_of(item)))
                 continue
             measured, result = item
-            if measured.task.name != task.name or measured.config.index is None:
+            same_kind = measured.task.target.kind == task.target.kind
+            if measured.config.index is None or not same_kind:
                 self.foreign += 1
             else:
                 self.add(measured.task, [(measured.config, result)])
-        self.add_records(task, [pair for pair in records if pair[0].op == task.name])
-        self.foreign += sum(record.op != task.name for record, _ in records)
+        self.add_records(task, records)
 
     def add_records(self, task: Task, records: Iterable[tuple[Record, MeasureResult]]) -> None:
-        """Take in records of other shapes of the template of ``task``."""
+        """Take in records: those of other shapes of the template of ``task`` as points of their
+        space, all others by their trace."""
         tasks: dict[str, Task | None] = {}
         for record, result in records:
             if record.task not in tasks:
                 tasks[record.task] = _other_shape(task, record)
             other = tasks[record.task]
             index = None if other is None else other.config_space.find(record.config)
-            if other is None or index is None:
-                self.foreign += 1
+            if other is not None and index is not None:
+                space = other.config_space.space_hash
+                group = self._group(other.name, other.key, space, record)
+                group.points[index] = (part_of(other, index), result)
+            elif record.kind == task.target.kind and record.dag in self.expressions:
+                group = self._group(record.op, record.dag, "", record)
+                group.records[record.candidate] = (record, result)
             else:
-                self.add(other, [(other.config_space.get(index), result)])
+                self.foreign += 1
+
+    def _group(self, name: str, task: str, space: str, record: Record | None = None) -> _Group:
+        """Where measurements of one task are kept, those of records by what they ran on."""
+        conditions = ("", 0) if record is None else (record.hardware, record.threads)
+        return self._groups.setdefault((name, task, space, *conditions), _Group(name))
 
     def samples(self, candidates: Candidates) -> Samples | None:
         """All measurements as a model learns them, each task with a number; None when too few."""
         parts: list[Samples] = []
-        for task, pairs in self._groups.values():
-            part = _samples(task, list(pairs.values())[-_LATEST:], candidates, len(parts))
+        traced = sum(bool(group.records) for group in self._groups.values())
+        most = min(_LATEST, _REPLAYED // max(traced, 1))
+        for group in self._groups.values():
+            part = self._samples(group, candidates, len(parts), most)
             if part is None:
-                self.foreign += len(pairs)
+                self.foreign += len(group)
                 continue
             parts.append(part)
             self.used += len(part)
         self.tasks = len(parts)
         return joined(parts) if parts else None
 
+    def _samples(
+        self, group: _Group, candidates: Candidates, number: int, most: int
+    ) -> Samples | None:
+        """What a model learns from one group; None where that is too little, or of other knobs."""
+        if candidates.feature_type == "knob" and (group.records or group.name != self.name):
+            return None
+        points = list(group.points.values())[-_LATEST:]
+        by_part: dict[int, list[tuple[_Point, MeasureResult]]] = {}
+        for item in points:
+            by_part.setdefault(id(item[0][0]), []).append(item)
+        results = [result for items in by_part.values() for _, result in items]
+        batches = [_batch([p for p, _ in items], candidates) for items in by_part.values()]
+        records = list(group.records.values())[-most:]
+        if records:
+            batches.append(self._traced([record for record, _ in records], candidates))
+            results += [result for _, result in records]
+        made = [batch for batch in batches if batch is not None]
+        scores = [score_of(result) for result in results]
+        ran = sum(outcome != Outcome.FAILED for outcome, _ in scores)
+        if len(made) < len(batches) or ran < _LEAST:
+            return None
+        outcomes, speeds = zip(*scores, strict=True)
+        return Samples(
+            concatenated(made),
+            np.array(speeds, np.float64),
+            np.array(outcomes, np.int64),
+            np.full(len(scores), number, np.int64),
+        )
+
+    def _traced(self, records: Sequence[Record], candidates: Candidates) -> Batch:
+        return traced_batch(
+            records,
+            self.expressions,
+            candidates.task.target,
+            candidates.feature_type,
+            candidates.analytical,
+        )
+
     @property
     def notes(self) -> list[str]:
         """What was used and what was not, a line each."""
-        lines = []
+        return list(self._said())
+
+    def _said(self) -> Iterator[str]:
         if self.used:
             tasks = f"{self.tasks} other {'task' if self.tasks == 1 else 'tasks'}"
-            lines.append(f"model:   pretrained on {self.used} results of {tasks}")
+            yield f"model:   pretrained on {self.used} results of {tasks}"
         if self.foreign:
-            lines.append(
-                f"model:   {self.foreign} results given to learn from are of another template, or "
-                "too few of their task, and are not used"
+            yield (
+                f"model:   {self.foreign} results given to learn from are not used: their log "
+                "holds no expression of them, knobs of other spaces tell nothing here, or they "
+                "are too few of their task"
             )
-        return lines
 
 
 def _other_shape(task: Task, record: Record) -> Task | None:
-    """The task of a record of the same template; None when the template refuses its arguments."""
+    """The task of a record of the same template; None when it is of another one, or the template
+    refuses its arguments."""
+    if record.op != task.name:
+        return None
     try:
-        return task.of(record.args)
+        other = task.of(record.args)
     except LoopwrightError:
         return None
+    # Tensors that were given without a function have a name that they share with all others.
+    return None if task.automatic and other.dag_hash != record.dag else other
 
 
-def _samples(
-    task: Task,
-    pairs: Sequence[tuple[ConfigEntity, MeasureResult]],
-    candidates: Candidates,
-    number: int,
-) -> Samples | None:
-    measured = Measurements()
-    measured.add(pairs)
-    if measured.ran < _LEAST:
-        return None
-    own = candidates if task is candidates.task else candidates.of(task)
+def _batch(points: Sequence[_Point], candidates: Candidates) -> Batch | None:
+    """Features of points of one space; None where its features are others."""
+    part = points[0][0]
+    own = candidates if part is candidates.task else candidates.of(part)
     if own.names != candidates.names:
         return None
-    samples = measured.samples(own, 0)
-    return Samples(
-        samples.batch, samples.score, samples.outcome, np.full(len(samples), number, np.int64)
-    )
+    digits = digits_of(part.config_space, [index for _, index in points])
+    return own.without_transfer(digits)

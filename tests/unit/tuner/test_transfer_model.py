@@ -128,12 +128,20 @@ def test_a_log_teaches_by_itself(tmp_path):
     assert summary.best_seconds < 1.3e-3
 
 
-def test_what_is_of_another_template_is_said_and_not_used():
-    tuner = XGBTuner(task_of(256), analytical=False)
+def test_knobs_of_another_template_are_said_and_not_used():
+    tuner = XGBTuner(task_of(256), feature_type="knob", analytical=False)
     tuner.load_history(history(64, 30, name="test/transfer_other"))
     assert len(tuner.ask(4)) == 4
     assert tuner.history.used == 0
-    assert "30 results given to learn from are of another template" in tuner.notes[0]
+    assert "30 results given to learn from are not used" in tuner.notes[0]
+
+
+def test_schedules_of_another_template_teach():
+    given = history(64, 200, name="test/transfer_other")
+    taught = XGBTuner(task_of(256), analytical=False)
+    taught.load_history(given)
+    assert first_round(taught) < first_round(XGBTuner(task_of(256), analytical=False)) - 0.8
+    assert taught.history.used == 200
 
 
 def rounds(tuner, count):
