@@ -109,7 +109,7 @@ def test_a_log_is_split_into_one_file_for_each_task(log, tmp_path):
     other = tmp_path / "two.jsonl"
     key = records.task_key("matmul", [16, 16, 32, False, False, "float32"], "llvm")
     args = [16, 16, 32, False, False, "float32"]
-    text = written(log, args=args, task=key)
+    text = written(log, args=args, task=key, dag="another")
     other.write_text(text + text.splitlines()[-1] + "\n")
     files = autotvm.record.split_workload(other, False)
     assert {file.parent for file in files} == {tmp_path / "two.jsonl.tasks"}

@@ -76,7 +76,7 @@ def test_where_several_are_meant_they_are_named(log: Log) -> None:
     with pytest.raises(UsageError, match=f"trial 0: {first.id} .*run ffff00.*give the run"):
         choose(both, trial=0)
     assert choose(both, trial=0, run="ffff") is other
-    task = dataclasses.replace(first, task="another", op="dense")
+    task = dataclasses.replace(first, task="another", op="dense", dag="another")
     with pytest.raises(UsageError, match=f"2 tasks, .*name the record: .*{first.id}.*{task.id}"):
         choose(of(log, first, task), "best")
     two = dataclasses.replace(first, target={**first.target, "num_threads": 2})
