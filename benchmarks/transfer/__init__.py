@@ -1,0 +1,1 @@
+"""Learning across workloads: what a log of many workloads is worth for a new one."""
