@@ -95,7 +95,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "cost": (("symbolic",), ("cpu",), ("gpu",), ("features", "analytical")),
     "tuner": (
-        ("run", "options", "diversity", "pruning"),
+        ("run", "options", "diversity", "pruning", "candidate_checks"),
         ("model",),
         ("base",),
         ("mutation", "index_range"),

@@ -127,6 +127,40 @@ def one_that_raises():
     lw.space.remove_rule("tutorial/hasty")
 
 
+def centred():
+    """Two kernels: the sums of columns, and the matrix without their means."""
+    X, S = column_sums()
+    return [X, te.compute((ROWS, COLUMNS), lambda i, j: X[i, j] - S[j] / ROWS, name="Z")]
+
+
+def inside_a_chain(x):
+    """With `scope="kernel"` a rule is asked about each kernel, and other rules about the rest."""
+
+    @lw.space_rule("tutorial/stripes-of-a-kernel", scope="kernel")
+    def stripes(kernel):
+        if len(kernel.stages) != 1 or not is_column_sum([kernel.out]):
+            return None
+
+        def schedule(sketch):
+            out = sketch.s[kernel.out]
+            stripe, column = out.split(
+                kernel.out.op.axis[0], factor=sketch.number("width", [16, 32])
+            )
+            out.reorder(stripe, kernel.out.op.reduce_axis[0], column)
+            out.vectorize(column)
+
+        return lw.space.Variant("stripes", "a stripe of columns is a vector", schedule)
+
+    task = lw.create_task(centred, (), TARGET)
+    mine = task.structures[0]
+    print("   the first structure:", mine)
+    z = np.empty((ROWS, COLUMNS), "float32")
+    lw.build(*mine.instantiate(mine.config_space.get(0)), TARGET)(x, z)
+    np.testing.assert_allclose(z, x - x.mean(axis=0), rtol=1e-4, atol=1e-4)
+    print("   it is right")
+    lw.space.remove_rule("tutorial/stripes-of-a-kernel")
+
+
 def main():
     x = np.random.default_rng(0).standard_normal((ROWS, COLUMNS), dtype=np.float32)
     print("1. before")
@@ -140,6 +174,8 @@ def main():
     tuned(x)
     print("\n5. a rule that raises")
     one_that_raises()
+    print("\n6. a rule for one kernel of several")
+    inside_a_chain(x)
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ class HardwareParams:
         num_cores: threads of a CPU; multiprocessors of a device.
         vector_unit_bytes: width of vectors; of a CPU it has an effect where it is narrower than
             that of the target.
-        cache_line_bytes: accepted: caches are those of the machine.
+        cache_line_bytes: bytes of a cache line, of a CPU; accepted for devices.
         max_shared_memory_per_block: bytes; devices alone, as those that follow.
         max_local_memory_per_block: bytes; of one thread here.
         max_threads_per_block: threads.
@@ -76,8 +76,12 @@ class HardwareParams:
         if "gpu" in target.keys:
             found = {name: target.canonical.get(option) for name, option in _GPU.items()}
         else:
-            threads = target.canonical.get("num_threads") or None
-            found = {"num_cores": threads, "vector_unit_bytes": target.vector_bytes}
+            hardware = target.hardware
+            found = {
+                "num_cores": hardware.num_cores or None,
+                "vector_unit_bytes": hardware.vector_unit_bytes,
+                "cache_line_bytes": target.options.get("cache_line_bytes") or None,
+            }
         for name, value in found.items():
             if getattr(self, name) is None and value is not None:
                 object.__setattr__(self, name, value)
@@ -99,6 +103,8 @@ class HardwareParams:
             options = {_GPU[name]: value for name, value in given.items()}
         else:
             options = _of_cpu(given, target)
+            if self.cache_line_bytes is not None:
+                options["cache_line_bytes"] = self.cache_line_bytes
         return Target({**target.canonical, **options}, target.host)
 
 

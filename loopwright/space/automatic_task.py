@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from loopwright.errors import LoopwrightError, TaskError
+from loopwright.errors import LoopwrightError, TaskError, TimeLimitError
+from loopwright.records import Json
+from loopwright.space.composition import Composed
 from loopwright.space.derivation import structures
 from loopwright.space.expression import TensorProgram, tensor_program
-from loopwright.space.ranking import Ranked, ranked
-from loopwright.task import ConfigEntity, ConfigSpace, Task
+from loopwright.space.ranking import Ranked, put_together, ranked
+from loopwright.space.template_structure import TemplateStructure
+from loopwright.task import ConfigEntity, ConfigSpace, Task, Template
+from loopwright.task.dispatch import task_of
 from loopwright.task.running_config import running
+from loopwright.task.task import TargetLike
 from loopwright.task.template import Scheduled
 from loopwright.task.template_config import TemplateConfig
 from loopwright.task.union import SpaceUnion
+from loopwright.time_limit import TEMPLATE_S, limited
 
 if TYPE_CHECKING:
     from loopwright.task.interfaces import Scheduler
@@ -32,6 +39,13 @@ class AutomaticTask(Task):
     Made by `loopwright.create_task` of a function that returns tensors; arguments, attributes and
     errors are those of `loopwright.Task`.
 
+    Args:
+        name: The workload.
+        args: Its arguments.
+        target: The target.
+        templates: Hand-written templates that compute the same, as tasks or as names with
+            arguments; each is one more structure.
+
     Attributes:
         program: results and arguments of the expression.
 
@@ -48,6 +62,18 @@ class AutomaticTask(Task):
     automatic = True
     program: TensorProgram
 
+    def __init__(
+        self,
+        name: str | Template | Callable[..., Any],
+        args: Iterable[Json] = (),
+        target: TargetLike = None,
+        templates: Iterable[Task | Sequence[Json]] = (),
+    ) -> None:
+        if isinstance(templates, str) or not isinstance(templates, Iterable):
+            raise TaskError(f"templates: expected a list of them, got {templates!r:.60}")
+        self._templates = tuple(templates)
+        super().__init__(name, args, target)
+
     def __str__(self) -> str:
         if self.name != EXPRESSION:
             return super().__str__()
@@ -56,7 +82,8 @@ class AutomaticTask(Task):
 
     @property
     def structures(self) -> tuple[Scheduler, ...]:
-        """The structures, in the order of their rules."""
+        """The structures, in the order of their rules; behind them those that put together what is
+        predicted to be the best of each of several kernels."""
         return self._union.parts
 
     @cached_property
@@ -64,9 +91,22 @@ class AutomaticTask(Task):
         """The most promising point of every structure by the analytical model, as its index and its
         predicted share of the peak, best first; nothing is measured."""
         numbers = {id(part): number for number, part in enumerate(self.structures)}
+        both = sorted([*self._ranked_singly, *self._together], key=lambda r: -r.speed)
+        return tuple(self._ranked(numbers[id(r.structure)], r) for r in both)
+
+    @cached_property
+    def _ranked_singly(self) -> list[Ranked]:
+        """The structures that rules gave, in order of promise."""
         with self.target:
-            found = ranked(self.structures)
-        return tuple(self._ranked(numbers[id(r.structure)], r) for r in found)
+            return ranked(self._union.given)
+
+    @cached_property
+    def _together(self) -> list[Ranked]:
+        """Structures that follow from how those do that rules gave."""
+        if not any(isinstance(part, Composed) and part.others for part in self._union.given):
+            return []
+        with self.target:
+            return put_together(self._ranked_singly)
 
     def part(self, config: ConfigEntity) -> tuple[Scheduler, ConfigEntity]:
         """The structure of a configuration, and the configuration in its space."""
@@ -97,20 +137,42 @@ class AutomaticTask(Task):
             found = structures(self.program.outputs, self.program.args)
         dag = found[0].dag
         self._flop, self.dag_hash = int(dag.flop), dag.hash
-        return SpaceUnion(found, lambda: self.ranking[0][0])
+        by_hand = [TemplateStructure(t, self.program, found[0]) for t in self._written()]
+        return SpaceUnion(
+            [*found, *by_hand],
+            lambda: self.ranking[0][0],
+            lambda: [r.structure for r in self._together],
+        )
+
+    def _written(self) -> list[Task]:
+        """The templates that compute the same."""
+        found = []
+        for given in self._templates:
+            if not isinstance(given, Task) and not (isinstance(given, (tuple, list)) and given):
+                raise TaskError(
+                    f"templates: expected tasks or (name, *arguments), got {given!r:.60}"
+                )
+            task = task_of(self.target, given if isinstance(given, Task) else tuple(given))
+            if task.automatic:
+                raise TaskError(f"templates: {task} is derived from its expression, no template")
+            found.append(task)
+        return found
 
     def _tensors(self) -> Any:
         """What the workload returns; one that it calls returns tensors, too."""
+        where = f"{self.template.describe(self.args)} ({self.template.where})"
         try:
             with self.target, running(ConfigSpace()):
-                found = self.template.implementation()(*self.args)
+                found = limited(TEMPLATE_S, where, self.template.implementation(), *self.args)
+        except TimeLimitError as exc:
+            raise TaskError(f"{exc} to return its tensors; mend it, or make it faster") from exc
         except (LoopwrightError, KeyboardInterrupt):
             raise
         except BaseException as exc:  # a user's function: one that calls sys.exit ends nothing
             raise TaskError(f"{self}: {self.template.blame(exc)}") from exc
         if isinstance(found, tuple) and found and hasattr(found[0], "dag"):
             raise TaskError(
-                f"{self} ({self.template.where}) returns a schedule; decorate it with "
+                f"{where} returns a schedule; decorate it with "
                 "@loopwright.template, or return its tensors alone and let the space be derived"
             )
         return found

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from loopwright import te
 from loopwright.cost.symbolic.symbols import DataDependent
 from loopwright.errors import LoopwrightError, SpaceError, TargetError, TensorError, TimeLimitError
+from loopwright.space.composition import Composition
 from loopwright.space.expression import tensor_program
+from loopwright.space.kernel_rules import variants_by
 from loopwright.space.registry import SpaceRule, enter, rules_for
 from loopwright.space.rules.contraction_cpu import contractions
 from loopwright.space.rules.injective_cpu import injective
@@ -20,6 +23,7 @@ from loopwright.space.rules.whole_cpu import whole
 from loopwright.space.rules.windows_cpu import windows
 from loopwright.space.sketch import Sketch
 from loopwright.space.structure import Structure
+from loopwright.space.variant import kernels_of, structures_of
 from loopwright.target import Target
 from loopwright.time_limit import TEMPLATE_S, limited
 
@@ -76,7 +80,8 @@ def structures(
     for rule in _rules():
         if rule.one_result and len(program.outputs) > 1:
             continue
-        own = _asked(rule, program.outputs, args, naive)
+        asked = _asked_about_kernels if rule.scope == "kernel" else _asked
+        own = asked(rule, program.outputs, args, naive)
         found += own
         if own and rule.stops:
             break
@@ -99,8 +104,38 @@ def _asked(
 ) -> list[Structure]:
     """What a rule knows, checked: it may be a user's."""
     what = f"the rule {rule.name!r} ({rule.where})"
+    made: Any = _guarded(rule, outputs, rule.function, list(outputs), list(args))
+    found = list(made) if isinstance(made, (list, tuple)) else [] if made is None else [made]
+    for structure in found:
+        if not isinstance(structure, Structure):
+            raise SpaceError(f"{what} returned {structure!r:.60}; return structures, or None")
+        if structure.dag.hash != naive.dag.hash or structure.arg_ids != naive.arg_ids:
+            raise SpaceError(f"{what} made a structure of another expression or other arguments")
+    return found
+
+
+def _asked_about_kernels(
+    rule: SpaceRule, outputs: Sequence[te.Tensor], args: Sequence[te.Tensor], naive: Structure
+) -> list[Structure]:
+    """The structures of what a rule knows for the one kernel of an expression.
+
+    Where there are several the rule is asked again when these are put together; here it is seen
+    that all it gives can be scheduled, so that what cannot be is said of this rule.
+    """
+    program = Composition(tuple(outputs), tuple(args), kernels_of(tuple(outputs)), {})
+    for kernel in program.kernels:
+        for variant in _guarded(rule, outputs, variants_by, rule, kernel):
+            _guarded(rule, outputs, program.alone, kernel, variant)
+    return structures_of(partial(variants_by, rule), outputs, args)
+
+
+def _guarded(
+    rule: SpaceRule, outputs: Sequence[te.Tensor], function: Callable[..., Any], *args: object
+) -> Any:
+    """What a function of a rule gives, limited in time; what it raises is said of the rule."""
+    what = f"the rule {rule.name!r} ({rule.where})"
     try:
-        made: Any = limited(TEMPLATE_S, what, rule.function, list(outputs), list(args))
+        return limited(TEMPLATE_S, what, function, *args)
     except KeyboardInterrupt:
         raise
     except DataDependent as exc:
@@ -114,13 +149,6 @@ def _asked(
         kind = "" if isinstance(exc, LoopwrightError) else f"{type(exc).__name__}: "
         text = " ".join(f"{kind}{exc}".split())
         raise SpaceError(f"{what} failed for {outputs[0].name!r}: {text}{_MEND}") from exc
-    found = list(made) if isinstance(made, (list, tuple)) else [] if made is None else [made]
-    for structure in found:
-        if not isinstance(structure, Structure):
-            raise SpaceError(f"{what} returned {structure!r:.60}; return structures, or None")
-        if structure.dag.hash != naive.dag.hash or structure.arg_ids != naive.arg_ids:
-            raise SpaceError(f"{what} made a structure of another expression or other arguments")
-    return found
 
 
 _MEND = "; mend it, or leave it out with loopwright.space.remove_rule"

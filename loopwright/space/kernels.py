@@ -35,6 +35,20 @@ class Kernel:
     Attributes:
         out: what it leaves in memory.
         stages: the stages that it computes, inputs first, that of ``out`` last.
+
+    Example:
+        >>> A, B = te.placeholder((8, 4), name="A"), te.placeholder((4, 8), name="B")
+        >>> C = lw.ops.matmul_compute(A, B)
+        >>> D = te.compute((8, 8), lambda i, j: te.max(C[i, j], 0), name="D")
+        >>> seen = set()
+        >>> @lw.space_rule("example/watch", scope="kernel")
+        ... def watch(kernel):
+        ...     seen.add((*(t.name for t in kernel.tensors), str(kernel.single.kind)))
+        ...
+        >>> task = lw.create_task(D, target="llvm")
+        >>> print(seen)
+        {('C', 'D', 'contraction')}
+        >>> lw.space.remove_rule("example/watch")
     """
 
     out: te.Tensor

@@ -7,7 +7,7 @@ knobs changed, for some generations.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +15,8 @@ import numpy.typing as npt
 
 from loopwright.cost.analytical import AnalyticalModel
 from loopwright.errors import UsageError
+from loopwright.records import Json
+from loopwright.space.composition import Composed, combined
 from loopwright.task.interfaces import Scheduler
 from loopwright.task.space import ConfigEntity, ConfigSpace
 from loopwright.task.vectors import Digits, digits_of, distinct, indices_of, random_digits
@@ -86,32 +88,77 @@ def ranked(
         if value < 1:
             raise UsageError(f"ranked: {name} must be at least 1, got {value}")
     models = [AnalyticalModel(structure) for structure in structures]
-    found = [
-        _best(structure, model, min(sample, _FIRST_LOOK), seed)
-        for structure, model in zip(structures, models, strict=True)
-    ]
+    found: list[list[Ranked]] = []
+    # Structures of several kernels share most of these: they begin with what is best of the first.
+    start: Mapping[str, Json] = {}
+    for structure, model in zip(structures, models, strict=True):
+        first_of_all = isinstance(structure, Composed) and not found
+        look = sample if first_of_all else min(sample, _FIRST_LOOK)
+        found.append(_best(structure, model, look, seed, start))
+        if first_of_all and found[0]:
+            start = found[0][0].config.values
     if sample > _FIRST_LOOK:
         for n in sorted(range(len(found)), key=lambda n: -_speed(found[n]))[:_CLOSER]:
-            found[n] = _best(structures[n], models[n], sample, seed)
+            found[n] = _best(structures[n], models[n], sample, seed, start)
     each = [r for own in found for r in own[:top]]
     return sorted(each, key=lambda r: -r.speed)
+
+
+def put_together(found: Sequence[Ranked], sample: int = _FIRST_LOOK, seed: int = 0) -> list[Ranked]:
+    """Structures of several kernels that have the best of each, where those that were ranked differ
+    from the first of them in one kernel.
+
+    Args:
+        found: what `ranked` returned.
+        sample: configurations of each that are looked at.
+        seed: of the random ones.
+
+    Returns:
+        A few structures that are not among them, with the best of their configurations; none where
+        the expression is one kernel.
+    """
+    best: dict[Composed, Ranked] = {}
+    for r in found:
+        if isinstance(r.structure, Composed):
+            best.setdefault(r.structure, r)
+    made = []
+    for choice in combined({s: 1 / r.speed for s, r in best.items()}):
+        first = next(s for s in best if not s.others)
+        variants = {t: s.chosen[t] for t, s in choice.items()}
+        (structure,) = first.composition.structures([{**first.chosen, **variants}])
+        start = dict(best[first].config.values)
+        for t, s in choice.items():
+            prefix = first.composition.prefix(t)
+            values = best[s].config.values
+            start |= {name: v for name, v in values.items() if name.startswith(prefix)}
+        made += _best(structure, AnalyticalModel(structure), sample, seed, start)[:1]
+    return sorted(made, key=lambda r: -r.speed)
 
 
 def _speed(found: Sequence[Ranked]) -> float:
     return found[0].speed if found else 0.0
 
 
-def _best(structure: Scheduler, model: AnalyticalModel, sample: int, seed: int) -> list[Ranked]:
-    """The configurations of a structure that were looked at, the most promising few first."""
+def _best(
+    structure: Scheduler,
+    model: AnalyticalModel,
+    sample: int,
+    seed: int,
+    start: Mapping[str, Json],
+) -> list[Ranked]:
+    """The configurations of a structure that were looked at, the most promising few first; among
+    them that with some values for its knobs."""
     space = structure.config_space
     if space.range_length <= sample:
         digits = digits_of(space, range(space.range_length))
         scores = model.predict(digits)
     else:
-        digits, scores = _searched(space, model, sample, np.random.default_rng(seed))
+        digits, scores = _searched(space, model, sample, np.random.default_rng(seed), start)
+    order = np.argsort(-scores, kind="stable")
+    if not space.is_filtered:
+        order = order[:_PARENTS]
     found: list[Ranked] = []
-    for at in np.argsort(-scores, kind="stable"):
-        (index,) = indices_of(space, digits[at : at + 1])
+    for at, index in zip(order.tolist(), indices_of(space, digits[order]), strict=True):
         if space.is_valid(index):
             found.append(Ranked(structure, space.get(index), float(2.0 ** scores[at])))
         if len(found) == _PARENTS:
@@ -120,13 +167,18 @@ def _best(structure: Scheduler, model: AnalyticalModel, sample: int, seed: int) 
 
 
 def _searched(
-    space: ConfigSpace, model: AnalyticalModel, sample: int, rng: np.random.Generator
+    space: ConfigSpace,
+    model: AnalyticalModel,
+    sample: int,
+    rng: np.random.Generator,
+    start: Mapping[str, Json],
 ) -> tuple[Digits, _Scores]:
     """Points and what is predicted of them: no more than ``sample``, all different."""
     default = digits_of(space, [space.default_index])
-    at_random = random_digits(space, max(int(sample * _AT_RANDOM) - 1, 0), rng)
+    firsts = [default, *([_started(space, default, start)] if start else [])]
+    at_random = random_digits(space, max(int(sample * _AT_RANDOM) - len(firsts), 0), rng)
     known: set[int] = set()
-    digits = _fresh(space, np.concatenate([default, at_random]), known)
+    digits = _fresh(space, np.concatenate([*firsts, at_random])[:sample], known)
     scores = model.predict(digits)
     while len(digits) < sample:
         parents = digits[np.argsort(-scores, kind="stable")[:_PARENTS]]
@@ -137,6 +189,16 @@ def _searched(
         digits = np.concatenate([digits, new])
         scores = np.concatenate([scores, model.predict(new)])
     return digits, scores
+
+
+def _started(space: ConfigSpace, default: Digits, values: Mapping[str, Json]) -> Digits:
+    """The default with some values for those of its knobs that can have them."""
+    out = default.copy()
+    for number, (name, knob) in enumerate(space.knobs.items()):
+        at = knob.position(values[name]) if name in values else None
+        if at is not None:
+            out[0, number] = at
+    return out
 
 
 def _changed(space: ConfigSpace, digits: Digits, rng: np.random.Generator) -> Digits:

@@ -5,16 +5,29 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from loopwright import te
-from loopwright.errors import SpaceError
+from loopwright.errors import SpaceError, did_you_mean
 from loopwright.space.structure import Structure
 
+if TYPE_CHECKING:
+    from loopwright.space.kernels import Kernel
+    from loopwright.space.variant import Variant
+
 #: A rule: the structures that it knows for some results and arguments, none where it knows none.
-Rule: TypeAlias = Callable[
+ExpressionRule: TypeAlias = Callable[
     [Sequence[te.Tensor], Sequence[te.Tensor]], "Sequence[Structure] | Structure | None"
 ]
+#: A rule for kernels: ways to schedule one.
+KernelRule: TypeAlias = Callable[["Kernel"], "Sequence[Variant] | Variant | None"]
+Rule: TypeAlias = "ExpressionRule | KernelRule"
+#: What rules may be asked about.
+SCOPES = ("expression", "kernel")
+_SCOPES = " and ".join(map(repr, SCOPES))
+#: Families and kinds of targets whose expressions are cut into kernels.
+_WITH_KERNELS = {"cpu", "llvm", "c", "interp"}
+_R = TypeVar("_R", bound="Rule")
 #: All rules by name.
 RULES: dict[str, SpaceRule] = {}
 
@@ -30,6 +43,7 @@ class SpaceRule:
         priority: rules of higher priority are asked first; those that come along have 0.
         stops: whether rules of lower priority are not asked where this one knows a structure.
         one_result: whether it is asked only about expressions of one result.
+        scope: whether it is asked about whole expressions or about each kernel.
 
     Example:
         >>> rule = lw.space.SpaceRule("none", lambda outputs, args: None, priority=5)
@@ -43,6 +57,7 @@ class SpaceRule:
     priority: int = 0
     stops: bool = False
     one_result: bool = False
+    scope: str = "expression"
 
     @property
     def where(self) -> str:
@@ -57,12 +72,17 @@ def space_rule(
     targets: str | Sequence[str] = ("cpu",),
     priority: int = 10,
     stops: bool = False,
-) -> Callable[[Rule], Rule]:
-    """Decorate a function that knows structures for some expressions.
+    scope: str = "expression",
+) -> Callable[[_R], _R]:
+    """Decorate a function that knows structures for some expressions, or variants for some kernels.
 
     It is called ``rule(outputs, args)`` with the results and the arguments in calling order, the
     target in force, and returns a structure, several, or None. `loopwright.space.Sketch` makes
     them; `loopwright.space.analyze` says what every stage is.
+
+    With ``scope="kernel"`` it is called ``rule(kernel)`` for each `loopwright.space.Kernel` of an
+    expression, also where there is one, and returns a `loopwright.space.Variant`, several, or None:
+    other kernels of the expression are scheduled by others. Kernels are those of CPUs.
 
     Args:
         name: its name in messages; a definition that is run again takes the place of the former.
@@ -70,9 +90,11 @@ def space_rule(
             ``"llvm"``.
         priority: rules of higher priority are asked first; those that come along have 0.
         stops: rules of lower priority are not asked where this one knows a structure.
+        scope: ``"expression"``, or ``"kernel"``.
 
     Raises:
-        SpaceError: another function has the name, or none is given.
+        SpaceError: another function has the name, or none is given; the scope is another word, or
+            does not go with the targets.
 
     Example:
         >>> @lw.space_rule("example/halves")
@@ -96,9 +118,17 @@ def space_rule(
     if not isinstance(name, str):
         raise SpaceError('a rule needs a name: write @loopwright.space_rule("mine/name")')
     families = (targets,) if isinstance(targets, str) else tuple(targets)
+    if scope not in SCOPES:
+        near = did_you_mean(scope, SCOPES) if isinstance(scope, str) else ""
+        raise SpaceError(f"rule {name!r}: unknown scope {scope!r:.60}{near}; there are {_SCOPES}")
+    if scope == "kernel" and not set(families) <= _WITH_KERNELS:
+        raise SpaceError(
+            f"rule {name!r}: rules for kernels are asked on CPUs, not for {', '.join(families)}; "
+            'leave scope="kernel" out'
+        )
 
-    def register(function: Rule) -> Rule:
-        enter(SpaceRule(name, function, families, priority, stops))
+    def register(function: _R) -> _R:
+        enter(SpaceRule(name, function, families, priority, stops, scope=scope))
         return function
 
     return register

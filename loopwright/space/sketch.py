@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
+from itertools import count
 from typing import Any
 
 from loopwright import te
@@ -53,7 +55,28 @@ class Sketch:
         self.prefix = ""
         self._args = list(args)
         self._graph = Graph()
+        self._numbers = count()
         self._symbols: dict[int, tuple[str, int]] = {}
+
+    def copy(self) -> Sketch:
+        """The sketch as it is now; what is done to one of the two is not done to the other.
+
+        Symbols of both are of one graph, so that knobs are told apart in both.
+
+        Example:
+            >>> A = te.placeholder((64,), name="A")
+            >>> B = te.compute((64,), lambda i: A[i] + 1, name="B")
+            >>> sketch = lw.space.Sketch([B], [A, B])
+            >>> other = sketch.copy()
+            >>> other.s[B].vectorize(B.op.axis[0])
+            >>> print(len(sketch.s.trace), len(other.s.trace))
+            0 1
+        """
+        made = copy(self)
+        made.s, made.why, made._symbols = self.s.copy(), list(self.why), dict(self._symbols)
+        made.space = ConfigSpace()
+        made.space.knobs.update(self.space.knobs)
+        return made
 
     def number(self, name: str, candidates: Sequence[int], default: int | None = None) -> Any:
         """A size that a knob chooses: a symbol, which schedules take for an int; the number itself
@@ -84,7 +107,7 @@ class Sketch:
     def _defined(self, name: str, candidates: list[Any], default: Any) -> tuple[Any, ...]:
         name = self.prefix + name
         self.space.define_knob(name, candidates, default=default)
-        number = len(self.space.knobs) - 1
+        number = next(self._numbers)
         parts = self.space.knobs[name].parts()
         found = [self._graph.leaf(number, part, values) for part, values in enumerate(parts)]
         for part, x in enumerate(found):

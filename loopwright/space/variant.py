@@ -20,6 +20,20 @@ class Variant:
         name: what it is called in records.
         why: why it may be good.
         schedule: makes its steps and knobs in a sketch.
+
+    Example:
+        >>> def by_rows(kernel):
+        ...     def schedule(sketch):
+        ...         sketch.s[kernel.out].parallel(kernel.out.op.axis[0])
+        ...
+        ...     return lw.space.Variant("by rows", "a row for each task", schedule)
+        ...
+        >>> by_rows = lw.space_rule("example/by_rows", scope="kernel", stops=True)(by_rows)
+        >>> A = te.placeholder((8, 4), name="A")
+        >>> B = te.compute((8, 4), lambda i, j: A[i, j] + 1, name="B")
+        >>> print([s.name for s in lw.create_task([A, B], target="llvm").structures])
+        ['by rows']
+        >>> lw.space.remove_rule("example/by_rows")
     """
 
     name: str
@@ -47,7 +61,9 @@ def structures_of(
     if len(outputs) != 1:
         return []
     parts = kernels_of(tuple(outputs))
-    return [_structure(v, outputs, args) for v in variants(parts[0])] if len(parts) == 1 else []
+    found = variants(parts[0]) if len(parts) == 1 else []
+    begun = Sketch(outputs, args) if found else None
+    return [_structure(v, begun.copy()) for v in found] if begun is not None else []
 
 
 @lru_cache(maxsize=4)
@@ -56,10 +72,7 @@ def kernels_of(outputs: tuple[te.Tensor, ...]) -> tuple[Kernel, ...]:
     return tuple(kernels(outputs))
 
 
-def _structure(
-    variant: Variant, outputs: Sequence[te.Tensor], args: Sequence[te.Tensor]
-) -> Structure:
-    sketch = Sketch(outputs, args)
+def _structure(variant: Variant, sketch: Sketch) -> Structure:
     variant.schedule(sketch)
     sketch.why.append(variant.why)
     return sketch.finished(variant.name)

@@ -15,7 +15,7 @@ from loopwright.task import create_task as create_registered
 from loopwright.task.decorator import enter
 from loopwright.task.dispatch import schedule_for
 from loopwright.task.task import TargetLike
-from loopwright.task.template import UNNAMED, Function
+from loopwright.task.template import UNNAMED, Function, lookup
 
 #: What stands for an expression: its results, or inputs and results in calling order.
 Tensors: TypeAlias = "te.Tensor | Sequence[te.Tensor]"
@@ -121,6 +121,8 @@ def create_task(
     name: str | Template | Function | Tensors,
     args: Iterable[Json] = (),
     target: TargetLike = None,
+    *,
+    templates: Iterable[Task | Sequence[Json]] = (),
 ) -> Task:
     """Make a task: what is tuned, for a target.
 
@@ -130,11 +132,14 @@ def create_task(
             last two the space is derived from the expression.
         args: The function's arguments; none for tensors.
         target: Such as ``"llvm"`` or a ``Target``; None for the current or the default one.
+        templates: Where the space is derived: hand-written templates that compute the same and are
+            searched beside the structures of rules, as tasks or as ``(name, *arguments)``.
 
     Raises:
-        TaskError: the name is unknown, the arguments do not fit, or the function raised or returned
-            something else.
+        TaskError: the name is unknown, the arguments do not fit, or the function raised, took
+            longer than ten seconds, or returned something else.
         TensorError: a size is a variable, or an input is missing among the tensors.
+        SpaceError: a template computes something else than the expression.
 
     Example:
         >>> task = lw.create_task("matmul", (64, 64, 64), "llvm")
@@ -146,28 +151,53 @@ def create_task(
         >>> B = te.compute((64,), lambda i: A[i] + 1, name="B")
         >>> print(lw.create_task([A, B], target="llvm").automatic)
         True
+        >>> P, Q = te.placeholder((64, 32), name="P"), te.placeholder((32, 48), name="Q")
+        >>> C = lw.ops.matmul_compute(P, Q)
+        >>> task = lw.create_task([P, Q, C], target="llvm", templates=[("matmul", 64, 48, 32)])
+        >>> print(task.structures[-1].name)
+        template matmul(64, 48, 32, False, False, 'float32')
     """
     if isinstance(args, str) or not isinstance(args, Iterable):
         raise TaskError(f"create_task: arguments are given as a tuple, got {args!r:.60}")
     if isinstance(name, (te.Tensor, list, tuple)):
         if tuple(args):
             raise TaskError("create_task: tensors take no arguments; give a function for these")
-        return _of_tensors(name, target)
+        return _of_tensors(name, target, templates)
     if isinstance(name, (str, Template)):
-        return create_registered(name, args, target)
+        return _registered(name, args, target, templates)
     if not callable(name):
         raise TaskError(
             f"create_task: expected a name, a function or tensors, got a {type(name).__name__}"
         )
     if any(template.function is name for template in TASKS.values()):
-        return create_registered(name, args, target)
-    return create_registered(Workload(f"{UNNAMED}{name.__name__}", name), args, target)
+        return _registered(name, args, target, templates)
+    label = getattr(name, "__name__", None) or getattr(name, "func", type(name)).__name__
+    return AutomaticTask(Workload(f"{UNNAMED}{label}", name), args, target, templates)
 
 
-def _of_tensors(tensors: Tensors, target: TargetLike) -> Task:
+def _registered(
+    name: str | Template | Function,
+    args: Iterable[Json],
+    target: TargetLike,
+    templates: Iterable[Task | Sequence[Json]],
+) -> Task:
+    template = lookup(name)
+    if isinstance(template, Workload):
+        return AutomaticTask(template, args, target, templates)
+    if tuple(templates):
+        raise TaskError(
+            f"create_task: {template.name!r} is a template; others join the space of an expression:"
+            " give its tensors"
+        )
+    return create_registered(template, args, target)
+
+
+def _of_tensors(
+    tensors: Tensors, target: TargetLike, templates: Iterable[Task | Sequence[Json]]
+) -> Task:
     tensor_program(tensors)  # raises where they are something else
 
     def expression() -> Any:
         return tensors
 
-    return AutomaticTask(Workload(EXPRESSION, expression), (), target)
+    return AutomaticTask(Workload(EXPRESSION, expression), (), target, templates)

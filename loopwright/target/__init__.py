@@ -17,6 +17,7 @@ from loopwright.target.cpu import (
     stores_too_wide,
 )
 from loopwright.target.dots import dot_lanes
+from loopwright.target.hardware import HardwareParams
 from loopwright.target.kinds import (
     COMMON,
     KINDS,
@@ -34,6 +35,7 @@ __all__ = [
     "COMMON_CPUS",
     "KINDS",
     "OPTIONS",
+    "HardwareParams",
     "Kind",
     "Option",
     "Target",

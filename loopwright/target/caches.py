@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 _SYSFS = Path("/sys/devices/system/cpu/cpu0/cache")
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
@@ -51,6 +53,18 @@ def read_caches(folder: Path) -> Caches:
     l1 = sizes.get(1, DEFAULTS[1])
     l2 = sizes.get(2, max(l1, DEFAULTS[2]))
     return Caches(l1, l2, max(sizes.get(3, l2), l2), line if line > 0 else 64)
+
+
+def caches_of(options: Mapping[str, Any]) -> Caches:
+    """The host's caches, but for what options of a target say otherwise.
+
+    A level that is not given is at least as large as the one below it.
+    """
+    host = host_caches()
+    l1 = options.get("l1_cache_bytes") or host.l1
+    l2 = options.get("l2_cache_bytes") or max(l1, host.l2)
+    l3 = options.get("l3_cache_bytes") or max(l2, host.l3)
+    return Caches(l1, l2, l3, options.get("cache_line_bytes") or host.line)
 
 
 def _holds_data(index: Path) -> bool:

@@ -53,6 +53,10 @@ _CPU: Options = {
     "prefer_vector_width": Option(
         int, "widest vector in bits; 0 = the widest the CPU has", ("0", "128", "256", "512")
     ),
+    "l1_cache_bytes": Option(int, "first data cache, for cost models; default, and 0, the host's"),
+    "l2_cache_bytes": Option(int, "second cache, likewise"),
+    "l3_cache_bytes": Option(int, "cache that all cores share, likewise"),
+    "cache_line_bytes": Option(int, "line of these caches, likewise"),
 }
 #: Options of TVM's strings that are checked and leave nothing behind.
 _WITHOUT_EFFECT: Options = {

@@ -13,7 +13,9 @@ from contextvars import ContextVar
 from typing import Any, Literal, overload
 
 from loopwright.errors import TargetError
+from loopwright.target.caches import Caches, caches_of
 from loopwright.target.cpu import host_cpu, missing_here, vector_bytes
+from loopwright.target.hardware import HardwareParams
 from loopwright.target.kinds import KINDS, OptionValues, kind_of, option
 from loopwright.target.vectors import VectorUnit, vector_unit
 
@@ -178,6 +180,26 @@ class Target:
         """How many vector registers of `vector_bytes` its code may use."""
         unit = self.vector_unit
         return _NO_REGISTERS if unit is None else unit.registers
+
+    @property
+    def hardware(self) -> HardwareParams:
+        """What is known of its machine: what its options say, else what was found here."""
+        o = self.options
+        if "gpu" not in KINDS[self.kind].keys:
+            return HardwareParams(
+                o.get("num_threads", 0), self.vector_bytes, self.vector_registers, caches_of(o)
+            )
+        return HardwareParams(
+            o.get("multi_processor_count", 0),
+            o.get("max_vector_bytes", _NO_VECTORS),
+            0,
+            Caches(0, 0, 0, 0),
+            o.get("max_threads_per_block", 0),
+            o.get("max_shared_memory_per_block", 0),
+            o.get("max_local_memory_per_thread", 0),
+            o.get("max_vthread", 0),
+            o.get("thread_warp_size", 0),
+        )
 
     @property
     def missing(self) -> tuple[str, ...]:

@@ -215,6 +215,24 @@ class ConfigSpace(TemplateConfig):
         self._frozen = True
         self._dims = self.dims
 
+    def extend(self, define: Callable[[], object]) -> None:
+        """Define more knobs of a space that is complete, behind the others.
+
+        Args:
+            define: defines them.
+
+        Example:
+            >>> space = lw.ConfigSpace()
+            >>> space.define_knob("unroll", [False, True])
+            >>> space.freeze()
+            >>> space.extend(lambda: space.define_knob("rows", [1, 2, 4]))
+            >>> print(len(space))
+            6
+        """
+        self._frozen, self._dims = False, ()
+        define()
+        self.freeze()
+
     def _define(self, name: str, build: Callable[[], Knob], default: Json) -> None:
         if self._frozen:
             raise SpaceError(f"knob {name!r}: the space is complete; define knobs in the template")

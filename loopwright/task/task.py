@@ -16,6 +16,7 @@ from loopwright.task.running_config import running
 from loopwright.task.space import ConfigEntity, ConfigSpace
 from loopwright.task.template import Scheduled, Template, lookup
 from loopwright.task.template_config import TemplateConfig
+from loopwright.time_limit import TEMPLATE_S, limited
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -244,7 +245,7 @@ class Task:
             with self.target:  # defaults may follow its vectors
                 defaults = self.template.default_values(self.args)
             space = ConfigSpace(defaults)
-            schedule, _ = self._run(space)
+            schedule, _ = limited(TEMPLATE_S, f"the template {self}", self._run, space)
             space.freeze()
         except (TaskError, KeyboardInterrupt):
             raise

@@ -7,6 +7,7 @@ import math
 import traceback
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from types import CodeType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from loopwright.errors import TaskError, did_you_mean
@@ -86,9 +87,9 @@ class Template:
 
     @property
     def where(self) -> str:
-        """``file:line`` of the function."""
-        code = self.function.__code__
-        return f"{Path(code.co_filename).name}:{code.co_firstlineno}"
+        """``file:line`` of the function; ``?`` where it is not written in Python."""
+        code = _code(self.function)
+        return "?" if code is None else f"{Path(code.co_filename).name}:{code.co_firstlineno}"
 
     def register(self, *keys: str) -> Callable[[Function], Function]:
         """Decorate another implementation, for targets that have one of some keys.
@@ -211,14 +212,22 @@ class Template:
 
     def blame(self, exc: BaseException) -> str:
         """``file:line`` in the template's file that raised, and the error in one line."""
-        functions = (self.function, *self._for_targets.values())
-        files = {function.__code__.co_filename for function in functions}
+        codes = map(_code, (self.function, *self._for_targets.values()))
+        files = {code.co_filename for code in codes if code is not None}
         frames = [f for f in traceback.extract_tb(exc.__traceback__) if f.filename in files]
         where = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else self.where
         text = " ".join(str(exc).split())
         return (
             f"{where}: {type(exc).__name__}: {text}" if text else f"{where}: {type(exc).__name__}"
         )
+
+
+def _code(function: Any) -> CodeType | None:
+    """The code of a function, of that inside a `functools.partial`, or of an object that is called
+    as one."""
+    inner = getattr(function, "func", function)
+    code: CodeType | None = getattr(inner, "__code__", None)
+    return code or getattr(type(inner).__call__, "__code__", None)
 
 
 def _call(args: Iterable[Json], kwargs: Mapping[str, Json]) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import cached_property
 from itertools import accumulate, pairwise
 
 from loopwright.errors import SpaceError, did_you_mean, shown
@@ -35,9 +36,12 @@ class SpaceUnion(ConfigSpace):
             two names are equal.
         default: Gives the index of the default configuration when it is first asked for; None: the
             default of the first part.
+        more: Gives further parts when the space is first looked at: what takes long to find, and
+            is not needed to know the task; None: there are none.
 
     Attributes:
-        parts: The schedulers.
+        given: The schedulers that were given.
+        parts: All schedulers.
         names: Their names.
         offsets: The index of the first point of each.
 
@@ -55,21 +59,39 @@ class SpaceUnion(ConfigSpace):
     """
 
     def __init__(
-        self, parts: Sequence[Scheduler], default: Callable[[], int] | None = None
+        self,
+        parts: Sequence[Scheduler],
+        default: Callable[[], int] | None = None,
+        more: Callable[[], Sequence[Scheduler]] | None = None,
     ) -> None:
         super().__init__()
         if not parts:
             raise SpaceError("a space needs at least one part")
-        self.parts = tuple(parts)
-        self.names = tuple(str(_structure(part.config_space)) for part in parts)
-        self._numbers = {name: number for number, name in enumerate(self.names)}
-        if len(self._numbers) < len(self.names):
-            twice = next(name for name in self.names if self.names.count(name) > 1)
-            raise SpaceError(f"two structures are called {twice!r}; rename one")
-        ends = accumulate(part.config_space.range_length for part in parts)
-        self.offsets = (0, *ends)
-        self._choose = default
-        self.freeze()
+        self.given = tuple(parts)
+        self._choose, self._more = default, more
+        _check_names(self.given)
+        self._frozen = True
+
+    @cached_property
+    def parts(self) -> tuple[Scheduler, ...]:
+        """All schedulers."""
+        all_parts = (*self.given, *(self._more() if self._more is not None else ()))
+        _check_names(all_parts)
+        return all_parts
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The names of the parts."""
+        return tuple(str(_structure(part.config_space)) for part in self.parts)
+
+    @cached_property
+    def offsets(self) -> tuple[int, ...]:
+        """The index of the first point of each part, and in the end the number of all."""
+        return (0, *accumulate(part.config_space.range_length for part in self.parts))
+
+    @cached_property
+    def _numbers(self) -> dict[str, int]:
+        return {name: number for number, name in enumerate(self.names)}
 
     # -- what it is -----------------------------------------------------------------------------
 
@@ -244,6 +266,13 @@ class SpaceUnion(ConfigSpace):
                 f"there is no structure {shown(name)}{near}; there are: {'; '.join(listed)}"
             )
         return number
+
+
+def _check_names(parts: Sequence[Scheduler]) -> None:
+    names = [str(_structure(part.config_space)) for part in parts]
+    twice = next((name for number, name in enumerate(names) if name in names[:number]), None)
+    if twice is not None:
+        raise SpaceError(f"two structures are called {twice!r}; rename one")
 
 
 def _structure(space: ConfigSpace) -> Json:

@@ -5,6 +5,7 @@
 
 from loopwright.tuner.base import Tuner
 from loopwright.tuner.breeding import Rules, crossings, mutations, populations
+from loopwright.tuner.candidate_checks import register_check, remove_check
 from loopwright.tuner.droplet_tuner import DropletTuner
 from loopwright.tuner.evolution import Annealing, Evolution
 from loopwright.tuner.ga_tuner import GATuner
@@ -63,6 +64,8 @@ __all__ = [
     "mutations",
     "populations",
     "progress_bar",
+    "register_check",
+    "remove_check",
     "stop_at",
     "task_table",
     "tune",

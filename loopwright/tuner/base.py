@@ -24,6 +24,7 @@ from loopwright.errors import UsageError
 from loopwright.measure import MeasureInput
 from loopwright.records import Expression, Log, Record
 from loopwright.task.union import SpaceUnion
+from loopwright.tuner.candidate_checks import CandidateChecks
 from loopwright.tuner.options import TunerOptions
 from loopwright.tuner.pruning import Pruning
 from loopwright.tuner.run.interfaces import Callback
@@ -64,6 +65,7 @@ class Tuner(ABC):
         why_empty: after an ``ask`` that found nothing, why.
         pretrained: what ``load_history`` was given.
         pruning: which points a GPU has no room for.
+        checks: what registered checks refuse (`loopwright.tuner.register_check`).
         elsewhere: pairs of this space that the log holds from another compiler or machine.
         relatives: what the log held of other tasks that may teach this one when it was first tuned.
         expressions: tensor expressions of those, by their hash, as far as logs hold them.
@@ -114,6 +116,7 @@ class Tuner(ABC):
         self.task = task
         self.space = task.config_space
         self.pruning = Pruning(None if self.searches_unions else task)
+        self.checks = CandidateChecks(task)
         self.seed = seed
         self.settings = self.Options.read(positional, named)
         self.pretrained: list[tuple[MeasureInput, MeasureResult] | Record] = []
@@ -203,6 +206,8 @@ class Tuner(ABC):
             if index in self.visited:
                 continue
             self.visited.add(index)
+            if not self.checks(index):
+                continue
             chosen.append(index)
             if len(chosen) == n:
                 break
@@ -271,7 +276,7 @@ class Tuner(ABC):
     @property
     def notes(self) -> tuple[str, ...]:
         """Lines that the summary of a run shall show about this tuner."""
-        return (self.pruning.note,) if self.pruning.note else ()
+        return tuple(note for note in (self.pruning.note, self.checks.note) if note)
 
     @property
     def options(self) -> dict[str, Any]:

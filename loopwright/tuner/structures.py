@@ -19,6 +19,7 @@ from loopwright.measure import MeasureInput
 from loopwright.records import Json, Record
 from loopwright.task.union import STRUCTURE, SpaceUnion
 from loopwright.tuner.base import Tuner
+from loopwright.tuner.candidate_checks import ChecksOfPart
 from loopwright.tuner.model.teacher import Teacher
 from loopwright.tuner.model.transfer_model import History
 from loopwright.tuner.run.state import point, speed_of
@@ -190,6 +191,7 @@ class StructuresTuner(Tuner):
             tuner = self._kind(task, *self._positional, **self._named)
             if isinstance(tuner, XGBTuner) and tuner.settings.feature_type != "knob":
                 tuner.teacher = self._teacher  # features of schedules are the same for all
+            tuner.checks = ChecksOfPart(self.checks, self._union.offsets[number])
             tuner.begin_round(self.round, self._round_seed)
             tuner.exclude(self._own(number, self.visited))
             self._arms[number] = Arm(number, tuner)
@@ -335,7 +337,7 @@ class StructuresTuner(Tuner):
         """How the trials were shared out, and what the tuner of the best structure says."""
         tried = [arm for arm in self._arms.values() if arm.trials]
         if not tried:
-            return ()
+            return super().notes
         best = max(tried, key=lambda arm: arm.speed)
         others = sorted(
             (arm.speed / best.speed for arm in tried if arm is not best and best.speed),
@@ -346,7 +348,7 @@ class StructuresTuner(Tuner):
             f"structures: {len(tried)} of {len(self._predicted)} tried; best "
             f"{self._union.names[best.number]!r} with {best.trials} trials{near if others else ''}"
         )
-        return (line, *best.tuner.notes)
+        return (line, *super().notes, *best.tuner.notes)
 
     # -- the bandit ---------------------------------------------------------------------------
 

@@ -124,6 +124,47 @@ def test_run_says_what_it_cannot_compare(cli, tmp_path):
     assert "'os.system' is no operator of loopwright" in cli("run", "mm.o").out
 
 
+GATED = """
+from loopwright import te
+
+def gated(n):
+    X, W = te.placeholder((n, 8), name="X"), te.placeholder((8, 24), name="W")
+    k = te.reduce_axis((0, 8), name="k")
+    G = te.compute((n, 24), lambda i, j: te.sum(X[i, k] * W[k, j], axis=k), name="G")
+    return [X, W, G, te.compute((n, 24), lambda i, j: te.exp(-G[i, j] * G[i, j]), name="Y")]
+"""
+
+
+@pytest.mark.parametrize(
+    ("most", "how"), [(1 << 22, "evaluated by NumPy"), (1, "compiled without a schedule")]
+)
+def test_run_compares_tensors_with_their_expression(cli, tmp_path, monkeypatch, most, how):
+    """In calling order G is a result that comes before one that is made of it."""
+    monkeypatch.setattr("loopwright.cli.kernels.built_files._MOST_POINTS", most)
+    (tmp_path / "gated.py").write_text(GATED)
+    assert cli("build", "gated.py:gated", "n=19", "-o", "gated.o").code == 0
+    ran = cli("run", "gated.o", "--repeat", "1")
+    assert ran.code == 0, ran.error
+    assert re.search(rf"outputs: equal to its expression, {how}, within [0-9.e-]+\n", ran.out)
+    artifact = Artifact.load(tmp_path / "gated.o")
+    says = artifact.manifest["workload"]
+
+    def said(**changes):
+        workload = {**says, "expression": {**says["expression"], **changes}}
+        Artifact({**artifact.manifest, "workload": workload}, artifact.objects).save("gated.o")
+        return cli("run", "gated.o", "--repeat", "1")
+
+    text = json.dumps(says["expression"]["dag"])
+    ran = said(dag=json.loads(text.replace('"exp"', '"tanh"')))
+    assert ran.code == 1
+    assert "elements are wrong; build it again" in ran.error
+    assert "does not have the arguments of its expression" in said(args=[0, 1, 2]).error
+    for wrong in ({"dag": {}}, {"dag": 5}, {"args": None}, {"args": ["x"]}, {"args": [0, 1, 2, 9]}):
+        ran = said(**wrong)
+        assert ran.code == 2, ran.err
+        assert "its manifest holds no expression that can be" in ran.error
+
+
 def test_run_refuses_what_it_cannot_run(cli, tuned, tmp_path):
     assert cli("run", "nope.o").code == 2
     assert "there is no file nope.o" in cli("run", "nope.o").error

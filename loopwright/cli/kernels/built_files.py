@@ -1,12 +1,13 @@
 """Files of built kernels: `build` writes into them which workload they compute, and `run` checks
-the outputs against the reference of that workload.
+the outputs against the reference of that workload, or against its expression.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,9 +16,16 @@ from loopwright.cli.workload import Workload
 from loopwright.errors import LoopwrightError, RunError, UsageError
 
 if TYPE_CHECKING:
-    from loopwright.measure.checking.check import Array
+    from loopwright.measure.checking.check import Array, Closeness
     from loopwright.runtime import Arg, Module
     from loopwright.task import Task
+    from loopwright.te import Dag
+    from loopwright.te.op_node import OpNode
+
+#: An operation of an expression, by its index, and which of its outputs.
+Place = tuple[int, int]
+#: Points of a stage that NumPy evaluates at once, in a few hundred megabytes at most.
+_MOST_POINTS = 1 << 22
 
 
 def write(workload: Workload, module: Module, output: str) -> list[Path]:
@@ -35,7 +43,10 @@ def write(workload: Workload, module: Module, output: str) -> list[Path]:
     from loopwright import runtime
 
     task = workload.task
-    says = {"name": task.name, "args": list(task.args), "target": str(task.target)}
+    says: dict[str, Any] = {"name": task.name, "args": list(task.args)}
+    says["target"] = str(task.target)
+    if workload.operator is None:
+        says["expression"] = _expression_of(task)
     manifest = {**module.artifact.manifest, "workload": says}
     named = runtime.Module(runtime.Artifact(manifest, module.artifact.objects))
     if Path(output).suffix == ".so":
@@ -59,16 +70,32 @@ def check(file: str, module: Module, arrays: Sequence[Array]) -> str:
     from loopwright.measure.arguments import arguments
 
     pairs = list(zip(arguments(module.artifact), arrays, strict=True))
-    task = _task_of(module)
-    if task is None:
-        _check_finite(file, pairs)
-        name = module.artifact.contents.workload.get("name")
-        why = f"{name!r} is no operator of loopwright" if name else "its workload is not known"
-        return f"all finite ({why}, so that they were not compared with a reference)"
-    return _compare(file, task, pairs)
+    says = module.artifact.contents.workload
+    task = _task_of(says)
+    if task is not None:
+        return _compare_with_reference(file, task, pairs)
+    if "expression" in says:
+        return _compare_with_expression(file, says["expression"], pairs)
+    _check_finite(file, pairs)
+    name = says.get("name")
+    why = f"{name!r} is no operator of loopwright" if name else "its workload is not known"
+    return f"all finite ({why}, so that they were not compared with a reference)"
 
 
-def _task_of(module: Module) -> Task | None:
+def _expression_of(task: Task) -> dict[str, Any]:
+    """What a task computes as data: its DAG, and its arguments in calling order."""
+    from loopwright.schedule import create_schedule
+    from loopwright.space import AutomaticTask
+
+    if isinstance(task, AutomaticTask):  # known without a look at its space
+        schedule = create_schedule(list(dict.fromkeys(t.op for t in task.program.outputs)))
+        tensors = list(task.program.args)
+    else:
+        schedule, tensors = task.instantiate(task.fallback())
+    return {"dag": schedule.dag.to_json(), "args": list(schedule.arg_ids(tensors))}
+
+
+def _task_of(says: Any) -> Task | None:
     """The task that the manifest names; None where it names no operator with a reference.
 
     A template in a file is not looked for: a manifest cannot make Python run.
@@ -76,7 +103,6 @@ def _task_of(module: Module) -> Task | None:
     from loopwright import ops
     from loopwright.task import create_task
 
-    says = module.artifact.contents.workload
     operator = ops.WORKLOADS.get(says.get("name", ""))
     if operator is None:
         return None
@@ -87,26 +113,100 @@ def _task_of(module: Module) -> Task | None:
     return None if task.reference is None else task
 
 
-def _compare(file: str, task: Task, pairs: Sequence[tuple[Arg, Array]]) -> str:
+def _compare_with_reference(file: str, task: Task, pairs: Sequence[tuple[Arg, Array]]) -> str:
     from loopwright.measure.checking import check as checking
 
     schedule, tensors = task.instantiate(task.config_space.get(task.config_space.default_index))
     shapes = [(t.dtype, tuple(t.shape)) for t in tensors]
     if shapes != [(arg.dtype.name, arg.shape) for arg, _ in pairs]:
         raise UsageError(f"{file} does not have the arguments of {task}; build it again")
-    outputs = [(arg, array) for arg, array in pairs if arg.output]
     assert task.reference is not None
     expected = task.reference(*(array for arg, array in pairs if not arg.output))
     expected = list(expected) if isinstance(expected, tuple | list) else [expected]
-    expected = [np.asarray(e, arg.dtype) for e, (arg, _) in zip(expected, outputs, strict=True)]
-    length = checking.reduction_length(schedule.dag)
+    close = checking.Closeness(checking.reduction_length(schedule.dag))
+    worst = _compare(file, pairs, expected, close)
+    return f"equal to the reference of {task} within {worst:.3g}"
+
+
+def _compare_with_expression(file: str, says: Any, pairs: Sequence[tuple[Arg, Array]]) -> str:
+    """Compare with the expression that the manifest holds, which is data and no program.
+
+    NumPy evaluates a small one. What is too large for that is compiled as it was written, without
+    any schedule.
+    """
+    from loopwright.measure.checking import check as checking
+    from loopwright.te import Dag
+    from loopwright.te.dag import read_arg_id
+
+    try:
+        dag = Dag.from_json(says["dag"])
+        places = [read_arg_id(x) for x in says["args"]]
+        shapes = [(op.dtypes[k], op.shape) for op, k in ((dag.ops[i], k) for i, k in places)]
+    except (LoopwrightError, LookupError, TypeError, AttributeError) as error:
+        raise UsageError(
+            f"{file}: its manifest holds no expression that can be: {error}"
+        ) from error
+    if [(d, tuple(n)) for d, n in shapes] != [(arg.dtype.name, arg.shape) for arg, _ in pairs]:
+        raise UsageError(f"{file} does not have the arguments of its expression; build it again")
+    close = checking.Closeness(checking.reduction_length(dag), checking.computed_in(dag))
+    given = dict(zip(places, (array for _, array in pairs), strict=True))
+    results = [place for place, (arg, _) in zip(places, pairs, strict=True) if arg.output]
+    small = all(_points(op) <= _MOST_POINTS for op in dag.ops)
+    expected = _by_numpy(dag, given, results) if small else _as_written(dag, given, results)
+    worst = _compare(file, pairs, expected, close)
+    how = "evaluated by NumPy" if small else "compiled without a schedule"
+    return f"equal to its expression, {how}, within {worst:.3g}"
+
+
+def _points(op: OpNode) -> int:
+    """Points of all loops of a stage."""
+    return prod(x.count for x in (*op.axes, *op.reduce_axes))
+
+
+def _by_numpy(dag: Dag, given: Mapping[Place, Array], results: Sequence[Place]) -> list[Array]:
+    """What an expression gives, by code that shares nothing with the compiler."""
+    from loopwright.te.dag import arg_id
+    from loopwright.testing.numpy_eval import evaluate
+
+    inputs = {i: array for (i, _), array in given.items() if dag.ops[i].is_placeholder}
+    values = evaluate(dag, inputs)
+    return [values[arg_id(i, output)] for i, output in results]
+
+
+def _as_written(dag: Dag, given: Mapping[Place, Array], results: Sequence[Place]) -> list[Array]:
+    """What an expression gives that is compiled for this CPU without any step of a schedule."""
+    from loopwright import driver
+    from loopwright.schedule import replay
+    from loopwright.te.dag import arg_id
+
+    schedule = replay(dag, [])
+    arrays = {at: np.zeros_like(a) if at in results else a for at, a in given.items()}
+    tensors = [schedule.tensor(arg_id(i, output)) for i, output in arrays]
+    driver.build(schedule, tensors, "llvm")(*arrays.values())
+    return [arrays[at] for at in results]
+
+
+def _compare(
+    file: str,
+    pairs: Sequence[tuple[Arg, Array]],
+    expected: Sequence[Any],
+    close: Closeness,
+) -> float:
+    """The largest error of any output.
+
+    Raises:
+        RunError: an output is wrong.
+    """
+    from loopwright.measure.checking import check as checking
+
     worst = 0.0
+    outputs = [(arg, array) for arg, array in pairs if arg.output]
     for (arg, array), want in zip(outputs, expected, strict=True):
-        result = checking.compare(arg.name, array, want, length)
+        result = checking.compare(arg.name, array, np.asarray(want, arg.dtype), close)
         if result.problem is not None:
             raise RunError(f"{file}: {result.problem}; build it again, and tell us if that recurs")
         worst = max(worst, result.max_error)
-    return f"equal to the reference of {task} within {worst:.3g}"
+    return worst
 
 
 def _check_finite(file: str, pairs: Sequence[tuple[Arg, Array]]) -> None:

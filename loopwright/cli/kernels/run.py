@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 def command(file: str, repeat: int, device: str | None, as_json: bool) -> None:
     """Run the kernel in FILE once on random inputs, check the outputs, and time it.
 
-    They are compared with the reference of the workload that `build` wrote into FILE. Where that is
-    no operator, they must be finite.
+    They are compared with the reference of the workload that `build` wrote into FILE, or with its
+    expression where it is no operator. Where neither is known, they must be finite.
     """
     from loopwright import runtime
     from loopwright.cli.kernels import built_files, workload_kernels

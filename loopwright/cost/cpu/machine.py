@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from loopwright.runtime import pool
 from loopwright.target import Target
-from loopwright.target.caches import Caches, host_caches
+from loopwright.target.caches import Caches, caches_of
 
 #: CPUs that do vectors of 64 bytes in two halves.
 _HALF = ("znver4",)
@@ -31,10 +31,14 @@ class Machine:
 
 
 def machine_of(target: Target) -> Machine:
-    """The machine of a target; its caches are taken to be those of this host."""
+    """The machine of a target: what its options say, else this host."""
     wide = int(target.vector_bytes)
     threads = int(target.options.get("num_threads", 0)) or pool.get_num_threads()
     half = wide == 64 and target.options.get("mcpu") in _HALF
     return Machine(
-        threads, host_caches(), wide, target.vector_registers, wide // 2 if half else wide
+        threads,
+        caches_of(target.options),
+        wide,
+        target.vector_registers,
+        wide // 2 if half else wide,
     )

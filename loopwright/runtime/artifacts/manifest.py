@@ -193,8 +193,9 @@ class Manifest:
         llvmlite: version that it was built with.
         needs: CPU features that the machine must have to run it, by LLVM's names; empty where they
             are not known.
-        workload: what it computes, as ``name``, ``args`` and ``target`` of a task; empty where
-            nobody has said.
+        workload: what it computes, as ``name``, ``args`` and ``target`` of a task; where that is no
+            operator also ``expression``, its DAG and arguments as data. Empty where nobody has
+            said.
 
     Example:
         >>> A = te.placeholder((4,), name="A")

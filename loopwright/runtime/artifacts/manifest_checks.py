@@ -88,7 +88,8 @@ class _Checks:
         return x
 
     def workload(self, x: object) -> None:
-        if not isinstance(x, Mapping) or (x and set(x) != {"name", "args", "target"}):
+        known = {"name", "args", "target"}
+        if not isinstance(x, Mapping) or (x and set(x) - {"expression"} != known):
             self.refuse("workload", x, "name, args and target of a task")
         if x:
             self.text(x["name"], "workload.name")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import copy
 from random import Random
 
 from loopwright.errors import ScheduleError, did_you_mean
@@ -36,6 +37,19 @@ class ScheduleBase:
         self._thread_vars: dict[Var, str] = {}
         for i, op in enumerate(dag.ops):
             self._enter_axes(i, op.axes, op.reduce_axes)
+
+    def _go_apart(self) -> None:
+        """Share nothing that changes with the schedule of which this one is a copy; operations that
+        steps made belong to one schedule and are made again."""
+        self.random = copy(self.random)
+        own = {i: op for i, op in self._operations.items() if not isinstance(op, StageOp)}
+        self._operations = own
+        self._stage_of_op = {
+            op: i for op, i in self._stage_of_op.items() if not isinstance(op, StageOp)
+        }
+        self._loop_of_axis = dict(self._loop_of_axis)
+        self._axis_of_loop = dict(self._axis_of_loop)
+        self._thread_vars = dict(self._thread_vars)
 
     # ------------------------------------------------------------ looking things up
 

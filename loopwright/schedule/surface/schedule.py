@@ -8,6 +8,7 @@ has the primitives that make stages.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from typing import Any
 
 from loopwright.errors import ScheduleError
@@ -138,6 +139,24 @@ class Schedule(SchedulePrimitives):
             ScheduleError: it does not belong to this schedule.
         """
         return Stage(self, self.stage_id(key, "schedule"))
+
+    def copy(self) -> Schedule:
+        """The schedule as it is now; steps of one of the two are not steps of the other.
+
+        Tensors of the expression are stages of both, those that steps made of their own schedule.
+
+        Example:
+            >>> A = te.placeholder((8,), name="A")
+            >>> B = te.compute((8,), lambda i: A[i] + 1, name="B")
+            >>> s = te.create_schedule(B.op)
+            >>> other = s.copy()
+            >>> other[B].vectorize(B.op.axis[0])
+            >>> print(s, other)
+            Schedule(stages A, B; 0 step(s)) Schedule(stages A, B; 1 step(s))
+        """
+        made = copy(self)
+        made._go_apart()
+        return made
 
     @property
     def stages(self) -> list[Stage]:

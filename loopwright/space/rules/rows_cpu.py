@@ -24,7 +24,7 @@ from loopwright.space.rules.pieces import MIN_TASKS, fused
 from loopwright.space.sketch import Sketch
 from loopwright.space.structure import Structure
 from loopwright.space.variant import Variant, structures_of
-from loopwright.target.caches import host_caches
+from loopwright.target import Target
 
 _VECTORS = (1, 2, 4, 8)
 _ROWS = (1, 2, 4, 8, 16, 32, 64, 128)
@@ -70,7 +70,8 @@ def chain_variants(kernel: Kernel) -> list[Variant]:
 def _is_streamed(chain: RowChain) -> bool:
     """Whether rows come from memory: several at once then keep it busy."""
     inputs = {x for r in chain.reductions for x in r.op.input_tensors}
-    return sum(prod(x.static_shape) * registers.nbytes(x) for x in inputs) > host_caches().l3
+    size = sum(prod(x.static_shape) * registers.nbytes(x) for x in inputs)
+    return size > Target.current().hardware.caches.l3
 
 
 def _variant(chain: RowChain, inlined: Sequence[te.Tensor]) -> Variant:

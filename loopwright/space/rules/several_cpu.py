@@ -1,18 +1,20 @@
 """Expressions of several kernels on CPUs: each kernel is scheduled by what knows it.
 
 One structure has the most sensible variant of every kernel; the others differ from it in one
-kernel, the heaviest first.
+kernel, the heaviest first. What is best of each kernel is put together when single kernels were
+ranked (`loopwright.space.composition`).
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 from loopwright import te
 from loopwright.ir.expr import IterVar
 from loopwright.space.access import extents
+from loopwright.space.composition import Chosen, Composition
+from loopwright.space.kernel_rules import with_rules_of_users
 from loopwright.space.kernels import Kernel, heaviest
 from loopwright.space.rules.contraction_cpu import contraction_variants
 from loopwright.space.rules.injective_cpu import injective_variants
@@ -31,6 +33,8 @@ _KNOWN: tuple[Variants, ...] = (
     chain_variants,
     injective_variants,
 )
+#: The variant of a kernel that nothing knows.
+_PLAIN = "as written"
 #: Structures of an expression, for each of which every kernel is scheduled: fewest, and most for
 #: one kernel; and how little of the work a kernel does that has but one variant.
 _FEWEST, _MOST, _LITTLE = 6, 36, 0.05
@@ -46,67 +50,43 @@ def several(outputs: Sequence[te.Tensor], args: Sequence[te.Tensor]) -> list[Str
     Returns:
         The structures; none where the expression is one kernel that another rule knows.
     """
-    parts = kernels_of(tuple(outputs))
-    found = {k.out: [v for known in _KNOWN for v in known(k)] for k in parts}
-    if len(parts) == 1 and found[parts[0].out]:
+    program = composition(outputs, args)
+    only = program.kernels[0].out
+    if len(program.kernels) == 1 and program.choices[only][0].name != _PLAIN:
         return []
+    return list(program.structures(_chosen(program)))
+
+
+def composition(outputs: Sequence[te.Tensor], args: Sequence[te.Tensor]) -> Composition:
+    """An expression as kernels with their variants; what nothing knows runs as it was written."""
+    parts = kernels_of(tuple(outputs))
+    found = {k.out: _variants(k) for k in parts}
     choices = {k.out: found[k.out] or [_plain(k)] for k in parts}
-    names = _names(parts)
-    return [_structure(outputs, args, parts, names, c) for c in _combined(parts, choices)]
+    return Composition(tuple(outputs), tuple(args), parts, choices)
 
 
-def _combined(
-    parts: Sequence[Kernel], choices: Mapping[te.Tensor, list[Variant]]
-) -> list[dict[te.Tensor, Variant]]:
+def _variants(kernel: Kernel) -> list[Variant]:
+    return with_rules_of_users(kernel, lambda: [v for known in _KNOWN for v in known(kernel)])
+
+
+def _chosen(program: Composition) -> list[Chosen]:
     """The most sensible variant of every kernel, and with another one in one kernel."""
-    base = {t: variants[0] for t, variants in choices.items()}
+    parts, choices = program.kernels, program.choices
     heavy = heaviest(parts, _LITTLE)
-    found, most = [base], max(_FEWEST, _MOST // len(parts))
+    found: list[Chosen] = [program.base]
+    most = max(_FEWEST, _MOST // len(parts))
     depth = 1
     while len(found) < most and any(depth < len(choices[k.out]) for k in heavy):
         for k in heavy:
             if depth < len(choices[k.out]) and len(found) < most:
-                found.append({**base, k.out: choices[k.out][depth]})
+                found.append({**program.base, k.out: choices[k.out][depth]})
         depth += 1
-    return found
-
-
-def _structure(
-    outputs: Sequence[te.Tensor],
-    args: Sequence[te.Tensor],
-    parts: Sequence[Kernel],
-    names: Mapping[te.Tensor, str],
-    chosen: Mapping[te.Tensor, Variant],
-) -> Structure:
-    sketch = Sketch(outputs, args)
-    # One stage has one place: what several kernels compute, since it is cheap, none of them keeps.
-    standing = Counter(t for k in parts for t in k.tensors)
-    for t in (t for t, count in standing.items() if count > 1):
-        sketch.s[t].compute_inline()
-    for k in parts:
-        name, variant = names[k.out], chosen[k.out]
-        sketch.prefix = f"{name}." if len(parts) > 1 else ""
-        variant.schedule(sketch)
-        sketch.why.append(f"{name}: {variant.why}")
-    texts = [f"{names[k.out]}: {chosen[k.out].name}" for k in parts]
-    return sketch.finished("; ".join(texts))
-
-
-def _names(parts: Sequence[Kernel]) -> dict[te.Tensor, str]:
-    """Names of kernels, with a number where several have one name."""
-    counts = Counter(k.out.name for k in parts)
-    seen: Counter[str] = Counter()
-    found = {}
-    for k in parts:
-        seen[k.out.name] += 1
-        again = counts[k.out.name] > 1
-        found[k.out] = f"{k.out.name}#{seen[k.out.name]}" if again else k.out.name
     return found
 
 
 def _plain(kernel: Kernel) -> Variant:
     why = "no rule knows this kernel: its loops run as they were written, in parallel"
-    return Variant("as written", why, partial(_schedule, kernel))
+    return Variant(_PLAIN, why, partial(_schedule, kernel))
 
 
 def _schedule(kernel: Kernel, sketch: Sketch) -> None:

@@ -69,6 +69,12 @@ def test_facts_of_hardware_become_options_of_the_target() -> None:
     params = auto_scheduler.HardwareParams(num_cores=3, vector_unit_bytes=16)
     made = params.applied_to(target)
     assert (made.num_threads, made.vector_bytes) == (3, 16)
+    line = auto_scheduler.HardwareParams(cache_line_bytes=128).applied_to(target)
+    assert line.hardware.cache_line_bytes == 128
+    assert auto_scheduler.HardwareParams(target=target).applied_to(target).options == {
+        **target.options,
+        "prefer_vector_width": 0,
+    }
     device = auto_scheduler.HardwareParams(max_shared_memory_per_block=4096, warp_size=16)
     made = device.applied_to(tvm.Target("cuda -arch=sm_90"))
     assert (made.max_shared_memory_per_block, made.thread_warp_size) == (4096, 16)

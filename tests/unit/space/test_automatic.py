@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -12,6 +15,8 @@ import loopwright as lw
 from loopwright import te
 from loopwright.errors import SpaceError, TaskError, TensorError, UsageError
 from loopwright.records import Checked, Record, environment
+from loopwright.task import Template
+from loopwright.task.dispatch import schedule_for
 from loopwright.task.union import STRUCTURE
 
 TARGET = "llvm -num-threads=1"
@@ -218,6 +223,44 @@ def test_functions_that_return_something_else_are_refused() -> None:
         lw.create_task([A, B, C], (8,), TARGET)
     with pytest.raises(TaskError, match="expected a name, a function or tensors, got a int"):
         lw.create_task(7, (), TARGET)
+
+
+def test_whatever_is_called_may_be_a_workload() -> None:
+    class Product:
+        def __call__(self, n: int) -> list[te.Tensor]:
+            return product(n)
+
+    key = lw.create_task(product, (16,), TARGET).key
+    for function, args in ((partial(product, 16), ()), (Product(), (16,))):
+        assert lw.create_task(function, args, TARGET).key == key
+    assert str(lw.create_task(partial(product, 16), (), TARGET)).startswith("user/product(")
+    with pytest.raises(TaskError, match=r"test_automatic.py:\d+: ZeroDivisionError"):
+        lw.create_task(partial(lambda n: product(1 // n), 0), (), TARGET)
+    with pytest.raises((TaskError, TensorError), match="expected tensors"):
+        lw.create_task(abs, (16,), TARGET)
+
+
+def test_functions_that_never_end_are_ended(monkeypatch) -> None:
+    def endless() -> None:
+        while True:
+            with contextlib.suppress(Exception):
+                time.sleep(0.01)
+
+    monkeypatch.setattr("loopwright.space.automatic_task.TEMPLATE_S", 0.2)
+    monkeypatch.setattr("loopwright.task.task.TEMPLATE_S", 0.2)
+    at = r"user/endless\(\) \(test_automatic.py:\d+\)"
+    with pytest.raises(TaskError, match=rf"{at} took longer than 0\.2 s to return its tensors"):
+        lw.create_task(endless, (), TARGET)
+    with ThreadPoolExecutor() as pool:  # threads have no timer of the system
+        failed = pool.submit(lw.create_task, endless, (), TARGET).exception()
+    assert isinstance(failed, TaskError)
+    assert "took longer than 0.2 s" in str(failed)
+    stuck = lw.workload("test/automatic/stuck")(endless)
+    with pytest.raises(TaskError, match=r"test/automatic/stuck\(\) .* took longer than"):
+        lw.build(stuck(), target=TARGET)
+    template = Template("test/automatic/template", endless, schedule_for)
+    with pytest.raises(TaskError, match=r"the template test/automatic/template\(\) took longer"):
+        lw.Task(template, (), TARGET)
 
 
 def test_sizes_that_are_variables_are_refused() -> None:

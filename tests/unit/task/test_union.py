@@ -92,6 +92,35 @@ def test_the_default_is_chosen_when_it_is_first_asked_for() -> None:
     assert SpaceUnion(parts).default_index == parts[0].config_space.default_index
 
 
+def test_further_parts_are_found_when_the_space_is_first_looked_at() -> None:
+    def more() -> list[SimpleNamespace]:
+        asked.append(1)
+        return [SimpleNamespace(config_space=space("late", (5,)))]
+
+    asked: list[int] = []
+    given = union((3, 3), (4,)).parts
+    whole = SpaceUnion(given, more=more)
+    assert (whole.given, asked) == (given, [])
+    assert (len(whole), whole.names) == (9 + 4 + 5, ("p0", "p1", "late"))
+    assert whole.place(13) == (2, 0)
+    assert whole.find(whole.get(17).values) == 17
+    assert len(whole.space_hashes) == 3
+    assert asked == [1]
+    twice = SpaceUnion(given, more=lambda: given[:1])
+    with pytest.raises(SpaceError, match="two structures are called 'p0'"):
+        len(twice)
+
+
+def test_knobs_that_are_added_to_a_space_change_no_index() -> None:
+    whole = space("p", (3, 4))
+    before = [whole.get(n).values for n in range(12)]
+    whole.set_default(7)
+    whole.extend(lambda: whole.define_knob("more", ["only"]))
+    assert [{**values, "more": "only"} for values in before] == [
+        whole.get(n).values for n in range(12)
+    ]
+
+
 def test_filters_of_a_part_are_kept_and_counted() -> None:
     whole = union((3, 3), (4,))
     whole.parts[1].config_space.multi_filter(lambda c: c["k0"].val % 2 == 0)

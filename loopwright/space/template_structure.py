@@ -1,0 +1,68 @@
+"""The space of a hand-written template as one structure of an expression, beside those of rules."""
+
+from __future__ import annotations
+
+from loopwright.errors import SpaceError
+from loopwright.space.expression import TensorProgram
+from loopwright.space.structure import Structure
+from loopwright.target import Target
+from loopwright.task import ConfigEntity, Task
+from loopwright.task.template import Scheduled
+from loopwright.task.union import STRUCTURE
+
+
+class TemplateStructure:
+    """A template that computes the same as an expression.
+
+    Its knobs are those of the template, with the knob that names it.
+
+    Args:
+        task: the template with its arguments, for the target of the expression.
+        program: the expression.
+        like: a structure of the expression.
+
+    Attributes:
+        name: what it is called in records: the template and its arguments.
+        why: that somebody wrote it.
+        config_space: the template's.
+
+    Raises:
+        SpaceError: the template computes something else, or is for another target.
+    """
+
+    def __init__(self, task: Task, program: TensorProgram, like: Structure) -> None:
+        self.name = f"template {task}"
+        self.why = (f"written by hand: {task.template.where}",)
+        if task.target != like.target:
+            raise SpaceError(f"{self.name} is for the target {task.target}, not for {like.target}")
+        # A task of its own: the knob that names it is none of the template's own space.
+        self._task = Task(task.template, task.args, task.target)
+        space = self.config_space = self._task.config_space
+        self._check(program, like)
+        default = space.default_index
+        space.extend(lambda: space.define_knob(STRUCTURE, [self.name]))
+        space.set_default(default)
+
+    @property
+    def target(self) -> Target:
+        """The target."""
+        return self._task.target
+
+    def instantiate(self, config: ConfigEntity) -> Scheduled:
+        """The schedule of a configuration; errors as of `loopwright.Task.instantiate`."""
+        return self._task.instantiate(config)
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.config_space.range_length} configurations)"
+
+    def _check(self, program: TensorProgram, like: Structure) -> None:
+        schedule, args = self._task.instantiate(self._task.fallback())
+        ids = tuple(schedule.arg_ids(args))
+        if schedule.dag.hash == like.dag.hash and ids == like.arg_ids:
+            return
+        wanted = ", ".join(f"{t.dtype}{list(t.shape)}" for t in program.args)
+        got = ", ".join(f"{t.dtype}{list(t.shape)}" for t in args)
+        raise SpaceError(
+            f"{self.name} does not compute this expression of ({wanted}), but another one of "
+            f"({got}); give the template the arguments with which it does"
+        )

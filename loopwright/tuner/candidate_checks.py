@@ -1,0 +1,185 @@
+"""Checks between proposing and measuring: what they refuse is not measured, and is counted.
+
+They are what MetaSchedule's postprocessors are that only reject. Each has a name, looks at one
+candidate, and says why it is refused. A check is a function of the candidate alone, so that a run
+proposes the same again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from loopwright.errors import TimeLimitError, TuneError, UsageError, did_you_mean
+from loopwright.time_limit import TEMPLATE_S, limited
+
+if TYPE_CHECKING:
+    from loopwright.task import ConfigEntity
+    from loopwright.task.interfaces import Scheduler
+
+#: Why a candidate of a task is refused, in few words; None: it may be measured.
+Check = Callable[["Scheduler", "ConfigEntity"], str | None]
+#: Candidates whose answers are remembered, and reasons that the summary names.
+_REMEMBERED, _NAMED = 1 << 18, 4
+
+_checks: dict[str, Check] = {}
+
+
+def register_check(name: str) -> Callable[[Check], Check]:
+    """A decorator that makes a function a check of all candidates that tuners propose.
+
+    It is asked once about each candidate, before that goes to the builders, and says why it shall
+    not, or None. It may ask ``task.instantiate(config)`` for the schedule. The default
+    configuration, which is trial 0, is measured in any case. Tuners take the checks that are
+    registered when they are made.
+
+    Args:
+        name: its name, under which the summary of a run counts what it refused. A definition that
+            is run again takes the place of the former.
+
+    Raises:
+        UsageError: another function has the name, or none is given.
+
+    Example:
+        >>> @lw.tuner.register_check("narrow vectors")
+        ... def at_least_eight(task, config):
+        ...     lanes = config["tile_j"].size[-1]
+        ...     return f"{lanes} lanes" if lanes < 8 else None
+        ...
+        >>> task = lw.create_task("matmul", (64, 64, 64), "llvm")
+        >>> tuner = lw.tuner.RandomTuner(task, seed=0)
+        >>> print(min(config["tile_j"].size[-1] for config in tuner.ask(40)) >= 8)
+        True
+        >>> lw.tuner.remove_check("narrow vectors")
+    """
+    if not isinstance(name, str):
+        raise UsageError(
+            'a check needs a name: write @loopwright.tuner.register_check("mine/name")'
+        )
+
+    def register(check: Check) -> Check:
+        if name in _checks and _origin(_checks[name]) != _origin(check):
+            raise UsageError(f"there is a check {name!r}; remove it first, or use a new name")
+        _checks[name] = check
+        return check
+
+    return register
+
+
+def remove_check(name: str) -> None:
+    """Forget a check.
+
+    Raises:
+        UsageError: there is none of this name.
+
+    Example:
+        >>> _ = lw.tuner.register_check("mine")(lambda task, config: None)
+        >>> lw.tuner.remove_check("mine")
+    """
+    if name not in _checks:
+        there = f"; there are {', '.join(_checks)}" if _checks else "; there are none"
+        raise UsageError(f"unknown check {name!r}{did_you_mean(name, _checks)}{there}")
+    del _checks[name]
+
+
+class CandidateChecks:
+    """The checks of one run, and what they refused.
+
+    Args:
+        task: the task.
+        checks: by name; None for those that are registered.
+
+    Attributes:
+        reasons: refused candidates by ``"name: reason"``.
+    """
+
+    def __init__(self, task: Scheduler, checks: Mapping[str, Check] | None = None) -> None:
+        self._task = task
+        self._checks = dict(_checks if checks is None else checks)
+        self._known: dict[int, bool] = {}
+        self.reasons: Counter[str] = Counter()
+
+    def __call__(self, index: int) -> bool:
+        """Whether a candidate may be measured.
+
+        Raises:
+            TuneError: a check raised, took too long, or returned neither a text nor None.
+        """
+        if not self._checks:
+            return True
+        known = self._known.get(index)
+        if known is not None:
+            return known
+        if len(self._known) >= _REMEMBERED:
+            self._known.clear()
+        reason = self._reason(index)
+        if reason is not None:
+            self.reasons[reason] += 1
+        self._known[index] = reason is None
+        return reason is None
+
+    def _reason(self, index: int) -> str | None:
+        config = self._task.config_space.get(index)
+        for name, check in self._checks.items():
+            reason = self._answer(name, check, config)
+            if reason is not None:
+                return f"{name}: {reason}"
+        return None
+
+    def _answer(self, name: str, check: Check, config: ConfigEntity) -> str | None:
+        what = f"check {name!r}"
+        try:
+            reason: object = limited(TEMPLATE_S, what, check, self._task, config, often=True)
+        except KeyboardInterrupt:
+            raise
+        except TimeLimitError as exc:
+            raise TuneError(f"{exc} for {config}{_MEND}") from exc
+        except BaseException as exc:  # a user's check: one that calls sys.exit ends nothing
+            text = " ".join(f"{type(exc).__name__} for {config}: {exc}".split())
+            raise TuneError(f"{what} raised {text}{_MEND}") from exc
+        if reason is None or (isinstance(reason, str) and reason):
+            return reason
+        raise TuneError(
+            f"{what} must return why a candidate is refused, or None; for {config} it returned "
+            f"{reason!r:.60}"
+        )
+
+    @property
+    def note(self) -> str:
+        """How many candidates were refused, and why, in one line; empty where none were."""
+        if not self.reasons:
+            return ""
+        shown = self.reasons.most_common(_NAMED)
+        why = ", ".join(f"{reason} {n}" for reason, n in shown)
+        rest = len(self.reasons) - len(shown)
+        more = f", {rest} other reasons" if rest else ""
+        return f"refused: {self.reasons.total()} candidates by checks ({why}{more})"
+
+
+class ChecksOfPart(CandidateChecks):
+    """The checks of a run, asked about the points of one structure by their indices there.
+
+    What is refused is counted by those of the run: two structures have one summary.
+
+    Args:
+        whole: the checks of the run.
+        begin: the index of the structure's first point in the space of the task.
+    """
+
+    def __init__(self, whole: CandidateChecks, begin: int) -> None:
+        super().__init__(whole._task, {})
+        self._whole, self._begin = whole, begin
+
+    def __call__(self, index: int) -> bool:
+        """Whether a candidate may be measured; errors as of `CandidateChecks`."""
+        return self._whole(self._begin + index)
+
+
+_MEND = "; mend it, or leave it out with loopwright.tuner.remove_check"
+
+
+def _origin(check: Check) -> tuple[object, object]:
+    """Equal for definitions of one function that were run one after the other."""
+    code = getattr(check, "__code__", None)
+    return getattr(check, "__qualname__", None), code and code.co_filename
