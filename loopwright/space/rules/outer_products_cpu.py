@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 from loopwright import te
@@ -96,7 +97,7 @@ class OuterProducts:
         if roles.row is None:
             s[out].reorder(*others, v0, v1, *beside, v2)
             task = fused(s, out, [*others, v0])
-            s[out].parallel(task)
+            self._share_out(out, task)
             s[out].vectorize(v2)
             return v1, task, [v1, *beside][-1]
         r1, r2 = s[out].split(axis[roles.row], factor=self.rows)
@@ -109,9 +110,14 @@ class OuterProducts:
             outer = [*others, r0, v0]
         s[out].reorder(*outer, v1, *beside, r1, *inner)
         task = fused(s, out, outer)
-        s[out].parallel(task)
+        self._share_out(out, task)
         run(s, out, inner)
         return v1, task, r1
+
+    def _share_out(self, t: te.Tensor, loop: IterVar) -> None:
+        """Run a loop in parallel, unless one thread does all."""
+        if not self.plan.alone:
+            self.s[t].parallel(loop)
 
     def _blocks(self) -> tuple[Any, Any, Any]:
         """Register tiles of a task along rows and vectors, and iterations of the loop beside them;
@@ -162,12 +168,17 @@ class OuterProducts:
         return [*reduce[:-1], outer], [inner]
 
     def _short(self, t: te.Tensor, reduce: list[IterVar]) -> tuple[list[IterVar], list[IterVar]]:
-        """A short last loop is written out, and one outside of it may be."""
+        """A short last loop is written out, and one outside of it may be.
+
+        Not where next to nothing of the reduction is left outside: compilers would write that out
+        too, and hold all of a local copy in registers, that is on the stack.
+        """
         if not reduce:
             return [], []
         *before, last = reduce
         count = before[-1].extent if before else 0
-        if not isinstance(count, int) or not 1 < count <= _SHORT:
+        rest = prod(x.extent for x in before[:-1] if isinstance(x.extent, int))
+        if not isinstance(count, int) or not 1 < count <= _SHORT or rest <= _SHORT:
             return before, [last]
         outer, inner = self.s[t].split(before[-1], factor=self.sketch.number("taps", [1, count]))
         return [*before[:-1], outer], [inner, last]
@@ -257,7 +268,7 @@ class OuterProducts:
         mine = axes.pop(d)
         block, mine = s[packed].split(mine, factor=width)
         if root:
-            s[packed].parallel(block)
+            self._share_out(packed, block)
         if roles.side_by_side:
             s[packed].reorder(block, *axes, mine)
             s[packed].vectorize(mine)

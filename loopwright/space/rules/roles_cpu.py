@@ -133,6 +133,7 @@ class Plan:
             copied.
         blocked: the reduction loop that is run in blocks.
         rows_packed: whether the other operand is copied for each block.
+        alone: whether one thread does all of it, since others are woken for longer than it takes.
     """
 
     roles: Roles
@@ -141,6 +142,7 @@ class Plan:
     place: str
     blocked: IterVar | None = None
     rows_packed: bool = False
+    alone: bool = False
 
     @property
     def name(self) -> str:
@@ -154,7 +156,8 @@ class Plan:
             parts += [f"producers at {self.place}"]
         if self.blocked is not None:
             parts += [f"{self.blocked.name} in blocks"]
-        return ", ".join(parts + (["rows packed"] if self.rows_packed else []))
+        parts += ["rows packed"] if self.rows_packed else []
+        return ", ".join(parts + (["one thread"] if self.alone else []))
 
     @property
     def why(self) -> str:
