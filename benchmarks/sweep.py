@@ -29,6 +29,7 @@ import loopwright as lw
 from benchmarks.sweep_shapes import SHAPES, Shape, random_products
 from benchmarks.sweep_side import NumpySide, knows
 from benchmarks.torch_side import TorchSide, installed
+from loopwright import dtypes
 from loopwright.cli.numpy_process import NumpyProcess
 from loopwright.cli.workload import Workload, find_workload
 from loopwright.env import machine, usable_cpus
@@ -122,7 +123,7 @@ def _row(shape: Shape, libraries: _Libraries, rounds: int, threads: int) -> dict
     chosen_s = time.perf_counter() - begin
     rng = np.random.default_rng(0)
     arrays = [rng.standard_normal(t.static_shape).astype(t.dtype) for t in tensors]
-    ours = {
+    ours: dict[str, Any] = {
         "automatic": lw.build(chosen, args, template.target).bind(*arrays),
         "operator": lw.build(schedule, tensors, template.target).bind(*arrays),
     }
@@ -151,7 +152,7 @@ def _row(shape: Shape, libraries: _Libraries, rounds: int, threads: int) -> dict
 
 
 def _bytes(tensors: Sequence[Any]) -> int:
-    return sum(prod(t.static_shape) * lw.dtypes.nbytes(t.dtype) for t in tensors)
+    return sum(prod(t.static_shape) * dtypes.nbytes(t.dtype) for t in tensors)
 
 
 def _reading(arrays: Sequence[Any], target: Any) -> Call:
