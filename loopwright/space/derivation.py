@@ -65,6 +65,7 @@ def structures(
         ...
         rows in cache
         dot products
+        dot products, one thread
     """
     given = [outputs] if isinstance(outputs, te.Tensor) else list(outputs)
     for t in given:
