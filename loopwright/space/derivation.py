@@ -64,8 +64,8 @@ def structures(
         ...         print(structure.name)
         ...
         rows in cache
-        dot products
         dot products, one thread
+        dot products
     """
     given = [outputs] if isinstance(outputs, te.Tensor) else list(outputs)
     for t in given:

@@ -20,7 +20,7 @@ from loopwright.space.analysis import OperandUse, StageAnalysis, StageClass
 from loopwright.space.kernels import Kernel
 from loopwright.space.rules.dots_cpu import dot_variants, pays_by_dots
 from loopwright.space.rules.outer_products_cpu import OuterProducts
-from loopwright.space.rules.pieces import MAY_BE_ALONE
+from loopwright.space.rules.pieces import ALONE, MAY_BE_ALONE
 from loopwright.space.rules.roles_cpu import Plan, Roles, block_steps
 from loopwright.space.structure import Structure
 from loopwright.space.variant import Variant, structures_of
@@ -31,8 +31,6 @@ _UNPACKED_ROWS = 16
 _TURNED = 10
 #: A reduction that is no longer is not cut into blocks.
 _SHORT_REDUCTION = 512
-#: Points up to which one thread does all by default: it takes no longer than another one is woken.
-_ALONE = 1 << 19
 
 
 def contractions(outputs: Sequence[te.Tensor], args: Sequence[te.Tensor]) -> list[Structure]:
@@ -62,7 +60,7 @@ def contraction_variants(kernel: Kernel) -> list[Variant]:
     if roles:
         plans += _blocked(kernel, roles[0])
         plans += _by_one_thread(kernel, plans)
-        alone = any(p.alone for p in plans) and kernel.work <= _ALONE
+        alone = any(p.alone for p in plans) and kernel.work <= ALONE
         plans.sort(key=lambda p: p.alone is not alone or not _is_sensible(p, roles[0]))
     dots, outer = dot_variants(kernel), [_variant(kernel, p) for p in plans]
     return [*dots, *outer] if pays_by_dots(stage) else [*outer, *dots]

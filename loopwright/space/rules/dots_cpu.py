@@ -19,6 +19,7 @@ from loopwright.space.analysis import StageAnalysis, StageClass
 from loopwright.space.chains import runs_along_memory
 from loopwright.space.kernels import Kernel
 from loopwright.space.rules.pieces import (
+    ALONE,
     MAY_BE_ALONE,
     compute_in_vectors,
     compute_inline,
@@ -77,10 +78,9 @@ def dot_variants(kernel: Kernel) -> list[Variant]:
     reads = any(kernel.computes(o.tensor) for o in stage.operands)
     if kernel.work > MAY_BE_ALONE or reads:
         return found
-    return [
-        *found,
-        Variant("dot products, one thread", why, partial(_scheduled, kernel, stage, True)),
-    ]
+    name = "dot products, one thread"
+    alone = Variant(name, why, partial(_scheduled, kernel, stage, True))
+    return [alone, *found] if kernel.work <= ALONE else [*found, alone]
 
 
 def _scheduled(kernel: Kernel, stage: StageAnalysis, alone: bool, sketch: Sketch) -> None:
