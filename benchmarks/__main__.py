@@ -1,4 +1,5 @@
-"""Measure the project: compiling, kernels beside other libraries, tuning, scoring candidates."""
+"""Measure the project: compiling, kernels beside other libraries, tuning, scoring candidates, and
+shapes that nobody tuned for."""
 
 from __future__ import annotations
 
@@ -15,12 +16,13 @@ from benchmarks.compiling import compile_rows
 from benchmarks.kernels import kernel_row
 from benchmarks.scoring import scoring_rows
 from benchmarks.searching import searching_rows
+from benchmarks.sweep import QUICK_ROUNDS, chosen_shapes, sweep_rows, tables
 from benchmarks.torch_side import installed
 from benchmarks.tuning import tuning_row
 from benchmarks.workloads import CASES, MORE_CASES, Case
 from loopwright.env import machine, usable_cpus
 
-PARTS = ("compiling", "scoring", "kernels", "tuning", "searching")
+PARTS = ("compiling", "scoring", "kernels", "tuning", "searching", "sweep")
 #: Operator, parameters, trials.
 TUNED = (
     ("matmul", ["M=512", "N=512", "K=512"], 200),
@@ -45,6 +47,8 @@ def main() -> None:
         found["tuning"] = _tuning(options, console)
     if "searching" in options.parts:
         found["searching"] = _searching(options, console)
+    if "sweep" in options.parts:
+        found["sweep"] = _sweep(options, console)
     result = {
         "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "machine": machine(),
@@ -101,6 +105,15 @@ def _tuning(options: argparse.Namespace, console: Console) -> list[dict[str, Any
     console.print(_tuning_table(rows, threads))
     for row in rows:
         console.print(_time_table(row))
+    return rows
+
+
+def _sweep(options: argparse.Namespace, console: Console) -> list[dict[str, Any]]:
+    """The quick form of `benchmarks.sweep`."""
+    shapes = chosen_shapes(True, options.seed, None)
+    rows = sweep_rows(shapes, QUICK_ROUNDS, options.threads or len(usable_cpus()), console.print)
+    for table in tables(rows):
+        console.print(table)
     return rows
 
 

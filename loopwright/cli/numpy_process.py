@@ -108,16 +108,27 @@ class NumpyProcess:
     def __init__(
         self, workload: Workload, inputs: Sequence[tuple[Sequence[int], str]], threads: int
     ) -> None:
-        self.problem = ""
         program = WorkerProgram(self.module, environment(threads))
         self._worker = Worker(self.library, machine_memory(), program=program)
+        self._threads = threads
+        self.prepare(workload, inputs)
+
+    def prepare(self, workload: Workload, inputs: Sequence[tuple[Sequence[int], str]]) -> None:
+        """Time another workload from now on; the process stays.
+
+        Args:
+            workload: what is computed.
+            inputs: ``(shape, dtype)`` of each input.
+        """
+        self.problem = ""
         request = PrepareRequest(
             words=workload.words,
             target=workload.target,
-            threads=threads,
+            threads=self._threads,
             shapes=tuple(tuple(map(int, shape)) for shape, _ in inputs),
             dtypes=tuple(dtype for _, dtype in inputs),
         )
+        self._signal(signal.SIGCONT)
         self._ask(request)
 
     def __enter__(self) -> NumpyProcess:

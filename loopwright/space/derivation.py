@@ -68,6 +68,7 @@ def structures(
         ...         print(structure.name)
         ...
         rows in cache
+        dot products, one thread
         dot products
     """
     given = [outputs] if isinstance(outputs, te.Tensor) else list(outputs)

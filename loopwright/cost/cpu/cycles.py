@@ -16,13 +16,23 @@ from loopwright.cost.cpu.machine import Machine
 from loopwright.cost.cpu.memory import Memory
 from loopwright.cost.symbolic.index_steps import extent_of
 from loopwright.cost.symbolic.loop_nest import StageNest, nests_of
-from loopwright.cost.symbolic.symbols import Number, least, most, product, total
+from loopwright.cost.symbolic.symbols import (
+    Number,
+    at_most,
+    least,
+    most,
+    product,
+    total,
+    where,
+)
 from loopwright.schedule.state import StageId, State
 
-#: The part of the shorter one of computing and waiting for data that is not done at the same time.
-APART = 0.4
-#: Cycles a thread of starting a parallel loop while the pool still spins: 0.3 us.
-LAUNCH = 550
+#: The part of the shorter one of computing and waiting for data that is not done at the same time:
+#: little, since data that is read along memory is fetched ahead.
+APART = 0.15
+#: Cycles of starting a parallel loop and waiting for its end, and more for each thread: 2 us for
+#: two that still spin. (A loop of calls in compiled code takes a tenth of it.)
+LAUNCH, LAUNCH_THREAD = 7000, 550
 
 
 def slowdown(
@@ -73,10 +83,13 @@ def stage_cycles(t: Touches, usage: BufferUsage, memory: Memory) -> Number:
     busy, moved = Core(t, usage.resident).cycles, memory.cycles(t)
     cycles = most(busy, moved) + least(busy, moved) * APART
     at_once = most(t.balance * t.machine.threads, 1)
-    launches = LAUNCH * t.machine.threads if _launches(t.nest) else 0
-    return cycles / at_once + launches
+    return cycles / at_once + _launches(t.nest, t.machine.threads)
 
 
-def _launches(nest: StageNest) -> bool:
+def _launches(nest: StageNest, threads: int) -> Number:
+    """Cycles of starting the parallel loop of a stage; one thread, or one iteration, needs none."""
+    if threads == 1:
+        return 0
     own = nest.loops[len(nest.loops) - nest.own :]
-    return any(x.mark == "parallel" for x in own)
+    each = LAUNCH + LAUNCH_THREAD * threads
+    return total(where(at_most(x.extent, 1), 0, each) for x in own if x.mark == "parallel")

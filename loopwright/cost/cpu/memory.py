@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from loopwright.cost.cpu.buffer_usage import BufferUsage
 from loopwright.cost.cpu.footprint import Touched, Touches
 from loopwright.cost.cpu.machine import Machine
-from loopwright.cost.symbolic.symbols import Number, at_most, least, most, total, where
+from loopwright.cost.symbolic.symbols import Number, at_most, least, most, product, total, where
 
 #: Bytes per cycle that come from the second level, the third level, and memory.
 L2, L3, MEMORY = 40, 22, 5
@@ -26,6 +26,9 @@ COUNTED_ON = 0.75
 #: How much longer a line takes that falls into a crowded set of the second cache: nothing asks for
 #: it ahead of time, since what was asked for ahead is gone again.
 CROWDED = 5
+#: Pages that a core reads at a time as streams; cycles of a piece of a page where there are more of
+#: them: nothing was asked for ahead, and the address has to be looked up.
+STREAMS, JUMP = 64, 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +59,8 @@ class Memory:
         out: Number = 0
         for level in _levels(t.machine):
             cycles = self._moved(t, level) / level.rate
+            if level.rate == MEMORY:
+                cycles = cycles + total(_jumps(t, a) for a in t.accesses) * JUMP
             out = most(out, where(at_most(self._usage.used, level.capacity), 0, cycles))
         return out
 
@@ -89,6 +94,21 @@ class Memory:
             if common and any(x.access.buffer.stage == buffer for x in s.accesses):
                 found.add(common)
         return sorted(found)
+
+
+def _jumps(t: Touches, a: Touched) -> Number:
+    """How often an access goes on to another page after a piece of a row, whose rest it reads
+    much later."""
+    size = a.access.buffer.itemsize
+    out: Number = 0
+    for d, x in enumerate(t.nest.loops):
+        if a.moves[d]:
+            *rows, row = a.boxes[d + 1]
+            piece = at_most(row * size, PAGE - 1)
+            many = where(at_most(x.extent, STREAMS), False, piece)
+            far = where(at_most(a.strides[d], PAGE - 1), False, many)
+            out = most(out, where(far, t.outer[d + 1] * product(rows), 0))
+    return out
 
 
 def _levels(machine: Machine) -> list[Level]:

@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from functools import cached_property
 
 from loopwright.cost.cpu.footprint import Touched, Touches
-from loopwright.cost.symbolic.index_steps import LoopKey, Move, extent_of
+from loopwright.cost.symbolic.index_steps import LoopKey, Move, SteppedIndex, extent_of
 from loopwright.cost.symbolic.loop_nest import NestLoop
 from loopwright.cost.symbolic.symbols import (
     Number,
@@ -38,6 +38,11 @@ def pieces(lanes: Number, each: int) -> Number:
         each //= 2
         out = out + rest // each % 2
     return out
+
+
+def _loops_of(a: Touched) -> set[LoopKey]:
+    """The loops that move an access."""
+    return {m.loop for moves in a.access.moves for m in moves}
 
 
 class Tile:
@@ -210,7 +215,7 @@ class Tile:
         for axis, dim in zip(nest.op.axes, nest.op.shape, strict=True):
             extent, index = extent_of(dim), nest.axes[axis.var]
             over = at_most(index.width, extent)
-            if over is True:
+            if over is True or not self._is_tested(index):
                 continue
             inside = [self._depths[m.loop] for m in index.moves]
             mine = product(
@@ -219,6 +224,26 @@ class Tile:
             tiles = product(m.count for m in index.moves) / mine * self.begun
             out = out + where(over, 0, 1 - least(extent // mine / tiles, 1))
         return least(out, 1)
+
+    def _is_tested(self, index: SteppedIndex) -> bool:
+        """Whether anything that moves with an axis lies in memory: local tiles and copies have room
+        for what reaches beyond the result."""
+        loops = {m.loop for m in index.moves}
+        return any(loops & _loops_of(a) for a in self.t.accesses if not a.access.buffer.within)
+
+    def is_tested_alone(self, a: Touched) -> Number:
+        """Whether each place of an access is tested by itself in a tile that reaches too far: the
+        lanes do not move it, and another axis along which it moves may end within a tile."""
+        d = self.t.vector_loop
+        if d is None or a.moves[d] or a.access.buffer.within:
+            return False
+        out: Number = False
+        nest = self.t.nest
+        for axis, dim in zip(nest.op.axes, nest.op.shape, strict=True):
+            index = nest.axes[axis.var]
+            if {m.loop for m in index.moves} & _loops_of(a):
+                out = where(at_most(index.width, extent_of(dim)), out, True)
+        return out
 
     @cached_property
     def held(self) -> Number:

@@ -19,7 +19,9 @@ from loopwright.space.access import extents
 from loopwright.space.analysis import OperandUse, StageAnalysis, StageClass
 from loopwright.space.kernels import Kernel
 from loopwright.space.rules.dots_cpu import dot_variants, pays_by_dots
-from loopwright.space.rules.outer_products_cpu import OuterProducts, Plan, Roles, block_steps
+from loopwright.space.rules.outer_products_cpu import OuterProducts
+from loopwright.space.rules.pieces import ALONE, MAY_BE_ALONE
+from loopwright.space.rules.roles_cpu import Plan, Roles, block_steps
 from loopwright.space.structure import Structure
 from loopwright.space.variant import Variant, structures_of
 
@@ -57,7 +59,9 @@ def contraction_variants(kernel: Kernel) -> list[Variant]:
     plans = [p for r in roles for p in _plans(kernel, r)]
     if roles:
         plans += _blocked(kernel, roles[0])
-        plans.sort(key=lambda p: not _is_sensible(p, roles[0]))
+        plans += _by_one_thread(kernel, plans)
+        alone = any(p.alone for p in plans) and kernel.work <= ALONE
+        plans.sort(key=lambda p: p.alone is not alone or not _is_sensible(p, roles[0]))
     dots, outer = dot_variants(kernel), [_variant(kernel, p) for p in plans]
     return [*dots, *outer] if pays_by_dots(stage) else [*outer, *dots]
 
@@ -143,6 +147,20 @@ def _blocked(kernel: Kernel, roles: Roles) -> Iterator[Plan]:
             yield replace(plan, blocked=longest)
             if roles.rows_dimension is not None:
                 yield replace(plan, blocked=longest, rows_packed=True)
+
+
+def _by_one_thread(kernel: Kernel, plans: Sequence[Plan]) -> list[Plan]:
+    """Little work without threads: waking them takes longer than it does."""
+    if kernel.work > MAY_BE_ALONE or any(kernel.computes(t) for t in _operands(kernel)):
+        return []
+    found = [p for p in plans if p.order == "vectors" and p.blocked is None]
+    return [replace(p, alone=True) for p in found if p.packing != "task"]
+
+
+def _operands(kernel: Kernel) -> list[te.Tensor]:
+    """What the one reduction of a kernel reads."""
+    assert kernel.single is not None
+    return [o.tensor for o in kernel.single.operands]
 
 
 def _is_sensible(plan: Plan, best: Roles) -> bool:

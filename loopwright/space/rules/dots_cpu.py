@@ -8,6 +8,7 @@ elements of the result are made at once, so that what is loaded is used for more
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from loopwright import te
@@ -18,6 +19,8 @@ from loopwright.space.analysis import StageAnalysis, StageClass
 from loopwright.space.chains import runs_along_memory
 from loopwright.space.kernels import Kernel
 from loopwright.space.rules.pieces import (
+    ALONE,
+    MAY_BE_ALONE,
     compute_in_vectors,
     compute_inline,
     fused,
@@ -71,7 +74,17 @@ def dot_variants(kernel: Kernel) -> list[Variant]:
     if stage.reduced[-1].count < registers.lanes(stage.tensor.dtype):
         return []
     why = "every operand runs along memory with the reduction"
-    return [Variant("dot products", why, lambda sketch: _Dots(sketch, kernel, stage).schedule())]
+    found = [Variant("dot products", why, partial(_scheduled, kernel, stage, False))]
+    reads = any(kernel.computes(o.tensor) for o in stage.operands)
+    if kernel.work > MAY_BE_ALONE or reads:
+        return found
+    name = "dot products, one thread"
+    alone = Variant(name, why, partial(_scheduled, kernel, stage, True))
+    return [alone, *found] if kernel.work <= ALONE else [*found, alone]
+
+
+def _scheduled(kernel: Kernel, stage: StageAnalysis, alone: bool, sketch: Sketch) -> None:
+    _Dots(sketch, kernel, stage, alone).schedule()
 
 
 def pays_by_dots(stage: StageAnalysis) -> bool:
@@ -83,7 +96,10 @@ def pays_by_dots(stage: StageAnalysis) -> bool:
 
 
 class _Dots:
-    def __init__(self, sketch: Sketch, kernel: Kernel, stage: StageAnalysis) -> None:
+    def __init__(
+        self, sketch: Sketch, kernel: Kernel, stage: StageAnalysis, alone: bool = False
+    ) -> None:
+        self.alone = alone
         self.sketch, self.s, self.kernel, self.stage = sketch, sketch.s, kernel, stage
         self.lanes = registers.lanes(stage.tensor.dtype)
         self.column = max(reversed(stage.spatial), key=lambda x: x.count > 1)
@@ -161,7 +177,8 @@ class _Dots:
         c0, c1 = s[out].split(c1, factor=self.sketch.number("block", blocks, block))
         s[out].reorder(*others, c0, *outer, c1, *inner, c2)
         task = fused(s, out, [*others, c0, *outer])
-        s[out].parallel(task)
+        if not self.alone:
+            s[out].parallel(task)
         for x in [*inner, c2]:
             s[out].unroll(x)
         return c1

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from math import prod
 from typing import Any
 
 from loopwright import te
 from loopwright.ir.expr import IterVar
 from loopwright.space import registers
 from loopwright.space.access import extents
-from loopwright.space.analysis import OperandUse, StageAnalysis
 from loopwright.space.kernels import Kernel
 from loopwright.space.rules.pieces import (
     compute_in_vectors,
@@ -21,172 +19,18 @@ from loopwright.space.rules.pieces import (
     rfactored,
     run,
 )
+from loopwright.space.rules.roles_cpu import Plan, Roles, block_steps
 from loopwright.space.sketch import Sketch
 
-_ROWS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24)
-_VECTORS = (1, 2, 3, 4, 6)
+__all__ = ["OuterProducts", "Plan", "Roles", "block_steps"]
+
 _BLOCKS = (1, 2, 4, 8, 16, 32, 64)
 _BESIDE = (1, 2, 4, 7, 8, 14, 16, 28, 32, 56, 64)
 _UNROLL = (1, 2, 4, 8)
-#: Fewest and most steps of a block of a reduction, and how many are usual.
-_STEPS, _USUAL_STEPS = (64, 1024), 384
+#: Steps of a block of a reduction that are usual.
+_USUAL_STEPS = 384
 #: A reduction loop that is no longer is written out as a whole.
 _SHORT = 8
-
-
-@dataclass(frozen=True, eq=False)
-class Roles:
-    """What the loops and operands of a contraction do in a kernel.
-
-    Attributes:
-        out: the result, elementwise over the reduction, or that itself.
-        stage: the reduction.
-        loaded: the operand that is loaded in vectors.
-        vector: the loop along which vectors run.
-        row: the loop of the rows of the register tile; None: there is one row.
-        group: iterations of the vector loop for which the other operands stand still, where they
-            move with it in blocks; 0 where they do not move.
-    """
-
-    out: te.Tensor
-    stage: StageAnalysis
-    loaded: OperandUse
-    vector: IterVar
-    row: IterVar | None
-    group: int = 0
-
-    @property
-    def others(self) -> list[IterVar]:
-        """The loops of the result beside these two."""
-        return [x for x in self.stage.spatial if x is not self.vector and x is not self.row]
-
-    @property
-    def turned(self) -> bool:
-        """Whether memory of the result runs along the rows of the register tile."""
-        return self.vector is not self.stage.spatial[-1]
-
-    @property
-    def dimension(self) -> int | None:
-        """The dimension of the loaded operand that the vector loop alone indexes, one by one."""
-        return _dimension(self.loaded, self.vector)
-
-    @property
-    def rows_dimension(self) -> int | None:
-        """The dimension of the other operand that the row loop alone indexes, one by one; None also
-        where there are several."""
-        others = [o for o in self.stage.operands if o is not self.loaded]
-        if len(others) != 1 or self.row is None:
-            return None
-        return _dimension(others[0], self.row)
-
-    @property
-    def vectors(self) -> int:
-        """Iterations of the vector loop, those of a group where there are groups."""
-        return self.group or self.vector.count
-
-    @property
-    def beside(self) -> IterVar | None:
-        """Another loop of the result that a task may run, since the loaded operand is the same."""
-        still = [x for x in self.others if not self.loaded.access.moves_with(x) and x.count > 1]
-        return still[-1] if still and not self.group else None
-
-    @property
-    def moves_with_others(self) -> bool:
-        """Whether a task needs another part of the loaded operand for each of the other loops."""
-        return any(self.loaded.access.moves_with(x) for x in self.others)
-
-    @property
-    def side_by_side(self) -> bool:
-        """Whether vectors of the loaded operand lie in memory as they are."""
-        return self.loaded.strides.get(self.vector) == 1
-
-    @cached_property
-    def best(self) -> tuple[int, int]:
-        """The register tile with the least cost."""
-        return min(self.tiles(), key=self.cost)
-
-    def tiles(self) -> list[tuple[int, int]]:
-        """Register tiles, rows and columns: all that fits the registers."""
-        dtype = self.stage.tensor.dtype
-        fits = registers.fitting(dtype)
-        heights = registers.row_tiles(self.row.count, _ROWS) if self.row is not None else [1]
-        widths = registers.column_tiles(self.vectors, dtype, _VECTORS)
-        return [(r, w) for r in heights for w in widths if fits(r, w)]
-
-    def cost(self, tile: tuple[int, int]) -> float:
-        """Multiplications and loads of a register tile for each useful multiplication."""
-        r, w = tile
-        n, m = self.row.count if self.row is not None else 1, self.vectors
-        vectors = w // registers.lanes(self.stage.tensor.dtype)
-        covered = -(-n // r) * r * -(-m // w) * w
-        # A multiplication waits some cycles for the one before it in its accumulator; compilers
-        # need some registers of their own.
-        waiting = max(1.0, _IN_FLIGHT / (r * vectors))
-        loads = (r + vectors) / (2 * r * vectors) + 0.5 / r
-        crowded = 0.3 if r * vectors > 3 * registers.registers() // 4 else 0.0
-        return covered / (n * m) * (waiting + loads + crowded)
-
-
-#: Accumulators that keep the multipliers of a core busy.
-_IN_FLIGHT = 8
-
-
-def _dimension(operand: OperandUse, axis: IterVar | None) -> int | None:
-    for d, index in enumerate(operand.access.dims):
-        if index is not None and dict(index.moves) == {axis: 1}:
-            return d
-    return None
-
-
-@dataclass(frozen=True, eq=False)
-class Plan:
-    """What a structure of a contraction does.
-
-    Attributes:
-        roles: of its loops and operands.
-        packing: where the loaded operand is copied: "none", "panel", "task" or "root".
-        order: which loop stands outside, "vectors" or "rows".
-        place: where computed operands are computed: "root", "task", or "inline", where they are
-            copied.
-        blocked: the reduction loop that is run in blocks.
-        rows_packed: whether the other operand is copied for each block.
-    """
-
-    roles: Roles
-    packing: str
-    order: str
-    place: str
-    blocked: IterVar | None = None
-    rows_packed: bool = False
-
-    @property
-    def name(self) -> str:
-        """What it is called."""
-        roles = self.roles
-        row = roles.row.name if roles.row is not None else "1"
-        packed = "as it is" if self.packing == "none" else f"packed at {self.packing}"
-        parts = [f"{row} x {roles.vector.name}", f"{roles.loaded.tensor.name} {packed}"]
-        parts += [f"{self.order} outside"]
-        if self.place != "inline":
-            parts += [f"producers at {self.place}"]
-        if self.blocked is not None:
-            parts += [f"{self.blocked.name} in blocks"]
-        return ", ".join(parts + (["rows packed"] if self.rows_packed else []))
-
-    @property
-    def why(self) -> str:
-        """Its reason."""
-        roles, loaded = self.roles, self.roles.loaded.tensor.name
-        return (
-            f"{loaded} alone moves with {roles.vector.name}: vectors along it are used for every "
-            f"{roles.row.name if roles.row is not None else 'point'}"
-        )
-
-
-def block_steps(count: int) -> list[int]:
-    """Steps into which a reduction is cut evenly: a rest would be tested for at every step."""
-    low, high = _STEPS
-    return [n for n in range(low, min(high, count - 1) + 1) if count % n == 0]
 
 
 class OuterProducts:
@@ -253,7 +97,7 @@ class OuterProducts:
         if roles.row is None:
             s[out].reorder(*others, v0, v1, *beside, v2)
             task = fused(s, out, [*others, v0])
-            s[out].parallel(task)
+            self._share_out(out, task)
             s[out].vectorize(v2)
             return v1, task, [v1, *beside][-1]
         r1, r2 = s[out].split(axis[roles.row], factor=self.rows)
@@ -266,9 +110,14 @@ class OuterProducts:
             outer = [*others, r0, v0]
         s[out].reorder(*outer, v1, *beside, r1, *inner)
         task = fused(s, out, outer)
-        s[out].parallel(task)
+        self._share_out(out, task)
         run(s, out, inner)
         return v1, task, r1
+
+    def _share_out(self, t: te.Tensor, loop: IterVar) -> None:
+        """Run a loop in parallel, unless one thread does all."""
+        if not self.plan.alone:
+            self.s[t].parallel(loop)
 
     def _blocks(self) -> tuple[Any, Any, Any]:
         """Register tiles of a task along rows and vectors, and iterations of the loop beside them;
@@ -319,12 +168,17 @@ class OuterProducts:
         return [*reduce[:-1], outer], [inner]
 
     def _short(self, t: te.Tensor, reduce: list[IterVar]) -> tuple[list[IterVar], list[IterVar]]:
-        """A short last loop is written out, and one outside of it may be."""
+        """A short last loop is written out, and one outside of it may be.
+
+        Not where next to nothing of the reduction is left outside: compilers would write that out
+        too, and hold all of a local copy in registers, that is on the stack.
+        """
         if not reduce:
             return [], []
         *before, last = reduce
         count = before[-1].extent if before else 0
-        if not isinstance(count, int) or not 1 < count <= _SHORT:
+        rest = prod(x.extent for x in before[:-1] if isinstance(x.extent, int))
+        if not isinstance(count, int) or not 1 < count <= _SHORT or rest <= _SHORT:
             return before, [last]
         outer, inner = self.s[t].split(before[-1], factor=self.sketch.number("taps", [1, count]))
         return [*before[:-1], outer], [inner, last]
@@ -414,7 +268,7 @@ class OuterProducts:
         mine = axes.pop(d)
         block, mine = s[packed].split(mine, factor=width)
         if root:
-            s[packed].parallel(block)
+            self._share_out(packed, block)
         if roles.side_by_side:
             s[packed].reorder(block, *axes, mine)
             s[packed].vectorize(mine)

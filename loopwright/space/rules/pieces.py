@@ -12,6 +12,9 @@ from loopwright.space.kernels import Kernel
 
 #: Parallel tasks that default configurations leave at least, where the shape allows.
 MIN_TASKS = 8
+#: Points of a kernel up to which one thread may do all of it: some microseconds of multiply-adds,
+#: in which others are hardly woken; and up to which it does by default.
+MAY_BE_ALONE, ALONE = 1 << 21, 1 << 19
 
 
 def compute_in_vectors(s: Schedule, t: te.Tensor, reader: te.Tensor, task: IterVar | None) -> None:

@@ -1,6 +1,8 @@
-"""Reductions to few elements on CPUs: parts of the reduction are shared out to the threads.
+"""Reductions to few elements, or to one row, on CPUs: parts of the reduction are shared out to the
+threads.
 
-Partial results are a stage of their own, an element for each part, in parallel; the rest is little.
+Partial results are a stage of their own, an element or a row for each part, in parallel; the rest
+is little.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from loopwright.space import registers
 from loopwright.space.access import extents
 from loopwright.space.analysis import StageAnalysis
 from loopwright.space.kernels import Kernel
-from loopwright.space.rules.pieces import MIN_TASKS, compute_inline, rfactored
+from loopwright.space.rules.pieces import MIN_TASKS, compute_in_vectors, compute_inline, rfactored
 from loopwright.space.sketch import Sketch
 from loopwright.space.structure import Structure
 from loopwright.space.variant import Variant, structures_of
@@ -24,6 +26,8 @@ _VECTORS = (1, 2, 4, 8)
 _UNROLL = (1, 2, 4)
 #: Elements of a result that threads do not share out, and of a reduction that is worth parts.
 _FEW, _LONG = 64, 4096
+#: Bytes of a matrix that is read row by row where one row is the result; rows read at a time.
+_LARGE, _TOGETHER = 1 << 20, (4, 8, 16)
 #: Elements for which threads are woken by default.
 _WORTH_THREADS = 1 << 18
 
@@ -46,8 +50,10 @@ def whole_variants(kernel: Kernel) -> list[Variant]:
         kernel: any kernel; for what is something else there are none.
     """
     stage = kernel.single
-    if stage is None or extents(stage.spatial) >= _FEW:
+    if stage is None:
         return []
+    if extents(stage.spatial) >= _FEW:
+        return _row_variants(kernel, stage)
     why = "the result has few elements: parts of the reduction run in parallel"
     found = []
     if extents(stage.reduced) >= _LONG and _parted(stage).count >= _PARTS[0]:
@@ -56,6 +62,45 @@ def whole_variants(kernel: Kernel) -> list[Variant]:
         return found
     one = Variant("one reduction", "one thread reduces it", partial(_schedule_one, kernel, stage))
     return [*found, one] if extents(stage.reduced) >= _WORTH_THREADS else [one, *found]
+
+
+def _row_variants(kernel: Kernel, stage: StageAnalysis) -> list[Variant]:
+    """A row of sums of rows of a matrix that is too large for caches: memory is read as it lies."""
+    last = stage.spatial[-1]
+    if len(stage.reduced) != 1 or last.count != extents(stage.spatial):
+        return []
+    read = max(stage.operands, key=lambda o: extents(o.moves))
+    lies = read.strides.get(last) == 1 and read.strides.get(stage.reduced[0]) == last.count
+    if not lies or extents(read.moves) * registers.nbytes(read.tensor) < _LARGE:
+        return []
+    why = f"{read.tensor.name} is read once, row by row: each thread adds up rows of its own"
+    return [Variant("a row in parts", why, partial(_schedule_row, kernel, stage))]
+
+
+def _schedule_row(kernel: Kernel, stage: StageAnalysis, sketch: Sketch) -> None:
+    s, t = sketch.s, stage.tensor
+    compute_inline(s, kernel, [])
+    count = stage.reduced[0].count
+    steps = [-(-count // p) for p in _PARTS if p <= count]
+    liked = min(steps, key=lambda n: abs(-(-count // n) - MIN_TASKS))
+    loop, _ = s[t].split(s[t].op.reduce_axis[0], factor=sketch.number("steps", steps, liked))
+    parts = rfactored(s, t, loop)
+    part, *others, column = s[parts].op.axis
+    (step,) = s[parts].op.reduce_axis
+    step, together = s[parts].split(step, factor=sketch.number("together", _TOGETHER, 8))
+    lanes = registers.lanes(t.dtype)
+    width = sketch.number("width", [lanes * v for v in _VECTORS[:3]], 2 * lanes)
+    block, lane = s[parts].split(column, factor=width)
+    s[parts].reorder(part, *others, step, block, together, lane)
+    s[parts].unroll(together)
+    s[parts].vectorize(lane)
+    s[parts].parallel(part)
+    *others, column = s[t].op.axis
+    block, lane = s[t].split(column, factor=width)
+    s[t].reorder(*others, block, *s[t].op.reduce_axis, lane)
+    s[t].vectorize(lane)
+    if kernel.out is not t:
+        compute_in_vectors(s, kernel.out, kernel.out, None)
 
 
 def _parted(stage: StageAnalysis) -> IterVar:

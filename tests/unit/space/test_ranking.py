@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 
 import loopwright as lw
-from loopwright import te
+from loopwright import ops, te
 from loopwright.cost.analytical import AnalyticalModel
 from loopwright.errors import UsageError
-from loopwright.space import ranked, structures
+from loopwright.space import Structure, ranked, structures
+from loopwright.target.caches import Caches
 from loopwright.task.vectors import digits_of
-from tests.unit.space.expressions import product
+from tests.unit.space.expressions import Make, placeholder, product
 
 
 def test_the_best_of_small_spaces_is_that_of_all_their_points() -> None:
@@ -114,3 +115,72 @@ def test_a_packed_copy_of_a_constant_costs_nothing() -> None:
     assert all(known[name] > 1.02 * plain[name] for name in packed)
     same = [name for name in plain if name.partition("x j, ")[2] == "W as it is, vectors outside"]
     assert all(known[name] == plain[name] for name in same)
+
+
+def speeds(
+    make: Make, name: str, tiles: list[tuple[int, int]], **knobs: int | tuple[int, ...]
+) -> list[float]:
+    """What is predicted of tiles of a structure, with one thread."""
+    args = make()
+    with lw.Target(SKYLAKE):
+        structure = next(s for s in structures(args[-1], args) if s.name == name)
+    return [_speed(structure, {"tile": tile, **knobs}) for tile in tiles]
+
+
+def _speed(structure: Structure, changes: dict[str, object]) -> float:
+    space = structure.config_space
+    values = dict(space.get(space.default_index).values) | changes
+    digits = digits_of(space, [space.find(values)])
+    return float(2.0 ** AnalyticalModel(structure).predict(digits)[0])
+
+
+#: Sixteen lanes and 32 registers, whatever the host has.
+SKYLAKE = "llvm -mcpu=skylake-avx512 -num-threads=1"
+
+
+def _nhwc() -> list[te.Tensor]:
+    X = placeholder(1, 56, 56, 64, name="X")
+    W = placeholder(3, 3, 64, 64, name="W")
+    return [X, W, ops.conv2d_compute(X, W, pad=(1, 1), layout="NHWC")]
+
+
+def test_sums_that_wait_for_one_another_are_slower_than_many_side_by_side() -> None:
+    """Eight sums of four cycles are just enough in theory, and were measured slower than more."""
+    panel = "i x j, B packed at panel, vectors outside"
+    few, some, many = speeds(product(512, 512, 512), panel, [(4, 32), (6, 32), (8, 32)])
+    assert few < some < many
+    conv = "x x f, W packed at root, vectors outside, producers at root"
+    few, many = speeds(_nhwc, conv, [(8, 16), (8, 32)], row_block=1, beside=2)
+    assert few < many
+
+
+def test_tiles_that_end_with_the_result_are_liked_better() -> None:
+    """Where rows and columns reach too far, each row is tested at every step of the reduction."""
+    plain = "i x j, B as it is, vectors outside"
+    partial, whole = speeds(product(35, 35, 217), plain, [(12, 16), (5, 48)])
+    assert partial < whole
+    crowded, whole = speeds(product(1362, 59, 512), plain, [(14, 32), (6, 32)])
+    assert 2 * crowded < whole
+
+
+def test_what_comes_from_memory_is_read_along_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A strip of columns goes on to another page with every row, and was measured slower."""
+    caches = Caches(48 << 10, 1 << 20, 32 << 20, 64)
+    monkeypatch.setattr("loopwright.cost.cpu.machine.host_caches", lambda: caches)
+    args = product(1, 4096, 4096)()
+    with lw.Target(SKYLAKE):
+        found = {r.structure.name: r.speed for r in ranked(structures(args[-1], args))}
+    strips = [speed for name, speed in found.items() if "tiles along j" in name]
+    assert strips
+    assert found["a row in parts"] > 1.05 * max(strips)
+
+
+@pytest.mark.parametrize(("sides", "alone"), [((16, 92, 123), True), ((256, 256, 256), False)])
+def test_threads_are_woken_where_there_is_enough_to_do(
+    sides: tuple[int, int, int], alone: bool
+) -> None:
+    args = product(*sides)()
+    with lw.Target("llvm -mcpu=skylake-avx512 -num-threads=2"):
+        best = ranked(structures(args[-1], args))[0]
+    text = str(lw.lower(*best.structure.instantiate(best.config)))
+    assert ("in parallel(" not in text) == alone

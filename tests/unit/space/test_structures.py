@@ -14,7 +14,7 @@ from loopwright.space import Structure, structures
 from loopwright.space.rules.several_cpu import several
 from loopwright.te import Tensor, create_schedule, placeholder
 from tests.unit.space.composed import COMPOSED, largest_place_of_tuples
-from tests.unit.space.expressions import CONTRACTIONS, OTHERS, Make
+from tests.unit.space.expressions import CONTRACTIONS, OTHERS, Make, product
 
 TARGET = "llvm -num-threads=1"
 #: Structures of each expression that are run, beside the first at its default.
@@ -92,6 +92,54 @@ def test_random_points_of_all_structures(name: str) -> None:
         space = structure.config_space
         for index in {space.default_index, *space.sample_ints(8, 3)}:
             checked.point(structure, index)
+
+
+@pytest.mark.parametrize("name", ["product", "product of transposed B", "batched", "min-plus"])
+def test_little_work_may_be_left_to_one_thread(name: str) -> None:
+    checked = Checked(CONTRACTIONS[name], True)
+    alone = [s for s in checked.structures if s.name.endswith("one thread")]
+    assert alone[0] in checked.structures[:2]
+    for structure in alone:
+        space = structure.config_space
+        assert "parallel" not in str(lw.lower(*structure.instantiate(space.get(0))))
+        checked.point(structure, space.default_index)
+
+
+def test_much_work_is_never_left_to_one_thread() -> None:
+    names = [s.name for s in derived(product(256, 256, 256)())]
+    assert names
+    assert not any("one thread" in name for name in names)
+
+
+def _row_with_bias() -> list[Tensor]:
+    A, B, b = placeholder((1, 601)), placeholder((601, 523)), placeholder((523,), name="b")
+    C = lw.ops.matmul_compute(A, B)
+    return [A, B, b, lw.te.compute((1, 523), lambda i, j: C[i, j] + b[j], name="D")]
+
+
+@pytest.mark.parametrize("make", [product(1, 523, 601), _row_with_bias])
+def test_a_row_of_sums_over_a_large_matrix_is_made_in_parts(make: Make) -> None:
+    checked = Checked(make, True)
+    (structure,) = [s for s in checked.structures if s.name == "a row in parts"]
+    space = structure.config_space
+    for index in {space.default_index, *space.sample_ints(3, 1)}:
+        checked.point(structure, index)
+    assert all(s.name != "a row in parts" for s in derived(product(1, 100, 90)()))
+    assert all(s.name != "a row in parts" for s in derived(product(2, 523, 601)()))
+
+
+def test_windows_are_written_out_only_where_a_long_reduction_is_left() -> None:
+    """Compilers hold a local copy in registers, which are too few, where nothing else is left."""
+
+    def knobs(channels: int) -> list[set[str]]:
+        X, W = placeholder((1, channels, 18, 18), name="X"), placeholder((32, channels, 7, 7))
+        Y = lw.ops.conv2d_compute(X, W)
+        found = [s for s in derived([X, W, Y]) if " x " in s.name]
+        assert found
+        return [set(s.config_space.knobs) for s in found]
+
+    assert all("taps" not in own for own in knobs(3))
+    assert all("taps" in own for own in knobs(16))
 
 
 def test_what_no_rule_knows_runs_in_parallel_and_says_so() -> None:

@@ -1,0 +1,175 @@
+"""What the loops and operands of a contraction do in a kernel of outer products, and the choices of
+one structure of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from loopwright import te
+from loopwright.ir.expr import IterVar
+from loopwright.space import registers
+from loopwright.space.analysis import OperandUse, StageAnalysis
+
+_ROWS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24)
+_VECTORS = (1, 2, 3, 4, 6)
+#: Fewest and most steps of a block of a reduction.
+_STEPS = (64, 1024)
+
+
+@dataclass(frozen=True, eq=False)
+class Roles:
+    """What the loops and operands of a contraction do in a kernel.
+
+    Attributes:
+        out: the result, elementwise over the reduction, or that itself.
+        stage: the reduction.
+        loaded: the operand that is loaded in vectors.
+        vector: the loop along which vectors run.
+        row: the loop of the rows of the register tile; None: there is one row.
+        group: iterations of the vector loop for which the other operands stand still, where they
+            move with it in blocks; 0 where they do not move.
+    """
+
+    out: te.Tensor
+    stage: StageAnalysis
+    loaded: OperandUse
+    vector: IterVar
+    row: IterVar | None
+    group: int = 0
+
+    @property
+    def others(self) -> list[IterVar]:
+        """The loops of the result beside these two."""
+        return [x for x in self.stage.spatial if x is not self.vector and x is not self.row]
+
+    @property
+    def turned(self) -> bool:
+        """Whether memory of the result runs along the rows of the register tile."""
+        return self.vector is not self.stage.spatial[-1]
+
+    @property
+    def dimension(self) -> int | None:
+        """The dimension of the loaded operand that the vector loop alone indexes, one by one."""
+        return _dimension(self.loaded, self.vector)
+
+    @property
+    def rows_dimension(self) -> int | None:
+        """The dimension of the other operand that the row loop alone indexes, one by one; None also
+        where there are several."""
+        others = [o for o in self.stage.operands if o is not self.loaded]
+        if len(others) != 1 or self.row is None:
+            return None
+        return _dimension(others[0], self.row)
+
+    @property
+    def vectors(self) -> int:
+        """Iterations of the vector loop, those of a group where there are groups."""
+        return self.group or self.vector.count
+
+    @property
+    def beside(self) -> IterVar | None:
+        """Another loop of the result that a task may run, since the loaded operand is the same."""
+        still = [x for x in self.others if not self.loaded.access.moves_with(x) and x.count > 1]
+        return still[-1] if still and not self.group else None
+
+    @property
+    def moves_with_others(self) -> bool:
+        """Whether a task needs another part of the loaded operand for each of the other loops."""
+        return any(self.loaded.access.moves_with(x) for x in self.others)
+
+    @property
+    def side_by_side(self) -> bool:
+        """Whether vectors of the loaded operand lie in memory as they are."""
+        return self.loaded.strides.get(self.vector) == 1
+
+    @cached_property
+    def best(self) -> tuple[int, int]:
+        """The register tile with the least cost."""
+        return min(self.tiles(), key=self.cost)
+
+    def tiles(self) -> list[tuple[int, int]]:
+        """Register tiles, rows and columns: all that fits the registers."""
+        dtype = self.stage.tensor.dtype
+        fits = registers.fitting(dtype)
+        heights = registers.row_tiles(self.row.count, _ROWS) if self.row is not None else [1]
+        widths = registers.column_tiles(self.vectors, dtype, _VECTORS)
+        return [(r, w) for r in heights for w in widths if fits(r, w)]
+
+    def cost(self, tile: tuple[int, int]) -> float:
+        """Multiplications and loads of a register tile for each useful multiplication."""
+        r, w = tile
+        n, m = self.row.count if self.row is not None else 1, self.vectors
+        vectors = w // registers.lanes(self.stage.tensor.dtype)
+        covered = -(-n // r) * r * -(-m // w) * w
+        # A multiplication waits some cycles for the one before it in its accumulator; compilers
+        # need some registers of their own.
+        waiting = max(1.0, _IN_FLIGHT / (r * vectors))
+        loads = (r + vectors) / (2 * r * vectors) + 0.5 / r
+        crowded = 0.3 if r * vectors > 3 * registers.registers() // 4 else 0.0
+        return covered / (n * m) * (waiting + loads + crowded)
+
+
+#: Accumulators that keep the multipliers of a core busy.
+_IN_FLIGHT = 8
+
+
+def _dimension(operand: OperandUse, axis: IterVar | None) -> int | None:
+    for d, index in enumerate(operand.access.dims):
+        if index is not None and dict(index.moves) == {axis: 1}:
+            return d
+    return None
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """What a structure of a contraction does.
+
+    Attributes:
+        roles: of its loops and operands.
+        packing: where the loaded operand is copied: "none", "panel", "task" or "root".
+        order: which loop stands outside, "vectors" or "rows".
+        place: where computed operands are computed: "root", "task", or "inline", where they are
+            copied.
+        blocked: the reduction loop that is run in blocks.
+        rows_packed: whether the other operand is copied for each block.
+        alone: whether one thread does all of it, since others are woken for longer than it takes.
+    """
+
+    roles: Roles
+    packing: str
+    order: str
+    place: str
+    blocked: IterVar | None = None
+    rows_packed: bool = False
+    alone: bool = False
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        roles = self.roles
+        row = roles.row.name if roles.row is not None else "1"
+        packed = "as it is" if self.packing == "none" else f"packed at {self.packing}"
+        parts = [f"{row} x {roles.vector.name}", f"{roles.loaded.tensor.name} {packed}"]
+        parts += [f"{self.order} outside"]
+        if self.place != "inline":
+            parts += [f"producers at {self.place}"]
+        if self.blocked is not None:
+            parts += [f"{self.blocked.name} in blocks"]
+        parts += ["rows packed"] if self.rows_packed else []
+        return ", ".join(parts + (["one thread"] if self.alone else []))
+
+    @property
+    def why(self) -> str:
+        """Its reason."""
+        roles, loaded = self.roles, self.roles.loaded.tensor.name
+        return (
+            f"{loaded} alone moves with {roles.vector.name}: vectors along it are used for every "
+            f"{roles.row.name if roles.row is not None else 'point'}"
+        )
+
+
+def block_steps(count: int) -> list[int]:
+    """Steps into which a reduction is cut evenly: a rest would be tested for at every step."""
+    low, high = _STEPS
+    return [n for n in range(low, min(high, count - 1) + 1) if count % n == 0]
