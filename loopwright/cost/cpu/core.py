@@ -82,10 +82,12 @@ class Core:
         tests, guarded = self.guards
         shuffled = total(where(tile.turned(a), tile.loaded(a, narrow), 0) for a in self._loads)
         arithmetic = tile.instructions(narrow) * runs * kinds + guarded * self._split
-        arithmetic = arithmetic + shuffled * runs * SHUFFLES
+        picked = self.picked
+        arithmetic = arithmetic + shuffled * runs * SHUFFLES + picked
         issued = (
             tile.instructions(wide) * runs * kinds
             + vectors
+            + picked
             + (again + stored) / self._split
             + tests
             + guarded * GUARDED
@@ -121,6 +123,15 @@ class Core:
             vectors = vectors + tile.loaded(a, wide) * times
             halves = halves + tile.loaded(a, narrow) * times * tile.lines_of(a, narrow)
         return vectors, halves
+
+    @cached_property
+    def picked(self) -> Number:
+        """Shuffles that pick lanes out of whole vectors: one for each."""
+        tile, wide = self.tile, self._machine.vector_bytes
+        return total(
+            where(tile.picked(a), tile.loaded(a, wide) * tile.executions(tile.moving(a)), 0)
+            for a in self._loads
+        )
 
     @cached_property
     def _free(self) -> Number:
@@ -245,8 +256,8 @@ class Core:
         for guard in self._t.nest.conditions:
             for test in guard.tests:
                 often = tile.executions(tile.depths_of(test))
-                each = lanes if key in test else TEST
+                each = where(tile.known(test), 0, lanes if key in test else TEST)
                 tests = tests + tile.distinct(test - {key}) * often * each
-            often = tile.executions(tile.depths_of(guard.loops))
+            often = where(tile.known(guard.loops), 0, tile.executions(tile.depths_of(guard.loops)))
             guarded = guarded + tile.distinct(guard.loops - {key}) * often
         return tests, guarded

@@ -95,7 +95,7 @@ def test_narrow_data_paths_take_a_vector_in_two() -> None:
     assert slow.cycles > 1.9 * fast.cycles
 
 
-def _padded(inline: bool) -> Schedule:
+def _padded(inline: bool, unroll: bool = False) -> Schedule:
     X, W = te.placeholder((30, 62), name="X"), te.placeholder((3, 3), name="W")
     P = te.compute(
         (32, 64),
@@ -110,6 +110,9 @@ def _padded(inline: bool) -> Schedule:
     s[Y].vectorize(x)
     if inline:
         s[P].compute_inline()
+    if unroll:
+        s[Y].unroll(r)
+        s[Y].unroll(q)
     return s
 
 
@@ -118,6 +121,25 @@ def test_inlined_padding_tests_where_its_indices_move() -> None:
     # One range of y a run of (y, r), one of x for 64 lanes a run, and one read each.
     assert guarded == 30 * 9
     assert tests == 30 * 3 * 2 + 30 * 9 * 8 * 4
+
+
+def test_conditions_that_are_constants_where_code_is_written_out_cost_nothing() -> None:
+    tests, guarded = _core(_padded(True, unroll=True)).guards
+    # What columns are let through is known; the rows are a loop, and guard each of the nine reads.
+    assert guarded == 30 * 9
+    assert tests == 30 * 3 * 2
+
+
+@pytest.mark.parametrize(("step", "vectors"), [(1, 1), (2, 2), (4, 4), (5, 16)])
+def test_lanes_a_few_elements_apart_are_picked_out_of_vectors(step: int, vectors: int) -> None:
+    X = te.placeholder((64 * step,), name="X")
+    Y = te.compute((64,), lambda i: X[i * step] + 1.0, name="Y")
+    s = te.create_schedule(Y.op)
+    s[Y].vectorize(s[Y].split(Y.op.axis[0], factor=16)[1])
+    core = _core(s)
+    assert core.loaded[0] == 4 * vectors
+    # Lanes further apart are loaded one by one, and nothing is picked.
+    assert core.picked == (4 * vectors if 1 < step < 5 else 0)
 
 
 def test_padding_that_is_a_stage_needs_no_tests_in_the_main_one() -> None:
