@@ -14,6 +14,7 @@ from functools import cached_property
 from loopwright.cost.cpu.arithmetic import combining, work_of
 from loopwright.cost.cpu.footprint import Touches
 from loopwright.cost.cpu.register_tile import Tile
+from loopwright.cost.symbolic.loop_nest import ReadCondition
 from loopwright.cost.symbolic.nest_buffers import NestBuffer
 from loopwright.cost.symbolic.symbols import Number, at_most, least, most, total, where
 from loopwright.te.op_node import OpNode
@@ -259,5 +260,15 @@ class Core:
                 each = where(tile.known(test), 0, lanes if key in test else TEST)
                 tests = tests + tile.distinct(test - {key}) * often * each
             often = where(tile.known(guard.loops), 0, tile.executions(tile.depths_of(guard.loops)))
-            guarded = guarded + tile.distinct(guard.loops - {key}) * often
+            guarded = guarded + self._guarded_places(guard) * often
         return tests, guarded
+
+    def _guarded_places(self, guard: ReadCondition) -> Number:
+        """Vectors of a run that a guard lets through; what several iterations read counts once."""
+        loops = self._t.nest.loops
+        found = self.tile.distinct(guard.loops - {self._lanes_key})
+        for a in self._loads:
+            moving = {x.key for x, moves in zip(loops, a.moves, strict=True) if moves}
+            if guard.loops <= moving:
+                found = least(found, self.tile.places(a))
+        return found

@@ -87,7 +87,11 @@ class Tile:
         Shifted vectors are different ones (``x[i], x[i + 1]``); lanes that lie far apart are
         elements.
         """
-        return self._positions(a, self.loops) * self._lanes(a, unit)
+        return self.places(a) * self._lanes(a, unit)
+
+    def places(self, a: Touched) -> Number:
+        """Different places at which vectors of an access begin in a run."""
+        return self._positions(a, self.loops)
 
     def loaded_in_step(self, a: Touched, unit: int) -> Number:
         """The same in one step of the reduction."""
@@ -137,12 +141,15 @@ class Tile:
 
     def lines_of(self, a: Touched, unit: int) -> float:
         """Cache lines of a load in units of so many bytes: more than one where rows are no whole
-        lines apart, so that many a vector lies across two."""
+        lines apart, or a loop shifts vectors by less, so that many a vector lies across two."""
         line = self.t.machine.caches.line
         d = self.t.vector_loop
         if d is None or not a.moves[d]:
             return 1
-        odd = any(n % line for n in a.access.buffer.rows_apart())
+        size, shifts = a.access.buffer.itemsize, a.access.moves[-1]
+        steps = [m.step for m in shifts if m.loop != self.loops[d].key and isinstance(m.step, int)]
+        apart = [*a.access.buffer.rows_apart(), *(n * size for n in steps)]
+        odd = any(n % line for n in apart)
         return 1 + min(unit, line) / line if odd else 1
 
     def turned(self, a: Touched) -> Number:

@@ -142,6 +142,34 @@ def test_lanes_a_few_elements_apart_are_picked_out_of_vectors(step: int, vectors
     assert core.picked == (4 * vectors if 1 < step < 5 else 0)
 
 
+def test_a_guarded_place_that_several_rows_read_is_guarded_once() -> None:
+    def rows(count: int) -> Core:
+        s = _padded(True, unroll=True)
+        Y = s.outputs[0].output(0)
+        y, x = s[Y].op.axis
+        y0, y1 = s[Y].split(y, factor=count)
+        s[Y].reorder(y0, *s[Y].op.reduce_axis, y1, x)
+        s[Y].unroll(y1)
+        return _core(s)
+
+    # Three rows for one, four for two; three shifts of each.
+    assert [rows(n).guards[1] for n in (1, 2, 3)] == [30 * 9, 15 * 12, 10 * 15]
+
+
+def test_vectors_that_a_loop_shifts_lie_across_lines() -> None:
+    def across(step: int) -> float:
+        X, q = te.placeholder((4, 128), name="X"), te.reduce_axis((0, 3), name="q")
+        Y = te.compute((4, 64), lambda y, x: te.sum(X[y, x + q * step], axis=q), name="Y")
+        s = te.create_schedule(Y.op)
+        s[Y].reorder(s[Y].op.axis[0], q, s[Y].op.axis[1])
+        s[Y].vectorize(s[Y].op.axis[1])
+        core = _core(s)
+        return core.loaded[1] / core.loaded[0]
+
+    # By an element, or by 64 bytes: a line.
+    assert (across(1), across(16)) == (2, 1)
+
+
 def test_padding_that_is_a_stage_needs_no_tests_in_the_main_one() -> None:
     assert _core(_padded(False)).guards == (0, 0)
 
