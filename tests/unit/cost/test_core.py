@@ -13,6 +13,7 @@ from loopwright.cost.cpu.machine import Machine
 from loopwright.cost.cpu.memory import Memory
 from loopwright.cost.cpu.register_tile import pieces
 from loopwright.cost.cpu.stage_order import by_arithmetic
+from loopwright.cost.symbolic.symbols import Number
 from loopwright.schedule import Schedule
 from loopwright.target.caches import Caches
 
@@ -157,7 +158,7 @@ def test_a_guarded_place_that_several_rows_read_is_guarded_once() -> None:
 
 
 def test_vectors_that_a_loop_shifts_lie_across_lines() -> None:
-    def across(step: int) -> float:
+    def across(step: int) -> Number:
         X, q = te.placeholder((4, 128), name="X"), te.reduce_axis((0, 3), name="q")
         Y = te.compute((4, 64), lambda y, x: te.sum(X[y, x + q * step], axis=q), name="Y")
         s = te.create_schedule(Y.op)

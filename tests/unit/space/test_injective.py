@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +14,7 @@ from loopwright import te
 from loopwright.space import Structure, structures
 
 TARGET = "llvm -num-threads=1"
-Array = npt.NDArray[np.generic]
+Array = npt.NDArray[Any]
 Case = tuple[list[te.Tensor], list[Array], Array]
 
 
@@ -76,7 +77,7 @@ def permuted(order: tuple[int, ...], dtype: str) -> Case:
     X, x = given(3, 5, 18, 7, dtype=dtype)
     right = np.ascontiguousarray(x.transpose(order))
 
-    def element(*at: te.IterVar) -> te.PrimExpr:
+    def element(*at: te.IterVar) -> te.Expr:
         return X[tuple(at[order.index(d)] for d in range(4))]
 
     names = [f"a{d}" for d in order]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +15,7 @@ from loopwright import dtypes, ops, te
 from loopwright.space import Structure, structures
 
 TARGET = "llvm -mcpu=x86-64-v3 -num-threads=1"
-Array = npt.NDArray[np.generic]
+Array = npt.NDArray[Any]
 
 
 def taps(x: Array, kernel: int, stride: int, pad: int, fill: float) -> Array:
