@@ -14,6 +14,7 @@ from functools import cached_property
 from loopwright.cost.cpu.arithmetic import combining, work_of
 from loopwright.cost.cpu.footprint import Touches
 from loopwright.cost.cpu.register_tile import Tile
+from loopwright.cost.symbolic.loop_nest import ReadCondition
 from loopwright.cost.symbolic.nest_buffers import NestBuffer
 from loopwright.cost.symbolic.symbols import Number, at_most, least, most, total, where
 from loopwright.te.op_node import OpNode
@@ -96,10 +97,12 @@ class Core:
         tests, guarded = self.guards
         shuffled = total(where(tile.turned(a), tile.loaded(a, narrow), 0) for a in self._loads)
         arithmetic = tile.instructions(narrow) * runs * kinds + guarded * self._split
-        arithmetic = arithmetic + shuffled * runs * SHUFFLES
+        picked = self.picked
+        arithmetic = arithmetic + shuffled * runs * SHUFFLES + picked
         issued = (
             tile.instructions(wide) * runs * kinds
             + vectors
+            + picked
             + (again + stored) / self._split
             + tests
             + guarded * GUARDED
@@ -144,6 +147,15 @@ class Core:
         few = at_most(tile.live, 3 * self._machine.registers // 4)
         loads = (where(tile.is_tested_alone(a), tile.loaded(a, wide), 0) for a in self._loads)
         return total(loads) * tile.runs * where(few, TESTED, TESTED_SPILLED)
+
+    @cached_property
+    def picked(self) -> Number:
+        """Shuffles that pick lanes out of whole vectors: one for each."""
+        tile, wide = self.tile, self._machine.vector_bytes
+        return total(
+            where(tile.picked(a), tile.loaded(a, wide) * tile.executions(tile.moving(a)), 0)
+            for a in self._loads
+        )
 
     @cached_property
     def _free(self) -> Number:
@@ -268,8 +280,18 @@ class Core:
         for guard in self._t.nest.conditions:
             for test in guard.tests:
                 often = tile.executions(tile.depths_of(test))
-                each = lanes if key in test else TEST
+                each = where(tile.known(test), 0, lanes if key in test else TEST)
                 tests = tests + tile.distinct(test - {key}) * often * each
-            often = tile.executions(tile.depths_of(guard.loops))
-            guarded = guarded + tile.distinct(guard.loops - {key}) * often
+            often = where(tile.known(guard.loops), 0, tile.executions(tile.depths_of(guard.loops)))
+            guarded = guarded + self._guarded_places(guard) * often
         return tests, guarded
+
+    def _guarded_places(self, guard: ReadCondition) -> Number:
+        """Vectors of a run that a guard lets through; what several iterations read counts once."""
+        loops = self._t.nest.loops
+        found = self.tile.distinct(guard.loops - {self._lanes_key})
+        for a in self._loads:
+            moving = {x.key for x, moves in zip(loops, a.moves, strict=True) if moves}
+            if guard.loops <= moving:
+                found = least(found, self.tile.places(a))
+        return found

@@ -23,6 +23,9 @@ from loopwright.cost.symbolic.symbols import (
     where,
 )
 
+#: Largest distance of lanes, in elements, that are picked out of whole vectors.
+PICKED = 4
+
 
 def pieces(lanes: Number, each: int) -> Number:
     """Instructions for a vector of so many lanes: registers have a power of two of them, so that
@@ -86,9 +89,14 @@ class Tile:
     def loaded(self, a: Touched, unit: int) -> Number:
         """What an access asks of memory in a run: different vectors, or elements, in ``unit``.
 
-        Shifted vectors are different ones (``x[i], x[i + 1]``); lanes that lie apart are elements.
+        Shifted vectors are different ones (``x[i], x[i + 1]``); lanes that lie far apart are
+        elements.
         """
-        return self._positions(a, self.loops) * self._lanes(a, unit)
+        return self.places(a) * self._lanes(a, unit)
+
+    def places(self, a: Touched) -> Number:
+        """Different places at which vectors of an access begin in a run."""
+        return self._positions(a, self.loops)
 
     def loaded_in_step(self, a: Touched, unit: int) -> Number:
         """The same in one step of the reduction."""
@@ -123,16 +131,30 @@ class Tile:
         size = a.access.buffer.itemsize
         extent = self.loops[d].extent
         near = where(at_most(a.strides[d], size), True, self.turned(a))
-        return where(near, pieces(extent, max(1, unit // size)), extent)
+        whole = pieces(extent, max(1, unit // size))
+        picked = least(whole * (a.strides[d] // size), extent)
+        return where(near, whole, where(self.picked(a), picked, extent))
+
+    def picked(self, a: Touched) -> Number:
+        """Whether lanes of a load lie a few elements apart: they are picked out of whole vectors"""
+        d = self.t.vector_loop
+        if d is None or not a.moves[d]:
+            return False
+        size = a.access.buffer.itemsize
+        apart = where(at_most(a.strides[d], size), False, at_most(a.strides[d], PICKED * size))
+        return where(self.turned(a), False, apart)
 
     def lines_of(self, a: Touched, unit: int) -> float:
         """Cache lines of a load in units of so many bytes: more than one where rows are no whole
-        lines apart, so that many a vector lies across two."""
+        lines apart, or a loop shifts vectors by less, so that many a vector lies across two."""
         line = self.t.machine.caches.line
         d = self.t.vector_loop
         if d is None or not a.moves[d]:
             return 1
-        odd = any(n % line for n in a.access.buffer.rows_apart())
+        size, shifts = a.access.buffer.itemsize, a.access.moves[-1]
+        steps = [m.step for m in shifts if m.loop != self.loops[d].key and isinstance(m.step, int)]
+        apart = [*a.access.buffer.rows_apart(), *(n * size for n in steps)]
+        odd = any(n % line for n in apart)
         return 1 + min(unit, line) / line if odd else 1
 
     def turned(self, a: Touched) -> Number:
@@ -180,6 +202,16 @@ class Tile:
         for d in range(len(self.loops) - self.t.nest.own, len(self.loops)):
             x = self.loops[d]
             if a.moves[d] and x.mark not in ("unrolled", "vectorized"):
+                out = where(at_most(x.extent, 1), out, False)
+        return out
+
+    def known(self, loops: Collection[LoopKey]) -> Number:
+        """Whether what some loops move is a constant in each place of the code: all of them are
+        written out."""
+        out: Number = True
+        for d in self.depths_of(loops):
+            x = self.loops[d]
+            if x.mark not in ("unrolled", "vectorized"):
                 out = where(at_most(x.extent, 1), out, False)
         return out
 

@@ -30,6 +30,8 @@ from loopwright.space.variant import Variant, structures_of
 
 _VECTORS = (1, 2, 4, 8)
 _ROWS = (1, 2, 4, 8, 16, 32, 64)
+#: Rows that go through memory side by side.
+_TOGETHER = (1, 2, 4)
 #: Sides of a block that is turned; squares of at most so many elements a side are turned in
 #: registers.
 _SIDES, _SQUARE = (4, 8, 16, 32, 64, 128), 16
@@ -80,13 +82,17 @@ def _read_at_several_places(kernel: Kernel) -> tuple[te.Tensor, ...]:
 def _schedule(kernel: Kernel, kept: Sequence[te.Tensor], in_tiles: bool, sketch: Sketch) -> None:
     s, out = sketch.s, kernel.out
     compute_inline(s, kernel, kept)
-    task = _along_memory(sketch, out)
+    task = _along_memory(sketch, kernel)
     for t in reversed(kept):
         compute_in_vectors(s, t, out, task if in_tiles else None)
 
 
-def _along_memory(sketch: Sketch, out: te.Tensor) -> IterVar:
-    """Vectors along the last dimension, some rows for each task."""
+def _along_memory(sketch: Sketch, kernel: Kernel) -> IterVar:
+    """Vectors along the last dimension, some rows for each task.
+
+    Rows that read the same places go through memory side by side, so that these are loaded once.
+    """
+    out = kernel.out
     s, lanes = sketch.s, registers.lanes(out.dtype)
     *outer, last = s[out].op.axis
     widths = [lanes * v for v in _VECTORS if lanes * v <= max(last.count, lanes)]
@@ -99,13 +105,42 @@ def _along_memory(sketch: Sketch, out: te.Tensor) -> IterVar:
     row = wide[-1] if wide else column
     count = row.count if wide else -(-last.count // widths[0])
     others = [x for x in outer if x is not row]
+    beside: list[IterVar] = []
+    if wide and _share(kernel, out, row):
+        together = [n for n in _TOGETHER if n <= count]
+        number = sketch.number("together", together, together[:2][-1])
+        row, again = s[out].split(row, factor=number)
+        s[out].unroll(again)
+        beside, count = [again], -(-count // together[:2][-1])
     counts = [r for r in _ROWS if r <= count]
     liked = most_with_tasks(counts, count, extents(others))
     rows, inner = s[out].split(row, factor=sketch.number("rows", counts, liked))
-    s[out].reorder(*others, rows, inner)
+    s[out].reorder(*others, rows, inner, *([column, *beside, lane] if beside else []))
     task = fused(s, out, [*others, rows])
     s[out].parallel(task)
     return task
+
+
+def _share(kernel: Kernel, tensor: te.Tensor, row: IterVar) -> bool:
+    """Whether neighbouring rows of a stage read the same places: operands that do not move with
+    the rows, or that are read in several of them."""
+    stage = next((s for s in kernel.stages if s.tensor is tensor), None)
+    if stage is None:
+        return False
+    read: dict[te.Tensor, tuple[int, ...]] = {}
+    for o in stage.operands:
+        if not o.access.moves_with(row) and o.moves:
+            return True
+        dims = [d for d in o.access.dims if d is not None and row in d.moves]
+        at = tuple(d.offset for d in dims)
+        if read.setdefault(o.tensor, at) != at:
+            return True
+        if not kernel.computes(o.tensor):
+            continue
+        axes = zip(o.tensor.op.axis, o.access.dims, strict=True)
+        if any(_share(kernel, o.tensor, x) for x, d in axes if d is not None and row in d.moves):
+            return True
+    return False
 
 
 # ---------------------------------------------------------------- transposes

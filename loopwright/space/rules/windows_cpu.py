@@ -1,8 +1,9 @@
 """Reductions along whose result memory runs, on CPUs: pooling, depthwise convolution, columns.
 
 Vectors run along the last loop of the result. A register tile of some rows of them stays over the
-whole reduction; where that is long, and reads memory once, a line of results in the first-level
-cache may be better, since memory is then read in long runs.
+whole reduction. A window of few taps is written out, so that rows which overlap are loaded once.
+Where the reduction is long, and reads memory once, a line of results in the first-level cache may
+be better, since memory is then read in long runs.
 """
 
 from __future__ import annotations
@@ -12,10 +13,12 @@ from functools import partial
 from typing import Any
 
 from loopwright import te
-from loopwright.ir.expr import IterVar
+from loopwright.ir.expr import IfThenElse, IterVar
+from loopwright.ir.node import Node
+from loopwright.ir.traversal import free_vars, walk
 from loopwright.space import registers
-from loopwright.space.access import extents
-from loopwright.space.analysis import StageAnalysis, StageClass
+from loopwright.space.access import expressions, extents
+from loopwright.space.analysis import OperandUse, StageAnalysis, StageClass
 from loopwright.space.kernels import Kernel
 from loopwright.space.rules.pieces import (
     MIN_TASKS,
@@ -34,8 +37,9 @@ _ROWS = (1, 2, 3, 4, 6, 8)
 _BLOCKS = (1, 2, 4, 8, 16, 32, 64)
 _UNROLL = (1, 2, 4, 8, 16)
 _RUNS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
-#: Taps that are written out.
-_SHORT = 8
+#: Taps that are written out; taps of a whole window, and vector operations in one piece of code,
+#: for which compilers need less than half a second.
+_SHORT, _WINDOW, _WRITTEN = 8, 64, 1024
 #: Accumulators, and rows, of the default register tile; its tiles in a task.
 _AT_ONCE, _TOGETHER, _IN_TASK = 16, 2, 8
 
@@ -66,86 +70,151 @@ def window_variants(kernel: Kernel) -> list[Variant]:
         return []
     inner = any(kernel.computes(o.tensor) for o in stage.operands)
     places = ["inline", "task", "root"] if inner else ["inline"]
-    found = [_tiles(kernel, stage, place) for place in places]
+    written = [x for x in (_Tiles(kernel, stage, p, slides) for p in places) if x.tiles]
+    found = [*written, _Tiles(kernel, stage, "inline")] if slides and written else written
+    made = [x.variant() for x in found or [_Tiles(kernel, stage, place) for place in places]]
     if stage.kind is not StageClass.ROW_REDUCTION or stage.reduced[-1].count <= _SHORT:
-        return found
-    return [_lines(kernel, stage), *found]
+        return made
+    return [_lines(kernel, stage), *made]
 
 
-def _tiles(kernel: Kernel, stage: StageAnalysis, place: str) -> Variant:
-    name = f"tiles along {stage.spatial[-1].name}"
-    return Variant(
-        name if place == "inline" else f"{name}, producers at {place}",
-        "every operand moves along memory with the last loop, or stands still",
-        partial(_schedule, kernel, stage, place),
-    )
+class _Tiles:
+    """Register tiles of rows of vectors.
 
+    Args:
+        kernel: the kernel.
+        stage: its reduction.
+        place: where what the reduction reads is computed: "inline", "task" or "root".
+        written: whether the whole window is written out. Conditions of inlined padding along the
+            vectors then become constants: what lies side by side in a row is written out too.
 
-def _schedule(kernel: Kernel, stage: StageAnalysis, place: str, sketch: Sketch) -> None:
-    s, out, reduction = sketch.s, kernel.out, stage.tensor
-    kept = [o.tensor for o in stage.operands if kernel.computes(o.tensor) and place != "inline"]
-    compute_inline(s, kernel, kept)
-    acc = s.cache_write(out, "local") if out is reduction else reduction
-    task, at = _tiled(sketch, out, stage)
-    s[acc].compute_at(s[out], at)
-    *before, column = s[acc].op.axis
-    row = [before.pop()] if before else []
-    *reduce, last = s[acc].op.reduce_axis
-    again = [last]
-    if last.count > _SHORT:
+    Attributes:
+        tiles: rows and columns of the tiles; none where the code would be too long.
+    """
+
+    def __init__(
+        self, kernel: Kernel, stage: StageAnalysis, place: str, written: bool = False
+    ) -> None:
+        self._kernel, self._stage, self._place, self._written = kernel, stage, place, written
+        *outer, vector = stage.spatial
+        tested = any(_is_tested(kernel, o, vector) for o in stage.operands)
+        self._has_tasks = extents(outer) >= MIN_TASKS
+        self._whole_rows = written and place == "inline" and tested and self._has_tasks
+        self.tiles = [t for t in self._fitting() if not written or self._length(t) <= _WRITTEN]
+
+    def variant(self) -> Variant:
+        """It as a variant."""
+        name = f"tiles along {self._stage.spatial[-1].name}"
+        name += ", taps written out" if self._written else ""
+        name += "" if self._place == "inline" else f", producers at {self._place}"
+        why = "every operand moves along memory with the last loop, or stands still"
+        return Variant(name, why, self._schedule)
+
+    def _fitting(self) -> list[tuple[int, int]]:
+        *others, vector = self._stage.spatial
+        dtype = self._stage.tensor.dtype
+        fits = registers.fitting(dtype)
+        heights = registers.row_tiles(others[-1].count, _ROWS) if others else [1]
+        widths = registers.column_tiles(vector.count, dtype, _VECTORS)
+        return [(r, w) for r in heights for w in widths if fits(r, w)]
+
+    def _length(self, tile: tuple[int, int]) -> int:
+        """Vector operations of the code that is written out."""
+        rows, width = tile
+        taps, count = extents(self._stage.reduced), self._stage.spatial[-1].count
+        if taps > _WINDOW:
+            return _WRITTEN + 1
+        vectors = -(-width // registers.lanes(self._stage.tensor.dtype))
+        return taps * rows * vectors * (-(-count // width) if self._whole_rows else 1)
+
+    def _schedule(self, sketch: Sketch) -> None:
+        s, out, reduction = sketch.s, self._kernel.out, self._stage.tensor
+        kept = [o.tensor for o in self._stage.operands if self._kernel.computes(o.tensor)]
+        kept = kept if self._place != "inline" else []
+        compute_inline(s, self._kernel, kept)
+        acc = s.cache_write(out, "local") if out is reduction else reduction
+        task, at = self._tiled(sketch)
+        s[acc].compute_at(s[out], at)
+        *before, column = s[acc].op.axis
+        row = [before.pop()] if before else []
+        reduce, again = self._taps(sketch, acc)
+        tile = [*again, *row, column]
+        s[acc].reorder(*before, *reduce, *tile)
+        run(s, acc, tile)
+        for t in dict.fromkeys(kept):
+            compute_in_vectors(s, t, out, task if self._place == "task" else None)
+
+    def _taps(self, sketch: Sketch, acc: te.Tensor) -> tuple[list[IterVar], list[IterVar]]:
+        """The loops of the reduction that stay loops, and those that are written out."""
+        s = sketch.s
+        if self._written:
+            return [], list(s[acc].op.reduce_axis)
+        *reduce, last = s[acc].op.reduce_axis
+        if last.count <= _SHORT:
+            return reduce, [last]
         unroll = [u for u in _UNROLL if u <= last.count]
         last, inner = s[acc].split(last, factor=sketch.number("unroll", unroll, 8))
-        reduce, again = [*reduce, last], [inner]
-    tile = [*again, *row, column]
-    s[acc].reorder(*before, *reduce, *tile)
-    run(s, acc, tile)
-    for t in dict.fromkeys(kept):
-        compute_in_vectors(s, t, out, task if place == "task" else None)
+        return [*reduce, last], [inner]
 
+    def _tile(self, sketch: Sketch) -> tuple[Any, ...]:
+        lanes, count = registers.lanes(self._stage.tensor.dtype), self._stage.spatial[-1].count
+        liked = [(r, w) for r, w in self.tiles if r <= _TOGETHER and r * w <= _AT_ONCE * lanes]
 
-def _tile(sketch: Sketch, stage: StageAnalysis) -> tuple[Any, ...]:
-    dtype = stage.tensor.dtype
-    fits, lanes = registers.fitting(dtype), registers.lanes(dtype)
-    *others, vector = stage.spatial
-    heights = registers.row_tiles(others[-1].count, _ROWS) if others else [1]
-    widths = registers.column_tiles(vector.count, dtype, _VECTORS)
-    found = [(r, w) for r in heights for w in widths if fits(r, w)]
-    liked = [(r, w) for r, w in found if r <= _TOGETHER and r * w <= _AT_ONCE * lanes]
+        def cost(tile: tuple[int, int]) -> float:
+            rows, width = tile
+            covered = -(-count // width) * width / count
+            return covered * (1 + lanes / width) * (1 + 0.5 / rows)
 
-    def cost(tile: tuple[int, int]) -> float:
-        rows, width = tile
-        covered = -(-vector.count // width) * width / vector.count
-        return covered * (1 + lanes / width) * (1 + 0.5 / rows)
+        return sketch.numbers("tile", self.tiles, min(liked, default=self.tiles[0], key=cost))
 
-    return sketch.numbers("tile", found, min(liked, default=found[0], key=cost))
-
-
-def _tiled(sketch: Sketch, out: te.Tensor, stage: StageAnalysis) -> tuple[IterVar, IterVar]:
-    """Tile the result; the loops of a task and of a register tile."""
-    s = sketch.s
-    *outer, last = s[out].op.axis
-    height, width = _tile(sketch, stage)
-    column, lane = s[out].split(last, factor=width)
-    s[out].vectorize(lane)
-    if not outer:
-        s[out].parallel(column)
-        return column, column
-    *others, row = outer
-    block = [b for b in _BLOCKS if b <= row.count]
-    r1, r2 = s[out].split(row, factor=height)
-    wanted = most_with_tasks(block, -(-row.count // _TOGETHER), extents(others), _IN_TASK)
-    r0, r1 = s[out].split(r1, factor=sketch.number("rows", block, wanted))
-    s[out].reorder(*others, r0, r1, column, r2, lane)
-    s[out].unroll(r2)
-    task = fused(s, out, [*others, r0])
-    if extents(outer) >= MIN_TASKS:
+    def _tiled(self, sketch: Sketch) -> tuple[IterVar, IterVar]:
+        """Tile the result; the loops of a task and of a register tile."""
+        s, out = sketch.s, self._kernel.out
+        *outer, last = s[out].op.axis
+        height, width = self._tile(sketch)
+        column, lane = s[out].split(last, factor=width)
+        s[out].vectorize(lane)
+        if not outer:
+            s[out].parallel(column)
+            return column, column
+        *others, row = outer
+        block = [b for b in _BLOCKS if b <= row.count]
+        r1, r2 = s[out].split(row, factor=height)
+        wanted = most_with_tasks(block, -(-row.count // _TOGETHER), extents(others), _IN_TASK)
+        r0, r1 = s[out].split(r1, factor=sketch.number("rows", block, wanted))
+        s[out].reorder(*others, r0, r1, column, r2, lane)
+        s[out].unroll(r2)
+        task = fused(s, out, [*others, r0])
+        if self._has_tasks:
+            s[out].parallel(task)
+            if self._whole_rows:
+                s[out].unroll(column)
+            return task, column
+        # Few rows: what lies side by side is shared out too.
+        s[out].reorder(column, r1)
+        task = s[out].fuse(task, column)
         s[out].parallel(task)
-        return task, column
-    # Few rows: what lies side by side is shared out too.
-    s[out].reorder(column, r1)
-    task = s[out].fuse(task, column)
-    s[out].parallel(task)
-    return task, r1
+        return task, r1
+
+
+def _is_tested(kernel: Kernel, operand: OperandUse, axis: IterVar) -> bool:
+    """Whether a condition along an axis decides what a computed operand is, as in padding."""
+    stage = next((s for s in kernel.stages if s.tensor is operand.tensor), None)
+    if stage is None:
+        return False
+    dims = zip(stage.spatial, operand.access.dims, strict=True)
+    moved = [x for x, dim in dims if dim is None or axis in dim.moves]
+    tested: set[object] = set()
+
+    def visit(n: Node) -> None:
+        if isinstance(n, IfThenElse):
+            tested.update(free_vars(n.cond))
+
+    for e in expressions(stage.tensor.op):
+        walk(e, visit)
+    if any(x.var in tested for x in moved):
+        return True
+    return any(_is_tested(kernel, o, x) for o in stage.operands for x in moved)
 
 
 # ---------------------------------------------------------------- lines of results

@@ -13,6 +13,7 @@ from loopwright.cost.cpu.machine import Machine
 from loopwright.cost.cpu.memory import Memory
 from loopwright.cost.cpu.register_tile import pieces
 from loopwright.cost.cpu.stage_order import by_arithmetic
+from loopwright.cost.symbolic.symbols import Number
 from loopwright.schedule import Schedule
 from loopwright.target.caches import Caches
 
@@ -95,7 +96,7 @@ def test_narrow_data_paths_take_a_vector_in_two() -> None:
     assert slow.cycles > 1.9 * fast.cycles
 
 
-def _padded(inline: bool) -> Schedule:
+def _padded(inline: bool, unroll: bool = False) -> Schedule:
     X, W = te.placeholder((30, 62), name="X"), te.placeholder((3, 3), name="W")
     P = te.compute(
         (32, 64),
@@ -110,6 +111,9 @@ def _padded(inline: bool) -> Schedule:
     s[Y].vectorize(x)
     if inline:
         s[P].compute_inline()
+    if unroll:
+        s[Y].unroll(r)
+        s[Y].unroll(q)
     return s
 
 
@@ -118,6 +122,53 @@ def test_inlined_padding_tests_where_its_indices_move() -> None:
     # One range of y a run of (y, r), one of x for 64 lanes a run, and one read each.
     assert guarded == 30 * 9
     assert tests == 30 * 3 * 2 + 30 * 9 * 8 * 4
+
+
+def test_conditions_that_are_constants_where_code_is_written_out_cost_nothing() -> None:
+    tests, guarded = _core(_padded(True, unroll=True)).guards
+    # What columns are let through is known; the rows are a loop, and guard each of the nine reads.
+    assert guarded == 30 * 9
+    assert tests == 30 * 3 * 2
+
+
+@pytest.mark.parametrize(("step", "vectors"), [(1, 1), (2, 2), (4, 4), (5, 16)])
+def test_lanes_a_few_elements_apart_are_picked_out_of_vectors(step: int, vectors: int) -> None:
+    X = te.placeholder((64 * step,), name="X")
+    Y = te.compute((64,), lambda i: X[i * step] + 1.0, name="Y")
+    s = te.create_schedule(Y.op)
+    s[Y].vectorize(s[Y].split(Y.op.axis[0], factor=16)[1])
+    core = _core(s)
+    assert core.loaded[0] == 4 * vectors
+    # Lanes further apart are loaded one by one, and nothing is picked.
+    assert core.picked == (4 * vectors if 1 < step < 5 else 0)
+
+
+def test_a_guarded_place_that_several_rows_read_is_guarded_once() -> None:
+    def rows(count: int) -> Core:
+        s = _padded(True, unroll=True)
+        Y = s.outputs[0].output(0)
+        y, x = s[Y].op.axis
+        y0, y1 = s[Y].split(y, factor=count)
+        s[Y].reorder(y0, *s[Y].op.reduce_axis, y1, x)
+        s[Y].unroll(y1)
+        return _core(s)
+
+    # Three rows for one, four for two; three shifts of each.
+    assert [rows(n).guards[1] for n in (1, 2, 3)] == [30 * 9, 15 * 12, 10 * 15]
+
+
+def test_vectors_that_a_loop_shifts_lie_across_lines() -> None:
+    def across(step: int) -> Number:
+        X, q = te.placeholder((4, 128), name="X"), te.reduce_axis((0, 3), name="q")
+        Y = te.compute((4, 64), lambda y, x: te.sum(X[y, x + q * step], axis=q), name="Y")
+        s = te.create_schedule(Y.op)
+        s[Y].reorder(s[Y].op.axis[0], q, s[Y].op.axis[1])
+        s[Y].vectorize(s[Y].op.axis[1])
+        core = _core(s)
+        return core.loaded[1] / core.loaded[0]
+
+    # By an element, or by 64 bytes: a line.
+    assert (across(1), across(16)) == (2, 1)
 
 
 def test_padding_that_is_a_stage_needs_no_tests_in_the_main_one() -> None:
