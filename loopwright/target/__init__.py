@@ -16,7 +16,7 @@ from loopwright.target.cpu import (
     same_code,
     stores_too_wide,
 )
-from loopwright.target.dots import dot_lanes
+from loopwright.target.dots import bf16_dot_lanes, dot_lanes
 from loopwright.target.kinds import (
     COMMON,
     KINDS,
@@ -39,6 +39,7 @@ __all__ = [
     "Target",
     "TargetLike",
     "VectorUnit",
+    "bf16_dot_lanes",
     "create",
     "dot_lanes",
     "has_instruction",
