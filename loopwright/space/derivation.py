@@ -11,6 +11,7 @@ from loopwright.errors import LoopwrightError, SpaceError, TargetError, TensorEr
 from loopwright.space.expression import tensor_program
 from loopwright.space.registry import SpaceRule, enter, rules_for
 from loopwright.space.rules.contraction_cpu import contractions
+from loopwright.space.rules.dot_instructions_cpu import dot_instructions
 from loopwright.space.rules.injective_cpu import injective
 from loopwright.space.rules.programs_gpu import programs
 from loopwright.space.rules.rows_cpu import rows
@@ -24,6 +25,7 @@ from loopwright.target import Target
 from loopwright.time_limit import TEMPLATE_S, limited
 
 for _name, _rule in {
+    "dot instructions": dot_instructions,
     "contractions": contractions,
     "windows": windows,
     "whole": whole,

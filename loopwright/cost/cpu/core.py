@@ -38,6 +38,8 @@ SHUFFLES = 4
 PARTIAL = 5
 #: Instructions of an unrolled body that still come fast.
 BODY = 1200
+#: Operations of a dot product of bytes that are both signed, or both unsigned: it is corrected.
+SAME_SIGN = 1.5
 #: Operations of a division and of a function of a vector.
 DIVISION, FUNCTION = 8, 20
 #: Operations of the smaller or larger one of two vectors, of which either may be a NaN: two tests,
@@ -75,7 +77,7 @@ class Core:
         """Cycles of the stage, all its threads together."""
         tile, runs = self.tile, self.tile.runs
         wide, narrow = self._machine.vector_bytes, self._machine.datapath
-        kinds = operations(self._t.nest.op)
+        kinds = self._kinds
         vectors, halves = self.loaded
         again, stored = self.results
         iterations, ends = self.loops
@@ -100,6 +102,14 @@ class Core:
         spills = spilled * self._split / STORES + guarded * self._unmasked * UNMASKED
         long = most(tile.instructions(wide) - BODY, 0) / BODY / 2
         return tile.begun * (most((busy + spills) * (1 + long), self._wait) + ends * END)
+
+    @property
+    def _kinds(self) -> float:
+        """Vector operations of an element, or of a group that an instruction takes at once."""
+        dot = self._t.nest.dot
+        if dot is None:
+            return operations(self._t.nest.op)
+        return SAME_SIGN if dot.result == "int32" and dot.data == dot.kernel else 1
 
     @cached_property
     def _split(self) -> Number:
