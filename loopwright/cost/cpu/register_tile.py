@@ -131,7 +131,7 @@ class Tile:
         lines apart, so that many a vector lies across two."""
         line = self.t.machine.caches.line
         d = self.t.vector_loop
-        if d is None or not a.moves[d]:
+        if d is None or not a.moves[d] or self._grouped is not None:
             return 1
         odd = any(n % line for n in a.access.buffer.rows_apart())
         return 1 + min(unit, line) / line if odd else 1
