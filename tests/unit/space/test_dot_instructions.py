@@ -297,6 +297,26 @@ def test_constant_weights_are_packed_before_the_call() -> None:
     assert not any("B packed at task" in s.name or "B packed at panel" in s.name for s in found)
 
 
+@pytest.mark.isa("avx512vnni")
+def test_padded_copies_of_constants_are_made_once() -> None:
+    A = te.placeholder((9, 62), "uint8", name="A")
+    B = te.placeholder((62, 37), "int8", name="B", constant=True)
+    k = te.reduce_axis((0, 62), name="k")
+    C = te.compute(
+        (9, 37),
+        lambda i, j: te.sum(A[i, k].astype("int32") * B[k, j].astype("int32"), axis=k),
+        name="C",
+    )
+    a, b = extreme([A, B])
+    for structure, index in list(points(made([A, B, C]), 3))[:2]:
+        s, args = structure.instantiate(structure.config_space.get(index))
+        f = lw.build(s, args, HERE).with_constants(B=b)
+        for data in (a, a[::-1].copy(), a):
+            out = np.zeros((9, 37), np.int32)
+            f(data, out)
+            np.testing.assert_array_equal(out, data.astype(np.int64) @ b.astype(np.int64))
+
+
 def test_a_structure_replays_from_its_trace() -> None:
     args = product(13, 37, 22, "int8", "int8")
     for structure, index in points(made(args, WITH), 7):
