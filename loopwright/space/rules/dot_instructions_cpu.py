@@ -166,8 +166,11 @@ def _plans(roles: Roles, lanes: int) -> Iterator[DotPlan]:
         packings += ["root"] if _is_constant(found.loaded) else ["root", "task", "panel"]
     others = [False] if _is_contiguous(found) else []
     others += [True] if dimension_of(found.other, loop) is not None else []
-    for packing, order, other in product(packings, ["vectors", "rows"], others):
-        yield DotPlan(found, packing, order, "inline", other_packed=other)
+    for packing in packings:
+        often = packing in ("task", "panel")
+        orders, placed = (["vectors"], others[:1]) if often else (["vectors", "rows"], others)
+        for order, other in product(orders, placed):
+            yield DotPlan(found, packing, order, "inline", other_packed=other)
 
 
 def _best_loop(roles: Roles) -> IterVar:
