@@ -8,8 +8,10 @@ it knows it and the CPU has it (`loopwright.codegen.llvm.instructions`), and the
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import reduce as fold
 
+from loopwright import dtypes
 from loopwright.errors import TensorError, did_you_mean
 from loopwright.ir.buffer import Load
 from loopwright.ir.expr import Expr, Var, binary, cast
@@ -17,13 +19,62 @@ from loopwright.ir.instruction_type import Instruction, Operand, moved
 from loopwright.ir.stmt import For, IntrinsicCall, Stmt, Store
 from loopwright.ir.warp_instructions import WARP_INSTRUCTIONS
 
-_INT8_GROUP = 4
+#: Names of element types in names of instructions.
+_SHORT = {"uint8": "u8", "int8": "s8", "bfloat16": "bf16"}
+#: Lanes that dot products have, those of AVX-512 last.
+DOT_LANES = (4, 8, 16)
+#: Operands of dot products, the one that all lanes share first.
+DOT_OPERANDS = (
+    ("uint8", "int8"),
+    ("int8", "uint8"),
+    ("int8", "int8"),
+    ("uint8", "uint8"),
+    ("bfloat16", "bfloat16"),
+)
 
 
-def _dot(lanes: int) -> Instruction:
-    """``c[j] += sum(a[k] * b[j, k] for k in range(4))`` for each lane j; sums wrap as int32 does.
+@dataclass(frozen=True, slots=True)
+class DotProduct:
+    """A dot product of few elements for each lane: ``c[j] += sum(a[k] * b[j, k])``.
 
-    ``vpdpbusd`` of AVX-512 VNNI and AVX-VNNI.
+    Attributes:
+        data: the element type of ``a``, which all lanes share.
+        kernel: that of ``b``.
+        lanes: of ``c``.
+
+    Example:
+        >>> print(lw.ir.instructions.DotProduct("uint8", "int8", 16).name)
+        dot_16x4_u8s8s32
+    """
+
+    data: str
+    kernel: str
+    lanes: int
+
+    @property
+    def group(self) -> int:
+        """Elements that are summed for a lane: those of 32 bits."""
+        return 4 // dtypes.nbytes(self.data)
+
+    @property
+    def result(self) -> str:
+        """The element type of ``c``."""
+        return "float32" if dtypes.is_float(self.data) else "int32"
+
+    @property
+    def name(self) -> str:
+        """The name of the instruction in programs."""
+        result = "f32" if self.result == "float32" else "s32"
+        operands = _SHORT[self.data] + _SHORT[self.kernel]
+        return f"dot_{self.lanes}x{self.group}_{operands}{result}"
+
+
+def _dot(dot: DotProduct) -> Instruction:
+    """A dot product as an instruction; sums of integers wrap as int32 does.
+
+    ``vpdpbusd`` of AVX-512 VNNI and AVX-VNNI for an unsigned and a signed operand, with a
+    correction for two of one kind; ``vdpbf16ps`` of AVX-512 BF16, which adds the odd element first
+    and takes denormal numbers for zeros.
     """
 
     def plain(given: Sequence[Load]) -> Stmt:
@@ -34,26 +85,39 @@ def _dot(lanes: int) -> Instruction:
         def product(k: int) -> Expr:
             x = Load(a.buffer, moved(a, (k,)), a.dtype)
             y = Load(b.buffer, moved(b, (j, k)), b.dtype)
-            return binary("*", cast(x, "int32"), cast(y, "int32"))
+            return binary("*", cast(x, dot.result), cast(y, dot.result))
 
-        added = fold(lambda p, q: binary("+", p, q), map(product, range(_INT8_GROUP)))
-        body = Store(c.buffer, at, binary("+", Load(c.buffer, at, c.dtype), added))
-        return For(j, lanes, "vectorized", body)
+        old = Load(c.buffer, at, c.dtype)
+        products = [product(k) for k in range(dot.group)]
+        if dot.result == "float32":
+            return For(j, dot.lanes, "vectorized", Store(c.buffer, at, _summed(old, products)))
+        added = fold(lambda p, q: binary("+", p, q), products)
+        return For(j, dot.lanes, "vectorized", Store(c.buffer, at, binary("+", old, added)))
 
     return Instruction(
-        f"dot_{lanes}x{_INT8_GROUP}_u8s8s32",
+        dot.name,
         (
-            Operand("c", "int32", (lanes,)),
-            Operand("a", "uint8", (_INT8_GROUP,)),
-            Operand("b", "int8", (lanes, _INT8_GROUP)),
+            Operand("c", dot.result, (dot.lanes,)),
+            Operand("a", dot.data, (dot.group,)),
+            Operand("b", dot.kernel, (dot.lanes, dot.group)),
         ),
         plain,
     )
 
 
+def _summed(old: Expr, products: Sequence[Expr]) -> Expr:
+    """A sum to which the last product is added first."""
+    return fold(lambda p, q: binary("+", p, q), [old, *reversed(products)])
+
+
+#: Dot products by the names of their instructions.
+DOT_PRODUCTS = {
+    dot.name: dot
+    for dot in (DotProduct(*given, lanes) for given in DOT_OPERANDS for lanes in DOT_LANES)
+}
 #: Instructions by name.
 INSTRUCTIONS: dict[str, Instruction] = {
-    **{x.name: x for x in map(_dot, (4, 8, 16))},
+    **{name: _dot(dot) for name, dot in DOT_PRODUCTS.items()},
     **WARP_INSTRUCTIONS,
 }
 

@@ -14,6 +14,7 @@ from loopwright.space.expression import tensor_program
 from loopwright.space.kernel_rules import variants_by
 from loopwright.space.registry import SpaceRule, enter, rules_for
 from loopwright.space.rules.contraction_cpu import contractions
+from loopwright.space.rules.dot_instructions_cpu import dot_instructions
 from loopwright.space.rules.injective_cpu import injective
 from loopwright.space.rules.programs_gpu import programs
 from loopwright.space.rules.rows_cpu import rows
@@ -28,6 +29,7 @@ from loopwright.target import Target
 from loopwright.time_limit import TEMPLATE_S, limited
 
 for _name, _rule in {
+    "dot instructions": dot_instructions,
     "contractions": contractions,
     "windows": windows,
     "whole": whole,

@@ -16,7 +16,7 @@ from loopwright.target.cpu import (
     same_code,
     stores_too_wide,
 )
-from loopwright.target.dots import dot_lanes
+from loopwright.target.dots import bf16_dot_lanes, dot_lanes
 from loopwright.target.hardware import HardwareParams
 from loopwright.target.kinds import (
     COMMON,
@@ -41,6 +41,7 @@ __all__ = [
     "Target",
     "TargetLike",
     "VectorUnit",
+    "bf16_dot_lanes",
     "create",
     "dot_lanes",
     "has_instruction",

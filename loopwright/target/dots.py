@@ -1,4 +1,4 @@
-"""Which CPUs have instructions for dot products of bytes.
+"""Which CPUs have instructions for dot products of bytes, and of bfloat16.
 
 LLVM ends the process when it is asked for an instruction that a CPU lacks, and does not tell what a
 CPU by name has; so the names are listed here (LLVM's ``X86.td``). A CPU that is not listed runs the
@@ -16,6 +16,11 @@ _AVX = {
     "alderlake", "raptorlake", "meteorlake", "gracemont", "sierraforest", "grandridge",
     "arrowlake", "arrowlake-s", "lunarlake", "pantherlake", "clearwaterforest",
 }  # fmt: skip
+#: CPUs by name with AVX-512 BF16.
+_BF16 = {
+    "cooperlake", "sapphirerapids", "emeraldrapids", "graniterapids", "graniterapids-d",
+    "diamondrapids", "znver4", "znver5",
+}  # fmt: skip
 #: CPUs by name that have the short forms (AVX-512 VL), and may be given VNNI as a feature.
 _SHORT = _AVX512 | {"x86-64-v4", "skylake-avx512", "cannonlake"}
 #: Without these there are no vectors of 512 bits, or no short forms of their instructions.
@@ -32,15 +37,35 @@ def dot_lanes(cpu: str, features: str) -> int:
         >>> print(lw.target.dot_lanes("x86-64", "+avx512vnni,+avx512vl"))
         16
     """
-    given = set(features.replace(" ", "").split(","))
-
-    def has(feature: str, named: set[str]) -> bool:
-        return f"+{feature}" in given or (cpu in named and f"-{feature}" not in given)
-
-    if (
-        has("avx512vnni", _AVX512)
-        and has("avx512vl", _SHORT)
-        and not any(f"-{x}" in given for x in _NEEDED)
-    ):
+    if _has("avx512vnni", _AVX512, cpu, features) and _has_short_forms(cpu, features):
         return 16
-    return 8 if has("avxvnni", _AVX) and not {"-avx", "-avx2"} & given else 0
+    without = {"-avx", "-avx2"} & _given(features)
+    return 8 if _has("avxvnni", _AVX, cpu, features) and not without else 0
+
+
+def bf16_dot_lanes(cpu: str, features: str) -> int:
+    """Lanes of float32 that one ``vdpbf16ps`` of a CPU with these features adds to; 0: it has none.
+
+    Each lane gets the sum of two products of bfloat16 (AVX-512 BF16: 16 lanes).
+
+    Example:
+        >>> print(lw.target.bf16_dot_lanes("znver4", ""), lw.target.bf16_dot_lanes("tigerlake", ""))
+        16 0
+    """
+    found = _has("avx512bf16", _BF16, cpu, features) and _has_short_forms(cpu, features)
+    return 16 if found else 0
+
+
+def _has_short_forms(cpu: str, features: str) -> bool:
+    """Whether vectors of 512 bits may be used, and shorter ones by the same instructions."""
+    without = {f"-{x}" for x in _NEEDED} & _given(features)
+    return _has("avx512vl", _SHORT, cpu, features) and not without
+
+
+def _has(feature: str, named: set[str], cpu: str, features: str) -> bool:
+    given = _given(features)
+    return f"+{feature}" in given or (cpu in named and f"-{feature}" not in given)
+
+
+def _given(features: str) -> set[str]:
+    return set(features.replace(" ", "").split(","))

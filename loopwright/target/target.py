@@ -15,6 +15,7 @@ from typing import Any, Literal, overload
 from loopwright.errors import TargetError
 from loopwright.target.caches import Caches, caches_of
 from loopwright.target.cpu import host_cpu, missing_here, vector_bytes
+from loopwright.target.dots import bf16_dot_lanes, dot_lanes
 from loopwright.target.hardware import HardwareParams
 from loopwright.target.kinds import KINDS, OptionValues, kind_of, option
 from loopwright.target.vectors import VectorUnit, vector_unit
@@ -200,6 +201,20 @@ class Target:
             o.get("max_vthread", 0),
             o.get("thread_warp_size", 0),
         )
+
+    @property
+    def dot_lanes(self) -> dict[str, int]:
+        """Lanes of one instruction of the CPU for dot products of few elements, by the type of the
+        result: ``int32`` for those of bytes, ``float32`` for those of bfloat16; 0: it has none.
+
+        Example:
+            >>> print(lw.Target("llvm -mcpu=x86-64-v3").dot_lanes)
+            {'int32': 0, 'float32': 0}
+        """
+        if "mcpu" not in self.options:
+            return {"int32": 0, "float32": 0}
+        cpu, most = (self.options["mcpu"], self.options["mattr"]), self.vector_bytes // 4
+        return {"int32": min(dot_lanes(*cpu), most), "float32": min(bf16_dot_lanes(*cpu), most)}
 
     @property
     def missing(self) -> tuple[str, ...]:

@@ -11,7 +11,15 @@ from typing import Any
 import pytest
 
 from loopwright.errors import TargetError
-from loopwright.target import COMMON_CPUS, OPTIONS, Target, create, dot_lanes, host_cpu
+from loopwright.target import (
+    COMMON_CPUS,
+    OPTIONS,
+    Target,
+    bf16_dot_lanes,
+    create,
+    dot_lanes,
+    host_cpu,
+)
 from loopwright.target.cpu import ALIASES, check_triple
 
 HOST, FEATURES = host_cpu()
@@ -369,6 +377,30 @@ def test_what_the_kinds_do_not_understand(spec: Any, text: str) -> None:
 )
 def test_lanes_of_dot_products(cpu: str, features: str, lanes: int) -> None:
     assert dot_lanes(cpu, features) == lanes
+
+
+@pytest.mark.parametrize(
+    ("cpu", "features", "lanes"),
+    [
+        ("x86-64-v4", "", 0),
+        ("icelake-server", "", 0),
+        ("cooperlake", "", 16),
+        ("znver4", "", 16),
+        ("znver4", "-avx512bf16", 0),
+        ("sapphirerapids", "-avx512vl", 0),
+        ("x86-64-v4", "+avx512bf16", 16),
+        ("x86-64-v3", "+avx512bf16", 0),
+    ],
+)
+def test_lanes_of_dot_products_of_bfloat16(cpu: str, features: str, lanes: int) -> None:
+    assert bf16_dot_lanes(cpu, features) == lanes
+
+
+def test_lanes_fit_the_vectors_of_a_target() -> None:
+    assert Target("llvm -mcpu=znver4").dot_lanes == {"int32": 16, "float32": 16}
+    narrow = Target("llvm -mcpu=znver4 -prefer-vector-width=256")
+    assert narrow.dot_lanes == {"int32": 8, "float32": 8}
+    assert Target("interp").dot_lanes == {"int32": 0, "float32": 0}
 
 
 def test_a_string_as_tvm_prints_it() -> None:

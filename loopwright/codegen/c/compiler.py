@@ -8,7 +8,7 @@ the thread pool calls through ``lw_parallel_launch``.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from loopwright import dtypes
@@ -40,7 +40,7 @@ from loopwright.ir.stmt import (
 from loopwright.ir.traversal import free_vars, walk
 from loopwright.runtime.artifacts.check_records import FIRST_CODE, record_name
 from loopwright.runtime.linker import host_triple
-from loopwright.target import Target, dot_lanes, has_instruction
+from loopwright.target import Target, has_instruction
 from loopwright.version import __version__
 
 _LAUNCH = """
@@ -73,7 +73,7 @@ class Unit:
     prelude: Prelude
     written: frozenset[Buffer]
     functions: list[str]
-    dot_lanes: int = 0
+    dot_lanes: Mapping[str, int] = field(default_factory=dict)
     loops: int = 0
     parallel_workspace: Bytes = 0
     checks: list[str] = field(default_factory=list)
@@ -194,8 +194,7 @@ def write_c(f: Func, target: Target) -> tuple[str, Unit, Bytes]:
     prelude = Prelude(has_instruction(options["mcpu"], options["mattr"], "fma"))
     install(prelude)
     unit = Unit(f.name, options["num_threads"], prelude, frozenset(), [])
-    lanes = dot_lanes(options["mcpu"], options["mattr"])
-    unit.dot_lanes = min(lanes, target.vector_bytes // 4)
+    unit.dot_lanes = target.dot_lanes
     entry, workspace = _split(unit, f) if isinstance(f, SplitFunc) else _entry(unit, f)
     head = f"/* {f.name}: C made by loopwright {__version__}. */\n"
     head += "#include <math.h>\n#include <stdbool.h>\n#include <stdint.h>\n"

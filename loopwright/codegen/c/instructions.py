@@ -1,52 +1,81 @@
-"""`IntrinsicCall` as C: intrinsics of the compiler, where the target's CPU has the instruction."""
+"""`IntrinsicCall` as C: intrinsics of the compiler, where the target's CPU has the instruction.
+
+How two operands of bytes that are both signed, or both unsigned, are multiplied says
+`loopwright.codegen.llvm.instructions`.
+"""
 
 from __future__ import annotations
 
-from loopwright.codegen.c.prelude import Prelude
+from collections.abc import Mapping
 
-#: Lanes of the instruction for dot products of bytes.
-_DOTS = {f"dot_{lanes}x4_u8s8s32": lanes for lanes in (4, 8, 16)}
+from loopwright.codegen.c.prelude import Prelude
+from loopwright.ir.instructions import DOT_PRODUCTS, DotProduct
+
 #: Type, prefix of functions and suffix of loads and stores of a vector by its lanes of int32.
 _VECTORS = {
     4: ("__m128i", "_mm", "si128"),
     8: ("__m256i", "_mm256", "si256"),
     16: ("__m512i", "_mm512", "si512"),
 }
+_POINTERS = {"bfloat16": "uint16_t", "float32": "float"}
 
 
-def instruction(prelude: Prelude, name: str, dot_lanes: int) -> str | None:
+def instruction(prelude: Prelude, name: str, dot_lanes: Mapping[str, int]) -> str | None:
     """The helper that does what an instruction does to pointers to its operands.
 
     Args:
         prelude: of the file.
         name: of the instruction, as in `loopwright.ir.instructions`.
-        dot_lanes: most lanes of the CPU's dot product of bytes; 0 where it has none.
+        dot_lanes: lanes of the CPU's dot products, see `loopwright.target.Target.dot_lanes`.
 
     Returns:
         The helper's name, or None where the CPU has no such instruction.
     """
-    lanes = _DOTS.get(name, 0)
-    native = min(lanes, dot_lanes)
-    if not native:
+    dot = DOT_PRODUCTS.get(name)
+    native = 0 if dot is None else min(dot.lanes, dot_lanes[dot.result])
+    if dot is None or not native:
         return None
     if "immintrin.h" not in prelude:
         prelude.put("immintrin.h", "#include <immintrin.h>")
     helper = f"lw_{name}"
     if helper not in prelude:
-        prelude.put(helper, _dot(helper, lanes, native))
+        prelude.put(helper, _helper(helper, dot, native))
     return helper
 
 
-def _dot(helper: str, lanes: int, native: int) -> str:
+def _helper(name: str, dot: DotProduct, native: int) -> str:
     ty, mm, whole = _VECTORS[native]
+    c, a, b = (_POINTERS.get(t, f"{t}_t") for t in (dot.result, dot.data, dot.kernel))
     lines = [
-        f"static inline void {helper}(int32_t *c, const uint8_t *a, const int8_t *b) {{",
-        "  int32_t four;",
-        "  __builtin_memcpy(&four, a, 4);",
-        f"  const {ty} x = {mm}_set1_epi32(four);",
+        f"static inline void {name}({c} *c, const {a} *a, const {b} *b) {{",
+        "  int32_t group;",
+        "  __builtin_memcpy(&group, a, 4);",
+        f"  const {ty} x = {mm}_set1_epi32(group);",
     ]
-    for first in range(0, lanes, native):
-        at, bytes_b = f"({ty} *)(c + {first})", f"(const {ty} *)(b + {4 * first})"
-        sums = f"{mm}_dpbusd_epi32({mm}_loadu_{whole}({at}), x, {mm}_loadu_{whole}({bytes_b}))"
-        lines.append(f"  {mm}_storeu_{whole}({at}, {sums});")
+    for first in range(0, dot.lanes, native):
+        kernel = f"{mm}_loadu_{whole}((const {ty} *)(b + {dot.group * first}))"
+        lines += ["  {", f"    const {ty} y = {kernel};", *_added(dot, native, first), "  }"]
     return "\n".join([*lines, "}"])
+
+
+def _added(dot: DotProduct, native: int, first: int) -> list[str]:
+    """The products of ``x`` and ``y`` are added to the sums from a lane on."""
+    ty, mm, whole = _VECTORS[native]
+    if dot.result == "float32":
+        at, pair = f"c + {first}", ty.replace("i", "bh")
+        sums = f"{mm}_dpbf16_ps({mm}_loadu_ps({at}), ({pair})x, ({pair})y)"
+        return [f"    {mm}_storeu_ps({at}, {sums});"]
+    at = f"({ty} *)(c + {first})"
+    old, highest = f"{mm}_loadu_{whole}({at})", f"{mm}_set1_epi32(INT32_C(-0x7f7f7f80))"
+    x, y, more = "x", "y", ""
+    if dot.data == dot.kernel == "int8":
+        more, x = f"{highest}, y", f"{mm}_xor_{whole}(x, {highest})"
+    elif dot.data == dot.kernel:
+        more, y = f"x, {highest}", f"{mm}_xor_{whole}(y, {highest})"
+    elif dot.data == "int8":
+        x, y = y, x
+    lines = []
+    if more:
+        lines.append(f"    const {ty} more = {mm}_dpbusd_epi32({mm}_setzero_{whole}(), {more});")
+        old = f"{mm}_sub_epi32({old}, more)"
+    return [*lines, f"    {mm}_storeu_{whole}({at}, {mm}_dpbusd_epi32({old}, {x}, {y}));"]

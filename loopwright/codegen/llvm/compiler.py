@@ -12,7 +12,7 @@ from loopwright.codegen.llvm.math import install
 from loopwright.codegen.workspace import Bytes
 from loopwright.errors import InternalError
 from loopwright.ir.stmt import Func, SplitFunc
-from loopwright.target import Target, dot_lanes, has_instruction, permutes_memory, stores_too_wide
+from loopwright.target import Target, has_instruction, permutes_memory, stores_too_wide
 
 #: What llvmlite gives; it has no types.
 _TargetMachine = Any
@@ -28,7 +28,7 @@ def write_module(f: Func, target: Target) -> tuple[str, ModuleWriter, Bytes]:
     module.has_float16 = has_instruction(*cpu, "float16")
     module.hides_masks = stores_too_wide(*cpu)
     module.hides_load_masks = permutes_memory(*cpu)
-    module.dot_lanes = min(dot_lanes(*cpu), target.vector_bytes // 4)
+    module.dot_lanes = target.dot_lanes
     install(module)
     workspace = write_split(module, f) if isinstance(f, SplitFunc) else write_entry(module, f)
     return module.text(), module, workspace

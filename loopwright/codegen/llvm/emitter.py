@@ -36,7 +36,8 @@ class ModuleWriter:
         self.has_float16 = False
         self.hides_masks = False
         self.hides_load_masks = False
-        self.dot_lanes = 0
+        #: Lanes of one instruction of the CPU for dot products, by their result; 0: it has none.
+        self.dot_lanes = {"int32": 0, "float32": 0}
         self.offsets: dict[tuple[Buffer, tuple[Expr, ...]], Affine | None] = {}
 
     def text(self) -> str:

@@ -22,7 +22,7 @@ from loopwright.ir.stmt import For, If, Store
 _LARGEST = 16
 
 
-class _BufferOffset(NamedTuple):
+class BufferOffset(NamedTuple):
     """Elements of a buffer, by their offset as an affine form."""
 
     buffer: Buffer
@@ -51,7 +51,7 @@ def transposed_copy(memory: Memory, s: For) -> bool:
         return False
     if to.dtype != source.dtype or to.dtype == "bool":
         return False
-    u, v = _atoms(w, s, inner)
+    u, v = atoms(w, s, inner)
     a = w.offset_form(to, copy.indices)
     b = w.offset_form(source, copy.value.indices)
     if a is None or b is None:
@@ -63,7 +63,7 @@ def transposed_copy(memory: Memory, s: For) -> bool:
             continue
         if b.terms.get(across.atom, 0) in (0, 1) or a.terms.get(along.atom, 0) in (0, 1):
             continue
-        _squares(memory, _BufferOffset(to, a), _BufferOffset(source, b), along, across, n)
+        _squares(memory, BufferOffset(to, a), BufferOffset(source, b), along, across, n)
         return True
     return False
 
@@ -82,7 +82,7 @@ def rest_of_copy(w: IndexWriter, s: For) -> For | None:
         ) if w.lanes == 1:
             if any(w.pointers[b].startswith("%b") for b in (copy.buffer, read.buffer)):
                 return None
-            _, v = _atoms(w, s, inner)
+            _, v = atoms(w, s, inner)
             forms = [w.offset_form(x.buffer, x.indices) for x in (copy, read)]
             if all(f is not None and f.terms.get(v) == 1 for f in forms):
                 return None
@@ -91,7 +91,7 @@ def rest_of_copy(w: IndexWriter, s: For) -> For | None:
     return None
 
 
-def _atoms(w: IndexWriter, *loops: For) -> list[Var]:
+def atoms(w: IndexWriter, *loops: For) -> list[Var]:
     """Let a variable of affine forms stand for each loop's."""
     atoms = [Var(f"%u{k}", "int64") for k in range(len(loops))]
     for loop, atom in zip(loops, atoms, strict=True):
@@ -101,7 +101,7 @@ def _atoms(w: IndexWriter, *loops: For) -> list[Var]:
 
 
 def _squares(
-    memory: Memory, to: _BufferOffset, source: _BufferOffset, along: _Loop, across: _Loop, n: int
+    memory: Memory, to: BufferOffset, source: BufferOffset, along: _Loop, across: _Loop, n: int
 ) -> None:
     """Call the function that turns a square, for each square of the copy."""
     w = memory.w

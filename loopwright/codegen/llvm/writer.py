@@ -15,6 +15,7 @@ from loopwright.codegen.llvm.emitter import ModuleWriter
 from loopwright.codegen.llvm.gather import load_stretches
 from loopwright.codegen.llvm.indices import LANE, IndexWriter
 from loopwright.codegen.llvm.instructions import write_instruction
+from loopwright.codegen.llvm.interleave import interleaved_copy
 from loopwright.codegen.llvm.memory import Memory
 from loopwright.codegen.llvm.ops import FALSE, TRUE, Value, literal
 from loopwright.codegen.llvm.packed import write_call
@@ -265,7 +266,7 @@ class FunctionWriter(IndexWriter):
         rest = rest_of_copy(self, s)
         if rest is not None:
             self._serial_loop(rest)
-        elif not transposed_copy(self.memory, s):
+        elif not (transposed_copy(self.memory, s) or interleaved_copy(self.memory, s)):
             for k in range(s.count):
                 self.iteration(s, Affine(k))
 

@@ -77,6 +77,8 @@ def _count(e: Node, out: Work) -> None:
             return
         case Unary() | Select():
             out.other += 1
+        case Cast(value=Read(dtype="float16" | "bfloat16")):
+            return  # converted when it is loaded, see `loopwright.cost.cpu.core`
         case Cast(value=v, dtype=dtype):
             out.other += dtypes.is_float(dtype) or dtypes.is_float(v.dtype)
     for c in e.children():

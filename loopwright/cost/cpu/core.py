@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import cached_property
 
 from loopwright.cost.cpu.arithmetic import combining, work_of
-from loopwright.cost.cpu.footprint import Touches
+from loopwright.cost.cpu.footprint import Touched, Touches
 from loopwright.cost.cpu.register_tile import Tile
 from loopwright.cost.symbolic.loop_nest import ReadCondition
 from loopwright.cost.symbolic.nest_buffers import NestBuffer
@@ -45,6 +45,10 @@ PARTIAL = 5
 TESTED, TESTED_SPILLED = 8, 120
 #: Instructions of an unrolled body that still come fast.
 BODY = 1200
+#: Operations that make float32 of a vector of 16-bit floats, and of one that all lanes share.
+WIDENED, WIDENED_ONE = 2, 3
+#: Operations of a dot product of bytes that are both signed, or both unsigned: it is corrected.
+SAME_SIGN = 1.5
 #: Operations of a division and of a function of a vector.
 DIVISION, FUNCTION = 8, 20
 #: Operations of the smaller or larger one of two vectors, of which either may be a NaN: two tests,
@@ -90,7 +94,7 @@ class Core:
         """Cycles of the stage, all its threads together."""
         tile, runs = self.tile, self.tile.runs
         wide, narrow = self._machine.vector_bytes, self._machine.datapath
-        kinds = operations(self._t.nest.op)
+        kinds = self._kinds
         vectors, halves = self.loaded
         again, stored = self.results
         iterations, ends = self.loops
@@ -98,11 +102,12 @@ class Core:
         shuffled = total(where(tile.turned(a), tile.loaded(a, narrow), 0) for a in self._loads)
         arithmetic = tile.instructions(narrow) * runs * kinds + guarded * self._split
         picked = self.picked
-        arithmetic = arithmetic + shuffled * runs * SHUFFLES + picked
+        arithmetic = arithmetic + shuffled * runs * SHUFFLES + picked + self.widened * self._split
         issued = (
             tile.instructions(wide) * runs * kinds
             + vectors
             + picked
+            + self.widened
             + (again + stored) / self._split
             + tests
             + guarded * GUARDED
@@ -118,6 +123,14 @@ class Core:
         long = most(tile.instructions(wide) - BODY, 0) / BODY / 2
         return tile.begun * (_with_waits((busy + spills) * (1 + long), self._wait) + ends * END)
 
+    @property
+    def _kinds(self) -> float:
+        """Vector operations of an element, or of a group that an instruction takes at once."""
+        dot = self._t.nest.dot
+        if dot is None:
+            return operations(self._t.nest.op)
+        return SAME_SIGN if dot.result == "int32" and dot.data == dot.kernel else 1
+
     @cached_property
     def _split(self) -> Number:
         """Data paths of one vector."""
@@ -132,12 +145,35 @@ class Core:
         vectors: Number = 0
         halves: Number = 0
         for a in self._loads:
-            hoisted = tile.executions(tile.moving(a))
-            times = where(at_most(tile.loaded(a, wide), room), hoisted, tile.runs)
-            times = where(self._is_resident(a.access.buffer), 0, times)
+            times = self._times_loaded(a, room)
             vectors = vectors + tile.loaded(a, wide) * times
             halves = halves + tile.loaded(a, narrow) * times * tile.lines_of(a, narrow)
         return vectors, halves
+
+    def _times_loaded(self, a: Touched, room: Number) -> Number:
+        """How often an operand is loaded, with so many registers for what loops do not move."""
+        tile = self.tile
+        hoisted = tile.executions(tile.moving(a))
+        wide = tile.loaded(a, self._machine.vector_bytes)
+        times = where(at_most(wide, room), hoisted, tile.runs)
+        return where(self._is_resident(a.access.buffer), 0, times)
+
+    @cached_property
+    def widened(self) -> Number:
+        """Operations that make float32 of 16-bit floats, once for each load."""
+        nest = self._t.nest
+        if nest.dot is not None or not operations(nest.op):
+            return 0  # copies keep the bits
+        tile, wide = self.tile, self._machine.vector_bytes // 2
+        room = self._free - tile.live
+        out: Number = 0
+        reads = list(dict.fromkeys(nest.op.reads()))
+        for read, a in zip(reads, self._loads, strict=True):
+            if read.dtype in ("float16", "bfloat16"):
+                d = self._t.vector_loop
+                each = WIDENED_ONE if d is None or not a.moves[d] else WIDENED
+                out = out + each * tile.loaded(a, wide) * self._times_loaded(a, room)
+        return out
 
     @cached_property
     def _tested(self) -> Number:

@@ -62,6 +62,10 @@ class Tile:
     def __init__(self, t: Touches) -> None:
         self.t, self.loops = t, t.nest.loops
         self._depths = {x.key: d for d, x in enumerate(self.loops)}
+        dot = t.nest.dot
+        # What an instruction for dot products takes at once: elements that lie together.
+        self._group = 1 if dot is None else dot.group
+        self._grouped = None if dot is None else self.loops[-1].key
         self.inside: list[Number] = []
         straight: Number = True
         for x in reversed(self.loops):
@@ -78,7 +82,7 @@ class Tile:
         return self._pieces(size, unit) * product(
             where(here, x.extent, 1)
             for d, (here, x) in enumerate(zip(self.inside, self.loops, strict=True))
-            if d != self.t.vector_loop
+            if d != self.t.vector_loop and x.key != self._grouped
         )
 
     def _pieces(self, size: int, unit: int) -> Number:
@@ -105,7 +109,7 @@ class Tile:
 
     def _positions(self, a: Touched, loops: Sequence[NestLoop]) -> Number:
         """Different places at which vectors of an access begin in a run of some loops."""
-        keys = {x.key for x in loops}
+        keys = {x.key for x in loops} - {self._grouped}
         out: Number = 1
         for dim, moves in zip(a.access.buffer.dims, a.access.moves, strict=True):
             span, count = self._reach([m for m in moves if m.loop in keys])
@@ -129,6 +133,8 @@ class Tile:
         if d is None or not a.moves[d]:
             return 1
         size = a.access.buffer.itemsize
+        if not a.access.write:
+            size *= self._group
         extent = self.loops[d].extent
         near = where(at_most(a.strides[d], size), True, self.turned(a))
         whole = pieces(extent, max(1, unit // size))
@@ -149,7 +155,7 @@ class Tile:
         lines apart, or a loop shifts vectors by less, so that many a vector lies across two."""
         line = self.t.machine.caches.line
         d = self.t.vector_loop
-        if d is None or not a.moves[d]:
+        if d is None or not a.moves[d] or self._grouped is not None:
             return 1
         size, shifts = a.access.buffer.itemsize, a.access.moves[-1]
         steps = [m.step for m in shifts if m.loop != self.loops[d].key and isinstance(m.step, int)]
@@ -325,7 +331,7 @@ class Tile:
     @cached_property
     def steps(self) -> Number:
         """Steps of the reduction in a run; lanes that have sums of their own are no steps."""
-        inside = self.reduced / self.reduced_outside
+        inside = self.reduced / self.reduced_outside / self._group
         d = self.t.vector_loop
         if d is None or not self.reduced_in_lanes:
             return inside

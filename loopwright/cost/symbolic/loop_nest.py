@@ -30,9 +30,12 @@ from loopwright.cost.symbolic.index_steps import (
 from loopwright.cost.symbolic.nest_buffers import Access, NestBuffer, access_of, buffer_of
 from loopwright.cost.symbolic.symbols import Number, at_most, least, most, product, where
 from loopwright.ir.expr import Binary, Expr, IfThenElse, Read, Var
+from loopwright.ir.instructions import DOT_PRODUCTS, DotProduct
 from loopwright.ir.kinds import Scope
 from loopwright.ir.node import Node
 from loopwright.ir.reduction import outputs_of
+from loopwright.ir.stmt import IntrinsicCall
+from loopwright.ir.traversal import walk
 from loopwright.schedule.bounds.inline import inline_ops
 from loopwright.schedule.bounds.launches import cross_tags, find_kernels, memory_scope
 from loopwright.schedule.bounds.relations import loop_extents, loop_values
@@ -110,6 +113,7 @@ class StageNest:
         scope: where its results lie.
         root: the stage that it is computed in, directly or not, and that is computed at root.
         kernel: whether it runs in a kernel, on threads of a GPU.
+        dot: the instruction of a CPU that does what stands inside of its vectorized loop.
     """
 
     stage: StageState
@@ -118,6 +122,7 @@ class StageNest:
     scope: Scope = "global"
     root: StageId = -1
     kernel: bool = False
+    dot: DotProduct | None = None
     loops: tuple[NestLoop, ...] = ()
     own: int = 0
     splits: tuple[NestSplit, ...] = ()
@@ -172,6 +177,10 @@ def _fill_in(nest: StageNest, nests: Mapping[StageId, StageNest]) -> None:
     reduce = [extent_of(a.extent) for a in op.reduce_axes]
     extents = loop_extents(stage, nest.shape, reduce, _ARITHMETIC)
     marks = {x: (m.kind, m.tag) for x, m in stage.marks.items()}
+    nest.dot = _dot_of(stage)
+    if nest.dot is not None and stage.tensorized is not None:
+        lanes, *inside = stage.leaves[stage.leaves.index(stage.tensorized.loop) :]
+        marks |= {lanes: ("vectorized", ""), **dict.fromkeys(inside, ("unrolled", ""))}
     own = tuple(
         NestLoop((stage.id, x), extents[x], stage.loops[x].kind, *marks.get(x, ("", "")))
         for x in stage.leaves
@@ -190,6 +199,22 @@ def _fill_in(nest: StageNest, nests: Mapping[StageId, StageNest]) -> None:
             nest.shape[d] = most(nest.shape[d], local.width)
     for d, axis in enumerate(op.reduce_axes):
         nest.axes[axis.var] = values[f"r{d}"]
+
+
+def _dot_of(stage: StageState) -> DotProduct | None:
+    """The dot product instruction that a stage is tensorized by."""
+    if stage.tensorized is None or stage.tensorized.intrin.of_warp:
+        return None
+    found: list[DotProduct] = []
+
+    def visit(n: Node) -> None:
+        if isinstance(n, IntrinsicCall) and n.name in DOT_PRODUCTS:
+            found.append(DOT_PRODUCTS[n.name])
+
+    body = stage.tensorized.intrin.body
+    if body is not None:
+        walk(body, visit)
+    return found[0] if len(found) == 1 else None
 
 
 def _splits(

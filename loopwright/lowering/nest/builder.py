@@ -25,6 +25,7 @@ from loopwright.lowering.nest.prefetch import prefetched
 from loopwright.lowering.nest.reductions import Reduction
 from loopwright.lowering.nest.size_lets import define_sizes
 from loopwright.lowering.nest.tensorize import Tensorization
+from loopwright.lowering.nest.tile_edges import needless_guards
 from loopwright.lowering.nest.values import Values
 from loopwright.lowering.nest.vector_reduction import vector_reduction_of
 from loopwright.schedule.bounds.infer import attach_position
@@ -102,6 +103,8 @@ class _Nest:
         late = _late_position(sb, attached, first, cross is not None)
         self.guards = Guards(sb, late, None if vector is None else vector.position)
         self.values = Values(self.buffers, sb, self.guards)
+        if self.tensor is not None:
+            self.guards.needless = needless_guards(self.buffers, sb, self.tensor, self.values)
         self.reduction = None
         if sb.op.reduction is not None:
             self.reduction = Reduction(

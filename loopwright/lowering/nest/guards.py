@@ -21,6 +21,7 @@ class Guards:
 
     Attributes:
         assumed: guards that hold in the copy being built.
+        needless: guards whose violation does no harm.
         tested: guards that the statements built so far test.
     """
 
@@ -34,6 +35,7 @@ class Guards:
         """
         self.sb, self._late, self._vector_loop = sb, late, vector_loop
         self.assumed: set[Guard] = set()
+        self.needless: set[Guard] = set()
         self.tested: set[Guard] = set()
         # Forms, each with the largest value that it has where the expression at hand is evaluated.
         self._limits: list[tuple[Affine, int]] = []
@@ -70,7 +72,7 @@ class Guards:
 
     def conditions(self, g: Guard) -> list[Expr]:
         """The tests of a guard that cannot be left out; it counts as tested from here on."""
-        if g in self.assumed:
+        if g in self.assumed or g in self.needless:
             return []
         value, out = form_expr(g.value, self.sb.sizes.ranges), []
         if g.nonnegative and not self._is_at_most(g.value * -1, 0):

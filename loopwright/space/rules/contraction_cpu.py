@@ -55,7 +55,7 @@ def contraction_variants(kernel: Kernel) -> list[Variant]:
     stage = kernel.single
     if stage is None or stage.kind is not StageClass.CONTRACTION:
         return []
-    roles = sorted(_roles(kernel, stage), key=_cost)
+    roles = sorted(roles_of(kernel, stage), key=_cost)
     plans = [p for r in roles for p in _plans(kernel, r)]
     if roles:
         plans += _blocked(kernel, roles[0])
@@ -66,7 +66,7 @@ def contraction_variants(kernel: Kernel) -> list[Variant]:
     return [*dots, *outer] if pays_by_dots(stage) else [*outer, *dots]
 
 
-def _roles(kernel: Kernel, stage: StageAnalysis) -> Iterator[Roles]:
+def roles_of(kernel: Kernel, stage: StageAnalysis) -> Iterator[Roles]:
     """For each operand its longest loop of its own as that of the vectors, and a row loop for it.
 
     The last loop of the result is one of the two: a tile is then written along memory.

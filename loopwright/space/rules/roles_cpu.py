@@ -51,16 +51,16 @@ class Roles:
     @property
     def dimension(self) -> int | None:
         """The dimension of the loaded operand that the vector loop alone indexes, one by one."""
-        return _dimension(self.loaded, self.vector)
+        return dimension_of(self.loaded, self.vector)
 
     @property
-    def rows_dimension(self) -> int | None:
+    def rowsdimension_of(self) -> int | None:
         """The dimension of the other operand that the row loop alone indexes, one by one; None also
         where there are several."""
         others = [o for o in self.stage.operands if o is not self.loaded]
         if len(others) != 1 or self.row is None:
             return None
-        return _dimension(others[0], self.row)
+        return dimension_of(others[0], self.row)
 
     @property
     def vectors(self) -> int:
@@ -114,7 +114,8 @@ class Roles:
 _IN_FLIGHT = 8
 
 
-def _dimension(operand: OperandUse, axis: IterVar | None) -> int | None:
+def dimension_of(operand: OperandUse, axis: IterVar | None) -> int | None:
+    """The dimension of an operand that a loop alone indexes, one by one."""
     for d, index in enumerate(operand.access.dims):
         if index is not None and dict(index.moves) == {axis: 1}:
             return d

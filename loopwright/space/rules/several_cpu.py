@@ -17,6 +17,7 @@ from loopwright.space.composition import Chosen, Composition
 from loopwright.space.kernel_rules import with_rules_of_users
 from loopwright.space.kernels import Kernel, heaviest
 from loopwright.space.rules.contraction_cpu import contraction_variants
+from loopwright.space.rules.dot_instructions_cpu import dot_instruction_variants
 from loopwright.space.rules.injective_cpu import injective_variants
 from loopwright.space.rules.pieces import MIN_TASKS, compute_inline, fused
 from loopwright.space.rules.rows_cpu import chain_variants
@@ -27,6 +28,7 @@ from loopwright.space.structure import Structure
 from loopwright.space.variant import Variant, Variants, kernels_of
 
 _KNOWN: tuple[Variants, ...] = (
+    dot_instruction_variants,
     contraction_variants,
     window_variants,
     whole_variants,

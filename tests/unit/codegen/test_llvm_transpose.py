@@ -117,3 +117,40 @@ def test_what_is_no_plain_copy_is_left_alone() -> None:
     f(a, b)
     np.testing.assert_array_equal(b, a.T * 2)
     assert "insertelement" in f.get_source("ll-unoptimised")
+
+
+# ---------------------------------------------------------------- rows that are interleaved
+
+
+def interleaved(k: int, n: int, dtype: str, group: int) -> tuple[Schedule, list[Any], te.Tensor]:
+    """Rows are copied by groups, the elements of a group together, and read again."""
+    A = te.placeholder((k, n), dtype, name="A")
+    B = te.compute((k, n), lambda i, j: A[i, j], name="B")
+    C = te.compute((k, n), lambda i, j: B[i, j], name="C")
+    s = create_schedule(C)
+    s[B].transform_layout(lambda i, j: (i // group, j, i % group), pad_value=0)
+    i, j = s[B].op.axis
+    outer, inner = s[B].split(i, factor=group)
+    s[B].reorder(outer, inner, j)
+    s[B].unroll(inner)
+    s[B].vectorize(j)
+    return s, [A, C], B
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "float16", "float32", "float64"])
+@pytest.mark.parametrize(("group", "k", "n"), [(4, 8, 64), (4, 7, 37), (2, 6, 16), (2, 5, 3)])
+def test_interleaved_rows_against_numpy(dtype: str, group: int, k: int, n: int) -> None:
+    s, tensors, _ = interleaved(k, n, dtype, group)
+    a, c = np.arange(k * n).reshape(k, n).astype(dtype), np.zeros((k, n), dtype)
+    lw.build(s, tensors, TARGET)(a, c)
+    np.testing.assert_array_equal(c, a)
+
+
+def test_interleaved_rows_take_a_store_for_a_vector_of_each() -> None:
+    s, tensors, _ = interleaved(4, 32, "uint8", 4)
+    s[tensors[1]].vectorize(s[tensors[1]].op.axis[1])
+    text = lw.build(s, tensors, "llvm -num-threads=1 -mcpu=x86-64-v3").get_source("ll-unoptimised")
+    # Pieces of 8 columns: 4 of them, two rounds of shuffles each.
+    assert text.count("store <32 x i8>") == 4 + 1
+    assert text.count("shufflevector <8 x i8>") == 8
+    assert text.count("shufflevector <16 x i8>") == 4

@@ -16,6 +16,7 @@ from loopwright.cost.cpu.stage_order import by_arithmetic
 from loopwright.cost.symbolic.symbols import Number
 from loopwright.schedule import Schedule
 from loopwright.target.caches import Caches
+from tests.unit.lowering.int8_programs import packed_matmul, tile
 
 MACHINE = Machine(1, Caches(1 << 15, 1 << 20, 1 << 24, 64), 64, 32, 64)
 
@@ -306,3 +307,47 @@ def test_a_packed_copy_of_a_constant_costs_nothing() -> None:
     plain, with_a, with_b = (cycles.slowdown(s.state, MACHINE, known) for known in ((), (a,), (b,)))
     assert with_b < plain == with_a
     assert s[packed].op.name == "B.global"
+
+
+def test_floats_of_16_bits_are_widened_once_for_each_load() -> None:
+    """Eight elements of A that all lanes share, three operations each; two vectors of B, two."""
+    s = _halves(8, 32)
+    core = _core(s)
+    assert core.widened == core.tile.runs * (8 * 3 + 2 * 2)
+    assert _core(_matmul(8, 32)).widened == 0
+    copy = te.compute((64,), te.placeholder((64,), "float16", name="A"), name="B")
+    assert _core(te.create_schedule(copy.op)).widened == 0
+
+
+def _halves(rows: int, columns: int) -> Schedule:
+    """As `_matmul`, of float16 into float32."""
+    A = te.placeholder((64, 32), "float16", name="A")
+    B = te.placeholder((32, 64), "float16", name="B")
+    k = te.reduce_axis((0, 32), name="k")
+
+    def element(i: te.IterVar, j: te.IterVar) -> te.PrimExpr:
+        return te.sum(A[i, k].astype("float32") * B[k, j].astype("float32"), axis=k)
+
+    C = te.compute((64, 64), element, name="C")
+    s = te.create_schedule(C.op)
+    i0, j0, i1, j1 = s[C].tile(*s[C].op.axis, rows, columns)
+    j1, jv = s[C].split(j1, factor=16)
+    s[C].reorder(i0, j0, s[C].op.reduce_axis[0], i1, j1, jv)
+    s[C].unroll(i1)
+    s[C].unroll(j1)
+    s[C].vectorize(jv)
+    return s
+
+
+def test_an_instruction_for_dot_products_takes_a_group_at_once() -> None:
+    s, args, _ = packed_matmul(8, 64, 32)
+    acc, lanes = tile(s, args[-1])
+    plain = _core(s).tile
+    s[acc].tensorize(lanes, te.intrinsics.dot_uint8_int8_int32(16))
+    core = _core(s)
+    # Four rows of two vectors; eight groups of the reduction, two by two tiles.
+    assert core.tile.instructions(64) == 4 * 2
+    assert core.tile.runs == 8 * 2 * 2
+    assert core.tile.steps == 1
+    assert core.loaded == (32 * (4 + 2), 32 * (4 + 2))
+    assert plain.runs * plain.instructions(64) == 32 * 8 * 16 * 4

@@ -29,8 +29,10 @@ def packed_matmul(
     return te.create_schedule(C.op), [A, W, C], rk
 
 
-def tile(s: Schedule, C: te.Tensor, rows: int = 4, columns: int = 32, lanes: int = 16) -> Any:
-    """A register tile whose lanes and groups of four stand innermost; gives stage and loop."""
+def tile(
+    s: Schedule, C: te.Tensor, rows: int = 4, columns: int = 32, lanes: int = 16, group: int = 4
+) -> Any:
+    """A register tile whose lanes and groups stand innermost; gives stage and loop."""
     acc = s.cache_write(C, "local")
     i, j = s[C].op.axis
     _, jo, ii, ji = s[C].tile(i, j, rows, columns)
@@ -40,7 +42,7 @@ def tile(s: Schedule, C: te.Tensor, rows: int = 4, columns: int = 32, lanes: int
     ci, cj = s[acc].op.axis
     (k,) = s[acc].op.reduce_axis
     co, cl = s[acc].split(cj, factor=lanes)
-    ko, ki = s[acc].split(k, factor=4)
+    ko, ki = s[acc].split(k, factor=group)
     s[acc].reorder(ko, ci, co, cl, ki)
     s[acc].unroll(ci)
     s[acc].unroll(co)

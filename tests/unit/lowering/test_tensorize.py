@@ -7,17 +7,21 @@ import subprocess
 import sys
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
 from loopwright import te
 from loopwright.driver import build
-from loopwright.errors import ScheduleError
+from loopwright.errors import ScheduleError, TensorError
+from loopwright.ir.instructions import DOT_OPERANDS, DotProduct
 from loopwright.ir.interp.interpreter import interpret
 from loopwright.lowering import lower
 from loopwright.lowering.context import PassContext
 from loopwright.schedule import Schedule
 from loopwright.target import host_cpu
+from loopwright.te.builtin_intrinsics import call_of
+from loopwright.te.intrin_proof import why_not_harmless
 from loopwright.testing.differential import Checker, runs_here
 from loopwright.testing.fuzz import example
 from tests.unit.lowering.int8_programs import inputs, packed_matmul, tile
@@ -363,3 +367,142 @@ def test_random_intrinsics_of_random_schedules() -> None:
     finally:
         checker.close()
     assert ran > 5
+
+
+# ---------------------------------------------------------------- dot products of other types
+
+
+@pytest.mark.parametrize("operands", DOT_OPERANDS)
+@pytest.mark.parametrize("target", TARGETS)
+def test_dot_products_of_all_types_agree_everywhere(operands: tuple[str, str], target: str) -> None:
+    group, result = (2, "float32") if operands[0] == "bfloat16" else (4, "int32")
+    A = te.placeholder((5, 3 * group - 1), operands[0], name="A")
+    W = te.placeholder((3, 3, 16, group), operands[1], name="W")
+    k = te.reduce_axis((0, 3 * group - 1), name="k")
+
+    def element(i: Any, j: Any) -> Any:
+        w = W[j // 16, k // group, j % 16, k % group]
+        return te.sum(A[i, k].astype(result) * w.astype(result), axis=k)
+
+    C = te.compute((5, 40), element, name="C")
+    s = te.create_schedule(C.op)
+    acc, lanes = tile(s, C, group=group)
+    s[acc].tensorize(lanes, te.intrinsics.dot_products(*operands, 16))
+    rng = np.random.default_rng(4)
+    given = [_ends(rng, t) for t in (A, W)]
+    wide = given[1].astype(np.float64).transpose(1, 3, 0, 2).reshape(3 * group, 48)
+    want = given[0].astype(np.float64) @ wide[: 3 * group - 1, :40]
+    check(s, [A, W, C], given, want.astype(result), target)
+
+
+def _ends(rng: np.random.Generator, t: te.Tensor) -> Any:
+    """The ends of an integer type, or small whole numbers, whose products are exact."""
+    if t.dtype == "bfloat16":
+        return rng.integers(-9, 10, t.shape).astype(ml_dtypes.bfloat16)
+    limits = np.iinfo(t.dtype)
+    return rng.choice([limits.min, limits.min + 1, limits.max], t.shape).astype(t.dtype)
+
+
+@pytest.mark.parametrize("operands", DOT_OPERANDS)
+def test_dot_products_print_as_their_call(operands: tuple[str, str]) -> None:
+    intrin = te.intrinsics.dot_products(*operands, 8)
+    call = call_of(intrin)
+    assert call.startswith("te.intrinsics.dot_")
+    assert eval(call, {"te": te}) == intrin
+    assert why_not_harmless(intrin) == ""
+
+
+def test_dot_products_that_there_are_not() -> None:
+    for given in [("int8", "bfloat16", 16), ("uint8", "int8", 12), ("float16", "float16", 16)]:
+        with pytest.raises(TensorError, match="lanes of uint8 by int8, int8 by uint8"):
+            te.intrinsics.dot_products(*given)
+
+
+@pytest.mark.isa("avx512bf16")
+def test_the_instruction_for_bfloat16_is_used_where_the_cpu_has_it() -> None:
+    A = te.placeholder((4, 8), "bfloat16", name="A")
+    W = te.placeholder((1, 4, 16, 2), "bfloat16", name="W")
+    k = te.reduce_axis((0, 8), name="k")
+
+    def element(i: Any, j: Any) -> Any:
+        w = W[j // 16, k // 2, j % 16, k % 2]
+        return te.sum(A[i, k].astype("float32") * w.astype("float32"), axis=k)
+
+    C = te.compute((4, 16), element, name="C")
+    s = te.create_schedule(C.op)
+    acc, lanes = tile(s, C, columns=16, group=2)
+    s[acc].tensorize(lanes, te.intrinsics.dot_products("bfloat16", "bfloat16", 16))
+    count = {
+        t: build(s, [A, W, C], t, name="f").get_source("asm").count("vdpbf16ps")
+        for t in TARGETS[:3]
+    }
+    assert list(count.values()) == [4, 0, 8]
+
+
+# ---------------------------------------------------------------- padded reductions
+
+
+def _packed_here(k: int, pads: tuple[float | None, float | None], types: tuple[str, str]) -> Any:
+    """A product whose operands are copied into groups, with some padding."""
+    dot = DotProduct(*types, 16)
+    A, B = te.placeholder((4, k), types[0], name="A"), te.placeholder((k, 16), types[1], name="B")
+    r = te.reduce_axis((0, k), name="k")
+    C = te.compute(
+        (4, 16),
+        lambda i, j: te.sum(A[i, r].astype(dot.result) * B[r, j].astype(dot.result), axis=r),
+        name="C",
+    )
+    s = te.create_schedule(C.op)
+    acc, lanes = tile(s, C, columns=16, group=dot.group)
+    data, kernel = s.cache_read(A, "global", [acc]), s.cache_read(B, "global", [acc])
+    group = dot.group
+    s[data].transform_layout(lambda i, k: (i, k // group, k % group), pad_value=pads[0])
+    s[kernel].transform_layout(lambda k, j: (k // group, j, k % group), pad_value=pads[1])
+    s[acc].tensorize(lanes, te.intrinsics.dot_products(*types, 16))
+    return s, [A, B, C]
+
+
+@pytest.mark.parametrize("k", [8, 9, 11])
+@pytest.mark.parametrize("types", [("uint8", "int8"), ("int8", "int8"), ("bfloat16", "bfloat16")])
+@pytest.mark.parametrize("pads", [(0, 0), (0, 1), (1, 0), (2, 1), (None, 0), (0, None)])
+def test_a_reduction_is_filled_up_with_zeros_where_they_are_known(
+    k: int, types: tuple[str, str], pads: tuple[float | None, float | None]
+) -> None:
+    s, args = _packed_here(k, pads, types)
+    rng = np.random.default_rng(k)
+    given = [_ends(rng, t) for t in args[:2]]
+    want = given[0].astype(np.float64) @ given[1].astype(np.float64)
+    for target in ("llvm", "llvm -mcpu=x86-64-v3", "interp"):
+        check(s, args, given, want.astype(args[-1].dtype), target)
+    # Padding that was never written is no number; of floats both factors have to be zero.
+    zeros = pads == (0, 0) or (types[0] != "bfloat16" and 0 in pads and None not in pads)
+    whole = k % DotProduct(*types, 16).group == 0
+    plain = f"{args[-1].dtype}(A.global" in str(lower(s, args))
+    assert plain == (not whole and not zeros)
+
+
+def _rows_of(rows: int) -> Any:
+    return lambda i, k: (i // rows, i % rows, k)
+
+
+def test_tiles_over_the_edge_run_whole_where_their_operands_are_padded() -> None:
+    A, B = te.placeholder((7, 8), "uint8", name="A"), te.placeholder((8, 40), "int8", name="B")
+    r = te.reduce_axis((0, 8), name="k")
+    C = te.compute(
+        (7, 40),
+        lambda i, j: te.sum(A[i, r].astype("int32") * B[r, j].astype("int32"), axis=r),
+        name="C",
+    )
+    for rows in (4, 8):
+        s = te.create_schedule(C.op)
+        acc, lanes = tile(s, C)
+        data, kernel = s.cache_read(A, "global", [acc]), s.cache_read(B, "global", [acc])
+        layout = _rows_of(rows)
+        s[data].transform_layout(layout, pad_value=0)
+        s[kernel].transform_layout(lambda k, j: (j // 32, k // 4, j % 32, k % 4), pad_value=0)
+        s[acc].tensorize(lanes, te.intrinsics.dot_uint8_int8_int32(16))
+        assert "int32(A.global" not in str(lower(s, [A, B, C]))
+        given = [_ends(np.random.default_rng(0), t) for t in (A, B)]
+        want = given[0].astype(np.int32) @ given[1].astype(np.int32)
+        for target in ("llvm", "interp"):
+            check(s, [A, B, C], given, want, target)

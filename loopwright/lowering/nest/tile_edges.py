@@ -1,0 +1,144 @@
+"""Guards that a tensorized tile does without, since what it reads beyond the edge is padding.
+
+A tile that runs over the edge of the result computes elements that nobody reads. One that runs over
+the end of a reduction adds products in which a factor is the zero that the copy of an operand was
+padded with. Both may run as whole tiles where every element that is read exists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from loopwright import dtypes
+from loopwright.ir.affine import Affine, interval, to_affine
+from loopwright.ir.expr import Binary, Cast, Const, Expr, Read
+from loopwright.ir.reduction import Combiner, Reduce
+from loopwright.ir.traversal import walk
+from loopwright.lowering.nest.buffers import Buffers
+from loopwright.lowering.nest.tensorize import Tensorization
+from loopwright.lowering.nest.values import Values
+from loopwright.schedule.bounds.infer import attach_position
+from loopwright.schedule.bounds.results import Guard, StageBounds
+
+_DIVISIONS = ("/", "//", "%", "tdiv", "tmod")
+
+
+def needless_guards(
+    buffers: Buffers, sb: StageBounds, tensor: Tensorization, values: Values
+) -> set[Guard]:
+    """The guards that need not be tested.
+
+    Args:
+        buffers: of all stages.
+        sb, tensor, values: of the tensorized stage.
+    """
+    body = sb.op.body
+    if tensor.intrin.of_warp or not sb.padded or not isinstance(body, Reduce):
+        return set()
+    edges = _Edges(buffers, sb, values)
+    reads = list(tensor.match.reads.values())
+    if not all(map(edges.exists, reads)) or _divides(body):
+        return set()
+    needless = {g for own in sb.domain.values() for g in own}
+    return needless | {g for g in sb.guards if g.kind == "reduce" and edges.adds_zeros(g)}
+
+
+class _Edges:
+    def __init__(self, buffers: Buffers, sb: StageBounds, values: Values) -> None:
+        self.b, self.sb, self.values = buffers, sb, values
+        self.ranges = buffers.bounds.ranges
+        self._outside = list(self._guards_outside())
+
+    def exists(self, read: Read) -> bool:
+        """Whether every element of a tile that may run over edges lies in the buffer, and has a
+        value."""
+        load = self.values.load_of(read)
+        inside = (self._inside(i, n) for i, n in zip(load.indices, load.buffer.shape, strict=True))
+        return all(inside) and self._has_values(read)
+
+    def _has_values(self, read: Read) -> bool:
+        source = self.b.bounds.stages.get(read.source)
+        return source is None or source.stage.layout is None or source.stage.pad_value is not None
+
+    def _inside(self, index: Expr, extent: object) -> bool:
+        form = to_affine(index, {}, self.ranges)
+        bounds = interval(index, {}, self.ranges) if form is None else self._bounds(form)
+        if bounds is None or not isinstance(extent, int):
+            return False
+        return bounds[0] >= 0 and bounds[1] < extent
+
+    def _bounds(self, form: Affine) -> tuple[int, int] | None:
+        """Least and largest value of an index, under the guards of the loops around."""
+        if not all(v in self.ranges for v in form.terms):
+            return None
+        least, most = form.bounds(self.ranges)
+        for g in self._outside:
+            rest = _without(form, g.value)
+            if rest is not None and isinstance(g.below, int):
+                times, other = rest
+                most = min(most, times * (g.below - 1) + other.bounds(self.ranges)[1])
+        return least, most
+
+    def _guards_outside(self) -> Iterator[Guard]:
+        """Guards of the stages around that hold wherever this one is computed."""
+        sb = self.sb
+        while sb.padded:
+            host, position = attach_position(self.b.state, sb.stage, self.b.bounds)
+            visible = host.visible(position)
+            yield from (g for g in host.guards if set(g.value.terms) <= visible)
+            sb = host
+
+    def adds_zeros(self, g: Guard) -> bool:
+        """Whether steps of the reduction beyond the guard add nothing: products of zeros.
+
+        One factor suffices for integers; of floats the other one might be infinite.
+        """
+        reduction = self.sb.op.reduction
+        assert reduction is not None
+        source = reduction.source[0]
+        if g.nonnegative or not _adds(reduction.combiner):
+            return False
+        if not isinstance(source, Binary) or source.op != "*":
+            return False
+        zeros = [self._is_padding(e, g) for e in (source.a, source.b)]
+        return all(zeros) if dtypes.is_float(source.dtype) else any(zeros)
+
+    def _is_padding(self, e: Expr, g: Guard) -> bool:
+        """Whether a factor is zero beyond a guard."""
+        if isinstance(e, Cast):
+            return self._is_padding(e.value, g)
+        source = self.b.bounds.stages.get(e.source) if isinstance(e, Read) else None
+        if source is None or not isinstance(e, Read) or source.stage.pad_value != 0:
+            return False
+        forms = [to_affine(i, self.sb.values, self.ranges) for i in e.indices]
+        return any(
+            form is not None and form - base == g.value and extent == g.below
+            for form, base, extent in zip(forms, source.base, source.shape, strict=True)
+        )
+
+
+def _without(form: Affine, part: Affine) -> tuple[int, Affine] | None:
+    """``form = times * part + rest`` where the rest has none of the part's variables; else None."""
+    shared = next((v for v in part.terms if v in form.terms), None)
+    if shared is None or form.terms[shared] % part.terms[shared]:
+        return None
+    times = form.terms[shared] // part.terms[shared]
+    rest = form - part * times
+    return None if times < 0 or any(rest.terms.get(v) for v in part.terms) else (times, rest)
+
+
+def _adds(combiner: Combiner) -> bool:
+    """Whether a reduction is a plain sum from zero."""
+    (total, *more), (start, *_) = combiner.result, combiner.identity
+    if more or not isinstance(total, Binary) or total.op != "+":
+        return False
+    both = {total.a, total.b} == {combiner.lhs[0], combiner.rhs[0]}
+    return both and isinstance(start, Const) and start.value == 0
+
+
+def _divides(body: Reduce) -> bool:
+    """Whether a division of the expression might trap on what lies beyond the edge."""
+    found: list[Binary] = []
+    for e in body.source:
+        walk(e, lambda n: found.append(n) if isinstance(n, Binary) else None)
+    return any(x.op in _DIVISIONS for x in found)

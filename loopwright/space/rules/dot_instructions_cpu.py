@@ -1,0 +1,400 @@
+"""Contractions on CPUs whose products and sums are a dot product instruction's.
+
+The register tile is that of outer products, but a step of it takes a group of the reduction at
+once: four bytes into int32 (VNNI), two bfloat16 into float32 (AVX-512 BF16). The loaded operand is
+packed with each group together, as oneDNN does, and the other one too unless it lies so; both
+copies are filled up with zeros where the reduction is no multiple of a group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+from itertools import product
+from math import prod
+from typing import Any
+
+from loopwright import te
+from loopwright.ir.affine import Affine, to_affine
+from loopwright.ir.expr import Binary, Cast, IterVar, Read, Var
+from loopwright.ir.instructions import DOT_OPERANDS, DotProduct
+from loopwright.ir.reduction import Reduce
+from loopwright.ir.traversal import walk
+from loopwright.space import registers
+from loopwright.space.access import expressions, extents
+from loopwright.space.analysis import OperandUse, StageAnalysis, StageClass
+from loopwright.space.kernels import Kernel
+from loopwright.space.rules.contraction_cpu import roles_of
+from loopwright.space.rules.outer_products_cpu import OuterProducts
+from loopwright.space.rules.pieces import compute_in_vectors, compute_inline, fused
+from loopwright.space.rules.roles_cpu import Plan, Roles, dimension_of
+from loopwright.space.structure import Structure
+from loopwright.space.variant import Variant, structures_of
+from loopwright.target import Target
+
+_UNROLL = (1, 2, 4, 8)
+#: Instructions for each element that turning a register tile costs.
+_TURNED = 10
+#: A reduction loop that is no longer is written out as a whole.
+_SHORT = 8
+
+
+def dot_instructions(outputs: Sequence[te.Tensor], args: Sequence[te.Tensor]) -> list[Structure]:
+    """The structures of a contraction that dot product instructions of the target make.
+
+    Args:
+        outputs: the results; one, elementwise over the reduction.
+        args: the arguments in calling order.
+
+    Returns:
+        The structures; none where the expression is something else, or the CPU has no such
+        instruction.
+    """
+    return structures_of(dot_instruction_variants, outputs, args)
+
+
+def dot_instruction_variants(kernel: Kernel) -> list[Variant]:
+    """Ways to schedule a contraction by dot product instructions, the most sensible first.
+
+    Args:
+        kernel: any kernel; for what is something else there are none.
+    """
+    stage = kernel.single
+    if stage is None or stage.kind is not StageClass.CONTRACTION:
+        return []
+    if stage.tensor.dtype not in ("int32", "float32") or not _multiplies_two(stage):
+        return []
+    lanes = Target.current().dot_lanes[stage.tensor.dtype]
+    if not lanes:
+        return []
+    plans = [p for r in roles_of(kernel, stage) for p in _plans(r, lanes)]
+    plans.sort(key=lambda p: (p.roles.best_cost, not p.is_sensible, p.other_packed))
+    return [_variant(kernel, p) for p in plans]
+
+
+def _multiplies_two(stage: StageAnalysis) -> bool:
+    """Whether a sum is one of products of two tensors, each converted to the type of the result."""
+    body, dtype = getattr(stage.tensor.op, "body", None), stage.tensor.dtype
+    if not isinstance(body, Reduce) or body.where is not None or body.init is not None:
+        return False
+    (source, *more) = body.source
+    if more or stage.combiner != "sum" or not isinstance(source, Binary) or source.op != "*":
+        return False
+    factors = (source.a, source.b)
+    converted = [isinstance(x, Cast) and isinstance(x.value, Read) for x in factors]
+    different = len({o.tensor for o in stage.operands}) == len(stage.operands) == 2
+    return all(converted) and different and all(x.dtype == dtype for x in factors)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class DotRoles(Roles):
+    """Roles where a step of the register tile is an instruction.
+
+    Attributes:
+        dot: the instruction.
+        grouped: the loop of the reduction whose iterations it takes by groups.
+    """
+
+    dot: DotProduct
+    grouped: IterVar
+
+    @property
+    def other(self) -> OperandUse:
+        """The operand of which all lanes share a group."""
+        (other,) = [o for o in self.stage.operands if o is not self.loaded]
+        return other
+
+    @cached_property
+    def best_cost(self) -> float:
+        """What the best register tile costs for each useful element, and its turning where it does
+        not lie as it is written."""
+        whole = -(-self.grouped.count // self.dot.group) * self.dot.group
+        turned = _TURNED / extents(self.stage.reduced) if self.turned else 0.0
+        return self.cost(self.best) * whole / self.grouped.count + turned
+
+    def tiles(self) -> list[tuple[int, int]]:
+        """Register tiles; where operands are of one sign, sums of one of them need registers."""
+        found = super().tiles()
+        if self.dot.data != self.dot.kernel or self.dot.result == "float32":
+            return found
+        lanes, room = self.dot.lanes, registers.registers()
+        fits = [(r, w) for r, w in found if r * (w // lanes) + 2 * (w // lanes) + 2 <= room]
+        return fits or found[:1]
+
+
+@dataclass(frozen=True, eq=False)
+class DotPlan(Plan):
+    """What a structure of dot products does.
+
+    Attributes:
+        other_packed: whether the other operand is copied too.
+    """
+
+    roles: DotRoles
+    other_packed: bool = False
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        by = f"by dot products of {self.roles.dot.group}"
+        other = [f"{self.roles.other.tensor.name} packed"] if self.other_packed else []
+        return ", ".join([by, super().name, *other])
+
+    @property
+    def why(self) -> str:
+        """Its reason."""
+        roles = self.roles
+        return (
+            f"the CPU has an instruction for sums of {roles.dot.group} products of "
+            f"{roles.dot.data} by {roles.dot.kernel}, here along {roles.grouped.name}"
+        )
+
+    @property
+    def is_sensible(self) -> bool:
+        """Whether it is one for a build without a trial."""
+        return self.packing in ("none", "root") and self.order == "vectors"
+
+
+def _plans(roles: Roles, lanes: int) -> Iterator[DotPlan]:
+    """What is packed where, and which loop stands outside."""
+    loop = _best_loop(roles)
+    found = _dot_roles(roles, lanes, loop)
+    if found is None:
+        return
+    packings = ["none"] if _lies_in_groups(found) else []
+    if found.dimension is not None and dimension_of(found.loaded, loop) is not None:
+        packings += ["root"] if _is_constant(found.loaded) else ["root", "task", "panel"]
+    others = [False] if _is_contiguous(found) else []
+    others += [True] if dimension_of(found.other, loop) is not None else []
+    for packing in packings:
+        often = packing in ("task", "panel")
+        orders, placed = (["vectors"], others[:1]) if often else (["vectors", "rows"], others)
+        for order, other in product(orders, placed):
+            yield DotPlan(found, packing, order, "inline", other_packed=other)
+
+
+def _best_loop(roles: Roles) -> IterVar:
+    """The loop that is cut into groups: long, and along the memory of the other operand."""
+    (other,) = [o for o in roles.stage.operands if o is not roles.loaded]
+
+    def liking(x: IterVar) -> tuple[bool, bool, int]:
+        alone = all(dimension_of(o, x) is not None for o in roles.stage.operands)
+        return alone or len(roles.stage.reduced) == 1, other.strides.get(x) == 1, x.count
+
+    return max(roles.stage.reduced, key=liking)
+
+
+def _dot_roles(roles: Roles, lanes: int, loop: IterVar) -> DotRoles | None:
+    """The roles with the instruction for their element types; None where there is none."""
+    (other,) = [o for o in roles.stage.operands if o is not roles.loaded]
+    types = (other.tensor.dtype, roles.loaded.tensor.dtype)
+    if types not in DOT_OPERANDS or roles.group or roles.vector.count < lanes:
+        return None
+    dot = DotProduct(*types, lanes)
+    if dot.result != roles.stage.tensor.dtype or loop.count < dot.group:
+        return None
+    given = {f.name: getattr(roles, f.name) for f in fields(Roles)}
+    return DotRoles(**given, dot=dot, grouped=loop)
+
+
+def _is_constant(operand: OperandUse) -> bool:
+    return bool(getattr(operand.tensor.op, "constant", False))
+
+
+def _is_contiguous(roles: DotRoles) -> bool:
+    """Whether groups of the other operand lie in memory as they are, and all are whole."""
+    whole = roles.grouped.count % roles.dot.group == 0
+    return whole and roles.other.strides.get(roles.grouped) == 1
+
+
+def _lies_in_groups(roles: DotRoles) -> bool:
+    """Whether the loaded operand lies in memory as the instruction takes it: the lanes of a vector
+    one after the other, each with its group."""
+    lanes, group, loop = roles.dot.lanes, roles.dot.group, roles.grouped
+    outer, lane, block, few = (Var(n) for n in ("outer", "lane", "block", "few"))
+    env = {
+        roles.vector.var: Affine.of(outer) * lanes + Affine.of(lane),
+        loop.var: Affine.of(block) * group + Affine.of(few),
+    }
+    axes = [*roles.stage.spatial, *roles.stage.reduced]
+    ranges = {x.var: (0, x.count - 1) for x in axes}
+    ranges |= {lane: (0, lanes - 1), outer: (0, -(-roles.vector.count // lanes) - 1)}
+    ranges |= {few: (0, group - 1), block: (0, -(-loop.count // group) - 1)}
+    (read,) = _reads(roles.stage.tensor, roles.loaded.tensor)
+    forms = [to_affine(i, env, ranges) for i in read.indices]
+    shape = roles.loaded.tensor.static_shape
+    if any(form is None for form in forms):
+        return False
+    offset = Affine(0)
+    for d, form in enumerate(forms):
+        assert form is not None
+        offset = offset + form * prod(shape[d + 1 :])
+    return (offset.terms.get(lane), offset.terms.get(few)) == (group, 1)
+
+
+def _reads(stage: te.Tensor, tensor: te.Tensor) -> list[Read]:
+    """The different reads of a tensor in a stage."""
+    found: list[Read] = []
+
+    def visit(n: Any) -> None:
+        if isinstance(n, Read) and n.source is tensor and n not in found:
+            found.append(n)
+
+    for part in expressions(stage.op):
+        walk(part, visit)
+    return found
+
+
+def _variant(kernel: Kernel, plan: DotPlan) -> Variant:
+    return Variant(plan.name, plan.why, lambda sketch: _DotTiles(sketch, kernel, plan).schedule())
+
+
+class _DotTiles(OuterProducts):
+    """One structure while it is scheduled."""
+
+    plan: DotPlan
+    roles: DotRoles
+    _sums: te.Tensor
+
+    def schedule(self) -> None:
+        """Make the steps."""
+        s, plan, roles = self.s, self.plan, self.roles
+        copied = [roles.loaded.tensor] if plan.packing != "none" else []
+        copied += [roles.other.tensor] if plan.other_packed else []
+        computed = [o.tensor for o in roles.stage.operands if self.kernel.computes(o.tensor)]
+        compute_inline(s, self.kernel, computed)
+        self._in_one()
+        if plan.other_packed:
+            self._pack_other()
+        for t in computed:
+            if t in copied:
+                s[t].compute_inline()
+            else:
+                compute_in_vectors(s, t, roles.out, None)
+
+    def _registers(self, t: te.Tensor, turned: bool) -> None:
+        s, roles, spatial = self.s, self.roles, self.roles.stage.spatial
+        if not s[t].op.reduce_axis:
+            super()._registers(t, turned)
+            return
+        self._sums = t
+        axis = dict(zip(spatial, s[t].op.axis, strict=True))
+        if turned:
+            at = spatial.index(roles.vector)
+            s[t].transform_layout(lambda *x: (*x[:at], *x[at + 1 :], x[at]))
+        blocks, lanes = s[t].split(axis[roles.vector], factor=roles.dot.lanes)
+        reduce = list(s[t].op.reduce_axis)
+        at = roles.stage.reduced.index(roles.grouped)
+        reduce[at], few = s[t].split(reduce[at], factor=roles.dot.group)
+        row = [axis[roles.row]] if roles.row is not None else []
+        loops, written_out = self._steps(t, reduce)
+        tile = [*written_out, *row, blocks]
+        s[t].reorder(*(axis[x] for x in roles.others), *loops, *tile, lanes, few)
+        for x in tile:
+            s[t].unroll(x)
+        dot = roles.dot
+        s[t].tensorize(lanes, te.intrinsics.dot_products(dot.data, dot.kernel, dot.lanes))
+
+    def _steps(self, t: te.Tensor, loops: list[IterVar]) -> tuple[list[IterVar], list[IterVar]]:
+        """Loops of the reduction, and what of the last one is written out: a rest would be tested
+        for at every step."""
+        *before, last = loops
+        if last.extent <= _SHORT:
+            return before, [last]
+        steps = self.sketch.number("unroll", [u for u in _UNROLL if last.extent % u == 0])
+        outer, inner = self.s[t].split(last, factor=steps)
+        return [*before, outer], [inner]
+
+    # ------------------------------------------------------------ copies
+
+    def _pack(self, acc: te.Tensor, reader: te.Tensor, loop: IterVar) -> None:
+        """Copy the loaded operand in blocks of the register tile's width, each group together."""
+        s, roles, width, group = self.s, self.roles, self.width, self.roles.dot.group
+        d, g = roles.dimension, self._grouped(roles.loaded)
+        assert d is not None
+        root = self.plan.packing == "root"
+        packed = s.cache_read(roles.loaded.tensor, "global" if root else "local", [acc])
+        if not root:
+            s[packed].compute_at(s[reader], loop)
+
+        def layout(*x: Any) -> tuple[Any, ...]:
+            rest = [i // group if q == g else i for q, i in enumerate(x) if q != d]
+            return (x[d] // width, *rest, x[d] % width, x[g] % group)
+
+        s[packed].transform_layout(layout, pad_value=0)
+        axes = list(s[packed].op.axis)
+        mine, along = axes[d], axes[g]
+        block, mine = s[packed].split(mine, factor=width)
+        rest = [x for q, x in enumerate(axes) if q not in (d, g)]
+        if root:
+            s[packed].parallel(block)
+        if not root and roles.grouped.count % group:
+            s[packed].reorder(block, *rest, along, mine)
+            return
+        along, few = s[packed].split(along, factor=group)
+        if roles.side_by_side:
+            s[packed].reorder(block, *rest, along, few, mine)
+            s[packed].unroll(few)
+            s[packed].vectorize(mine)
+            return
+        s[packed].reorder(block, *rest, mine, along, few)
+        s[packed].vectorize(few)
+
+    def _pack_other(self) -> None:
+        """Copy the other operand with each group together, before all tasks."""
+        s, roles, group = self.s, self.roles, self.roles.dot.group
+        other, g = roles.other, self._grouped(roles.other)
+        d = roles.rows_dimension
+        packed = s.cache_read(other.tensor, "global", [self._sums])
+        s[packed].transform_layout(self._layout_of_other(other, d, g), pad_value=0)
+        axes = list(s[packed].op.axis)
+        along, few = s[packed].split(axes[g], factor=group)
+        last = axes[-1] if g != len(axes) - 1 else None
+        axes[g] = along
+        if last is None:
+            s[packed].vectorize(few)
+            outer = axes[:-1]
+        else:
+            lanes = registers.lanes("int32")
+            last, inner = s[packed].split(last, factor=lanes)
+            s[packed].reorder(*axes[:-1], last, few, inner)
+            s[packed].unroll(few)
+            s[packed].vectorize(inner)
+            outer = axes[:-1]
+        if outer:
+            s[packed].parallel(fused(s, packed, outer[:2]))
+
+    def _layout_of_other(self, other: OperandUse, d: int | None, g: int) -> Any:
+        """Rows of a register tile together where the row loop indexes a dimension alone; else room
+        behind each dimension for rows of a tile that runs over the edge."""
+        group, rows = self.roles.dot.group, self.rows
+        shape = other.tensor.static_shape
+        room = [self._room(other, q) for q in range(len(shape))]
+
+        def digits(q: int, i: Any) -> tuple[Any, ...]:
+            if q == g:
+                return (i // group,)
+            if q == d:
+                return (i // rows,)
+            whole = shape[q] + room[q]
+            return (i // whole, i % whole) if room[q] else (i,)
+
+        def layout(*x: Any) -> tuple[Any, ...]:
+            found = [part for q, i in enumerate(x) for part in digits(q, i)]
+            return (*found, *((x[d] % rows,) if d is not None else ()), x[g] % group)
+
+        return layout
+
+    def _room(self, other: OperandUse, q: int) -> int:
+        index, row = other.access.dims[q], self.roles.row
+        if index is None or row is None or dimension_of(other, row) is not None:
+            return 0
+        most = max(high for high, _ in self.roles.tiles())
+        return abs(index.moves.get(row, 0)) * (most - 1)
+
+    def _grouped(self, operand: OperandUse) -> int:
+        """The dimension along which groups lie."""
+        d = dimension_of(operand, self.roles.grouped)
+        assert d is not None
+        return d
