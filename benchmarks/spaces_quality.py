@@ -34,6 +34,7 @@ from rich.console import Console
 from rich.table import Table
 
 import loopwright as lw
+from benchmarks.automatic import geomean
 from benchmarks.expressions.cases import EXPRESSIONS, Expression
 from benchmarks.expressions.measuring import error_of, exact
 from benchmarks.expressions.sides import numpy_calls
@@ -51,6 +52,8 @@ from loopwright.tuner import DEFAULT_TUNER, find_tuner
 Array = npt.NDArray[Any]
 #: Points of a first ranking; and what "near the best" is.
 RANKED, NEAR = 2000, 0.9
+#: Seconds that deriving structures, and such a ranking, may take.
+DERIVE_S, RANK_S = 0.05, 2.0
 #: Points that a process of the pool takes at once.
 _CHUNK = 8
 #: Largest error of a float32 kernel, relative to the largest element of the answer.
@@ -185,6 +188,24 @@ def quality_table(rows: Sequence[dict[str, Any]]) -> Table:
     return out
 
 
+def verdicts(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """Lines that say how the spaces stand beside the bars."""
+    lines = []
+    for key, what, most in (("derive_s", "derive", DERIVE_S), ("rank_s", "rank", RANK_S)):
+        slow = sorted((r for r in rows if r[key] > most), key=lambda r: -r[key])
+        names = ", ".join(f"{r['what']} {r[key] * 1e3:.0f}" for r in slow)
+        median = statistics.median(r[key] for r in rows) * 1e3
+        lines.append(
+            f"{what}: median {median:.0f} ms, {len(slow)} of {len(rows)} above "
+            f"{most * 1e3:.0f} ms {names}".rstrip()
+        )
+    measured = [r for r in rows if "median" in r]
+    if measured:
+        shares_of = [r["median"] for r in measured]
+        lines.append(f"median random point: geomean {geomean(shares_of):.2f} of the best")
+    return lines
+
+
 # ---------------------------------------------------------------- every point builds and is right
 
 
@@ -304,12 +325,22 @@ def main() -> int:
     if options.build:
         return _build(options, [s.name for s in chosen], console)
     rows: list[dict[str, Any]] = []
+    _warm_up()
     for subject in chosen:
         rows.append(quality(subject, options.sample, options.trials, options.threads, options.seed))
         console.print(json.dumps(rows[-1]), markup=False)
         _write(options.out, {"rows": rows})
-    console.print(quality_table(rows))
+    if rows:
+        console.print(quality_table(rows))
+        console.print("\n".join(verdicts(rows)), markup=False)
     return 0
+
+
+def _warm_up() -> None:
+    """Have what is imported, or learned of the machine, when it is first needed."""
+    A = te.placeholder((64,), name="A")
+    task: Any = lw.create_task([A, te.compute((64,), lambda i: A[i] + 1, name="B")], target="llvm")
+    assert task.ranking, "every expression has a structure"
 
 
 def _part(text: str) -> list[Subject]:

@@ -19,6 +19,15 @@ def test_shares_are_of_the_best() -> None:
     assert found == {"median": 0.5, "near": 0.4}
 
 
+def test_verdicts_name_what_is_slow() -> None:
+    quick = {"what": "a", "derive_s": 0.01, "rank_s": 0.5, "median": 0.5}
+    slow = {"what": "b", "derive_s": 0.06, "rank_s": 0.5, "median": 0.5}
+    lines = quality.verdicts([quick, slow])
+    assert lines[0] == "derive: median 35 ms, 1 of 2 above 50 ms b 60"
+    assert lines[1] == "rank: median 500 ms, 0 of 2 above 2000 ms"
+    assert lines[2] == "median random point: geomean 0.50 of the best"
+
+
 def test_all_workloads_and_expressions_have_a_name_of_their_own() -> None:
     names = Counter(s.name for s in quality.subjects())
     assert len(names) >= 65
@@ -70,4 +79,4 @@ def test_a_sample_has_the_seconds_of_every_point() -> None:
     task = lw.create_task(_doubled(), target="llvm -num-threads=1")
     found = quality.sampled(task, 2, seed=0)
     assert len(found) == min(2, task.config_space.range_length)
-    assert all(0 < s < 0.01 for s in found)
+    assert all(s > 0 for s in found)
