@@ -27,7 +27,7 @@ from rich.console import Console
 
 from benchmarks.expressions.cases import EXPRESSIONS, Expression, part_of
 from benchmarks.expressions.measuring import medians, prepared, row
-from benchmarks.expressions.peers import Peer
+from benchmarks.expressions.peers import Peer, PeerError
 from benchmarks.expressions.report import speedup, table, verdicts
 from benchmarks.findings import Findings
 from benchmarks.torch_side import installed
@@ -120,7 +120,7 @@ def _row(
     begin = time.perf_counter()
     try:
         found = row(e, peers, options.trials, options.threads, options.seed)
-    except LoopwrightError as error:
+    except (LoopwrightError, PeerError) as error:
         console.print(traceback.format_exc(), markup=False)
         found = {"what": e.name, "failed": f"{type(error).__name__}: {error}"}
     return {**found, "wall_s": time.perf_counter() - begin}

@@ -51,30 +51,19 @@ def row(
     tensors = e.tensors()
     inputs = e.inputs(tensors)
     right = numpy_calls.call(e.call)(*map(exact, inputs))
-    begin = time.perf_counter()
-    task = lw.create_task(tensors, target=f"llvm -num-threads={threads}")
-    derived = time.perf_counter()
-    default = task.config(task.config_space.default_index)
-    ranked = time.perf_counter()
-    found: dict[str, Any] = {
-        "what": e.name, "one_call": e.one_call, "trials": trials,
-        "structures": len(task.structures), "points": task.config_space.range_length,
-        "derive_s": derived - begin, "rank_s": ranked - derived, "chosen": {}, "problems": {},
-    }  # fmt: skip
-    configs = {"default": default}
+    found: dict[str, Any] = {"what": e.name, "one_call": e.one_call, "problems": {}}
+    task = _derived(tensors, threads, found)
+    configs = {"default": task.config(task.config_space.default_index)}
     if trials:
         configs["tuned"] = _best(task, trials, seed, found)
+    found["chosen"] = {way: str(config) for way, config in configs.items()}
     arrays = [lw.nd.array(x) for x in (*inputs, np.zeros(right.shape, _dtype(tensors[-1])))]
     calls, errors = {}, {}
     for way, config in configs.items():
-        f = lw.build(*task.instantiate(config), task.target, name="f")
-        calls[way] = _call(f.get_function("f"), arrays)
+        calls[way] = _call(task, config, arrays)
         calls[way]()
         errors[way] = error_of(arrays[-1].numpy(), right)
-        found["chosen"][way] = str(config)
-    with tempfile.TemporaryDirectory() as folder:
-        for peer in peers:
-            errors |= _opened(peer, e, inputs, right, Path(folder), found["problems"])
+    errors |= _asked(e, peers, inputs, right, found["problems"])
     with pinned(threads):
         found["seconds"] = _in_turns(calls, peers, [w for w in PEERS if w in errors])
     found["errors"] = errors
@@ -86,15 +75,23 @@ def prepared(e: Expression, peers: Sequence[Peer]) -> tuple[dict[str, float], di
     """Have the libraries call an expression once; errors by way, and problems."""
     inputs, problems = e.inputs(e.tensors()), dict[str, str]()
     right = numpy_calls.call(e.call)(*map(exact, inputs))
-    errors: dict[str, float] = {}
-    with tempfile.TemporaryDirectory() as folder:
-        for peer in peers:
-            errors |= _opened(peer, e, inputs, right, Path(folder), problems)
-    return errors, problems
+    return _asked(e, peers, inputs, right, problems), problems
 
 
 def _dtype(t: Any) -> np.dtype[Any]:
     return np.dtype(dtypes.check(t.dtype))
+
+
+def _derived(tensors: Sequence[Any], threads: int, found: dict[str, Any]) -> Task:
+    """The task of an expression; what its space is, and took, is entered."""
+    begin = time.perf_counter()
+    task = lw.create_task(list(tensors), target=f"llvm -num-threads={threads}")
+    derived = time.perf_counter()
+    found["structures"] = len(task.structures)  # type: ignore[attr-defined]
+    found["points"] = task.config_space.range_length
+    found["default_index"] = task.config_space.default_index
+    found |= {"derive_s": derived - begin, "rank_s": time.perf_counter() - derived}
+    return task
 
 
 def exact(x: Array) -> Array:
@@ -103,7 +100,8 @@ def exact(x: Array) -> Array:
     return x.astype("float64") if is_float else x
 
 
-def _call(f: Callable[..., object], arrays: Sequence[Any]) -> Callable[[], object]:
+def _call(task: Task, config: Any, arrays: Sequence[Any]) -> Callable[[], object]:
+    f = lw.build(*task.instantiate(config), task.target, name="f").get_function("f")
     return lambda: f(*arrays)
 
 
@@ -126,6 +124,21 @@ def _best(task: Task, trials: int, seed: int, found: dict[str, Any]) -> Any:
     found["failures"] = {kind: f.count for kind, f in summary.failures.items()}
     assert summary.best_config is not None, "a run without a result raises"
     return summary.best_config
+
+
+def _asked(
+    e: Expression,
+    peers: Sequence[Peer],
+    inputs: Sequence[Array],
+    right: Array,
+    problems: dict[str, str],
+) -> dict[str, float]:
+    """Have all libraries prepare an expression; errors of their answers by way."""
+    errors: dict[str, float] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for peer in peers:
+            errors |= _opened(peer, e, inputs, right, Path(folder), problems)
+    return errors
 
 
 def _opened(
