@@ -159,7 +159,7 @@ def sampled(task: Task, count: int, seed: int) -> list[float]:
     option = lw.measure_option(runner=lw.LocalRunner(number=1, repeat=3, racing=False))
     with lw.measure.Measurer(task, option) as measurer:
         inputs = [lw.MeasureInput(task, task.config(index)) for index in indices]
-        results = measurer.measure(inputs)
+        results = list(measurer.measure(inputs))  # it measures as it is asked for the next
     return [r.median for r in results if r.error is None]
 
 
