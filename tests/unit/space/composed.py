@@ -354,6 +354,17 @@ def running_sums(m: int = 4, n: int = 20) -> list[te.Tensor]:
     return [X, _compute((m, n), element, "Y")]
 
 
+def counted_values(m: int = 5, n: int = 40, values: int = 19) -> list[te.Tensor]:
+    """How often each value is in a row."""
+    X, k = placeholder(m, n, name="X", dtype="int32"), _over(n)
+    one = te.const(1, "int32")
+
+    def element(i: Any, j: Any) -> Any:
+        return te.sum(te.select(te.equal(X[i, k], j), one, te.const(0, "int32")), axis=k)
+
+    return [X, _compute((m, values), element, "H")]
+
+
 def largest_place() -> list[te.Tensor]:
     """The largest element of each row and where it is, as one number."""
     X, k = placeholder(6, 21, name="X"), _over(21)
@@ -453,15 +464,15 @@ COMPOSED: dict[str, tuple[Make, bool]] = {
         attention: False, gated_mlp: False, gru_cell: False, separable: True, group_norm: False,
         rms_norm_of_a_sum: False, log_sum_exp: False, softmax_of_columns: False,
         cross_entropy: False, squeeze_and_excite: False, conv1d: True, conv1d_dilated_last: True,
-        transposed_conv: True, winograd: True, grouped: True, pointwise: True,
-        blurred_twice: True, heat3d: True, many_stencils: True, resized: True,
-        average_pooled: True, pooled_product: True, squared_distances: True, dft: False,
-        power_iteration: False, bilinear: True, small_products: True, long_product: True,
-        long_product_with_bias: True, gram: True, max_times: True, chebyshev: True,
-        contracted_tensors: True,
-        total: True, long_total: True, largest_of_few_columns: True, norm_of_difference: True,
-        running_sums: True, largest_place: True, rank4: True, heads_split: True, gathered: True,
-        embedded: True, one_hot: True, joined: True, bytes_product: True, bf16_product: True,
-        half_rows: True, double_product: True, long_chain: True,
+        transposed_conv: True, winograd: True, grouped: True, pointwise: True, blurred_twice: True,
+        heat3d: True, many_stencils: True, resized: True, average_pooled: True,
+        pooled_product: True, squared_distances: True, dft: False, power_iteration: False,
+        bilinear: True, small_products: True, long_product: True, long_product_with_bias: True,
+        gram: True, max_times: True, chebyshev: True, contracted_tensors: True, total: True,
+        long_total: True, largest_of_few_columns: True, norm_of_difference: True,
+        running_sums: True, counted_values: True, largest_place: True, rank4: True,
+        heads_split: True, gathered: True, embedded: True, one_hot: True, joined: True,
+        bytes_product: True, bf16_product: True, half_rows: True, double_product: True,
+        long_chain: True,
     }.items()
 }  # fmt: skip
