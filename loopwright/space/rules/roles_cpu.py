@@ -56,9 +56,9 @@ class Roles:
     @property
     def rowsdimension_of(self) -> int | None:
         """The dimension of the other operand that the row loop alone indexes, one by one; None also
-        where there are several."""
+        where there are several, or it is the loaded one, of which there is a copy already."""
         others = [o for o in self.stage.operands if o is not self.loaded]
-        if len(others) != 1 or self.row is None:
+        if len(others) != 1 or self.row is None or others[0].tensor is self.loaded.tensor:
             return None
         return dimension_of(others[0], self.row)
 

@@ -16,11 +16,11 @@ from loopwright import te
 from loopwright.ir.expr import IterVar
 from loopwright.space import registers
 from loopwright.space.access import extents
-from loopwright.space.analysis import StageClass
+from loopwright.space.analysis import StageAnalysis, StageClass
 from loopwright.space.chains import RowChain
 from loopwright.space.kernels import Kernel
 from loopwright.space.rules.dots_cpu import row_variants
-from loopwright.space.rules.pieces import MIN_TASKS, fused
+from loopwright.space.rules.pieces import MIN_TASKS, compute_inline, fused, run
 from loopwright.space.sketch import Sketch
 from loopwright.space.structure import Structure
 from loopwright.space.variant import Variant, structures_of
@@ -63,8 +63,44 @@ def chain_variants(kernel: Kernel) -> list[Variant]:
         _variant(chain, [t for t, keep in zip(again, kept, strict=True) if not keep])
         for kept in choices
     ]
-    several = row_variants(kernel)
+    several = [*_across(kernel), *row_variants(kernel)]
     return [*several, *found] if _is_streamed(chain) else [*found, *several]
+
+
+def _across(kernel: Kernel) -> list[Variant]:
+    """Vectors along a loop of the result in which every operand stands still, since what is reduced
+    depends on the loop alone: sums up to each place, counts of each value."""
+    stage = kernel.single
+    if stage is None or not stage.spatial:
+        return []
+    last = stage.spatial[-1]
+    moved = any(o.access.moves_with(last) for o in stage.operands)
+    if moved or last.count < registers.lanes(stage.tensor.dtype):
+        return []
+    why = f"every operand stands still along {last.name}: each element serves all of a vector"
+    return [Variant("vectors across", why, partial(_schedule_across, kernel, stage))]
+
+
+def _schedule_across(kernel: Kernel, stage: StageAnalysis, sketch: Sketch) -> None:
+    """Some vectors of results are kept in registers while the reduction runs over its operands."""
+    s, out, t = sketch.s, kernel.out, stage.tensor
+    compute_inline(s, kernel, [])
+    partial_results = s.cache_write(out, "local") if out is t else t
+    lanes, count = registers.lanes(t.dtype), stage.spatial[-1].count
+    widths = [lanes * v for v in _VECTORS if lanes * v <= count]
+    width = sketch.number("width", widths, max(w for w in widths if w <= _AT_ONCE * lanes))
+    *outer, column = s[out].op.axis
+    tile, lane = s[out].split(column, factor=width)
+    task = fused(s, out, [*outer, tile])
+    task, here = s[out].split(task, factor=sketch.number("rows", _ROWS))
+    s[out].parallel(task)
+    s[out].vectorize(lane)
+    s[partial_results].compute_at(s[out], here)
+    *still, column = s[partial_results].op.axis
+    *reduce, last = s[partial_results].op.reduce_axis
+    last, again = s[partial_results].split(last, factor=sketch.number("unroll", _UNROLL))
+    s[partial_results].reorder(*still, *reduce, last, again, column)
+    run(s, partial_results, (again, column))
 
 
 def _is_streamed(chain: RowChain) -> bool:

@@ -32,85 +32,78 @@ def _mapped(t: te.Tensor, f: Callable[[Any], Any], name: str) -> te.Tensor:
 # ---------------------------------------------------------------- of networks
 
 
-def attention() -> list[te.Tensor]:
-    Q, K, V = (placeholder(2, 9, 16, name=n) for n in "QKV")
+def attention(b: int = 2, n: int = 9, d: int = 16) -> list[te.Tensor]:
+    Q, K, V = (placeholder(b, n, d, name=x) for x in "QKV")
     S = ops.matmul_compute(Q, K, trans_b=True, name="S")
-    T = _mapped(S, lambda x: x * 0.25, "T")
-    k, q = _over(9, "a"), _over(9, "b")
-    M = _compute((2, 9), lambda b, i: te.max(T[b, i, k], axis=k), "M")
-    E = _compute((2, 9, 9), lambda b, i, j: te.exp(T[b, i, j] - M[b, i]), "E")
-    Z = _compute((2, 9), lambda b, i: te.sum(E[b, i, q], axis=q), "Z")
-    P = _compute((2, 9, 9), lambda b, i, j: E[b, i, j] / Z[b, i], "P")
+    T = _mapped(S, lambda x: x * d**-0.5, "T")
+    k, q = _over(n, "a"), _over(n, "b")
+    M = _compute((b, n), lambda h, i: te.max(T[h, i, k], axis=k), "M")
+    E = _compute((b, n, n), lambda h, i, j: te.exp(T[h, i, j] - M[h, i]), "E")
+    Z = _compute((b, n), lambda h, i: te.sum(E[h, i, q], axis=q), "Z")
+    P = _compute((b, n, n), lambda h, i, j: E[h, i, j] / Z[h, i], "P")
     return [Q, K, V, ops.matmul_compute(P, V, name="O")]
 
 
-def gated_mlp() -> list[te.Tensor]:
-    X, U, G = placeholder(7, 12, name="X"), placeholder(12, 20, name="U"), placeholder(12, 20)
-    W = placeholder(20, 12, name="W")
+def gated_mlp(m: int = 7, d: int = 12, h: int = 20) -> list[te.Tensor]:
+    X, U, G = placeholder(m, d, name="X"), placeholder(d, h, name="U"), placeholder(d, h)
+    W = placeholder(h, d, name="W")
     up, gate = ops.matmul_compute(X, U, name="up"), ops.matmul_compute(X, G, name="gate")
-    H = _compute((7, 20), lambda i, j: up[i, j] * gate[i, j] * _sigmoid(gate[i, j]), "H")
+    H = _compute((m, h), lambda i, j: up[i, j] * gate[i, j] * _sigmoid(gate[i, j]), "H")
     return [X, U, G, W, ops.matmul_compute(H, W, name="Y")]
 
 
-def gru_cell() -> list[te.Tensor]:
-    x, h = placeholder(3, 10, name="x"), placeholder(3, 8, name="h")
-    W = [placeholder(10, 8, name=f"W{n}") for n in "zrn"]
-    R = [placeholder(8, 8, name=f"R{n}") for n in "zrn"]
+def gru_cell(m: int = 3, d: int = 10, h: int = 8) -> list[te.Tensor]:
+    x, last = placeholder(m, d, name="x"), placeholder(m, h, name="h")
+    W = [placeholder(d, h, name=f"W{n}") for n in "zrn"]
+    R = [placeholder(h, h, name=f"R{n}") for n in "zrn"]
     a = [ops.matmul_compute(x, w, name=f"a{n}") for n, w in zip("zrn", W, strict=True)]
-    b = [ops.matmul_compute(h, r, name=f"b{n}") for n, r in zip("zrn", R, strict=True)]
-    z = _compute((3, 8), lambda i, j: _sigmoid(a[0][i, j] + b[0][i, j]), "z")
-    r = _compute((3, 8), lambda i, j: _sigmoid(a[1][i, j] + b[1][i, j]), "r")
-    n = _compute((3, 8), lambda i, j: te.tanh(a[2][i, j] + r[i, j] * b[2][i, j]), "n")
-    Y = _compute((3, 8), lambda i, j: (1.0 - z[i, j]) * n[i, j] + z[i, j] * h[i, j], "Y")
-    return [x, h, *W, *R, Y]
+    b = [ops.matmul_compute(last, r, name=f"b{n}") for n, r in zip("zrn", R, strict=True)]
+    z = _compute((m, h), lambda i, j: _sigmoid(a[0][i, j] + b[0][i, j]), "z")
+    r = _compute((m, h), lambda i, j: _sigmoid(a[1][i, j] + b[1][i, j]), "r")
+    n = _compute((m, h), lambda i, j: te.tanh(a[2][i, j] + r[i, j] * b[2][i, j]), "n")
+    Y = _compute((m, h), lambda i, j: (1.0 - z[i, j]) * n[i, j] + z[i, j] * last[i, j], "Y")
+    return [x, last, *W, *R, Y]
 
 
-def separable() -> list[te.Tensor]:
-    X, D = placeholder(1, 6, 9, 9, name="X"), placeholder(6, 1, 3, 3, name="D")
-    P = placeholder(10, 6, 1, 1, name="P")
+def separable(c: int = 6, size: int = 9, o: int = 10) -> list[te.Tensor]:
+    X, D = placeholder(1, c, size, size, name="X"), placeholder(c, 1, 3, 3, name="D")
+    P = placeholder(o, c, 1, 1, name="P")
     mid = ops.depthwise_conv2d_compute(X, D, pad=(1, 1), name="mid")
     return [X, D, P, ops.conv2d_compute(_mapped(mid, lambda x: te.max(x, 0), "relu"), P)]
 
 
-def group_norm() -> list[te.Tensor]:
-    X, k, q = placeholder(2, 4, 24, name="X"), _over(24), _over(24, "q")
-    mean = _compute((2, 4), lambda n, g: te.sum(X[n, g, k], axis=k), "total")
-    D = _compute((2, 4, 24), lambda n, g, i: X[n, g, i] - mean[n, g] / 24, "D")
-    V = _compute((2, 4), lambda n, g: te.sum(D[n, g, q] * D[n, g, q], axis=q), "V")
-    Y = _compute((2, 4, 24), lambda n, g, i: D[n, g, i] / te.sqrt(V[n, g] / 24 + 1e-5), "Y")
+def group_norm(m: int = 2, groups: int = 4, length: int = 24) -> list[te.Tensor]:
+    X, k, q = placeholder(m, groups, length, name="X"), _over(length), _over(length, "q")
+    mean = _compute((m, groups), lambda n, g: te.sum(X[n, g, k], axis=k), "total")
+    D = _compute((m, groups, length), lambda n, g, i: X[n, g, i] - mean[n, g] / length, "D")
+    V = _compute((m, groups), lambda n, g: te.sum(D[n, g, q] * D[n, g, q], axis=q), "V")
+    Y = _compute(
+        (m, groups, length), lambda n, g, i: D[n, g, i] / te.sqrt(V[n, g] / length + 1e-5), "Y"
+    )
     return [X, Y]
 
 
-def rms_norm_of_a_sum() -> list[te.Tensor]:
-    X, R, g, k = (
-        placeholder(5, 40, name="X"),
-        placeholder(5, 40, name="R"),
-        placeholder(40),
-        _over(40),
-    )
-    S = _compute((5, 40), lambda i, j: X[i, j] + R[i, j], "S")
-    Q = _compute((5,), lambda i: te.sum(S[i, k] * S[i, k], axis=k), "Q")
-    return [
-        X,
-        R,
-        g,
-        _compute((5, 40), lambda i, j: S[i, j] * g[j] / te.sqrt(Q[i] / 40 + 1e-5), "Y"),
-    ]
+def rms_norm_of_a_sum(m: int = 5, n: int = 40) -> list[te.Tensor]:
+    X, R, g, k = placeholder(m, n, name="X"), placeholder(m, n, name="R"), placeholder(n), _over(n)
+    S = _compute((m, n), lambda i, j: X[i, j] + R[i, j], "S")
+    Q = _compute((m,), lambda i: te.sum(S[i, k] * S[i, k], axis=k), "Q")
+    Y = _compute((m, n), lambda i, j: S[i, j] * g[j] / te.sqrt(Q[i] / n + 1e-5), "Y")
+    return [X, R, g, Y]
 
 
-def log_sum_exp() -> list[te.Tensor]:
-    X, k, q = placeholder(6, 33, name="X"), _over(33), _over(33, "q")
-    M = _compute((6,), lambda i: te.max(X[i, k], axis=k), "M")
-    Z = _compute((6,), lambda i: te.sum(te.exp(X[i, q] - M[i]), axis=q), "Z")
-    return [X, _compute((6,), lambda i: M[i] + te.log(Z[i]), "Y")]
+def log_sum_exp(m: int = 6, n: int = 33) -> list[te.Tensor]:
+    X, k, q = placeholder(m, n, name="X"), _over(n), _over(n, "q")
+    M = _compute((m,), lambda i: te.max(X[i, k], axis=k), "M")
+    Z = _compute((m,), lambda i: te.sum(te.exp(X[i, q] - M[i]), axis=q), "Z")
+    return [X, _compute((m,), lambda i: M[i] + te.log(Z[i]), "Y")]
 
 
-def softmax_of_columns() -> list[te.Tensor]:
-    X, k, q = placeholder(9, 20, name="X"), _over(9), _over(9, "q")
-    M = _compute((20,), lambda j: te.max(X[k, j], axis=k), "M")
-    E = _compute((9, 20), lambda i, j: te.exp(X[i, j] - M[j]), "E")
-    Z = _compute((20,), lambda j: te.sum(E[q, j], axis=q), "Z")
-    return [X, _compute((9, 20), lambda i, j: E[i, j] / Z[j], "Y")]
+def softmax_of_columns(m: int = 9, n: int = 20) -> list[te.Tensor]:
+    X, k, q = placeholder(m, n, name="X"), _over(m), _over(m, "q")
+    M = _compute((n,), lambda j: te.max(X[k, j], axis=k), "M")
+    E = _compute((m, n), lambda i, j: te.exp(X[i, j] - M[j]), "E")
+    Z = _compute((n,), lambda j: te.sum(E[q, j], axis=q), "Z")
+    return [X, _compute((m, n), lambda i, j: E[i, j] / Z[j], "Y")]
 
 
 def cross_entropy() -> list[te.Tensor]:
@@ -121,58 +114,52 @@ def cross_entropy() -> list[te.Tensor]:
     return [X, T, _compute((1,), lambda _: te.sum(L[b], axis=b), "loss")]
 
 
-def squeeze_and_excite() -> list[te.Tensor]:
-    X, W = placeholder(6, 5, 7, name="X"), placeholder(6, 6, name="W")
-    y, x, c = _over(5, "y"), _over(7, "x"), _over(6, "c")
-    S = _compute((6,), lambda i: te.sum(X[i, y, x], axis=[y, x]), "S")
-    G = _compute((6,), lambda i: te.sum(W[i, c] * S[c], axis=c), "G")
-    return [X, W, _compute((6, 5, 7), lambda i, a, b: X[i, a, b] * _sigmoid(G[i]), "Y")]
+def squeeze_and_excite(n: int = 6, h: int = 5, w: int = 7) -> list[te.Tensor]:
+    X, W = placeholder(n, h, w, name="X"), placeholder(n, n, name="W")
+    y, x, c = _over(h, "y"), _over(w, "x"), _over(n, "c")
+    S = _compute((n,), lambda i: te.sum(X[i, y, x], axis=[y, x]), "S")
+    G = _compute((n,), lambda i: te.sum(W[i, c] * S[c], axis=c), "G")
+    return [X, W, _compute((n, h, w), lambda i, a, b: X[i, a, b] * _sigmoid(G[i]), "Y")]
 
 
 # ---------------------------------------------------------------- convolutions
 
 
-def conv1d() -> list[te.Tensor]:
-    X, W, c, r = (
-        placeholder(4, 30, name="X"),
-        placeholder(9, 4, 3, name="W"),
-        _over(4, "c"),
-        _over(3),
-    )
-    Y = _compute((9, 28), lambda o, x: te.sum(X[c, x + r] * W[o, c, r], axis=[c, r]), "Y")
+def conv1d(n: int = 4, o: int = 9, size: int = 30) -> list[te.Tensor]:
+    X, W = placeholder(n, size, name="X"), placeholder(o, n, 3, name="W")
+    c, r = _over(n, "c"), _over(3)
+    Y = _compute((o, size - 2), lambda b, x: te.sum(X[c, x + r] * W[b, c, r], axis=[c, r]), "Y")
     return [X, W, Y]
 
 
-def conv1d_dilated_last() -> list[te.Tensor]:
-    X, W, c, r = (
-        placeholder(30, 4, name="X"),
-        placeholder(3, 4, 9, name="W"),
-        _over(4, "c"),
-        _over(3),
-    )
-    Y = _compute((24, 9), lambda x, o: te.sum(X[x + 3 * r, c] * W[r, c, o], axis=[c, r]), "Y")
+def conv1d_dilated_last(n: int = 4, o: int = 9, size: int = 30) -> list[te.Tensor]:
+    X, W = placeholder(size, n, name="X"), placeholder(3, n, o, name="W")
+    c, r = _over(n, "c"), _over(3)
+    Y = _compute((size - 6, o), lambda x, b: te.sum(X[x + 3 * r, c] * W[r, c, b], axis=[c, r]), "Y")
     return [X, W, Y]
 
 
-def transposed_conv() -> list[te.Tensor]:
-    X, W = placeholder(3, 6, name="X"), placeholder(3, 5, 4, name="W")
-    c, r = _over(3, "c"), _over(4)
+def transposed_conv(n: int = 3, o: int = 5, size: int = 6) -> list[te.Tensor]:
+    X, W = placeholder(n, size, name="X"), placeholder(n, o, 4, name="W")
+    c, r = _over(n, "c"), _over(4)
 
     def spread(i: Any, x: Any) -> Any:
         at = x - 3
-        inside = te.all(at >= 0, te.equal(at % 2, 0), at // 2 < 6)
+        inside = te.all(at >= 0, te.equal(at % 2, 0), at // 2 < size)
         return te.if_then_else(inside, X[i, at // 2], 0.0)
 
-    D = _compute((3, 17), spread, "D")
-    Y = _compute((5, 14), lambda o, x: te.sum(D[c, x + r] * W[c, o, 3 - r], axis=[c, r]), "Y")
+    D = _compute((n, 2 * size + 5), spread, "D")
+    Y = _compute(
+        (o, 2 * size + 2), lambda b, x: te.sum(D[c, x + r] * W[c, b, 3 - r], axis=[c, r]), "Y"
+    )
     return [X, W, Y]
 
 
-def winograd() -> list[te.Tensor]:
+def winograd(n: int = 5, o: int = 7, tiles: int = 8) -> list[te.Tensor]:
     """F(2, 3) in one dimension: 4 products a tile of two outputs."""
-    X, U = placeholder(5, 18, name="X"), placeholder(4, 7, 5, name="U")
+    X, U = placeholder(n, 2 * tiles + 2, name="X"), placeholder(4, o, n, name="U")
     B = [[1, 0, -1, 0], [0, 1, 1, 0], [0, -1, 1, 0], [0, 1, 0, -1]]
-    c = _over(5, "c")
+    c = _over(n, "c")
 
     def chosen(rows: list[list[int]], at: Any, of: Callable[[int], Any]) -> Any:
         parts = [sum(w * of(j) for j, w in enumerate(row) if w) for row in rows]
@@ -181,10 +168,10 @@ def winograd() -> list[te.Tensor]:
             value = te.select(te.equal(at, n), parts[n], value)
         return value
 
-    V = _compute((4, 5, 8), lambda e, i, t: chosen(B, e, lambda j: X[i, 2 * t + j]), "V")
-    M = _compute((4, 7, 8), lambda e, o, t: te.sum(U[e, o, c] * V[e, c, t], axis=c), "M")
+    V = _compute((4, n, tiles), lambda e, i, t: chosen(B, e, lambda j: X[i, 2 * t + j]), "V")
+    M = _compute((4, o, tiles), lambda e, b, t: te.sum(U[e, b, c] * V[e, c, t], axis=c), "M")
     A = [[1, 1, 1, 0], [0, 1, -1, -1]]
-    Y = _compute((7, 16), lambda o, x: chosen(A, x % 2, lambda j: M[j, o, x // 2]), "Y")
+    Y = _compute((o, 2 * tiles), lambda b, x: chosen(A, x % 2, lambda j: M[j, b, x // 2]), "Y")
     return [X, U, Y]
 
 
@@ -201,25 +188,25 @@ def pointwise() -> list[te.Tensor]:
 # ---------------------------------------------------------------- stencils, images
 
 
-def blurred_twice() -> list[te.Tensor]:
-    X = placeholder(20, 40, name="X")
-    A = _compute((20, 38), lambda i, j: X[i, j] + X[i, j + 1] + X[i, j + 2], "A")
-    B = _compute((18, 38), lambda i, j: A[i, j] + A[i + 1, j] + A[i + 2, j], "B")
-    C = _compute((18, 36), lambda i, j: B[i, j] * B[i, j + 2], "C")
-    return [X, _compute((16, 36), lambda i, j: C[i, j] + C[i + 2, j], "D")]
+def blurred_twice(m: int = 20, n: int = 40) -> list[te.Tensor]:
+    X = placeholder(m, n, name="X")
+    A = _compute((m, n - 2), lambda i, j: X[i, j] + X[i, j + 1] + X[i, j + 2], "A")
+    B = _compute((m - 2, n - 2), lambda i, j: A[i, j] + A[i + 1, j] + A[i + 2, j], "B")
+    C = _compute((m - 2, n - 4), lambda i, j: B[i, j] * B[i, j + 2], "C")
+    return [X, _compute((m - 4, n - 4), lambda i, j: C[i, j] + C[i + 2, j], "D")]
 
 
-def heat3d() -> list[te.Tensor]:
-    X = placeholder(8, 8, 20, name="X")
+def heat3d(depth: int = 8, m: int = 8, n: int = 20) -> list[te.Tensor]:
+    X = placeholder(depth, m, n, name="X")
 
-    def step(t: te.Tensor, n: int, name: str) -> te.Tensor:
+    def step(t: te.Tensor, factor: int, name: str) -> te.Tensor:
         shape = tuple(d - 2 for d in t.static_shape)
         return _compute(
             shape,
             lambda z, y, x: t[z + 1, y + 1, x + 1] + (
                 t[z, y + 1, x + 1] + t[z + 2, y + 1, x + 1] + t[z + 1, y, x + 1]
                 + t[z + 1, y + 2, x + 1] + t[z + 1, y + 1, x] + t[z + 1, y + 1, x + 2]
-            ) * n,
+            ) * factor,
             name,
         )  # fmt: skip
 
@@ -263,12 +250,12 @@ def pooled_product() -> list[te.Tensor]:
 # ---------------------------------------------------------------- algebra
 
 
-def squared_distances() -> list[te.Tensor]:
-    X, Y, k = placeholder(11, 6, name="X"), placeholder(18, 6, name="Y"), _over(6)
+def squared_distances(m: int = 11, n: int = 18, d: int = 6) -> list[te.Tensor]:
+    X, Y, k = placeholder(m, d, name="X"), placeholder(n, d, name="Y"), _over(d)
     G = ops.matmul_compute(X, Y, trans_b=True, name="G")
-    x2 = _compute((11,), lambda i: te.sum(X[i, k] * X[i, k], axis=k), "x2")
-    y2 = _compute((18,), lambda i: te.sum(Y[i, k] * Y[i, k], axis=k), "y2")
-    return [X, Y, _compute((11, 18), lambda i, j: x2[i] + y2[j] - 2 * G[i, j], "D")]
+    x2 = _compute((m,), lambda i: te.sum(X[i, k] * X[i, k], axis=k), "x2")
+    y2 = _compute((n,), lambda i: te.sum(Y[i, k] * Y[i, k], axis=k), "y2")
+    return [X, Y, _compute((m, n), lambda i, j: x2[i] + y2[j] - 2 * G[i, j], "D")]
 
 
 def dft() -> list[te.Tensor]:
@@ -278,26 +265,22 @@ def dft() -> list[te.Tensor]:
     return [X, _compute((4, 16), lambda b, i: te.sum(X[b, j] * C[i, j], axis=j), "Y")]
 
 
-def power_iteration() -> list[te.Tensor]:
-    A, x, k, q = placeholder(21, 21), placeholder(21, name="x"), _over(21), _over(21, "q")
-    y = _compute((21,), lambda i: te.sum(A[i, k] * x[k], axis=k), "y")
-    n = _compute((1,), lambda _: te.sum(y[q] * y[q], axis=q), "n")
-    return [A, x, _compute((21,), lambda i: y[i] / te.sqrt(n[0] + 1.0), "z")]
+def power_iteration(n: int = 21) -> list[te.Tensor]:
+    A, x, k, q = placeholder(n, n), placeholder(n, name="x"), _over(n), _over(n, "q")
+    y = _compute((n,), lambda i: te.sum(A[i, k] * x[k], axis=k), "y")
+    size = _compute((1,), lambda _: te.sum(y[q] * y[q], axis=q), "size")
+    return [A, x, _compute((n,), lambda i: y[i] / te.sqrt(size[0] + 1.0), "z")]
 
 
-def bilinear() -> list[te.Tensor]:
-    X, W, Y = (
-        placeholder(5, 6, name="X"),
-        placeholder(7, 6, 4, name="W"),
-        placeholder(5, 4, name="Y"),
-    )
-    a, b = _over(6, "a"), _over(4, "b")
-    Z = _compute((5, 7), lambda i, o: te.sum(X[i, a] * W[o, a, b] * Y[i, b], axis=[a, b]), "Z")
+def bilinear(m: int = 5, n: int = 7, p: int = 6, q: int = 4) -> list[te.Tensor]:
+    X, W = placeholder(m, p, name="X"), placeholder(n, p, q, name="W")
+    Y, a, b = placeholder(m, q, name="Y"), _over(p, "a"), _over(q, "b")
+    Z = _compute((m, n), lambda i, o: te.sum(X[i, a] * W[o, a, b] * Y[i, b], axis=[a, b]), "Z")
     return [X, W, Y, Z]
 
 
-def small_products() -> list[te.Tensor]:
-    A, B = placeholder(20, 3, 4), placeholder(20, 4, 3, name="B")
+def small_products(b: int = 20, m: int = 3, n: int = 4) -> list[te.Tensor]:
+    A, B = placeholder(b, m, n), placeholder(b, n, m, name="B")
     return [A, B, ops.matmul_compute(A, B)]
 
 
@@ -312,20 +295,28 @@ def long_product_with_bias() -> list[te.Tensor]:
     return [A, B, b, _compute((19, 35), lambda i, j: te.max(C[i, j] + b[j], 0), "D")]
 
 
+def gram(m: int = 768, n: int = 35) -> list[te.Tensor]:
+    """A product of one operand with itself, long enough for blocks."""
+    X, k = placeholder(m, n, name="X"), _over(m)
+    return [X, _compute((n, n), lambda i, j: te.sum(X[k, i] * X[k, j], axis=k), "G")]
+
+
 def max_times() -> list[te.Tensor]:
     A, B, k = placeholder(9, 30), placeholder(14, 30, name="B"), _over(30)
     return [A, B, _compute((9, 14), lambda i, j: te.max(A[i, k] * B[j, k], axis=k), "C")]
 
 
-def chebyshev() -> list[te.Tensor]:
-    A, B, k = placeholder(9, 5), placeholder(14, 5, name="B"), _over(5)
-    return [A, B, _compute((9, 14), lambda i, j: te.max(te.abs(A[i, k] - B[j, k]), axis=k), "C")]
+def chebyshev(m: int = 9, n: int = 14, d: int = 5) -> list[te.Tensor]:
+    A, B, k = placeholder(m, d), placeholder(n, d, name="B"), _over(d)
+    return [A, B, _compute((m, n), lambda i, j: te.max(te.abs(A[i, k] - B[j, k]), axis=k), "C")]
 
 
-def contracted_tensors() -> list[te.Tensor]:
-    A, B = placeholder(5, 4, 6), placeholder(6, 4, 3, 7, name="B")
-    k, q = _over(4), _over(6, "q")
-    C = _compute((5, 3, 7), lambda a, b, c: te.sum(A[a, k, q] * B[q, k, b, c], axis=[k, q]), "C")
+def contracted_tensors(
+    m: int = 5, p: int = 4, q: int = 6, n: int = 3, w: int = 7
+) -> list[te.Tensor]:
+    A, B = placeholder(m, p, q), placeholder(q, p, n, w, name="B")
+    k, r = _over(p), _over(q, "q")
+    C = _compute((m, n, w), lambda a, b, c: te.sum(A[a, k, r] * B[r, k, b, c], axis=[k, r]), "C")
     return [A, B, C]
 
 
@@ -343,24 +334,35 @@ def long_total() -> list[te.Tensor]:
     return [X, _mapped(S, lambda x: x * 2, "Y")]
 
 
-def largest_of_few_columns() -> list[te.Tensor]:
-    X, k = placeholder(5000, 3, name="X"), _over(5000)
-    return [X, _compute((3,), lambda j: te.max(X[k, j], axis=k), "Y")]
+def largest_of_few_columns(m: int = 5000, n: int = 3) -> list[te.Tensor]:
+    X, k = placeholder(m, n, name="X"), _over(m)
+    return [X, _compute((n,), lambda j: te.max(X[k, j], axis=k), "Y")]
 
 
-def norm_of_difference() -> list[te.Tensor]:
-    X, Y, k = placeholder(6, 50, name="X"), placeholder(6, 50, name="Y"), _over(50)
-    D = _compute((6, 50), lambda i, j: X[i, j] - Y[i, j], "D")
-    return [X, Y, _compute((6,), lambda i: te.sum(D[i, k] * D[i, k], axis=k), "N")]
+def norm_of_difference(m: int = 6, n: int = 50) -> list[te.Tensor]:
+    X, Y, k = placeholder(m, n, name="X"), placeholder(m, n, name="Y"), _over(n)
+    D = _compute((m, n), lambda i, j: X[i, j] - Y[i, j], "D")
+    return [X, Y, _compute((m,), lambda i: te.sum(D[i, k] * D[i, k], axis=k), "N")]
 
 
-def running_sums() -> list[te.Tensor]:
-    X, k = placeholder(4, 20, name="X"), _over(20)
+def running_sums(m: int = 4, n: int = 20) -> list[te.Tensor]:
+    X, k = placeholder(m, n, name="X"), _over(n)
 
     def element(i: Any, j: Any) -> Any:
         return te.sum(te.select(k <= j, X[i, k], 0.0), axis=k)
 
-    return [X, _compute((4, 20), element, "Y")]
+    return [X, _compute((m, n), element, "Y")]
+
+
+def counted_values(m: int = 5, n: int = 40, values: int = 19) -> list[te.Tensor]:
+    """How often each value is in a row."""
+    X, k = placeholder(m, n, name="X", dtype="int32"), _over(n)
+    one = te.const(1, "int32")
+
+    def element(i: Any, j: Any) -> Any:
+        return te.sum(te.select(te.equal(X[i, k], j), one, te.const(0, "int32")), axis=k)
+
+    return [X, _compute((m, values), element, "H")]
 
 
 def largest_place() -> list[te.Tensor]:
@@ -386,40 +388,41 @@ def largest_place_of_tuples() -> list[te.Tensor]:
 # ---------------------------------------------------------------- copies, gathers, narrow types
 
 
-def rank4() -> list[te.Tensor]:
-    X = placeholder(2, 5, 6, 18, name="X")
-    return [X, _compute((2, 6, 18, 5), lambda n, y, x, c: X[n, c, y, x], "T")]
+def rank4(n: int = 2, c: int = 5, h: int = 6, w: int = 18) -> list[te.Tensor]:
+    X = placeholder(n, c, h, w, name="X")
+    return [X, _compute((n, h, w, c), lambda b, y, x, a: X[b, a, y, x], "T")]
 
 
-def heads_split() -> list[te.Tensor]:
-    X = placeholder(2, 9, 4, 17, name="X")
-    return [X, _compute((2, 4, 17, 9), lambda b, h, d, s: X[b, s, h, d] * 2, "T")]
+def heads_split(b: int = 2, n: int = 9, heads: int = 4, d: int = 17) -> list[te.Tensor]:
+    X = placeholder(b, n, heads, d, name="X")
+    return [X, _compute((b, heads, d, n), lambda a, h, e, s: X[a, s, h, e] * 2, "T")]
 
 
-def gathered() -> list[te.Tensor]:
-    X, at = placeholder(9, 20, name="X"), placeholder(7, name="at", dtype="int32")
-    return [X, at, _compute((7, 20), lambda i, j: X[te.max(te.min(at[i], 8), 0), j], "G")]
+def gathered(rows: int = 9, n: int = 20, m: int = 7) -> list[te.Tensor]:
+    X, at = placeholder(rows, n, name="X"), placeholder(m, name="at", dtype="int32")
+    return [X, at, _compute((m, n), lambda i, j: X[te.max(te.min(at[i], rows - 1), 0), j], "G")]
 
 
-def embedded() -> list[te.Tensor]:
+def embedded(rows: int = 9, d: int = 12, n: int = 18, m: int = 7) -> list[te.Tensor]:
     """A gather whose result is multiplied."""
-    X, at = placeholder(9, 12, name="X"), placeholder(7, name="at", dtype="int32")
-    W = placeholder(12, 18, name="W")
-    G = _compute((7, 12), lambda i, j: X[te.max(te.min(at[i], 8), 0), j], "G")
+    X, at = placeholder(rows, d, name="X"), placeholder(m, name="at", dtype="int32")
+    W = placeholder(d, n, name="W")
+    G = _compute((m, d), lambda i, j: X[te.max(te.min(at[i], rows - 1), 0), j], "G")
     return [X, at, W, ops.matmul_compute(G, W)]
 
 
-def one_hot() -> list[te.Tensor]:
-    at, W, k = placeholder(7, name="at", dtype="int32"), placeholder(9, 20, name="W"), _over(9)
-    H = _compute((7, 9), lambda i, j: te.select(te.equal(at[i], j), 1.0, 0.0), "H")
-    return [at, W, _compute((7, 20), lambda i, j: te.sum(H[i, k] * W[k, j], axis=k), "Y")]
+def one_hot(rows: int = 9, n: int = 20, m: int = 7) -> list[te.Tensor]:
+    at, W = placeholder(m, name="at", dtype="int32"), placeholder(rows, n, name="W")
+    k = _over(rows)
+    H = _compute((m, rows), lambda i, j: te.select(te.equal(at[i], j), 1.0, 0.0), "H")
+    return [at, W, _compute((m, n), lambda i, j: te.sum(H[i, k] * W[k, j], axis=k), "Y")]
 
 
-def joined() -> list[te.Tensor]:
-    A, B = placeholder(6, 10), placeholder(6, 13, name="B")
+def joined(m: int = 6, n: int = 10, w: int = 13) -> list[te.Tensor]:
+    A, B = placeholder(m, n), placeholder(m, w, name="B")
     return [A, B, _compute(
-        (6, 23),
-        lambda i, j: te.if_then_else(j < 10, A[i, te.min(j, 9)], B[i, te.max(j - 10, 0)]),
+        (m, n + w),
+        lambda i, j: te.if_then_else(j < n, A[i, te.min(j, n - 1)], B[i, te.max(j - n, 0)]),
         "C",
     )]  # fmt: skip
 
@@ -429,20 +432,20 @@ def bytes_product() -> list[te.Tensor]:
     return [A, B, ops.matmul_compute(A, B, out_dtype="int32")]
 
 
-def bf16_product() -> list[te.Tensor]:
-    A, B = placeholder(7, 12, dtype="bfloat16"), placeholder(12, 20, name="B", dtype="bfloat16")
+def bf16_product(m: int = 7, n: int = 20, k: int = 12) -> list[te.Tensor]:
+    A, B = placeholder(m, k, dtype="bfloat16"), placeholder(k, n, name="B", dtype="bfloat16")
     C = ops.matmul_compute(A, B, out_dtype="float32")
     return [A, B, _mapped(C, lambda x: x * 2.0, "Y")]
 
 
-def half_rows() -> list[te.Tensor]:
-    X, k = placeholder(5, 40, name="X", dtype="float16"), _over(40)
-    Y = _compute((5,), lambda i: te.sum(X[i, k].astype("float32"), axis=k), "Y")
+def half_rows(m: int = 5, n: int = 40) -> list[te.Tensor]:
+    X, k = placeholder(m, n, name="X", dtype="float16"), _over(n)
+    Y = _compute((m,), lambda i: te.sum(X[i, k].astype("float32"), axis=k), "Y")
     return [X, Y]
 
 
-def double_product() -> list[te.Tensor]:
-    A, B = placeholder(9, 7, dtype="float64"), placeholder(7, 20, name="B", dtype="float64")
+def double_product(m: int = 9, n: int = 20, k: int = 7) -> list[te.Tensor]:
+    A, B = placeholder(m, k, dtype="float64"), placeholder(k, n, name="B", dtype="float64")
     return [A, B, ops.matmul_compute(A, B)]
 
 
@@ -461,14 +464,15 @@ COMPOSED: dict[str, tuple[Make, bool]] = {
         attention: False, gated_mlp: False, gru_cell: False, separable: True, group_norm: False,
         rms_norm_of_a_sum: False, log_sum_exp: False, softmax_of_columns: False,
         cross_entropy: False, squeeze_and_excite: False, conv1d: True, conv1d_dilated_last: True,
-        transposed_conv: True, winograd: True, grouped: True, pointwise: True,
-        blurred_twice: True, heat3d: True, many_stencils: True, resized: True,
-        average_pooled: True, pooled_product: True, squared_distances: True, dft: False,
-        power_iteration: False, bilinear: True, small_products: True, long_product: True,
-        long_product_with_bias: True, max_times: True, chebyshev: True, contracted_tensors: True,
-        total: True, long_total: True, largest_of_few_columns: True, norm_of_difference: True,
-        running_sums: True, largest_place: True, rank4: True, heads_split: True, gathered: True,
-        embedded: True, one_hot: True, joined: True, bytes_product: True, bf16_product: True,
-        half_rows: True, double_product: True, long_chain: True,
+        transposed_conv: True, winograd: True, grouped: True, pointwise: True, blurred_twice: True,
+        heat3d: True, many_stencils: True, resized: True, average_pooled: True,
+        pooled_product: True, squared_distances: True, dft: False, power_iteration: False,
+        bilinear: True, small_products: True, long_product: True, long_product_with_bias: True,
+        gram: True, max_times: True, chebyshev: True, contracted_tensors: True, total: True,
+        long_total: True, largest_of_few_columns: True, norm_of_difference: True,
+        running_sums: True, counted_values: True, largest_place: True, rank4: True,
+        heads_split: True, gathered: True, embedded: True, one_hot: True, joined: True,
+        bytes_product: True, bf16_product: True, half_rows: True, double_product: True,
+        long_chain: True,
     }.items()
 }  # fmt: skip

@@ -28,9 +28,10 @@ def batched() -> list[te.Tensor]:
     return [A, B, ops.matmul_compute(A, B)]
 
 
-def min_plus() -> list[te.Tensor]:
-    A, B, k = placeholder(7, 5), placeholder(5, 21, name="B"), te.reduce_axis((0, 5), name="k")
-    return [A, B, te.compute((7, 21), lambda i, j: te.min(A[i, k] + B[k, j], axis=k), name="C")]
+def min_plus(m: int = 7, n: int = 21, d: int = 5) -> list[te.Tensor]:
+    A, B = placeholder(m, d), placeholder(d, n, name="B")
+    k = te.reduce_axis((0, d), name="k")
+    return [A, B, te.compute((m, n), lambda i, j: te.min(A[i, k] + B[k, j], axis=k), name="C")]
 
 
 def product_with_tanh() -> list[te.Tensor]:
@@ -51,28 +52,33 @@ def conv2d(layout: str, stride: int, pad: int) -> Make:
     return make
 
 
-def conv3d() -> list[te.Tensor]:
-    X, W = placeholder(2, 6, 6, 6, name="X"), placeholder(17, 2, 2, 2, 2, name="W")
-    c, *r = (te.reduce_axis((0, 2), name=n) for n in "cdhw")
+def conv3d(n: int = 2, o: int = 17, size: int = 6, window: int = 2) -> list[te.Tensor]:
+    X, W = (
+        placeholder(n, size, size, size, name="X"),
+        placeholder(o, n, window, window, window, name="W"),
+    )
+    c = te.reduce_axis((0, n), name="c")
+    r = [te.reduce_axis((0, window), name=name) for name in "dhw"]
+    left = size - window + 1
     Y = te.compute(
-        (17, 5, 5, 5),
-        lambda o, z, y, x: te.sum(
-            X[c, z + r[0], y + r[1], x + r[2]] * W[o, c, r[0], r[1], r[2]], axis=[c, *r]
+        (o, left, left, left),
+        lambda b, z, y, x: te.sum(
+            X[c, z + r[0], y + r[1], x + r[2]] * W[b, c, r[0], r[1], r[2]], axis=[c, *r]
         ),
         name="Y",
     )
     return [X, W, Y]
 
 
-def distances() -> list[te.Tensor]:
-    X, Y = placeholder(19, 3, name="X"), placeholder(21, 3, name="Y")
-    k = te.reduce_axis((0, 3), name="k")
+def distances(m: int = 19, n: int = 21, d: int = 3) -> list[te.Tensor]:
+    X, Y = placeholder(m, d, name="X"), placeholder(n, d, name="Y")
+    k = te.reduce_axis((0, d), name="k")
 
     def difference(i: te.IterVar, j: te.IterVar) -> te.PrimExpr:
         return X[i, k] - Y[j, k]
 
     D = te.compute(
-        (19, 21), lambda i, j: te.sum(difference(i, j) * difference(i, j), axis=k), name="D"
+        (m, n), lambda i, j: te.sum(difference(i, j) * difference(i, j), axis=k), name="D"
     )
     return [X, Y, D]
 

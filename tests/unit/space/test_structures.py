@@ -13,7 +13,12 @@ from loopwright.errors import TargetError, TensorError
 from loopwright.space import Structure, structures
 from loopwright.space.rules.several_cpu import several
 from loopwright.te import Tensor, create_schedule, placeholder
-from tests.unit.space.composed import COMPOSED, largest_place_of_tuples
+from tests.unit.space.composed import (
+    COMPOSED,
+    counted_values,
+    largest_place_of_tuples,
+    running_sums,
+)
 from tests.unit.space.expressions import CONTRACTIONS, OTHERS, Make, product
 
 TARGET = "llvm -num-threads=1"
@@ -196,6 +201,14 @@ def _product_with_itself(t: Tensor, n: int) -> Tensor:
 def test_rows_on_the_way_are_kept_or_computed_again() -> None:
     names = [s.name for s in derived(OTHERS["softmax"][0]())]
     assert names[:2] == ["rows in cache", "rows in cache, E computed again"]
+
+
+@pytest.mark.parametrize("make", [running_sums, counted_values])
+def test_vectors_run_across_where_every_operand_stands_still(make: Make) -> None:
+    checked = Checked(make, exact=True)
+    (across,) = [s for s in checked.structures if s.name == "vectors across"]
+    for index in across.config_space.sample_ints(4, 1):
+        checked.point(across, index)
 
 
 def test_targets_and_sizes_that_are_not_known_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,1 @@
+"""What runs in processes of its own, perhaps by an interpreter that has no loopwright."""

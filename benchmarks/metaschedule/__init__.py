@@ -1,0 +1,1 @@
+"""Automatic spaces beside MetaSchedule: ``python -m benchmarks.metaschedule --tvm PYTHON``."""
