@@ -17,14 +17,23 @@ from loopwright.cost.analytical import AnalyticalModel
 from loopwright.errors import UsageError
 from loopwright.task.interfaces import Scheduler
 from loopwright.task.space import ConfigEntity, ConfigSpace
-from loopwright.task.vectors import Digits, digits_of, distinct, indices_of, random_digits
+from loopwright.task.vectors import (
+    Digits,
+    ValidMemo,
+    digits_of,
+    distinct,
+    indices_of,
+    random_digits,
+)
 
 #: Configurations of a leading structure that the model looks at, and the part of them that is
 #: random; those of any structure that it looks at first; and how many structures lead.
 _SAMPLE, _AT_RANDOM = 1 << 12, 0.5
 _FIRST_LOOK, _CLOSER = 1 << 8, 8
-#: Points that a generation begins with, and children of each.
+#: Points that a generation begins with, and children of each; and points of which filters are
+#: asked before fewer will do.
 _PARENTS, _CHILDREN = 64, 16
+_ASKED = 1 << 9
 
 _Scores = npt.NDArray[np.float64]
 
@@ -104,23 +113,39 @@ def _speed(found: Sequence[Ranked]) -> float:
 def _best(structure: Scheduler, model: AnalyticalModel, sample: int, seed: int) -> list[Ranked]:
     """The configurations of a structure that were looked at, the most promising few first."""
     space = structure.config_space
+    valid = ValidMemo(space)
     if space.range_length <= sample:
         digits = digits_of(space, range(space.range_length))
         scores = model.predict(digits)
     else:
-        digits, scores = _searched(space, model, sample, np.random.default_rng(seed))
-    found: list[Ranked] = []
-    for at in np.argsort(-scores, kind="stable"):
-        (index,) = indices_of(space, digits[at : at + 1])
-        if space.is_valid(index):
-            found.append(Ranked(structure, space.get(index), float(2.0 ** scores[at])))
-        if len(found) == _PARENTS:
+        digits, scores = _searched(space, model, sample, np.random.default_rng(seed), valid)
+    best = _leaders(space, digits, scores, valid)
+    indices = indices_of(space, digits[best])
+    return [
+        Ranked(structure, space.get(index), float(2.0 ** scores[at]))
+        for at, index in zip(best, indices, strict=True)
+    ]
+
+
+def _leaders(space: ConfigSpace, digits: Digits, scores: _Scores, valid: ValidMemo) -> list[int]:
+    """Positions of the best points that the filters of a space accept, best first; filters take
+    longer than the model, so that few points are asked about."""
+    found: list[int] = []
+    order = np.argsort(-scores, kind="stable")
+    for begin in range(0, len(order), _PARENTS):
+        some = order[begin : begin + _PARENTS]
+        found += some[valid(indices_of(space, digits[some]))].tolist()
+        if len(found) >= _PARENTS or (found and begin >= _ASKED):
             break
-    return found
+    return found[:_PARENTS]
 
 
 def _searched(
-    space: ConfigSpace, model: AnalyticalModel, sample: int, rng: np.random.Generator
+    space: ConfigSpace,
+    model: AnalyticalModel,
+    sample: int,
+    rng: np.random.Generator,
+    valid: ValidMemo,
 ) -> tuple[Digits, _Scores]:
     """Points and what is predicted of them: no more than ``sample``, all different."""
     default = digits_of(space, [space.default_index])
@@ -129,7 +154,9 @@ def _searched(
     digits = _fresh(space, np.concatenate([default, at_random]), known)
     scores = model.predict(digits)
     while len(digits) < sample:
-        parents = digits[np.argsort(-scores, kind="stable")[:_PARENTS]]
+        parents = digits[_leaders(space, digits, scores, valid)]
+        if not len(parents):
+            break
         children = _changed(space, np.repeat(parents, _CHILDREN, axis=0), rng)
         new = _fresh(space, children, known)[: sample - len(digits)]
         if not len(new):
