@@ -1,10 +1,12 @@
 """Automatic spaces beside templates written by hand: how good, and after how many trials.
 
     python -m benchmarks.automatic [--cases TEXT] [--trials 64] [--template-trials 200] [--quick]
+    python -m benchmarks.automatic --target opencl --trials 32 --template-trials 32 [--add]
 
 For each workload four kernels of one expression take turns: the default of the automatic space (no
 trial), its best after some trials, the default of the template, and its best after more. Speeds are
-told as shares of the last one.
+told as shares of the last one. With a target of devices kernels run on the first of them; with
+``--add`` the JSON's rows of other workloads stay, so that a slow device can be measured in parts.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +29,10 @@ import loopwright as lw
 from benchmarks.workloads import CASES, MORE_CASES, Case
 from loopwright.cli.workload import find_workload
 from loopwright.env import machine, usable_cpus
-from loopwright.runtime import pinned
+from loopwright.measure.devices import measured_on
+from loopwright.runtime import Device, pinned
 from loopwright.task import Task
+from loopwright.testing.differential import is_for_devices
 from loopwright.tuner import DEFAULT_TUNER, TUNERS
 
 #: Rounds in which the kernels take turns.
@@ -36,21 +41,40 @@ ROUNDS = 9
 KERNELS = ("automatic default", "automatic", "template default", "template")
 
 
-def row(case: Case, trials: int, template_trials: int, threads: int, seed: int) -> dict[str, Any]:
+#: Workloads that tell something of the spaces of devices, of those that a slow device can run.
+ON_DEVICES = (
+    "matmul_512",
+    "matmul_1000x777x333",
+    "matmul_512_transposed",
+    "batch_matmul_12x128x128x64",
+    "conv2d_64_56_3x3",
+    "conv2d_256_56_1x1_64",
+    "depthwise_96_112_3x3",
+    "softmax_1024x1024",
+    "layer_norm_1024x768",
+    "sum_last_4096x4096",
+    "transpose_4096x4096",
+)
+
+
+def row(
+    case: Case, trials: int, template_trials: int, target: str, threads: int | None, seed: int
+) -> dict[str, Any]:
     """Measure one workload.
 
     Args:
         case: the workload.
         trials: valid records of the automatic space.
         template_trials: of the template.
-        threads: of all kernels.
+        target: what kernels are built for.
+        threads: of all kernels; None for targets of devices.
         seed: of the tuners.
 
     Returns:
         A row of the table: ``seconds`` and ``shares`` by kernel, what deriving and ranking took,
         how many structures and points there are, and which structure won.
     """
-    template = find_workload(case.op, list(case.params), "llvm", threads).task
+    template = find_workload(case.op, list(case.params), target, threads).task
     _, args = template.instantiate(template.config_space.default_index)
     begin = time.perf_counter()
     automatic = lw.create_task(list(args), target=template.target)
@@ -64,7 +88,8 @@ def row(case: Case, trials: int, template_trials: int, threads: int, seed: int) 
             "template default": _kernel(template, template.fallback()),
             "template": _tuned(template, Path(folder) / "template.jsonl", template_trials, seed),
         }
-    seconds = _in_turns({name: f for name, (f, _) in found.items()}, args, threads)
+    (device, *_) = measured_on(template.target)
+    seconds = _in_turns({name: f for name, (f, _) in found.items()}, args, device, threads)
     reference = statistics.median(seconds["template"])
     return {
         "what": case.name,
@@ -92,16 +117,15 @@ def _tuned(task: Task, log: Path, trials: int, seed: int) -> tuple[Any, str]:
 
 
 def _in_turns(
-    kernels: Mapping[str, Any], args: Sequence[Any], threads: int
+    kernels: Mapping[str, Any], args: Sequence[Any], device: Device, threads: int | None
 ) -> dict[str, list[float]]:
     """Seconds of a call of each kernel, one round after the other."""
     rng = np.random.default_rng(0)
-    arrays = [
-        lw.nd.array(np.abs(rng.standard_normal(t.static_shape) * 4).astype(t.dtype)) for t in args
-    ]
-    clocks = {n: f.time_evaluator("f", lw.cpu(0), number=3, repeat=3) for n, f in kernels.items()}
+    inputs = [np.abs(rng.standard_normal(t.static_shape) * 4).astype(t.dtype) for t in args]
+    arrays = [lw.nd.array(x, device) for x in inputs]
+    clocks = {n: f.time_evaluator("f", device, number=3, repeat=3) for n, f in kernels.items()}
     seconds: dict[str, list[float]] = {name: [] for name in kernels}
-    with pinned(threads):
+    with nullcontext() if threads is None else pinned(threads):
         for _ in range(ROUNDS):
             for name, clock in clocks.items():
                 seconds[name].append(clock(*arrays).median)
@@ -136,26 +160,38 @@ def table(rows: Sequence[Mapping[str, Any]], trials: int, template_trials: int) 
     return found
 
 
+def chosen(text: str, device: bool) -> list[Case]:
+    """The workloads whose name holds a text; on devices those that are measured there."""
+    found = [c for c in (*CASES, *MORE_CASES) if text in c.name]
+    return [c for c in found if c.name in ON_DEVICES] if device else found
+
+
 def main() -> None:
     """Print the table, a line after each workload, and write the JSON."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.automatic", description=__doc__)
     parser.add_argument("--cases", default="", help="only workloads whose name holds this text")
     parser.add_argument("--trials", type=int, default=64, help="of the automatic space [64]")
     parser.add_argument("--template-trials", type=int, default=200, help="of the template [200]")
+    parser.add_argument("--target", default="llvm", help="what kernels are built for [llvm]")
     parser.add_argument("--threads", type=int, default=len(usable_cpus()), help="[all CPUs]")
     parser.add_argument("--seed", type=int, default=0, help="of the tuners")
     parser.add_argument("--quick", action="store_true", help="few trials")
+    parser.add_argument("--add", action="store_true", help="keep other rows of the JSON")
     parser.add_argument("--out", default="automatic.json", help="where the JSON goes")
     options = parser.parse_args()
     console = Console(width=150)
     trials, most = (8, 8) if options.quick else (options.trials, options.template_trials)
-    rows = []
-    for case in (c for c in (*CASES, *MORE_CASES) if options.cases in c.name):
-        rows.append(row(case, trials, most, options.threads, options.seed))
-        shares = ", ".join(f"{n} {rows[-1]['shares'][n]:.2f}" for n in KERNELS[:3])
+    device = is_for_devices(options.target)
+    out = Path(options.out)
+    rows = json.loads(out.read_text())["rows"] if options.add and out.exists() else []
+    for case in chosen(options.cases, device):
+        threads = None if device else options.threads
+        new = row(case, trials, most, options.target, threads, options.seed)
+        rows = [r for r in rows if r["what"] != case.name] + [new]
+        shares = ", ".join(f"{n} {new['shares'][n]:.2f}" for n in KERNELS[:3])
         console.print(f"{case.name}: {shares}")
         made = {"machine": machine(), "trials": trials, "template_trials": most, "rows": rows}
-        Path(options.out).write_text(json.dumps(made, indent=1) + "\n")
+        out.write_text(json.dumps(made, indent=1) + "\n")
     if rows:
         console.print(table(rows, trials, most))
 

@@ -30,7 +30,7 @@ from loopwright.space.registry import RULES
 from loopwright.target.kinds import KINDS
 from loopwright.tuner import TUNERS
 from tests.unit.space.expressions import CONTRACTIONS, OTHERS
-from tests.unit.space.test_structures_gpu import halves
+from tests.unit.space.on_devices import halves
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "loopwright"

@@ -19,14 +19,23 @@ from loopwright.records import Json
 from loopwright.space.composition import Composed, combined
 from loopwright.task.interfaces import Scheduler
 from loopwright.task.space import ConfigEntity, ConfigSpace
-from loopwright.task.vectors import Digits, digits_of, distinct, indices_of, random_digits
+from loopwright.task.vectors import (
+    Digits,
+    ValidMemo,
+    digits_of,
+    distinct,
+    indices_of,
+    random_digits,
+)
 
 #: Configurations of a leading structure that the model looks at, and the part of them that is
 #: random; those of any structure that it looks at first; and how many structures lead.
 _SAMPLE, _AT_RANDOM = 1 << 12, 0.5
 _FIRST_LOOK, _CLOSER = 1 << 8, 8
-#: Points that a generation begins with, and children of each.
+#: Points that a generation begins with, and children of each; and points of which filters are
+#: asked before fewer will do.
 _PARENTS, _CHILDREN = 64, 16
+_ASKED = 1 << 9
 
 _Scores = npt.NDArray[np.float64]
 
@@ -149,21 +158,31 @@ def _best(
     """The configurations of a structure that were looked at, the most promising few first; among
     them that with some values for its knobs."""
     space = structure.config_space
+    valid = ValidMemo(space)
     if space.range_length <= sample:
         digits = digits_of(space, range(space.range_length))
         scores = model.predict(digits)
     else:
-        digits, scores = _searched(space, model, sample, np.random.default_rng(seed), start)
+        digits, scores = _searched(space, model, sample, np.random.default_rng(seed), start, valid)
+    best = _leaders(space, digits, scores, valid)
+    indices = indices_of(space, digits[best])
+    return [
+        Ranked(structure, space.get(index), float(2.0 ** scores[at]))
+        for at, index in zip(best, indices, strict=True)
+    ]
+
+
+def _leaders(space: ConfigSpace, digits: Digits, scores: _Scores, valid: ValidMemo) -> list[int]:
+    """Positions of the best points that the filters of a space accept, best first; filters take
+    longer than the model, so that few points are asked about."""
+    found: list[int] = []
     order = np.argsort(-scores, kind="stable")
-    if not space.is_filtered:
-        order = order[:_PARENTS]
-    found: list[Ranked] = []
-    for at, index in zip(order.tolist(), indices_of(space, digits[order]), strict=True):
-        if space.is_valid(index):
-            found.append(Ranked(structure, space.get(index), float(2.0 ** scores[at])))
-        if len(found) == _PARENTS:
+    for begin in range(0, len(order), _PARENTS):
+        some = order[begin : begin + _PARENTS]
+        found += some[valid(indices_of(space, digits[some]))].tolist()
+        if len(found) >= _PARENTS or (found and begin >= _ASKED):
             break
-    return found
+    return found[:_PARENTS]
 
 
 def _searched(
@@ -172,6 +191,7 @@ def _searched(
     sample: int,
     rng: np.random.Generator,
     start: Mapping[str, Json],
+    valid: ValidMemo,
 ) -> tuple[Digits, _Scores]:
     """Points and what is predicted of them: no more than ``sample``, all different."""
     default = digits_of(space, [space.default_index])
@@ -181,7 +201,9 @@ def _searched(
     digits = _fresh(space, np.concatenate([*firsts, at_random])[:sample], known)
     scores = model.predict(digits)
     while len(digits) < sample:
-        parents = digits[np.argsort(-scores, kind="stable")[:_PARENTS]]
+        parents = digits[_leaders(space, digits, scores, valid)]
+        if not len(parents):
+            break
         children = _changed(space, np.repeat(parents, _CHILDREN, axis=0), rng)
         new = _fresh(space, children, known)[: sample - len(digits)]
         if not len(new):

@@ -4,6 +4,8 @@ A seed makes a program, a schedule of it, and the targets that run it. Of five s
 programs of known sizes for CPUs, one has a size variable and runs for several sizes, one is
 scheduled for GPU threads, which the interpreter runs, and with ``--target opencl`` a device; with
 ``--target cuda`` they become cubins, which run where a GPU is. Everything is compared with NumPy.
+``--kind spaces`` takes points of the programs' automatic spaces; with ``--target`` of a device a
+point that it could not launch is a failure, too.
 
 A failure is reported at once with its seed. Then its schedule and program are made smaller, and
 printed as a Python program that fails in the same way. A crash of compiled code is a failure like
@@ -77,18 +79,19 @@ def example(seed: int) -> tuple[Case, list[str], RandomSchedule]:
 Example = tuple[list[Case], list[str], RandomSchedule]
 
 
-def examples(seed: int, kind: str) -> Example:
+def examples(seed: int, kind: str, targets: Sequence[str] = ()) -> Example:
     """What is checked for a seed.
 
     Args:
         seed: decides everything that is drawn.
         kind: ``"cpu"``, ``"sizes"`` (one case a size), ``"threads"``, or ``"spaces"``.
+        targets: of spaces; none: some CPUs.
     """
     if kind == SPACES:
-        return _structure(Draw.random(random.Random(seed)))
+        return _structure(Draw.random(random.Random(seed)), targets or TARGETS[:4])
     if kind == "cpu":
-        case, targets, schedule = example(seed)
-        return [case], targets, schedule
+        case, drawn_targets, schedule = example(seed)
+        return [case], drawn_targets, schedule
     d = Draw.random(random.Random(seed))
     program = random_program(d)
     kernel = kind == "threads"
@@ -97,9 +100,9 @@ def examples(seed: int, kind: str) -> Example:
     return (symbolic_cases(d, case) if kind == "sizes" else [case]), targets_of(d), schedule
 
 
-def _structure(d: Draw) -> Example:
+def _structure(d: Draw, targets: Sequence[str]) -> Example:
     """A point of the space of a random program, and the target that the space is for."""
-    program, target = random_program(d), d.pick(TARGETS[:4])
+    program, target = random_program(d), d.pick(targets)
     # A space has the results of a program in calling order, from which its operations are numbered.
     called = tuple(t for t in program.tensors if t in program.outputs)
     program = replace(program, outputs=called)
@@ -144,7 +147,7 @@ class Fuzz:
         """Check what a seed makes; returns whether all is well."""
         kind = kind or KINDS[seed % len(KINDS)]
         try:
-            drawn = examples(seed, kind)
+            drawn = examples(seed, kind, self.targets)
         except LoopwrightError as error:
             if kind != SPACES:  # others draw what is legal
                 raise

@@ -6,8 +6,13 @@ from contextlib import closing
 
 import pytest
 
+import loopwright as lw
+from loopwright import te
 from loopwright.testing import fuzz
 from loopwright.testing.differential import Checker
+
+#: A device of few threads and little memory, whose kernels the interpreter runs.
+DEVICE = "opencl -max-threads-per-block=128 -max-shared-memory-per-block=8192"
 
 
 @pytest.mark.parametrize(
@@ -22,3 +27,31 @@ def test_points_of_structures(first: int, count: int) -> None:
     assert run.ends[fuzz.SPACES, "ran"] == count
     assert run.applied["annotate"] > count // 2
     assert min(run.applied["cache_write"], run.applied["cache_read"]) > 0, run.summary()
+
+
+@pytest.mark.parametrize(
+    ("first", "count"), [(0, 25), pytest.param(10_000, 400, marks=pytest.mark.slow)]
+)
+def test_points_of_structures_for_devices(first: int, count: int) -> None:
+    """All bound and within the limits before anything is built, and right without races."""
+    kernels = 0
+    with closing(Checker()) as checker:
+        for seed in range(first, first + count):
+            (case,), targets, schedule = fuzz.examples(seed, fuzz.SPACES, [DEVICE])
+            assert targets == [DEVICE]
+            assert checker.check(case, []) == "ran"
+            kernels += schedule.applied["bind"] > 0
+    assert kernels == count
+
+
+def test_a_point_that_is_not_bound_is_a_failure(fresh_checker: Checker) -> None:
+    @lw.space_rule("test/unbound", priority=50, stops=True, targets=("gpu",))
+    def unbound(outputs: list[te.Tensor], args: list[te.Tensor]) -> lw.space.Structure:
+        return lw.space.Sketch(outputs, args).finished("unbound")
+
+    run = fuzz.Fuzz([DEVICE], shrink_seconds=0, checker=fresh_checker)
+    try:
+        assert not run.run(0, fuzz.SPACES)
+    finally:
+        lw.space.remove_rule("test/unbound")
+    assert "runs unbound" in run.failures[0]

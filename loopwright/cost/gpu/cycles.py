@@ -34,6 +34,15 @@ _LOOP, _ADDRESS = 2, 1
 _LEVELS = 5
 #: Accesses of local memory of a register that is spilled, for each step of the innermost loops.
 _SPILL = 2
+#: Cycles of a CPU's core for what a thread does between barriers: an operation, which is hardly
+#: ever vectorized there; how much longer it takes where the thread has more results than registers
+#: hold, and where the contexts of all threads fill the first cache; a result that is loaded from
+#: the context and put back; an iteration of a loop; any access of contexts that leave that cache.
+#: Fitted to random points of a product on PoCL.
+_SCALAR, _MANY, _FULL, _RESULT, _TURN, _FAR = 0.8, 1.7, 2.1, 2.9, 3.5, 31
+#: Results in registers, and bytes of contexts beside which there is room in the first cache, and
+#: which it holds.
+_HELD, _ROOM, _NEAR = 64, 16 << 10, 48 << 10
 
 
 def slowdown(state: State, device: Device) -> Number:
@@ -89,7 +98,25 @@ def block_cycles(k: Kernel) -> Number:
     out: Number = 0
     for x in parts:
         out = most(out, x)
-    return out + (0 if d.lockstep else barriers(k) * d.barrier[1] * k.threads)
+    return out if d.lockstep else out + _one_by_one(k)
+
+
+def _one_by_one(k: Kernel) -> Number:
+    """Cycles of a core that runs a block's threads in turn from one barrier to the next: what lives
+    longer lies in memory meanwhile, the context of each thread."""
+    out = barriers(k) * k.device.barrier[1] * k.threads
+    if not k.meets:
+        return out
+    contexts = k.threads * k.local_bytes
+    for s in k.stages:
+        done = s.operations * s.iterations * s.threads
+        kept = total(a.requests * s.threads for a in s.accesses if a.scope == "local")
+        out = out + done * (_SCALAR + where(at_most(contexts, _ROOM), 0, _FULL))
+        out = out + where(at_most(contexts, _NEAR), 0, kept * _FAR) + s.chain * s.threads * _TURN
+        if s.nest.op.reduction is not None:
+            out = out + s.accesses[0].requests * s.threads * _RESULT
+            out = out + where(at_most(s.independent, _HELD), 0, done * _MANY)
+    return out
 
 
 def _instructions(s: KernelStage, k: Kernel) -> Number:

@@ -183,13 +183,13 @@ class Kernel:
     def _copies(self, nest: StageNest) -> Number:
         """Virtual threads that have a buffer of their own: those that compute different elements,
         where they meet while it is used. Where none do, they run one after the other."""
-        if not self._meets:
+        if not self.meets:
             return 1
         moving = {m.loop for index in nest.axes.values() for m in index.moves}
         return _extents([x for x in nest.loops if x.key in moving], "vthread")
 
     @property
-    def _meets(self) -> bool:
+    def meets(self) -> bool:
         """Whether the threads of a block do something together."""
         return any((n.attached and n.scope in SHARED) or cross_tags(n.stage) for n in self.nests)
 

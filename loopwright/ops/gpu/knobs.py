@@ -58,7 +58,7 @@ class TemplateKnobs:
         self,
         name: str,
         each: Mapping[str, LoopSizes],
-        together: Callable[[], Sequence[tuple[tuple[int, ...], ...]]],
+        together: Callable[[], Sequence[tuple[tuple[int, ...], ...]]] | None,
     ) -> None:
         """A split for each loop; ``name`` and ``together`` are not needed."""
         for part, loop in each.items():

@@ -130,10 +130,11 @@ def _space_of(c: Contraction, prefix: str) -> ContractionSpace:
     blocks *= extents(x for x in axes if x not in c.tiled)
     last, width = axes[-1], 1
     if last in c.tiled:
-        width = common_width(device.lanes(c.out.dtype), lengths[last], last.count)
+        width = common_width(device.lanes(*c.kernel.dtypes), lengths[last], last.count)
     reduce = tuple(c.reduction.op.reduce_axis)
+    alone = len(c.kernel.stages) == len(program)
     return ContractionSpace(
-        device, c.reduction.dtype, lengths, reduce, tuple(operands), blocks, width, prefix
+        device, c.reduction.dtype, lengths, reduce, tuple(operands), blocks, alone, width, prefix
     )
 
 

@@ -58,9 +58,9 @@ class Device:
             options.get("registers_per_block", _REGISTERS),
         )
 
-    def lanes(self, dtype: str) -> int:
-        """Elements that a thread reads at once, at most four."""
-        return max(1, min(4, self.vector_bytes // dtypes.nbytes(dtype)))
+    def lanes(self, *types: str) -> int:
+        """Elements that a thread reads at once of tensors of some types, at most four."""
+        return max(1, min(4, *(self.vector_bytes // dtypes.nbytes(x) for x in types)))
 
 
 def powers(most: int, least: int = 1) -> list[int]:

@@ -44,7 +44,7 @@ def schedule_injective(
     device = Device.current()
     *_, last = out.static_shape or (1,)
     total = prod(out.static_shape)
-    width = common_width(device.lanes(out.dtype), last)
+    width = common_width(device.lanes(*kernel.dtypes), last)
     vector = [window is None, window is not None] if width > 1 else [False]
     flag = knobs.flag(f"{prefix}vector", vector)
     elements = knobs.number(f"{prefix}elements", powers(_ELEMENTS), 1)

@@ -30,6 +30,11 @@ class Kernel:
         """The stages that reduce, inputs first."""
         return [t for t in self.stages if t.op.reduce_axis]
 
+    @property
+    def dtypes(self) -> set[str]:
+        """The types of what its stages read and of what it writes."""
+        return {self.out.dtype, *(x.dtype for t in self.stages for x in t.op.input_tensors)}
+
     def computes(self, tensor: te.Tensor) -> bool:
         """Whether a tensor is computed by this kernel."""
         return any(tensor.op is t.op for t in self.stages)
@@ -77,13 +82,13 @@ def is_elementwise_over(kernel: Kernel, reduction: te.Tensor) -> bool:
 
 def last_elementwise(reduction: te.Tensor, program: Sequence[te.Tensor]) -> te.Tensor:
     """What comes of a reduction alone, element by element: the last such stage, which computes it
-    as its epilogue."""
+    as its epilogue. One with several results is computed by a kernel of its own."""
     found = reduction
     while True:
         behind = readers(found, program)
         if len(behind) != 1 or behind[0].op.reduce_axis or _reads_otherwise(behind[0], {found}):
             return found
-        if behind[0].static_shape != reduction.static_shape:
+        if behind[0].static_shape != reduction.static_shape or behind[0].op.num_outputs > 1:
             return found
         found = behind[0]
 

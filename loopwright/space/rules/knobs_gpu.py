@@ -77,10 +77,10 @@ class Knobs(Protocol):
         self,
         name: str,
         each: Mapping[str, LoopSizes],
-        together: Callable[[], Sequence[tuple[tuple[int, ...], ...]]],
+        together: Callable[[], Sequence[tuple[tuple[int, ...], ...]]] | None,
     ) -> None:
-        """How several loops are cut; in a structure one knob ``name`` of what ``together`` gives:
-        sizes of each loop in order."""
+        """How several loops are cut; in a structure one knob ``name`` of what ``together`` gives,
+        sizes of each loop in order, or without it a knob for each loop."""
 
     def flag(self, name: str, candidates: Sequence[bool], default: bool | None = None) -> Any:
         """Yes or no, which decides a size: true is 1 and false 0."""
@@ -208,9 +208,14 @@ class StructureKnobs:
         self,
         name: str,
         each: Mapping[str, LoopSizes],
-        together: Callable[[], Sequence[tuple[tuple[int, ...], ...]]],
+        together: Callable[[], Sequence[tuple[tuple[int, ...], ...]]] | None,
     ) -> None:
-        """How several loops are cut, as one knob."""
+        """How several loops are cut, as one knob or one each."""
+        if together is None:
+            for part, loop in each.items():
+                self._values[part] = self.sketch.numbers(part, loop.candidates, loop.default)
+                self._parts[part] = _Part(part, 0, len(loop.default))
+            return
         default = tuple(n for loop in each.values() for n in loop.default)
         found = self.once(
             name, lambda: [tuple(n for sizes in point for n in sizes) for point in together()]

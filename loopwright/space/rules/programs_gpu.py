@@ -115,12 +115,20 @@ def schedule_program(knobs: Knobs, out: te.Tensor, kind: str) -> None:
 
 def _schedule_apart(knobs: Knobs, outs: Sequence[te.Tensor]) -> None:
     """A kernel for each reduction, and one for each result that comes after them."""
+    for kernel, prefix in knobs.once("kernels", lambda: _kernels(outs)):
+        _schedule_kernel(knobs, kernel, prefix)
+
+
+def _kernels(outs: Sequence[te.Tensor]) -> list[tuple[Kernel, str]]:
+    """The kernels of a program, inputs first, and the prefixes of the names of their knobs."""
     program = whole_program(*outs).stages
     results = _results(outs, program)
     names = Names()
-    for t in results:
-        prefix = "" if t is outs[-1] else names.of(t.name) + "_"
-        _schedule_kernel(knobs, kernel_of(t, program, results), prefix)
+    prefixes = ["" if t is outs[-1] else names.of(t.name) + "_" for t in results]
+    return [
+        (kernel_of(t, program, results), prefix)
+        for t, prefix in zip(results, prefixes, strict=True)
+    ]
 
 
 def _results(outs: Sequence[te.Tensor], program: Sequence[te.Tensor]) -> list[te.Tensor]:
@@ -155,7 +163,7 @@ def _schedule_kernel(knobs: Knobs, kernel: Kernel, prefix: str) -> None:
             schedule_transpose(knobs, kernel, *turned, prefix)
         return
     (reduction,) = kernel.reductions
-    contraction = contraction_of(kernel, reduction)
+    contraction = knobs.once(f"{prefix}contraction", lambda: contraction_of(kernel, reduction))
     if contraction is not None:
         schedule_contraction(knobs, contraction, prefix)
     elif _tiled_or_window(kernel) is not None:

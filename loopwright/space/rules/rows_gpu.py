@@ -192,7 +192,9 @@ class _Sizes:
         lengths = [t.static_shape[-1] for t in (*rows.whole, rows.out) if len(t.shape) > rows.rank]
         inputs = [source for sources in rows.loads for source in sources]
         lengths += [source.static_shape[-1] for source in inputs] + [rows.unit] * (rows.unit > 0)
-        width = min(self.device.lanes(t.dtype) for t in (*rows.reductions, rows.out, *inputs))
+        stages = (*rows.reductions, *rows.whole, *rows.single, rows.out)
+        read = [x.dtype for t in stages for x in t.op.input_tensors]
+        width = self.device.lanes(rows.out.dtype, *read)
         return common_width(width, *lengths) if lengths else 1
 
     def _define_kept(self, rows: Rows) -> list[te.Tensor]:

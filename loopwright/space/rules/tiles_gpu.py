@@ -38,8 +38,8 @@ _FEWEST_THREADS = 32
 _FEW_STEPS = 8
 #: Other reduction loops up to this length are staged as a whole, and written out.
 _SHORT = 7
-#: Tiles of all loops together that a structure offers.
-_TOGETHER = 768
+#: Tiles of all loops together that one knob offers, and those that are counted.
+_TOGETHER, _COUNTED = 768, 1 << 14
 #: Tiles of a loop may overrun it by a quarter of its length.
 _OVERRUN = 1.25
 #: Multiplications that a thread writes out at most; the code of more leaves the instruction cache.
@@ -60,6 +60,7 @@ class ContractionSpace:
         reduce: the reduction loops.
         operands: those that go through shared memory.
         blocks: blocks for each block of the tiled loops.
+        alone: whether the program is this kernel.
         store_width: elements of the result that a thread may store at once.
         prefix: of the names of the knobs.
     """
@@ -70,6 +71,7 @@ class ContractionSpace:
     reduce: tuple[IterVar, ...]
     operands: tuple[Operand, ...]
     blocks: int
+    alone: bool = True
     store_width: int = 1
     prefix: str = ""
 
@@ -221,16 +223,17 @@ def define_contraction_space(knobs: Knobs, space: ContractionSpace) -> None:
         return
     steps = _default_steps(space)
     tiles = knobs.once(f"{space.prefix}default tile", lambda: _default_tiles(space, steps))
+    one_each = space.alone and knobs.once("one each", lambda: _has_many_tiles(space))
     knobs.loops(
         f"{space.prefix}tile",
         {space.names[x]: LoopSizes(n, tiles_of(n), tiles[x]) for x, n in space.lengths.items()},
-        lambda: _tiles_together(space, tiles, steps),
+        None if one_each else lambda: _tiles_together(space, tiles, steps),
     )
     parts = {k: _steps_of(k, space) for k in space.reduce}
     knobs.loops(
         f"{space.prefix}steps",
         {space.names[k]: LoopSizes(k.count, parts[k], steps[k]) for k in space.reduce},
-        lambda: list(product(*parts.values())),
+        None if one_each else lambda: list(product(*parts.values())),
     )
     _define_words(knobs, space, tiles, steps)
     knobs.keep(space.accepts)
@@ -324,15 +327,10 @@ def _tiles_together(
     """Tiles of all loops of which a block can be launched; of many those that are cheap, and some
     of the others: closer together the cheaper they are."""
     steps = {k: prod(sizes) for k, sizes in parts.items()}
-    fewest = {k: prod(min(_steps_of(k, space))) for k in space.reduce}
-    axes = len(space.lengths)
-    # Three loops have millions of tiles together.
-    found = _combined(
-        space,
-        [tiles_of(n) if axes < 3 else _tried(n, axes) for n in space.lengths.values()],
-    )
-    fits = space.staged_by(_by_loop(space, found), fewest) <= space.device.shared
-    found = found[fits]
+    choices = [tiles_of(n) for n in space.lengths.values()]
+    if prod(map(len, choices)) > _COUNTED and len(choices) > 2:
+        choices = [_tried(n, len(choices)) for n in space.lengths.values()]
+    found = _launchable(space, choices)
     order = np.argsort(space.cost(_by_loop(space, found), steps), kind="stable")
     if len(order) > _TOGETHER:
         places = np.linspace(0, 1, _TOGETHER) ** 2 * (len(order) - 1)
@@ -340,6 +338,23 @@ def _tiles_together(
     first = tuple(default[x] for x in space.lengths)
     chosen = [tuple(map(tuple, point)) for point in found[order].tolist()]
     return list(dict.fromkeys([first, *chosen]))
+
+
+def _has_many_tiles(space: ContractionSpace) -> bool:
+    """Whether one knob cannot offer all tiles together of which a block can be launched. Then each
+    loop of a kernel alone has its own, so that none is missing and neighbours differ in one loop;
+    of a program of several kernels hardly any point would pass the limits of all."""
+    choices = [tiles_of(n) for n in space.lengths.values()]
+    return prod(map(len, choices)) > _COUNTED or len(_launchable(space, choices)) > _TOGETHER
+
+
+def _launchable(
+    space: ContractionSpace, choices: Sequence[Sequence[Tile]]
+) -> npt.NDArray[np.int64]:
+    """Tiles of all loops together that a block can have, with the fewest steps staged."""
+    fewest = {k: prod(min(_steps_of(k, space))) for k in space.reduce}
+    found = _combined(space, choices)
+    return found[space.staged_by(_by_loop(space, found), fewest) <= space.device.shared]
 
 
 def _combined(space: ContractionSpace, choices: Sequence[Sequence[Tile]]) -> npt.NDArray[np.int64]:

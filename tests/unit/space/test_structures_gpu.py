@@ -5,188 +5,39 @@ The interpreter runs kernels block by block and thread by thread, and looks for 
 
 from __future__ import annotations
 
-import importlib.util
+import re
 from dataclasses import replace
-from functools import lru_cache
 
-import ml_dtypes  # noqa: F401  (NumPy learns bfloat16 from it)
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import loopwright as lw
-from loopwright import ops, te
-from loopwright.codegen.gpu import nvrtc
-from loopwright.codegen.gpu.cuda import write_cuda
+from loopwright import te
 from loopwright.codegen.gpu.split import split_host_device
 from loopwright.cost.analytical import AnalyticalModel
 from loopwright.ir.interp.interpreter import interpret
 from loopwright.ir.stmt import Func
-from loopwright.ir.verify import verify
-from loopwright.lowering.gpu_limits import limits_of, verify_gpu_limits
-from loopwright.space import Structure, ranked, structures
+from loopwright.space import ranked, structures
 from loopwright.space.rules.knobs_gpu import Choices, Names
 from loopwright.task.vectors import digits_of
-from loopwright.te import Tensor, create_schedule
 from loopwright.tuner.pruning import Pruning
 from tests import opencl_runner
-from tests.unit.space.expressions import CONTRACTIONS, OTHERS, Make, placeholder, product
+from tests.unit.space.expressions import placeholder, product
+from tests.unit.space.on_devices import (
+    ALL,
+    arrays_of,
+    assert_right,
+    derived,
+    lowered,
+    two_of_a_name,
+)
 
-NVRTC = importlib.util.find_spec("cuda") and importlib.util.find_spec("cuda.bindings")
-needs_nvrtc = pytest.mark.skipif(not NVRTC, reason=f"NVRTC is not here: {nvrtc.INSTALL}")
 #: A device of few threads and little memory, whose defaults must fit as well.
 NARROW = "opencl -max-threads-per-block=64 -max-shared-memory-per-block=4096"
 #: Random points of each structure, beside its default.
 _POINTS = 1
-
-
-def turned() -> list[Tensor]:
-    X = placeholder(3, 20, 33, name="X")
-    return [X, te.compute((33, 3, 20), lambda c, a, b: X[a, b, c] + 1, name="T")]
-
-
-def attention() -> list[Tensor]:
-    Q, K, V = (
-        placeholder(9, 8, name="Q"),
-        placeholder(11, 8, name="K"),
-        placeholder(11, 8, name="V"),
-    )
-    S = ops.matmul_compute(Q, K, trans_b=True, name="S")
-    P = ops.softmax_compute(S)[0]
-    return [Q, K, V, ops.matmul_compute(P, V, name="O")]
-
-
-def whole() -> list[Tensor]:
-    X, i, j = placeholder(9, 70, name="X"), te.reduce_axis((0, 9)), te.reduce_axis((0, 70))
-    return [X, te.compute((), lambda: te.sum(X[i, j], axis=[i, j]), name="T")]
-
-
-def scalar() -> list[Tensor]:
-    X = placeholder(3, name="X")
-    return [X, te.compute((), lambda: X[0] + X[1] * X[2], name="T")]
-
-
-def long_sum() -> list[Tensor]:
-    X, k = placeholder(1 << 15, name="X"), te.reduce_axis((0, 1 << 15), name="k")
-    return [X, te.compute((1,), lambda i: te.sum(X[k], axis=k), name="T")]
-
-
-def arg_max() -> list[Tensor]:
-    X, k = placeholder(5, 40, name="X"), te.reduce_axis((0, 40), name="k")
-    at, top = te.compute((5,), lambda i: te.argmax((k, X[i, k]), axis=k), name="found")
-    return [X, te.compute((5,), lambda i: at[i] + top[i] * 100, name="Y")]
-
-
-def doubling() -> list[Tensor]:
-    """Every stage reads the one before twice: inlined, the last would read the first 2^40 times."""
-    X = placeholder(50, name="X")
-    t = X
-    for n in range(40):
-        t = te.compute((50,), lambda i, t=t: te.max(t[i], t[49 - i]) - 1, name=f"t{n}")
-    return [X, t]
-
-
-def gated() -> list[Tensor]:
-    """Two products that one stage reads element by element, and a product of that."""
-    X, G = placeholder(9, 16, name="X"), placeholder(16, 20, name="G")
-    U, D = placeholder(16, 20, name="U"), placeholder(20, 16, name="D")
-    g, u = ops.matmul_compute(X, G, name="g"), ops.matmul_compute(X, U, name="u")
-    h = te.compute((9, 20), lambda i, j: te.max(g[i, j], 0) * u[i, j], name="h")
-    return [X, G, U, D, ops.matmul_compute(h, D, name="O")]
-
-
-def normalized() -> list[Tensor]:
-    """Rows divided by a sum of everything."""
-    X, i, j = placeholder(9, 17, name="X"), te.reduce_axis((0, 9)), te.reduce_axis((0, 17))
-    S = te.compute((), lambda: te.sum(X[i, j], axis=[i, j]), name="S")
-    return [X, te.compute((9, 17), lambda a, b: X[a, b] / (S() + 1000), name="Y")]
-
-
-def pooled_convolution() -> list[Tensor]:
-    X, W = placeholder(1, 4, 12, 12, name="X"), placeholder(8, 4, 3, 3, name="W")
-    C = ops.conv2d_compute(X, W, (1, 1), (1, 1))
-    R = te.compute(C.shape, lambda *i: te.max(C(*i), 0), name="R")
-    a, b = te.reduce_axis((0, 2), name="a"), te.reduce_axis((0, 2), name="b")
-    Y = te.compute(
-        (1, 8, 6, 6),
-        lambda n, c, y, x: te.max(R[n, c, 2 * y + a, 2 * x + b], axis=[a, b]),
-        name="Y",
-    )
-    return [X, W, Y]
-
-
-def two_of_a_name() -> list[Tensor]:
-    X, Y = placeholder(8, 9, 10, name="X"), placeholder(9, 10, 12, name="Y")
-    k, q = te.reduce_axis((0, 9), name="k"), te.reduce_axis((0, 10), name="k")
-    return [
-        X,
-        Y,
-        te.compute((8, 12), lambda i, j: te.sum(X[i, k, q] * Y[k, q, j], axis=[k, q]), name="C"),
-    ]
-
-
-#: Beside those of the tests for CPUs, with whether sums of integers are exact in any order.
-DEVICES: dict[str, tuple[Make, bool]] = {
-    "turned": (turned, True),
-    "attention": (attention, False),
-    "whole": (whole, True),
-    "scalar": (scalar, True),
-    "long sum": (long_sum, True),
-    "argmax": (arg_max, True),
-    "doubling": (doubling, True),
-    "two loops of a name": (two_of_a_name, True),
-    "gated": (gated, True),
-    "normalized": (normalized, False),
-    "pooled convolution": (pooled_convolution, True),
-}
-ALL = {
-    **{name: (make, name != "tanh behind") for name, make in CONTRACTIONS.items()},
-    **OTHERS,
-    **DEVICES,
-}
-
-
-@lru_cache(maxsize=8)
-def derived(name: str, target: str) -> tuple[list[Tensor], list[Structure]]:
-    args = ALL[name][0]()
-    with lw.Target(target):
-        return args, structures(args[-1], args)
-
-
-def lowered(structure: Structure, index: int) -> Func:
-    """What a point becomes: verified, within the limits of its target, and all of it bound."""
-    s, args = structure.instantiate(structure.config_space.get(index))
-    with structure.target:
-        f = lw.lower(s, args)
-    verify(f)
-    verify_gpu_limits(f, limits_of(structure.target.options), s)
-    assert all(k.threads for k in split_host_device(f, structure.target.kind.name).kernels), (
-        f"something runs unbound in {f}"
-    )
-    return f
-
-
-def arrays_of(args: list[Tensor]) -> list[np.ndarray]:
-    """Small integers, whose sums are exact in any order; the result is poisoned."""
-    rng = np.random.default_rng(0)
-    arrays = [rng.integers(-4, 5, t.static_shape).astype(t.dtype) for t in args]
-    arrays[-1][...] = np.nan if arrays[-1].dtype.kind == "f" else 77
-    return arrays
-
-
-@lru_cache(maxsize=64)
-def right(name: str) -> np.ndarray:
-    args = ALL[name][0]()
-    arrays = arrays_of(args)
-    lw.build(create_schedule(args[-1].op), args, "llvm -num-threads=1")(*arrays)
-    return arrays[-1]
-
-
-def assert_right(name: str, answer: np.ndarray, structure: Structure, index: int) -> None:
-    message = f"{structure}: {structure.config_space.get(index)}"
-    loose = 0 if ALL[name][1] else 1e-5
-    np.testing.assert_allclose(answer, right(name), rtol=loose, atol=loose, err_msg=message)
 
 
 def check(name: str, target: str, points: int) -> None:
@@ -288,9 +139,43 @@ def test_loops_of_one_name_have_knobs_of_their_own() -> None:
     args = two_of_a_name()
     with lw.Target("opencl"):
         found = structures(args[-1], args)
-    assert {"tile", "steps"} <= set(found[0].config_space.knobs)
+    assert {"tile_i", "tile_j", "split_k", "split_k_1"} <= set(found[0].config_space.knobs)
     names = Names()
     assert [names.of(n) for n in ("k", "k", "q", "k")] == ["k", "k_1", "q", "k_2"]
+
+
+def _unnamed(f: Func) -> str:
+    """The text of a function with numbers for names: a size of 1 that is a symbol leaves a part in
+    the names of loops."""
+    numbers: dict[str, int] = {}
+    return re.sub(
+        r"[A-Za-z_][\w.]*", lambda m: f"v{numbers.setdefault(m[0], len(numbers))}", str(f)
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "params"),
+    [("matmul", (96, 100, 40)), ("conv2d", (1, 8, 14, 14, 32, 3, 3, 1, 1))],
+)
+def test_structures_have_every_point_of_the_template(name: str, params: tuple[int, ...]) -> None:
+    template = lw.create_task(name, params, "opencl")
+    _, args = template.instantiate(template.config_space.default_index)
+    with lw.Target("opencl"):
+        found = {s.name: s for s in structures(args[-1], args)}
+    space = template.config_space
+    for index in {space.default_index, *space.sample_ints(6, 0)}:
+        config = space.get(index)
+        words = [word for word in ("turn", "double") if config.values[word]]
+        structure = found[", ".join(["tiles in shared memory", *words])]
+        sizes = {n: v[1:] if isinstance(v, list) else int(v) for n, v in config.values.items()}
+        chosen = {n: v for n, v in sizes.items() if n in structure.config_space.knobs}
+        same = structure.config_space.find(structure.config_space.entity_of(chosen))
+        assert same is not None
+        assert structure.config_space.is_valid(same)
+        s, own_args = structure.instantiate(structure.config_space.get(same))
+        with lw.Target("opencl"):
+            own, theirs = lw.lower(s, own_args), lw.lower(*template.instantiate(config))
+        assert _unnamed(own) == _unnamed(theirs)
 
 
 def test_structures_differ_in_one_choice_first() -> None:
@@ -367,89 +252,3 @@ def test_defaults_run_on_opencl(name: str) -> None:
     code = compile_opencl(LoweredProgram(lowered(structure, index)), structure.target)
     answer = opencl_runner.run_opencl(code.objects, arrays_of(args))[-1]
     assert_right(name, answer, structure, index)
-
-
-@needs_nvrtc
-@pytest.mark.parametrize("name", ["large product", "large softmax", "large product of halves"])
-def test_defaults_of_large_shapes_fit_the_registers(name: str) -> None:
-    args = LARGE[name]()
-    with lw.Target("cuda -arch=sm_80"):
-        structure = structures(args[-1], args)[0]
-    f = lowered(structure, structure.config_space.default_index)
-    split = split_host_device(f, "cuda")
-    have = nvrtc.resources(nvrtc.compile_cubin(write_cuda(split).text, "main", "sm_80").log)
-    for kernel in split.kernels:
-        taken = have[kernel.name]
-        assert (taken.spill_bytes, taken.local_bytes) == (0, 0)
-        assert taken.registers is not None
-        assert taken.registers * kernel.thread_count <= 65536
-
-
-# ------------------------------------------------------------------------------- tensor cores
-
-
-def halves(m: int, n: int, k: int, trans_b: bool, dtype: str = "float16") -> list[Tensor]:
-    A = placeholder(m, k, dtype=dtype)
-    B = placeholder(*((n, k) if trans_b else (k, n)), name="B", dtype=dtype)
-    q = te.reduce_axis((0, k), name="k")
-
-    def element(i: te.IterVar, j: te.IterVar) -> te.PrimExpr:
-        x, y = A[i, q], B[j, q] if trans_b else B[q, j]
-        return te.sum(x.astype("float32") * y.astype("float32"), axis=q)
-
-    return [A, B, te.compute((m, n), element, name="C")]
-
-
-LARGE: dict[str, Make] = {
-    "large product": product(1024, 1024, 1024),
-    "large softmax": lambda: softmax_of(4096, 1000),
-    "large product of halves": lambda: halves(1024, 1024, 1024, False),
-}
-
-
-def softmax_of(rows: int, columns: int) -> list[Tensor]:
-    X = placeholder(rows, columns, name="X")
-    return [X, ops.softmax_compute(X)[0]]
-
-
-@pytest.mark.parametrize("trans_b", [False, True])
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-def test_products_of_halves_go_to_tensor_cores(trans_b: bool, dtype: str) -> None:
-    args = halves(33, 24, 32, trans_b, dtype)
-    with lw.Target("cuda -arch=sm_80"):
-        first, second, *_ = structures(args[-1], args)
-    assert first.name == "fragments on tensor cores"
-    assert second.name.startswith("tiles in shared memory")
-    space = first.config_space
-    inputs = arrays_of(args)[:-1]
-    wanted = inputs[0].astype("float32") @ (inputs[1].T if trans_b else inputs[1]).astype("float32")
-    for index in {space.default_index, *space.sample_ints(2, 0)}:
-        arrays = arrays_of(args)
-        f = lowered(first, index)
-        assert "mma" in str(f)
-        interpret(f, arrays, thread_order=1, races=True)
-        np.testing.assert_array_equal(arrays[-1], wanted)
-
-
-def names_of(args: list[Tensor], target: str) -> list[str]:
-    with lw.Target(target):
-        return [s.name for s in structures(args[-1], args)]
-
-
-def test_what_tensor_cores_cannot_do_is_tiled() -> None:
-    tensor_cores = "fragments on tensor cores"
-    assert tensor_cores in names_of(halves(32, 32, 32, False), "cuda -arch=sm_80")
-    assert tensor_cores not in names_of(halves(32, 32, 32, False), "cuda -arch=sm_75")
-    assert tensor_cores not in names_of(halves(32, 32, 32, False), "opencl")
-    assert tensor_cores not in names_of(halves(32, 32, 24, False), "cuda -arch=sm_80")
-    assert tensor_cores not in names_of(product(32, 32, 32)(), "cuda -arch=sm_80")
-    A, B, C = halves(32, 32, 32, False)
-    D = te.compute((32, 32), lambda i, j: C[i, j] + 1, name="D")
-    assert tensor_cores not in names_of([A, B, D], "cuda -arch=sm_80")
-
-
-def test_rounded_floats_go_to_tensor_cores() -> None:
-    A, B, q = placeholder(32, 16), placeholder(16, 32, name="B"), te.reduce_axis((0, 16), name="k")
-    r = te.intrinsics.round_tf32
-    C = te.compute((32, 32), lambda i, j: te.sum(r(A[i, q]) * r(B[q, j]), axis=q), name="C")
-    assert names_of([A, B, C], "cuda -arch=sm_80")[0] == "fragments on tensor cores"
