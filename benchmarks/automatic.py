@@ -4,7 +4,8 @@
 
 For each workload four kernels of one expression take turns: the default of the automatic space (no
 trial), its best after some trials, the default of the template, and its best after more. Speeds are
-told as shares of the last one.
+told as shares of the last one. Operators that have no template any more are compared with the one
+that they had, which `benchmarks.templates` keeps.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from rich.console import Console
 from rich.table import Table
 
 import loopwright as lw
+from benchmarks.templates import BASELINES
 from benchmarks.workloads import CASES, MORE_CASES, Case
 from loopwright.cli.workload import find_workload
 from loopwright.env import machine, usable_cpus
@@ -50,7 +52,7 @@ def row(case: Case, trials: int, template_trials: int, threads: int, seed: int) 
         A row of the table: ``seconds`` and ``shares`` by kernel, what deriving and ranking took,
         how many structures and points there are, and which structure won.
     """
-    template = find_workload(case.op, list(case.params), "llvm", threads).task
+    template = template_of(case, threads)
     _, args = template.instantiate(template.config_space.default_index)
     begin = time.perf_counter()
     automatic = lw.create_task(list(args), target=template.target)
@@ -76,6 +78,13 @@ def row(case: Case, trials: int, template_trials: int, threads: int, seed: int) 
         "shares": {name: reference / statistics.median(taken) for name, taken in seconds.items()},
         "chosen": {name: text for name, (_, text) in found.items()},
     }
+
+
+def template_of(case: Case, threads: int) -> Task:
+    """The task of the template by hand: the operator's own, or the one that it had once."""
+    task = find_workload(case.op, list(case.params), "llvm", threads).task
+    own = BASELINES.get(case.op)
+    return task if own is None else lw.create_task(own, task.args, task.target)
 
 
 def _kernel(task: Task, config: Any) -> tuple[Any, str]:

@@ -104,7 +104,7 @@ class AutomaticTask(Task):
         """What the workload returns; one that it calls returns tensors, too."""
         try:
             with self.target, running(ConfigSpace()):
-                found = self.template.implementation()(*self.args)
+                found = self.template.function(*self.args)
         except (LoopwrightError, KeyboardInterrupt):
             raise
         except BaseException as exc:  # a user's function: one that calls sys.exit ends nothing
