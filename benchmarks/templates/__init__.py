@@ -6,7 +6,6 @@ operator ``softmax``, on CPUs. A change of one makes the figures that were taken
 
 from __future__ import annotations
 
-from benchmarks.templates.depthwise_conv2d import depthwise_conv2d
 from benchmarks.templates.elementwise import elementwise
 from benchmarks.templates.layer_norm import layer_norm
 from benchmarks.templates.reduce import reduce
@@ -16,7 +15,6 @@ from loopwright.task import Template
 
 #: The templates by the operator that each was of.
 BASELINES: dict[str, Template] = {
-    "depthwise_conv2d": depthwise_conv2d,
     "elementwise": elementwise,
     "layer_norm": layer_norm,
     "reduce": reduce,

@@ -21,7 +21,6 @@ from loopwright.task import create_task
 TARGET = "llvm -mcpu=x86-64-v3 -num-threads=2"
 #: Small arguments of every operator that is a definition.
 ARGS: dict[str, tuple[Any, ...]] = {
-    "depthwise_conv2d": (1, 3, 9, 21, 3, 3, 1, 1),
     "elementwise": (9, 37),
     "layer_norm": (9, 37),
     "reduce": (9, 37),

@@ -186,11 +186,14 @@ def test_softmax_and_layer_norm_add_up() -> None:
 
 @pytest.mark.parametrize("where", ["task", "root", "inline"])
 def test_every_place_of_padding(where: str) -> None:
-    args = (1, 3, 11, 21, 3, 3, 2, 1, "max", False, "float32", "NHWC")
-    task = lw.create_task("pool2d", args, "llvm")
-    space = task.config_space
-    base = dict(space.get(space.default_index).values)
-    check(task, space.find({**base, "pad": where}))
+    for name, args in (
+        ("depthwise_conv2d", (1, 3, 10, 21, 3, 3, 1, 1)),
+        ("pool2d", (1, 3, 11, 21, 3, 3, 2, 1, "max", False, "float32", "NHWC")),
+    ):
+        task = lw.create_task(name, args, "llvm")
+        space = task.config_space
+        base = dict(space.get(space.default_index).values)
+        check(task, space.find({**base, "pad": where}))
 
 
 HALVES = [
