@@ -52,7 +52,7 @@ def row(case: Case, trials: int, template_trials: int, threads: int, seed: int) 
         A row of the table: ``seconds`` and ``shares`` by kernel, what deriving and ranking took,
         how many structures and points there are, and which structure won.
     """
-    template = template_of(case, threads)
+    template = template_of(case, "llvm", threads)
     _, args = template.instantiate(template.config_space.default_index)
     begin = time.perf_counter()
     automatic = lw.create_task(list(args), target=template.target)
@@ -80,11 +80,10 @@ def row(case: Case, trials: int, template_trials: int, threads: int, seed: int) 
     }
 
 
-def template_of(case: Case, threads: int) -> Task:
+def template_of(case: Case, target: str, threads: int | None) -> Task:
     """The task of the template by hand: the operator's own, or the one that it had once."""
-    task = find_workload(case.op, list(case.params), "llvm", threads).task
-    own = BASELINES.get(case.op)
-    return task if own is None else lw.create_task(own, task.args, task.target)
+    task = find_workload(case.op, list(case.params), target, threads).task
+    return lw.create_task(BASELINES[case.op], task.args, task.target) if task.automatic else task
 
 
 def _kernel(task: Task, config: Any) -> tuple[Any, str]:

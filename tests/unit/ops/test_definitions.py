@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 import loopwright as lw
+from benchmarks.automatic import template_of
 from benchmarks.templates import BASELINES
+from benchmarks.workloads import CASES, MORE_CASES
 from loopwright import ops, te
 from loopwright.errors import TensorError
 from loopwright.ops.operator import WORKLOADS
@@ -143,3 +145,11 @@ def test_a_search_goes_on_in_a_log_of_the_template(tmp_path: Path) -> None:
     assert {r.op for r in right} == {"softmax"}
     history = lw.apply_history_best(log, any_hardware=True)
     assert history.explain(task).record in right
+
+
+def test_the_benchmark_compares_with_the_template_by_hand() -> None:
+    cases = {case.op: case for case in (*CASES, *MORE_CASES)}
+    for name in ("softmax", "transpose", "matmul"):
+        assert not template_of(cases[name], "llvm", 1).automatic
+    assert template_of(cases["softmax"], "llvm", 1).name == "baseline/softmax"
+    assert template_of(cases["softmax"], "opencl", None).name == "softmax"
