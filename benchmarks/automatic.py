@@ -5,8 +5,10 @@
 
 For each workload four kernels of one expression take turns: the default of the automatic space (no
 trial), its best after some trials, the default of the template, and its best after more. Speeds are
-told as shares of the last one. With a target of devices kernels run on the first of them; with
-``--add`` the JSON's rows of other workloads stay, so that a slow device can be measured in parts.
+told as shares of the last one. Operators that have no template any more are compared with the one
+that they had, which `benchmarks.templates` keeps. With a target of devices kernels run on the first
+of them; with ``--add`` the JSON's rows of other workloads stay, so that a slow device can be
+measured in parts.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from rich.console import Console
 from rich.table import Table
 
 import loopwright as lw
+from benchmarks.templates import BASELINES
 from benchmarks.workloads import CASES, MORE_CASES, Case
 from loopwright.cli.workload import find_workload
 from loopwright.env import machine, usable_cpus
@@ -74,7 +77,7 @@ def row(
         A row of the table: ``seconds`` and ``shares`` by kernel, what deriving and ranking took,
         how many structures and points there are, and which structure won.
     """
-    template = find_workload(case.op, list(case.params), target, threads).task
+    template = template_of(case, target, threads)
     _, args = template.instantiate(template.config_space.default_index)
     begin = time.perf_counter()
     automatic = lw.create_task(list(args), target=template.target)
@@ -101,6 +104,12 @@ def row(
         "shares": {name: reference / statistics.median(taken) for name, taken in seconds.items()},
         "chosen": {name: text for name, (_, text) in found.items()},
     }
+
+
+def template_of(case: Case, target: str, threads: int | None) -> Task:
+    """The task of the template by hand: the operator's own, or the one that it had once."""
+    task = find_workload(case.op, list(case.params), target, threads).task
+    return lw.create_task(BASELINES[case.op], task.args, task.target) if task.automatic else task
 
 
 def _kernel(task: Task, config: Any) -> tuple[Any, str]:

@@ -1,11 +1,11 @@
-"""Operators: TE definition, NumPy reference, default schedule and tunable CPU template."""
+"""Operators: TE definition and NumPy reference, and a template where no rule does as well."""
 
 from __future__ import annotations
 
 from loopwright.ops.conv2d import conv2d, conv2d_compute
 from loopwright.ops.dense import dense
 from loopwright.ops.depthwise import depthwise_conv2d, depthwise_conv2d_compute
-from loopwright.ops.elementwise import elementwise, schedule_injective, transpose
+from loopwright.ops.elementwise import elementwise, transpose
 from loopwright.ops.gemm import matmul_compute
 from loopwright.ops.matmul import batch_matmul, matmul
 from loopwright.ops.matmul_int8 import matmul_int8, pack_int8
@@ -44,7 +44,6 @@ __all__ = [
     "pool2d_compute",
     "reduce",
     "reduce_compute",
-    "schedule_injective",
     "softmax",
     "softmax_compute",
     "transpose",

@@ -1,4 +1,8 @@
-"""What an operator is: a tunable template with a NumPy reference, and a line of text."""
+"""What an operator is: a definition with a NumPy reference, and a line of text.
+
+Its space is derived from the definition; where no rule does as well as a template by hand, it has
+one.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +16,12 @@ import numpy.typing as npt
 
 from loopwright.errors import UsageError, did_you_mean
 from loopwright.ir.expr import Expr, IterVar
+from loopwright.ops import gpu
 from loopwright.records import Json
+from loopwright.schedule import Schedule
+from loopwright.space.workload import Workload, workload
 from loopwright.task import Template
+from loopwright.te import Tensor
 
 #: Arrays of any dtype, and NumPy functions of an operator's inputs that return its output.
 Array: TypeAlias = npt.NDArray[Any]
@@ -31,7 +39,8 @@ class Operator:
     """An operator as the command line and the tests see it.
 
     Attributes:
-        template: its tunable template; the default configuration is its default schedule.
+        template: what is tuned, a `loopwright.space.Workload` or a template by hand; the default
+            configuration is the default schedule.
         summary: one line of text.
 
     Example:
@@ -45,17 +54,17 @@ class Operator:
 
     @property
     def name(self) -> str:
-        """Its name on the command line, that of its template."""
+        """Its name on the command line."""
         return self.template.name
 
     @cached_property
     def params(self) -> dict[str, object]:
-        """Parameters of the template in order with their defaults (`REQUIRED` for none)."""
+        """Parameters in order with their defaults (`REQUIRED` for none)."""
         parameters = inspect.signature(self.template.function).parameters
         return {name: parameter.default for name, parameter in parameters.items()}
 
     def args(self, given: Mapping[str, object]) -> tuple[Json, ...]:
-        """Arguments of the template from parameters by name.
+        """Arguments in order from parameters by name.
 
         Raises:
             UsageError: a parameter is unknown (the nearest is named) or missing.
@@ -78,11 +87,42 @@ class Operator:
 WORKLOADS: dict[str, Operator] = {}
 
 
+def definition(
+    name: str, summary: str, make_reference: Callable[..., Reference]
+) -> Callable[[Callable[..., list[Tensor]]], Workload]:
+    """Decorate a function that returns inputs and the result in calling order: an operator.
+
+    On CPUs its space is derived. On GPUs it has the template of `loopwright.ops.gpu.scheduled`,
+    which knows the same rules and has every choice as a knob of one space.
+
+    Args:
+        name: its name on the command line and in records.
+        summary: what it computes, in one line.
+        make_reference: function of its parameters that returns its NumPy reference.
+
+    Raises:
+        TaskError: another function has the name already.
+    """
+
+    def enter(function: Callable[..., list[Tensor]]) -> Workload:
+        made = workload(name, make_reference=make_reference)(function)
+
+        def on_gpus(*args: Any) -> tuple[Schedule, list[Tensor]]:
+            *inputs, out = function(*args)
+            return gpu.scheduled(out, inputs)
+
+        made.register("gpu")(on_gpus)
+        register(made, summary)
+        return made
+
+    return enter
+
+
 def register(template: Template, summary: str) -> Operator:
     """Make an operator known to the command line.
 
     Args:
-        template: its template, which has a reference.
+        template: a workload or a template, which has a reference.
         summary: what it computes, in one line.
     """
     operator = Operator(template, summary)

@@ -1,9 +1,4 @@
-"""Operators over the rows of a matrix: reductions, softmax, layer normalisation.
-
-On CPUs a task holds some rows; whatever a row needs (its maximum, its exponentials, its mean) is
-computed when its turn comes, while it lies in the first-level cache. Reductions run over vectors
-with several accumulators, so that additions do not wait for one another.
-"""
+"""Operators over the rows of a matrix: reductions, softmax, layer normalisation."""
 
 from __future__ import annotations
 
@@ -12,60 +7,10 @@ import numpy as np
 from loopwright import dtypes, te
 from loopwright.errors import TensorError
 from loopwright.ir.expr import Expr
-from loopwright.ops import gpu, tiles
-from loopwright.ops.operator import Array, LoopOrIndex, Reference, register
-from loopwright.schedule import Schedule
-from loopwright.task import get_config, template
-from loopwright.task.template_config import TemplateConfig
+from loopwright.ops import tiles
+from loopwright.ops.operator import Array, LoopOrIndex, Reference, definition
 
-#: Bytes of a matrix that no cache holds.
-_STREAMED = 1 << 26
 REDUCTIONS = {"sum": te.sum, "prod": te.prod, "max": te.max, "min": te.min}
-
-
-def define_rows_space(cfg: TemplateConfig, M: int, N: int, dtype: str, vectors: int = 4) -> None:
-    """The knobs of `schedule_rows`; by default so many vectors are worked on at once."""
-    w = tiles.lanes(dtype)
-    wide = [w * v for v in (1, 2, 4, 8) if w * v <= max(N, w)]
-    cfg.define_knob("lanes", wide, default=max(x for x in wide if x <= vectors * w))
-    counts = [r for r in (1, 2, 4, 8, 16, 32, 64, 128) if r <= M]
-    cfg.define_knob("rows", counts, default=max(r for r in counts if -(-M // r) >= 8 or r == 1))
-    cfg.define_knob("unroll", [1, 2, 4])
-
-
-def schedule_rows(
-    cfg: TemplateConfig, s: Schedule, Y: te.Tensor, inner: list[te.Tensor], elementwise: bool = True
-) -> None:
-    """Compute everything that a row of ``Y`` needs in the loop over rows.
-
-    Args:
-        cfg: a configuration of `define_rows_space`.
-        s: the schedule.
-        Y: the result, (M, N) with ``elementwise``, else (M,) and a reduction itself.
-        inner: what each row needs, in order: reductions (M,) and intermediate rows (M, N).
-        elementwise: whether ``Y`` has a column axis to vectorize.
-    """
-    row = s[Y].op.axis[0]
-    outer, row = s[Y].split(row, factor=cfg["rows"].val)
-    s[Y].parallel(outer)
-    for stage in inner:
-        s[stage].compute_at(s[Y], row)
-        _vectorize(cfg, s, stage)
-    if elementwise or s[Y].op.reduce_axis:
-        _vectorize(cfg, s, Y)
-
-
-def _vectorize(cfg: TemplateConfig, s: Schedule, stage: te.Tensor) -> None:
-    """Vectors along the last loop of a stage, a reduction loop where it has one."""
-    op = s[stage].op
-    loops = [*op.axis[1:], *op.reduce_axis]
-    if not loops:
-        return
-    out, lane = s[stage].split(loops[-1], factor=cfg["lanes"].val)
-    if cfg["unroll"].val > 1:
-        _, again = s[stage].split(out, factor=cfg["unroll"].val)
-        s[stage].unroll(again)
-    s[stage].vectorize(lane)
 
 
 # ---------------------------------------------------------------- reductions
@@ -117,10 +62,14 @@ def _reduce_reference(M: int, N: int, kind: str, axis: int, dtype: str) -> Refer
     return reference
 
 
-@template("reduce", make_reference=_reduce_reference)
+@definition(
+    "reduce",
+    "sum, prod, max or min over the columns (axis 1) or rows (axis 0) of X (M, N)",
+    _reduce_reference,
+)
 def reduce(
     M: int, N: int, kind: str = "sum", axis: int = 1, dtype: str = "float32"
-) -> tuple[Schedule, list[te.Tensor]]:
+) -> list[te.Tensor]:
     """Reduce (M, N) over its columns (axis 1) or rows (axis 0); see `reduce_compute`.
 
     Example:
@@ -131,63 +80,12 @@ def reduce(
         >>> print(y)
         [4. 4.]
     """
-    X, Z, Y = _reduced(M, N, kind, axis, dtype)
-    s = te.create_schedule(Y.op)
-    cfg = get_config()
-    if axis == 1:
-        # One vector at once keeps up with memory, and is 4 % faster there than four.
-        streamed = M * N * dtypes.nbytes(dtype) >= _STREAMED and Z.dtype == dtype
-        vectors = 1 if streamed and kind in ("sum", "prod") else 4
-        define_rows_space(cfg, M, N, Z.dtype, vectors)
-        schedule_rows(cfg, s, Y, [] if Y is Z else [Z], elementwise=False)
-        return s, [X, Y]
-    _schedule_columns(cfg, s, Y, s.cache_write(Z, "local") if Y is Z else Z, M)
-    return s, [X, Y]
-
-
-def _reduced(
-    M: int, N: int, kind: str, axis: int, dtype: str
-) -> tuple[te.Tensor, te.Tensor, te.Tensor]:
-    """The input, its reduction, and that in the dtype of the result."""
     X = te.placeholder((M, N), dtype, name="X")
     Z = reduce_compute(X, kind, axis)
     final = tiles.out_dtype(dtype) if kind in ("sum", "prod") else dtype
     if Z.dtype == final:
-        return X, Z, Z
-    return X, Z, te.compute(Z.shape, lambda i: Z[i].astype(final), name="cast")
-
-
-@reduce.register("gpu")
-def _reduce_gpu(
-    M: int, N: int, kind: str, axis: int, dtype: str
-) -> tuple[Schedule, list[te.Tensor]]:
-    X, _, Y = _reduced(M, N, kind, axis, dtype)
-    return gpu.scheduled(Y, [X])
-
-
-def _schedule_columns(
-    cfg: TemplateConfig, s: Schedule, Y: te.Tensor, acc: te.Tensor, M: int
-) -> None:
-    """Some rows at a time are added to a line of accumulators, which stays in the first cache.
-
-    A task owns a run of columns, long enough that memory is read in long runs too.
-    """
-    (n,) = Y.shape
-    w = tiles.lanes(acc.dtype)
-    runs = [w * v for v in (1, 2, 4, 8, 16, 32, 64, 128, 256) if w * v < n] + [-(-n // w) * w]
-    cfg.define_knob("columns", runs, default=max(r for r in runs if 2 * r <= n or r == runs[0]))
-    rows = [u for u in (1, 2, 4, 8, 16) if u <= M]
-    cfg.define_knob("rows", rows, default=max(r for r in rows if r <= 8))
-    outer, run = s[Y].split(s[Y].op.axis[0], factor=cfg["columns"].val)
-    _, lane = s[Y].split(run, factor=w)
-    s[Y].parallel(outer)
-    s[Y].vectorize(lane)
-    s[acc].compute_at(s[Y], outer)
-    k, again = s[acc].split(s[acc].op.reduce_axis[0], factor=cfg["rows"].val)
-    along, lane = s[acc].split(s[acc].op.axis[0], factor=w)
-    s[acc].reorder(k, along, again, lane)
-    s[acc].unroll(again)
-    s[acc].vectorize(lane)
+        return [X, Z]
+    return [X, te.compute(Z.shape, lambda i: Z[i].astype(final), name="cast")]
 
 
 # ---------------------------------------------------------------- softmax
@@ -234,8 +132,8 @@ def _softmax_reference(M: int, N: int, dtype: str) -> Reference:
     return reference
 
 
-@template("softmax", make_reference=_softmax_reference)
-def softmax(M: int, N: int, dtype: str = "float32") -> tuple[Schedule, list[te.Tensor]]:
+@definition("softmax", "softmax over the rows of X (M, N)", _softmax_reference)
+def softmax(M: int, N: int, dtype: str = "float32") -> list[te.Tensor]:
     """Softmax over each row of (M, N); see `softmax_compute`.
 
     Example:
@@ -248,18 +146,7 @@ def softmax(M: int, N: int, dtype: str = "float32") -> tuple[Schedule, list[te.T
          [0.25 0.25 0.25 0.25]]
     """
     X = te.placeholder((M, N), dtype, name="X")
-    Y, inner = softmax_compute(X)
-    s = te.create_schedule(Y.op)
-    cfg = get_config()
-    define_rows_space(cfg, M, N, inner[0].dtype)
-    schedule_rows(cfg, s, Y, inner)
-    return s, [X, Y]
-
-
-@softmax.register("gpu")
-def _softmax_gpu(M: int, N: int, dtype: str) -> tuple[Schedule, list[te.Tensor]]:
-    X = te.placeholder((M, N), dtype, name="X")
-    return gpu.scheduled(softmax_compute(X)[0], [X])
+    return [X, softmax_compute(X)[0]]
 
 
 # ---------------------------------------------------------------- layer_norm
@@ -331,10 +218,12 @@ def _layer_norm_reference(M: int, N: int, eps: float, dtype: str) -> Reference:
     return reference
 
 
-@template("layer_norm", make_reference=_layer_norm_reference)
-def layer_norm(
-    M: int, N: int, eps: float = 1e-5, dtype: str = "float32"
-) -> tuple[Schedule, list[te.Tensor]]:
+@definition(
+    "layer_norm",
+    "layer normalisation of the rows of X (M, N) with gamma and beta (N,)",
+    _layer_norm_reference,
+)
+def layer_norm(M: int, N: int, eps: float = 1e-5, dtype: str = "float32") -> list[te.Tensor]:
     """Layer normalisation of each row of (M, N); see `layer_norm_compute`.
 
     Example:
@@ -350,26 +239,4 @@ def layer_norm(
     X = te.placeholder((M, N), dtype, name="X")
     gamma = te.placeholder((N,), dtype, name="gamma")
     beta = te.placeholder((N,), dtype, name="beta")
-    Y, inner = layer_norm_compute(X, gamma, beta, eps)
-    s = te.create_schedule(Y.op)
-    cfg = get_config()
-    define_rows_space(cfg, M, N, inner[0].dtype)
-    cfg.define_knob("centred", ["row", "inline"])
-    if cfg["centred"].val == "inline":
-        centred = inner.pop(2)
-        s[centred].compute_inline()
-    schedule_rows(cfg, s, Y, inner)
-    return s, [X, gamma, beta, Y]
-
-
-@layer_norm.register("gpu")
-def _layer_norm_gpu(M: int, N: int, eps: float, dtype: str) -> tuple[Schedule, list[te.Tensor]]:
-    X = te.placeholder((M, N), dtype, name="X")
-    gamma = te.placeholder((N,), dtype, name="gamma")
-    beta = te.placeholder((N,), dtype, name="beta")
-    return gpu.scheduled(layer_norm_compute(X, gamma, beta, eps)[0], [X, gamma, beta])
-
-
-register(reduce, "sum, prod, max or min over the columns (axis 1) or rows (axis 0) of X (M, N)")
-register(softmax, "softmax over the rows of X (M, N)")
-register(layer_norm, "layer normalisation of the rows of X (M, N) with gamma and beta (N,)")
+    return [X, gamma, beta, layer_norm_compute(X, gamma, beta, eps)[0]]

@@ -163,7 +163,7 @@ class AutomaticTask(Task):
         where = f"{self.template.describe(self.args)} ({self.template.where})"
         try:
             with self.target, running(ConfigSpace()):
-                found = limited(TEMPLATE_S, where, self.template.implementation(), *self.args)
+                found = limited(TEMPLATE_S, where, self.template.function, *self.args)
         except TimeLimitError as exc:
             raise TaskError(f"{exc} to return its tensors; mend it, or make it faster") from exc
         except (LoopwrightError, KeyboardInterrupt):

@@ -14,7 +14,8 @@ from loopwright.task import TASKS, Task, Template
 from loopwright.task import create_task as create_registered
 from loopwright.task.decorator import enter
 from loopwright.task.dispatch import schedule_for
-from loopwright.task.task import TargetLike
+from loopwright.task.running_config import running_config
+from loopwright.task.task import TargetLike, resolve_target
 from loopwright.task.template import UNNAMED, Function, lookup
 
 #: What stands for an expression: its results, or inputs and results in calling order.
@@ -25,7 +26,8 @@ class Workload(Template):
     """A function that returns tensors: results, or inputs and results in calling order.
 
     Calling it makes a schedule: that of the best record under ``apply_history_best``, else what the
-    analytical model likes best. Called by another workload it returns its tensors.
+    analytical model likes best. Called by another workload, or by a template, it returns its
+    tensors. An implementation that `register` adds for other targets is a template.
 
     Args:
         name: Its name in records and on the command line.
@@ -56,10 +58,28 @@ class Workload(Template):
         super().__init__(
             *(name, function, schedule_for, reference, make_inputs), make_reference=make_reference
         )
-        self.make_task = AutomaticTask
+        self.make_task = _make_task
+
+    def __call__(self, *args: Json, **kwargs: Json) -> Any:
+        """Make the schedule for these arguments; inside another workload or template, the tensors.
+
+        Raises:
+            TaskError: an argument is not accepted, or the function raised.
+        """
+        if running_config() is not None:
+            return self.function(*args, **kwargs)
+        return super().__call__(*args, **kwargs)
 
     def __repr__(self) -> str:
         return f"<workload {self.name!r} at {self.where}>"
+
+
+def _make_task(template: Template, args: Iterable[Json], target: TargetLike) -> Task:
+    """The task of an expression, unless the target has a template of its own."""
+    resolved = resolve_target(target)
+    with resolved:
+        derived = template.implementation() is template.function
+    return (AutomaticTask if derived else Task)(template, args, resolved)
 
 
 @overload
@@ -182,9 +202,10 @@ def _registered(
     templates: Iterable[Task | Sequence[Json]],
 ) -> Task:
     template = lookup(name)
-    if isinstance(template, Workload):
-        return AutomaticTask(template, args, target, templates)
-    if tuple(templates):
+    beside = tuple(templates)
+    if beside and isinstance(template, Workload):
+        return AutomaticTask(template, args, target, beside)
+    if beside:
         raise TaskError(
             f"create_task: {template.name!r} is a template; others join the space of an expression:"
             " give its tensors"

@@ -32,9 +32,9 @@ _VECTORS = (1, 2, 4, 8)
 _ROWS = (1, 2, 4, 8, 16, 32, 64)
 #: Rows that go through memory side by side.
 _TOGETHER = (1, 2, 4)
-#: Sides of a block that is turned; squares of at most so many elements a side are turned in
-#: registers.
-_SIDES, _SQUARE = (4, 8, 16, 32, 64, 128), 16
+#: Sides of a block that is turned, whose rows are written side by side: more of them were slower,
+#: up to threefold for bytes. Squares of at most so many elements a side are turned in registers.
+_SIDES, _SQUARE = (4, 8, 16, 32), 16
 
 
 def injective(outputs: Sequence[te.Tensor], args: Sequence[te.Tensor]) -> list[Structure]:
@@ -158,23 +158,19 @@ def _turned_squares(kernel: Kernel) -> list[Variant]:
     why = f"{turned[0].tensor.name} lies in memory along {along.name}, the result along {last.name}"
     name = f"squares of {along.name} x {last.name}"
     at = stage.spatial.index(along)
-    found = [Variant(name, why, partial(_schedule_squares, kernel, at, None))]
-    if len(stage.operands) > 1:
-        return found
-    copied = partial(_schedule_squares, kernel, at, turned[0].tensor)
-    return [*found, Variant(f"{name}, copied first", why, copied)]
+    return [Variant(name, why, partial(_schedule_squares, kernel, at))]
 
 
 def _is_turned(along: IterVar | None, access: Any, last: IterVar) -> bool:
     return along is not None and along is not last and bool(access.moves_with(last))
 
 
-def _schedule_squares(kernel: Kernel, at: int, copied: te.Tensor | None, sketch: Sketch) -> None:
+def _schedule_squares(kernel: Kernel, at: int, sketch: Sketch) -> None:
     s, out, lanes = sketch.s, kernel.out, registers.lanes(kernel.out.dtype)
     axes = list(s[out].op.axis)
     across, last = axes[at], axes[-1]
     sides = [n for n in _SIDES if n <= across.count] or [across.count]
-    side = sketch.number("rows", sides, max((n for n in sides if n <= 32), default=sides[0]))
+    side = sketch.number("rows", sides, sides[-1])
     square = min(lanes, _SQUARE)
     widths = [square * v for v in _VECTORS if square * v <= max(last.count, square)]
     width = sketch.number("columns", widths, square)
@@ -184,16 +180,5 @@ def _schedule_squares(kernel: Kernel, at: int, copied: te.Tensor | None, sketch:
     others = [x for x in axes if x is not across and x is not last]
     s[out].reorder(*others, a0, l0, l1, a1, lane)
     run(s, out, (a1, lane))
-    count = extents(others) * -(-across.count // 32)
-    block = l0
-    if count >= MIN_TASKS:
-        s[out].parallel(fused(s, out, [*others, a0]))
-    else:
-        block = s[out].fuse(*others, a0, l0)
-        s[out].parallel(block)
-    if copied is None:
-        return
-    copy = s.cache_read(copied, "local", [out])
-    s[copy].compute_at(s[out], block)
-    _, inner = s[copy].split(s[copy].op.axis[-1], factor=lanes)
-    s[copy].vectorize(inner)
+    enough = extents(others) * -(-across.count // _SIDES[-1]) >= MIN_TASKS
+    s[out].parallel(fused(s, out, [*others, a0] if enough else [*others, a0, l0]))

@@ -1,0 +1,155 @@
+"""Operators that are definitions: derived for CPUs, templates for GPUs, and logs of before."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import loopwright as lw
+from benchmarks.automatic import template_of
+from benchmarks.templates import BASELINES
+from benchmarks.workloads import CASES, MORE_CASES
+from loopwright import ops, te
+from loopwright.errors import TensorError
+from loopwright.ops.operator import WORKLOADS
+from loopwright.records import Checked, load
+from loopwright.space import Workload
+from loopwright.task import create_task
+
+TARGET = "llvm -mcpu=x86-64-v3 -num-threads=2"
+#: Small arguments of every operator that is a definition.
+ARGS: dict[str, tuple[Any, ...]] = {
+    "elementwise": (9, 37),
+    "layer_norm": (9, 37),
+    "reduce": (9, 37),
+    "softmax": (9, 37),
+    "transpose": (9, 37),
+}
+#: A run with softmax(64, 256), of when it was a template, by hand, with knobs.
+OLD_LOG = Path(__file__).with_name("softmax_of_a_template.log")
+
+
+def test_every_definition_is_here_and_has_a_baseline() -> None:
+    found = {name for name, o in WORKLOADS.items() if isinstance(o.template, Workload)}
+    assert found == set(ARGS) == set(BASELINES)
+
+
+@pytest.mark.parametrize("name", ARGS)
+def test_cpus_derive_and_gpus_have_knobs(name: str) -> None:
+    for target in (TARGET, "c", "interp"):
+        task = lw.create_task(name, ARGS[name], target)
+        assert task.automatic
+        assert (task.name, task.args[: len(ARGS[name])]) == (name, ARGS[name])
+    on_gpus = lw.create_task(name, ARGS[name], "opencl")
+    assert not on_gpus.automatic
+    assert len(on_gpus.config_space.knobs) > 1
+    schedule, tensors = on_gpus.instantiate(on_gpus.config_space.default_index)
+    assert "blockIdx.x" in str(lw.lower(schedule, tensors))
+    assert schedule.dag.hash == task.dag_hash
+
+
+@pytest.mark.parametrize("name", ARGS)
+def test_the_baseline_computes_the_same(name: str) -> None:
+    derived = lw.create_task(name, ARGS[name], TARGET)
+    by_hand = lw.create_task(f"baseline/{name}", ARGS[name], TARGET)
+    assert not by_hand.automatic
+    assert by_hand.dag_hash == derived.dag_hash
+    config = by_hand.config_space.get(by_hand.config_space.default_index)
+    schedule, tensors = by_hand.instantiate(config)
+    rng = np.random.default_rng(1)
+    *inputs, out = (rng.standard_normal(t.static_shape).astype(t.dtype) for t in tensors)
+    lw.build(schedule, tensors, by_hand.target)(*inputs, out)
+    np.testing.assert_allclose(out, derived.reference(*inputs), rtol=1e-4, atol=1e-5)
+
+
+def test_inside_templates_and_workloads_it_is_its_tensors() -> None:
+    @lw.template("test/definitions/template")
+    def scaled(n: int) -> Any:
+        X, Y = lw.ops.softmax(n, n)
+        Z = te.compute((n, n), lambda i, j: Y[i, j] * 2, name="Z")
+        return te.create_schedule(Z.op), [X, Z]
+
+    def shifted(n: int) -> list[te.Tensor]:
+        X, Y = lw.ops.softmax(n, n)
+        return [X, te.compute((n, n), lambda i, j: Y[i, j] + 1, name="Z")]
+
+    x = np.random.default_rng(2).standard_normal((8, 8)).astype("float32")
+    right = ops.softmax.make_reference(8, 8, "float32")(x)
+    for function, answer in ((scaled, right * 2), (shifted, right + 1)):
+        task = lw.create_task(function, (8,), TARGET)
+        out = np.empty_like(x)
+        lw.build(*task.instantiate(task.config_space.default_index), TARGET)(x, out)
+        np.testing.assert_allclose(out, answer, rtol=1e-5)
+    (on_gpus, *_) = lw.create_task(shifted, (8,), "opencl").structures
+    assert [t.name for t in on_gpus.instantiate(on_gpus.config_space.get(0))[1]] == ["X", "Z"]
+
+
+def test_a_default_is_ranked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    from loopwright.space import automatic_task
+
+    asked = []
+    ranked = automatic_task.ranked
+    monkeypatch.setattr(
+        automatic_task, "ranked", lambda found: asked.append(len(found)) or ranked(found)
+    )
+    with lw.Target(TARGET):
+        for _ in range(3):
+            ops.softmax(10, 39)
+            ops.softmax(10, 41)
+    assert len(asked) == 2
+
+
+def test_what_a_definition_refuses_is_said() -> None:
+    with pytest.raises(TensorError, match="int32 has no exponentials"):
+        lw.create_task("softmax", (4, 4, "int32"), TARGET)
+
+
+def test_a_log_of_the_template_applies() -> None:
+    (first, *_) = records = load(OLD_LOG).records
+    task = lw.create_task("softmax", (64, 256), "llvm -num-threads=2")
+    assert {r.op for r in records} == {"softmax"}
+    assert first.task != task.key
+    history = lw.apply_history_best(OLD_LOG, any_hardware=True)
+    with history, task.target:
+        schedule, tensors = lw.ops.softmax(64, 256)
+    (choice,) = history.report()
+    assert choice.record is not None
+    assert choice.replayed
+    assert schedule.trace_json() == choice.record.trace
+    x = np.random.default_rng(3).standard_normal((64, 256)).astype("float32")
+    y = np.empty_like(x)
+    lw.build(schedule, tensors, task.target)(x, y)
+    np.testing.assert_allclose(y, task.reference(x), rtol=1e-5)
+
+
+def test_a_search_goes_on_in_a_log_of_the_template(tmp_path: Path) -> None:
+    log = tmp_path / "softmax.jsonl"
+    shutil.copy(OLD_LOG, log)
+    before = load(log).records
+    task = create_task("softmax", (64, 256), "llvm -num-threads=2")
+    summary = lw.tuner.RandomTuner(task, seed=0).tune(
+        n_trial=2,
+        measure_option=lw.measure_option("local", lw.LocalRunner(number=1, repeat=1)),
+        callbacks=[lw.callback.log_to_file(str(log))],
+    )
+    assert summary.best_config is not None
+    after = load(log).records
+    assert after[: len(before)] == before
+    own = [r for r in after if r.task == task.key]
+    assert len([r for r in own if r.usable]) >= 2
+    right = [r for r in after if r.checked is Checked.YES]
+    assert {r.op for r in right} == {"softmax"}
+    history = lw.apply_history_best(log, any_hardware=True)
+    assert history.explain(task).record in right
+
+
+def test_the_benchmark_compares_with_the_template_by_hand() -> None:
+    cases = {case.op: case for case in (*CASES, *MORE_CASES)}
+    for name in ("softmax", "transpose", "matmul"):
+        assert not template_of(cases[name], "llvm", 1).automatic
+    assert template_of(cases["softmax"], "llvm", 1).name == "baseline/softmax"
+    assert template_of(cases["softmax"], "opencl", None).name == "softmax"
