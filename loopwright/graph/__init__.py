@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from loopwright.graph import op
+from loopwright.graph import op, transform
 from loopwright.graph.infer import infer_types
 from loopwright.graph.ir.expr import (
     Call,
@@ -20,9 +20,11 @@ from loopwright.graph.ir.expr import (
     var,
 )
 from loopwright.graph.ir.module import IRModule
+from loopwright.graph.ir.structural import structural_equal, structural_hash
 from loopwright.graph.ir.types import FuncType, TensorType, TupleType
 from loopwright.graph.ir.visitor import free_vars, post_order, rewrite, substitute
 from loopwright.graph.registry import Op, Pattern, get_op, op_names, register_op, remove_op
+from loopwright.graph.serial import load_json, save_json
 
 __all__ = [
     "Call",
@@ -46,12 +48,17 @@ __all__ = [
     "free_vars",
     "get_op",
     "infer_types",
+    "load_json",
     "op",
     "op_names",
     "post_order",
     "register_op",
     "remove_op",
     "rewrite",
+    "save_json",
+    "structural_equal",
+    "structural_hash",
     "substitute",
+    "transform",
     "var",
 ]

@@ -19,10 +19,10 @@ from loopwright.graph.ir.expr import (
     Var,
 )
 from loopwright.graph.ir.module import IRModule
+from loopwright.graph.ir.text import function_text
 from loopwright.graph.ir.types import FuncType, TensorType, TupleType, Type
 from loopwright.graph.ir.visitor import post_order
 from loopwright.graph.registry import get_op
-from loopwright.graph.ir.text import function_text
 
 #: Lines of the program that a message shows before the one that is wrong.
 _LINES_BEFORE = 3
@@ -171,4 +171,3 @@ class _Inference:
         first = max(0, at - _LINES_BEFORE)
         shown = [f"  {line}" for line in lines[first:at]] + [f"> {lines[at]}"]
         return f"in @{name}{where}: {text}\n" + "\n".join(shown)
-

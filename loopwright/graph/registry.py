@@ -96,8 +96,9 @@ class Op:
         """
         for name in given:
             if name not in self.attrs:
+                hint = did_you_mean(name, self.attrs)
                 raise GraphError(
-                    f"{self.name} has no attribute {name!r}{did_you_mean(name, self.attrs)}; it has "
+                    f"{self.name} has no attribute {name!r}{hint}; it has "
                     f"{', '.join(self.attrs) or 'none'}"
                 )
         values = {name: given.get(name, default) for name, default in self.attrs.items()}
@@ -202,6 +203,7 @@ def register_op(name: str, pattern: Pattern) -> Callable[[Compute], Op]:
 
 def _op_of(name: str, pattern: Pattern, function: Compute) -> Op:
     parameters = inspect.signature(function).parameters.values()
+    by_name = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
     by_position = [p for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
     return Op(
         name,
@@ -210,7 +212,7 @@ def _op_of(name: str, pattern: Pattern, function: Compute) -> Op:
         inputs=tuple(p.name for p in by_position),
         optional=sum(p.default is not _REQUIRED for p in by_position),
         variadic=any(p.kind is p.VAR_POSITIONAL for p in parameters),
-        attrs=MappingProxyType({p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}),
+        attrs=MappingProxyType(by_name),
         summary=(inspect.getdoc(function) or "").partition("\n")[0],
     )
 

@@ -55,9 +55,19 @@ def rewrite(root: Expr, change: Callable[[Expr], Expr]) -> Expr:
           nn.relu(%x)
         }
     """
+    return rewrite_each(root, lambda _, e: change(e))
+
+
+def rewrite_each(root: Expr, change: Callable[[Expr, Expr], Expr]) -> Expr:
+    """As `rewrite`, with the node as it was: facts about it, such as its type, are known by that.
+
+    Args:
+        root: the expression.
+        change: from a node as it was, and the same over replaced children, to what stands there.
+    """
     made: dict[Expr, Expr] = {}
     for e in post_order(root):
-        made[e] = change(e.with_children(tuple(made[c] for c in e.children)))
+        made[e] = change(e, e.with_children(tuple(made[c] for c in e.children)))
     return made[root]
 
 

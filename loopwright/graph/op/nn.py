@@ -241,7 +241,7 @@ def batch_norm(
 @register_op("nn.softmax", Pattern.OPAQUE)
 def softmax(data: te.Tensor, *, axis: int = -1) -> te.Tensor:
     """exp(x) divided by the sum of exp over an axis, without overflow."""
-    top, exps, total, at = _exponentials(data, axis)
+    _, exps, total, at = _exponentials(data, axis)
     tensor: te.Tensor = te.compute(
         data.shape, lambda *i: exps(*i) / total(*_without(i, at)), name="softmax"
     )
@@ -260,9 +260,7 @@ def log_softmax(data: te.Tensor, *, axis: int = -1) -> te.Tensor:
     return tensor
 
 
-def _exponentials(
-    data: te.Tensor, axis: int
-) -> tuple[te.Tensor, te.Tensor, te.Tensor, int]:
+def _exponentials(data: te.Tensor, axis: int) -> tuple[te.Tensor, te.Tensor, te.Tensor, int]:
     """The largest element along an axis, exp of the distance to it, the sum of these, the axis."""
     if not dtypes.is_float(data.dtype):
         raise GraphError(f"exponentials are of floats, got {data.dtype}; cast the input")
@@ -271,9 +269,7 @@ def _exponentials(
     k = te.reduce_axis((0, data.shape[at]), name="k")
     again = te.reduce_axis((0, data.shape[at]), name="k")
     top = te.compute(outer, lambda *i: te.max(data(*_with(i, at, k)), axis=k), name="top")
-    exps = te.compute(
-        data.shape, lambda *i: te.exp(data(*i) - top(*_without(i, at))), name="exps"
-    )
+    exps = te.compute(data.shape, lambda *i: te.exp(data(*i) - top(*_without(i, at))), name="exps")
     total = te.compute(
         outer, lambda *i: te.sum(exps(*_with(i, at, again)), axis=again), name="total"
     )
