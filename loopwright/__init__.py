@@ -56,6 +56,7 @@ _NAMES: dict[str, tuple[str, str]] = {
     "records": ("loopwright.records", ""),
     "register_func": ("loopwright.runtime", "register_func"),
     "runtime": ("loopwright.runtime", ""),
+    "graph": ("loopwright.graph", ""),
     "space": ("loopwright.space", ""),
     "target": ("loopwright.target", ""),
     "task": ("loopwright.task", ""),

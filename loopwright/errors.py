@@ -91,6 +91,10 @@ class TimeLimitError(LoopwrightError):
     """A function of the user (template, filter, reference, inputs) took longer than it may."""
 
 
+class GraphError(LoopwrightError):
+    """A graph of operators is malformed: a type, an attribute or a name does not fit."""
+
+
 class InternalError(LoopwrightError):
     """A fault of loopwright itself; please report it with the text."""
 

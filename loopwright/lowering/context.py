@@ -30,8 +30,8 @@ from loopwright.lowering.settings import (
 )
 
 T = TypeVar("T")
-#: What a pass does.
-Transform = Callable[[Func], Func]
+#: What a pass does: from a function of the loop IR, or from a module of graphs, to such a one.
+Transform = Callable[[Any], Any]
 #: Levels: 0 for what every program needs, 1 for cheap clean-up, 2 the default, 3 for every pass.
 OPT_LEVELS = range(4)
 DEFAULT_LEVEL = 2
@@ -42,7 +42,7 @@ _registered: dict[str, Pass] = {}
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """A named function from a function to a function.
+    """A named function from a program to a program: from `Func` to `Func` by default.
 
     Calling it runs it, whatever its level; `Sequential` and the pipeline of `lower` ask the context
     whether it is enabled.
@@ -51,6 +51,9 @@ class Pass:
         name: how contexts and reports call it.
         opt_level: the lowest level of a context at which it runs.
         run: the function itself.
+        subject: the class of the programs that it takes and gives.
+        check: raises an error where a program is malformed; it gets the program, and the text that
+            says after which pass.
 
     Example:
         >>> print(lw.transform.Simplify)
@@ -62,8 +65,10 @@ class Pass:
     name: str
     opt_level: int
     run: Transform
+    subject: type = Func
+    check: Callable[[Any, str], object] = verify
 
-    def __call__(self, f: Func) -> Func:
+    def __call__(self, f: T) -> T:
         """Run the pass under the current context's instruments."""
         context = PassContext.current()
         return context.run_pass(self, f)
@@ -100,18 +105,36 @@ def func_pass(opt_level: int, name: str | None = None) -> Callable[[Transform], 
     _check_level(opt_level, "func_pass")
 
     def decorate(run: Transform) -> Pass:
-        p = Pass(name or run.__name__, opt_level, run)
-        old = _registered.get(p.name)
-        if old is not None and _built_in(old):
-            raise UsageError(f"func_pass: {p.name!r} is a pass of loopwright; take another name")
-        _registered[p.name] = p
-        return p
+        return register_pass(Pass(name or run.__name__, opt_level, run))
 
     return decorate
 
 
+def register_pass(p: Pass) -> Pass:
+    """Enter a pass in the table of names; a later one of a name replaces the earlier one.
+
+    Raises:
+        UsageError: a built-in pass has the name.
+
+    Example:
+        >>> from loopwright.lowering.context import register_pass
+        >>> p = lw.transform.Pass("Nothing", 0, lambda f: f)
+        >>> print(register_pass(p))
+        Nothing(opt_level=0)
+    """
+    old = _registered.get(p.name)
+    if old is not None and _built_in(old):
+        raise UsageError(f"func_pass: {p.name!r} is a pass of loopwright; take another name")
+    _registered[p.name] = p
+    return p
+
+
 def _built_in(p: Pass) -> bool:
-    return p.run.__module__.startswith("loopwright.lowering")
+    return p.run.__module__.startswith(("loopwright.lowering", "loopwright.graph"))
+
+
+def _of_loops(p: Pass) -> bool:
+    return _built_in(p) and p.subject is Func
 
 
 def find_pass(name: Pass | str) -> Pass:
@@ -305,7 +328,8 @@ class PassContext:
         level = {} if self.opt_level == DEFAULT_LEVEL else {"opt_level": self.opt_level}
         named = {"required_pass": self.required, "disabled_pass": self.disabled}
         # A user's pass runs by add_lower_pass only, so that its name means nothing elsewhere.
-        lists = {k: sorted(n for n in v if _built_in(_registered[n])) for k, v in named.items()}
+        # Those of graphs have done their work before.
+        lists = {k: sorted(n for n in v if _of_loops(_registered[n])) for k, v in named.items()}
         config = {k: v for k, v in self.config.items() if changes_program(k, v)}
         parts = {**lists, "config": config}
         return {**level, **{k: v for k, v in parts.items() if v}}
@@ -324,11 +348,12 @@ class PassContext:
         """
         return PassContext(**data)
 
-    def run_pass(self, info: Pass, f: Func) -> Func:
+    def run_pass(self, info: Pass, f: T) -> T:
         """Run one pass under this context's instruments, and verify the result if ``verify`` is on.
 
         Raises:
-            LowerError: the pass returned something else than a function, or a malformed one.
+            LowerError: the pass got or returned something else than its subject, or what is
+                malformed.
 
         Example:
             >>> A = te.placeholder((4,), name="A")
@@ -338,25 +363,26 @@ class PassContext:
             >>> print(lw.PassContext().run_pass(lw.transform.Simplify, f) is f)
             True
         """
-        if not isinstance(f, Func):
+        kind = info.subject.__name__
+        if not isinstance(f, info.subject):
+            source = "loopwright.lower" if info.subject is Func else "loopwright.graph"
             raise LowerError(
-                f"pass {info.name}: takes a Func, as loopwright.lower gives it; got a "
-                f"{type(f).__name__}"
+                f"pass {info.name}: takes a {kind}, as {source} gives it; got a {type(f).__name__}"
             )
         if not all(x.should_run(f, info) for x in self.instruments):
             return f
         for x in self.instruments:
             x.run_before_pass(f, info)
-        result = info.run(f)
-        if not isinstance(result, Func):
+        result: T = info.run(f)
+        if not isinstance(result, info.subject):
             raise LowerError(
-                f"pass {info.name}: gave a {type(result).__name__}; a pass takes a Func and "
+                f"pass {info.name}: gave a {type(result).__name__}; a pass takes a {kind} and "
                 "returns one (the same one when it changes nothing)"
             )
         for x in self.instruments:
             x.run_after_pass(result, info)
         if self.verify:
-            verify(result, f"after pass {info.name}")
+            info.check(result, f"after pass {info.name}")
         return result
 
 
@@ -392,7 +418,7 @@ class Sequential:
         self.passes: tuple[Pass | Sequential, ...] = tuple(as_pass(p) for p in passes)
         self.opt_level, self.name = opt_level, name
 
-    def __call__(self, f: Func) -> Func:
+    def __call__(self, f: T) -> T:
         """Run the passes that the current context enables, one after the other."""
         context = PassContext.current()
         for p in self.passes:

@@ -1,0 +1,64 @@
+"""Whole models as graphs of operators: Relay's vocabulary over frozen nodes."""
+
+from __future__ import annotations
+
+from loopwright.graph import op, transform
+from loopwright.graph.infer import infer_types
+from loopwright.graph.ir.expr import (
+    Call,
+    Constant,
+    Expr,
+    Function,
+    GlobalVar,
+    If,
+    Let,
+    OpRef,
+    Tuple,
+    TupleGetItem,
+    Var,
+    const,
+    var,
+)
+from loopwright.graph.ir.module import IRModule
+from loopwright.graph.ir.structural import structural_equal, structural_hash
+from loopwright.graph.ir.types import FuncType, TensorType, TupleType
+from loopwright.graph.ir.visitor import free_vars, post_order, rewrite, substitute
+from loopwright.graph.registry import Op, Pattern, get_op, op_names, register_op, remove_op
+from loopwright.graph.serial import load_json, save_json
+
+__all__ = [
+    "Call",
+    "Constant",
+    "Expr",
+    "FuncType",
+    "Function",
+    "GlobalVar",
+    "IRModule",
+    "If",
+    "Let",
+    "Op",
+    "OpRef",
+    "Pattern",
+    "TensorType",
+    "Tuple",
+    "TupleGetItem",
+    "TupleType",
+    "Var",
+    "const",
+    "free_vars",
+    "get_op",
+    "infer_types",
+    "load_json",
+    "op",
+    "op_names",
+    "post_order",
+    "register_op",
+    "remove_op",
+    "rewrite",
+    "save_json",
+    "structural_equal",
+    "structural_hash",
+    "substitute",
+    "transform",
+    "var",
+]

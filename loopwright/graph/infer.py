@@ -1,0 +1,173 @@
+"""Types of all nodes of a module; a fault is told with the lines of the program around it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from loopwright.errors import GraphError, InternalError
+from loopwright.graph.ir.expr import (
+    Call,
+    Constant,
+    Expr,
+    Function,
+    GlobalVar,
+    If,
+    Let,
+    OpRef,
+    Tuple,
+    TupleGetItem,
+    Var,
+)
+from loopwright.graph.ir.module import IRModule
+from loopwright.graph.ir.text import function_text
+from loopwright.graph.ir.types import FuncType, TensorType, TupleType, Type
+from loopwright.graph.ir.visitor import post_order
+from loopwright.graph.registry import get_op
+
+#: Lines of the program that a message shows before the one that is wrong.
+_LINES_BEFORE = 3
+
+
+def infer_types(module: IRModule) -> dict[Expr, Type]:
+    """The type of every node of a module.
+
+    Args:
+        module: the functions.
+
+    Returns:
+        Types by node; what is called has the type of a function, operators have none.
+
+    Raises:
+        GraphError: an operator does not take its arguments, a function is called with others than
+            it declares, a function that calls itself does not declare its result, an index leaves
+            its tuple, or a condition is no bool. The message shows the place in the program.
+
+    Example:
+        >>> x, w = lw.graph.var("x", (4, 8)), lw.graph.var("w", (16, 8))
+        >>> module = lw.graph.IRModule.from_expr(lw.graph.op.nn.dense(x, w))
+        >>> print(lw.graph.infer_types(module)[module["main"]])
+        fn(float32[4, 8], float32[16, 8]) -> float32[4, 16]
+    """
+    inference = _Inference(module)
+    for name in module.functions:
+        inference.function(name)
+    return inference.types
+
+
+class _Inference:
+    def __init__(self, module: IRModule) -> None:
+        self.types: dict[Expr, Type] = {}
+        self._module = module
+        self._begun: list[str] = []
+        self._bound: dict[Var, Expr] = {}
+
+    def function(self, name: str) -> FuncType:
+        """The type of a function of the module."""
+        function = self._module[name]
+        known = self.types.get(function)
+        if known is not None:
+            assert isinstance(known, FuncType)
+            return known
+        if name in self._begun:
+            if function.result is None:
+                chain = " -> ".join(f"@{n}" for n in [*self._begun, name])
+                raise GraphError(f"{chain}: a function that calls itself must declare its result")
+            return function.type_with(function.result)
+        self._begun.append(name)
+        nodes = post_order(function)
+        self._bound.update({e.var: e.value for e in nodes if isinstance(e, Let)})
+        for e in nodes:
+            self._infer(name, e)
+        self._begun.pop()
+        found = self.types[function]
+        assert isinstance(found, FuncType)
+        return found
+
+    def _infer(self, name: str, e: Expr) -> None:
+        if e in self.types or isinstance(e, OpRef):
+            return
+        try:
+            self.types[e] = self._type(e)
+        except GraphError as exc:
+            if isinstance(e, GlobalVar):  # what is wrong there was told with its place
+                raise
+            raise GraphError(self._placed(name, e, str(exc))) from exc
+
+    def _type(self, e: Expr) -> Type:
+        match e:
+            case Var():
+                return self._variable(e)
+            case Constant():
+                return e.type
+            case GlobalVar():
+                return self.function(e.name)
+            case Tuple():
+                return TupleType(tuple(self.types[f] for f in e.fields))
+            case TupleGetItem():
+                return self._item(e)
+            case Let():
+                return self.types[e.body]
+            case If():
+                return self._branches(e)
+            case Function():
+                return self._function(e)
+            case Call():
+                return self._call(e)
+        raise InternalError(f"{type(e).__name__} has no type rule")
+
+    def _variable(self, e: Var) -> Type:
+        bound = self._bound.get(e)
+        found = None if bound is None else self.types[bound]
+        declared = found if e.type is None else e.type
+        if declared is None:
+            raise GraphError(f"variable {e.name!r} has no type; give it one")
+        if found is not None and declared != found:
+            raise GraphError(f"variable {e.name!r} declares {declared}, but its value is {found}")
+        return declared
+
+    def _item(self, e: TupleGetItem) -> Type:
+        found = self.types[e.tuple_value]
+        if not isinstance(found, TupleType):
+            raise GraphError(f"part {e.index} is asked of {found}, which is no tuple")
+        if not 0 <= e.index < len(found.fields):
+            raise GraphError(f"part {e.index} is asked of {found}, from 0")
+        return found.fields[e.index]
+
+    def _branches(self, e: If) -> Type:
+        condition, then, other = (self.types[c] for c in e.children)
+        if condition != TensorType((), "bool"):
+            raise GraphError(f"a condition is bool[], got {condition}")
+        if then != other:
+            raise GraphError(f"the branches differ: {then} and {other}")
+        return then
+
+    def _function(self, e: Function) -> Type:
+        body = self.types[e.body]
+        if e.result is not None and e.result != body:
+            raise GraphError(f"the function declares {e.result}, but returns {body}")
+        return e.type_with(body)
+
+    def _call(self, e: Call) -> Type:
+        args = [self.types[a] for a in e.args]
+        if isinstance(e.op, OpRef):
+            op = get_op(e.op.name)
+            return op.type_of(args, op.complete(e.attrs))
+        callee = self.types[e.op]
+        if not isinstance(callee, FuncType):
+            raise GraphError(f"{callee} is called, which is no function")
+        if list(callee.params) != args:
+            given = ", ".join(map(str, args))
+            raise GraphError(f"{callee} is called with ({given})")
+        return callee.result
+
+    def _placed(self, name: str, e: Expr, text: str) -> str:
+        """A message with the lines of the program around a node."""
+        known: Mapping[Expr, Type] = self.types
+        program, line_of = function_text(name, self._module[name], known)
+        where = f" ({e.span})" if e.span else ""
+        if e not in line_of:
+            return f"in @{name}{where}: {text}"
+        at, lines = line_of[e], program.split("\n")
+        first = max(0, at - _LINES_BEFORE)
+        shown = [f"  {line}" for line in lines[first:at]] + [f"> {lines[at]}"]
+        return f"in @{name}{where}: {text}\n" + "\n".join(shown)

@@ -1,0 +1,1 @@
+"""The nodes of graphs, their types, and walks over them."""

@@ -1,0 +1,305 @@
+"""The nodes of a graph: Relay's vocabulary (Roesch et al., 2018) over frozen nodes.
+
+A node is equal to itself alone: two calls of one operator are two computations, and a variable is
+known by its identity, not by its name. `loopwright.graph.structural_equal` compares graphs. Nodes
+are shared freely, so that a graph is a directed acyclic graph and not a tree; all walks are over
+each node once, and none recurses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from loopwright.errors import GraphError
+from loopwright.graph.ir.types import FuncType, TensorType, Type, tensor_type
+
+Array: TypeAlias = npt.NDArray[Any]
+#: Attributes of calls and functions by name.
+Attrs: TypeAlias = Mapping[str, Any]
+_NOTHING: Attrs = MappingProxyType({})
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Expr:
+    """Anything that has a value.
+
+    Attributes:
+        span: where it comes from, such as the name of a node of a model; for messages.
+    """
+
+    span: str = ""
+
+    @property
+    def children(self) -> tuple[Expr, ...]:
+        """The expressions of which it is made, in order."""
+        return ()
+
+    def with_children(self, children: tuple[Expr, ...]) -> Expr:
+        """The same node over other children; itself where they are the same."""
+        if all(a is b for a, b in zip(children, self.children, strict=True)):
+            return self
+        return self._over(children)
+
+    def _over(self, children: tuple[Expr, ...]) -> Expr:
+        raise NotImplementedError  # leaves have no children that could differ
+
+
+@dataclass(frozen=True, eq=False)
+class Var(Expr):
+    """A variable: a parameter of a function, or what a `Let` names.
+
+    Attributes:
+        name: as it is printed; it need not be unique.
+        type: its type; None where a `Let` binds it, whose value tells it.
+    """
+
+    name: str
+    type: Type | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Constant(Expr):
+    """An array that is known.
+
+    Attributes:
+        data: its elements; nobody writes into them.
+        name: of the weight, where it has one.
+    """
+
+    data: Array
+    name: str = ""
+
+    @property
+    def type(self) -> TensorType:
+        """Its type."""
+        return tensor_type(self.data)
+
+
+@dataclass(frozen=True, eq=False)
+class GlobalVar(Expr):
+    """A function of a module by its name.
+
+    Attributes:
+        name: unique in the module.
+    """
+
+    name: str
+
+
+@dataclass(frozen=True, eq=False)
+class OpRef(Expr):
+    """A registered operator where a function stands.
+
+    Attributes:
+        name: as it is registered, such as ``"nn.conv2d"``.
+    """
+
+    name: str
+
+
+@dataclass(frozen=True, eq=False)
+class Call(Expr):
+    """The value of an operator or a function for some arguments.
+
+    Attributes:
+        op: what is called: an `OpRef`, a `GlobalVar`, a `Function`, or a `Var` that is a function.
+        args: its arguments.
+        attrs: attributes of the operator by name; those that are left out have their defaults.
+    """
+
+    op: Expr
+    args: tuple[Expr, ...]
+    attrs: Attrs = field(default_factory=lambda: _NOTHING)
+
+    @property
+    def children(self) -> tuple[Expr, ...]:
+        """The callee, then the arguments."""
+        return (self.op, *self.args)
+
+    def _over(self, children: tuple[Expr, ...]) -> Expr:
+        return Call(children[0], children[1:], self.attrs, span=self.span)
+
+
+@dataclass(frozen=True, eq=False)
+class Function(Expr):
+    """A function.
+
+    Attributes:
+        params: its parameters, all different, each with a type.
+        body: what it returns.
+        result: the declared type of what it returns; a function that calls itself needs it.
+        attrs: such as ``{"primitive": True}`` for a function that becomes one kernel.
+
+    Raises:
+        GraphError: two parameters are one variable, or one has no type.
+    """
+
+    params: tuple[Var, ...]
+    body: Expr
+    result: Type | None = None
+    attrs: Attrs = field(default_factory=lambda: _NOTHING)
+
+    def __post_init__(self) -> None:
+        if len(set(self.params)) < len(self.params):
+            raise GraphError("a function has one variable as two of its parameters; make another")
+        for p in self.params:
+            if p.type is None:
+                raise GraphError(f"parameter {p.name!r} of a function has no type; give it one")
+
+    @property
+    def children(self) -> tuple[Expr, ...]:
+        """The parameters, then the body."""
+        return (*self.params, self.body)
+
+    @property
+    def primitive(self) -> bool:
+        """Whether it becomes one kernel."""
+        return bool(self.attrs.get("primitive", False))
+
+    def type_with(self, result: Type) -> FuncType:
+        """Its type where it returns ``result``."""
+        return FuncType(tuple(p.type for p in self.params if p.type is not None), result)
+
+    def _over(self, children: tuple[Expr, ...]) -> Expr:
+        params = tuple(_var(c) for c in children[:-1])
+        return Function(params, children[-1], self.result, self.attrs, span=self.span)
+
+
+@dataclass(frozen=True, eq=False)
+class Tuple(Expr):
+    """Several values as one.
+
+    Attributes:
+        fields: the values.
+    """
+
+    fields: tuple[Expr, ...]
+
+    @property
+    def children(self) -> tuple[Expr, ...]:
+        """The values."""
+        return self.fields
+
+    def _over(self, children: tuple[Expr, ...]) -> Expr:
+        return Tuple(children, span=self.span)
+
+
+@dataclass(frozen=True, eq=False)
+class TupleGetItem(Expr):
+    """One of the values of a tuple.
+
+    Attributes:
+        tuple_value: the tuple.
+        index: which one, from 0.
+    """
+
+    tuple_value: Expr
+    index: int
+
+    @property
+    def children(self) -> tuple[Expr, ...]:
+        """The tuple."""
+        return (self.tuple_value,)
+
+    def _over(self, children: tuple[Expr, ...]) -> Expr:
+        return TupleGetItem(children[0], self.index, span=self.span)
+
+
+@dataclass(frozen=True, eq=False)
+class Let(Expr):
+    """A body in which a variable has a value.
+
+    Attributes:
+        var: the variable.
+        value: its value, in which it does not occur.
+        body: where it may occur.
+    """
+
+    var: Var
+    value: Expr
+    body: Expr
+
+    @property
+    def children(self) -> tuple[Expr, ...]:
+        """The value, the variable, the body: in this order their types are known."""
+        return (self.value, self.var, self.body)
+
+    def _over(self, children: tuple[Expr, ...]) -> Expr:
+        value, var, body = children
+        return Let(_var(var), value, body, span=self.span)
+
+
+@dataclass(frozen=True, eq=False)
+class If(Expr):
+    """One of two values; the other is not computed.
+
+    Attributes:
+        condition: a tensor of type bool and no dimensions.
+        then: the value where it is true.
+        otherwise: the value where it is false.
+    """
+
+    condition: Expr
+    then: Expr
+    otherwise: Expr
+
+    @property
+    def children(self) -> tuple[Expr, ...]:
+        """The condition, then both values."""
+        return (self.condition, self.then, self.otherwise)
+
+    def _over(self, children: tuple[Expr, ...]) -> Expr:
+        return If(*children, span=self.span)
+
+
+def _var(e: Expr) -> Var:
+    if isinstance(e, Var):
+        return e
+    raise GraphError(f"a {type(e).__name__} stands where a variable is bound; put a Var there")
+
+
+def var(name: str, shape: tuple[Any, ...] | Type = (), dtype: str = "float32") -> Var:
+    """A variable with a type.
+
+    Args:
+        name: as it is printed.
+        shape: the extents of a tensor, or any type.
+        dtype: of the tensor's elements.
+
+    Example:
+        >>> x = lw.graph.var("x", (1, 8))
+        >>> print(x.name, x.type)
+        x float32[1, 8]
+    """
+    return Var(name, TensorType(shape, dtype) if isinstance(shape, tuple) else shape)
+
+
+def const(value: Any, dtype: str | None = None, name: str = "") -> Constant:
+    """A constant from an array or a number.
+
+    Args:
+        value: anything that NumPy makes an array of; it is copied, so that a later change of the
+            array does not change the graph.
+        dtype: float32 by default for Python's numbers with a fraction, else that of the array.
+        name: of the weight.
+
+    Raises:
+        TensorError: the dtype is not supported.
+
+    Example:
+        >>> print(lw.graph.const([1.0, 2.0]).type)
+        float32[2]
+    """
+    if dtype is None and not hasattr(value, "dtype"):
+        found = np.asarray(value)
+        dtype = {"float64": "float32"}.get(found.dtype.name, found.dtype.name)
+    array = np.array(value, dtype=None if dtype is None else np.dtype(dtype))
+    tensor_type(array)
+    array.flags.writeable = False
+    return Constant(array, name)

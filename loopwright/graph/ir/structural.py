@@ -1,0 +1,129 @@
+"""Equality and hashes of graphs by what they compute, whatever their variables are called.
+
+Both are of the graph and not of the tree: two graphs are equal where one can be mapped onto the
+other node by node. So a value that is computed once and read twice differs from one that is
+computed twice.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from loopwright.graph.ir.expr import (
+    Call,
+    Constant,
+    Expr,
+    Function,
+    GlobalVar,
+    Let,
+    OpRef,
+    TupleGetItem,
+    Var,
+)
+from loopwright.graph.ir.module import IRModule
+from loopwright.graph.ir.visitor import free_vars, post_order
+
+
+def structural_equal(a: Expr | IRModule, b: Expr | IRModule, map_free_vars: bool = False) -> bool:
+    """Whether two expressions or modules are the same program.
+
+    Args:
+        a: one of them.
+        b: the other.
+        map_free_vars: whether free variables may stand for each other, in the order of their first
+            use; without it they must be the same ones.
+
+    Example:
+        >>> def double(name):
+        ...     x = lw.graph.var(name, (4,))
+        ...     return lw.graph.Function((x,), lw.graph.op.add(x, x))
+        ...
+        >>> print(lw.graph.structural_equal(double("x"), double("y")))
+        True
+    """
+    if isinstance(a, IRModule) or isinstance(b, IRModule):
+        return _modules_equal(a, b)
+    return _numbered(a, map_free_vars) == _numbered(b, map_free_vars)
+
+
+def _modules_equal(a: object, b: object) -> bool:
+    if not isinstance(a, IRModule) or not isinstance(b, IRModule):
+        return False
+    if set(a.functions) != set(b.functions):
+        return False
+    return all(structural_equal(f, b.functions[name]) for name, f in a.functions.items())
+
+
+def structural_hash(e: Expr | IRModule, map_free_vars: bool = False) -> str:
+    """A text that is equal for equal programs, in every process; hexadecimal, 32 digits.
+
+    Example:
+        >>> x = lw.graph.var("x", (4,))
+        >>> relu = lw.graph.op.nn.relu
+        >>> print(lw.graph.structural_hash(relu(x)) == lw.graph.structural_hash(relu(x)))
+        True
+    """
+    found = hashlib.sha256()
+    if isinstance(e, IRModule):
+        for name in sorted(e.functions):
+            found.update(f"{name}={structural_hash(e.functions[name])};".encode())
+    else:
+        for line in _numbered(e, map_free_vars, in_this_process=False):
+            found.update(f"{line!r}\n".encode())
+    return found.hexdigest()[:32]
+
+
+def _numbered(
+    root: Expr, map_free_vars: bool, in_this_process: bool = True
+) -> list[tuple[Any, ...]]:
+    """Each node as what it is and the numbers of its children, in the order of a walk."""
+    free = set() if map_free_vars else set(free_vars(root))
+    number: dict[Expr, int] = {}
+    lines = []
+    for e in post_order(root):
+        number[e] = len(number)
+        own: tuple[Any, ...] = _own(e)
+        if e in free:
+            own += (id(e) if in_this_process else getattr(e, "name", ""),)
+        lines.append((type(e).__name__, own, tuple(number[c] for c in e.children)))
+    return lines
+
+
+def _own(e: Expr) -> tuple[Any, ...]:
+    """What a node is beside its children."""
+    match e:
+        case Var():
+            return (str(e.type),)
+        case Constant():
+            return (str(e.type), digest(e))
+        case GlobalVar() | OpRef():
+            return (e.name,)
+        case Call():
+            return (attrs_key(e.attrs),)
+        case Function():
+            return (str(e.result), attrs_key(e.attrs))
+        case TupleGetItem():
+            return (e.index,)
+        case Let():
+            return ()
+    return ()
+
+
+def digest(e: Constant) -> str:
+    """A hash of the elements of a constant."""
+    return hashlib.sha256(e.data.tobytes()).hexdigest()
+
+
+def attrs_key(attrs: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    """Attributes as text in the order of their names; 1, 1.0 and True differ."""
+    return tuple(sorted((name, repr(value)) for name, value in attrs.items()))
+
+
+def distinct_functions(functions: Iterable[Function]) -> dict[str, Function]:
+    """Functions by their structural hashes, the first of each."""
+    found: dict[str, Function] = {}
+    for f in functions:
+        found.setdefault(structural_hash(f), f)
+    return found

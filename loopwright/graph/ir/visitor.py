@@ -1,0 +1,122 @@
+"""Walks over graphs: each node once, children first, and never by recursion.
+
+A model is a chain of thousands of nodes; Python's stack would end long before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from loopwright.graph.ir.expr import Call, Expr, Function, GlobalVar, Let, OpRef, Var
+
+
+def post_order(*roots: Expr) -> list[Expr]:
+    """All nodes of some expressions, each once, after its children.
+
+    Example:
+        >>> x = lw.graph.var("x", (4,))
+        >>> print([type(e).__name__ for e in lw.graph.post_order(lw.graph.op.nn.relu(x))])
+        ['OpRef', 'Var', 'Call']
+    """
+    found: dict[Expr, None] = {}
+    waiting = [(root, False) for root in reversed(roots)]
+    while waiting:
+        e, ready = waiting.pop()
+        if e in found:
+            continue
+        if ready:
+            found[e] = None
+            continue
+        waiting.append((e, True))
+        waiting.extend((c, False) for c in reversed(e.children) if c not in found)
+    return list(found)
+
+
+def rewrite(root: Expr, change: Callable[[Expr], Expr]) -> Expr:
+    """The expression with every node replaced, children first.
+
+    Args:
+        root: the expression.
+        change: from a node whose children are replaced already to what stands in its place; the
+            node itself to keep it. It is asked once for each node.
+
+    Returns:
+        The new expression; what did not change is shared with the old one.
+
+    Example:
+        >>> x = lw.graph.var("x", (4,))
+        >>> y = lw.graph.op.nn.relu(lw.graph.op.nn.relu(x))
+        >>> def once(e):
+        ...     inner = e.args[0] if isinstance(e, lw.graph.Call) else None
+        ...     return inner if isinstance(inner, lw.graph.Call) else e
+        ...
+        >>> print(lw.graph.IRModule.from_expr(lw.graph.rewrite(y, once)))
+        def @main(%x: float32[4]) {
+          nn.relu(%x)
+        }
+    """
+    return rewrite_each(root, lambda _, e: change(e))
+
+
+def rewrite_each(root: Expr, change: Callable[[Expr, Expr], Expr]) -> Expr:
+    """As `rewrite`, with the node as it was: facts about it, such as its type, are known by that.
+
+    Args:
+        root: the expression.
+        change: from a node as it was, and the same over replaced children, to what stands there.
+    """
+    made: dict[Expr, Expr] = {}
+    for e in post_order(root):
+        made[e] = change(e, e.with_children(tuple(made[c] for c in e.children)))
+    return made[root]
+
+
+def substitute(root: Expr, values: dict[Var, Expr]) -> Expr:
+    """The expression with others in the place of some of its free variables.
+
+    Variables are known by identity, so that none can be captured by a binding of the same name.
+    """
+    return rewrite(root, lambda e: values.get(e, e) if isinstance(e, Var) else e)
+
+
+def free_vars(root: Expr) -> list[Var]:
+    """Variables that an expression reads and does not bind, in the order of their first use.
+
+    A variable is bound by a function or a `Let`; as variables are known by identity, one that is
+    bound somewhere in the expression is not free elsewhere.
+
+    Example:
+        >>> x, y = lw.graph.var("x"), lw.graph.var("y")
+        >>> print([v.name for v in lw.graph.free_vars(lw.graph.op.subtract(y, x))])
+        ['y', 'x']
+    """
+    nodes = post_order(root)
+    bound = {v for e in nodes for v in _bound_by(e)}
+    return [e for e in nodes if isinstance(e, Var) and e not in bound]
+
+
+def _bound_by(e: Expr) -> Iterable[Var]:
+    if isinstance(e, Function):
+        return e.params
+    return (e.var,) if isinstance(e, Let) else ()
+
+
+def users(nodes: Iterable[Expr]) -> dict[Expr, list[Expr]]:
+    """For each node those that have it as a child, once for each time."""
+    found: dict[Expr, list[Expr]] = {}
+    for e in nodes:
+        found.setdefault(e, [])
+        for child in e.children:
+            found.setdefault(child, []).append(e)
+    return found
+
+
+def called(e: Expr) -> str | None:
+    """The name of the operator that a node calls; None where it is no call of an operator."""
+    return e.op.name if isinstance(e, Call) and isinstance(e.op, OpRef) else None
+
+
+def globals_of(root: Expr) -> list[str]:
+    """Names of the functions that an expression calls, each once."""
+    names = [e.name for e in post_order(root) if isinstance(e, GlobalVar)]
+    return list(dict.fromkeys(names))

@@ -1,0 +1,324 @@
+"""Operators of neural networks: products, convolutions, pools, normalisations."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from loopwright import dtypes, te
+from loopwright.errors import GraphError
+from loopwright.graph.ir.types import Size
+from loopwright.graph.op.shapes import axis_of, broadcast, element, pads_of, require_same, several
+from loopwright.graph.registry import Pattern, register_op
+
+#: One number for every dimension of an image, or one for each.
+Numbers = int | Sequence[int]
+
+
+@register_op("nn.dense", Pattern.OUT_ELEMENTWISE_FUSABLE)
+def dense(data: te.Tensor, weight: te.Tensor, *, out_dtype: str = "") -> te.Tensor:
+    """Rows of data times the transposed weight: (..., K) by (N, K) to (..., N)."""
+    if len(weight.shape) != 2 or not data.shape:
+        raise GraphError("dense takes data of at least one dimension, and a weight of two")
+    require_same(data.shape[-1], weight.shape[1], "the last extents of data and weight")
+    k = te.reduce_axis((0, data.shape[-1]), name="k")
+    wide = out_dtype or data.dtype
+
+    def row(*i: Any) -> Any:
+        return te.sum(data(*i[:-1], k).astype(wide) * weight[i[-1], k].astype(wide), axis=k)
+
+    tensor: te.Tensor = te.compute((*data.shape[:-1], weight.shape[0]), row, name="dense")
+    return tensor
+
+
+@register_op("matmul", Pattern.OUT_ELEMENTWISE_FUSABLE)
+def matmul(lhs: te.Tensor, rhs: te.Tensor, *, out_dtype: str = "") -> te.Tensor:
+    """The product of matrices as NumPy has it: the dimensions before the last two are broadcast."""
+    a, b = lhs.shape, rhs.shape
+    if not a or not b:
+        raise GraphError("matmul takes tensors of at least one dimension")
+    wide, short = out_dtype or lhs.dtype, (len(a) == 1, len(b) == 1)
+    require_same(a[-1], b[0] if short[1] else b[-2], "the inner extents of a product")
+    outer = broadcast(a[:-2], b[:-2])
+    k = te.reduce_axis((0, a[-1]), name="k")
+
+    def value(*i: Any) -> Any:
+        before, last = i[: len(outer)], list(i[len(outer) :])
+        row = [] if short[0] else [last.pop(0)]
+        column = [] if short[1] else [last.pop(0)]
+        x = element(lhs, [*before, *row, k][-len(a) :])
+        y = element(rhs, [*before, k, *column][-len(b) :])
+        return te.sum(x.astype(wide) * y.astype(wide), axis=k)
+
+    shape = (*outer, *(() if short[0] else a[-2:-1]), *(() if short[1] else b[-1:]))
+    tensor: te.Tensor = te.compute(shape, value, name="matmul")
+    return tensor
+
+
+@register_op("nn.bias_add", Pattern.BROADCAST)
+def bias_add(data: te.Tensor, bias: te.Tensor, *, axis: int = 1) -> te.Tensor:
+    """The bias, one number for each index of an axis, added to the data."""
+    at = axis_of(axis, len(data.shape))
+    if len(bias.shape) != 1:
+        raise GraphError(f"a bias has one dimension, got {len(bias.shape)}")
+    require_same(bias.shape[0], data.shape[at], f"the extents of the bias and of axis {axis}")
+    tensor: te.Tensor = te.compute(
+        data.shape, lambda *i: data(*i) + bias[i[at]].astype(data.dtype), name="bias_add"
+    )
+    return tensor
+
+
+def padded(
+    data: te.Tensor, pads: Sequence[tuple[int, int]], value: Any = 0, name: str = "pad"
+) -> te.Tensor:
+    """The data with elements of some value around its last dimensions; itself where there are none.
+
+    Args:
+        data: a tensor.
+        pads: elements before and after each of the last dimensions.
+        value: a number, or an expression of the data's dtype.
+        name: of the stage.
+    """
+    if all(p == (0, 0) for p in pads):
+        return data
+    first = len(data.shape) - len(pads)
+    every = [(0, 0)] * first + list(pads)
+    shape = [n + low + high for n, (low, high) in zip(data.shape, every, strict=True)]
+    fill = te.const(value, data.dtype)
+
+    def inside(*i: Any) -> Any:
+        at = [x - low for x, (low, _) in zip(i, every, strict=True)]
+        tests = []
+        for x, n, (low, high) in zip(at, data.shape, every, strict=True):
+            tests += ([x >= 0] if low else []) + ([x < n] if high else [])
+        return te.if_then_else(te.all(*tests), data(*at), fill)
+
+    tensor: te.Tensor = te.compute(tuple(shape), inside, name=name)
+    return tensor
+
+
+@register_op("nn.conv", Pattern.OUT_ELEMENTWISE_FUSABLE)
+def conv(
+    data: te.Tensor,
+    weight: te.Tensor,
+    *,
+    strides: Numbers = 1,
+    padding: Numbers = 0,
+    dilation: Numbers = 1,
+    groups: int = 1,
+    out_dtype: str = "",
+) -> te.Tensor:
+    """A convolution of any rank: (N, C, ...) with (O, C / groups, ...) to (N, O, ...)."""
+    rank = len(data.shape) - 2
+    if rank < 1 or len(weight.shape) != rank + 2:
+        raise GraphError("conv takes data (N, C, ...) and a weight (O, C / groups, ...) of as many")
+    stride, spread = several(strides, rank, "strides"), several(dilation, rank, "dilation")
+    channels, wide = weight.shape[1], out_dtype or data.dtype
+    require_same(data.shape[1], channels * groups, "the channels of data and weight times groups")
+    x = padded(data, pads_of(padding, rank))
+    reach = [(n - 1) * d + 1 for n, d in zip(weight.shape[2:], spread, strict=True)]
+    size = _steps(x.shape[2:], reach, stride)
+    outputs = weight.shape[0]
+    if isinstance(outputs, int) and outputs % groups:
+        raise GraphError(f"{outputs} output channels cannot be shared by {groups} groups")
+    c = te.reduce_axis((0, channels), name="c")
+    taps = [te.reduce_axis((0, n), name=f"r{d}") for d, n in enumerate(weight.shape[2:])]
+
+    def value(n: Any, o: Any, *i: Any) -> Any:
+        at = [y * s + r * d for y, s, r, d in zip(i, stride, taps, spread, strict=True)]
+        first = 0 if groups == 1 else te.indexdiv(o, outputs // groups) * channels
+        product = x(n, first + c, *at).astype(wide) * weight(o, c, *taps).astype(wide)
+        return te.sum(product, axis=[c, *taps])
+
+    tensor: te.Tensor = te.compute((data.shape[0], outputs, *size), value, name="conv")
+    return tensor
+
+
+def _steps(size: Sequence[Size], reach: Sequence[int], stride: Sequence[int]) -> tuple[Size, ...]:
+    """How often a window fits."""
+    found = [_fits(n, r, s) for n, r, s in zip(size, reach, stride, strict=True)]
+    return tuple(found)
+
+
+def _fits(n: Size, reach: int, stride: int) -> Size:
+    if isinstance(n, int) and n < reach:
+        raise GraphError(f"a window of {reach} does not fit {n} elements")
+    if isinstance(n, int):
+        return (n - reach) // stride + 1
+    return te.indexdiv(n - reach, stride) + 1
+
+
+@register_op("nn.max_pool", Pattern.OUT_ELEMENTWISE_FUSABLE)
+def max_pool(
+    data: te.Tensor,
+    *,
+    pool_size: Numbers,
+    strides: Numbers = 1,
+    padding: Numbers = 0,
+    dilation: Numbers = 1,
+) -> te.Tensor:
+    """The largest element of each window over the dimensions after the first two."""
+    rank = len(data.shape) - 2
+    window, stride = several(pool_size, rank, "pool_size"), several(strides, rank, "strides")
+    spread = several(dilation, rank, "dilation")
+    x = padded(data, pads_of(padding, rank), te.min_value(data.dtype))
+    reach = [(n - 1) * d + 1 for n, d in zip(window, spread, strict=True)]
+    size = _steps(x.shape[2:], reach, stride)
+    taps = [te.reduce_axis((0, n), name=f"r{d}") for d, n in enumerate(window)]
+
+    def value(n: Any, c: Any, *i: Any) -> Any:
+        at = [y * s + r * d for y, s, r, d in zip(i, stride, taps, spread, strict=True)]
+        return te.max(x(n, c, *at), axis=taps)
+
+    tensor: te.Tensor = te.compute((*data.shape[:2], *size), value, name="max_pool")
+    return tensor
+
+
+@register_op("nn.avg_pool", Pattern.OUT_ELEMENTWISE_FUSABLE)
+def avg_pool(
+    data: te.Tensor,
+    *,
+    pool_size: Numbers,
+    strides: Numbers = 1,
+    padding: Numbers = 0,
+    count_include_pad: bool = False,
+) -> te.Tensor:
+    """The mean of each window over the dimensions after the first two."""
+    rank = len(data.shape) - 2
+    window, stride = several(pool_size, rank, "pool_size"), several(strides, rank, "strides")
+    pads = pads_of(padding, rank)
+    x = padded(data, pads)
+    size = _steps(x.shape[2:], window, stride)
+    taps = [te.reduce_axis((0, n), name=f"r{d}") for d, n in enumerate(window)]
+
+    def total(n: Any, c: Any, *i: Any) -> Any:
+        at = [y * s + r for y, s, r in zip(i, stride, taps, strict=True)]
+        return te.sum(x(n, c, *at), axis=taps)
+
+    summed = te.compute((*data.shape[:2], *size), total, name="pool_sum")
+    bounded = not count_include_pad and any(p != (0, 0) for p in pads)
+
+    def mean(n: Any, c: Any, *i: Any) -> Any:
+        if not bounded:
+            return summed(n, c, *i) * te.const(1 / math.prod(window), data.dtype)
+        count: Any = 1
+        for y, s, w, (low, _), extent in zip(i, stride, window, pads, data.shape[2:], strict=True):
+            first, last = te.max(y * s - low, 0), te.min(y * s - low + w, extent)
+            count = count * (last - first)
+        return summed(n, c, *i) / count.astype(data.dtype)
+
+    tensor: te.Tensor = te.compute(summed.shape, mean, name="avg_pool")
+    return tensor
+
+
+@register_op("nn.batch_norm", Pattern.OPAQUE)
+def batch_norm(
+    data: te.Tensor,
+    gamma: te.Tensor,
+    beta: te.Tensor,
+    moving_mean: te.Tensor,
+    moving_var: te.Tensor,
+    *,
+    axis: int = 1,
+    epsilon: float = 1e-5,
+) -> te.Tensor:
+    """Batch normalisation in inference: by the mean and the variance that were learned."""
+    at = axis_of(axis, len(data.shape))
+    for t in (gamma, beta, moving_mean, moving_var):
+        require_same(t.shape[0], data.shape[at], f"the extents of {t.name} and of axis {axis}")
+    eps = te.const(epsilon, data.dtype)
+
+    def value(*i: Any) -> Any:
+        c = i[at]
+        scale = gamma[c] * te.rsqrt(moving_var[c] + eps)
+        return (data(*i) - moving_mean[c]) * scale + beta[c]
+
+    tensor: te.Tensor = te.compute(data.shape, value, name="batch_norm")
+    return tensor
+
+
+@register_op("nn.softmax", Pattern.OPAQUE)
+def softmax(data: te.Tensor, *, axis: int = -1) -> te.Tensor:
+    """exp(x) divided by the sum of exp over an axis, without overflow."""
+    _, exps, total, at = _exponentials(data, axis)
+    tensor: te.Tensor = te.compute(
+        data.shape, lambda *i: exps(*i) / total(*_without(i, at)), name="softmax"
+    )
+    return tensor
+
+
+@register_op("nn.log_softmax", Pattern.OPAQUE)
+def log_softmax(data: te.Tensor, *, axis: int = -1) -> te.Tensor:
+    """The logarithm of softmax, without overflow."""
+    top, _, total, at = _exponentials(data, axis)
+
+    def value(*i: Any) -> Any:
+        return data(*i) - top(*_without(i, at)) - te.log(total(*_without(i, at)))
+
+    tensor: te.Tensor = te.compute(data.shape, value, name="log_softmax")
+    return tensor
+
+
+def _exponentials(data: te.Tensor, axis: int) -> tuple[te.Tensor, te.Tensor, te.Tensor, int]:
+    """The largest element along an axis, exp of the distance to it, the sum of these, the axis."""
+    if not dtypes.is_float(data.dtype):
+        raise GraphError(f"exponentials are of floats, got {data.dtype}; cast the input")
+    at = axis_of(axis, len(data.shape))
+    outer = _without(data.shape, at)
+    k = te.reduce_axis((0, data.shape[at]), name="k")
+    again = te.reduce_axis((0, data.shape[at]), name="k")
+    top = te.compute(outer, lambda *i: te.max(data(*_with(i, at, k)), axis=k), name="top")
+    exps = te.compute(data.shape, lambda *i: te.exp(data(*i) - top(*_without(i, at))), name="exps")
+    total = te.compute(
+        outer, lambda *i: te.sum(exps(*_with(i, at, again)), axis=again), name="total"
+    )
+    return top, exps, total, at
+
+
+def _without(items: Sequence[Any], at: int) -> tuple[Any, ...]:
+    return (*items[:at], *items[at + 1 :])
+
+
+def _with(items: Sequence[Any], at: int, item: Any) -> tuple[Any, ...]:
+    return (*items[:at], item, *items[at:])
+
+
+@register_op("nn.layer_norm", Pattern.OPAQUE)
+def layer_norm(
+    data: te.Tensor,
+    gamma: te.Tensor,
+    beta: te.Tensor,
+    *,
+    axis: int = -1,
+    epsilon: float = 1e-5,
+) -> te.Tensor:
+    """The data less its mean, by its standard deviation, over all dimensions from an axis on."""
+    at = axis_of(axis, len(data.shape))
+    outer, inner = data.shape[:at], data.shape[at:]
+    for t in (gamma, beta):
+        if len(t.shape) != len(inner):
+            raise GraphError(f"{t.name} has {len(t.shape)} dimensions; give {len(inner)}")
+    count = math.prod(n for n in inner if isinstance(n, int))
+    if not all(isinstance(n, int) for n in inner):
+        raise GraphError("the normalised dimensions must be numbers")
+    part = te.const(1 / count, data.dtype)
+    eps = te.const(epsilon, data.dtype)
+
+    def over(f: Any, name: str) -> te.Tensor:
+        loops = [te.reduce_axis((0, n), name=f"k{d}") for d, n in enumerate(inner)]
+        tensor: te.Tensor = te.compute(
+            outer, lambda *i: te.sum(f(i, data(*i, *loops)), axis=loops), name=name
+        )
+        return tensor
+
+    total = over(lambda i, x: x, "total")
+    squares = over(lambda i, x: (x - total(*i) * part) * (x - total(*i) * part), "squares")
+
+    def value(*i: Any) -> Any:
+        row, rest = i[:at], i[at:]
+        scale = te.rsqrt(squares(*row) * part + eps)
+        return (data(*i) - total(*row) * part) * scale * gamma(*rest) + beta(*rest)
+
+    tensor: te.Tensor = te.compute(data.shape, value, name="layer_norm")
+    return tensor

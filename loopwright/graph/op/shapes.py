@@ -1,0 +1,113 @@
+"""Arithmetic of shapes that operators share: broadcasting, axes, and what does not fit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from loopwright import te
+from loopwright.errors import GraphError
+from loopwright.graph.ir.types import Size
+
+
+def broadcast(a: Sequence[Size], b: Sequence[Size]) -> tuple[Size, ...]:
+    """The shape of two broadcast shapes, as NumPy has it.
+
+    Raises:
+        GraphError: two extents differ and none of them is 1.
+    """
+    rank = max(len(a), len(b))
+    pairs = zip(_widened(a, rank), _widened(b, rank), strict=True)
+    return tuple(_common(x, y, a, b) for x, y in pairs)
+
+
+def _widened(shape: Sequence[Size], rank: int) -> list[Size]:
+    return [1] * (rank - len(shape)) + list(shape)
+
+
+def _common(x: Size, y: Size, a: Sequence[Size], b: Sequence[Size]) -> Size:
+    if same(x, y) or same(y, 1):
+        return x
+    if same(x, 1):
+        return y
+    raise GraphError(f"shapes ({_text(a)}) and ({_text(b)}) cannot be broadcast: {x} against {y}")
+
+
+def same(a: Size, b: Size) -> bool:
+    """Whether two extents are known to be equal."""
+    if isinstance(a, int) and isinstance(b, int):
+        return a == b
+    return a is b or (isinstance(a, te.Expr) and isinstance(b, te.Expr) and repr(a) == repr(b))
+
+
+def require_same(a: Size, b: Size, what: str) -> None:
+    """Raise GraphError where two extents differ; ``what`` says which they are."""
+    if not same(a, b):
+        raise GraphError(f"{what} differ: {a} and {b}")
+
+
+def element(t: te.Tensor, index: Sequence[Any]) -> Any:
+    """The element of a tensor that is broadcast: where an extent is 1, there is one element."""
+    own = index[len(index) - len(t.shape) :]
+    return t(*(0 if same(n, 1) else i for i, n in zip(own, t.shape, strict=True)))
+
+
+def axis_of(axis: int, rank: int) -> int:
+    """An axis counted from 0; negative ones count from the end.
+
+    Raises:
+        GraphError: there is none.
+    """
+    if isinstance(axis, bool) or not isinstance(axis, int) or not -rank <= axis < max(rank, 1):
+        raise GraphError(f"a tensor of {rank} dimensions has no axis {axis!r}")
+    return axis % rank if rank else 0
+
+
+def axes_of(axes: int | Sequence[int] | None, rank: int) -> tuple[int, ...]:
+    """Axes counted from 0, in order; None are all.
+
+    Raises:
+        GraphError: one is missing, or given twice.
+    """
+    if axes is None:
+        return tuple(range(rank))
+    given = (axes,) if isinstance(axes, int) else tuple(axes)
+    found = sorted(axis_of(a, rank) for a in given)
+    if len(set(found)) < len(found):
+        raise GraphError(f"axes {given} name one axis twice")
+    return tuple(found)
+
+
+def several(value: int | Sequence[int], count: int, what: str) -> tuple[int, ...]:
+    """One number for each of some dimensions: given one for all, or one for each.
+
+    Raises:
+        GraphError: another number of them is given.
+    """
+    given = (value,) * count if isinstance(value, int) else tuple(value)
+    if len(given) != count:
+        raise GraphError(f"{what} is {given}; give one number, or {count}")
+    return given
+
+
+def pads_of(padding: int | Sequence[int], count: int) -> tuple[tuple[int, int], ...]:
+    """Elements before and after each of some dimensions.
+
+    Args:
+        padding: one number for all; one for each dimension, which stands before and after; or all
+            before, then all after.
+        count: how many dimensions.
+
+    Raises:
+        GraphError: another number of them is given, or one is negative.
+    """
+    given = (padding,) * count if isinstance(padding, int) else tuple(padding)
+    if len(given) == count:
+        given *= 2
+    if len(given) != 2 * count or any(p < 0 for p in given):
+        raise GraphError(f"padding is {padding}; give one number, {count}, or {2 * count}, from 0")
+    return tuple(zip(given[:count], given[count:], strict=True))
+
+
+def _text(shape: Sequence[Size]) -> str:
+    return ", ".join(map(str, shape))

@@ -1,0 +1,206 @@
+"""Operators that move elements and compute nothing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import Any
+
+from loopwright import te
+from loopwright.errors import GraphError
+from loopwright.graph.ir.types import Size
+from loopwright.graph.op.nn import padded
+from loopwright.graph.op.shapes import axes_of, axis_of, broadcast, element, require_same
+from loopwright.graph.registry import Pattern, register_op
+
+
+def _static(data: te.Tensor, what: str) -> tuple[int, ...]:
+    found = tuple(n for n in data.shape if isinstance(n, int))
+    if len(found) < len(data.shape):
+        raise GraphError(f"{what} takes a tensor whose extents are numbers")
+    return found
+
+
+def _moved(data: te.Tensor, shape: Sequence[int], name: str) -> te.Tensor:
+    """The elements in their order in memory, in another shape."""
+    old = _static(data, name)
+
+    def value(*i: Any) -> Any:
+        flat: Any = 0
+        for x, n in zip(i, shape, strict=True):
+            flat = flat * n + x
+        index = []
+        for d, n in enumerate(old):
+            inner = math.prod(old[d + 1 :])
+            at = flat if inner == 1 else te.indexdiv(flat, inner)
+            index.append(at if d == 0 else te.indexmod(at, n))
+        return data(*index)
+
+    tensor: te.Tensor = te.compute(tuple(shape), value, name=name)
+    return tensor
+
+
+@register_op("reshape", Pattern.INJECTIVE)
+def reshape(data: te.Tensor, *, newshape: Sequence[int]) -> te.Tensor:
+    """The elements in another shape: -1 is what is left, 0 the extent of the input there."""
+    old = _static(data, "reshape")
+    if any(n == 0 and d >= len(old) for d, n in enumerate(newshape)):
+        raise GraphError(f"newshape {tuple(newshape)} copies an extent that {old} does not have")
+    shape = [old[d] if n == 0 else n for d, n in enumerate(newshape)]
+    count, known = math.prod(old), math.prod(n for n in shape if n != -1)
+    if shape.count(-1) > 1 or any(n < -1 for n in shape):
+        raise GraphError(f"newshape {tuple(newshape)} is no shape: at most one extent is -1")
+    if -1 in shape and known and count % known == 0:
+        shape[shape.index(-1)] = count // known
+    if math.prod(shape) != count or -1 in shape:
+        raise GraphError(f"{count} elements of shape {old} do not fill {tuple(newshape)}")
+    return _moved(data, shape, "reshape")
+
+
+@register_op("nn.batch_flatten", Pattern.INJECTIVE)
+def batch_flatten(data: te.Tensor) -> te.Tensor:
+    """(N, ...) to (N, the product of the others)."""
+    old = _static(data, "batch_flatten")
+    return _moved(data, (old[0], math.prod(old[1:])), "flatten")
+
+
+@register_op("transpose", Pattern.INJECTIVE)
+def transpose(data: te.Tensor, *, axes: Sequence[int] | None = None) -> te.Tensor:
+    """The dimensions in another order; by default from last to first."""
+    rank = len(data.shape)
+    order = list(range(rank))[::-1] if axes is None else [axis_of(a, rank) for a in axes]
+    if sorted(order) != list(range(rank)):
+        raise GraphError(f"axes {axes} are no order of {rank} dimensions")
+
+    def value(*i: Any) -> Any:
+        at = dict(zip(order, i, strict=True))
+        return data(*(at[d] for d in range(rank)))
+
+    shape = tuple(data.shape[a] for a in order)
+    tensor: te.Tensor = te.compute(shape, value, name="transpose")
+    return tensor
+
+
+@register_op("squeeze", Pattern.INJECTIVE)
+def squeeze(data: te.Tensor, *, axis: int | Sequence[int] | None = None) -> te.Tensor:
+    """The tensor without some dimensions of extent 1; by default without all."""
+    rank = len(data.shape)
+    ones = tuple(d for d, n in enumerate(data.shape) if n == 1)
+    gone = ones if axis is None else axes_of(axis, rank)
+    for a in gone:
+        require_same(data.shape[a], 1, f"axis {a} cannot go: its extent and 1")
+    kept = [d for d in range(rank) if d not in gone]
+
+    def value(*i: Any) -> Any:
+        at = dict(zip(kept, i, strict=True))
+        return data(*(at.get(d, 0) for d in range(rank)))
+
+    shape = tuple(data.shape[d] for d in kept)
+    tensor: te.Tensor = te.compute(shape, value, name="squeeze")
+    return tensor
+
+
+@register_op("expand_dims", Pattern.INJECTIVE)
+def expand_dims(data: te.Tensor, *, axis: int | Sequence[int]) -> te.Tensor:
+    """The tensor with further dimensions of extent 1, which stand at some axes of the result."""
+    given = (axis,) if isinstance(axis, int) else tuple(axis)
+    rank = len(data.shape) + len(given)
+    new = axes_of(given, rank)
+    old = [d for d in range(rank) if d not in new]
+    extents = dict(zip(old, data.shape, strict=True))
+    shape = tuple(extents.get(d, 1) for d in range(rank))
+    tensor: te.Tensor = te.compute(shape, lambda *i: data(*(i[d] for d in old)), name="expand")
+    return tensor
+
+
+@register_op("broadcast_to", Pattern.BROADCAST)
+def broadcast_to(data: te.Tensor, *, shape: Sequence[int]) -> te.Tensor:
+    """The tensor repeated along dimensions of extent 1, or that it does not have."""
+    found = broadcast(data.shape, tuple(shape))
+    tensor: te.Tensor = te.compute(found, lambda *i: element(data, i), name="broadcast")
+    return tensor
+
+
+@register_op("concatenate", Pattern.INJECTIVE)
+def concatenate(data: te.Tensor, *others: te.Tensor, axis: int = 0) -> te.Tensor:
+    """Tensors one behind the other along an axis."""
+    parts, at = [data, *others], axis_of(axis, len(data.shape))
+    for t in others:
+        if t.dtype != data.dtype or len(t.shape) != len(data.shape):
+            raise GraphError(f"tensors of a concatenation differ: {data!r} and {t!r}")
+        for d, (n, m) in enumerate(zip(data.shape, t.shape, strict=True)):
+            if d != at:
+                require_same(n, m, f"extents of axis {d} of tensors that are concatenated")
+    ends: list[Size] = list(accumulate(t.shape[at] for t in parts))
+
+    def value(*i: Any) -> Any:
+        def read(t: te.Tensor, begin: Size) -> Any:
+            return t(*i[:at], i[at] - begin, *i[at + 1 :])
+
+        found = read(parts[-1], ends[-2] if len(ends) > 1 else 0)
+        for n in reversed(range(len(parts) - 1)):
+            found = te.if_then_else(i[at] < ends[n], read(parts[n], ends[n - 1] if n else 0), found)
+        return found
+
+    shape = (*data.shape[:at], ends[-1], *data.shape[at + 1 :])
+    tensor: te.Tensor = te.compute(shape, value, name="concatenate")
+    return tensor
+
+
+@register_op("strided_slice", Pattern.INJECTIVE)
+def strided_slice(
+    data: te.Tensor,
+    *,
+    begin: Sequence[int],
+    end: Sequence[int],
+    strides: Sequence[int] | None = None,
+    axes: Sequence[int] | None = None,
+) -> te.Tensor:
+    """Every so many elements between two bounds of some axes, as Python's slices have it."""
+    old = _static(data, "strided_slice")
+    named = range(len(begin)) if axes is None else [axis_of(a, len(old)) for a in axes]
+    steps = (1,) * len(begin) if strides is None else tuple(strides)
+    slices = {a: slice(*bounds) for a, *bounds in zip(named, begin, end, steps, strict=True)}
+    if 0 in steps:
+        raise GraphError("a slice has a stride of 0")
+    runs = [range(n)[slices.get(d, slice(None))] for d, n in enumerate(old)]
+    if any(len(r) == 0 for r in runs):
+        raise GraphError(f"a slice of shape {old} is empty: begin {begin}, end {end}")
+
+    def value(*i: Any) -> Any:
+        return data(*(x * r.step + r.start for x, r in zip(i, runs, strict=True)))
+
+    tensor: te.Tensor = te.compute(tuple(len(r) for r in runs), value, name="slice")
+    return tensor
+
+
+@register_op("nn.pad", Pattern.INJECTIVE)
+def pad(
+    data: te.Tensor, *, pad_width: Sequence[Sequence[int]], pad_value: float = 0.0
+) -> te.Tensor:
+    """The tensor with elements of one value before and after each dimension."""
+    if len(pad_width) != len(data.shape):
+        raise GraphError(f"pad_width has {len(pad_width)} pairs for {len(data.shape)} dimensions")
+    pairs = [(int(low), int(high)) for low, high in pad_width]
+    if all(p == (0, 0) for p in pairs):
+        tensor: te.Tensor = te.compute(data.shape, lambda *i: data(*i), name="pad")
+        return tensor
+    return padded(data, pairs, pad_value)
+
+
+@register_op("take", Pattern.INJECTIVE)
+def take(data: te.Tensor, indices: te.Tensor, *, axis: int = 0) -> te.Tensor:
+    """Elements of an axis by their numbers; negative ones count from the end."""
+    at, extent = axis_of(axis, len(data.shape)), data.shape[axis_of(axis, len(data.shape))]
+    inner = len(indices.shape)
+
+    def value(*i: Any) -> Any:
+        n = indices(*i[at : at + inner])
+        n = te.if_then_else(n < 0, n + extent, n)
+        held = te.max(te.min(n, extent - 1), 0)
+        return data(*i[:at], held, *i[at + inner :])
+
+    shape = (*data.shape[:at], *indices.shape, *data.shape[at + 1 :])
+    tensor: te.Tensor = te.compute(shape, value, name="take")
+    return tensor

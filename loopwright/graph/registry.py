@@ -1,0 +1,258 @@
+"""Operators of graphs as registered data: what they take, what they compute, how they fuse.
+
+An operator is one function over tensors of an expression: its parameters by position are the
+inputs, those by keyword alone are the attributes, its docstring says what it is. So the type of a
+call is that of the expression, and cannot differ from what is computed.
+"""
+
+from __future__ import annotations
+
+import enum
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from loopwright import te
+from loopwright.errors import GraphError, LoopwrightError, did_you_mean
+from loopwright.graph.ir.expr import Attrs, Call, Expr, OpRef, const
+from loopwright.graph.ir.types import TensorType, TupleType, Type, tensor_type
+
+#: What an operator computes: tensors and attributes to one tensor, or several.
+Compute = Callable[..., "te.Tensor | Sequence[te.Tensor]"]
+_REQUIRED = inspect.Parameter.empty
+
+
+class Pattern(enum.IntEnum):
+    """How an operator fuses with others; the names and the order are Relay's."""
+
+    ELEMENTWISE = 0
+    BROADCAST = 1
+    INJECTIVE = 2
+    REDUCTION = 3
+    OUT_ELEMENTWISE_FUSABLE = 4
+    TUPLE = 7
+    OPAQUE = 8
+
+
+@dataclass(frozen=True, eq=False)
+class Op:
+    """A registered operator.
+
+    Attributes:
+        name: such as ``"nn.conv2d"``.
+        pattern: how it fuses.
+        compute: makes the tensors of a call from its tensors and attributes.
+        inputs: the names of its inputs.
+        optional: how many of them, the last ones, may be left out.
+        variadic: whether any number of tensors may follow the inputs.
+        attrs: its attributes with their defaults; ``inspect.Parameter.empty`` where there is none.
+        summary: what it computes, in one line.
+
+    Example:
+        >>> op = lw.graph.get_op("nn.softmax")
+        >>> print(op.inputs, dict(op.attrs), op.pattern.name)
+        ('data',) {'axis': -1} OPAQUE
+    """
+
+    name: str
+    pattern: Pattern
+    compute: Compute
+    inputs: tuple[str, ...]
+    optional: int
+    variadic: bool
+    attrs: Attrs
+    summary: str
+
+    def __call__(self, *args: Any, span: str = "", **attrs: Any) -> Call:
+        """A call of the operator.
+
+        Args:
+            args: expressions, or arrays and numbers, which become constants.
+            span: where it comes from, for messages.
+            attrs: attributes by name.
+
+        Raises:
+            GraphError: too few or too many inputs, an attribute that is unknown or missing, or of a
+                type that no attribute has.
+        """
+        least, most = len(self.inputs) - self.optional, len(self.inputs)
+        if len(args) < least or (len(args) > most and not self.variadic):
+            wanted = f"{least} or more" if self.variadic else f"{least} to {most}"
+            wanted = str(most) if least == most and not self.variadic else wanted
+            raise GraphError(f"{self.name} takes {wanted} inputs, got {len(args)}")
+        exprs = tuple(a if isinstance(a, Expr) else const(a) for a in args)
+        return Call(OpRef(self.name), exprs, self.complete(attrs), span=span)
+
+    def complete(self, given: Mapping[str, Any]) -> Attrs:
+        """All attributes: those given, and the defaults of the others.
+
+        Raises:
+            GraphError: one is unknown or missing, or has a value that no attribute has.
+        """
+        for name in given:
+            if name not in self.attrs:
+                hint = did_you_mean(name, self.attrs)
+                raise GraphError(
+                    f"{self.name} has no attribute {name!r}{hint}; it has "
+                    f"{', '.join(self.attrs) or 'none'}"
+                )
+        values = {name: given.get(name, default) for name, default in self.attrs.items()}
+        missing = [name for name, value in values.items() if value is _REQUIRED]
+        if missing:
+            raise GraphError(f"{self.name} needs the attribute {', '.join(missing)}")
+        return MappingProxyType({n: _plain(self.name, n, v) for n, v in values.items()})
+
+    def tensors(self, args: Sequence[te.Tensor], attrs: Attrs) -> list[te.Tensor]:
+        """The tensors of a call: what it computes from others.
+
+        Args:
+            args: a tensor for each input that is given.
+            attrs: all attributes.
+        """
+        made = self.compute(*args, **attrs)
+        return [made] if isinstance(made, te.Tensor) else list(made)
+
+    def type_of(self, args: Sequence[Type], attrs: Attrs) -> Type:
+        """The type of a call whose arguments have some types.
+
+        Raises:
+            GraphError: the operator does not take arguments of these types and attributes.
+        """
+        for n, t in enumerate(args):
+            if not isinstance(t, TensorType):
+                raise GraphError(f"{self.name} takes tensors, but input {n} is {t}")
+        return _type_of(self, tuple(args), tuple(sorted(attrs.items())))
+
+
+@lru_cache(maxsize=1 << 14)
+def _type_of(op: Op, args: tuple[TensorType, ...], attrs: tuple[tuple[str, Any], ...]) -> Type:
+    given = [te.placeholder(t.shape, t.dtype, name=f"x{n}") for n, t in enumerate(args)]
+    try:
+        made = op.compute(*given, **dict(attrs))
+    except LoopwrightError as exc:
+        text = " ".join(str(exc).split())
+        raise GraphError(f"{op.name}({', '.join(map(str, args))}): {text}") from exc
+    if isinstance(made, te.Tensor):
+        return tensor_type(made)  # type: ignore[arg-type]
+    return TupleType(tuple(tensor_type(t) for t in made))  # type: ignore[arg-type]
+
+
+def _plain(op: str, name: str, value: Any) -> Any:
+    """An attribute as data: numbers, text, None, and tuples of such."""
+    if isinstance(value, (np.generic, np.ndarray)):
+        value = value.tolist()
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, (list, tuple)):
+        return tuple(_plain(op, name, v) for v in value)
+    raise GraphError(
+        f"{op}: attribute {name!r} is {value!r:.60}; give numbers, text, or lists of them"
+    )
+
+
+@dataclass(frozen=True)
+class _Registry:
+    ops: dict[str, Op] = field(default_factory=dict)
+
+
+_REGISTRY = _Registry()
+
+
+def register_op(name: str, pattern: Pattern) -> Callable[[Compute], Op]:
+    """Decorate a function over tensors to make it an operator of graphs.
+
+    Args:
+        name: of the operator; letters, digits, dots and underscores.
+        pattern: how it fuses.
+
+    Returns:
+        A decorator, which gives an `Op`: called with expressions, it makes a call.
+
+    Raises:
+        GraphError: another function has the name.
+
+    Example:
+        >>> @lw.graph.register_op("example.double", lw.graph.Pattern.ELEMENTWISE)
+        ... def double(data):
+        ...     "Twice the data."
+        ...     return te.compute(data.shape, lambda *i: data(*i) * 2, name="double")
+        ...
+        >>> x = lw.graph.var("x", (4,))
+        >>> print(lw.graph.IRModule.from_expr(double(x)))
+        def @main(%x: float32[4]) {
+          example.double(%x)
+        }
+        >>> lw.graph.remove_op("example.double")
+    """
+
+    def register(function: Compute) -> Op:
+        before = _REGISTRY.ops.get(name)
+        if before is not None and _origin(before.compute) != _origin(function):
+            raise GraphError(f"an operator {name!r} is registered already; choose another name")
+        op = _op_of(name, pattern, function)
+        _REGISTRY.ops[name] = op
+        return op
+
+    return register
+
+
+def _op_of(name: str, pattern: Pattern, function: Compute) -> Op:
+    parameters = inspect.signature(function).parameters.values()
+    by_name = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
+    by_position = [p for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
+    return Op(
+        name,
+        pattern,
+        function,
+        inputs=tuple(p.name for p in by_position),
+        optional=sum(p.default is not _REQUIRED for p in by_position),
+        variadic=any(p.kind is p.VAR_POSITIONAL for p in parameters),
+        attrs=MappingProxyType(by_name),
+        summary=(inspect.getdoc(function) or "").partition("\n")[0],
+    )
+
+
+def _origin(function: Compute) -> tuple[object, object]:
+    """Equal for definitions of one function that were run one after the other."""
+    code = getattr(function, "__code__", None)
+    return getattr(function, "__qualname__", None), code and code.co_filename
+
+
+def get_op(name: str) -> Op:
+    """The operator of a name.
+
+    Raises:
+        GraphError: there is none; the nearest name is told.
+
+    Example:
+        >>> print(lw.graph.get_op("add").summary)
+        The sum of two tensors, broadcast.
+    """
+    if name not in _REGISTRY.ops:
+        raise GraphError(f"there is no operator {name!r}{did_you_mean(name, _REGISTRY.ops)}")
+    return _REGISTRY.ops[name]
+
+
+def op_names() -> list[str]:
+    """The names of all operators, sorted.
+
+    Example:
+        >>> print("nn.conv2d" in lw.graph.op_names())
+        True
+    """
+    return sorted(_REGISTRY.ops)
+
+
+def remove_op(name: str) -> None:
+    """Forget an operator.
+
+    Raises:
+        GraphError: there is none of the name.
+    """
+    get_op(name)
+    del _REGISTRY.ops[name]

@@ -1,0 +1,218 @@
+"""Modules as JSON and back: nodes in order, each with the numbers of its children."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from loopwright import te
+from loopwright.errors import GraphError
+from loopwright.graph.ir.expr import (
+    Call,
+    Constant,
+    Expr,
+    Function,
+    GlobalVar,
+    If,
+    Let,
+    OpRef,
+    Tuple,
+    TupleGetItem,
+    Var,
+)
+from loopwright.graph.ir.module import IRModule
+from loopwright.graph.ir.types import FuncType, Size, TensorType, TupleType, Type
+from loopwright.graph.ir.visitor import post_order
+from loopwright.ir.sizes import SizeVar
+
+_FORMAT, _VERSION = "loopwright.graph", 1
+
+
+def save_json(module: IRModule) -> str:
+    """A module as JSON text, its constants among it.
+
+    Args:
+        module: any module; extents are numbers or size variables.
+
+    Raises:
+        GraphError: an extent is an expression of size variables.
+
+    Example:
+        >>> x = lw.graph.var("x", (4,))
+        >>> module = lw.graph.IRModule.from_expr(lw.graph.op.nn.relu(x))
+        >>> again = lw.graph.load_json(lw.graph.save_json(module))
+        >>> print(lw.graph.structural_equal(module, again))
+        True
+    """
+    writer = _Writer()
+    order = post_order(*module.functions.values())
+    nodes = [writer.node(e) for e in order]
+    functions = {name: writer.number[f] for name, f in module.functions.items()}
+    data = {"format": _FORMAT, "version": _VERSION, "sizes": writer.sizes, "nodes": nodes}
+    return json.dumps({**data, "functions": functions})
+
+
+class _Writer:
+    def __init__(self) -> None:
+        self.number: dict[Expr, int] = {}
+        self.sizes: list[dict[str, Any]] = []
+        self._vars: dict[SizeVar, int] = {}
+
+    def node(self, e: Expr) -> dict[str, Any]:
+        self.number[e] = len(self.number)
+        found: dict[str, Any] = {"kind": type(e).__name__, **self._own(e)}
+        if e.children:
+            found["children"] = [self.number[c] for c in e.children]
+        return {**found, "span": e.span} if e.span else found
+
+    def _own(self, e: Expr) -> dict[str, Any]:
+        match e:
+            case Var():
+                return {"name": e.name, "type": self._type(e.type)}
+            case Constant():
+                data = base64.b64encode(np.ascontiguousarray(e.data).tobytes()).decode()
+                return {"name": e.name, "type": self._type(e.type), "data": data}
+            case GlobalVar() | OpRef():
+                return {"name": e.name}
+            case Call():
+                return {"attrs": dict(e.attrs)}
+            case Function():
+                return {"result": self._type(e.result), "attrs": dict(e.attrs)}
+            case TupleGetItem():
+                return {"index": e.index}
+        return {}
+
+    def _type(self, t: Type | None) -> Any:
+        match t:
+            case TensorType():
+                return {"shape": [self._size(n) for n in t.shape], "dtype": t.dtype}
+            case TupleType():
+                return {"fields": [self._type(f) for f in t.fields]}
+            case FuncType():
+                return {"params": [*map(self._type, t.params)], "result": self._type(t.result)}
+        return None
+
+    def _size(self, n: Size) -> Any:
+        if isinstance(n, int):
+            return n
+        if not isinstance(n, SizeVar):
+            raise GraphError(f"the extent {n} is no number and no size variable; it has no JSON")
+        if n not in self._vars:
+            self._vars[n] = len(self.sizes)
+            self.sizes.append({"name": n.name, "dtype": n.dtype})
+        return {"size": self._vars[n]}
+
+
+def load_json(text: str) -> IRModule:
+    """The module that `save_json` wrote.
+
+    Raises:
+        GraphError: the text is none of it, of another version, or was changed so that it is no
+            module any more.
+    """
+    try:
+        data = json.loads(text)
+    except ValueError as exc:
+        raise GraphError(f"this is no JSON of a graph: {exc}") from exc
+    if not isinstance(data, dict) or data.get("format") != _FORMAT:
+        raise GraphError("this is no JSON of a graph; write it with loopwright.graph.save_json")
+    if data.get("version") != _VERSION:
+        raise GraphError(
+            f"this graph has version {data.get('version')!r}, and {_VERSION} is known; "
+            "write it again with this version of loopwright"
+        )
+    try:
+        return _Reader(data).module()
+    except (KeyError, IndexError, TypeError, ValueError) as exc:
+        raise GraphError(f"this JSON of a graph was changed: {type(exc).__name__}: {exc}") from exc
+
+
+class _Reader:
+    def __init__(self, data: Mapping[str, Any]) -> None:
+        self._data = data
+        self._sizes = [te.size_var(s["name"], s["dtype"]) for s in data["sizes"]]
+
+    def module(self) -> IRModule:
+        made: list[Expr] = []
+        for d in self._data["nodes"]:
+            numbers = d.get("children", [])
+            if any(not isinstance(n, int) or not 0 <= n < len(made) for n in numbers):
+                raise GraphError(f"node {len(made)} of a graph reads one that does not precede it")
+            make = _MAKE.get(d["kind"])
+            if make is None:
+                raise GraphError(
+                    f"node {len(made)} of a graph is a {d['kind']!r:.40}; it is unknown"
+                )
+            made.append(make(self, d, [made[n] for n in numbers]))
+        functions = {name: made[n] for name, n in self._data["functions"].items()}
+        found = {name: f for name, f in functions.items() if isinstance(f, Function)}
+        if len(found) < len(functions):
+            raise GraphError("a function of this graph is none")
+        return IRModule(found)
+
+    def var(self, d: Mapping[str, Any], _: list[Expr]) -> Expr:
+        return Var(d["name"], self.type(d["type"]), span=d.get("span", ""))
+
+    def constant(self, d: Mapping[str, Any], _: list[Expr]) -> Expr:
+        found = self.type(d["type"])
+        if not isinstance(found, TensorType) or not found.static:
+            raise GraphError(f"a constant of this graph has the type {found}")
+        raw = base64.b64decode(d["data"], validate=True)
+        array = np.frombuffer(raw, np.dtype(found.dtype)).reshape(found.shape)  # type: ignore[arg-type]
+        return Constant(array, d["name"], span=d.get("span", ""))
+
+    def function(self, d: Mapping[str, Any], children: list[Expr]) -> Expr:
+        *params, body = children
+        if not all(isinstance(p, Var) for p in params):
+            raise GraphError("a parameter of a function of this graph is no variable")
+        result = self.type(d["result"])
+        return Function(tuple(params), body, result, _tuples(d["attrs"]), span=d.get("span", ""))  # type: ignore[arg-type]
+
+    def type(self, d: Any) -> Type | None:
+        if d is None:
+            return None
+        if "shape" in d:
+            return TensorType(tuple(self._size(n) for n in d["shape"]), d["dtype"])
+        if "fields" in d:
+            return TupleType(tuple(self._known(f) for f in d["fields"]))
+        return FuncType(tuple(self._known(p) for p in d["params"]), self._known(d["result"]))
+
+    def _known(self, d: Any) -> Type:
+        found = self.type(d)
+        if found is None:
+            raise GraphError("a type of this graph has a part without a type")
+        return found
+
+    def _size(self, n: Any) -> Size:
+        return self._sizes[n["size"]] if isinstance(n, dict) else n
+
+
+def _tuples(value: Any) -> Any:
+    if isinstance(value, list):
+        return tuple(_tuples(v) for v in value)
+    return {k: _tuples(v) for k, v in value.items()} if isinstance(value, dict) else value
+
+
+def _let(_: _Reader, d: Mapping[str, Any], children: list[Expr]) -> Expr:
+    value, var, body = children
+    if not isinstance(var, Var):
+        raise GraphError("a let of this graph binds no variable")
+    return Let(var, value, body, span=d.get("span", ""))
+
+
+_MAKE: dict[str, Callable[[_Reader, Mapping[str, Any], list[Expr]], Expr]] = {
+    "Var": _Reader.var,
+    "Constant": _Reader.constant,
+    "GlobalVar": lambda _, d, __: GlobalVar(d["name"]),
+    "OpRef": lambda _, d, __: OpRef(d["name"]),
+    "Call": lambda _, d, c: Call(c[0], tuple(c[1:]), _tuples(d["attrs"]), span=d.get("span", "")),
+    "Function": _Reader.function,
+    "Tuple": lambda _, d, c: Tuple(tuple(c), span=d.get("span", "")),
+    "TupleGetItem": lambda _, d, c: TupleGetItem(c[0], d["index"], span=d.get("span", "")),
+    "Let": _let,
+    "If": lambda _, d, c: If(c[0], c[1], c[2], span=d.get("span", "")),
+}

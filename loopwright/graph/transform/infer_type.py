@@ -1,0 +1,24 @@
+"""InferType: every node has a type, or the module is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from loopwright.graph.infer import infer_types
+from loopwright.graph.ir.module import IRModule
+from loopwright.graph.ir.types import FuncType
+from loopwright.graph.transform.module_pass import module_pass
+
+
+@module_pass(opt_level=0, name="InferType")
+def infer_type(module: IRModule) -> IRModule:
+    """Check all types, and let each function declare what it returns."""
+    types = infer_types(module)
+    made = {}
+    for name, function in module.functions.items():
+        found = types[function]
+        assert isinstance(found, FuncType)
+        known = function.result is not None
+        made[name] = function if known else replace(function, result=found.result)
+    same = all(f is module.functions[n] for n, f in made.items())
+    return module if same else IRModule(made)
