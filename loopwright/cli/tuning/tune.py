@@ -104,8 +104,7 @@ NOISY = 0.3
     multiple=True,
     metavar="FILE",
     help="A log whose records, of whatever workloads, teach the tuner's cost model before it "
-    "starts; they count for no trial. Several may be given. Records of other workloads in --log "
-    "teach a derived space by themselves.",
+    "starts; they count for no trial. Several may be given.",
 )
 @measuring_options
 @script_options

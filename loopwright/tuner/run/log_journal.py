@@ -241,20 +241,19 @@ class LogJournal(Journal):
 
     def _relatives(self, past: Sequence[Record]) -> list[tuple[Record, MeasureResult]]:
         """The relatives among some records, with their results."""
-        names = ("op", "task", "dag", "phase", "threads", "target", "hardware")
+        names = ("op", "args", "task", "dag", "phase", "threads", "target", "hardware")
         related = records.once_for_equal(self._is_relative, past, names)
         chosen = list(compress(past, related))
         return list(zip(chosen, results_of(chosen), strict=True))
 
     def _is_relative(self, record: Record) -> bool:
-        """Whether a record may teach a model of this task: one of another shape of the template,
-        or of the same expression, or for an automatic space of any expression that the log holds;
-        under the conditions of now."""
+        """Whether a record may teach a model of this task: one of another shape of the template or
+        workload, or of the same expression; under the conditions of now."""
         if record.phase or record.task == self.task.alias:
             return False
-        described = self.task.automatic and record.dag in self.expressions
-        akin = record.op == self.task.name or record.dag == self.task.dag_hash
-        if not (akin or described):
+        # Tensors that were given without a function share one name, and have no arguments.
+        named = record.op == self.task.name and (record.args or not self.task.automatic)
+        if not named and record.dag != self.task.dag_hash:
             return False
         own = replace(self._now, task=record.task, space=record.space, build=record.build)
         return records.reuse_of(record, own) is Reuse.AS_TRIAL

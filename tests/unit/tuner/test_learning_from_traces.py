@@ -139,16 +139,20 @@ def tuned(task, path, n_trial, **options):
     return tuner, tuner.tune(**call)
 
 
-def test_other_workloads_in_a_log_teach_an_automatic_task_by_themselves(tmp_path):
+def test_records_of_a_template_in_the_log_teach_by_themselves(tmp_path):
     path = tmp_path / "log.jsonl"
-    tuned(lw.create_task(products(64, 64, 64), target="llvm"), path, 24)
-    held = len([r for r in load(path) if not r.phase])
-    tuner, summary = tuned(lw.create_task(products(48, 96, 80), target="llvm"), path, 8)
-    assert len(tuner.relatives) == held
-    assert f"pretrained on {held} results of 1 other task" in "\n".join(summary.lines())
+    template = lw.create_task("matmul", (48, 64, 32), "llvm")
+    tuned(template, path, 16)
+    tuned(lw.create_task(products(32, 32, 64), target="llvm"), path, 4)  # another expression
+    _, args = template.instantiate(template.config_space.default_index)
+    automatic = lw.create_task(list(args), target="llvm")
+    tuner, summary = tuned(automatic, path, 8)
+    assert {record.op for record, _ in tuner.relatives} == {"matmul"}
+    assert len(tuner.relatives) == 16
+    assert "pretrained on 16 results of 1 other task" in "\n".join(summary.lines())
     # Taken up again it learns from the same ones, not from its own.
-    again, _ = tuned(lw.create_task(products(48, 96, 80), target="llvm"), path, 12)
-    assert len(again.relatives) == held
+    again, _ = tuned(automatic, path, 12)
+    assert len(again.relatives) == 16
 
 
 def test_knobs_of_another_space_are_said_and_not_used(tmp_path):
