@@ -194,6 +194,11 @@ def test_run_refuses_outputs_that_are_not_finite(cli, tmp_path):
         "    return create_schedule(b.op), [a, b]\n"
     )
     assert cli("build", "inf.py:infinite", "n=8", "-o", "inf.o").code == 0
+    # As its expression says; but where nobody says what it computes, that looks like a mistake.
+    assert "equal to its expression" in cli("run", "inf.o", "--repeat", "1").out
+    artifact = Artifact.load(tmp_path / "inf.o")
+    manifest = {k: v for k, v in artifact.manifest.items() if k != "workload"}
+    Artifact(manifest, artifact.objects).save("inf.o")
     ran = cli("run", "inf.o")
     assert ran.code == 1
     assert "8 of 8 elements of output 'b' are not finite" in ran.error
