@@ -13,7 +13,9 @@ see that everything works. The JSON is written after each, and a run that was st
 from __future__ import annotations
 
 import argparse
+import signal
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -161,6 +163,7 @@ def table(rows: Sequence[Mapping[str, Any]]) -> Table:
 def main() -> None:
     """Print a line after each expression, then the table."""
     options = _options()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # its builders end with TVM's process
     console = Console(width=150)
     made_with = {"trials": options.trials, "tvm_trials": options.tvm_trials}
     findings = Findings(Path(options.out), {**made_with, "threads": options.threads})
