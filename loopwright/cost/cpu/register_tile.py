@@ -159,8 +159,8 @@ class Tile:
             return 1
         size, shifts = a.access.buffer.itemsize, a.access.moves[-1]
         steps = [m.step for m in shifts if m.loop != self.loops[d].key and isinstance(m.step, int)]
-        apart = [*a.access.buffer.rows_apart(), *(n * size for n in steps)]
-        odd = any(n % line for n in apart)
+        odd = any(n % line for n in a.access.buffer.rows_apart())
+        odd = odd or any(n * size % min(unit, line) for n in steps)
         return 1 + min(unit, line) / line if odd else 1
 
     def turned(self, a: Touched) -> Number:

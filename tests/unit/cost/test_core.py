@@ -159,17 +159,19 @@ def test_a_guarded_place_that_several_rows_read_is_guarded_once() -> None:
 
 
 def test_vectors_that_a_loop_shifts_lie_across_lines() -> None:
-    def across(step: int) -> Number:
+    def across(step: int, machine: Machine = MACHINE) -> Number:
         X, q = te.placeholder((4, 128), name="X"), te.reduce_axis((0, 3), name="q")
         Y = te.compute((4, 64), lambda y, x: te.sum(X[y, x + q * step], axis=q), name="Y")
         s = te.create_schedule(Y.op)
         s[Y].reorder(s[Y].op.axis[0], q, s[Y].op.axis[1])
         s[Y].vectorize(s[Y].op.axis[1])
-        core = _core(s)
+        core = _core(s, machine)
         return core.loaded[1] / core.loaded[0]
 
-    # By an element, or by 64 bytes: a line.
-    assert (across(1), across(16)) == (2, 1)
+    # By an element, or by 64 bytes: a line. Half a line is a vector of 32 bytes.
+    assert (across(1), across(8), across(16)) == (2, 2, 1)
+    half = Machine(1, MACHINE.caches, 32, 16, 32)
+    assert (across(1, half), across(8, half)) == (1.5, 1)
 
 
 def test_padding_that_is_a_stage_needs_no_tests_in_the_main_one() -> None:
