@@ -138,8 +138,8 @@ def _type_of(op: Op, args: tuple[TensorType, ...], attrs: tuple[tuple[str, Any],
         text = " ".join(str(exc).split())
         raise GraphError(f"{op.name}({', '.join(map(str, args))}): {text}") from exc
     if isinstance(made, te.Tensor):
-        return tensor_type(made)  # type: ignore[arg-type]
-    return TupleType(tuple(tensor_type(t) for t in made))  # type: ignore[arg-type]
+        return tensor_type(made)
+    return TupleType(tuple(tensor_type(t) for t in made))
 
 
 def _plain(op: str, name: str, value: Any) -> Any:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar, Token
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from loopwright import env
 from loopwright.errors import LowerError, UsageError, did_you_mean
@@ -30,6 +30,8 @@ from loopwright.lowering.settings import (
 )
 
 T = TypeVar("T")
+#: What passes and instruments get: a `Func`, or a module of graphs, which stands floors above.
+Program: TypeAlias = Any
 #: What a pass does: from a function of the loop IR, or from a module of graphs, to such a one.
 Transform = Callable[[Any], Any]
 #: Levels: 0 for what every program needs, 1 for cheap clean-up, 2 the default, 3 for every pass.
@@ -161,13 +163,13 @@ class Instrument(Protocol):
     def exit_pass_ctx(self) -> None:
         """The context is left."""
 
-    def should_run(self, f: Func, info: Pass) -> bool:
+    def should_run(self, f: Program, info: Pass) -> bool:
         """Whether the pass is to run."""
 
-    def run_before_pass(self, f: Func, info: Pass) -> None:
+    def run_before_pass(self, f: Program, info: Pass) -> None:
         """The pass is about to run on ``f``."""
 
-    def run_after_pass(self, f: Func, info: Pass) -> None:
+    def run_after_pass(self, f: Program, info: Pass) -> None:
         """The pass has returned ``f``."""
 
 

@@ -6,8 +6,7 @@ import sys
 import time
 from typing import TextIO
 
-from loopwright.ir.stmt import Func
-from loopwright.lowering.context import Pass
+from loopwright.lowering.context import Pass, Program
 
 
 class PassInstrument:
@@ -38,14 +37,14 @@ class PassInstrument:
     def exit_pass_ctx(self) -> None:
         """The context is left."""
 
-    def should_run(self, f: Func, info: Pass) -> bool:
+    def should_run(self, f: Program, info: Pass) -> bool:
         """Whether the pass is to run; any instrument can refuse."""
         return True
 
-    def run_before_pass(self, f: Func, info: Pass) -> None:
+    def run_before_pass(self, f: Program, info: Pass) -> None:
         """The pass is about to run on ``f``."""
 
-    def run_after_pass(self, f: Func, info: Pass) -> None:
+    def run_after_pass(self, f: Program, info: Pass) -> None:
         """The pass has returned ``f``."""
 
 
@@ -77,11 +76,11 @@ class PassTimingInstrument(PassInstrument):
         self.seconds.clear()
         self.calls.clear()
 
-    def run_before_pass(self, f: Func, info: Pass) -> None:
+    def run_before_pass(self, f: Program, info: Pass) -> None:
         """Start the clock."""
         self._open.append(time.perf_counter())
 
-    def run_after_pass(self, f: Func, info: Pass) -> None:
+    def run_after_pass(self, f: Program, info: Pass) -> None:
         """Stop it."""
         took = time.perf_counter() - self._open.pop()
         self.seconds[info.name] = self.seconds.get(info.name, 0.0) + took
@@ -98,7 +97,7 @@ class _Printer(PassInstrument):
     def __init__(self, file: TextIO | None = None) -> None:
         self._file = file
 
-    def _print(self, when: str, f: Func, info: Pass) -> None:
+    def _print(self, when: str, f: Program, info: Pass) -> None:
         print(f"# {when} {info.name}\n{f}", file=self._file or sys.stdout)
 
 
@@ -117,7 +116,7 @@ class PrintBeforeAll(_Printer):
         True
     """
 
-    def run_before_pass(self, f: Func, info: Pass) -> None:
+    def run_before_pass(self, f: Program, info: Pass) -> None:
         """Print ``f``."""
         self._print("before", f, info)
 
@@ -137,7 +136,7 @@ class PrintAfterAll(_Printer):
         True
     """
 
-    def run_after_pass(self, f: Func, info: Pass) -> None:
+    def run_after_pass(self, f: Program, info: Pass) -> None:
         """Print ``f``."""
         self._print("after", f, info)
 
@@ -165,11 +164,11 @@ class PrintChanged(_Printer):
         super().__init__(file)
         self._before: list[str] = []
 
-    def run_before_pass(self, f: Func, info: Pass) -> None:
+    def run_before_pass(self, f: Program, info: Pass) -> None:
         """Keep the text of ``f``."""
         self._before.append(str(f))
 
-    def run_after_pass(self, f: Func, info: Pass) -> None:
+    def run_after_pass(self, f: Program, info: Pass) -> None:
         """Print ``f`` if its text is another now."""
         if self._before.pop() != str(f):
             self._print("changed by", f, info)

@@ -92,7 +92,7 @@ class FuncType:
 Type: TypeAlias = "TensorType | TupleType | FuncType"
 
 
-def tensor_type(value: te.Tensor | np.ndarray) -> TensorType:  # type: ignore[type-arg]
+def tensor_type(value: te.Tensor | np.ndarray) -> TensorType:
     """The type of a tensor of an expression, or of an array."""
     return TensorType(tuple(value.shape), str(value.dtype))
 

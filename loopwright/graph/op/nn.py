@@ -117,7 +117,10 @@ def conv(
     channels, wide = weight.shape[1], out_dtype or data.dtype
     require_same(data.shape[1], channels * groups, "the channels of data and weight times groups")
     x = padded(data, pads_of(padding, rank))
-    reach = [(n - 1) * d + 1 for n, d in zip(weight.shape[2:], spread, strict=True)]
+    window = [n for n in weight.shape[2:] if isinstance(n, int)]
+    if len(window) < rank:
+        raise GraphError("the window of a convolution must be numbers")
+    reach = [(n - 1) * d + 1 for n, d in zip(window, spread, strict=True)]
     size = _steps(x.shape[2:], reach, stride)
     outputs = weight.shape[0]
     if isinstance(outputs, int) and outputs % groups:

@@ -35,8 +35,8 @@ def reduced(
     shape = tuple(1 if a in loops else data.shape[a] for a in stays)
 
     def value(*i: Any) -> Any:
-        outer = dict(zip(stays, i, strict=True))
-        index = [loops.get(a, outer.get(a)) for a in range(rank)]
+        at: dict[int, Any] = {**dict(zip(stays, i, strict=True)), **loops}
+        index = [at[a] for a in range(rank)]
         return reduce(data(*index), axis=list(loops.values())) if loops else data(*index)
 
     tensor: te.Tensor = te.compute(shape, value, name=name)
@@ -61,9 +61,10 @@ product = _reduction("prod", "The product over some axes.", te.prod)
 def mean(data: te.Tensor, *, axis: Axes = None, keepdims: bool = False) -> te.Tensor:
     """The mean over some axes."""
     gone = axes_of(axis, len(data.shape))
-    if not all(isinstance(data.shape[a], int) for a in gone):
+    extents = [n for n in (data.shape[a] for a in gone) if isinstance(n, int)]
+    if len(extents) < len(gone):
         raise GraphError("the dimensions of a mean must be numbers")
-    count = math.prod(int(data.shape[a]) for a in gone)
+    count = math.prod(extents)
     summed = reduced(data, axis, keepdims, te.sum, "total")
     part = te.const(1 / count, data.dtype)
     tensor: te.Tensor = te.compute(summed.shape, lambda *i: summed(*i) * part, name="mean")

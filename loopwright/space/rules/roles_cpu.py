@@ -54,7 +54,7 @@ class Roles:
         return dimension_of(self.loaded, self.vector)
 
     @property
-    def rowsdimension_of(self) -> int | None:
+    def rows_dimension(self) -> int | None:
         """The dimension of the other operand that the row loop alone indexes, one by one; None also
         where there are several, or it is the loaded one, of which there is a copy already."""
         others = [o for o in self.stage.operands if o is not self.loaded]
