@@ -271,15 +271,23 @@ class Tile:
 
     def is_tested_alone(self, a: Touched) -> Number:
         """Whether each place of an access is tested by itself in a tile that reaches too far: the
-        lanes do not move it, and another axis along which it moves may end within a tile."""
+        lanes do not move it, and another axis along which it moves may end within a tile.
+
+        Only where lanes reach too far as well: tests that are the same for all lanes, and nothing
+        but these, are made once, outside of the reduction.
+        """
         d = self.t.vector_loop
         if d is None or a.moves[d] or a.access.buffer.within:
             return False
+        return where(self._ends_within({self.loops[d].key}), self._ends_within(_loops_of(a)), False)
+
+    def _ends_within(self, loops: set[LoopKey]) -> Number:
+        """Whether an axis that some loops move may end within a tile, where something tests it."""
         out: Number = False
         nest = self.t.nest
         for axis, dim in zip(nest.op.axes, nest.op.shape, strict=True):
             index = nest.axes[axis.var]
-            if {m.loop for m in index.moves} & _loops_of(a):
+            if loops & {m.loop for m in index.moves} and self._is_tested(index):
                 out = where(at_most(index.width, extent_of(dim)), out, True)
         return out
 
