@@ -114,6 +114,11 @@ def test_every_kind_of_kernel_is_among_these_expressions() -> None:
     }
 
 
+def test_a_product_that_starts_from_something_is_tiled() -> None:
+    for name in ("started", "started from an operand"):
+        assert derived(name, "opencl")[1][0].name.startswith("tiles in shared memory")
+
+
 def test_the_kernels_of_attention() -> None:
     """Products are tiled, the reductions of the softmax have kernels of their own."""
     _, found = derived("attention", "opencl")
