@@ -76,15 +76,30 @@ class Access:
         return extents
 
 
-def accesses(tensor: te.Tensor) -> list[Access]:
-    """The reads of a computed tensor in order, equal ones once."""
+def accesses(tensor: te.Tensor, start: bool = True) -> list[Access]:
+    """The reads of a computed tensor in order, equal ones once.
+
+    Args:
+        tensor: the tensor.
+        start: also those of ``init``, from which a reduction starts before its loops begin.
+    """
     op = tensor.op
     axes = {x.var: x for x in [*op.axis, *op.reduce_axis]}
     found: dict[tuple[object, ...], Access] = {}
-    for read in _reads(op):
+    parts = expressions(op)
+    for read in _reads_of(parts if start else parts[: len(parts) - len(_start(op))]):
         key = (read.source, read.value_index, read.indices)
         found.setdefault(key, _access(read, axes))
     return list(found.values())
+
+
+def read_at_start(tensor: te.Tensor) -> set[te.Tensor]:
+    """What ``init`` of a reduction reads, before its loops begin."""
+    return {read.source for read in _reads_of(_start(tensor.op))}
+
+
+def _start(op: te.Operation) -> tuple[Expr, ...]:
+    return getattr(getattr(op, "body", None), "init", None) or ()
 
 
 def extents(axes: Iterable[IterVar]) -> int:
@@ -123,9 +138,9 @@ def expressions(op: te.Operation) -> list[Expr]:
     return [] if body is None else body_parts(body)
 
 
-def _reads(op: te.Operation) -> list[Read]:
+def _reads_of(parts: Iterable[Expr]) -> list[Read]:
     out: list[Read] = []
-    for part in expressions(op):
+    for part in parts:
         walk(part, lambda n: out.append(n) if isinstance(n, Read) else None)
     return out
 

@@ -40,7 +40,7 @@ def test_points_of_structures_for_devices(first: int, count: int) -> None:
             (case,), targets, schedule = fuzz.examples(seed, fuzz.SPACES, [DEVICE])
             assert targets == [DEVICE]
             assert checker.check(case, []) == "ran"
-            kernels += schedule.applied["bind"] > 0
+            kernels += schedule.applied["bind"] + schedule.applied["env_threads"] > 0
     assert kernels == count
 
 

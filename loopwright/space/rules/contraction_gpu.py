@@ -17,7 +17,7 @@ from typing import Any
 from loopwright import te
 from loopwright.ir.expr import IterVar
 from loopwright.schedule import Schedule
-from loopwright.space.access import Access, accesses, extents, readers
+from loopwright.space.access import Access, accesses, extents, read_at_start, readers
 from loopwright.space.rules.device_gpu import (
     MOST_BLOCKS_YZ,
     Device,
@@ -69,7 +69,7 @@ def contraction_of(kernel: Kernel, reduction: te.Tensor) -> Contraction | None:
         kernel: its stages.
         reduction: the one reduction among them, of the shape of the result.
     """
-    operands = tuple(accesses(reduction))
+    operands = tuple(accesses(reduction, start=False))
     axes = reduction.op.axis
     shared = [x for x in axes if any(a.moves_with(x) for a in operands)]
     alone = [x for x in shared if not all(a.steps.get(x) == 1 for a in operands)]
@@ -118,12 +118,13 @@ def _space_of(c: Contraction, prefix: str) -> ContractionSpace:
     lengths = {x: c.groups.get(x, x.count) for x in c.tiled}
     program = c.kernel.program
     operands = []
+    early = read_at_start(c.reduction)
     for a in c.operands:
-        twice = sum(b.tensor is a.tensor for b in c.operands) > 1
+        again = a.tensor in early or sum(b.tensor is a.tensor for b in c.operands) > 1
         computed = c.kernel.computes(a.tensor)
         alone = readers(a.tensor, program) == [c.reduction]
-        affine = None not in a.dims
-        if affine and not twice and (alone or not computed):
+        affine = bool(a.dims) and None not in a.dims  # one element needs no tile
+        if affine and not again and (alone or not computed):
             operands.append(Operand(a, computed, c.tiled, device.lanes(a.tensor.dtype)))
     axes = c.reduction.op.axis
     blocks = prod(x.count // lengths.get(x, 1) if x in c.groups else 1 for x in axes)

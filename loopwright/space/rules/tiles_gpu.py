@@ -354,7 +354,8 @@ def _launchable(
     """Tiles of all loops together that a block can have, with the fewest steps staged."""
     fewest = {k: prod(min(_steps_of(k, space))) for k in space.reduce}
     found = _combined(space, choices)
-    return found[space.staged_by(_by_loop(space, found), fewest) <= space.device.shared]
+    fits = space.staged_by(_by_loop(space, found), fewest) <= space.device.shared
+    return found[np.broadcast_to(fits, len(found))]  # one answer for all where nothing is staged
 
 
 def _combined(space: ContractionSpace, choices: Sequence[Sequence[Tile]]) -> npt.NDArray[np.int64]:

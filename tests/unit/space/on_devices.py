@@ -123,6 +123,40 @@ def several_behind() -> list[Tensor]:
     return [X, te.compute((30,), lambda i: a[i] - b[i + 1], name="Y")]
 
 
+def scaled() -> list[Tensor]:
+    """A product with a number that lies in memory."""
+    A, B, q = placeholder(13, 20), placeholder(20, 9, name="B"), te.reduce_axis((0, 20), name="k")
+    z = placeholder(name="z")
+    return [A, B, z, te.compute((13, 9), lambda i, j: te.sum(A[i, q] * B[q, j] * z(), axis=q))]
+
+
+def gram() -> list[Tensor]:
+    """An input that is read for rows and for columns goes through no shared memory."""
+    A, q = placeholder(13, 20), te.reduce_axis((0, 20), name="k")
+    return [A, te.compute((13, 13), lambda i, j: te.sum(A[i, q] * A[j, q], axis=q), name="G")]
+
+
+def started() -> list[Tensor]:
+    """A product that starts from what is read before the loops of the sum."""
+    A, B, b = placeholder(13, 20), placeholder(20, 9, name="B"), placeholder(9, name="b")
+    q = te.reduce_axis((0, 20), name="k")
+
+    def element(i: te.IterVar, j: te.IterVar) -> te.PrimExpr:
+        return te.sum(A[i, q] * B[q, j], axis=q, init=b[j])
+
+    return [A, B, b, te.compute((13, 9), element, name="C")]
+
+
+def started_twice() -> list[Tensor]:
+    """The sum starts from one of its operands."""
+    A, B, q = placeholder(13, 13), placeholder(13, 9, name="B"), te.reduce_axis((0, 13), name="k")
+
+    def element(i: te.IterVar, j: te.IterVar) -> te.PrimExpr:
+        return te.sum(A[i, q] * B[q, j], axis=q, init=B[i, j])
+
+    return [A, B, te.compute((13, 9), element, name="C")]
+
+
 def halves(m: int, n: int, k: int, trans_b: bool, dtype: str = "float16") -> list[Tensor]:
     A = placeholder(m, k, dtype=dtype)
     B = placeholder(*((n, k) if trans_b else (k, n)), name="B", dtype=dtype)
@@ -150,6 +184,10 @@ DEVICES: dict[str, tuple[Make, bool]] = {
     "pooled convolution": (pooled_convolution, True),
     "narrowed": (narrowed, True),
     "narrowed rows": (narrowed_rows, True),
+    "scaled": (scaled, True),
+    "gram": (gram, True),
+    "started": (started, True),
+    "started from an operand": (started_twice, True),
     "several behind a sum": (several_behind, True),
 }
 ALL = {

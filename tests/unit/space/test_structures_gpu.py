@@ -114,6 +114,11 @@ def test_every_kind_of_kernel_is_among_these_expressions() -> None:
     }
 
 
+def test_a_product_that_starts_from_something_is_tiled() -> None:
+    for name in ("started", "started from an operand"):
+        assert derived(name, "opencl")[1][0].name.startswith("tiles in shared memory")
+
+
 def test_the_kernels_of_attention() -> None:
     """Products are tiled, the reductions of the softmax have kernels of their own."""
     _, found = derived("attention", "opencl")
@@ -139,7 +144,7 @@ def test_loops_of_one_name_have_knobs_of_their_own() -> None:
     args = two_of_a_name()
     with lw.Target("opencl"):
         found = structures(args[-1], args)
-    assert {"tile_i", "tile_j", "split_k", "split_k_1"} <= set(found[0].config_space.knobs)
+    assert {"tile", "steps"} <= set(found[0].config_space.knobs)
     names = Names()
     assert [names.of(n) for n in ("k", "k", "q", "k")] == ["k", "k_1", "q", "k_2"]
 
