@@ -23,8 +23,8 @@ from loopwright.te.op_node import OpNode
 OPERATIONS, LOADS, STORES, ISSUED = 2, 2, 1, 6
 #: Cycles until a result can be used, and until one that was stored can be loaded.
 LATENCY, FORWARD = 4, 8
-#: The part of a wait that is not hidden where as much work as it takes is at hand: products with 8
-#: sums side by side were measured at 0.85 of the peak, with 12 at 0.92, with 16 and more at 0.95.
+#: The part of a wait that is not hidden where just as much work is at hand: products with 8 sums,
+#: enough in theory, are slower than those with 16.
 UNEVEN = 0.14
 #: Instructions in flight: so far ahead independent work is found.
 WINDOW = 256

@@ -30,8 +30,8 @@ from loopwright.schedule.state import StageId, State
 #: The part of the shorter one of computing and waiting for data that is not done at the same time:
 #: little, since data that is read along memory is fetched ahead.
 APART = 0.15
-#: Cycles of starting a parallel loop and waiting for its end, and more for each thread: 2 us for
-#: two that still spin. (A loop of calls in compiled code takes a tenth of it.)
+#: Cycles of starting a parallel loop and waiting for its end, and more for each thread: set high,
+#: so that threads are woken where they bring more than a loop of calls would show.
 LAUNCH, LAUNCH_THREAD = 7000, 550
 
 
