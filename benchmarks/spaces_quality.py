@@ -45,7 +45,7 @@ from loopwright.env import machine, usable_cpus
 from loopwright.errors import LoopwrightError
 from loopwright.measure.data.planning import task_inputs
 from loopwright.runtime import Arg
-from loopwright.space import ranked
+from loopwright.space import AutomaticTask, ranked
 from loopwright.task import Task
 from loopwright.tuner import DEFAULT_TUNER, find_tuner
 
@@ -97,6 +97,8 @@ def _of_workload(case: Case) -> Subject:
 
     def tensors() -> list[te.Tensor]:
         task = template()
+        if isinstance(task, AutomaticTask):
+            return list(task.program.args)
         return list(task.instantiate(task.config_space.default_index)[1])
 
     def data(tensors: Sequence[te.Tensor]) -> tuple[list[Array], Array]:

@@ -29,7 +29,7 @@ from loopwright.schedule.steps import Step
 from loopwright.space.registry import RULES
 from loopwright.target.kinds import KINDS
 from loopwright.tuner import TUNERS
-from tests.unit.space.expressions import CONTRACTIONS, OTHERS
+from tests.unit.space.expressions import CONTRACTIONS, OTHERS, bytes_product
 from tests.unit.space.on_devices import halves
 
 ROOT = Path(__file__).parents[1]
@@ -142,9 +142,9 @@ def test_every_rule_followed_its_recipe(name: str) -> None:
     assert names(file, "loopwright/space/derivation.py")
     assert {"cpu", "gpu", *KINDS}.issuperset(rule.targets)
     makers = [*CONTRACTIONS.values(), *(make for make, _ in OTHERS.values())]
-    makers.append(lambda: halves(256, 256, 256, trans_b=False))
+    makers += [lambda: halves(256, 256, 256, trans_b=False), bytes_product]
     found = []
-    with lw.Target("llvm -mcpu=x86-64-v3" if "cpu" in rule.targets else "cuda -arch=sm_80"):
+    with lw.Target("llvm -mcpu=cascadelake" if "cpu" in rule.targets else "cuda -arch=sm_80"):
         for args in (make() for make in makers):
             found += rule.function(args[-1:], args) or ()
     assert found, "an expression for it in tests/unit/space/expressions.py"

@@ -257,7 +257,7 @@ class Tuner(ABC):
         """Never propose these indices (the loop measures the default configuration itself).
 
         Example:
-            >>> task = lw.create_task("reduce", (64, 64), "llvm")
+            >>> task = lw.create_task("matmul", (64, 64, 64), "llvm")
             >>> tuner = lw.tuner.GridSearchTuner(task)
             >>> tuner.exclude([0, 1])
             >>> print([config.index for config in tuner.ask(2)])

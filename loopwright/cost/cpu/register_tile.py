@@ -150,18 +150,21 @@ class Tile:
         apart = where(at_most(a.strides[d], size), False, at_most(a.strides[d], PICKED * size))
         return where(self.turned(a), False, apart)
 
-    def lines_of(self, a: Touched, unit: int) -> float:
+    def lines_of(self, a: Touched, unit: int) -> Number:
         """Cache lines of a load in units of so many bytes: more than one where rows are no whole
         lines apart, or a loop shifts vectors by less, so that many a vector lies across two."""
         line = self.t.machine.caches.line
         d = self.t.vector_loop
         if d is None or not a.moves[d] or self._grouped is not None:
             return 1
-        size, shifts = a.access.buffer.itemsize, a.access.moves[-1]
-        steps = [m.step for m in shifts if m.loop != self.loops[d].key and isinstance(m.step, int)]
-        odd = any(n % line for n in a.access.buffer.rows_apart())
-        odd = odd or any(n * size % min(unit, line) for n in steps)
-        return 1 + min(unit, line) / line if odd else 1
+        size, part = a.access.buffer.itemsize, min(unit, line)
+        odd: Number = any(n % line for n in a.access.buffer.rows_apart())
+        for m in a.access.moves[-1]:
+            if m.loop != self.loops[d].key:
+                shift = m.step * size
+                shifts = where(at_most(m.count, 1), False, at_most(shift // part * part, shift - 1))
+                odd = where(shifts, True, odd)
+        return where(odd, 1 + part / line, 1)
 
     def turned(self, a: Touched) -> Number:
         """Whether squares of an access are turned in registers: a copy whose lanes lie apart,

@@ -112,6 +112,8 @@ class History:
             index = None if other is None else other.config_space.find(record.config)
             if other is not None and index is not None:
                 space = other.config_space.space_hash
+                if index in self._group(other.name, other.key, space).points:
+                    continue  # it was given without its record, too, as AutoTVM's pairs are
                 group = self._group(other.name, other.key, space, record)
                 group.points[index] = (part_of(other, index), result)
             elif record.kind == task.target.kind and record.dag in self.expressions:

@@ -67,7 +67,7 @@ def tune(
     round, which must not change between runs that shall continue each other exactly.
 
     Example:
-        >>> task = lw.create_task("reduce", (64, 64), "llvm")
+        >>> task = lw.create_task("matmul", (2, 16, 2), "llvm")
         >>> from loopwright.measure import MeasuredSpace, Replay
         >>> from loopwright.measure.space_file import Point
         >>> def replay(task):

@@ -15,7 +15,7 @@ from loopwright.measure import (
 )
 from loopwright.measure.space_file import Point
 
-TASK = SimpleNamespace(key="key")
+TASK = SimpleNamespace(key="key", alias="name")
 SPACE = MeasuredSpace(
     task="key",
     op="demo",
@@ -105,4 +105,4 @@ def test_what_was_not_measured_is_refused():
     with pytest.raises(UsageError, match=r"holds the space abc .* point of xyz"):
         list(replay.measure([MeasureInput(TASK, config(1, "xyz"))]))
     with pytest.raises(UsageError, match="holds key; it was asked for other"):
-        list(replay.measure([MeasureInput(SimpleNamespace(key="other"), config(1))]))
+        list(replay.measure([MeasureInput(SimpleNamespace(key="other", alias="name"), config(1))]))

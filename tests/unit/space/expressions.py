@@ -83,6 +83,18 @@ def distances(m: int = 19, n: int = 21, d: int = 3) -> list[te.Tensor]:
     return [X, Y, D]
 
 
+def bytes_product() -> list[te.Tensor]:
+    """Bytes into int32: what dot product instructions take."""
+    A, B = placeholder(13, 24, name="A", dtype="uint8"), placeholder(24, 40, name="B", dtype="int8")
+    k = te.reduce_axis((0, 24), name="k")
+    C = te.compute(
+        (13, 40),
+        lambda i, j: te.sum(A[i, k].astype("int32") * B[k, j].astype("int32"), axis=k),
+        name="C",
+    )
+    return [A, B, C]
+
+
 CONTRACTIONS: dict[str, Make] = {
     "product": product(13, 50, 21),
     "product of transposed A": product(13, 50, 21, trans_a=True),

@@ -10,7 +10,6 @@ from loopwright import ops, te
 from loopwright.cost.analytical import AnalyticalModel
 from loopwright.errors import UsageError
 from loopwright.space import Structure, ranked, structures
-from loopwright.target.caches import Caches
 from loopwright.task.vectors import digits_of
 from tests.unit.space.expressions import Make, placeholder, product
 
@@ -163,12 +162,11 @@ def test_tiles_that_end_with_the_result_are_liked_better() -> None:
     assert 2 * crowded < whole
 
 
-def test_what_comes_from_memory_is_read_along_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_comes_from_memory_is_read_along_rows() -> None:
     """A strip of columns goes on to another page with every row, and was measured slower."""
-    caches = Caches(48 << 10, 1 << 20, 32 << 20, 64)
-    monkeypatch.setattr("loopwright.cost.cpu.machine.host_caches", lambda: caches)
+    caches = f"-l1-cache-bytes={48 << 10} -l2-cache-bytes={1 << 20} -l3-cache-bytes={32 << 20}"
     args = product(1, 4096, 4096)()
-    with lw.Target(SKYLAKE):
+    with lw.Target(f"{SKYLAKE} {caches}"):
         found = {r.structure.name: r.speed for r in ranked(structures(args[-1], args))}
     strips = [speed for name, speed in found.items() if "tiles along j" in name]
     assert strips

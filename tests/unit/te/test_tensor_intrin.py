@@ -184,7 +184,7 @@ def test_calls_of_instructions() -> None:
     assert f"operand 'b' of {name} is [8, 4], the last dimensions of a buffer; 'flat' has 1" in (
         refusal(lambda: te.call_intrin(name, c[0], data[0], flat[0]))
     )
-    with pytest.raises(TensorError, match="unknown instruction 'dot_3x4_u8s8s32'"):
+    with pytest.raises(TensorError, match="3 lanes of uint8 by int8; there are 4, 8 and 16"):
         te.intrinsics.dot_uint8_int8_int32(3)
 
 
