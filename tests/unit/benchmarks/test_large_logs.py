@@ -2,12 +2,15 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from benchmarks.large_logs import Cost, applying, matmul, resuming, run, verb, write_log
 from loopwright.records import load, open_log
 from loopwright.records.index import open as opening
 from loopwright.records.index.stored import index_path
 
 
+@pytest.mark.slow
 def test_a_large_log_answers_alike_with_and_without_its_index(tmp_path, monkeypatch):
     monkeypatch.setattr(opening, "SMALL", 0)
     path = tmp_path / "log.jsonl"

@@ -9,6 +9,7 @@ import pytest
 from benchmarks import soak, soak_side
 
 
+@pytest.mark.slow
 def test_a_short_soak_loses_nothing(tmp_path: Path) -> None:
     found = soak.run(tmp_path, trials=24, seed=1, every=1.5, beside=0)
     assert found["valid"] >= 24

@@ -48,6 +48,7 @@ def _work(name: str, indices: Sequence[int]) -> list[quality.Fault]:
     return [quality.Fault(name, index, "wrong") for index in indices if index == 2]
 
 
+@pytest.mark.slow
 def test_a_crash_costs_the_point_that_crashed() -> None:
     chunks = iter([("a", [1, 2]), ("b", [4, 5, 6]), ("c", [2])])
     found = list(quality.Pool(2, _work).run(chunks))

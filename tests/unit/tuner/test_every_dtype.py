@@ -15,7 +15,7 @@ DTYPES = (
     "float32", "float64", "float16", "bfloat16", "int8", "int16", "int32", "int64", "uint8", "bool",
 )  # fmt: skip
 #: Those that are tuned each time; the others are of the slow tier.
-QUICK = ("bfloat16", "int8", "bool")
+QUICK = ("bfloat16", "bool")
 #: Extents by the name of the parameter, none of them a multiple of a vector.
 EXTENTS = {"M": 9, "N": 21, "K": 10, "B": 2, "C": 3, "H": 6, "W": 7, "O": 5, "KH": 3, "KW": 3}
 TRIALS = 2
