@@ -5,17 +5,27 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 from loopwright.graph.op import elementwise, reductions, transforms
 from loopwright.graph.op import nn as _nn
 from loopwright.graph.registry import Op, get_op, op_names
 
+#: Importing these registers what comes along.
 _MODULES = (elementwise, _nn, reductions, transforms)
-#: Those whose names begin with ``nn.``.
-nn = SimpleNamespace(
-    **{name.removeprefix("nn."): get_op(name) for name in op_names() if name.startswith("nn.")}
-)
+
+
+class _OpsOfNetworks:
+    """Operators whose names begin with ``nn.``, those registered later among them."""
+
+    def __getattr__(self, name: str) -> Op:
+        if f"nn.{name}" in op_names():
+            return get_op(f"nn.{name}")
+        raise AttributeError(f"there is no operator 'nn.{name}'; see loopwright.graph.op_names()")
+
+    def __dir__(self) -> list[str]:
+        return [name.removeprefix("nn.") for name in op_names() if name.startswith("nn.")]
+
+
+nn = _OpsOfNetworks()
 
 
 def __getattr__(name: str) -> Op:

@@ -237,3 +237,13 @@ def test_an_operator_of_ones_own() -> None:
     graph.remove_op("test.cube")
     with pytest.raises(GraphError, match="no operator"):
         graph.get_op("test.cube")
+
+
+def test_operators_of_ones_own_are_found_by_name() -> None:
+    with pytest.raises(AttributeError, match=r"no operator 'nn\.own'"):
+        _ = op.nn.own
+    own = graph.register_op("nn.own", graph.Pattern.ELEMENTWISE)(lambda data: data)
+    assert op.nn.own is own
+    assert "own" in dir(op.nn)
+    graph.remove_op("nn.own")
+    assert not hasattr(op.nn, "own")
