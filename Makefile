@@ -31,6 +31,13 @@ WIDE := -max-vthread=1000 -max-vector-bytes=512
 # Option of `make soak`: how many trials.
 SOAK    ?= 3000
 
+# Options of `make conformance`: how many cases must pass.
+NODE_CASES      ?= 1801
+CONVERTED_CASES ?= 82
+OPERATOR_CASES  ?= 35
+LIGHT_MODELS    ?= bvlc_alexnet densenet121 inception_v1 inception_v2 resnet50 shufflenet squeezenet \
+	vgg19 zfnet512
+
 # Option of `make replay`: the commit to compare with.
 BASE    ?= HEAD
 
@@ -45,7 +52,7 @@ DEV_STAMP  := $(VENV)/.installed-dev
 DOCS_STAMP := $(VENV)/.installed-docs
 
 .DEFAULT_GOAL := help
-.PHONY: help tune smoke test browser oldest fuzz fuzz-devices check format bench replay soak nightly tuners docs \
+.PHONY: help tune smoke test browser oldest fuzz fuzz-devices check format bench replay soak conformance nightly tuners docs \
 	package clean
 
 help: ## list the targets
@@ -94,9 +101,17 @@ fuzz-devices: $(DEV_STAMP) ## random kernels on an OpenCL device, and as cubins 
 soak: $(DEV_STAMP) ## thousands of trials while everything goes wrong, and what is left afterwards (SOAK=3000)
 	$(BIN)/python -m benchmarks.soak --trials $(SOAK)
 
+# The figures are those that passed at the last count; `docs/onnx-cases.md` lists the others.
+conformance: $(DEV_STAMP) ## ONNX's own cases of nodes, those from PyTorch, whole models, by compiled kernels
+	$(BIN)/python -m benchmarks.onnx_conformance --least $(NODE_CASES)
+	$(BIN)/python -m benchmarks.onnx_conformance --kind pytorch-converted --least $(CONVERTED_CASES)
+	$(BIN)/python -m benchmarks.onnx_conformance --kind pytorch-operator --least $(OPERATOR_CASES)
+	$(BIN)/python -m benchmarks.onnx_models $(LIGHT_MODELS) --seconds 0 --tolerance 1e-4
+
 nightly: ## what takes too long for every change: the slow tests, the soak, an hour of random schedules
 	$(MAKE) test SLOW=1
 	$(MAKE) soak
+	$(MAKE) conformance
 	$(MAKE) fuzz MINUTES=60
 	$(MAKE) fuzz-devices
 

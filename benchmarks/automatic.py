@@ -30,6 +30,7 @@ from rich.table import Table
 import loopwright as lw
 from benchmarks.templates import BASELINES
 from benchmarks.workloads import CASES, MORE_CASES, Case
+from loopwright import te
 from loopwright.cli.workload import find_workload
 from loopwright.env import machine, usable_cpus
 from loopwright.measure.devices import measured_on
@@ -80,7 +81,7 @@ def row(
     template = template_of(case, target, threads)
     _, args = template.instantiate(template.config_space.default_index)
     begin = time.perf_counter()
-    automatic = lw.create_task(list(args), target=template.target)
+    automatic = derived_of(case, list(args), template)
     derived = time.perf_counter()
     default = automatic.config_space.default_index
     ranked = time.perf_counter()
@@ -104,6 +105,13 @@ def row(
         "shares": {name: reference / statistics.median(taken) for name, taken in seconds.items()},
         "chosen": {name: text for name, (_, text) in found.items()},
     }
+
+
+def derived_of(case: Case, args: list[te.Tensor], template: Task) -> Task:
+    """The task whose space is derived: the operator's own, or that of the template's expression."""
+    own = find_workload(case.op, list(case.params), "llvm", None).task
+    own = lw.create_task(own.template, own.args, template.target)
+    return own if own.automatic else lw.create_task(args, target=template.target)
 
 
 def template_of(case: Case, target: str, threads: int | None) -> Task:

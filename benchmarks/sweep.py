@@ -34,6 +34,7 @@ from loopwright.cli.numpy_process import NumpyProcess
 from loopwright.cli.workload import Workload, find_workload
 from loopwright.env import machine, usable_cpus
 from loopwright.runtime import pinned
+from loopwright.space.automatic_task import AutomaticTask
 
 #: Rounds in which all sides take turns, seconds of calls in each, and before them.
 ROUNDS, WINDOW_S, WARM_UP_S = 5, 0.01, 0.01
@@ -117,7 +118,8 @@ def _row(shape: Shape, libraries: _Libraries, rounds: int, threads: int) -> dict
     begin = time.perf_counter()
     # The expression that the operator's schedule has, weights packed by a stage of their own
     # included, is what both compute.
-    automatic = lw.create_task(list(tensors), target=template.target)
+    given = template.program.args if isinstance(template, AutomaticTask) else tensors
+    automatic = lw.create_task(list(given), target=template.target)
     config = automatic.config(automatic.config_space.default_index)
     chosen, args = automatic.instantiate(config)
     chosen_s = time.perf_counter() - begin

@@ -30,6 +30,7 @@ _NAMES: dict[str, tuple[str, str]] = {
     "auto_schedule": ("loopwright.automatic", "auto_schedule"),
     "build": ("loopwright.automatic", "build"),
     "callback": ("loopwright.tuner.run.callbacks", ""),
+    "compile": ("loopwright.graph", "compile"),
     "context": ("loopwright.runtime", "device"),
     "cpu": ("loopwright.runtime", "cpu"),
     "cuda": ("loopwright.runtime", "cuda"),
@@ -66,6 +67,7 @@ _NAMES: dict[str, tuple[str, str]] = {
     "tir": ("loopwright.tir", ""),
     "space_rule": ("loopwright.space", "space_rule"),
     "transform": ("loopwright.transform", ""),
+    "tune": ("loopwright.graph.tuning", "tune"),
     "tune_tasks": ("loopwright.tuner", "tune_tasks"),
     "tuner": ("loopwright.tuner", ""),
     "workload": ("loopwright.space", "workload"),
@@ -75,8 +77,8 @@ __all__ = ["__version__", *_NAMES]
 
 _GPU = "code is made for the CPU, for OpenCL and for CUDA; write lw.opencl() or lw.cuda()"
 _NETWORK = (
-    "networks are not read; write their layers as tasks (loopwright.ops has operators, "
-    "loopwright tune-tasks takes a file of tasks)"
+    "networks are modules of loopwright.graph: loopwright.graph.from_onnx reads them, "
+    "loopwright.tune tunes them, loopwright.compile builds them"
 )
 _SPACES = (
     "write a template with knobs (loopwright.template), or let the space be derived "
@@ -91,7 +93,7 @@ _MOVED = (
 _INSTEAD = {
     **dict.fromkeys(("hexagon", "vulkan"), _GPU),
     **{name: f"write te.{name}, as for TVM since its version 0.7" for name in _MOVED},
-    "IRModule": "loopwright.lower(s, args) gives the one function that there is",
+    "IRModule": "write loopwright.graph.IRModule; loopwright.lower(s, args) gives one function",
     "const": "write tir.const or te.const",
     "contrib": "Module.export_library finds what links by itself; Python's tempfile makes folders",
     "convert": "Python's numbers, lists and functions are taken as they are",

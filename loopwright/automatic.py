@@ -98,7 +98,7 @@ def auto_schedule(
         effort: ``"draft"`` measures nothing and takes what the analytical model likes best;
             ``"quick"`` measures 16 candidates, ``"standard"`` up to 256, ``"night"`` as many as
             there is time for in 8 hours. The last two end earlier where nothing more is expected.
-        n_trial: candidates, in place of what the effort says.
+        n_trial: candidates, in place of what the effort says; 0 measures nothing.
         timeout: seconds or such as ``"30m"``, in place of what the effort says.
         log: where records are kept; what it holds of this expression counts as measured.
         tuner: by name; None: the default one.
@@ -111,9 +111,10 @@ def auto_schedule(
         that were in the log before, too; the default where nothing faster was found.
 
     Raises:
-        UsageError: the effort or the tuner is unknown.
+        UsageError: the effort or the tuner is unknown, or a number is malformed; also where nothing
+            is measured.
         TensorError: a size is a variable, or an input is missing among the tensors.
-        TuneError: nothing could be measured.
+        TuneError: nothing could be measured, or the callbacks or ``measure_option`` are none.
 
     Example:
         >>> A = te.placeholder((64, 256), name="A")
@@ -127,10 +128,17 @@ def auto_schedule(
     """
     from loopwright.task import Task, apply_history_best
     from loopwright.tuner import DEFAULT_TUNER, find_tuner, log_to_file
+    from loopwright.tuner.run.budget import count, seconds
+    from loopwright.tuner.run.loop import check_arguments
 
-    budget = find_effort(effort)
+    # A draft measures nothing, and refuses what a search would refuse.
+    budget, tuner_class = find_effort(effort), find_tuner(tuner or DEFAULT_TUNER)
+    limit = seconds(budget.timeout if timeout is None else timeout)
+    none_asked = type(n_trial) is int and n_trial == 0
+    trials = budget.trials if n_trial is None else 0 if none_asked else count("n_trial", n_trial)
+    check_arguments(measure_option, callbacks)
     task = tensors if isinstance(tensors, Task) else create_task(tensors, target=target)
-    trials = budget.trials if n_trial is None else n_trial
+    search = tuner_class(task, seed=seed)
     path = None if log is None else str(log)
     if trials == 0 and path is None:
         return schedule_of(task)
@@ -138,9 +146,9 @@ def auto_schedule(
         callbacks = [*callbacks, log_to_file(path)]
     summary = None
     if trials != 0:
-        summary = find_tuner(tuner or DEFAULT_TUNER)(task, seed=seed).tune(
+        summary = search.tune(
             n_trial=trials,
-            timeout=timeout or budget.timeout,
+            timeout=limit,
             min_gain=budget.min_gain,
             measure_option=measure_option,
             callbacks=callbacks,

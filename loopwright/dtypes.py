@@ -32,7 +32,8 @@ _BITS = {
 }
 #: The types for which expressions can be built, interpreted and compiled today.
 SUPPORTED = (
-    "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "bool", "float16", "bfloat16",
+    "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
+    "bool", "float16", "bfloat16",
 )  # fmt: skip
 #: Formats of 16 bits, computed with in float32.
 HALVES = ("float16", "bfloat16")
@@ -42,15 +43,13 @@ def check(dtype: object) -> str:
     """Return the canonical name of a dtype (a name, or anything NumPy understands).
 
     Raises:
-        TensorError: the type is unknown, or known but not supported yet.
+        TensorError: the type is unknown.
     """
     name = dtype if isinstance(dtype, str) or dtype is None else _numpy_name(dtype)
     if name == "bfloat16":
         _load_bfloat16()
     if name in SUPPORTED:
         return name
-    if name in _BITS:
-        raise TensorError(f"dtype {name!r} is not supported yet; use one of {', '.join(SUPPORTED)}")
     raise TensorError(
         f"unknown dtype {dtype!r}{did_you_mean(str(name), SUPPORTED)}; "
         f"use one of {', '.join(SUPPORTED)}"

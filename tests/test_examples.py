@@ -23,8 +23,8 @@ from loopwright.transform import Pass
 #: Modules whose `__all__` is what users schedule, tune, build and inspect with.
 ROOMS = """
     ir te tir schedule lowering transform target driver runtime runtime.memory runtime.profiling
-    task space automatic measure tuner tuner.run.callbacks records ops inspection testing
-    testing.simulated_device
+    runtime.executors task space automatic graph graph.frontend.onnx measure tuner
+    tuner.run.callbacks records ops inspection testing testing.simulated_device
     auto_scheduler auto_scheduler.loop_state auto_scheduler.search_policy
     auto_scheduler.task_scheduler auto_scheduler.workload_registry
     autotvm autotvm.record autotvm.measure autotvm.utils autotvm.database autotvm.env autotvm.task
@@ -88,6 +88,7 @@ EXEMPT = {
     """,
     "errors, and what makes one": """
         lowering.too_deep tuner.NothingRan tuner.TuningInterrupted
+        graph.frontend.onnx.UnboundInputsError
     """,
     "seams for targets of one's own: tests/unit/driver/test_toy_target.py is the example": """
         driver.Backend driver.register_backend driver.unregister_backend
@@ -97,11 +98,17 @@ EXEMPT = {
         runtime.profiling.MetricCollector runtime.profiling.observe_calls_of
         runtime.profiling.recorded
     """,
+    "nodes of graphs, which operators and functions make": """
+        graph.Call graph.Constant graph.Expr graph.Function graph.GlobalVar graph.If graph.OpRef
+        graph.Tuple graph.Var graph.frontend.onnx.Node
+    """,
     "what primitives are made of": """
         schedule.Schedule.all_or_nothing schedule.Schedule.apply_step schedule.Schedule.loop_id
         schedule.Schedule.stage_id schedule.Stage.loop_id
     """,
 }
+#: Packages that examples need and tests may lack.
+PACKAGES = {"graph.from_onnx": "onnx"}
 NEEDS_NONE = {name for names in EXEMPT.values() for name in names.split()}
 
 
@@ -174,6 +181,8 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_example(
     name: str, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if name in PACKAGES:
+        pytest.importorskip(PACKAGES[name], reason=f"needs the package {PACKAGES[name]}")
     monkeypatch.chdir(tmp_path)
     text = documentation(PUBLIC[name]).partition("Example:\n")[2]
     if LOG in text:  # made for those only that need it

@@ -50,7 +50,7 @@ FLOORS = {
     "__main__": 10,
 }
 
-SIDEWAYS = {("schedule", "te"), ("ops", "space")}
+SIDEWAYS = {("schedule", "te"), ("ops", "space"), ("graph", "automatic")}
 
 # Floors inside rooms, lowest first: files and folders of a room. What is not named here, such as a
 # room's `__init__.py`, stands above the others. Those of one floor do not import each other.

@@ -21,6 +21,7 @@ TOP = [
     "autotvm",
     "build",
     "callback",
+    "compile",
     "context",
     "cpu",
     "create_schedule",
@@ -37,6 +38,7 @@ TOP = [
     "te",
     "tir",
     "template",
+    "tune",
     "tune_tasks",
     "tuner",
 ]

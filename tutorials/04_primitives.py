@@ -50,6 +50,14 @@ def row_sum(m, n):
     return te.create_schedule(C.op), [A, C], lambda a: a.sum(axis=1)
 
 
+def running_sum(n):
+    """B[j] = the sum of A up to j."""
+    A = te.placeholder((n,), name="A")
+    k = te.reduce_axis((0, n), name="k")
+    B = te.compute((n,), lambda j: te.sum(A[k], axis=k, where=k <= j), name="B")
+    return te.create_schedule(B.op), [A, B], lambda a: np.cumsum(a)
+
+
 def matmul(m, n, p):
     """C = A @ B."""
     A = te.placeholder((m, p), name="A")
@@ -312,6 +320,14 @@ def rfactor():
 # ---------------------------------------------------------------------- how a buffer lies in memory
 
 
+def blocked_scan():
+    """Running sums by blocks: totals of blocks, running totals, and what is left in each block."""
+    s, (A, B), ref = running_sum(32)
+    show("before", s, [A, B], ref)
+    s.blocked_scan(B, B.op.reduce_axis[0], 8)
+    show("after: running, totals = s.blocked_scan(B, k, 8)", s, [A, B], ref)
+
+
 def transform_layout():
     """A bijection of indices says where the elements of a buffer lie."""
     s, (A, B, C), ref = matmul(4, 8, 3)
@@ -434,7 +450,7 @@ FOLLOWING = [follow_split, follow_fused_split]
 SAMPLING = [sample_categorical, sample_perfect_tile, sample_compute_location]
 LOOPS = [split, *FOLLOWING, fuse, reorder, tile, vectorize, unroll, parallel, pragma]
 PLACES = [compute_at, compute_inline, compute_root, store_at, create_group]
-COPIES = [cache_read, cache_write, rfactor]
+COPIES = [cache_read, cache_write, rfactor, blocked_scan]
 MEMORY = [transform_layout, storage_align, double_buffer, prefetch, set_scope]
 SECTIONS = [*LOOPS, *PLACES, *COPIES, *MEMORY, *SAMPLING, tensorize, tuples, sizes]
 PRIMITIVES = {f.__name__: f for f in SECTIONS}

@@ -115,8 +115,8 @@ __all__ = [
 ]
 
 _NETWORK = (
-    "networks are not read; register their layers as workloads, and tune them by TaskScheduler or "
-    "loopwright tune-tasks"
+    "loopwright.graph.extract_tasks gives the tasks of a network, and loopwright.tune tunes them; "
+    "layers by themselves are workloads, which a TaskScheduler tunes"
 )
 #: Names of Ansor that cannot be had, and what takes their place.
 _INSTEAD = {

@@ -42,6 +42,7 @@ class Verbs(click.Group):
         "build": "kernels.build",
         "run": "kernels.run",
         "bench": "kernels.bench",
+        "inspect": "models.inspect",
         "devices": "devices",
         "doctor": "diagnosis.doctor",
     }

@@ -23,6 +23,13 @@ def touches_memory(e: Expr) -> bool:
     return bool(loads)
 
 
+def has_nontemporal(s: Stmt) -> bool:
+    """Whether something in it is stored past the caches."""
+    found: list[Node] = []
+    walk(s, lambda n: found.append(n) if isinstance(n, Store) and n.nontemporal else None)
+    return bool(found)
+
+
 @lru_cache(maxsize=1024)
 def has_blocks(s: Stmt) -> bool:
     """Whether a body cannot stand inside vector code: the loop around it then runs one by one."""

@@ -10,7 +10,8 @@ from loopwright.cost.cpu import cycles as cpu_cycles
 from loopwright.cost.cpu.machine import machine_of
 from loopwright.cost.gpu import cycles as gpu_cycles
 from loopwright.cost.gpu.device import device_of
-from loopwright.cost.symbolic.population import Derive, Population
+from loopwright.cost.symbolic.candidates import Derive
+from loopwright.cost.symbolic.population import Population
 from loopwright.schedule.state import StageId, State
 from loopwright.target import Target
 from loopwright.task.interfaces import Scheduler

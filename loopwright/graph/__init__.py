@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from loopwright.graph import op, transform
+from loopwright.graph import frontend, op, transform
+from loopwright.graph.compile import CompiledModel, compile
+from loopwright.graph.evaluate import evaluate
+from loopwright.graph.frontend.onnx import from_onnx
 from loopwright.graph.infer import infer_types
 from loopwright.graph.ir.expr import (
     Call,
@@ -25,9 +28,12 @@ from loopwright.graph.ir.types import FuncType, TensorType, TupleType
 from loopwright.graph.ir.visitor import free_vars, post_order, rewrite, substitute
 from loopwright.graph.registry import Op, Pattern, get_op, op_names, register_op, remove_op
 from loopwright.graph.serial import load_json, save_json
+from loopwright.graph.tasks import ModelTask, extract_tasks
+from loopwright.runtime.executors import load_model as load
 
 __all__ = [
     "Call",
+    "CompiledModel",
     "Constant",
     "Expr",
     "FuncType",
@@ -36,6 +42,7 @@ __all__ = [
     "IRModule",
     "If",
     "Let",
+    "ModelTask",
     "Op",
     "OpRef",
     "Pattern",
@@ -44,10 +51,16 @@ __all__ = [
     "TupleGetItem",
     "TupleType",
     "Var",
+    "compile",
     "const",
+    "evaluate",
+    "extract_tasks",
     "free_vars",
+    "from_onnx",
+    "frontend",
     "get_op",
     "infer_types",
+    "load",
     "load_json",
     "op",
     "op_names",

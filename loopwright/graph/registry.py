@@ -28,7 +28,12 @@ _REQUIRED = inspect.Parameter.empty
 
 
 class Pattern(enum.IntEnum):
-    """How an operator fuses with others; the names and the order are Relay's."""
+    """How an operator fuses with others; the names and the order are Relay's.
+
+    Example:
+        >>> print(lw.graph.get_op("add").pattern < lw.graph.Pattern.INJECTIVE)
+        True
+    """
 
     ELEMENTWISE = 0
     BROADCAST = 1
@@ -44,7 +49,7 @@ class Op:
     """A registered operator.
 
     Attributes:
-        name: such as ``"nn.conv2d"``.
+        name: such as ``"nn.conv"``.
         pattern: how it fuses.
         compute: makes the tensors of a call from its tensors and attributes.
         inputs: the names of its inputs.
@@ -242,7 +247,7 @@ def op_names() -> list[str]:
     """The names of all operators, sorted.
 
     Example:
-        >>> print("nn.conv2d" in lw.graph.op_names())
+        >>> print("nn.conv" in lw.graph.op_names())
         True
     """
     return sorted(_REGISTRY.ops)
@@ -253,6 +258,15 @@ def remove_op(name: str) -> None:
 
     Raises:
         GraphError: there is none of the name.
+
+    Example:
+        >>> @lw.graph.register_op("example.same", lw.graph.Pattern.ELEMENTWISE)
+        ... def same(data):
+        ...     return te.compute(data.shape, lambda *i: data(*i), name="same")
+        ...
+        >>> lw.graph.remove_op("example.same")
+        >>> print("example.same" in lw.graph.op_names())
+        False
     """
     get_op(name)
     del _REGISTRY.ops[name]

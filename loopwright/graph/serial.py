@@ -113,6 +113,11 @@ def load_json(text: str) -> IRModule:
     Raises:
         GraphError: the text is none of it, of another version, or was changed so that it is no
             module any more.
+
+    Example:
+        >>> text = lw.graph.save_json(lw.graph.IRModule.from_expr(lw.graph.const([1.0])))
+        >>> print(list(lw.graph.load_json(text).functions))
+        ['main']
     """
     try:
         data = json.loads(text)
@@ -209,7 +214,7 @@ _MAKE: dict[str, Callable[[_Reader, Mapping[str, Any], list[Expr]], Expr]] = {
     "Constant": _Reader.constant,
     "GlobalVar": lambda _, d, __: GlobalVar(d["name"]),
     "OpRef": lambda _, d, __: OpRef(d["name"]),
-    "Call": lambda _, d, c: Call(c[0], tuple(c[1:]), _tuples(d["attrs"]), span=d.get("span", "")),
+    "Call": lambda _, d, c: Call(c[-1], tuple(c[:-1]), _tuples(d["attrs"]), span=d.get("span", "")),
     "Function": _Reader.function,
     "Tuple": lambda _, d, c: Tuple(tuple(c), span=d.get("span", "")),
     "TupleGetItem": lambda _, d, c: TupleGetItem(c[0], d["index"], span=d.get("span", "")),

@@ -234,7 +234,7 @@ def _known_task(record: Record, rebuilt: Rebuilt) -> Task | None:
 
     def made() -> Task | None:
         task = create_task(record.op, record.args, rebuilt.target)
-        schedule, args = task.instantiate(task.config_space.default_index)
+        schedule, args = task.expression()
         same = schedule.dag.hash == rebuilt.schedule.dag.hash
         ids = rebuilt.schedule.arg_ids(rebuilt.args)
         return task if same and schedule.arg_ids(args) == ids else None

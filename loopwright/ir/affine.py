@@ -279,6 +279,28 @@ def div_mod(
     return whole + Affine.of(q), Affine.of(r) * d + low
 
 
+def shorter_division(e: Binary, env: Mapping[Var, Affine], ranges: Ranges) -> Expr | None:
+    """``x // m`` or ``x % m`` of less than all of ``x``; None where each term of it is needed.
+
+    ``(16*i + j) // 32`` is ``i // 2`` where ``j`` lies in 0..15, and the remainder
+    ``i % 2 * 16 + j``; ``(32*i + j) // 32`` is ``i + j // 32``. Lanes of a vector that were inside
+    of a division are thus outside, or gone.
+    """
+    x = to_affine(e.a, env, ranges)
+    if x is None or not isinstance(e.b, Const) or e.b.value < 1 or not _inside(x, ranges, e.dtype):
+        return None
+    whole, part = _whole_part(x, e.b.value)
+    high, low, d = split_digits(part, e.b.value, ranges)
+    if d == 1 and not whole.terms and not whole.const:
+        return None
+    inner = binary(e.op, high.to_expr(e.dtype), e.b.value // d)
+    rest = whole if e.op == "//" else low
+    value = inner if e.op == "//" or d == 1 else binary("*", inner, d)
+    if not rest.terms:
+        return value if rest.const == 0 else binary("+", value, rest.const)
+    return binary("+", value, rest.to_expr(e.dtype))
+
+
 def split_digits(x: Affine, m: int, ranges: Ranges) -> tuple[Affine, Affine, int]:
     """``x = d * high + low`` with ``0 <= low < d``, where ``d`` divides ``m``.
 

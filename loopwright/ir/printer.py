@@ -117,8 +117,9 @@ def _stmt(s: Stmt, depth: int, out: list[str], names: UniqueNames) -> None:
             if e is not None:
                 out.append(f"{pad}else:")
                 _stmt(e, depth + 1, out, names)
-        case Store(buffer=b, indices=idx, value=v):
-            out.append(f"{pad}{_element(b, idx, names)} = {print_expr(v, names)}")
+        case Store(buffer=b, indices=idx, value=v, nontemporal=past):
+            head = "nontemporal " if past else ""
+            out.append(f"{pad}{head}{_element(b, idx, names)} = {print_expr(v, names)}")
         case Check(cond=c):
             out.append(f"{pad}check {print_expr(c, names)}")
         case View(buffer=b, of=of, offset=k, body=body):

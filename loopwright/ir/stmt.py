@@ -90,11 +90,16 @@ class If(Stmt):
 
 @node
 class Store(Stmt):
-    """``buffer[indices] = value``."""
+    """``buffer[indices] = value``.
+
+    With ``nontemporal`` the element is not needed soon: a hint that it need not stay in a cache,
+    which changes no value.
+    """
 
     buffer: Buffer
     indices: tuple[Expr, ...]
     value: Expr
+    nontemporal: bool = False
 
 
 @node

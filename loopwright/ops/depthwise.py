@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from loopwright import te
 from loopwright.errors import TensorError
 from loopwright.ir.expr import Expr
-from loopwright.ops import gpu, tiles
+from loopwright.ops import tiles
 from loopwright.ops.conv import Window, by_role, check_layout, pad_compute, pair, windows
-from loopwright.ops.operator import Array, LoopOrIndex, OneOrTwo, Reference, register
-from loopwright.ops.stencil import define_stencil_space, schedule_stencil
-from loopwright.schedule import Schedule
-from loopwright.task import get_config, template
+from loopwright.ops.operator import Array, LoopOrIndex, OneOrTwo, Reference, definition
 from loopwright.te.tensor import static_shape
 
 _NAME = "depthwise_conv2d"
@@ -118,7 +113,11 @@ def _depthwise_reference(
     return reference
 
 
-@template(_NAME, make_reference=_depthwise_reference)
+@definition(
+    _NAME,
+    "each channel with its own kernel; X (N, C, H, W) and W (C, 1, KH, KW), or NHWC and HWC1",
+    _depthwise_reference,
+)
 def depthwise_conv2d(
     N: int,
     C: int,
@@ -131,7 +130,7 @@ def depthwise_conv2d(
     dtype: str = "float32",
     dilation: OneOrTwo = 1,
     layout: str = "NCHW",
-) -> tuple[Schedule, list[te.Tensor]]:
+) -> list[te.Tensor]:
     """Each channel convolved with a kernel of its own; see `depthwise_conv2d_compute`.
 
     Example:
@@ -144,36 +143,6 @@ def depthwise_conv2d(
         [[4. 6. 6.]
          [6. 9. 9.]]
     """
-    X, weight, Y, out = _convolved(N, C, H, W, KH, KW, stride, pad, dtype, dilation, layout)
-    s = te.create_schedule(out.op)
-    cfg = get_config()
-    define_stencil_space(cfg, Y, layout)
-    acc = s.cache_write(Y, "local") if out is Y else Y
-    source = s[acc].op.input_tensors[0]
-    schedule_stencil(cfg, s, out, acc, source, layout)
-    return s, [X, weight, out]
-
-
-@depthwise_conv2d.register("gpu")
-def _depthwise_conv2d_gpu(*args: Any) -> tuple[Schedule, list[te.Tensor]]:
-    X, weight, _, out = _convolved(*args)
-    return gpu.scheduled(out, [X, weight])
-
-
-def _convolved(
-    N: int,
-    C: int,
-    H: int,
-    W: int,
-    KH: int,
-    KW: int,
-    stride: OneOrTwo,
-    pad: OneOrTwo,
-    dtype: str,
-    dilation: OneOrTwo,
-    layout: str,
-) -> tuple[te.Tensor, te.Tensor, te.Tensor, te.Tensor]:
-    """The inputs, the sums, and these in the dtype of the result."""
     check_layout(layout, _NAME)
     nchw = layout == "NCHW"
     X = te.placeholder((N, C, H, W) if nchw else (N, H, W, C), dtype, name="X")
@@ -184,11 +153,5 @@ def _convolved(
     )
     final = tiles.out_dtype(dtype)
     if final == Y.dtype:
-        return X, weight, Y, Y
-    return X, weight, Y, te.compute(Y.shape, lambda *i: Y[i].astype(final), name="Z")
-
-
-register(
-    depthwise_conv2d,
-    "each channel with its own kernel; X (N, C, H, W) and W (C, 1, KH, KW), or NHWC and HWC1",
-)
+        return [X, weight, Y]
+    return [X, weight, te.compute(Y.shape, lambda *i: Y[i].astype(final), name="Z")]

@@ -3,6 +3,10 @@
 The kernel is the one of Goto and van de Geijn (ACM TOMS 2008): a register tile of rows x vectors of
 accumulators over the whole reduction, fed by a packed panel of the second operand that stays in the
 second-level cache while all rows run against it.
+
+It stays beside the derived spaces as long as their untuned choice is slower: 0.81 of it at 1024^3,
+0.89 at 1000x777x333, 0.94 for a dense layer of 128x3072x768, 0.91 for 12 batched products of
+128x128x64 with both operands transposed (two threads).
 """
 
 from __future__ import annotations

@@ -2,6 +2,9 @@
 
 The weights come packed as the dot product instruction of AVX-512 VNNI wants them (groups of four
 along the reduction, sixteen columns beside one another), which is done once for a layer.
+
+The template stays since the derived space is slower where the last block of weights is not full
+(untuned 0.35 of it at 1000x777x333, two threads), and for one row; at 512^3 it is 0.99 of it.
 """
 
 from __future__ import annotations

@@ -88,7 +88,11 @@ WORKLOADS: dict[str, Operator] = {}
 
 
 def definition(
-    name: str, summary: str, make_reference: Callable[..., Reference]
+    name: str,
+    summary: str,
+    make_reference: Callable[..., Reference],
+    *,
+    former: Callable[..., list[Tensor]] | None = None,
 ) -> Callable[[Callable[..., list[Tensor]]], Workload]:
     """Decorate a function that returns inputs and the result in calling order: an operator.
 
@@ -99,6 +103,8 @@ def definition(
         name: its name on the command line and in records.
         summary: what it computes, in one line.
         make_reference: function of its parameters that returns its NumPy reference.
+        former: function of its parameters that returns inputs and the result as its template for
+            CPUs computed it, where that had other stages: records of it apply.
 
     Raises:
         TaskError: another function has the name already.
@@ -112,6 +118,7 @@ def definition(
             return gpu.scheduled(out, inputs)
 
         made.register("gpu")(on_gpus)
+        made.former = former
         register(made, summary)
         return made
 

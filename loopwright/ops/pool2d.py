@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from loopwright import dtypes, te
 from loopwright.errors import TensorError
 from loopwright.ir.expr import Expr
-from loopwright.ops import gpu, tiles
+from loopwright.ops import tiles
 from loopwright.ops.conv import Window, by_role, check_layout, pad_compute, pair, windows
-from loopwright.ops.operator import Array, LoopOrIndex, OneOrTwo, Reference, register
-from loopwright.ops.stencil import define_stencil_space, schedule_stencil
-from loopwright.schedule import Schedule
-from loopwright.task import get_config, template
+from loopwright.ops.operator import Array, LoopOrIndex, OneOrTwo, Reference, definition
 from loopwright.te.tensor import static_shape
 
 KINDS = ("max", "avg")
@@ -131,7 +126,11 @@ def _pool2d_reference(
     return reference
 
 
-@template("pool2d", make_reference=_pool2d_reference)
+@definition(
+    "pool2d",
+    "largest (max) or mean (avg) of windows; X (N, C, H, W) or (N, H, W, C)",
+    _pool2d_reference,
+)
 def pool2d(
     N: int,
     C: int,
@@ -145,7 +144,7 @@ def pool2d(
     count_include_pad: bool = False,
     dtype: str = "float32",
     layout: str = "NCHW",
-) -> tuple[Schedule, list[te.Tensor]]:
+) -> list[te.Tensor]:
     """The largest ("max") or the mean ("avg") of each window; see `pool2d_compute`.
 
     Example:
@@ -158,40 +157,8 @@ def pool2d(
         [[ 5.  7.]
          [13. 15.]]
     """
-    X, taken, Y = _pooled(N, C, H, W, KH, KW, stride, pad, kind, count_include_pad, dtype, layout)
-    s = te.create_schedule(Y.op)
-    cfg = get_config()
-    define_stencil_space(cfg, Y, layout)
-    acc = s.cache_write(Y, "local") if taken is Y else taken
-    schedule_stencil(cfg, s, Y, acc, s[acc].op.input_tensors[0], layout)
-    return s, [X, Y]
-
-
-@pool2d.register("gpu")
-def _pool2d_gpu(*args: Any) -> tuple[Schedule, list[te.Tensor]]:
-    X, _, Y = _pooled(*args)
-    return gpu.scheduled(Y, [X])
-
-
-def _pooled(
-    N: int,
-    C: int,
-    H: int,
-    W: int,
-    KH: int,
-    KW: int,
-    stride: OneOrTwo,
-    pad: OneOrTwo,
-    kind: str,
-    count_include_pad: bool,
-    dtype: str,
-    layout: str,
-) -> tuple[te.Tensor, te.Tensor, te.Tensor]:
-    """The input, the reduction over the windows, and the result."""
     check_layout(layout, "pool2d")
     X = te.placeholder((N, C, H, W) if layout == "NCHW" else (N, H, W, C), dtype, name="X")
     steps, around = pair(stride, "stride", "pool2d"), pair(pad, "pad", "pool2d")
-    return X, *pool2d_compute(X, (KH, KW), steps, around, kind, count_include_pad, layout)
-
-
-register(pool2d, "largest (max) or mean (avg) of windows; X (N, C, H, W) or (N, H, W, C)")
+    _, Y = pool2d_compute(X, (KH, KW), steps, around, kind, count_include_pad, layout)
+    return [X, Y]

@@ -8,6 +8,7 @@ offset is checked before the file is mapped.
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import struct
@@ -33,6 +34,9 @@ _DTYPES = {
     "I32": "int32",
     "I16": "int16",
     "I8": "int8",
+    "U64": "uint64",
+    "U32": "uint32",
+    "U16": "uint16",
     "U8": "uint8",
     "BOOL": "bool",
 }
@@ -74,6 +78,21 @@ def save_params(path: str | os.PathLike[str], params: Mapping[str, object]) -> P
         >>> print({name: a.shape for name, a in lw.runtime.load_params(path).items()})
         {'b': (3,), 'w': (2, 3)}
     """
+    data = encoded(params)
+    target = Path(path)
+    try:
+        replace([(destination(target), data)])
+    except OSError as error:
+        raise RunError(f"cannot write {target}: {error.strerror or error}") from error
+    return target
+
+
+def encoded(params: Mapping[str, object]) -> bytes:
+    """What a safetensors file of named arrays holds; see `save_params`.
+
+    Raises:
+        ArgumentError: a name is no text or is reserved, or a value is no such array.
+    """
     if not isinstance(params, Mapping):
         raise ArgumentError(f"save_params: expected a dict of arrays, got {shown(params)}")
     arrays = {_name(name): _data(name, value) for name, value in params.items()}
@@ -92,12 +111,7 @@ def save_params(path: str | os.PathLike[str], params: Mapping[str, object]) -> P
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
     parts = [struct.pack("<Q", len(text)), text, *(arrays[name].tobytes() for name in order)]
-    target = Path(path)
-    try:
-        replace([(destination(target), b"".join(parts))])
-    except OSError as error:
-        raise RunError(f"cannot write {target}: {error.strerror or error}") from error
-    return target
+    return b"".join(parts)
 
 
 def load_params(path: str | os.PathLike[str], mmap: bool = False) -> dict[str, NDArray]:
@@ -140,6 +154,22 @@ def load_params(path: str | os.PathLike[str], mmap: bool = False) -> dict[str, N
         raw = np.fromfile(source, np.uint8, size - begin, offset=begin)
     if raw.size != size - begin:
         raise UsageError(f"load_params: {source} was changed while it was read; read it again")
+    return {name: view_of(_array(raw, entries[name], source)) for name in sorted(entries)}
+
+
+def decoded(data: bytes, source: Path) -> dict[str, NDArray]:
+    """The named arrays of what `encoded` gave; they are read-only, and share its memory.
+
+    Args:
+        data: what a safetensors file holds.
+        source: what it is called in messages.
+
+    Raises:
+        UsageError: it is damaged, or of another format; it is said how.
+    """
+    file = io.BytesIO(data)
+    begin, entries = _entries(file.read(8), file.read, len(data), source)
+    raw = np.frombuffer(data, np.uint8)[begin:]
     return {name: view_of(_array(raw, entries[name], source)) for name in sorted(entries)}
 
 

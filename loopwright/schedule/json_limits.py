@@ -14,7 +14,7 @@ from loopwright.errors import ScheduleError
 MAX_STEPS = 1000
 #: Most steps that add a stage to the program, all of whose stages each further one must look at.
 MAX_ADDED = 200
-_ADDING = ("cache_read", "cache_write", "rfactor")
+_ADDING = ("cache_read", "cache_write", "rfactor", "blocked_scan")
 #: Most values in all steps together; an intrinsic has some hundreds.
 MAX_VALUES = 100_000
 #: Deepest nesting of lists and objects; the expressions of an intrinsic nest in it.

@@ -1,9 +1,10 @@
 """The immutable state of a schedule: stages, their loops and the relations between loops.
 
-A stage's id is its index in the DAG (an int) or, for a stage made by step t, ``"s<t>"``. A loop's
-id is ``"a<d>"`` (spatial axis d), ``"r<d>"`` (reduction axis d) or ``"<t>.<n>"`` (output n of step
-t). Ids never change; printed names are labels. What a step does to loops is kept as relations
-(`SplitRel`, `FuseRel`), not as substituted forms: extents of attached stages are known only after
+A stage's id is its index in the DAG (an int) or, for a stage made by step t, ``"s<t>"``; where a
+step makes two, that before it is ``"s<t>.0"``. A loop's id is ``"a<d>"`` (spatial axis d),
+``"r<d>"`` (reduction axis d) or ``"<t>.<n>"`` (output n of step t). Ids never change; printed names
+are labels. What a step does to loops is kept as relations (`SplitRel`, `FuseRel`), not as
+substituted forms: extents of attached stages are known only after
 `loopwright.schedule.bounds.infer`.
 """
 
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal, NoReturn, TypeAlias
+from typing import Any, Literal, NoReturn, TypeAlias
 
 from loopwright.errors import ScheduleError, did_you_mean
 from loopwright.ir.expr import Dim
@@ -24,6 +25,8 @@ from loopwright.te.tensor_intrin import TensorIntrin
 StageId = int | str
 #: What a hint to a loop may say.
 PragmaValue = str | int | float | bool | None
+#: The pragma by which the stores of a stage go past the caches: a stage's, whatever loop has it.
+NONTEMPORAL = "nontemporal"
 #: ``(dim, div, mod)`` for ``(index[dim] // div) % mod``; mod None means no limit.
 Digit = tuple[int, int, int | None]
 #: A number, ``"i<d>"`` for index d, a sum, or one with a number; see `rules.index_map`.
@@ -135,6 +138,10 @@ class Tensorized:
     step: int
 
 
+#: The pragma of a loop that is the inside of a tile: its last tile is written out by itself.
+PARTITION_HINT = "loop_partition_hint"
+
+
 @dataclass(frozen=True, eq=False)
 class StageState:
     """Everything that is decided about one stage.
@@ -178,6 +185,12 @@ class StageState:
         used = any(True for x in self.leaves for _ in self.uses(x))
         return bool(self.relations or self.reordered or used)
 
+    @property
+    def nontemporal(self) -> Any:
+        """Whether its stores go past the caches: 0, 1, or a symbol of which nobody knows yet."""
+        values = [value for _, key, value in self.pragmas if key == NONTEMPORAL]
+        return values[-1] if values else 0
+
     def uses(self, loop: str) -> Iterator[Use]:
         """What primitives of this stage use a loop for; `State.uses` knows other stages too."""
         if (mark := self.marks.get(loop)) is not None:
@@ -193,6 +206,13 @@ class StageState:
         for note in self.notes:
             if note.loop == loop:
                 yield Use("note", note.step, note.text)
+
+    @property
+    def short_tiles(self) -> dict[str, int]:
+        """The loops that are insides of tiles of which the last is written out by itself, each with
+        the number of which its iterations there are a multiple."""
+        given = [(loop, value) for loop, key, value in self.pragmas if key == PARTITION_HINT]
+        return {loop: int(value) for loop, value in given if isinstance(value, int) and value}
 
     def after(self, primitive: str, step: int) -> Mapping[str, int]:
         """``since`` after a step."""

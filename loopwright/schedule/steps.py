@@ -60,9 +60,10 @@ class Step(ABC):
     def as_python(self, names: Names) -> str:
         """The call of the surface that makes this step, as Python."""
 
-    def moved_loops(self, before: State) -> Mapping[str, str]:
-        """Loops that go to the stage that the step makes, and what they are called there."""
-        return {}
+    def moved_loops(self, before: State) -> Mapping[str, str] | None:
+        """Loops of the reduction that go to the stage that the step makes, and what they are called
+        there; the others are gone. None: the step takes none apart."""
+        return None
 
     @classmethod  # noqa: B027, most primitives have no such rule
     def check_bounds(cls, state: State, bounds: Bounds) -> None:

@@ -23,7 +23,7 @@ def trace_as_python(dag: Dag, trace: Sequence[Step]) -> str:
         names.before, names.after = names.after, apply(names.after, step)
         call = step.as_python(names)
         names.lines.append(f"    {call}")
-        if moves := step.moved_loops(names.before):
+        if (moves := step.moved_loops(names.before)) is not None:
             names.move(step.stage, moves)
     lines = names.lines or ["    pass"]
     head = f"def schedule({', '.join(['s', *params])}):"

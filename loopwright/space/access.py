@@ -76,6 +76,11 @@ class Access:
         return extents
 
 
+def is_own(dim: Index | None, axis: IterVar) -> bool:
+    """Whether an index is that of an axis; of an axis of one iteration, 0 is."""
+    return dim == Index({axis: 1}) or (axis.count == 1 and dim == Index({}))
+
+
 def accesses(tensor: te.Tensor, start: bool = True) -> list[Access]:
     """The reads of a computed tensor in order, equal ones once.
 

@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 from math import prod
 
 from loopwright import te
 from loopwright.errors import TensorError
 from loopwright.ir.expr import IterVar
 from loopwright.ir.reduction import Reduce
+from loopwright.ir.scans import Scan, scan_of
 from loopwright.records import Json
 from loopwright.space.access import Access, accesses, extents, is_computed, producers
 
@@ -134,6 +136,22 @@ class StageAnalysis:
         """The loops of the reduction."""
         return list(self.tensor.op.reduce_axis)
 
+    @cached_property
+    def scan(self) -> Scan | None:
+        """It as a scan, where each place combines the elements up to it; None where it is none."""
+        body = getattr(self.tensor.op, "body", None)
+        if not isinstance(body, Reduce):
+            return None
+        found = (scan_of(self.spatial, body, k) for k in self.reduced)
+        return next((scan for scan in found if scan is not None), None)
+
+    @property
+    def work(self) -> int:
+        """Points of all its loops; of a scan those of its result, since it need not be a triangle
+        (`loopwright.schedule.rules.blocked_scan`)."""
+        over = [k for k in self.reduced if self.scan is None or k is not self.scan.over]
+        return extents(self.spatial) * extents(over)
+
     def alone(self, operand: OperandUse) -> list[IterVar]:
         """The loops of the result that no other operand moves with: vectors along these reuse all
         others."""
@@ -178,6 +196,8 @@ class StageAnalysis:
         text = f"loops {_named(self.spatial)}" if self.spatial else "one element"
         if self.reduced:
             text += f"; {self.combiner} over {_named(self.reduced)}"
+        if self.scan is not None:
+            text += f", a scan along {self.scan.place.name}"
         return text
 
     def _operand(self, operand: OperandUse) -> str:

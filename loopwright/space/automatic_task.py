@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from loopwright.errors import LoopwrightError, TaskError, TimeLimitError
 from loopwright.records import Json
+from loopwright.schedule import create_schedule
 from loopwright.space.composition import Composed
 from loopwright.space.derivation import structures
 from loopwright.space.expression import TensorProgram, tensor_program
@@ -122,6 +123,26 @@ class AutomaticTask(Task):
         assert found.config.index is not None
         return self._union.offsets[number] + found.config.index, found.speed
 
+    @property
+    def dag_hashes(self) -> tuple[str, ...]:
+        """Hashes of the expressions whose records apply; see `loopwright.Task.dag_hashes`."""
+        return tuple(self._expressions)
+
+    def expression(self, dag_hash: str = "") -> Scheduled:
+        """The expression with every stage as it was written, and its arguments; see
+        `loopwright.Task.expression`."""
+        schedule, args = self._expressions[dag_hash or self.dag_hash]
+        return schedule.copy(), list(args)
+
+    @cached_property
+    def _expressions(self) -> dict[str, Scheduled]:
+        """Its own expression, and the one that its workload had in former versions, by hash."""
+        programs, former = [self.program], getattr(self.template, "former", None)
+        if former is not None:
+            programs.append(tensor_program(former(*self.args)))
+        made = [_unscheduled(program) for program in programs]
+        return {schedule.dag.hash: (schedule, args) for schedule, args in made}
+
     def _alias(self) -> str:
         return self.key
 
@@ -176,3 +197,8 @@ class AutomaticTask(Task):
                 "@loopwright.template, or return its tensors alone and let the space be derived"
             )
         return found
+
+
+def _unscheduled(program: TensorProgram) -> Scheduled:
+    made = create_schedule(list(dict.fromkeys(t.op for t in program.outputs)))
+    return made, list(program.args)

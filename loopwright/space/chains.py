@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from loopwright import te
-from loopwright.space.access import Index, producers
+from loopwright.space.access import is_own, producers
 from loopwright.space.analysis import StageAnalysis, analyze
 
 
@@ -73,6 +73,8 @@ def runs_along_memory(stage: StageAnalysis) -> bool:
 
 
 def _reads_own_row(reader: StageAnalysis, chain: Sequence[te.Tensor], rank: int) -> bool:
-    own: list[Index | None] = [Index({x: 1}) for x in reader.spatial[:rank]]
+    own = reader.spatial[:rank]
     computed = [o.access for o in reader.operands if o.tensor in chain]
-    return len(own) == rank and all(list(a.dims[:rank]) == own for a in computed)
+    return len(own) == rank and all(
+        is_own(dim, x) for a in computed for dim, x in zip(a.dims, own, strict=False)
+    )

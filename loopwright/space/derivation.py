@@ -18,6 +18,7 @@ from loopwright.space.rules.dot_instructions_cpu import dot_instructions
 from loopwright.space.rules.injective_cpu import injective
 from loopwright.space.rules.programs_gpu import programs
 from loopwright.space.rules.rows_cpu import rows
+from loopwright.space.rules.scans_cpu import scans
 from loopwright.space.rules.several_cpu import several
 from loopwright.space.rules.tensor_core_gpu import tensor_cores
 from loopwright.space.rules.whole_cpu import whole
@@ -28,6 +29,8 @@ from loopwright.space.variant import kernels_of, structures_of
 from loopwright.target import Target
 from loopwright.time_limit import TEMPLATE_S, limited
 
+# A scan as the reduction that it is written as takes so much longer that others are not asked.
+enter(SpaceRule("scans", scans, ("cpu",), stops=True))
 for _name, _rule in {
     "dot instructions": dot_instructions,
     "contractions": contractions,

@@ -8,6 +8,7 @@ from typing import Any
 
 from loopwright import te
 from loopwright.errors import TensorError
+from loopwright.schedule.surface.resolution import StageOp
 from loopwright.space.access import is_computed, producers
 
 
@@ -40,8 +41,9 @@ def tensor_program(tensors: te.Tensor | Sequence[te.Tensor]) -> TensorProgram:
             another one of them reads is a result, too.
 
     Raises:
-        TensorError: something is no tensor, nothing is computed, one is given twice, a size is a
-            variable, or an input that is read is missing among those given.
+        TensorError: something is no tensor, or one of a schedule, nothing is computed, one is
+            given twice, a size is a variable, or an input that is read is missing among those
+            given.
 
     Example:
         >>> A = te.placeholder((64,), name="A")
@@ -72,6 +74,11 @@ def _check(given: Sequence[Any]) -> None:
     for t in given:
         if not isinstance(t, te.Tensor):
             raise TensorError(f"expected tensors (inputs and results), got {t!r:.80}")
+        if isinstance(t.op, StageOp):
+            raise TensorError(
+                f"{t.name!r} belongs to a schedule; build the schedule with it, or give the "
+                "tensors that the schedule was made of"
+            )
     if not any(map(is_computed, given)):
         names = ", ".join(t.name for t in given) or "nothing"
         raise TensorError(f"nothing is computed: {names} given; give a result of te.compute")

@@ -15,7 +15,7 @@ from functools import cached_property
 from loopwright import te
 from loopwright.ir.expr import Call
 from loopwright.ir.traversal import contains, walk
-from loopwright.space.access import Index, expressions, extents, is_computed
+from loopwright.space.access import expressions, is_computed, is_own
 from loopwright.space.analysis import StageAnalysis, analyze
 from loopwright.space.chains import RowChain, row_chain
 
@@ -104,8 +104,8 @@ class Kernel:
 
     @property
     def work(self) -> int:
-        """Points of all its loops together."""
-        return sum(extents(s.spatial) * extents(s.reduced) for s in self.stages)
+        """Points of all its loops together; of a scan those of its result."""
+        return sum(s.work for s in self.stages)
 
     def computes(self, tensor: te.Tensor) -> bool:
         """Whether a tensor is computed on the way."""
@@ -255,8 +255,8 @@ def _follows(reader: StageAnalysis, tensor: te.Tensor) -> bool:
     """Whether a stage reads a tensor at its own point alone."""
     if reader.reduced or reader.tensor.shape != tensor.shape:
         return False
-    own: list[Index | None] = [Index({x: 1}) for x in reader.spatial]
-    return all(list(o.access.dims) == own for o in reader.operands if o.tensor is tensor)
+    reads = [o.access.dims for o in reader.operands if o.tensor is tensor]
+    return all(is_own(dim, x) for d in reads for dim, x in zip(d, reader.spatial, strict=True))
 
 
 def heaviest(parts: Iterable[Kernel], share: float) -> list[Kernel]:

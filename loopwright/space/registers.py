@@ -49,6 +49,20 @@ def fitting(dtype: str) -> Callable[[int, int], bool]:
     return fits
 
 
+def run_in_tiles(extent: int, tile: int, multiple: int = 1, at_least: int = 1) -> int:
+    """Iterations that tiles of an extent run: the last one only those that are left over.
+
+    Args:
+        extent: what is tiled.
+        tile: iterations of a whole tile.
+        multiple: of what the iterations of the last tile are a multiple.
+        at_least: iterations that a tile takes as long as in any case.
+    """
+    whole, rest = divmod(extent, tile)
+    last = min(max(-(-rest // multiple) * multiple, at_least), tile) if rest else 0
+    return whole * tile + last
+
+
 def nbytes(tensor: te.Tensor) -> int:
     """Bytes of an element."""
     return dtypes.nbytes(tensor.dtype)

@@ -37,6 +37,10 @@ class Workload(Template):
         make_inputs: Function of the workload's arguments that makes test inputs, or None.
         make_reference: Function of the workload's arguments that returns ``reference``, or None.
 
+    Attributes:
+        former: function of the arguments that returns the tensors by which former versions computed
+            the same; records of these apply. None where there are none.
+
     Example:
         >>> def add_one(n):
         ...     A = te.placeholder((n,), name="A")
@@ -59,6 +63,7 @@ class Workload(Template):
             *(name, function, schedule_for, reference, make_inputs), make_reference=make_reference
         )
         self.make_task = _make_task
+        self.former: Function | None = None
 
     def __call__(self, *args: Json, **kwargs: Json) -> Any:
         """Make the schedule for these arguments; inside another workload or template, the tensors.

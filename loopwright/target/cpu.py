@@ -324,3 +324,30 @@ def permutes_memory(cpu: str, features: str) -> bool:
     """
     text = _assembly(cpu, features, _SHUFFLE)
     return "vpermt2" in text or "vpermi2" in text
+
+
+#: Sixteen floats in another order.
+_ORDER = """
+define <16 x float> @f(<16 x float> %x) {
+ %s = shufflevector <16 x float> %x, <16 x float> poison,
+      <16 x i32> <i32 9, i32 2, i32 15, i32 4, i32 1, i32 12, i32 7, i32 0,
+                  i32 3, i32 14, i32 5, i32 10, i32 13, i32 6, i32 11, i32 8>
+ ret <16 x float> %s
+}
+"""
+
+
+@lru_cache(maxsize=16)
+def permuted_bytes(cpu: str, features: str) -> int:
+    """Bytes of the widest vector of a CPU of which an instruction picks lanes by their numbers.
+
+    Example:
+        >>> print(lw.target.permuted_bytes("x86-64-v3", ""))
+        32
+    """
+    if not _is_x86():
+        return 0
+    text = _assembly(cpu, features, _ORDER)
+    if "vpermps" not in text:
+        return 0
+    return 64 if "zmm" in text else 32

@@ -342,8 +342,9 @@ class ApplyHistoryBest(DispatchContext):
         own = [record for key in names for record in self._records.get(key, [])]
         if not task.dag_hash:
             return own
-        others = self._by_expression().get((task.dag_hash, task.kind), {})
-        return [*own, *chain.from_iterable(g for key, g in others.items() if key not in names)]
+        groups = [self._by_expression().get((dag, task.kind), {}) for dag in task.dag_hashes]
+        others = chain.from_iterable(group.items() for group in groups)
+        return [*own, *chain.from_iterable(g for key, g in others if key not in names)]
 
     def _by_expression(self) -> Mapping[tuple[str, str], Mapping[str, list[Record]]]:
         """The records by expression and kind of target, and then by task."""
@@ -444,7 +445,7 @@ def _by_name(records: Iterable[Record]) -> dict[str, list[Record]]:
 
 def _index_spans(task: Task) -> list[Span | None]:
     """For each argument of a task's kernels, the values of one that is used as an index."""
-    s, tensors = task.instantiate(task.config_space.default_index)
+    s, tensors = task.expression()
     spans = index_spans(s.dag)
     return [spans.get(read_arg_id(i)[0]) for i in s.arg_ids(tensors)]
 

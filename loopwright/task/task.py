@@ -155,6 +155,27 @@ class Task:
         except BaseException as exc:  # a template that calls sys.exit costs its own trial only
             raise InstantiationError(f"{self} with {config}: {self.template.blame(exc)}") from exc
 
+    @property
+    def dag_hashes(self) -> tuple[str, ...]:
+        """Hashes of the expressions whose records apply: its own, and those that it had in former
+        versions, where it says so."""
+        return (self.dag_hash,)
+
+    def expression(self, dag_hash: str = "") -> Scheduled:
+        """What is computed: a schedule of it, and the arguments. Which schedule is left open, so
+        that nothing has to be chosen, such as a default by the analytical model.
+
+        Args:
+            dag_hash: one of `dag_hashes`; its own when left out.
+
+        Example:
+            >>> task = lw.create_task("softmax", (64, 64), "llvm")
+            >>> s, args = task.expression()
+            >>> print([t.name for t in args], s.dag.hash == task.dag_hash)
+            ['X', 'Y'] True
+        """
+        return self.instantiate(self.config_space.default_index)
+
     def of(self, args: Iterable[Json]) -> Task:
         """The task of the same template and target with other arguments.
 
@@ -235,7 +256,8 @@ class Task:
             >>> print(task.is_of(lw.records.load("matmul.jsonl").records[0]))
             True
         """
-        return record.task == self.alias or record.expression == self.key
+        same_kind = record.kind == self.kind
+        return record.task == self.alias or (same_kind and record.dag in self.dag_hashes)
 
     def _alias(self) -> str:
         return task_key(self.name, self.args, self.kind)

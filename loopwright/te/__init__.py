@@ -211,7 +211,8 @@ _INSTEAD = {
     "extern_primfunc": _FOREIGN,
     "gradient": "write the derivative with te.compute",
     "hybrid": "write te.compute, one for each stage of the computation",
-    "scan": "write te.compute, one for each step that is known beforehand",
+    "scan": "write a running sum as te.sum(te.select(k <= j, x[k], 0), axis=k), other scans as one "
+    "te.compute for each step that is known beforehand",
     "schedule": "the primitives are methods of te.create_schedule(...) and of its stages",
     "tag_scope": 'give te.compute its tag: te.compute(..., tag="...")',
 }

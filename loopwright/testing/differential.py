@@ -153,7 +153,8 @@ class Checker:
         """Check one case.
 
         Returns:
-            ``"ran"``, or ``"refused"`` when the schedule does not validate.
+            ``"ran"``, or ``"refused"`` when the schedule does not validate, or would be written
+            out to more code than the limit allows.
 
         Raises:
             AssertionError: results differ, or an input or the memory around an array changed.
@@ -161,7 +162,7 @@ class Checker:
         self.path = ExecutionPath("interpreter", sizes=case.sizes)
         try:
             prepared = self.prepare(case)
-        except ScheduleError:
+        except (ScheduleError, TooMuchCodeError):
             return "refused"
         except LowerError as error:
             if "threads" in f"{error}":  # a rule that needs the lowered program

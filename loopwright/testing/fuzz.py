@@ -36,7 +36,7 @@ from loopwright.testing.driver_faults import OPTIMISER_CRASHED
 from loopwright.testing.execution_path import ExecutionPath
 from loopwright.testing.random.attempts import RandomSchedule
 from loopwright.testing.random.kernel import random_kernel
-from loopwright.testing.random.program import random_program
+from loopwright.testing.random.program import random_product, random_program
 from loopwright.testing.random.schedule import random_schedule
 from loopwright.testing.random.structure import random_structure
 from loopwright.testing.random.values import Draw
@@ -102,7 +102,8 @@ def examples(seed: int, kind: str, targets: Sequence[str] = ()) -> Example:
 
 def _structure(d: Draw, targets: Sequence[str]) -> Example:
     """A point of the space of a random program, and the target that the space is for."""
-    program, target = random_program(d), d.pick(targets)
+    odd = d.chance(40)  # products in tiles that divide nothing, and register tiles for the rest
+    program, target = random_product(d) if odd else random_program(d), d.pick(targets)
     # A space has the results of a program in calling order, from which its operations are numbered.
     called = tuple(t for t in program.tensors if t in program.outputs)
     program = replace(program, outputs=called)

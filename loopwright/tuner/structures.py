@@ -1,9 +1,10 @@
 """Search over the structures of a space: a tuner for each, and a bandit that shares out the trials.
 
-First the best point of each leading structure is measured, as the analytical model has it. Then
-every trial goes to the structure whose best so far, with what few trials leave open added, is
-fastest: an upper confidence bound (Auer et al., 2002) on the best instead of the mean, since one
-fast kernel is all that is wanted of a structure.
+First the best point of each leading structure is measured, as the analytical model has it; of the
+first of them the default of its rule, too, since that model may be wrong. Then every trial goes to
+the structure whose best so far, with what few trials leave open added, is fastest: an upper
+confidence bound (Auer et al., 2002) on the best instead of the mean, since one fast kernel is all
+that is wanted of a structure.
 """
 
 from __future__ import annotations
@@ -281,15 +282,23 @@ class StructuresTuner(Tuner):
         return {**{number: found[number] for number in order}, **rest}
 
     def _points(self, number: int, count: int) -> Iterator[int]:
-        """Points of a structure: its most promising one, the best of all structures with its
-        choices carried over, then what its tuner proposes."""
+        """Points of a structure: its most promising one, of the leader its own default, the best of
+        all structures with its choices carried over, then what its tuner proposes."""
         tuner, begin = self._prepared(number), self._union.offsets[number]
-        for index in (self._predicted[number][0], self._carried(number)):
+        firsts = (self._predicted[number][0], self._chosen_by_rule(number), self._carried(number))
+        for index in firsts:
             if count and index is not None and index not in self.visited:
                 tuner.exclude([index - begin])
                 count -= 1
                 yield index
         yield from (begin + point(config) for config in tuner.ask(count))
+
+    def _chosen_by_rule(self, number: int) -> int | None:
+        """The default that its rule gave the structure that leads, a second opinion beside the
+        analytical model's; None of other structures, to which the best is carried over."""
+        if number != next(iter(self._predicted)):
+            return None
+        return self._union.offsets[number] + self._union.parts[number].config_space.default_index
 
     def _carried(self, number: int) -> int | None:
         """The best configuration of all as one of a structure; None where it is its own already,

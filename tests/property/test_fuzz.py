@@ -11,15 +11,18 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, NoReturn
 
+import numpy as np
 import pytest
 
+import loopwright as lw
+from loopwright import te
 from loopwright.errors import ScheduleError, TooMuchCodeError
 from loopwright.schedule.surface.schedule import replay
 from loopwright.te.dag import Dag
 from loopwright.testing import fuzz
 from loopwright.testing.differential import Case, Checker
 from loopwright.testing.execution_path import ExecutionPath
-from loopwright.testing.random.values import Draw
+from loopwright.testing.random.values import Draw, Info
 from loopwright.testing.reproduce import reproducer
 from loopwright.testing.shrink import shortest, shrink, without
 from tests.property import mistakes
@@ -192,6 +195,36 @@ def test_a_program_that_checks_of_bounds_make_too_long_is_no_failure(
     assert checker.runs["refused as too long"] >= 1
     assert checker.runs["interpreter"] >= 1
     assert not any("llvm" in path for path in checker.runs)
+
+
+def test_a_schedule_of_too_much_code_is_refused() -> None:
+    with closing(Checker()) as checker, lw.PassContext(config={"code_limit": 1}):
+        case = fuzz.example(1)[0]
+        assert checker.check(case, ["interp"]) == "refused"
+
+
+def test_inputs_by_which_a_smaller_case_would_read_outside_stay() -> None:
+    """Ones and zeros are no indices of this program; of what is picked they may be the values."""
+    index = te.placeholder((2,), "int32", name="index")
+    table = te.placeholder((4,), name="table")
+    picked = te.compute((2,), lambda i: table[index[i] - 2], name="picked")
+    dag, at = Dag.from_ops([picked.op])
+    case = Case(
+        dag=dag.to_json(),
+        trace=[],
+        arg_ids=[at[t.op] for t in (index, table, picked)],
+        arrays=[np.array([2, 5], "int32"), np.arange(4, dtype="float32"), np.zeros(2, "float32")],
+        infos=[Info(True, 8, 1, 0)] * 3,
+    )
+
+    def picks(c: Case) -> bool:
+        text = Dag.from_json(c.dag).as_python()
+        return [a.size for a in c.arrays] == [2, 4, 2] and "table[index[i] - 2]" in text
+
+    assert picks(case)
+    small = shrink(case, picks, 5)
+    assert small.arrays[0].tolist() == [2, 5]
+    assert small.arrays[1].tolist() == [0, 0, 0, 0]
 
 
 def _runs(checker: Checker, seed: int, kind: str) -> bool:

@@ -51,8 +51,8 @@ __all__ = [
 ]
 
 _NETWORK = (
-    "networks are not read; write their layers as tasks (create, or a file of them for "
-    "loopwright tune-tasks: loopwright workloads lists the operators)"
+    "loopwright.graph.extract_tasks gives the tasks of a network, and loopwright.tune tunes them; "
+    "layers by themselves are tasks (create, or a file of them for loopwright tune-tasks)"
 )
 _OPERATOR = "decorate a function that returns (schedule, [tensors]) with @autotvm.template(name)"
 _ARGUMENTS = "arguments of templates are numbers, texts and tuples of these: task.args, as they are"

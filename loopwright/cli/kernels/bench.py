@@ -15,6 +15,8 @@ from loopwright.cli.device_option import device_option
 from loopwright.cli.harmless import echo
 from loopwright.cli.kernels import workload_kernels
 from loopwright.cli.kernels.chosen_record import RecordName
+from loopwright.cli.models.benching import bench_model
+from loopwright.cli.models.given_model import is_model, refuse_for_model
 from loopwright.cli.workload import Workload, find_workload, workload_options
 from loopwright.records import Json, compared
 
@@ -72,12 +74,22 @@ def command(
 
     "tuned beats default by 31.2 % +- 0.6 %" means that the true gain lies between 30.6 % and 31.8 %
     with a probability of 95 %.
+
+    WORKLOAD may be an ONNX model, model.onnx, with shapes of inputs such as image=1x3x224x224: runs
+    of the whole model are timed, beside ONNX Runtime where that is installed.
     """
     from loopwright import runtime
     from loopwright.cli.kernels.device_limits import DeviceLimits
     from loopwright.measure.playoff.machine_limit import bytes_of
     from loopwright.tuner.run.state import flop_of
 
+    if is_model(workload):
+        refuse_for_model({"--record": record, "--trial": trial, "--run": run, "--device": device})
+        words = (workload, *params)
+        bench_model(
+            words, target, threads, history, rounds, allow_default=allow_default, as_json=as_json
+        )
+        return
     resolved = find_workload(workload, params, target, threads)
     place = workload_kernels.device_of(resolved.task.target, device)
     name = RecordName(record, trial, run)

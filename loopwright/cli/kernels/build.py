@@ -10,6 +10,8 @@ from loopwright.cli import program
 from loopwright.cli.harmless import echo
 from loopwright.cli.kernels import built_files, workload_kernels
 from loopwright.cli.kernels.chosen_record import RecordName
+from loopwright.cli.models.building import build_model
+from loopwright.cli.models.given_model import is_model, refuse_for_model
 from loopwright.cli.workload import find_workload, workload_options
 from loopwright.errors import UsageError
 
@@ -30,7 +32,7 @@ from loopwright.errors import UsageError
     type=click.Path(),
     metavar="FILE",
     help="The file to write: a shared object where the name ends in .so (this needs a C compiler), "
-    "else an object file.",
+    "else an object file. Of a model a file that ends in .lw.",
 )
 def command(
     workload: str,
@@ -50,7 +52,16 @@ def command(
 
     With --history the fastest kernel of a log is compiled, without it that of the default
     configuration. A kernel whose answer was never checked is checked first.
+
+    WORKLOAD may be an ONNX model, model.onnx, with shapes of inputs such as image=1x3x224x224. It
+    becomes one file, -o model.lw: its program, the code of its kernels, its weights. With --history
+    each kernel is that of its best record, or of its default where it has none.
     """
+    if is_model(workload):
+        refuse_for_model({"--record": record, "--trial": trial, "--run": run, "--verify": verify})
+        words = (workload, *params)
+        build_model(words, target, threads, history, output, allow_default=allow_default)
+        return
     resolved = find_workload(workload, params, target, threads)
     if verify and not history:
         raise UsageError("--verify compares with a record: name its log with --history")

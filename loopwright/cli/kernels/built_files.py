@@ -116,7 +116,7 @@ def _task_of(says: Any) -> Task | None:
 def _compare_with_reference(file: str, task: Task, pairs: Sequence[tuple[Arg, Array]]) -> str:
     from loopwright.measure.checking import check as checking
 
-    schedule, tensors = task.instantiate(task.config_space.get(task.config_space.default_index))
+    schedule, tensors = task.expression()
     shapes = [(t.dtype, tuple(t.shape)) for t in tensors]
     if shapes != [(arg.dtype.name, arg.shape) for arg, _ in pairs]:
         raise UsageError(f"{file} does not have the arguments of {task}; build it again")

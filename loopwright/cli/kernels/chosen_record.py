@@ -165,7 +165,8 @@ def _threads(workload: Workload) -> int:
 def _check_same(workload: Workload, record: Record, rebuilt: Rebuilt) -> None:
     """Refuse a record whose template now computes something else."""
     task = workload.task
-    schedule, args = task.instantiate(task.config_space.default_index)
+    made = rebuilt.schedule.dag.hash
+    schedule, args = task.expression(made if made in task.dag_hashes else "")
     same = schedule.dag.hash == rebuilt.schedule.dag.hash
     if not same or schedule.arg_ids(args) != rebuilt.schedule.arg_ids(rebuilt.args):
         raise RecordError(

@@ -10,6 +10,8 @@ import click
 
 from loopwright.cli.device_option import device_option
 from loopwright.cli.harmless import echo
+from loopwright.cli.models.given_model import refuse_for_model
+from loopwright.cli.models.running import is_runnable_model, run_model
 from loopwright.errors import UsageError
 
 if TYPE_CHECKING:
@@ -27,13 +29,42 @@ if TYPE_CHECKING:
     help="Samples, each about 10 ms of calls; the median is shown.",
 )
 @device_option
+@click.option(
+    "--input",
+    "inputs",
+    multiple=True,
+    metavar="NAME=FILE",
+    help="Of a model: an input from a .npy file of NumPy; those that are not given are random.",
+)
+@click.option(
+    "--output",
+    type=click.Path(),
+    metavar="FILE",
+    help="Of a model: write its outputs to this .npz file of NumPy, as output_0, output_1, ...",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
-def command(file: str, repeat: int, device: str | None, as_json: bool) -> None:
+def command(
+    file: str,
+    repeat: int,
+    device: str | None,
+    inputs: tuple[str, ...],
+    output: str | None,
+    as_json: bool,
+) -> None:
     """Run the kernel in FILE once on random inputs, check the outputs, and time it.
 
     They are compared with the reference of the workload that `build` wrote into FILE, or with its
     expression where it is no operator. Where neither is known, they must be finite.
+
+    FILE may be a model, model.lw of `build`, or model.onnx, which then is built first. It runs once
+    on the inputs that are given, and is timed.
     """
+    if is_runnable_model(file):
+        refuse_for_model({"--device": device})
+        run_model(file, inputs, output, repeat, as_json=as_json)
+        return
+    if inputs or output is not None:
+        raise UsageError("--input and --output are for models; a kernel runs on random data")
     from loopwright import runtime
     from loopwright.cli.kernels import built_files, workload_kernels
     from loopwright.runtime.artifacts.kinds import artifact_kind

@@ -17,6 +17,8 @@ from rich.console import Console
 from loopwright.automatic import EFFORTS
 from loopwright.cli import verbosity
 from loopwright.cli.harmless import harmless
+from loopwright.cli.models.given_model import is_model, refuse_for_model
+from loopwright.cli.models.tuning import Limits, Search, tune_model
 from loopwright.cli.tuning.options import (
     MEASURING,
     NO_GAIN,
@@ -141,7 +143,22 @@ def command(
     means that the true gain lies between 30.6 % and 31.8 % with a probability of 95 %. A tie is no
     failure: the exit code is 0, unless --fail-without-gain. "Of the FMA peak" is the share of the
     fastest arithmetic that this machine was seen to do; from 85 % on there is little left to gain.
+
+    WORKLOAD may be an ONNX model, model.onnx, with shapes of inputs such as image=1x3x224x224 where
+    those that it declares shall not count. Its kernels are tuned together; trials go where the sum
+    of calls x time is expected to fall most.
     """
+    if is_model(workload):
+        refuse_for_model({"--gflops": gflops, "--effort": effort, "--pretrain": pretrain})
+        limits_given = Limits(trials, timeout, early_stopping, min_gain)
+        return tune_model(
+            (workload, *params),
+            target,
+            threads,
+            Search(tuner, options, seed, limits_given, log, measure),
+            as_json=as_json,
+            fail_without_gain=fail_without_gain,
+        )
     kind, chosen = chosen_tuner(tuner, options)
     resolved = find_workload(workload, params, target, threads)
     if effort is not None:

@@ -78,9 +78,11 @@ def _bytes(nvrtc: ModuleType, what: str, program: object) -> bytes:
     """What NVRTC made, as its function for it copies it into memory of ours."""
     size = _checked(getattr(nvrtc, f"nvrtcGet{what}Size")(program))
     assert isinstance(size, int)
-    room = b" " * size
+    # It is written into bytes, which nobody else may have: CPython has one object for all that are
+    # equal and of one byte, as an empty log is.
+    room = bytes(max(size, 2))
     _checked(getattr(nvrtc, f"nvrtcGet{what}")(program, room))
-    return room
+    return room[:size]
 
 
 def _load() -> ModuleType:

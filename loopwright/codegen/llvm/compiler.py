@@ -12,7 +12,14 @@ from loopwright.codegen.llvm.math import install
 from loopwright.codegen.workspace import Bytes
 from loopwright.errors import InternalError
 from loopwright.ir.stmt import Func, SplitFunc
-from loopwright.target import Target, has_instruction, permutes_memory, stores_too_wide
+from loopwright.runtime.linker import architecture
+from loopwright.target import (
+    Target,
+    has_instruction,
+    permuted_bytes,
+    permutes_memory,
+    stores_too_wide,
+)
 
 #: What llvmlite gives; it has no types.
 _TargetMachine = Any
@@ -29,6 +36,8 @@ def write_module(f: Func, target: Target) -> tuple[str, ModuleWriter, Bytes]:
     module.hides_masks = stores_too_wide(*cpu)
     module.hides_load_masks = permutes_memory(*cpu)
     module.dot_lanes = target.dot_lanes
+    module.permuted_bytes = permuted_bytes(*cpu)
+    module.streams = architecture() == "x86_64"
     install(module)
     workspace = write_split(module, f) if isinstance(f, SplitFunc) else write_entry(module, f)
     return module.text(), module, workspace

@@ -30,10 +30,15 @@ class ModuleWriter:
         self.parts: tuple[CodePart, ...] = ()
         self.counter = 0
         self.metadata: list[str] = []
+        self._once: dict[str, str] = {}
         self.math: set[str] = set()
         self.define: MathSource | None = None
         self.has_fma = True
         self.has_float16 = False
+        #: Whether the CPU has stores that go past the caches, and a fence that waits for them.
+        self.streams = False
+        #: Bytes of the vectors of which it can pick lanes by numbers; 0: none.
+        self.permuted_bytes = 0
         self.hides_masks = False
         self.hides_load_masks = False
         #: Lanes of one instruction of the CPU for dot products, by their result; 0: it has none.
@@ -46,12 +51,21 @@ class ModuleWriter:
 
     def unroll_hint(self) -> str:
         """A new loop's metadata that asks LLVM to unroll it."""
+        enable = self._metadata('!{!"llvm.loop.unroll.enable"}')
         n = len(self.metadata)
-        if not n:
-            self.metadata.append('!0 = !{!"llvm.loop.unroll.enable"}')
-            n = 1
-        self.metadata.append(f"!{n} = distinct !{{!{n}, !0}}")
+        self.metadata.append(f"!{n} = distinct !{{!{n}, {enable}}}")
         return f"!{n}"
+
+    def nontemporal(self) -> str:
+        """The metadata of a store that goes past the caches."""
+        return self._metadata("!{i32 1}")
+
+    def _metadata(self, text: str) -> str:
+        """The name of metadata that the module has once."""
+        if text not in self._once:
+            self._once[text] = f"!{len(self.metadata)}"
+            self.metadata.append(f"{self._once[text]} = {text}")
+        return self._once[text]
 
 
 class Emitter:

@@ -12,7 +12,7 @@ from loopwright.codegen.llvm.emitter import ModuleWriter
 from loopwright.codegen.llvm.indices import UNKNOWN
 from loopwright.codegen.llvm.ops import Value, llvm_type
 from loopwright.codegen.llvm.writer import FunctionWriter
-from loopwright.codegen.program_queries import buffers_of
+from loopwright.codegen.program_queries import buffers_of, has_nontemporal
 from loopwright.codegen.workspace import Bytes, SizeDefinitions, kept_offsets, larger
 from loopwright.ir.affine import Affine
 from loopwright.ir.buffer import Buffer
@@ -70,7 +70,9 @@ def write_entry(module: ModuleWriter, f: Func, attributes: str = "") -> Bytes:
     for k, v in enumerate(f.sizes):
         w.env[v] = Affine.of(w.atom(f"%n{k}"))
         w.ranges[w.atom(f"%n{k}")] = ranges[v]
+    w.streams = module.streams and has_nontemporal(f.body)
     w.stmt(f.body)
+    w.wait_for_stores()
     w.put("ret i32 0")
     given = [f"ptr noalias %p{k}" for k in range(count)] + [
         f"i64 %n{k}" for k in range(len(f.sizes))
@@ -102,7 +104,8 @@ def _launch(w: FunctionWriter, s: For) -> None:
     given = [("ptr", w.pointers[b]) for b in buffers] + [("i64", a.name) for a in atoms]
     given += [(llvm_type(x.dtype), x.ref) for x in values.values()]
     _write_parallel(inner, s, buffers, atoms, values, w)
-    w.module.functions.append(_range_function(inner.name, [ty for ty, _ in given]))
+    w.module.functions.append(_range_function(inner, [ty for ty, _ in given]))
+    w.wait_for_stores()
     closure = f"%c{w.module.counter}"
     w.allocas.append(f"  {closure} = alloca [{max(1, len(given))} x i64], align 64")
     for k, (ty, ref) in enumerate(given):
@@ -143,6 +146,7 @@ def _write_parallel(
     loop_var = Var("%i", "int64")
     w.ranges[loop_var] = (0, outer.last_index(s.extent))
     w.sizes = SizeDefinitions(outer.sizes.by_variable)
+    w.streams = outer.streams and has_nontemporal(s.body)
     w.iteration(s, Affine.of(loop_var))
     w.put("ret i32 0")
     params = [f"ptr noalias %p{k}" for k in range(len(buffers))]
@@ -151,8 +155,10 @@ def _write_parallel(
     w.module.functions.append(_body_function(w, ", ".join(["i64 %i", *params, "ptr noalias %ws"])))
 
 
-def _range_function(name: str, types: list[str]) -> str:
-    """The function that the pool calls: a range of iterations, what they need in a closure."""
+def _range_function(w: FunctionWriter, types: list[str]) -> str:
+    """The function that the pool calls: a range of iterations, what they need in a closure; after
+    the last one its stores have reached memory, or caches."""
+    name, fence = w.name, [f"  {w.fence()}"] if w.streams else []
     loads, args = [], ["i64 %i"]
     for k, ty in enumerate(types):
         loads.append(f"  %s{k} = getelementptr i64, ptr %closure, i64 {k}")
@@ -178,6 +184,7 @@ def _range_function(name: str, types: list[str]) -> str:
             "fail:",
             "  ret i32 %rc",
             "done:",
+            *fence,
             "  ret i32 0",
             "}",
         ]

@@ -2,114 +2,181 @@
 
 ``vpdpbusd`` multiplies unsigned by signed bytes. Where both are signed, 128 is added to one of them
 by flipping its highest bit, and 128 times the sum of the other is taken off again; where both are
-unsigned, 128 is taken off one of them. Loops around share what that costs: the sum is that of one
-operand alone.
+unsigned, 128 is taken off one of them. That sum is of one operand alone, so that loops that are
+written out around share it, and it is taken off once at their end.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from loopwright.codegen.llvm.emitter import Emitter
 from loopwright.codegen.llvm.memory import Memory
+from loopwright.codegen.llvm.ops import Value
 from loopwright.ir.buffer import Load
-from loopwright.ir.instructions import DOT_PRODUCTS
-from loopwright.ir.stmt import IntrinsicCall
+from loopwright.ir.instructions import DOT_PRODUCTS, DotProduct
+from loopwright.ir.stmt import For, IntrinsicCall, Seq, Stmt
 
 #: Four bytes of which each has its highest bit set: four times 128, or -128.
 _HIGHEST = -0x7F7F7F80
 
 
-def write_instruction(memory: Memory, s: IntrinsicCall) -> bool:
-    """Write an instruction; False: the CPU has none, or it stands in vector code."""
+def write_instruction(memory: Memory, s: IntrinsicCall, late: Corrections | None = None) -> bool:
+    """Write an instruction; False: the CPU has none, or it stands in vector code.
+
+    Args:
+        memory: where operands lie.
+        s: the instruction.
+        late: gets what is to be taken off sums later; None: it is taken off here.
+    """
     w = memory.w
     dot = DOT_PRODUCTS.get(s.name)
     native = 0 if dot is None else min(dot.lanes, w.module.dot_lanes[dot.result])
     if dot is None or not native or w.lanes != 1 or w.mask is not None:
         return False
-    c, a, b = s.operands
-    added = _products(w, native, dot.data, dot.kernel)
-    group = w.emit(f"load i32, ptr {_pointer(memory, a)}, align 1")
-    if dot.data == dot.kernel == "int8":
-        # Before it is a vector: LLVM 22 never ends with a vector of which it knows one lane.
-        group = w.emit(f"xor i32 {group}, {_HIGHEST}")
-    at = [_pointer(memory, x) for x in (c, b)]
-    ty, words = _vector(native, dot.result), f"<{native} x i32>"
-    one = w.emit(f"insertelement {words} poison, i32 {group}, i64 0")
-    data = w.emit(f"shufflevector {words} {one}, {words} poison, {words} zeroinitializer")
+    corrections = Corrections(w) if late is None else late
+    c, a, b = (_pointer(memory, x) for x in s.operands)
+    one = w.emit(f"load i32, ptr {a}, align 1")
+    data = Operand(w.splat(Value(one, "int32"), native).ref, a)
+    add = _Products(w, native, dot, corrections).add
     for first in range(0, dot.lanes, native):
-        own, other = (_further(w, p, first) for p in at)
-        old = w.emit(f"load {ty}, ptr {own}, align 4")
-        kernel = w.emit(f"load {words}, ptr {other}, align 1")
-        w.put(f"store {ty} {added(old, data, kernel)}, ptr {own}, align 4")
+        own, other = (_further(w, p, first) for p in (c, b))
+        words = w.emit(f"load <{native} x i32>, ptr {other}, align 1")
+        add(own, data, Operand(words, other))
+    if late is None:
+        corrections.apply()
     return True
 
 
-#: From sums and the words of two operands to the new sums.
-_Added = Callable[[str, str, str], str]
+def is_corrected(s: Stmt) -> bool:
+    """Whether a statement is nothing but dot products from which something has to be taken off, in
+    loops that are written out."""
+    match s:
+        case For(kind="unrolled", body=body):
+            return is_corrected(body)
+        case Seq(stmts=stmts):
+            return all(is_corrected(x) for x in stmts)
+        case IntrinsicCall(name=name):
+            dot = DOT_PRODUCTS.get(name)
+            return dot is not None and dot.result == "int32" and dot.data == dot.kernel
+    return False
 
 
-def _products(w: Emitter, lanes: int, data: str, kernel: str) -> _Added:
-    """How products of some element types are added."""
-    if data == "bfloat16":
-        return _Halves(w, lanes).added
-    unit = _Bytes(w, lanes)
-    return {
-        ("uint8", "int8"): unit.added,
-        ("int8", "uint8"): lambda old, a, b: unit.added(old, b, a),
-        ("int8", "int8"): unit.both_signed,
-        ("uint8", "uint8"): unit.both_unsigned,
-    }[data, kernel]
+class Operand(NamedTuple):
+    """A vector of words, and a pointer to where it was loaded from."""
+
+    words: str
+    pointer: str
+
+
+class Corrections:
+    """What has to be taken off sums in memory.
+
+    Sums from which the same is taken off share it: it is summed up once.
+
+    Args:
+        w: writes the function.
+    """
+
+    def __init__(self, w: Emitter) -> None:
+        self._w = w
+        self._owed: dict[tuple[str, int], str] = {}
+        self._summed: dict[tuple[str, str], str] = {}
+
+    def owe(self, own: str, lanes: int, of: str, add: Callable[[str], str]) -> None:
+        """Have more taken off a sum.
+
+        Args:
+            own: pointer to the sum.
+            lanes: of the sum.
+            of: pointer to the operand of which that is a function.
+            add: writes what was owed before with that added.
+        """
+        before = self._owed.get((own, lanes), "zeroinitializer")
+        if (before, of) not in self._summed:
+            self._summed[before, of] = add(before)
+        self._owed[own, lanes] = self._summed[before, of]
+
+    def apply(self) -> None:
+        """Take it off."""
+        w = self._w
+        for (own, lanes), more in self._owed.items():
+            ty = _vector(lanes, "int32")
+            old = w.emit(f"load {ty}, ptr {own}, align 4")
+            left = w.emit(f"sub {ty} {old}, {more}")
+            w.put(f"store {ty} {left}, ptr {own}, align 4")
 
 
 @dataclass(frozen=True)
-class _Halves:
-    """Products of bfloat16 by pairs."""
+class _Products:
+    """How products are added to a sum in memory."""
 
     w: Emitter
     lanes: int
+    dot: DotProduct
+    corrections: Corrections
 
-    def added(self, old: str, a: str, b: str) -> str:
-        """``vdpbf16ps``."""
-        ty, pairs = _vector(self.lanes, "float32"), f"<{2 * self.lanes} x bfloat>"
-        name = f"llvm.x86.avx512bf16.dpbf16ps.{32 * self.lanes}"
-        self.w.declare(name, f"declare {ty} @{name}({ty}, {pairs}, {pairs})")
-        x, y = (self.w.emit(f"bitcast <{self.lanes} x i32> {words} to {pairs}") for words in (a, b))
-        return self.w.emit(f"call {ty} @{name}({ty} {old}, {pairs} {x}, {pairs} {y})")
+    def add(self, own: str, a: Operand, b: Operand) -> None:
+        """Add the products of two operands, the first one equal in all lanes, to a sum."""
+        ty = _vector(self.lanes, self.dot.result)
+        old = self.w.emit(f"load {ty}, ptr {own}, align 4")
+        new = self._halves(old, a, b) if self.dot.result == "float32" else self._of(old, own, a, b)
+        self.w.put(f"store {ty} {new}, ptr {own}, align 4")
 
+    def _of(self, old: str, own: str, a: Operand, b: Operand) -> str:
+        """The new sum of products of bytes, but for what is owed."""
+        match self.dot.data, self.dot.kernel:
+            case "int8", "uint8":
+                return self._bytes(old, b.words, a.words)
+            case "int8", "int8":  # (a + 128) * b - 128 * b
+                self._owe(own, b, lambda sums: self._bytes(sums, self._highest, b.words))
+                return self._bytes(old, self._flipped(a), b.words)
+            case "uint8", "uint8":  # a * (b - 128) - a * -128
+                self._owe(own, a, lambda sums: self._bytes(sums, a.words, self._highest))
+                return self._bytes(old, a.words, self._flipped(b))
+        return self._bytes(old, a.words, b.words)
 
-@dataclass(frozen=True)
-class _Bytes:
-    """Products of bytes by fours."""
+    def _owe(self, own: str, of: Operand, add: Callable[[str], str]) -> None:
+        self.corrections.owe(own, self.lanes, of.pointer, add)
 
-    w: Emitter
-    lanes: int
-
-    def added(self, old: str, unsigned: str, signed: str) -> str:
-        """``vpdpbusd``."""
+    def _bytes(self, old: str, unsigned: str, signed: str) -> str:
+        """``vpdpbusd``: products of bytes by fours."""
         ty = _vector(self.lanes, "int32")
         name = f"llvm.x86.avx512.vpdpbusd.{32 * self.lanes}"
         self.w.declare(name, f"declare {ty} @{name}({ty}, {ty}, {ty})")
         return self.w.emit(f"call {ty} @{name}({ty} {old}, {ty} {unsigned}, {ty} {signed})")
 
-    def both_signed(self, old: str, a: str, b: str) -> str:
-        """``(a + 128) * b - 128 * b``, given ``a + 128``."""
-        more = self.added("zeroinitializer", self._highest, b)
-        return self.added(self._less(old, more), a, b)
+    def _halves(self, old: str, a: Operand, b: Operand) -> str:
+        """``vdpbf16ps``: products of bfloat16 by pairs."""
+        ty, pairs = _vector(self.lanes, "float32"), f"<{2 * self.lanes} x bfloat>"
+        words, name = (
+            _vector(self.lanes, "int32"),
+            f"llvm.x86.avx512bf16.dpbf16ps.{32 * self.lanes}",
+        )
+        self.w.declare(name, f"declare {ty} @{name}({ty}, {pairs}, {pairs})")
+        x, y = (self.w.emit(f"bitcast {words} {p.words} to {pairs}") for p in (a, b))
+        return self.w.emit(f"call {ty} @{name}({ty} {old}, {pairs} {x}, {pairs} {y})")
 
-    def both_unsigned(self, old: str, a: str, b: str) -> str:
-        """``a * (b - 128) - a * -128``."""
-        less = self.added("zeroinitializer", a, self._highest)
-        flipped = self.w.emit(f"xor {_vector(self.lanes, 'int32')} {b}, {self._highest}")
-        return self.added(self._less(old, less), a, flipped)
+    def _flipped(self, x: Operand) -> str:
+        """Bytes with their highest bits flipped: 128 more, or less, in the other type."""
+        return self.w.pure(f"xor {_vector(self.lanes, 'int32')} {x.words}, {self._highest}")
 
     @property
     def _highest(self) -> str:
-        return "<" + ", ".join([f"i32 {_HIGHEST}"] * self.lanes) + ">"
+        """A vector of bytes of which each has its highest bit set.
 
-    def _less(self, a: str, b: str) -> str:
-        return self.w.emit(f"sub {_vector(self.lanes, 'int32')} {a}, {b}")
+        It goes through an empty piece of assembly in front of all loops: LLVM 22 never ends with
+        a flipped vector of which it knows one lane and the constant.
+        """
+        w, ty = self.w, _vector(self.lanes, "int32")
+        ref = f"%highest{self.lanes}"
+        constant = "<" + ", ".join([f"i32 {_HIGHEST}"] * self.lanes) + ">"
+        line = f'  {ref} = call {ty} asm "", "=v,0"({ty} {constant})'
+        if line not in w.allocas:
+            w.allocas.append(line)
+        return ref
 
 
 def _vector(lanes: int, dtype: str) -> str:
@@ -121,4 +188,4 @@ def _pointer(memory: Memory, x: Load) -> str:
 
 
 def _further(w: Emitter, pointer: str, words: int) -> str:
-    return pointer if not words else w.emit(f"getelementptr i32, ptr {pointer}, i64 {words}")
+    return pointer if not words else w.pure(f"getelementptr i32, ptr {pointer}, i64 {words}")

@@ -20,6 +20,8 @@ from loopwright.ir.buffer import STACK_LIMIT, Buffer
 STACK_TOTAL = 1 << 16
 #: Largest distance of lanes for which whole vectors are loaded and shuffled.
 MAX_SHUFFLED = 4
+#: Fewest bytes that the CPU stores past the caches as a vector.
+LEAST_STREAMED = 16
 
 
 def memory_type(dtype: str) -> str:
@@ -159,6 +161,8 @@ class Memory:
         in_registers = not scalar.terms and w.pointers[b].startswith("%b")
         if 2 <= stride <= min(MAX_SHUFFLED, w.lanes) and not in_registers:
             return Value(self._deinterleave(b, scalar, stride), b.dtype, w.lanes)
+        if stride == -1 and not in_registers:
+            return Value(self._backwards(b, scalar), b.dtype, w.lanes)
         if w.mask is not None:
             return self._gather(b, w.index_vector(offset))
         ty, size = memory_type(b.dtype), dtypes.nbytes(b.dtype)
@@ -190,6 +194,18 @@ class Memory:
             mask = ", ".join(f"i32 {k}" if k >= 0 else "i32 poison" for k in picks)
             out = w.pure(f"shufflevector {vty} {out}, {vty} {x}, <{n} x i32> <{mask}>")
         return out
+
+    def _backwards(self, b: Buffer, first: Affine) -> str:
+        """Elements from ``first`` on towards the beginning: a vector, turned round."""
+        w, n = self.w, self.w.lanes
+        picks = ", ".join(f"i32 {k}" for k in reversed(range(n)))
+        active = None if w.mask is None else self._mask_before_shuffles()
+        if active is not None and w.mask is not None and w.mask.lanes > 1:
+            ty = f"<{n} x i1>"
+            active = w.pure(f"shufflevector {ty} {active}, {ty} poison, <{n} x i32> <{picks}>")
+        x = self._load_vector(b, self.address(b, first - (n - 1)), active)
+        vty = f"<{n} x {memory_type(b.dtype)}>"
+        return w.pure(f"shufflevector {vty} {x}, {vty} poison, <{n} x i32> <{picks}>")
 
     def _mask_before_shuffles(self) -> str:
         """The mask for loads whose elements are shuffled, and then selected by the same mask.
@@ -232,8 +248,11 @@ class Memory:
             out = w.pure(f"insertelement {vty} {out}, {ty} {x}, i64 {i}")
         return Value(out, b.dtype, w.lanes)
 
-    def store(self, b: Buffer, offset: Affine | Value, value: Value) -> None:
-        """Store one element, or one for each lane, under the writer's mask."""
+    def store(
+        self, b: Buffer, offset: Affine | Value, value: Value, nontemporal: bool = False
+    ) -> None:
+        """Store one element, or one for each lane, under the writer's mask; past the caches where
+        that is asked for, and whole vectors go to memory."""
         w = self.w
         if b.dtype == "bool":
             ty = "i1" if value.lanes == 1 else f"<{value.lanes} x i1>"
@@ -255,7 +274,10 @@ class Memory:
         ptr = self.address(b, offset)
         vty = f"<{w.lanes} x {ty}>"
         if w.mask is None:
-            w.put(f"store {vty} {value.ref}, ptr {ptr}, align {size}")
+            if nontemporal and self.may_stream(b, w.lanes):
+                self._stream(b, offset, f"{vty} {value.ref}", ptr)
+            else:
+                w.put(f"store {vty} {value.ref}, ptr {ptr}, align {size}")
             return
         name = f"llvm.masked.store.v{w.lanes}{_suffix(b.dtype)}.p0"
         mty = f"<{w.lanes} x i1>"
@@ -263,6 +285,34 @@ class Memory:
         narrow = w.module.hides_masks and ty in ("i8", "i16", "i32")
         mask = w.hidden_mask() if narrow else w.vector_mask()
         w.put(f"call void @{name}({vty} {value.ref}, ptr {ptr}, i32 {size}, {mty} {mask})")
+
+    def may_stream(self, b: Buffer, lanes: int) -> bool:
+        """Whether vectors of a buffer may go past the caches: it is not on the stack."""
+        w, size = self.w, lanes * dtypes.nbytes(b.dtype)
+        return w.module.streams and size >= LEAST_STREAMED and not w.pointers[b].startswith("%b")
+
+    def _stream(self, b: Buffer, offset: Affine, value: str, ptr: str) -> None:
+        """Store a vector past the caches if it lies on a multiple of its size, else as usual.
+
+        Where the buffer alone decides that, the test is the same for all vectors of a loop, and is
+        moved out of it.
+        """
+        w, size = self.w, dtypes.nbytes(b.dtype)
+        whole = w.lanes * size
+        steps = [c for v, c in offset.terms.items() if v is not LANE]
+        even = all(n * size % whole == 0 for n in (*steps, offset.const))
+        at = w.pure(f"ptrtoint ptr {w.pointers[b] if even else ptr} to i64")
+        low = w.pure(f"and i64 {at}, {whole - 1}")
+        aligned = w.pure(f"icmp eq i64 {low}, 0")
+        past, through, done = w.label("past"), w.label("through"), w.label("stored")
+        w.put(f"br i1 {aligned}, label %{past}, label %{through}")
+        w.start(past)
+        w.put(f"store {value}, ptr {ptr}, align {whole}, !nontemporal {w.module.nontemporal()}")
+        w.put(f"br label %{done}")
+        w.start(through)
+        w.put(f"store {value}, ptr {ptr}, align {size}")
+        w.put(f"br label %{done}")
+        w.start(done)
 
     def pointer(self, b: Buffer, offset: Affine | Value) -> str:
         """Pointer to one element."""

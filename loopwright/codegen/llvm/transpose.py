@@ -63,7 +63,8 @@ def transposed_copy(memory: Memory, s: For) -> bool:
             continue
         if b.terms.get(across.atom, 0) in (0, 1) or a.terms.get(along.atom, 0) in (0, 1):
             continue
-        _squares(memory, BufferOffset(to, a), BufferOffset(source, b), along, across, n)
+        past = copy.nontemporal and memory.may_stream(to, n)
+        _squares(memory, BufferOffset(to, a), BufferOffset(source, b), (along, across), n, past)
         return True
     return False
 
@@ -101,14 +102,19 @@ def atoms(w: IndexWriter, *loops: For) -> list[Var]:
 
 
 def _squares(
-    memory: Memory, to: BufferOffset, source: BufferOffset, along: _Loop, across: _Loop, n: int
+    memory: Memory,
+    to: BufferOffset,
+    source: BufferOffset,
+    loops: tuple[_Loop, _Loop],
+    n: int,
+    past: bool,
 ) -> None:
     """Call the function that turns a square, for each square of the copy."""
-    w = memory.w
+    w, (along, across) = memory.w, loops
     steps_to, steps_source = to.offset.terms[along.atom], source.offset.terms[across.atom]
     corner = {along.atom: Affine(0), across.atom: Affine(0)}
     first, start = to.offset.substitute(corner), source.offset.substitute(corner)
-    turn = _turning(w, memory_type(to.buffer.dtype), dtypes.nbytes(to.buffer.dtype), n)
+    turn = _turning(w, memory_type(to.buffer.dtype), dtypes.nbytes(to.buffer.dtype), n, past)
     for i in range(0, along.extent, n):
         for j in range(0, across.extent, n):
             rows = memory.address(source.buffer, start + (i + steps_source * j))
@@ -118,12 +124,13 @@ def _squares(
             )
 
 
-def _turning(w: IndexWriter, ty: str, align: int, n: int) -> str:
+def _turning(w: IndexWriter, ty: str, align: int, n: int, past: bool) -> str:
     """Name of the module's function that transposes a square of n x n elements, written once.
 
-    It is called and not inlined: the optimiser takes 5 to 10 ms for each copy of the network.
+    It is called and not inlined: the optimiser takes 5 to 10 ms for each copy of the network. With
+    ``past`` it stores past the caches where all columns lie on multiples of their size.
     """
-    name = f"turn_{ty}x{n}"
+    name = f"turn_{ty}x{n}" + ("_past" if past else "")
     if name in w.module.squares:
         return name
     w.module.squares.add(name)
@@ -133,9 +140,13 @@ def _turning(w: IndexWriter, ty: str, align: int, n: int) -> str:
         lines.append(f"  %i{k} = mul i64 %from.step, {k}")
         lines.append(f"  %f{k} = getelementptr {ty}, ptr %from, i64 %i{k}")
         lines.append(f"  %r{k} = load {vty}, ptr %f{k}, align {align}")
-    for k, column in enumerate(_turned(lines, n, vty)):
+    columns = _turned(lines, n, vty)
+    for k in range(n):
         lines.append(f"  %j{k} = mul i64 %to.step, {k}")
         lines.append(f"  %t{k} = getelementptr {ty}, ptr %to, i64 %j{k}")
+    if past:
+        lines += _aligned_first(columns, vty, align, n, w.module.nontemporal())
+    for k, column in enumerate(columns):
         lines.append(f"  store {vty} {column}, ptr %t{k}, align {align}")
     head = "ptr noalias %from, i64 %from.step, ptr noalias %to, i64 %to.step"
     w.module.functions.append(
@@ -150,6 +161,25 @@ def _turning(w: IndexWriter, ty: str, align: int, n: int) -> str:
         )
     )
     return name
+
+
+def _aligned_first(columns: list[str], vty: str, align: int, n: int, metadata: str) -> list[str]:
+    """Lines that store columns past the caches and return, where all lie on multiples of their
+    size; elsewhere they go on."""
+    lines = [
+        "  %at = ptrtoint ptr %to to i64",
+        f"  %apart = mul i64 %to.step, {align}",
+        "  %either = or i64 %at, %apart",
+        f"  %low = and i64 %either, {n * align - 1}",
+        "  %aligned = icmp eq i64 %low, 0",
+        "  br i1 %aligned, label %past, label %through",
+        "past:",
+    ]
+    for k, column in enumerate(columns):
+        lines.append(
+            f"  store {vty} {column}, ptr %t{k}, align {n * align}, !nontemporal {metadata}"
+        )
+    return [*lines, "  ret void", "through:"]
 
 
 def _turned(lines: list[str], n: int, vty: str) -> list[str]:

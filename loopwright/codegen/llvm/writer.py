@@ -12,9 +12,9 @@ from typing import assert_never
 from loopwright import dtypes
 from loopwright.codegen.llvm.checks import write_check
 from loopwright.codegen.llvm.emitter import ModuleWriter
-from loopwright.codegen.llvm.gather import load_stretches
+from loopwright.codegen.llvm.gather import load_stretches, load_window
 from loopwright.codegen.llvm.indices import LANE, IndexWriter
-from loopwright.codegen.llvm.instructions import write_instruction
+from loopwright.codegen.llvm.instructions import Corrections, is_corrected, write_instruction
 from loopwright.codegen.llvm.interleave import interleaved_copy
 from loopwright.codegen.llvm.memory import Memory
 from loopwright.codegen.llvm.ops import FALSE, TRUE, Value, literal
@@ -62,6 +62,7 @@ class FunctionWriter(IndexWriter):
     Attributes:
         memory: places of the buffers in scope.
         sizes: definitions of what was computed from sizes.
+        streams: whether some of its stores go past the caches, and those of parallel loops in it.
     """
 
     def __init__(
@@ -74,7 +75,24 @@ class FunctionWriter(IndexWriter):
         self.name = name
         self.memory = Memory(self)
         self.sizes = SizeDefinitions()
+        self.streams = False
         self._launch = launch
+        self._corrections: Corrections | None = None
+
+    def fence(self) -> str:
+        """The instruction after which earlier stores past the caches are seen by other threads.
+
+        Such stores of x86 are ordered with no others (Intel 64 manual, volume 3, 9.2.2): what the
+        pool says of finished work could arrive before them.
+        """
+        name = "llvm.x86.sse.sfence"
+        self.declare(name, f"declare void @{name}()")
+        return f"call void @{name}()"
+
+    def wait_for_stores(self) -> None:
+        """Write a fence where stores go past the caches."""
+        if self.streams:
+            self.put(self.fence())
 
     # ------------------------------------------------------------ expressions
 
@@ -115,7 +133,9 @@ class FunctionWriter(IndexWriter):
         form = self.offset_form(b, indices)
         if form is not None:
             return self.memory.load(b, form)
-        value = load_stretches(self.memory, b, indices)
+        value = None
+        if self.lanes > 1:
+            value = load_stretches(self.memory, b, indices) or load_window(self.memory, b, indices)
         return value or self.memory.load(b, self.offset(b, indices))
 
     def _binary(self, e: Binary) -> Value:
@@ -156,8 +176,8 @@ class FunctionWriter(IndexWriter):
             case Seq(stmts=stmts):
                 for x in stmts:
                     self.stmt(x)
-            case Store(buffer=b, indices=idx, value=v):
-                self.memory.store(b, self.offset(b, idx), self.expr(v))
+            case Store(buffer=b, indices=idx, value=v, nontemporal=past):
+                self.memory.store(b, self.offset(b, idx), self.expr(v), past)
             case For():
                 self._for(s)
             case If():
@@ -171,6 +191,7 @@ class FunctionWriter(IndexWriter):
             case Check():
                 write_check(self, s)
             case CallPacked():
+                self.wait_for_stores()
                 write_call(self, s)
             case View(buffer=b, of=of, offset=k, body=body):
                 self.memory.view(b, of, k)
@@ -180,7 +201,7 @@ class FunctionWriter(IndexWriter):
             case AsyncWait():
                 pass
             case IntrinsicCall():
-                if not write_instruction(self.memory, s):
+                if not write_instruction(self.memory, s, self._corrections):
                     self.stmt(s.body)
             case _:
                 assert_never(s)
@@ -267,8 +288,18 @@ class FunctionWriter(IndexWriter):
         if rest is not None:
             self._serial_loop(rest)
         elif not (transposed_copy(self.memory, s) or interleaved_copy(self.memory, s)):
-            for k in range(s.count):
-                self.iteration(s, Affine(k))
+            self._written_out(s)
+
+    def _written_out(self, s: For) -> None:
+        """All iterations of a loop; what has to be taken off sums of dot products comes last."""
+        outermost = self._corrections is None and is_corrected(s)
+        if outermost:
+            self._corrections = Corrections(self)
+        for k in range(s.count):
+            self.iteration(s, Affine(k))
+        if outermost and self._corrections is not None:
+            self._corrections.apply()
+            self._corrections = None
 
     def _serial_loop(self, s: For) -> None:
         head, done = self.label("loop"), self.label("done")

@@ -13,8 +13,9 @@ from functools import cached_property
 
 from loopwright.cost.cpu.arithmetic import combining, work_of
 from loopwright.cost.cpu.footprint import Touched, Touches
+from loopwright.cost.cpu.guards import Guards
 from loopwright.cost.cpu.register_tile import Tile
-from loopwright.cost.symbolic.loop_nest import ReadCondition
+from loopwright.cost.cpu.tails import Tails
 from loopwright.cost.symbolic.nest_buffers import NestBuffer
 from loopwright.cost.symbolic.symbols import Number, at_most, least, most, total, where
 from loopwright.te.op_node import OpNode
@@ -24,18 +25,16 @@ OPERATIONS, LOADS, STORES, ISSUED = 2, 2, 1, 6
 #: Cycles until a result can be used, and until one that was stored can be loaded.
 LATENCY, FORWARD = 4, 8
 #: The part of a wait that is not hidden where just as much work is at hand: products with 8 sums,
-#: enough in theory, are slower than those with 16.
+#: enough in theory, are slower than those with 16; so are tiles of one vector, which load as often
+#: as they multiply.
 UNEVEN = 0.14
 #: Instructions in flight: so far ahead independent work is found.
 WINDOW = 256
 #: Instructions of an iteration of a loop; cycles of its end.
 LOOP, END = 2, 1
-#: Instructions of a comparison that guards a read, for 8 lanes where it differs between lanes; of
-#: what the guard does to the read.
-TEST, LANES_TEST, GUARDED = 2, 4, 3
-#: Masks of rows that stay in registers beside those of lanes; cycles of a guarded vector whose mask
-#: does not: mask and vector go by way of memory.
-MASKS, UNMASKED = 4, 4
+#: Instructions of what a guard does to a read; masks that are made or joined in a cycle; cycles of
+#: a guarded vector whose mask does not stay in a register: mask and vector go by way of memory.
+GUARDED, MASKED, UNMASKED = 3, 1, 4
 #: Shuffles for each vector of a square that is turned in registers.
 SHUFFLES = 4
 #: Instructions of a load in a tile that reaches beyond the result: it is compared, and masked.
@@ -47,13 +46,16 @@ TESTED, TESTED_SPILLED = 8, 120
 BODY = 1200
 #: Operations that make float32 of a vector of 16-bit floats, and of one that all lanes share.
 WIDENED, WIDENED_ONE = 2, 3
-#: Operations of a dot product of bytes that are both signed, or both unsigned: it is corrected.
-SAME_SIGN = 1.5
+#: Operations beside each dot product of bytes that are both signed, or both unsigned: what has to
+#: be taken off is summed up; and those of taking it off, once in a run of the tile.
+SAME_SIGN, TAKEN_OFF = 0.1, 0.25
 #: Operations of a division and of a function of a vector.
 DIVISION, FUNCTION = 8, 20
 #: Operations of the smaller or larger one of two vectors, of which either may be a NaN: two tests,
 #: one of both, a selection; cycles that one after another takes.
 EXTREME, EXTREME_LATENCY = 4, 8
+#: Cycles until a sum of products of 16-bit floats, made by one instruction, can be added to again.
+HALVES_LATENCY = 6
 
 
 def operations(op: OpNode) -> int:
@@ -64,8 +66,9 @@ def operations(op: OpNode) -> int:
 
 
 def _with_waits(busy: Number, wait: Number) -> Number:
-    """Cycles of work in which sums wait for one another: the longer of both, and more where they
-    are about as long, since work is not always found in time."""
+    """Cycles of work in which sums wait for one another, or for elements that all lanes share: the
+    longer of both, and more where they are about as long, since work is not always found in time.
+    """
     longer, shorter = most(busy, wait), least(busy, wait)
     share = shorter / most(longer, 1)
     return longer + shorter * share * share * share * UNEVEN
@@ -80,10 +83,14 @@ class Core:
 
     Attributes:
         tile: the register tile of the stage.
+        tails: the tiles that reach beyond its result.
+        guards: the conditions under which it reads.
     """
 
     def __init__(self, t: Touches, resident: Callable[[NestBuffer], Number]) -> None:
         self._t, self.tile, self._machine = t, Tile(t), t.machine
+        self.tails = Tails(self.tile)
+        self.guards = Guards(t, self.tile, self.tails)
         self._is_resident = resident
         self._sums = t.nest.op.reduction is not None
         self._store, *self._loads = t.accesses
@@ -98,9 +105,9 @@ class Core:
         vectors, halves = self.loaded
         again, stored = self.results
         iterations, ends = self.loops
-        tests, guarded = self.guards
+        guards, tails = self.guards, self.tails
         shuffled = total(where(tile.turned(a), tile.loaded(a, narrow), 0) for a in self._loads)
-        arithmetic = tile.instructions(narrow) * runs * kinds + guarded * self._split
+        arithmetic = tile.instructions(narrow) * runs * kinds + guards.selected * self._split
         picked = self.picked
         arithmetic = arithmetic + shuffled * runs * SHUFFLES + picked + self.widened * self._split
         issued = (
@@ -109,27 +116,29 @@ class Core:
             + picked
             + self.widened
             + (again + stored) / self._split
-            + tests
-            + guarded * GUARDED
-            + tile.partial * (vectors * PARTIAL + self._tested)
+            + guards.tests
+            + guards.selected * GUARDED
+            + tails.cut * (self._masked(vectors) + self._tested)
             + iterations * LOOP
         )
         spilled = self.spilled * tile.steps * runs
-        busy = most(
-            most(arithmetic / OPERATIONS, (halves + again) / LOADS),
-            most(stored / STORES, issued / ISSUED),
-        )
-        spills = spilled * self._split / STORES + guarded * self._unmasked * UNMASKED
+        fed = _with_waits(arithmetic / OPERATIONS, self._shared / LOADS)
+        held_up = most(stored / STORES, most(issued / ISSUED, guards.masks / MASKED))
+        busy = most(most(fed, (halves + again) / LOADS), held_up)
+        spills = spilled * self._split / STORES + guards.reads * guards.unmasked * UNMASKED
         long = most(tile.instructions(wide) - BODY, 0) / BODY / 2
-        return tile.begun * (_with_waits((busy + spills) * (1 + long), self._wait) + ends * END)
+        worked = _with_waits((busy + spills) * (1 + long), self._wait) + self._rows_wait
+        done = tile.begun * tails.shortened(self._latency * OPERATIONS)
+        return done * (worked * tails.alive + ends * END)
 
     @property
-    def _kinds(self) -> float:
+    def _kinds(self) -> Number:
         """Vector operations of an element, or of a group that an instruction takes at once."""
         dot = self._t.nest.dot
         if dot is None:
             return operations(self._t.nest.op)
-        return SAME_SIGN if dot.result == "int32" and dot.data == dot.kernel else 1
+        corrected = dot.result == "int32" and dot.data == dot.kernel
+        return 1 + SAME_SIGN + TAKEN_OFF / self.tile.steps if corrected else 1
 
     @cached_property
     def _split(self) -> Number:
@@ -149,6 +158,22 @@ class Core:
             vectors = vectors + tile.loaded(a, wide) * times
             halves = halves + tile.loaded(a, narrow) * times * tile.lines_of(a, narrow)
         return vectors, halves
+
+    @cached_property
+    def _shared(self) -> Number:
+        """Loads of elements that all lanes share, in data paths."""
+        d, narrow, room = self._t.vector_loop, self._machine.datapath, self._free - self.tile.live
+        shared = [a for a in self._loads if d is not None and not a.moves[d]]
+        return total(self.tile.loaded(a, narrow) * self._times_loaded(a, room) for a in shared)
+
+    def _masked(self, vectors: Number) -> Number:
+        """Instructions of loads, if all tiles reach beyond the result; where the last one is
+        written out by itself only vectors along the edge do, under masks that are made once."""
+        if not self._t.nest.stage.short_tiles:
+            return vectors * PARTIAL
+        d, wide, room = self._t.vector_loop, self._machine.vector_bytes, self._free - self.tile.live
+        along = [a for a in self._loads if d is not None and a.moves[d]]
+        return total(self.tile.loaded(a, wide) * self._times_loaded(a, room) for a in along)
 
     def _times_loaded(self, a: Touched, room: Number) -> Number:
         """How often an operand is loaded, with so many registers for what loops do not move."""
@@ -181,7 +206,7 @@ class Core:
         beyond the result."""
         tile, wide = self.tile, self._machine.vector_bytes
         few = at_most(tile.live, 3 * self._machine.registers // 4)
-        loads = (where(tile.is_tested_alone(a), tile.loaded(a, wide), 0) for a in self._loads)
+        loads = (where(self.tails.is_tested_alone(a), tile.loaded(a, wide), 0) for a in self._loads)
         return total(loads) * tile.runs * where(few, TESTED, TESTED_SPILLED)
 
     @cached_property
@@ -209,31 +234,7 @@ class Core:
         for a, each in zip(self._loads, operands, strict=True):
             again = at_most(each * tile.steps, tile.loaded(a, wide))
             kept = kept + where(again, 0, each)
-        return self._machine.registers - fewest - most(kept, 1) - self._let_through
-
-    @cached_property
-    def _let_through(self) -> Number:
-        """Elements of a run that guards let through, to which one value belongs for all lanes."""
-        tile, key = self.tile, self._lanes_key
-        return total(tile.distinct(g.loops) for g in self._t.nest.conditions if key not in g.loops)
-
-    @cached_property
-    def _unmasked(self) -> Number:
-        """The part of the guarded vectors for whose masks there are no registers: 0 to 1.
-
-        The lanes of a padded row are let through where the row's mask and the lanes' one are set.
-        """
-        tile, key = self.tile, self._lanes_key
-        guards = [g for g in self._t.nest.conditions if key in g.loops]
-        tests = dict.fromkeys(x for g in guards for x in g.tests if key not in x)
-        rows = total(tile.distinct(x) for x in tests)
-        # Where nothing of the reduction is left outside, each mask is made and used once.
-        return where(at_most(tile.reduced_outside, 1), 0, most(1 - MASKS / most(rows, 1), 0))
-
-    @cached_property
-    def _lanes_key(self) -> object:
-        d = self._t.vector_loop
-        return None if d is None else self._t.nest.loops[d].key
+        return self._machine.registers - fewest - most(kept, 1) - self.guards.let_through
 
     @cached_property
     def _times(self) -> Number:
@@ -287,10 +288,17 @@ class Core:
         tile = self.tile
         body = tile.instructions(self._machine.vector_bytes)
         kept = where(self._kept, True, at_most(tile.runs, self._once))
-        next_one = EXTREME_LATENCY if combining(self._t.nest.op).extreme else LATENCY
-        latency = where(kept, next_one, next_one + FORWARD)
+        latency = where(kept, self._latency, self._latency + FORWARD)
         ahead = most(WINDOW / (2 * tile.independent * tile.reduced), 1)
         return tile.runs * body * latency / tile.independent / ahead
+
+    @property
+    def _latency(self) -> int:
+        """Cycles until a sum, or what else is reduced to, can be used for the next one."""
+        nest = self._t.nest
+        if nest.dot is not None and nest.dot.result == "float32":
+            return HALVES_LATENCY
+        return EXTREME_LATENCY if combining(nest.op).extreme else LATENCY
 
     @cached_property
     def loops(self) -> tuple[Number, Number]:
@@ -306,28 +314,13 @@ class Core:
         return iterations, ends
 
     @cached_property
-    def guards(self) -> tuple[Number, Number]:
-        """Instructions of conditions, and how many reads they guard."""
-        tile, key = self.tile, self._lanes_key
-        d = self._t.vector_loop
-        lanes = 1 if d is None else (self._t.nest.loops[d].extent + 7) // 8 * LANES_TEST
-        tests: Number = 0
-        guarded: Number = 0
-        for guard in self._t.nest.conditions:
-            for test in guard.tests:
-                often = tile.executions(tile.depths_of(test))
-                each = where(tile.known(test), 0, lanes if key in test else TEST)
-                tests = tests + tile.distinct(test - {key}) * often * each
-            often = where(tile.known(guard.loops), 0, tile.executions(tile.depths_of(guard.loops)))
-            guarded = guarded + self._guarded_places(guard) * often
-        return tests, guarded
-
-    def _guarded_places(self, guard: ReadCondition) -> Number:
-        """Vectors of a run that a guard lets through; what several iterations read counts once."""
-        loops = self._t.nest.loops
-        found = self.tile.distinct(guard.loops - {self._lanes_key})
+    def _rows_wait(self) -> Number:
+        """Cycles in which the sums of one row after the other wait, in tiles that reach beyond the
+        result and have the whole reduction written out: each row is then a piece of code."""
+        if not self._sums:
+            return 0
+        rows: Number = 0
         for a in self._loads:
-            moving = {x.key for x, moves in zip(loops, a.moves, strict=True) if moves}
-            if guard.loops <= moving:
-                found = least(found, self.tile.places(a))
-        return found
+            rows = most(rows, self.tails.rows_tested(a))
+        wait = self.tails.cut * self.tile.runs * rows * self.tile.steps * LATENCY
+        return where(at_most(self.tile.reduced_outside, 1), wait, 0)

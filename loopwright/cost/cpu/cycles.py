@@ -14,6 +14,7 @@ from loopwright.cost.cpu.core import OPERATIONS, Core, operations
 from loopwright.cost.cpu.footprint import Touches
 from loopwright.cost.cpu.machine import Machine
 from loopwright.cost.cpu.memory import Memory
+from loopwright.cost.cpu.unfused import unfused
 from loopwright.cost.symbolic.index_steps import extent_of
 from loopwright.cost.symbolic.loop_nest import StageNest, nests_of
 from loopwright.cost.symbolic.symbols import (
@@ -49,10 +50,14 @@ def slowdown(
     nests = nests_of(state)
     usage = BufferUsage(nests)
     stages = [Touches(nest, machine) for nest in nests]
-    memory = Memory(stages, usage)
+    as_loops = unfused(state)
+    cached = stages
+    if as_loops is not state:
+        cached = [Touches(nest, machine) for nest in nests_of(as_loops)]
+    memory = Memory(cached, usage)
     done = _done_before(nests, constants)
-    timed = [t for t in stages if t.nest.stage.id not in done]
-    cycles = total(stage_cycles(t, usage, memory) for t in timed)
+    timed = [(t, c) for t, c in zip(stages, cached, strict=True) if t.nest.stage.id not in done]
+    cycles = total(stage_cycles(t, usage, memory.cycles(c)) for t, c in timed)
     return cycles / _ideal(state, machine)
 
 
@@ -78,9 +83,9 @@ def _ideal(state: State, machine: Machine) -> Number:
     return most(work / lanes, 1)
 
 
-def stage_cycles(t: Touches, usage: BufferUsage, memory: Memory) -> Number:
-    """Cycles of one stage, all its threads together."""
-    busy, moved = Core(t, usage.resident).cycles, memory.cycles(t)
+def stage_cycles(t: Touches, usage: BufferUsage, moved: Number) -> Number:
+    """Cycles of one stage, all its threads together, where data takes so many to come."""
+    busy = Core(t, usage.resident).cycles
     cycles = most(busy, moved) + least(busy, moved) * APART
     at_once = most(t.balance * t.machine.threads, 1)
     return cycles / at_once + _launches(t.nest, t.machine.threads)

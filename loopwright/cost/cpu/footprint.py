@@ -152,6 +152,12 @@ class Touches:
         for x in reversed(nest.loops):
             self.inner.insert(0, self.inner[0] * x.extent)
 
+    def without_store(self) -> Touches:
+        """What it touches by its loads alone."""
+        made = Touches(self.nest, self.machine)
+        made.accesses = self.accesses[1:]
+        return made
+
     @cached_property
     def outer(self) -> list[Number]:
         """Iterations of the loops outside a depth."""
@@ -169,12 +175,20 @@ class Touches:
         ]
 
     def traffic(self, capacity: int) -> Number:
-        """Bytes that come from beyond a cache of ``capacity`` bytes in the whole run.
+        """Bytes that come from beyond a cache of ``capacity`` bytes in the whole run, those aside
+        that are stored past all caches.
 
         At the outermost depth whose working set fits, each access brings what it touches in the
         loop around, once for each iteration outside of that.
         """
-        return self.moved(self.accesses, self.fitting(capacity))
+        moved, asked = (
+            self.moved(self.accesses, self.fitting(capacity)),
+            self.nest.stage.nontemporal,
+        )
+        if isinstance(asked, int) and not asked:
+            return moved
+        loads = self.without_store()
+        return where(asked, loads.moved(loads.accesses, loads.fitting(capacity)), moved)
 
     def fitting(self, capacity: int) -> list[Number]:
         """Whether what is touched at each depth is no more than so many bytes."""

@@ -26,6 +26,9 @@ COUNTED_ON = 0.75
 #: How much longer a line takes that falls into a crowded set of the second cache: nothing asks for
 #: it ahead of time, since what was asked for ahead is gone again.
 CROWDED = 5
+#: The part of the traffic of a written line that is not there where it is stored past the caches:
+#: it is not read before, only written back.
+UNREAD = 0.5
 #: Pages that a core reads at a time as streams; cycles of a piece of a page where there are more of
 #: them: nothing was asked for ahead, and the address has to be looked up.
 STREAMS, JUMP = 64, 16
@@ -56,17 +59,30 @@ class Memory:
 
     def cycles(self, t: Touches) -> Number:
         """Cycles of all that one stage touches, its threads together."""
+        asked: Number = t.nest.stage.nontemporal
+        through = self._through_caches(t, t)
+        if isinstance(asked, int) and not asked:
+            return through
+        loads = t.without_store()
+        # All of the result goes to memory, also where a cache would have held it.
+        stored = t.moved(t.accesses[:1], t.fitting(t.machine.caches.l3))
+        past = stored * UNREAD / MEMORY
+        return where(asked, self._through_caches(t, loads) + past, through)
+
+    def _through_caches(self, t: Touches, part: Touches) -> Number:
+        """Cycles in which what a stage touches, or a part of that, comes through the caches."""
         out: Number = 0
         for level in _levels(t.machine):
-            cycles = self._moved(t, level) / level.rate
+            cycles = self._moved(t, part, level) / level.rate
             if level.rate == MEMORY:
-                cycles = cycles + total(_jumps(t, a) for a in t.accesses) * JUMP
+                cycles = cycles + total(_jumps(t, a) for a in part.accesses) * JUMP
             out = most(out, where(at_most(self._usage.used, level.capacity), 0, cycles))
         return out
 
-    def _moved(self, t: Touches, level: Level) -> Number:
-        """Bytes that come from behind a level; those that take longer count as more."""
-        before = {a: self._touched_before(t, a) for a in t.accesses}
+    def _moved(self, stage: Touches, t: Touches, level: Level) -> Number:
+        """Bytes of a part of a stage that come from behind a level; those that take longer count
+        as more."""
+        before = {a: self._touched_before(stage, a) for a in t.accesses}
         fits = t.fitting(level.capacity)
         out = t.moved([a for a in t.accesses if not before[a]], fits)
         for a, depths in before.items():

@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from functools import cached_property
 
 from loopwright.cost.cpu.footprint import Touched, Touches
-from loopwright.cost.symbolic.index_steps import LoopKey, Move, SteppedIndex, extent_of
+from loopwright.cost.symbolic.index_steps import LoopKey, Move
 from loopwright.cost.symbolic.loop_nest import NestLoop
 from loopwright.cost.symbolic.symbols import (
     Number,
@@ -43,11 +43,6 @@ def pieces(lanes: Number, each: int) -> Number:
     return out
 
 
-def _loops_of(a: Touched) -> set[LoopKey]:
-    """The loops that move an access."""
-    return {m.loop for moves in a.access.moves for m in moves}
-
-
 class Tile:
     """The register tile of a stage.
 
@@ -55,13 +50,14 @@ class Tile:
         t: what the stage touches.
 
     Attributes:
+        depths: the depth of each loop of the nest.
         inside: for each loop of the nest whether it is inside of the tile.
         runs: how often the tile runs.
     """
 
     def __init__(self, t: Touches) -> None:
         self.t, self.loops = t, t.nest.loops
-        self._depths = {x.key: d for d, x in enumerate(self.loops)}
+        self.depths = {x.key: d for d, x in enumerate(self.loops)}
         dot = t.nest.dot
         # What an instruction for dot products takes at once: elements that lie together.
         self._group = 1 if dot is None else dot.group
@@ -121,7 +117,7 @@ class Tile:
         span: Number = 0
         count: Number = 1
         for m in moves:
-            d = self._depths.get(m.loop)
+            d = self.depths.get(m.loop)
             if d is None or d == self.t.vector_loop:
                 continue
             span = span + where(self.inside[d], magnitude(m.step) * (m.count - 1), 0)
@@ -214,16 +210,6 @@ class Tile:
                 out = where(at_most(x.extent, 1), out, False)
         return out
 
-    def known(self, loops: Collection[LoopKey]) -> Number:
-        """Whether what some loops move is a constant in each place of the code: all of them are
-        written out."""
-        out: Number = True
-        for d in self.depths_of(loops):
-            x = self.loops[d]
-            if x.mark not in ("unrolled", "vectorized"):
-                out = where(at_most(x.extent, 1), out, False)
-        return out
-
     def distinct(self, loops: Collection[LoopKey]) -> Number:
         """Combinations of those of some loops that are inside."""
         return product(
@@ -246,52 +232,6 @@ class Tile:
                 skips = where(self.inside[d], at_most(self.loops[d].extent, 1), skips)
             if len(self.depths_of(split.loops)) == len(split.loops):
                 out = out * where(skips, least(split.extent / split.slots, 1), 1)
-        return out
-
-    @cached_property
-    def partial(self) -> Number:
-        """The part of the tiles that begin and reach beyond the result: 0 to 1."""
-        out: Number = 0
-        nest = self.t.nest
-        for axis, dim in zip(nest.op.axes, nest.op.shape, strict=True):
-            extent, index = extent_of(dim), nest.axes[axis.var]
-            over = at_most(index.width, extent)
-            if over is True or not self._is_tested(index):
-                continue
-            inside = [self._depths[m.loop] for m in index.moves]
-            mine = product(
-                where(self.inside[d], m.count, 1) for d, m in zip(inside, index.moves, strict=True)
-            )
-            tiles = product(m.count for m in index.moves) / mine * self.begun
-            out = out + where(over, 0, 1 - least(extent // mine / tiles, 1))
-        return least(out, 1)
-
-    def _is_tested(self, index: SteppedIndex) -> bool:
-        """Whether anything that moves with an axis lies in memory: local tiles and copies have room
-        for what reaches beyond the result."""
-        loops = {m.loop for m in index.moves}
-        return any(loops & _loops_of(a) for a in self.t.accesses if not a.access.buffer.within)
-
-    def is_tested_alone(self, a: Touched) -> Number:
-        """Whether each place of an access is tested by itself in a tile that reaches too far: the
-        lanes do not move it, and another axis along which it moves may end within a tile.
-
-        Only where lanes reach too far as well: tests that are the same for all lanes, and nothing
-        but these, are made once, outside of the reduction.
-        """
-        d = self.t.vector_loop
-        if d is None or a.moves[d] or a.access.buffer.within:
-            return False
-        return where(self._ends_within({self.loops[d].key}), self._ends_within(_loops_of(a)), False)
-
-    def _ends_within(self, loops: set[LoopKey]) -> Number:
-        """Whether an axis that some loops move may end within a tile, where something tests it."""
-        out: Number = False
-        nest = self.t.nest
-        for axis, dim in zip(nest.op.axes, nest.op.shape, strict=True):
-            index = nest.axes[axis.var]
-            if loops & {m.loop for m in index.moves} and self._is_tested(index):
-                out = where(at_most(index.width, extent_of(dim)), out, True)
         return out
 
     @cached_property

@@ -70,7 +70,7 @@ _STAGE: tuple[Feature[StageFigures], ...] = (
 )
 _STORE_STRIDE = Feature("store_stride", "bytes between lanes of the store", _store_stride)
 _TESTS: Feature[StageFigures] = Feature(
-    "tests", "instructions of conditions (inlined padding)", lambda s: s.core.guards[0]
+    "tests", "instructions of conditions (inlined padding)", lambda s: s.core.guards.tests
 )
 _CYCLES: Feature[StageFigures] = Feature(
     "cycles", "cycles by the analytical model, caches left out", lambda s: s.core.cycles, host=True
@@ -121,7 +121,7 @@ _MAIN: tuple[Feature[StageFigures], ...] = (
         host=True,
     ),
     _TESTS,
-    Feature("guarded", "reads under conditions", lambda s: s.core.guards[1]),
+    Feature("guarded", "reads under conditions", lambda s: s.core.guards.reads),
     Feature(
         "own_iterations",
         "iterations of its own loops that remain",

@@ -78,7 +78,9 @@ def reachable(
         n = todo.pop()
         if n in given:
             continue
-        new = set(operands(nodes[n])) - needed
-        needed |= new
-        todo += new
+        # Written out: this loop sees each operand of a graph of tens of thousands of nodes.
+        for a in nodes[n][1]:
+            if a not in needed and not isinstance(a, tuple):
+                needed.add(a)
+                todo.append(a)
     return sorted(needed)

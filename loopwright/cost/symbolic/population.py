@@ -6,40 +6,36 @@ of every candidate of the class. What is derived from the schedule is an express
 evaluated in NumPy columns. Where a template asks for a value (``if tile > 8:``), the knobs that the
 value depends on are fixed as well, and the smaller classes are derived anew. Where it cannot run on
 symbols at all (a size becomes the shape of a tensor), knobs are fixed until it can: in the worst
-case every candidate is a class of its own.
+case every candidate is a class of its own (`loopwright.cost.symbolic.candidates`).
 """
 
 from __future__ import annotations
 
-import logging
+import gc
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from loopwright.cost.symbolic.candidates import Candidates, Derive, derived
 from loopwright.cost.symbolic.evaluation import ColumnProgram, constant_row
 from loopwright.cost.symbolic.known_counts import KnownCounts
 from loopwright.cost.symbolic.known_rows import KEPT, KnownRows
-from loopwright.cost.symbolic.symbols import DataDependent, Graph, Number, Sym
-from loopwright.errors import InstantiationError, TimeLimitError
-from loopwright.schedule.state import State
+from loopwright.cost.symbolic.symbols import Graph, Number, Sym
 from loopwright.task import ConfigEntity, Knob
 from loopwright.task.entities import Entity
 from loopwright.task.interfaces import Scheduler
 from loopwright.task.vectors import Digits
-from loopwright.time_limit import TEMPLATE_S, limited
 
-#: Derives numbers from a schedule's state, always the same count.
-Derive = Callable[[State], list[Number]]
 #: So many classes must have been taken apart before all are, by the same knobs.
 APART = 64
 #: Structure classes that are kept, and rows evaluated at once (columns then stay in the cache).
 CLASSES, CHUNK = 4096, 2048
 
 _Row = npt.NDArray[np.float32]
-_log = logging.getLogger("loopwright.cost")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +45,9 @@ class _FixMore:
     knobs: frozenset[int]
 
 
-#: What a class gives: a program for all its candidates, the row of its only candidate, the demand
-#: to take it apart, or None where its template fails.
-_Class = ColumnProgram | _Row | _FixMore | None
+#: What a class gives: a program for all its candidates, a row that all of them have, or the demand
+#: to take it apart.
+_Class = ColumnProgram | _Row | _FixMore
 
 
 class Population:
@@ -85,6 +81,7 @@ class Population:
         self._columns: dict[tuple[int, int], npt.NDArray[np.float64]] = {}
         self._known = KnownRows(len(self.logged), by=sorted(self._fixed))
         self._counts = KnownCounts()
+        self._candidates = Candidates(task, derive, logged)
 
     def evaluate(self, digits: Digits) -> _Row:
         """float32 (n, numbers) for candidates (n, knobs); all NaN where a template fails."""
@@ -93,21 +90,41 @@ class Population:
     def _evaluate(self, digits: Digits, out: _Row) -> None:
         # Where most classes were taken apart, that is not tried again for each.
         fixed = self._fixed | self._asked if self._apart >= APART else self._fixed
-        self._fill(digits, np.arange(len(digits)), fixed, out)
+        alone: list[Digits] = [np.zeros(0, np.int64)]
+        self._fill(digits, np.arange(len(digits)), fixed, out, alone)
+        rows = np.concatenate(alone)
+        out[rows] = self._rows_alone(digits[rows])
 
-    def _fill(self, digits: Digits, rows: Digits, fixed: frozenset[int], out: _Row) -> None:
-        """Fill the rows ``rows`` of ``out``, which belong to the candidates ``digits``."""
+    def _fill(
+        self,
+        digits: Digits,
+        rows: Digits,
+        fixed: frozenset[int],
+        out: _Row,
+        alone: list[Digits],
+    ) -> None:
+        """Fill the rows ``rows`` of ``out``, which belong to the candidates ``digits``; rows of
+        candidates that are classes of their own go to ``alone``."""
+        if len(fixed) == len(self._knobs):
+            alone.append(rows)
+            return
         for choice, members in _groups(digits, sorted(fixed), self.task.config_space.dims):
             structure = self._class(fixed, choice, digits[members[0]])
             if isinstance(structure, _FixMore):
-                self._fill(digits[members], rows[members], fixed | structure.knobs, out)
-            elif structure is None:
-                out[rows[members]] = np.nan
+                self._fill(digits[members], rows[members], fixed | structure.knobs, out, alone)
             elif isinstance(structure, np.ndarray):
                 out[rows[members]] = structure
             else:
                 self._run(structure, digits[members], rows[members], out)
                 self._run_whole(structure, fixed, digits[members[0]])
+
+    def _rows_alone(self, digits: Digits) -> _Row:
+        """Rows of candidates that are classes of their own."""
+        if not len(digits):
+            return np.empty((0, len(self.logged)), np.float32)
+        different, place = np.unique(digits, axis=0, return_inverse=True)
+        self.derived += len(different)
+        return self._candidates.rows(different)[place.reshape(-1)]
 
     def _run_whole(self, program: ColumnProgram, fixed: frozenset[int], sample: Digits) -> None:
         """Evaluate all candidates of the class of ``sample``, where the space is small: a program
@@ -157,11 +174,15 @@ class Population:
 
     def _derive_class(self, fixed: frozenset[int], sample: Digits) -> _Class:
         graph = Graph()
+        with _collector_paused():
+            found = self._derived_in(graph, fixed, sample)
+            graph.forget()
+        return found
+
+    def _derived_in(self, graph: Graph, fixed: frozenset[int], sample: Digits) -> _Class:
         numbers = self._numbers(fixed, sample, graph)
         if graph.asked - fixed:
             return _FixMore(frozenset(graph.asked))
-        if numbers is None and len(fixed) == len(self._knobs):
-            return None
         if numbers is None:
             return _FixMore(self._without_symbols(fixed, sample))
         constants = [x for x in numbers if not isinstance(x, Sym)]
@@ -177,19 +198,7 @@ class Population:
             for k, knob in enumerate(self._knobs)
         }
         config = ConfigEntity(self.task.config_space, chosen, None)
-        try:
-            run = self.task.instantiate
-            schedule, _ = limited(TEMPLATE_S, "the template", run, config, often=True)
-            return self._derive(schedule.state)
-        except (InstantiationError, TimeLimitError, DataDependent):
-            return None
-        # A schedule that cannot be described costs its own candidates only.
-        except Exception as exc:
-            if len(fixed) == len(self._knobs):
-                _log.warning(
-                    "%s: nothing can be derived from the schedule of %s: %r", self.task, config, exc
-                )
-            return None
+        return derived(self.task, self._derive, config)[0]
 
     def _without_symbols(self, fixed: frozenset[int], sample: Digits) -> frozenset[int]:
         """Knobs on whose symbols a template fails: all that cannot be freed, one by one."""
@@ -200,6 +209,20 @@ class Population:
             if numbers is not None and not graph.asked:
                 held -= {k}
         return held
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Let the collector of cycles wait: a graph of tens of thousands of nodes, all of which are
+    needed, would have it look at every object of the process again and again."""
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 def _groups(

@@ -82,13 +82,26 @@ class Graph:
             known = self._table[key] = self._new(op, args)
         return known
 
+    def forget(self) -> None:
+        """Let go of the expressions, so that they end as soon as nobody holds them: they know their
+        graph, and a collector of cycles would have to find them."""
+        self._table.clear()
+        self._leaves.clear()
+
     def _new(self, op: str, args: tuple[Number, ...]) -> Number:
         bounds = _bounds(op, args)
         if bounds[0] == bounds[1] and math.isfinite(bounds[0]):
             return _plain(bounds[0], op)
-        knobs = [a.knobs for a in args if isinstance(a, Sym)]
-        operands = [a.number if isinstance(a, Sym) else (a,) for a in args]
-        return self._add(op, tuple(operands), bounds, knobs[0].union(*knobs[1:]))
+        operands: list[NodeOperand] = []
+        knobs: frozenset[int] = frozenset()
+        for a in args:
+            if isinstance(a, Sym):
+                operands.append(a.number)
+                # Most are made of the same knobs: one set serves them all.
+                knobs = a.knobs if knobs <= a.knobs else knobs | a.knobs
+            else:
+                operands.append((a,))
+        return self._add(op, tuple(operands), bounds, knobs)
 
     def _add(
         self, op: str, operands: tuple[NodeOperand, ...], bounds: ValueRange, knobs: frozenset[int]
@@ -285,12 +298,16 @@ def _bounds(op: str, args: tuple[Number, ...]) -> ValueRange:
             return alo + blo, ahi + bhi
         case "-":
             return alo - bhi, ahi - blo
+        case "*" if alo >= 0 and blo >= 0 and ahi < _INF and bhi < _INF:
+            return alo * blo, ahi * bhi  # nearly all are such
         case "*":
             return _hull([x * y for x in (alo, ahi) for y in (blo, bhi)])
         case "//" if blo > 0:
             return _hull([x // y for x in (alo, ahi) for y in (blo, bhi)])
         case "ceil" if blo > 0:
             return _hull([-(-x // y) for x in (alo, ahi) for y in (blo, bhi)])
+        case "/" if blo > 0 and alo >= 0 and ahi < _INF and bhi < _INF:
+            return alo / bhi, ahi / blo
         case "/" if blo > 0:
             return _hull([x / y for x in (alo, ahi) for y in (blo, bhi)])
         case "%" if blo > 0:

@@ -97,7 +97,7 @@ class OpRef(Expr):
     """A registered operator where a function stands.
 
     Attributes:
-        name: as it is registered, such as ``"nn.conv2d"``.
+        name: as it is registered, such as ``"nn.conv"``.
     """
 
     name: str
@@ -119,11 +119,11 @@ class Call(Expr):
 
     @property
     def children(self) -> tuple[Expr, ...]:
-        """The callee, then the arguments."""
-        return (self.op, *self.args)
+        """The arguments, then what is called."""
+        return (*self.args, self.op)
 
     def _over(self, children: tuple[Expr, ...]) -> Expr:
-        return Call(children[0], children[1:], self.attrs, span=self.span)
+        return Call(children[-1], children[:-1], self.attrs, span=self.span)
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,6 +197,12 @@ class TupleGetItem(Expr):
     Attributes:
         tuple_value: the tuple.
         index: which one, from 0.
+
+    Example:
+        >>> x = lw.graph.var("x", (4,))
+        >>> best = lw.graph.TupleGetItem(lw.graph.op.topk(x, k=2), 0)
+        >>> print(lw.graph.infer_types(lw.graph.IRModule.from_expr(best))[best])
+        float32[2]
     """
 
     tuple_value: Expr
@@ -219,6 +225,12 @@ class Let(Expr):
         var: the variable.
         value: its value, in which it does not occur.
         body: where it may occur.
+
+    Example:
+        >>> x, twice = lw.graph.var("x", (4,)), lw.graph.Var("twice")
+        >>> e = lw.graph.Let(twice, lw.graph.op.add(x, x), lw.graph.op.exp(twice))
+        >>> print([v.name for v in lw.graph.free_vars(e)])
+        ['x']
     """
 
     var: Var
@@ -299,7 +311,7 @@ def const(value: Any, dtype: str | None = None, name: str = "") -> Constant:
     if dtype is None and not hasattr(value, "dtype"):
         found = np.asarray(value)
         dtype = {"float64": "float32"}.get(found.dtype.name, found.dtype.name)
-    array = np.array(value, dtype=None if dtype is None else np.dtype(dtype))
+    array = np.array(value, dtype=None if dtype is None else np.dtype(dtype), order="C")
     tensor_type(array)
     array.flags.writeable = False
     return Constant(array, name)

@@ -16,7 +16,7 @@ def post_order(*roots: Expr) -> list[Expr]:
     Example:
         >>> x = lw.graph.var("x", (4,))
         >>> print([type(e).__name__ for e in lw.graph.post_order(lw.graph.op.nn.relu(x))])
-        ['OpRef', 'Var', 'Call']
+        ['Var', 'OpRef', 'Call']
     """
     found: dict[Expr, None] = {}
     waiting = [(root, False) for root in reversed(roots)]
@@ -75,6 +75,11 @@ def substitute(root: Expr, values: dict[Var, Expr]) -> Expr:
     """The expression with others in the place of some of its free variables.
 
     Variables are known by identity, so that none can be captured by a binding of the same name.
+
+    Example:
+        >>> x, y = lw.graph.var("x", (4,)), lw.graph.var("y", (4,))
+        >>> print(lw.graph.free_vars(lw.graph.substitute(lw.graph.op.exp(x), {x: y}))[0].name)
+        y
     """
     return rewrite(root, lambda e: values.get(e, e) if isinstance(e, Var) else e)
 

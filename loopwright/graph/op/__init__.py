@@ -5,12 +5,39 @@
 
 from __future__ import annotations
 
-from loopwright.graph.op import elementwise, reductions, transforms
+from loopwright.graph.op import (
+    channels_last,
+    determinants,
+    elementwise,
+    functions,
+    indexing,
+    narrow,
+    products,
+    reductions,
+    regions,
+    sampling,
+    transforms,
+    windows,
+)
 from loopwright.graph.op import nn as _nn
 from loopwright.graph.registry import Op, get_op, op_names
 
 #: Importing these registers what comes along.
-_MODULES = (elementwise, _nn, reductions, transforms)
+_MODULES = (
+    channels_last,
+    determinants,
+    elementwise,
+    functions,
+    indexing,
+    _nn,
+    narrow,
+    products,
+    reductions,
+    regions,
+    sampling,
+    transforms,
+    windows,
+)
 
 
 class _OpsOfNetworks:

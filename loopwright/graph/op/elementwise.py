@@ -11,7 +11,9 @@ from loopwright.graph.op.shapes import broadcast, element
 from loopwright.graph.registry import Op, Pattern, register_op
 
 
-def _unary(name: str, summary: str, f: Callable[[Any], Any]) -> Op:
+def unary(name: str, summary: str, f: Callable[[Any], Any]) -> Op:
+    """Register a function of one element."""
+
     def compute(data: te.Tensor) -> te.Tensor:
         tensor: te.Tensor = te.compute(data.shape, lambda *i: f(data(*i)), name=_short(name))
         return tensor
@@ -20,7 +22,9 @@ def _unary(name: str, summary: str, f: Callable[[Any], Any]) -> Op:
     return register_op(name, Pattern.ELEMENTWISE)(compute)
 
 
-def _binary(name: str, summary: str, f: Callable[[Any, Any], Any]) -> Op:
+def binary(name: str, summary: str, f: Callable[[Any, Any], Any]) -> Op:
+    """Register a function of two elements, whose tensors are broadcast."""
+
     def compute(lhs: te.Tensor, rhs: te.Tensor) -> te.Tensor:
         if lhs.dtype != rhs.dtype:
             raise GraphError(f"the inputs are {lhs.dtype} and {rhs.dtype}; cast one of them")
@@ -38,49 +42,49 @@ def _short(name: str) -> str:
     return name.rpartition(".")[2]
 
 
-relu = _unary("nn.relu", "The input, 0 where it is negative.", lambda x: te.max(x, 0))
-sigmoid = _unary("sigmoid", "1 / (1 + exp(-x)).", te.sigmoid)
-tanh = _unary("tanh", "The hyperbolic tangent.", te.tanh)
-exp = _unary("exp", "e to the power of the input.", te.exp)
-log = _unary("log", "The natural logarithm.", te.log)
-sqrt = _unary("sqrt", "The square root.", te.sqrt)
-rsqrt = _unary("rsqrt", "1 divided by the square root.", te.rsqrt)
-erf = _unary("erf", "The error function.", te.erf)
-sin = _unary("sin", "The sine.", te.sin)
-cos = _unary("cos", "The cosine.", te.cos)
-tan = _unary("tan", "The tangent.", te.tan)
-atan = _unary("atan", "The arc tangent.", te.atan)
-sinh = _unary("sinh", "The hyperbolic sine.", te.sinh)
-cosh = _unary("cosh", "The hyperbolic cosine.", te.cosh)
-floor = _unary("floor", "The largest whole number that is not greater.", te.floor)
-ceil = _unary("ceil", "The smallest whole number that is not less.", te.ceil)
-trunc = _unary("trunc", "The number without its fraction.", te.trunc)
-rounded = _unary("round", "The nearest whole number, the even one of two.", te.nearbyint)
-absolute = _unary("abs", "The size without the sign.", te.abs)
-negative = _unary("negative", "The number with the other sign.", lambda x: -x)
-sign = _unary(
+relu = unary("nn.relu", "The input, 0 where it is negative.", lambda x: te.max(x, 0))
+sigmoid = unary("sigmoid", "1 / (1 + exp(-x)).", te.sigmoid)
+tanh = unary("tanh", "The hyperbolic tangent.", te.tanh)
+exp = unary("exp", "e to the power of the input.", te.exp)
+log = unary("log", "The natural logarithm.", te.log)
+sqrt = unary("sqrt", "The square root.", te.sqrt)
+rsqrt = unary("rsqrt", "1 divided by the square root.", te.rsqrt)
+erf = unary("erf", "The error function.", te.erf)
+sin = unary("sin", "The sine.", te.sin)
+cos = unary("cos", "The cosine.", te.cos)
+tan = unary("tan", "The tangent.", te.tan)
+atan = unary("atan", "The arc tangent.", te.atan)
+sinh = unary("sinh", "The hyperbolic sine.", te.sinh)
+cosh = unary("cosh", "The hyperbolic cosine.", te.cosh)
+floor = unary("floor", "The largest whole number that is not greater.", te.floor)
+ceil = unary("ceil", "The smallest whole number that is not less.", te.ceil)
+trunc = unary("trunc", "The number without its fraction.", te.trunc)
+rounded = unary("round", "The nearest whole number, the even one of two.", te.nearbyint)
+absolute = unary("abs", "The size without the sign.", te.abs)
+negative = unary("negative", "The number with the other sign.", lambda x: -x)
+sign = unary(
     "sign",
     "-1, 0 or 1 by the sign.",
     lambda x: te.if_then_else(x > 0, te.const(1, x.dtype), te.if_then_else(x < 0, -1, x)),
 )
-isnan = _unary("isnan", "Whether it is no number.", te.isnan)
-isinf = _unary("isinf", "Whether it is infinite.", te.isinf)
-logical_not = _unary("logical_not", "True where the input is false.", te.logical_not)
+isnan = unary("isnan", "Whether it is no number.", te.isnan)
+isinf = unary("isinf", "Whether it is infinite.", te.isinf)
+logical_not = unary("logical_not", "True where the input is false.", te.logical_not)
 
-add = _binary("add", "The sum of two tensors, broadcast.", lambda a, b: a + b)
-subtract = _binary("subtract", "The difference of two tensors, broadcast.", lambda a, b: a - b)
-multiply = _binary("multiply", "The product of two tensors, broadcast.", lambda a, b: a * b)
-maximum = _binary("maximum", "The larger of two tensors, broadcast.", te.max)
-minimum = _binary("minimum", "The smaller of two tensors, broadcast.", te.min)
-power = _binary("power", "One tensor to the power of another, broadcast.", te.power)
-equal = _binary("equal", "Whether two tensors are equal, broadcast.", te.equal)
-not_equal = _binary("not_equal", "Whether two tensors differ, broadcast.", te.not_equal)
-less = _binary("less", "Whether one tensor is less, broadcast.", lambda a, b: a < b)
-less_equal = _binary("less_equal", "Whether one is not greater, broadcast.", lambda a, b: a <= b)
-greater = _binary("greater", "Whether one tensor is greater, broadcast.", lambda a, b: a > b)
-greater_equal = _binary("greater_equal", "Whether one is not less.", lambda a, b: a >= b)
-logical_and = _binary("logical_and", "Whether both are true, broadcast.", te.all)
-logical_or = _binary("logical_or", "Whether one of both is true, broadcast.", te.any)
+add = binary("add", "The sum of two tensors, broadcast.", lambda a, b: a + b)
+subtract = binary("subtract", "The difference of two tensors, broadcast.", lambda a, b: a - b)
+multiply = binary("multiply", "The product of two tensors, broadcast.", lambda a, b: a * b)
+maximum = binary("maximum", "The larger of two tensors, broadcast.", te.max)
+minimum = binary("minimum", "The smaller of two tensors, broadcast.", te.min)
+power = binary("power", "One tensor to the power of another, broadcast.", te.power)
+equal = binary("equal", "Whether two tensors are equal, broadcast.", te.equal)
+not_equal = binary("not_equal", "Whether two tensors differ, broadcast.", te.not_equal)
+less = binary("less", "Whether one tensor is less, broadcast.", lambda a, b: a < b)
+less_equal = binary("less_equal", "Whether one is not greater, broadcast.", lambda a, b: a <= b)
+greater = binary("greater", "Whether one tensor is greater, broadcast.", lambda a, b: a > b)
+greater_equal = binary("greater_equal", "Whether one is not less.", lambda a, b: a >= b)
+logical_and = binary("logical_and", "Whether both are true, broadcast.", te.all)
+logical_or = binary("logical_or", "Whether one of both is true, broadcast.", te.any)
 
 
 def _quotient(a: Any, b: Any) -> Any:
@@ -88,7 +92,7 @@ def _quotient(a: Any, b: Any) -> Any:
     return a / b if dtypes.is_float(a.dtype) else te.truncdiv(a, b)
 
 
-divide = _binary("divide", "The quotient, broadcast; whole numbers towards zero.", _quotient)
+divide = binary("divide", "The quotient, broadcast; whole numbers towards zero.", _quotient)
 
 
 @register_op("cast", Pattern.ELEMENTWISE)

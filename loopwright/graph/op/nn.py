@@ -9,7 +9,16 @@ from typing import Any
 from loopwright import dtypes, te
 from loopwright.errors import GraphError
 from loopwright.graph.ir.types import Size
-from loopwright.graph.op.shapes import axis_of, broadcast, element, pads_of, require_same, several
+from loopwright.graph.op.shapes import (
+    accumulator,
+    as_dtype,
+    axis_of,
+    broadcast,
+    element,
+    pads_of,
+    require_same,
+    several,
+)
 from loopwright.graph.registry import Pattern, register_op
 
 #: One number for every dimension of an image, or one for each.
@@ -23,13 +32,13 @@ def dense(data: te.Tensor, weight: te.Tensor, *, out_dtype: str = "") -> te.Tens
         raise GraphError("dense takes data of at least one dimension, and a weight of two")
     require_same(data.shape[-1], weight.shape[1], "the last extents of data and weight")
     k = te.reduce_axis((0, data.shape[-1]), name="k")
-    wide = out_dtype or data.dtype
+    wide = out_dtype or accumulator(data.dtype)
 
     def row(*i: Any) -> Any:
         return te.sum(data(*i[:-1], k).astype(wide) * weight[i[-1], k].astype(wide), axis=k)
 
     tensor: te.Tensor = te.compute((*data.shape[:-1], weight.shape[0]), row, name="dense")
-    return tensor
+    return as_dtype(tensor, out_dtype or data.dtype)
 
 
 @register_op("matmul", Pattern.OUT_ELEMENTWISE_FUSABLE)
@@ -38,7 +47,7 @@ def matmul(lhs: te.Tensor, rhs: te.Tensor, *, out_dtype: str = "") -> te.Tensor:
     a, b = lhs.shape, rhs.shape
     if not a or not b:
         raise GraphError("matmul takes tensors of at least one dimension")
-    wide, short = out_dtype or lhs.dtype, (len(a) == 1, len(b) == 1)
+    wide, short = out_dtype or accumulator(lhs.dtype), (len(a) == 1, len(b) == 1)
     require_same(a[-1], b[0] if short[1] else b[-2], "the inner extents of a product")
     outer = broadcast(a[:-2], b[:-2])
     k = te.reduce_axis((0, a[-1]), name="k")
@@ -53,7 +62,7 @@ def matmul(lhs: te.Tensor, rhs: te.Tensor, *, out_dtype: str = "") -> te.Tensor:
 
     shape = (*outer, *(() if short[0] else a[-2:-1]), *(() if short[1] else b[-1:]))
     tensor: te.Tensor = te.compute(shape, value, name="matmul")
-    return tensor
+    return as_dtype(tensor, out_dtype or lhs.dtype)
 
 
 @register_op("nn.bias_add", Pattern.BROADCAST)
@@ -114,14 +123,14 @@ def conv(
     if rank < 1 or len(weight.shape) != rank + 2:
         raise GraphError("conv takes data (N, C, ...) and a weight (O, C / groups, ...) of as many")
     stride, spread = several(strides, rank, "strides"), several(dilation, rank, "dilation")
-    channels, wide = weight.shape[1], out_dtype or data.dtype
+    channels, wide = weight.shape[1], out_dtype or accumulator(data.dtype)
     require_same(data.shape[1], channels * groups, "the channels of data and weight times groups")
     x = padded(data, pads_of(padding, rank))
     window = [n for n in weight.shape[2:] if isinstance(n, int)]
     if len(window) < rank:
         raise GraphError("the window of a convolution must be numbers")
     reach = [(n - 1) * d + 1 for n, d in zip(window, spread, strict=True)]
-    size = _steps(x.shape[2:], reach, stride)
+    size = steps(x.shape[2:], reach, stride)
     outputs = weight.shape[0]
     if isinstance(outputs, int) and outputs % groups:
         raise GraphError(f"{outputs} output channels cannot be shared by {groups} groups")
@@ -135,10 +144,10 @@ def conv(
         return te.sum(product, axis=[c, *taps])
 
     tensor: te.Tensor = te.compute((data.shape[0], outputs, *size), value, name="conv")
-    return tensor
+    return as_dtype(tensor, out_dtype or data.dtype)
 
 
-def _steps(size: Sequence[Size], reach: Sequence[int], stride: Sequence[int]) -> tuple[Size, ...]:
+def steps(size: Sequence[Size], reach: Sequence[int], stride: Sequence[int]) -> tuple[Size, ...]:
     """How often a window fits."""
     found = [_fits(n, r, s) for n, r, s in zip(size, reach, stride, strict=True)]
     return tuple(found)
@@ -167,7 +176,7 @@ def max_pool(
     spread = several(dilation, rank, "dilation")
     x = padded(data, pads_of(padding, rank), te.min_value(data.dtype))
     reach = [(n - 1) * d + 1 for n, d in zip(window, spread, strict=True)]
-    size = _steps(x.shape[2:], reach, stride)
+    size = steps(x.shape[2:], reach, stride)
     taps = [te.reduce_axis((0, n), name=f"r{d}") for d, n in enumerate(window)]
 
     def value(n: Any, c: Any, *i: Any) -> Any:
@@ -192,27 +201,27 @@ def avg_pool(
     window, stride = several(pool_size, rank, "pool_size"), several(strides, rank, "strides")
     pads = pads_of(padding, rank)
     x = padded(data, pads)
-    size = _steps(x.shape[2:], window, stride)
+    size = steps(x.shape[2:], window, stride)
     taps = [te.reduce_axis((0, n), name=f"r{d}") for d, n in enumerate(window)]
 
     def total(n: Any, c: Any, *i: Any) -> Any:
         at = [y * s + r for y, s, r in zip(i, stride, taps, strict=True)]
-        return te.sum(x(n, c, *at), axis=taps)
+        return te.sum(x(n, c, *at).astype(accumulator(data.dtype)), axis=taps)
 
     summed = te.compute((*data.shape[:2], *size), total, name="pool_sum")
     bounded = not count_include_pad and any(p != (0, 0) for p in pads)
 
     def mean(n: Any, c: Any, *i: Any) -> Any:
         if not bounded:
-            return summed(n, c, *i) * te.const(1 / math.prod(window), data.dtype)
+            return summed(n, c, *i) * te.const(1 / math.prod(window), summed.dtype)
         count: Any = 1
         for y, s, w, (low, _), extent in zip(i, stride, window, pads, data.shape[2:], strict=True):
             first, last = te.max(y * s - low, 0), te.min(y * s - low + w, extent)
             count = count * (last - first)
-        return summed(n, c, *i) / count.astype(data.dtype)
+        return summed(n, c, *i) / count.astype(summed.dtype)
 
     tensor: te.Tensor = te.compute(summed.shape, mean, name="avg_pool")
-    return tensor
+    return as_dtype(tensor, data.dtype)
 
 
 @register_op("nn.batch_norm", Pattern.OPAQUE)
@@ -248,7 +257,7 @@ def softmax(data: te.Tensor, *, axis: int = -1) -> te.Tensor:
     tensor: te.Tensor = te.compute(
         data.shape, lambda *i: exps(*i) / total(*_without(i, at)), name="softmax"
     )
-    return tensor
+    return as_dtype(tensor, data.dtype)
 
 
 @register_op("nn.log_softmax", Pattern.OPAQUE)
@@ -257,10 +266,11 @@ def log_softmax(data: te.Tensor, *, axis: int = -1) -> te.Tensor:
     top, _, total, at = _exponentials(data, axis)
 
     def value(*i: Any) -> Any:
-        return data(*i) - top(*_without(i, at)) - te.log(total(*_without(i, at)))
+        x = data(*i).astype(total.dtype)
+        return x - top(*_without(i, at)) - te.log(total(*_without(i, at)))
 
     tensor: te.Tensor = te.compute(data.shape, value, name="log_softmax")
-    return tensor
+    return as_dtype(tensor, data.dtype)
 
 
 def _exponentials(data: te.Tensor, axis: int) -> tuple[te.Tensor, te.Tensor, te.Tensor, int]:
@@ -269,10 +279,15 @@ def _exponentials(data: te.Tensor, axis: int) -> tuple[te.Tensor, te.Tensor, te.
         raise GraphError(f"exponentials are of floats, got {data.dtype}; cast the input")
     at = axis_of(axis, len(data.shape))
     outer = _without(data.shape, at)
+    wide = accumulator(data.dtype)
     k = te.reduce_axis((0, data.shape[at]), name="k")
     again = te.reduce_axis((0, data.shape[at]), name="k")
     top = te.compute(outer, lambda *i: te.max(data(*_with(i, at, k)), axis=k), name="top")
-    exps = te.compute(data.shape, lambda *i: te.exp(data(*i) - top(*_without(i, at))), name="exps")
+    exps = te.compute(
+        data.shape,
+        lambda *i: te.exp(data(*i).astype(wide) - top(*_without(i, at)).astype(wide)),
+        name="exps",
+    )
     total = te.compute(
         outer, lambda *i: te.sum(exps(*_with(i, at, again)), axis=again), name="total"
     )

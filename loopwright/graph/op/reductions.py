@@ -8,7 +8,7 @@ from typing import Any
 
 from loopwright import te
 from loopwright.errors import GraphError
-from loopwright.graph.op.shapes import axes_of, axis_of
+from loopwright.graph.op.shapes import accumulator, as_dtype, axes_of, axis_of
 from loopwright.graph.registry import Op, Pattern, register_op
 
 #: One axis, several, or all.
@@ -45,7 +45,10 @@ def reduced(
 
 def _reduction(name: str, summary: str, reduce: Callable[..., Any]) -> Op:
     def compute(data: te.Tensor, *, axis: Axes = None, keepdims: bool = False) -> te.Tensor:
-        return reduced(data, axis, keepdims, reduce, name)
+        if reduce is te.max or reduce is te.min:
+            return reduced(data, axis, keepdims, reduce, name)
+        wide = as_dtype(data, accumulator(data.dtype))
+        return as_dtype(reduced(wide, axis, keepdims, reduce, name), data.dtype)
 
     compute.__doc__, compute.__qualname__ = summary, name
     return register_op(name, Pattern.REDUCTION)(compute)
@@ -65,25 +68,33 @@ def mean(data: te.Tensor, *, axis: Axes = None, keepdims: bool = False) -> te.Te
     if len(extents) < len(gone):
         raise GraphError("the dimensions of a mean must be numbers")
     count = math.prod(extents)
-    summed = reduced(data, axis, keepdims, te.sum, "total")
-    part = te.const(1 / count, data.dtype)
+    summed = reduced(as_dtype(data, accumulator(data.dtype)), axis, keepdims, te.sum, "total")
+    part = te.const(1 / count, summed.dtype)
     tensor: te.Tensor = te.compute(summed.shape, lambda *i: summed(*i) * part, name="mean")
-    return tensor
+    return as_dtype(tensor, data.dtype)
 
 
 def _arg(name: str, summary: str, reduce: Callable[..., Any]) -> Op:
-    def compute(data: te.Tensor, *, axis: int = 0, keepdims: bool = False) -> te.Tensor:
+    def compute(
+        data: te.Tensor, *, axis: int = 0, keepdims: bool = False, select_last: bool = False
+    ) -> te.Tensor:
         at = axis_of(axis, len(data.shape))
-        k = te.reduce_axis((0, data.shape[at]), name="k")
+        extent = data.shape[at]
+        k = te.reduce_axis((0, extent), name="k")
         outer = (*data.shape[:at], *data.shape[at + 1 :])
-        found = te.compute(
-            outer, lambda *i: reduce((k, data(*i[:at], k, *i[at:])), axis=k), name=name
-        )[0]
+
+        def numbered(*i: Any) -> Any:
+            """The smallest number of several is kept: the last one counts from the end."""
+            place = extent - 1 - k if select_last else k
+            return reduce((k, data(*i[:at], place, *i[at:])), axis=k)
+
+        found = te.compute(outer, numbered, name=name)[0]
         shape = (*data.shape[:at], *((1,) if keepdims else ()), *data.shape[at + 1 :])
         after = at + 1 if keepdims else at
 
         def widened(*i: Any) -> Any:
-            return found(*i[:at], *i[after:]).astype("int64")
+            place = found(*i[:at], *i[after:])
+            return (extent - 1 - place if select_last else place).astype("int64")
 
         tensor: te.Tensor = te.compute(shape, widened, name="index")
         return tensor
@@ -94,3 +105,27 @@ def _arg(name: str, summary: str, reduce: Callable[..., Any]) -> Op:
 
 argmax = _arg("argmax", "Where the largest element of an axis is, the first of several.", te.argmax)
 argmin = _arg("argmin", "Where the smallest element of an axis is, the first one.", te.argmin)
+
+
+def _cumulative(name: str, summary: str, reduce: Callable[..., Any], start: int) -> Op:
+    def compute(
+        data: te.Tensor, *, axis: int = 0, exclusive: bool = False, reverse: bool = False
+    ) -> te.Tensor:
+        at = axis_of(axis, len(data.shape))
+        k = te.reduce_axis((0, data.shape[at]), name="k")
+        nothing = te.const(start, data.dtype)
+
+        def value(*i: Any) -> Any:
+            near, far = (k.var, i[at]) if not reverse else (i[at], k.var)
+            counts = near < far if exclusive else near <= far
+            return reduce(te.if_then_else(counts, data(*i[:at], k, *i[at + 1 :]), nothing), axis=k)
+
+        tensor: te.Tensor = te.compute(data.shape, value, name=name)
+        return tensor
+
+    compute.__doc__, compute.__qualname__ = summary, name
+    return register_op(name, Pattern.REDUCTION)(compute)
+
+
+cumsum = _cumulative("cumsum", "The sums of the elements up to each one of an axis.", te.sum, 0)
+cumprod = _cumulative("cumprod", "The products of those up to each one of an axis.", te.prod, 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from loopwright import te
+from loopwright import dtypes, te
 from loopwright.errors import GraphError
 from loopwright.graph.ir.types import Size
 
@@ -50,6 +50,31 @@ def element(t: te.Tensor, index: Sequence[Any]) -> Any:
     """The element of a tensor that is broadcast: where an extent is 1, there is one element."""
     own = index[len(index) - len(t.shape) :]
     return t(*(0 if same(n, 1) else i for i, n in zip(own, t.shape, strict=True)))
+
+
+def static_shape(t: te.Tensor, what: str) -> tuple[int, ...]:
+    """The extents of a tensor as numbers.
+
+    Raises:
+        GraphError: one is symbolic; ``what`` says who asks.
+    """
+    found = tuple(n for n in t.shape if isinstance(n, int))
+    if len(found) < len(t.shape):
+        raise GraphError(f"{what} takes a tensor whose extents are numbers")
+    return found
+
+
+def accumulator(dtype: str) -> str:
+    """The dtype in which elements of a dtype are added up: float32 for those of 16 bits."""
+    return "float32" if dtype in dtypes.HALVES else dtype
+
+
+def as_dtype(t: te.Tensor, dtype: str) -> te.Tensor:
+    """A tensor as another dtype; itself where it has it."""
+    if t.dtype == dtype:
+        return t
+    tensor: te.Tensor = te.compute(t.shape, lambda *i: t(*i).astype(dtype), name=f"as_{dtype}")
+    return tensor
 
 
 def axis_of(axis: int, rank: int) -> int:

@@ -11,20 +11,20 @@ from loopwright import te
 from loopwright.errors import GraphError
 from loopwright.graph.ir.types import Size
 from loopwright.graph.op.nn import padded
-from loopwright.graph.op.shapes import axes_of, axis_of, broadcast, element, require_same
+from loopwright.graph.op.shapes import (
+    axes_of,
+    axis_of,
+    broadcast,
+    element,
+    require_same,
+    static_shape,
+)
 from loopwright.graph.registry import Pattern, register_op
-
-
-def _static(data: te.Tensor, what: str) -> tuple[int, ...]:
-    found = tuple(n for n in data.shape if isinstance(n, int))
-    if len(found) < len(data.shape):
-        raise GraphError(f"{what} takes a tensor whose extents are numbers")
-    return found
 
 
 def _moved(data: te.Tensor, shape: Sequence[int], name: str) -> te.Tensor:
     """The elements in their order in memory, in another shape."""
-    old = _static(data, name)
+    old = static_shape(data, name)
 
     def value(*i: Any) -> Any:
         flat: Any = 0
@@ -44,7 +44,7 @@ def _moved(data: te.Tensor, shape: Sequence[int], name: str) -> te.Tensor:
 @register_op("reshape", Pattern.INJECTIVE)
 def reshape(data: te.Tensor, *, newshape: Sequence[int]) -> te.Tensor:
     """The elements in another shape: -1 is what is left, 0 the extent of the input there."""
-    old = _static(data, "reshape")
+    old = static_shape(data, "reshape")
     if any(n == 0 and d >= len(old) for d, n in enumerate(newshape)):
         raise GraphError(f"newshape {tuple(newshape)} copies an extent that {old} does not have")
     shape = [old[d] if n == 0 else n for d, n in enumerate(newshape)]
@@ -61,7 +61,7 @@ def reshape(data: te.Tensor, *, newshape: Sequence[int]) -> te.Tensor:
 @register_op("nn.batch_flatten", Pattern.INJECTIVE)
 def batch_flatten(data: te.Tensor) -> te.Tensor:
     """(N, ...) to (N, the product of the others)."""
-    old = _static(data, "batch_flatten")
+    old = static_shape(data, "batch_flatten")
     return _moved(data, (old[0], math.prod(old[1:])), "flatten")
 
 
@@ -158,7 +158,7 @@ def strided_slice(
     axes: Sequence[int] | None = None,
 ) -> te.Tensor:
     """Every so many elements between two bounds of some axes, as Python's slices have it."""
-    old = _static(data, "strided_slice")
+    old = static_shape(data, "strided_slice")
     named = range(len(begin)) if axes is None else [axis_of(a, len(old)) for a in axes]
     steps = (1,) * len(begin) if strides is None else tuple(strides)
     slices = {a: slice(*bounds) for a, *bounds in zip(named, begin, end, steps, strict=True)}
@@ -189,18 +189,16 @@ def pad(
     return padded(data, pairs, pad_value)
 
 
-@register_op("take", Pattern.INJECTIVE)
-def take(data: te.Tensor, indices: te.Tensor, *, axis: int = 0) -> te.Tensor:
-    """Elements of an axis by their numbers; negative ones count from the end."""
-    at, extent = axis_of(axis, len(data.shape)), data.shape[axis_of(axis, len(data.shape))]
-    inner = len(indices.shape)
+@register_op("triangle", Pattern.INJECTIVE)
+def triangle(data: te.Tensor, *, k: int = 0, upper: bool = True) -> te.Tensor:
+    """The part of matrices above (below) their k-th diagonal, it included; 0 elsewhere."""
+    if len(data.shape) < 2:
+        raise GraphError("a triangle is of tensors of two dimensions at least")
+    zero = te.const(0, data.dtype)
 
     def value(*i: Any) -> Any:
-        n = indices(*i[at : at + inner])
-        n = te.if_then_else(n < 0, n + extent, n)
-        held = te.max(te.min(n, extent - 1), 0)
-        return data(*i[:at], held, *i[at + inner :])
+        inside = i[-1] >= i[-2] + k if upper else i[-1] <= i[-2] + k
+        return te.if_then_else(inside, data(*i), zero)
 
-    shape = (*data.shape[:at], *indices.shape, *data.shape[at + 1 :])
-    tensor: te.Tensor = te.compute(shape, value, name="take")
+    tensor: te.Tensor = te.compute(data.shape, value, name="triangle")
     return tensor

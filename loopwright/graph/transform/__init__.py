@@ -5,9 +5,13 @@ from __future__ import annotations
 from loopwright.graph.transform.common_subexpr import (
     eliminate_common_subexpr as EliminateCommonSubexpr,
 )
+from loopwright.graph.transform.convert_layout import convert_layout as ConvertLayout
 from loopwright.graph.transform.dead_code_elimination import (
     dead_code_elimination as DeadCodeElimination,
 )
+from loopwright.graph.transform.fold_constant import fold_constant as FoldConstant
+from loopwright.graph.transform.fold_scale_axis import fold_scale_axis as FoldScaleAxis
+from loopwright.graph.transform.fuse_ops import fuse_ops as FuseOps
 from loopwright.graph.transform.infer_type import infer_type as InferType
 from loopwright.graph.transform.module_pass import function_pass, module_pass
 from loopwright.graph.transform.remove_unused_functions import (
@@ -17,8 +21,12 @@ from loopwright.graph.transform.simplify_inference import simplify_inference as 
 from loopwright.lowering.context import Pass, PassContext, Sequential
 
 __all__ = [
+    "ConvertLayout",
     "DeadCodeElimination",
     "EliminateCommonSubexpr",
+    "FoldConstant",
+    "FoldScaleAxis",
+    "FuseOps",
     "InferType",
     "Pass",
     "PassContext",

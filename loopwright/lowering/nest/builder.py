@@ -23,15 +23,16 @@ from loopwright.lowering.nest.multi_output import write_all
 from loopwright.lowering.nest.partition import PARTITION_CAP, Partition
 from loopwright.lowering.nest.prefetch import prefetched
 from loopwright.lowering.nest.reductions import Reduction
+from loopwright.lowering.nest.short_tiles import ShortTile, short_tiles
 from loopwright.lowering.nest.size_lets import define_sizes
 from loopwright.lowering.nest.tensorize import Tensorization
 from loopwright.lowering.nest.tile_edges import needless_guards
 from loopwright.lowering.nest.values import Values
 from loopwright.lowering.nest.vector_reduction import vector_reduction_of
 from loopwright.schedule.bounds.infer import attach_position
-from loopwright.schedule.bounds.results import Bounds, LoopBound, StageBounds
+from loopwright.schedule.bounds.results import Bounds, Guard, LoopBound, StageBounds
 from loopwright.schedule.rules.annotate import MAX_VECTOR
-from loopwright.schedule.state import StageId, State
+from loopwright.schedule.state import NONTEMPORAL, PARTITION_HINT, StageId, State
 
 
 class NestBuilder:
@@ -110,11 +111,17 @@ class _Nest:
             self.reduction = Reduction(
                 self.buffers, sb, self.guards, self.values, vector, cross, self.tensor
             )
-        self.partition = Partition(sb, self.guards, attached, builder.partition_cap)
+        self.partition = Partition(
+            sb, self.guards, attached, builder.partition_cap, self._short_tiles
+        )
 
     def build(self) -> Stmt:
         """The whole nest."""
         return self._inside(-1)
+
+    def _short_tiles(self, guards: Iterable[Guard], p: int) -> list[ShortTile]:
+        """Tiles at the edge that are written out by themselves inside of loop p."""
+        return short_tiles(self.builder.state, self.builder.bounds, self.sb, guards, p)
 
     def _inside(self, p: int) -> Stmt:
         """What stands inside loop p (-1: outside all loops), built from the innermost outwards."""
@@ -157,9 +164,11 @@ class _Nest:
             return inner if axis is x.var else Let(x.var, axis, inner)
         if x.extent == 1:
             return inner
-        pragmas = tuple((k, v) for lid, k, v in self.sb.stage.pragmas if lid == x.loop.id)
+        own = [(k, v) for lid, k, v in self.sb.stage.pragmas if lid == x.loop.id]
+        # What tells how stores or the last tile are written is not a loop's in the end.
+        pragmas = tuple((k, v) for k, v in own if k not in (NONTEMPORAL, PARTITION_HINT))
         kind = x.mark.kind if x.mark else self._unmarked(i)
-        extent, tag = self.sb.sizes.dim(x.extent), x.mark.tag if x.mark else ""
+        extent, tag = self.sb.sizes.dim(x.written), x.mark.tag if x.mark else ""
         return For(x.var, extent, kind, inner, pragmas, tag)
 
     def _statement(self) -> Stmt:
@@ -169,7 +178,8 @@ class _Nest:
             assert self.reduction is not None
             return self.reduction.update(body)
         values = [self.values.of(e) for e in outputs_of(body)]
-        return write_all(self.buffers.of[self.sb.stage.id], self.values.own_element(), values)
+        buffers, past = self.buffers.of[self.sb.stage.id], bool(self.sb.stage.nontemporal)
+        return write_all(buffers, self.values.own_element(), values, past)
 
     def _tensorized(self, tensor: Tensorization) -> Stmt:
         """The intrinsic; plain loops where they test a guard, as the copy for tails does."""

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from functools import reduce as fold
 
 from loopwright.ir.affine import Affine, fits, form_expr, to_affine
-from loopwright.ir.expr import Binary, Expr, binary
+from loopwright.ir.expr import Binary, Const, Expr, binary
 from loopwright.ir.stmt import If, Stmt
 from loopwright.schedule.bounds.results import Guard, StageBounds
 
@@ -22,6 +22,7 @@ class Guards:
     Attributes:
         assumed: guards that hold in the copy being built.
         needless: guards whose violation does no harm.
+        where: the reduction's own condition as guards, if it is one of upper bounds.
         tested: guards that the statements built so far test.
     """
 
@@ -36,6 +37,7 @@ class Guards:
         self.sb, self._late, self._vector_loop = sb, late, vector_loop
         self.assumed: set[Guard] = set()
         self.needless: set[Guard] = set()
+        self.where = list(_bounds_of(sb))
         self.tested: set[Guard] = set()
         # Forms, each with the largest value that it has where the expression at hand is evaluated.
         self._limits: list[tuple[Affine, int]] = []
@@ -87,6 +89,10 @@ class Guards:
         """Guards of the spatial axes of a padded stage, which its stores do not need."""
         return [g for gs in self.sb.domain.values() for g in gs]
 
+    def reduces_all(self) -> bool:
+        """Whether the reduction's own condition holds throughout the copy that is being built."""
+        return bool(self.where) and self.assumed.issuperset(self.where)
+
     @contextmanager
     def supposing(self, cond: Expr) -> Iterator[None]:
         """Leave out tests that a condition over the tensor's axes implies, while this lasts."""
@@ -112,6 +118,30 @@ class Guards:
         """Whether ``value <= most`` follows from one of the conditions around."""
         differences = ((value - form, limit) for form, limit in self._limits)
         return any(not d.terms and d.const + limit <= most for d, limit in differences)
+
+
+def _bounds_of(sb: StageBounds) -> Iterator[Guard]:
+    """The condition of a reduction as guards; none where it is anything but upper bounds of forms,
+    as rfactor leaves them behind for a block that is not full."""
+    where = None if sb.op.reduction is None else sb.op.reduction.where
+    found: list[Guard] = []
+    for test in _conjuncts(where):
+        if not isinstance(test, Binary) or test.op != "<" or not isinstance(test.b, Const):
+            return
+        form = to_affine(test.a, sb.values, sb.sizes.ranges)
+        if form is None or not fits(test.a, sb.values, sb.sizes.ranges):
+            return
+        found.append(Guard(form, "reduce", int(test.b.value)))
+    yield from found
+
+
+def _conjuncts(cond: Expr | None) -> list[Expr]:
+    match cond:
+        case None:
+            return []
+        case Binary(op="and", a=a, b=b):
+            return [*_conjuncts(a), *_conjuncts(b)]
+    return [cond]
 
 
 def all_of(conds: list[Expr]) -> Expr:

@@ -12,9 +12,15 @@ from loopwright.ir.stmt import Let, Stmt, Store, seq
 Indices = tuple[Expr, ...]
 
 
-def write_all(buffers: Sequence[Buffer], indices: Indices, values: Sequence[Expr]) -> Stmt:
+def write_all(
+    buffers: Sequence[Buffer],
+    indices: Indices,
+    values: Sequence[Expr],
+    nontemporal: bool = False,
+) -> Stmt:
     """A store for each output; no value may read what is stored."""
-    return seq(*(Store(b, indices, v) for b, v in zip(buffers, values, strict=True)))
+    stores = (Store(b, indices, v, nontemporal) for b, v in zip(buffers, values, strict=True))
+    return seq(*stores)
 
 
 def combine_into(

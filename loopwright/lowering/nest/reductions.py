@@ -63,10 +63,11 @@ class Reduction:
         """The statement of one iteration."""
         indices = self.values.own_element()
         values = [self.values.of(e) for e in body.source]
+        asked = None if self.guards.reduces_all() else body.where
         if self.vector is not None:
             of_lanes = [g for g in self.sb.guards if self.guards.in_lanes(g)]
             conds = [c for g in of_lanes for c in self.guards.conditions(g)]
-            where = None if body.where is None else self.values.of(body.where)
+            where = None if asked is None else self.values.of(asked)
             return self.vector.update(values, conds, where)
         if self.cross is not None:
             update = self.cross.update(values)
@@ -74,7 +75,7 @@ class Reduction:
             old = [Load(b, indices, b.dtype) for b in self.buffers]
             label = self.b.state.label(self.sb.stage.id)
             update = combine_into(self.buffers, indices, body.combiner, old, values, label)
-        return update if body.where is None else If(self.values.of(body.where), update)
+        return update if asked is None else If(self.values.of(asked), update)
 
     def begin(self) -> None:
         """A copy of the nest is about to be built."""
@@ -181,7 +182,7 @@ class Reduction:
         self.sb.sizes.ranges.enter(fresh, x.extent)
         kind: LoopKind = x.mark.kind if x.mark else "serial"
         tag = x.mark.tag if x.mark else ""
-        return For(fresh, self.sb.sizes.dim(x.extent), kind, body, (), tag)
+        return For(fresh, self.sb.sizes.dim(x.written), kind, body, (), tag)
 
 
 def _allocated(buffers: list[Buffer], body: Stmt) -> Stmt:

@@ -7,17 +7,15 @@ padded with. Both may run as whole tiles where every element that is read exists
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from loopwright import dtypes
 from loopwright.ir.affine import Affine, interval, to_affine
 from loopwright.ir.expr import Binary, Cast, Const, Expr, Read
 from loopwright.ir.reduction import Combiner, Reduce
 from loopwright.ir.traversal import walk
 from loopwright.lowering.nest.buffers import Buffers
+from loopwright.lowering.nest.enclosing import guards_around, largest
 from loopwright.lowering.nest.tensorize import Tensorization
 from loopwright.lowering.nest.values import Values
-from loopwright.schedule.bounds.infer import attach_position
 from loopwright.schedule.bounds.results import Guard, StageBounds
 
 _DIVISIONS = ("/", "//", "%", "tdiv", "tmod")
@@ -47,7 +45,7 @@ class _Edges:
     def __init__(self, buffers: Buffers, sb: StageBounds, values: Values) -> None:
         self.b, self.sb, self.values = buffers, sb, values
         self.ranges = buffers.bounds.ranges
-        self._outside = list(self._guards_outside())
+        self._outside = list(guards_around(buffers.state, buffers.bounds, sb))
 
     def exists(self, read: Read) -> bool:
         """Whether every element of a tile that may run over edges lies in the buffer, and has a
@@ -71,22 +69,7 @@ class _Edges:
         """Least and largest value of an index, under the guards of the loops around."""
         if not all(v in self.ranges for v in form.terms):
             return None
-        least, most = form.bounds(self.ranges)
-        for g in self._outside:
-            rest = _without(form, g.value)
-            if rest is not None and isinstance(g.below, int):
-                times, other = rest
-                most = min(most, times * (g.below - 1) + other.bounds(self.ranges)[1])
-        return least, most
-
-    def _guards_outside(self) -> Iterator[Guard]:
-        """Guards of the stages around that hold wherever this one is computed."""
-        sb = self.sb
-        while sb.padded:
-            host, position = attach_position(self.b.state, sb.stage, self.b.bounds)
-            visible = host.visible(position)
-            yield from (g for g in host.guards if set(g.value.terms) <= visible)
-            sb = host
+        return form.bounds(self.ranges)[0], largest(form, self._outside, self.ranges)
 
     def adds_zeros(self, g: Guard) -> bool:
         """Whether steps of the reduction beyond the guard add nothing: products of zeros.
@@ -115,16 +98,6 @@ class _Edges:
             form is not None and form - base == g.value and extent == g.below
             for form, base, extent in zip(forms, source.base, source.shape, strict=True)
         )
-
-
-def _without(form: Affine, part: Affine) -> tuple[int, Affine] | None:
-    """``form = times * part + rest`` where the rest has none of the part's variables; else None."""
-    shared = next((v for v in part.terms if v in form.terms), None)
-    if shared is None or form.terms[shared] % part.terms[shared]:
-        return None
-    times = form.terms[shared] // part.terms[shared]
-    rest = form - part * times
-    return None if times < 0 or any(rest.terms.get(v) for v in part.terms) else (times, rest)
 
 
 def _adds(combiner: Combiner) -> bool:

@@ -27,8 +27,8 @@ def redirected(n: Node, new: Mapping[Buffer, Buffer], at: Callable[[Indices], In
     match n:
         case Load(buffer=b, indices=idx, dtype=d) if b in new:
             return Load(new[b], at(idx), d)
-        case Store(buffer=b, indices=idx, value=v) if b in new:
-            return Store(new[b], at(idx), v)
+        case Store(buffer=b, indices=idx, value=v, nontemporal=past) if b in new:
+            return Store(new[b], at(idx), v, past)
         case Prefetch(buffer=b, indices=idx) if b in new:
             return Prefetch(new[b], at(idx))
         case CallPacked(name=name, buffers=buffers) if not new.keys().isdisjoint(buffers):

@@ -13,7 +13,15 @@ import math
 from typing import Any, TypeVar
 
 from loopwright import dtypes
-from loopwright.ir.affine import Affine, Interval, exact, fits, interval, to_affine
+from loopwright.ir.affine import (
+    Affine,
+    Interval,
+    exact,
+    fits,
+    interval,
+    shorter_division,
+    to_affine,
+)
 from loopwright.ir.buffer import Load
 from loopwright.ir.expr import (
     Binary,
@@ -247,6 +255,8 @@ class _Simplifier(Mutator):
         if not isinstance(e, Binary) or e.op not in _ARITHMETIC:
             return None
         form = to_affine(e, self.forms, self.ranges)
+        if form is None and e.op in ("//", "%"):
+            return shorter_division(e, self.forms, self.ranges)
         if form is None or any(v not in self.ranges for v in form.terms):
             return None
         lo, hi = form.bounds(self.ranges)

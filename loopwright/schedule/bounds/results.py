@@ -20,12 +20,23 @@ from loopwright.te.op_node import OpNode
 
 @dataclass(eq=False)
 class LoopBound:
-    """One leaf loop with its variable and extent."""
+    """One leaf loop with its variable and extent.
+
+    Attributes:
+        shortened: iterations of the loop in the copy of the nest that is being written, where that
+            is for tiles at an edge; None: all.
+    """
 
     loop: Loop
     var: Var
     extent: Extent
     mark: Mark | None
+    shortened: int | None = None
+
+    @property
+    def written(self) -> Extent:
+        """Iterations in the copy of the nest that is being written."""
+        return self.extent if self.shortened is None else self.shortened
 
     @property
     def count(self) -> int:

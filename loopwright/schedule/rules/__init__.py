@@ -24,6 +24,7 @@ from loopwright.schedule.rules.prefetch import Prefetch
 from loopwright.schedule.rules.tensorize import Tensorize
 from loopwright.schedule.rules.caching import CacheRead, CacheWrite
 from loopwright.schedule.rules.rfactor import RFactor
+from loopwright.schedule.rules.blocked_scan import BlockedScan
 from loopwright.schedule.rules.sampling import (
     SampleCategorical,
     SampleComputeLocation,
@@ -35,6 +36,7 @@ from loopwright.schedule.rules.annotate import Annotate, Pragma
 __all__ = [
     "Annotate",
     "Bind",
+    "BlockedScan",
     "CacheRead",
     "CacheWrite",
     "ComputeAt",

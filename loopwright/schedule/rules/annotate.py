@@ -8,11 +8,20 @@ from math import prod
 
 from loopwright.errors import did_you_mean
 from loopwright.ir.kinds import MarkKind
+from loopwright.ir.symbol import Symbol
 from loopwright.schedule.bounds.infer import attach_position
 from loopwright.schedule.bounds.results import Bounds, LoopBound, StageBounds
 from loopwright.schedule.names import Names
 from loopwright.schedule.rules.loops import put_mark
-from loopwright.schedule.state import Mark, PragmaValue, State, refuse
+from loopwright.schedule.state import (
+    NONTEMPORAL,
+    PARTITION_HINT,
+    Mark,
+    PragmaValue,
+    StageState,
+    State,
+    refuse,
+)
 from loopwright.schedule.steps import Step, register
 
 #: Longest vector loop. Long vectors are cut into registers; beyond this it is a mistake.
@@ -22,7 +31,7 @@ MAX_UNROLL = 4096
 #: A vector loop is written out in pieces of the native length, which is at least about this.
 _PIECE = 16
 #: Pragmas that lowering or code generation knows.
-PRAGMAS = ("auto_unroll_max_step", "unroll_explicit")
+PRAGMAS = ("auto_unroll_max_step", "unroll_explicit", PARTITION_HINT, NONTEMPORAL)
 #: Pragmas whose names begin so belong to users: their passes find them in `For.pragmas`.
 USER_PRAGMA = "user."
 #: The method of `Stage` for each kind that `Annotate` takes.
@@ -97,6 +106,8 @@ class Pragma(Step):
                 f"{USER_PRAGMA!r}",
             )
         _check_value(self.key, self.value, t)
+        if self.key == NONTEMPORAL:
+            _check_stores(state, stage, t)
         kept = tuple(p for p in stage.pragmas if p[:2] != (loop.id, self.key))
         return state.with_stage(replace(stage, pragmas=(*kept, (loop.id, self.key, self.value))))
 
@@ -112,10 +123,27 @@ def _check_value(key: str, value: PragmaValue, t: int) -> None:
     steps = isinstance(value, int) and not is_bool and value >= 0
     if key == "auto_unroll_max_step" and not steps:
         refuse("pragma", t, f"{key} takes a number of steps, 0 or more, got {value!r}")
+    if key == PARTITION_HINT and not (is_bool or steps):
+        refuse("pragma", t, f"{key} takes True, or the multiple of a short tile, got {value!r}")
     if key == "unroll_explicit" and not is_bool and value not in (0, 1):
+        refuse("pragma", t, f"{key} takes True or False, got {value!r}")
+    if key == NONTEMPORAL and not (is_bool or isinstance(value, Symbol) or value in (0, 1)):
         refuse("pragma", t, f"{key} takes True or False, got {value!r}")
     if key not in PRAGMAS and not isinstance(value, str | int | float | bool | None):
         refuse("pragma", t, f"{key} takes a number, a text, a bool or None, got {value!r}")
+
+
+def _check_stores(state: State, stage: StageState, t: int) -> None:
+    """Refuse to send past the caches what is read again at once: a sum that still grows."""
+    if stage.op.reduction is None:
+        return
+    name = state.label(stage.id)
+    refuse(
+        "pragma",
+        t,
+        f"stage {name!r} is a reduction, which reads again what it stores; cache_write it, and "
+        f"give {NONTEMPORAL} to the stage that copies the result",
+    )
 
 
 # ---------------------------------------------------------------- rules that need extents

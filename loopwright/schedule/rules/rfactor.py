@@ -209,7 +209,7 @@ def _partial(stage: StageState, plan: Factoring, step: RFactor) -> OpNode:
     for root, a in by_root.items():
         if root not in plan.roots:
             env[a.var] = values[root]
-    where = _both(conds, None if red.where is None else substitute(red.where, env))
+    where = both(conds, None if red.where is None else substitute(red.where, env))
     source = tuple(substitute(e, env) for e in red.source)
     over = (*(by_root[r] for r in plan.roots), *reduced)
     body: Expr
@@ -248,7 +248,7 @@ def _values(stage: StageState, plan: Factoring, values: dict[str, Expr]) -> list
     return conds
 
 
-def _both(conds: list[Expr], where: Expr | None) -> Expr | None:
+def both(conds: list[Expr], where: Expr | None) -> Expr | None:
     """Conditions of over-runs, and the reduction's own, which reads only where they hold."""
     if not conds:
         return where

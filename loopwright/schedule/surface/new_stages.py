@@ -8,7 +8,7 @@ from typing import overload
 from loopwright.errors import ScheduleError
 from loopwright.ir.expr import IterVar
 from loopwright.ir.kinds import Scope
-from loopwright.schedule.rules import CacheRead, CacheWrite, CreateGroup, RFactor
+from loopwright.schedule.rules import BlockedScan, CacheRead, CacheWrite, CreateGroup, RFactor
 from loopwright.schedule.state import StageId
 from loopwright.schedule.surface.group import Group
 from loopwright.schedule.surface.memory import plain
@@ -18,7 +18,7 @@ from loopwright.te.tensor import Operation, Tensor
 
 
 class SchedulePrimitives(ScheduleBase):
-    """``cache_read``, ``cache_write``, ``rfactor`` and ``create_group``."""
+    """``cache_read``, ``cache_write``, ``rfactor``, ``blocked_scan`` and ``create_group``."""
 
     def _stage(self, sid: StageId) -> StageView:
         """What users hold of a stage."""
@@ -221,6 +221,70 @@ class SchedulePrimitives(ScheduleBase):
         t = self.apply_step(RFactor(sid, loop, at + n if -n <= at < 0 else at))
         new = self._operation(f"s{t}")
         return new.output(0) if new.num_outputs == 1 else list(new._outputs)
+
+    def blocked_scan(self, tensor: StageLike, axis: IterVar, factor: int) -> tuple[Tensor, Tensor]:
+        """Compute running sums, or another scan, by blocks: a place starts from the blocks before.
+
+        A scan is a reduction of ``select(k <= j, element, identity)``, or of the element with
+        ``where=k <= j``; j is an axis of the result on which the element does not depend. Instead
+        of ``<=`` there may be any comparison, and an offset. Written as a reduction it takes
+        quadratic work. Afterwards a place starts from the running totals of blocks, and combines
+        at most ``factor`` elements. The running totals are a scan over blocks, for which the
+        primitive may be called again. The method is that of Blelloch (Prefix Sums and Their
+        Applications, 1990). Elements are combined in another order than before.
+
+        Args:
+            tensor: the scan, whose loops are untouched.
+            axis: the reduction loop along which it runs, ``k``.
+            factor: elements of a block, at least 2.
+
+        Returns:
+            The tensors of two new stages: the running totals of blocks, and the totals, each with
+            an element for a block. Reduction loops are new in all three stages, as in
+            ``s[tensor].op.reduce_axis``.
+
+        Raises:
+            ScheduleError: the stage is no such scan along the loop, its loops are transformed, a
+                stage is computed inside, or a block is no part of the elements.
+
+        Example:
+            >>> A = te.placeholder((64,), name="A")
+            >>> k = te.reduce_axis((0, 64), name="k")
+            >>> B = te.compute((64,), lambda j: te.sum(A[k], axis=k, where=k <= j), name="B")
+            >>> s = te.create_schedule(B.op)
+            >>> print(lw.lower(s, [A, B]))
+            def main(A: float32[64], B: out float32[64]):
+              for j in range(64):
+                B[j] = 0.0
+                for k in range(64):
+                  if k <= j:
+                    B[j] = B[j] + A[k]
+            >>> running, totals = s.blocked_scan(B, k, 8)
+            >>> print(lw.lower(s, [A, B]))
+            def main(A: float32[64], B: out float32[64]):
+              B.totals = alloc(float32[8], global)
+              for j in range(8):
+                B.totals[j] = 0.0
+                for k in range(8):
+                  B.totals[j] = B.totals[j] + A[j * 8 + k]
+              B.blocks = alloc(float32[8], global)
+              for j_1 in range(8):
+                B.blocks[j_1] = 0.0
+                for k_1 in range(8):
+                  B.blocks[j_1] = B.blocks[j_1] + select(k_1 <= j_1, B.totals[k_1], 0.0)
+              for j_2 in range(64):
+                B[j_2] = (B.blocks[j_2 // 8 - 1] if j_2 // 8 - 1 >= 0 else 0.0)
+                for k_2 in range(8):
+                  B[j_2] = B[j_2] + select(k_2 <= j_2 - j_2 // 8 * 8, A[j_2 // 8 * 8 + k_2], 0.0)
+        """
+        who = self._who("blocked_scan")
+        sid = self.stage_id(tensor, who)
+        self.state.compute_stage(sid, "blocked_scan")
+        loop, block = self.loop_id(sid, axis, who), plain(factor)
+        if isinstance(block, bool) or not isinstance(block, int):
+            raise ScheduleError(f"{who}: factor must be an integer, got {factor!r}")
+        t = self.apply_step(BlockedScan(sid, loop, block))
+        return self._tensor(f"s{t}"), self._tensor(f"s{t}.0")
 
     def create_group(
         self,

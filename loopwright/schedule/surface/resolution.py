@@ -194,17 +194,18 @@ class ScheduleBase:
         self.state = apply(before, step)
         self.trace = (*self.trace, step)
         new_id = f"s{before.steps}"
-        if moves := step.moved_loops(before):
-            self._move_axes(before, step.stage, new_id, moves)
+        if (moves := step.moved_loops(before)) is not None:
+            self._move_axes(before, step, new_id, moves)
         elif new_id in self.state.stages:
             op = self.state.stages[new_id].op
             self._enter_axes(new_id, op.axes, op.reduce_axes)
         return before.steps
 
     def _move_axes(
-        self, before: State, sid: StageId, new_id: StageId, moves: Mapping[str, str]
+        self, before: State, step: Step, new_id: StageId, moves: Mapping[str, str]
     ) -> None:
         """Let axes of reduction loops follow these to the stage that the step made."""
+        sid = step.stage
         loops = before.stages[sid].loops
         own = [(x, loop) for x, (owner, loop) in self._loop_of_axis.items() if owner == sid]
         self._axis_of_loop = {
@@ -220,7 +221,7 @@ class ScheduleBase:
             if there is not None:
                 self._loop_of_axis[axis] = (new_id, there)
             elif loops[loop].kind == "reduce":
-                gone = f"went into the partial results of rfactor (step {before.steps})"
+                gone = f"went into the partial results of {step.primitive} (step {before.steps})"
                 self._loop_of_axis[axis] = (None, gone)
             if there is not None and there[0] != "a":
                 self._axis_of_loop[new_id, there] = axis

@@ -300,6 +300,14 @@ class Stage(
         ``auto_unroll_max_step`` (int): below this loop, innermost loops are unrolled as long as the
         copies of the body stay within the value. ``unroll_explicit`` (bool, default True): whether
         the pragma writes the iterations out itself, or leaves that to the compiler as a hint.
+        ``loop_partition_hint`` (True, or an int): the loop is the inside of a tile; where tiles do
+        not divide the extent, the last one is written out by itself with the iterations that it
+        has, rounded up to a multiple of the int, and needs no tests where these are none too many.
+        So it is on CPUs, for two loops of a stage, in constant sizes; elsewhere nothing changes.
+        ``nontemporal`` (bool): what the stage stores is not needed soon, so that whole vectors go
+        past the caches, where they lie on multiples of their size in memory and the CPU has such
+        stores (x86); others go the usual way. A line that is written as a whole is then not read
+        before, which pays for results much larger than the last cache, and costs elsewhere.
         Names that begin with ``user.`` are yours: their values (a number, a text, a bool or None)
         stand in `For.pragmas`, where passes of your own find them.
 
@@ -322,6 +330,28 @@ class Stage(
               for i in range(4):
                 for j in unrolled(2):
                   B[i, j] = A[i, j] + 1.0
+            >>> s[B].pragma(B.op.axis[1], "nontemporal")
+            >>> print(lw.lower(s, [A, B]))
+            def main(A: float32[4, 2], B: out float32[4, 2]):
+              # auto_unroll_max_step = 2
+              for i in range(4):
+                for j in unrolled(2):
+                  nontemporal B[i, j] = A[i, j] + 1.0
+
+            >>> A = te.placeholder((6,), name="A")
+            >>> B = te.compute((6,), lambda i: A[i] + 1, name="B")
+            >>> s = te.create_schedule(B.op)
+            >>> outer, inner = s[B].split(B.op.axis[0], factor=4)
+            >>> s[B].pragma(inner, "loop_partition_hint")
+            >>> print(lw.lower(s, [A, B]))
+            def main(A: float32[6], B: out float32[6]):
+              for i.0 in range(2):
+                if i.0 * 4 + 3 < 6:
+                  for i.1 in range(4):
+                    B[i.0 * 4 + i.1] = A[i.0 * 4 + i.1] + 1.0
+                else:
+                  for i.1 in range(2):
+                    B[i.0 * 4 + i.1] = A[i.0 * 4 + i.1] + 1.0
         """
         loop = self.loop_id(axis, "pragma")
         step = Pragma(self.id, loop, pragma_type, sampled(pragma_value))

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import product
+from typing import TypeVar
 
 from loopwright import te
 from loopwright.ir.expr import IterVar
@@ -24,6 +25,8 @@ from loopwright.space.rules.pieces import ALONE, MAY_BE_ALONE
 from loopwright.space.rules.roles_cpu import Plan, Roles, block_steps
 from loopwright.space.structure import Structure
 from loopwright.space.variant import Variant, structures_of
+
+PlanT = TypeVar("PlanT", bound=Plan)
 
 #: Rows of a result that do not pay for packing.
 _UNPACKED_ROWS = 16
@@ -58,8 +61,8 @@ def contraction_variants(kernel: Kernel) -> list[Variant]:
     roles = sorted(roles_of(kernel, stage), key=_cost)
     plans = [p for r in roles for p in _plans(kernel, r)]
     if roles:
-        plans += _blocked(kernel, roles[0])
-        plans += _by_one_thread(kernel, plans)
+        plans += _blocked(kernel, roles)
+        plans += by_one_thread(kernel, plans)
         alone = any(p.alone for p in plans) and kernel.work <= ALONE
         plans.sort(key=lambda p: p.alone is not alone or not _is_sensible(p, roles[0]))
     dots, outer = dot_variants(kernel), [_variant(kernel, p) for p in plans]
@@ -135,23 +138,29 @@ def _plans(kernel: Kernel, roles: Roles) -> Iterator[Plan]:
             yield Plan(roles, packing, order, "inline")
 
 
-def _blocked(kernel: Kernel, roles: Roles) -> Iterator[Plan]:
+def _blocked(kernel: Kernel, roles: Sequence[Roles]) -> Iterator[Plan]:
     """A long reduction in blocks: what a block of rows and a panel read then stays in cache."""
-    longest = max(roles.stage.reduced, key=lambda x: x.count)
-    if roles.turned or roles.group or roles.row is None or longest.count <= _SHORT_REDUCTION:
+    fitting = [r for r in roles if not (r.turned or r.group or r.row is None)]
+    longest = max(roles[0].stage.reduced, key=lambda x: x.count)
+    if not fitting or longest.count <= _SHORT_REDUCTION or not block_steps(longest.count):
         return
-    if not block_steps(longest.count):
-        return
-    for plan in list(_plans(kernel, roles)):
+    for plan in list(_plans(kernel, fitting[0])):
         if plan.order == "vectors" and plan.packing in ("none", "panel"):
             yield replace(plan, blocked=longest)
-            if roles.rows_dimension is not None:
+            if fitting[0].rows_dimension is not None:
                 yield replace(plan, blocked=longest, rows_packed=True)
 
 
-def _by_one_thread(kernel: Kernel, plans: Sequence[Plan]) -> list[Plan]:
-    """Little work without threads: waking them takes longer than it does."""
-    if kernel.work > MAY_BE_ALONE or any(kernel.computes(t) for t in _operands(kernel)):
+def by_one_thread(kernel: Kernel, plans: Sequence[PlanT], group: int = 1) -> list[PlanT]:
+    """Little work without threads: waking them takes longer than it does.
+
+    Args:
+        kernel: a contraction.
+        plans: ways to schedule it.
+        group: points that an instruction takes at once.
+    """
+    little = kernel.work <= MAY_BE_ALONE * group
+    if not little or any(kernel.computes(t) for t in _operands(kernel)):
         return []
     found = [p for p in plans if p.order == "vectors" and p.blocked is None]
     return [replace(p, alone=True) for p in found if p.packing != "task"]

@@ -25,9 +25,15 @@ from loopwright.space import registers
 from loopwright.space.access import expressions, extents
 from loopwright.space.analysis import OperandUse, StageAnalysis, StageClass
 from loopwright.space.kernels import Kernel
-from loopwright.space.rules.contraction_cpu import roles_of
+from loopwright.space.rules.contraction_cpu import by_one_thread, roles_of
 from loopwright.space.rules.outer_products_cpu import OuterProducts
-from loopwright.space.rules.pieces import compute_in_vectors, compute_inline, fused
+from loopwright.space.rules.pieces import (
+    ALONE,
+    compute_in_vectors,
+    compute_inline,
+    cut_short,
+    fused,
+)
 from loopwright.space.rules.roles_cpu import Plan, Roles, dimension_of
 from loopwright.space.structure import Structure
 from loopwright.space.variant import Variant, structures_of
@@ -69,8 +75,14 @@ def dot_instruction_variants(kernel: Kernel) -> list[Variant]:
     if not lanes:
         return []
     plans = [p for r in roles_of(kernel, stage) for p in _plans(r, lanes)]
-    plans.sort(key=lambda p: (p.roles.best_cost, not p.is_sensible, p.other_packed))
-    return [_variant(kernel, p) for p in plans]
+    group = plans[0].roles.dot.group if plans else 1
+    alone = by_one_thread(kernel, plans, group)
+    little = bool(alone) and kernel.work <= ALONE * group
+
+    def liking(p: DotPlan) -> tuple[bool, float, bool, bool]:
+        return p.alone is not little, p.roles.best_cost, not p.is_sensible, p.other_packed
+
+    return [_variant(kernel, p) for p in sorted([*plans, *alone], key=liking)]
 
 
 def _multiplies_two(stage: StageAnalysis) -> bool:
@@ -293,6 +305,7 @@ class _DotTiles(OuterProducts):
         s[t].reorder(*(axis[x] for x in roles.others), *loops, *tile, lanes, few)
         for x in tile:
             s[t].unroll(x)
+        cut_short(s, t, *row, blocks)
         dot = roles.dot
         s[t].tensorize(lanes, te.intrinsics.dot_products(dot.data, dot.kernel, dot.lanes))
 
@@ -328,7 +341,7 @@ class _DotTiles(OuterProducts):
         block, mine = s[packed].split(mine, factor=width)
         rest = [x for q, x in enumerate(axes) if q not in (d, g)]
         if root:
-            s[packed].parallel(block)
+            self._share_out(packed, block)
         if not root and roles.grouped.count % group:
             s[packed].reorder(block, *rest, along, mine)
             return
@@ -363,7 +376,7 @@ class _DotTiles(OuterProducts):
             s[packed].vectorize(inner)
             outer = axes[:-1]
         if outer:
-            s[packed].parallel(fused(s, packed, outer[:2]))
+            self._share_out(packed, fused(s, packed, outer[:2]))
 
     def _layout_of_other(self, other: OperandUse, d: int | None, g: int) -> Any:
         """Rows of a register tile together where the row loop indexes a dimension alone; else room

@@ -23,6 +23,7 @@ from loopwright.space.rules.pieces import (
     MAY_BE_ALONE,
     compute_in_vectors,
     compute_inline,
+    cut_short,
     fused,
     most_with_tasks,
 )
@@ -129,7 +130,9 @@ class _Dots:
         def cost(tile: tuple[int, int, int]) -> float:
             r, c, v = tile[0], tile[1], tile[2] // self.lanes
             n = self.row.count if self.row is not None else 1
-            covered = -(-n // r) * r * -(-self.column.count // c) * c / (n * self.column.count)
+            covered = registers.run_in_tiles(n, r, 1, _IN_FLIGHT // (c * v)) / n
+            m = self.column.count
+            covered *= registers.run_in_tiles(m, c, 1, _IN_FLIGHT // (r * v)) / m
             tail = -(-last // (self.lanes * v)) * self.lanes * v / last
             waiting = max(1.0, _IN_FLIGHT / (r * c * v))
             return covered * tail * (waiting + (r + c) / (2 * r * c))
@@ -157,6 +160,7 @@ class _Dots:
         s[acc].reorder(*others, *reduce, k0, again, *tile, k1)
         for x in [again, *tile]:
             s[acc].unroll(x)
+        cut_short(s, acc, *tile)
         s[acc].vectorize(k1)
 
     def _result(self, rows: Any, columns: Any, best: tuple[int, int, int]) -> IterVar:
@@ -181,4 +185,5 @@ class _Dots:
             s[out].parallel(task)
         for x in [*inner, c2]:
             s[out].unroll(x)
+        cut_short(s, out, *inner, c2)
         return c1

@@ -17,11 +17,13 @@ from loopwright.space.access import extents
 from loopwright.space.analysis import StageClass
 from loopwright.space.kernels import Kernel
 from loopwright.space.rules.pieces import (
+    LINE,
     MIN_TASKS,
     compute_in_vectors,
     compute_inline,
     fused,
     most_with_tasks,
+    past_the_caches,
     run,
 )
 from loopwright.space.sketch import Sketch
@@ -30,6 +32,8 @@ from loopwright.space.variant import Variant, structures_of
 
 _VECTORS = (1, 2, 4, 8)
 _ROWS = (1, 2, 4, 8, 16, 32, 64)
+#: Stages of which one at a time may be computed again where it is read.
+_MOST_CHOICES = 4
 #: Rows that go through memory side by side.
 _TOGETHER = (1, 2, 4)
 #: Sides of a block that is turned, whose rows are written side by side: more of them were slower,
@@ -63,11 +67,27 @@ def injective_variants(kernel: Kernel) -> list[Variant]:
         found += [
             Variant(f"{names} in tiles", why, partial(_schedule, kernel, spread, True)),
             Variant(f"{names} before", why, partial(_schedule, kernel, spread, False)),
+            *_but_one(kernel, spread),
         ]
     if not kernel.may_inline:
         return found
     why = "no reduction: each element is computed where it is needed"
     return [*found, Variant("vectors along memory", why, partial(_schedule, kernel, (), False))]
+
+
+def _but_one(kernel: Kernel, spread: Sequence[te.Tensor]) -> list[Variant]:
+    """All but one of the stages that are read at several places are kept for a tile: to compute
+    that one again may cost less than to keep it."""
+    if not kernel.may_inline or not 1 < len(spread) <= _MOST_CHOICES:
+        return []
+    found = []
+    for again in spread:
+        kept = [t for t in spread if t is not again]
+        names = ", ".join(t.name for t in kept)
+        why = f"what is read at several places is computed once, but {again.name}, which is cheap"
+        schedule = partial(_schedule, kernel, kept, True)
+        found.append(Variant(f"{names} in tiles, {again.name} computed again", why, schedule))
+    return found
 
 
 def _read_at_several_places(kernel: Kernel) -> tuple[te.Tensor, ...]:
@@ -116,6 +136,7 @@ def _along_memory(sketch: Sketch, kernel: Kernel) -> IterVar:
     liked = most_with_tasks(counts, count, extents(others))
     rows, inner = s[out].split(row, factor=sketch.number("rows", counts, liked))
     s[out].reorder(*others, rows, inner, *([column, *beside, lane] if beside else []))
+    past_the_caches(sketch, out, lane)
     task = fused(s, out, [*others, rows])
     s[out].parallel(task)
     return task
@@ -180,5 +201,7 @@ def _schedule_squares(kernel: Kernel, at: int, sketch: Sketch) -> None:
     others = [x for x in axes if x is not across and x is not last]
     s[out].reorder(*others, a0, l0, l1, a1, lane)
     run(s, out, (a1, lane))
+    if square * registers.nbytes(out) >= LINE:
+        past_the_caches(sketch, out, lane)
     enough = extents(others) * -(-across.count // _SIDES[-1]) >= MIN_TASKS
     s[out].parallel(fused(s, out, [*others, a0] if enough else [*others, a0, l0]))

@@ -14,6 +14,7 @@ from loopwright.space.kernels import Kernel
 from loopwright.space.rules.pieces import (
     compute_in_vectors,
     compute_inline,
+    cut_short,
     fused,
     most_with_tasks,
     rfactored,
@@ -99,6 +100,7 @@ class OuterProducts:
             task = fused(s, out, [*others, v0])
             self._share_out(out, task)
             s[out].vectorize(v2)
+            self._cut_short(out, None, v2)
             return v1, task, [v1, *beside][-1]
         r1, r2 = s[out].split(axis[roles.row], factor=self.rows)
         r0, r1 = s[out].split(r1, factor=row_block)
@@ -112,7 +114,14 @@ class OuterProducts:
         task = fused(s, out, outer)
         self._share_out(out, task)
         run(s, out, inner)
+        self._cut_short(out, r2, v2)
         return v1, task, r1
+
+    def _cut_short(self, t: te.Tensor, row: IterVar | None, vector: IterVar) -> None:
+        """Make a register tile of its own of what tiles leave over along rows and vectors."""
+        if row is not None:
+            cut_short(self.s, t, row)
+        cut_short(self.s, t, vector, multiple=registers.lanes(t.dtype))
 
     def _share_out(self, t: te.Tensor, loop: IterVar) -> None:
         """Run a loop in parallel, unless one thread does all."""
@@ -153,6 +162,7 @@ class OuterProducts:
         tile = [*written_out, *row, axis[self.roles.vector]]
         s[t].reorder(*others, *reduce, *tile)
         run(s, t, tile)
+        self._cut_short(t, row[0] if row else None, tile[-1])
 
     def _unrolled(self, t: te.Tensor) -> tuple[list[IterVar], list[IterVar]]:
         """The reduction loops of a stage, and those that are written out: a short last one, else
@@ -207,6 +217,8 @@ class OuterProducts:
         others = [spatial[x] for x in roles.others]
         s[partial].reorder(s[partial].op.axis[0], *others, *reduce, *tile)
         run(s, partial, tile)
+        self._cut_short(partial, *tile[-2:])
+        cut_short(s, partial, reduce[-1])
         if self.plan.packing != "none":
             self._pack(partial, stage, position)
         if self.plan.rows_packed:
@@ -225,6 +237,7 @@ class OuterProducts:
         others = [axis[x] for x in roles.others]
         s[out].reorder(*others, v0, r0, r1, r2, v1, v2)
         s[out].vectorize(v2)
+        self._cut_short(out, r2, v2)
         task = fused(s, out, [*others, v0, r0])
         s[out].parallel(task)
         return task
@@ -249,6 +262,7 @@ class OuterProducts:
         if parallel:
             s[stage].parallel(fused(s, stage, [*others, *outer]))
         run(s, stage, (r2, v2))
+        self._cut_short(stage, r2, v2)
         return v1, block, r1
 
     # ------------------------------------------------------------ copies

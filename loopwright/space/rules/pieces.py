@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from math import prod
 
 from loopwright import te
 from loopwright.ir.expr import IterVar
 from loopwright.schedule import Schedule
 from loopwright.space import registers
 from loopwright.space.kernels import Kernel
+from loopwright.space.sketch import Sketch
 
 #: Parallel tasks that default configurations leave at least, where the shape allows.
 MIN_TASKS = 8
+#: Bytes of a result from which on it may leave all caches, and of a line.
+LARGE, LINE = 1 << 23, 64
 #: Points of a kernel up to which one thread may do all of it: some microseconds of multiply-adds,
 #: in which others are hardly woken; and up to which it does by default.
 MAY_BE_ALONE, ALONE = 1 << 21, 1 << 19
@@ -76,6 +80,33 @@ def run(s: Schedule, t: te.Tensor, tile: Sequence[IterVar]) -> None:
     for x in tile[:-1]:
         s[t].unroll(x)
     s[t].vectorize(tile[-1])
+
+
+def cut_short(s: Schedule, t: te.Tensor, *loops: IterVar, multiple: int = 1) -> None:
+    """Give what a tile leaves over at the edge a tile of its own, which needs no tests.
+
+    Args:
+        s: the schedule.
+        t: what is tiled.
+        loops: the insides of tiles.
+        multiple: of what the iterations of the rest are a multiple: whole vectors.
+    """
+    for x in loops:
+        s[t].pragma(x, "loop_partition_hint", multiple)
+
+
+def past_the_caches(sketch: Sketch, t: te.Tensor, lane: IterVar) -> None:
+    """Let a knob choose that a large result is stored past the caches.
+
+    Args:
+        sketch: the schedule and its knobs.
+        t: the result; for small ones, and rows that begin within a line, there is no choice.
+        lane: its vectorized loop.
+    """
+    size, row = registers.nbytes(t), t.static_shape[-1] * registers.nbytes(t)
+    if prod(t.static_shape) * size >= LARGE and row % LINE == 0:
+        past = sketch.number("nontemporal", [0, 1])
+        sketch.s[t].pragma(lane, "nontemporal", past)
 
 
 def rfactored(s: Schedule, t: te.Tensor, loop: IterVar) -> te.Tensor:

@@ -15,6 +15,9 @@ _ROWS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24)
 _VECTORS = (1, 2, 3, 4, 6)
 #: Fewest and most steps of a block of a reduction.
 _STEPS = (64, 1024)
+#: So many even blocks are enough to choose from; else numbers of blocks, and of what their steps
+#: are a multiple, so that they can be written out in part.
+_EVEN, _PARTS, _MULTIPLE = 3, (2, 3, 4, 6, 8, 12, 16, 24, 32), 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,8 +103,10 @@ class Roles:
         """Multiplications and loads of a register tile for each useful multiplication."""
         r, w = tile
         n, m = self.row.count if self.row is not None else 1, self.vectors
-        vectors = w // registers.lanes(self.stage.tensor.dtype)
-        covered = -(-n // r) * r * -(-m // w) * w
+        lanes = registers.lanes(self.stage.tensor.dtype)
+        vectors = w // lanes
+        covered = registers.run_in_tiles(n, r, 1, _IN_FLIGHT // vectors)
+        covered *= registers.run_in_tiles(m, w, lanes, _IN_FLIGHT // r * lanes)
         # A multiplication waits some cycles for the one before it in its accumulator; compilers
         # need some registers of their own.
         waiting = max(1.0, _IN_FLIGHT / (r * vectors))
@@ -171,6 +176,11 @@ class Plan:
 
 
 def block_steps(count: int) -> list[int]:
-    """Steps into which a reduction is cut evenly: a rest would be tested for at every step."""
+    """Steps of a block of a reduction: those that cut it evenly, and where these are few, those of
+    about equal blocks, of which the last one is shorter."""
     low, high = _STEPS
-    return [n for n in range(low, min(high, count - 1) + 1) if count % n == 0]
+    even = [n for n in range(low, min(high, count - 1) + 1) if count % n == 0]
+    if len(even) >= _EVEN:
+        return even
+    near = (-(-count // (n * _MULTIPLE)) * _MULTIPLE for n in _PARTS)
+    return sorted({*even, *(n for n in near if low <= n <= min(high, count - 1))})

@@ -21,6 +21,7 @@ from loopwright.space.rules.dot_instructions_cpu import dot_instruction_variants
 from loopwright.space.rules.injective_cpu import injective_variants
 from loopwright.space.rules.pieces import MIN_TASKS, compute_inline, fused
 from loopwright.space.rules.rows_cpu import chain_variants
+from loopwright.space.rules.scans_cpu import scan_variants
 from loopwright.space.rules.whole_cpu import whole_variants
 from loopwright.space.rules.windows_cpu import window_variants
 from loopwright.space.sketch import Sketch
@@ -68,7 +69,11 @@ def composition(outputs: Sequence[te.Tensor], args: Sequence[te.Tensor]) -> Comp
 
 
 def _variants(kernel: Kernel) -> list[Variant]:
-    return with_rules_of_users(kernel, lambda: [v for known in _KNOWN for v in known(kernel)])
+    # A scan as the reduction that it is written as takes so much longer that it is no choice.
+    return with_rules_of_users(
+        kernel,
+        lambda: scan_variants(kernel) or [v for known in _KNOWN for v in known(kernel)],
+    )
 
 
 def _chosen(program: Composition) -> list[Chosen]:

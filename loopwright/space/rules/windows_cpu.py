@@ -97,6 +97,7 @@ class _Tiles:
     ) -> None:
         self._kernel, self._stage, self._place, self._written = kernel, stage, place, written
         *outer, vector = stage.spatial
+        self._row = _row_of(stage)
         tested = any(_is_tested(kernel, o, vector) for o in stage.operands)
         self._has_tasks = extents(outer) >= MIN_TASKS
         self._whole_rows = written and place == "inline" and tested and self._has_tasks
@@ -111,10 +112,11 @@ class _Tiles:
         return Variant(name, why, self._schedule)
 
     def _fitting(self) -> list[tuple[int, int]]:
-        *others, vector = self._stage.spatial
+        vector = self._stage.spatial[-1]
         dtype = self._stage.tensor.dtype
         fits = registers.fitting(dtype)
-        heights = registers.row_tiles(others[-1].count, _ROWS) if others else [1]
+        row = self._row
+        heights = [1] if row is None else registers.row_tiles(row.count, _ROWS)
         widths = registers.column_tiles(vector.count, dtype, _VECTORS)
         return [(r, w) for r in heights for w in widths if fits(r, w)]
 
@@ -136,13 +138,17 @@ class _Tiles:
         task, at = self._tiled(sketch)
         s[acc].compute_at(s[out], at)
         *before, column = s[acc].op.axis
-        row = [before.pop()] if before else []
+        row = [] if self._row is None else [before.pop(self._at())]
         reduce, again = self._taps(sketch, acc)
         tile = [*again, *row, column]
         s[acc].reorder(*before, *reduce, *tile)
         run(s, acc, tile)
         for t in dict.fromkeys(kept):
             compute_in_vectors(s, t, out, task if self._place == "task" else None)
+
+    def _at(self) -> int:
+        """Which loop of the result the rows of a tile run along."""
+        return next(n for n, x in enumerate(self._stage.spatial) if x is self._row)
 
     def _taps(self, sketch: Sketch, acc: te.Tensor) -> tuple[list[IterVar], list[IterVar]]:
         """The loops of the reduction that stay loops, and those that are written out."""
@@ -177,7 +183,8 @@ class _Tiles:
         if not outer:
             s[out].parallel(column)
             return column, column
-        *others, row = outer
+        row = outer[self._at()]
+        others = [x for x in outer if x is not row]
         block = [b for b in _BLOCKS if b <= row.count]
         r1, r2 = s[out].split(row, factor=height)
         wanted = most_with_tasks(block, -(-row.count // _TOGETHER), extents(others), _IN_TASK)
@@ -195,6 +202,17 @@ class _Tiles:
         task = s[out].fuse(task, column)
         s[out].parallel(task)
         return task, r1
+
+
+def _row_of(stage: StageAnalysis) -> IterVar | None:
+    """The loop for the rows of a tile: one along which many operands stand still, so that a row
+    uses again what another one has loaded; of equal ones the innermost, whose rows lie close."""
+    *outer, _ = stage.spatial
+
+    def shared(x: IterVar) -> int:
+        return sum(not o.access.moves_with(x) for o in stage.operands)
+
+    return max(reversed(outer), key=shared, default=None)
 
 
 def _is_tested(kernel: Kernel, operand: OperandUse, axis: IterVar) -> bool:

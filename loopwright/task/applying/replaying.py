@@ -46,9 +46,9 @@ def instantiate(task: Task, record: Record) -> tuple[Scheduled, bool]:
 
 def _replayed(task: Task, record: Record) -> Scheduled:
     """The trace of a record on the expression of a task."""
-    if record.dag != task.dag_hash:
+    if record.dag not in task.dag_hashes:
         raise Refused("it is of another tensor expression")
-    return _on_expression(task.instantiate(task.config_space.default_index), record)
+    return _on_expression(task.expression(record.dag), record)
 
 
 def _on_expression(scheduled: Scheduled, record: Record) -> Scheduled:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from loopwright.ir.expr import Expr
 from loopwright.ir.kinds import AxisKind, MarkKind, Scope
+from loopwright.ir.scans import scan_of
 from loopwright.schedule import rules
 from loopwright.schedule.nesting import loops_around
 from loopwright.schedule.rules.grouping import members
@@ -145,6 +146,8 @@ class Moves(Attempts):
                 self.do(rules.Pragma(stage.id, x, "auto_unroll_max_step", n))
             if self.d.chance(25):
                 self.do(rules.Pragma(stage.id, x, "unroll_explicit", self.d.chance(50)))
+            if self.d.chance(25):
+                self.do(rules.Pragma(stage.id, x, "nontemporal", self.d.chance(75)))
 
     def inline(self) -> None:
         """Inline a stage, mostly one that can be."""
@@ -282,6 +285,25 @@ class Moves(Attempts):
             if self.d.chance(50):
                 self.tune(self.state.stages[sid])
 
+    def blocked_scan(self) -> None:
+        """Compute a scan by blocks, and perhaps tune the stages of its totals."""
+        fitting = [
+            (s, loop)
+            for s in self.state.stages.values()
+            if (red := s.op.reduction) is not None
+            for loop, x in enumerate(s.op.reduce_axes)
+            if scan_of(s.op.axes, red, x) is not None
+        ]
+        if not fitting or not self.d.chance(60):
+            return
+        stage, loop = self.d.pick(fitting)
+        t = self.state.steps
+        if not self.do(rules.BlockedScan(stage.id, f"r{loop}", self.d.pick((2, 3, 4, 8)))):
+            return
+        for sid in (f"s{t}", f"s{t}.0", stage.id):
+            if self.d.chance(40):
+                self.tune(self.state.stages[sid])
+
     def layout(self) -> None:
         """Another layout for a stage."""
         stage = self.stage()
@@ -396,3 +418,7 @@ class Moves(Attempts):
             self.mark(stage, "unrolled", None, last=True)
         if self.d.chance(25):
             self.mark(stage, "parallel", "spatial", last=False)
+        if self.d.chance(30):  # the last tiles of inner loops get a copy of their own
+            for x in self.refresh(stage).leaves[-3:]:
+                multiple = self.d.pick((True, True, 2, 4))
+                self.do(rules.Pragma(stage.id, x, "loop_partition_hint", multiple))

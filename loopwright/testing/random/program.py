@@ -67,6 +67,12 @@ def random_program(d: Draw, max_stages: int = 5) -> Program:
     return _Builder(d).program(max_stages)
 
 
+def random_product(d: Draw) -> Program:
+    """A product of matrices whose extents register tiles seldom divide, some of them long enough
+    for blocks of the reduction, with another stage behind it now and then."""
+    return _Builder(d).product()
+
+
 @st.composite
 def programs(draw: st.DrawFn, max_stages: int = 5) -> Program:
     """`random_program` as a Hypothesis strategy."""
@@ -80,7 +86,7 @@ class _Builder(Tuples):
         kinds: list[Callable[[], Known | list[Known]]] = [
             self.elementwise, self.reduction, self.padding, self.matmul, self.convolution,
             self.transpose, self.stencil, self.elementwise, self.reduction, self.several,
-            self.tuple_reduction,
+            self.tuple_reduction, self.running,
         ]  # fmt: skip
         computed: list[Known] = []
         for _ in range(self.d.integer(1, max_stages)):
@@ -94,6 +100,20 @@ class _Builder(Tuples):
             if self.d.chance(60 if k.tensor not in read else 10):
                 outputs.append(k)
         return self._finish(outputs)
+
+    def product(self) -> Program:
+        """A product of odd extents."""
+        if self.d.chance(25):
+            m, n, k = self.d.integer(1, 9), self.d.integer(1, 40), self.d.integer(513, 700)
+        else:
+            m, n, k = self.d.integer(1, 70), self.d.integer(1, 110), self.d.integer(1, 9)
+        out = self.matmul((m, n, k))
+        if self.d.chance(30):
+            product = out
+            self.known.append(product)
+            out = self.compute((m, n), lambda: self._scaled(product), "S")
+        self.known.append(out)
+        return self._finish([out])
 
     def _finish(self, outputs: list[Known]) -> Program:
         wanted, todo = set(), [k.tensor for k in outputs]
@@ -195,9 +215,10 @@ class _Builder(Tuples):
 
         return self.compute(shape, make, "P")
 
-    def matmul(self) -> Known:
+    def matmul(self, extents: tuple[int, int, int] | None = None) -> Known:
         """A product of two matrices, in any of the four transpose forms."""
-        m, n, k = (self.d.pick((1, 2, 3, 5, 7, 8, 11, 13, 16)) for _ in range(3))
+        drawn = (self.d.pick((1, 2, 3, 5, 7, 8, 11, 13, 16)) for _ in range(3))
+        m, n, k = drawn if extents is None else extents
         dtype = self.d.pick(("float32", "float64", "int32", "int8", "uint8", *dtypes.HALVES))
         acc = "int32" if dtype in ("int8", "uint8") and self.d.chance(70) else dtype
         acc = "float32" if dtype in dtypes.HALVES else acc
@@ -276,6 +297,30 @@ class _Builder(Tuples):
             return self._reduce(want, axes, points, start, info)
 
         return self.compute(shape, make, "R")
+
+    def running(self) -> Known:
+        """Sums of all elements up to each place of an axis, or from it on: a scan."""
+        self.focus = None
+        rows = self.shape(limit=16)
+        at, count = self.d.integer(0, len(rows)), self.d.pick((5, 9, 16, 20, 37))
+        shape = (*rows[:at], max(1, count + self.d.integer(-3, 3)), *rows[at:])
+        k = te.reduce_axis((0, count), name="k")
+        want = self.d.pick(("float32", "float64", "int32"))
+
+        def make() -> tuple[Expr, Info]:
+            place = self.axes[at].var
+            others = [x for n, x in enumerate(self.axes) if n != at]
+            self.axes = [*others, AxisInScope(k.var, k.count)]
+            source, info = self.value(want, self.d.integer(0, 1))
+            limit = place + self.d.integer(-2, 2)
+            inside = limit >= k if self.d.chance(50) else k >= limit
+            zero = Info(True, 0.0, 1.0, 0.0)
+            if self.d.chance(30):
+                return te.sum(source, axis=k, where=inside), info.join(zero).sum(count, want)
+            chosen = te.select(inside, source, te.const(0, want))
+            return te.sum(chosen, axis=k), info.join(zero).sum(count, want)
+
+        return self.compute(shape, make, "L")
 
     def _reduce(
         self, want: str, axes: list[IterVar], n: int, start: dict[str, Any], init: Info | None

@@ -48,6 +48,7 @@ class Drawing(Moves):
             self.group, self.recipe_tail, self.follow, self.follow, self.sample, self.sample_place,
             self.storage_outside,
         ]  # fmt: skip
+        self.blocked_scan()
         for _ in range(self.d.integer(0, max_moves)):
             self.d.pick(moves)()
         while self.d.chance(60):

@@ -11,6 +11,8 @@ import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Real
+from typing import TypeGuard
 
 from loopwright.errors import UsageError
 
@@ -29,19 +31,19 @@ def seconds(duration: float | str | None) -> float | None:
     """
     if duration is None:
         return None
-    value = _parse(duration) if isinstance(duration, str) else float(duration)
-    if value is None or not value > 0 or math.isinf(value):
+    value = _parse(duration) if isinstance(duration, str) else duration
+    if not _is_number(value) or not 0 < value < math.inf:
         raise UsageError(
             f"timeout {duration!r} is not a duration; give seconds above zero, "
             "or a number with a unit such as 90s, 30m, 8h"
         )
-    return value
+    return float(value)
 
 
-def _parse(text: str) -> float | None:
+def _parse(text: str) -> float:
     found = _DURATION.fullmatch(text)
     if found is None or found[2].lower() not in _UNITS:
-        return None
+        return math.nan
     return float(found[1]) * _UNITS[found[2].lower()]
 
 
@@ -106,8 +108,8 @@ def _parse_share(text: str) -> float:
         return math.nan
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+def _is_number(value: object) -> TypeGuard[float]:
+    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 @dataclass(frozen=True)

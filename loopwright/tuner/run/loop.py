@@ -83,11 +83,6 @@ def tune(
         >>> print(summary.measured, summary.best_config.index, summary.best_seconds)
         8 0 0.001
     """
-    for one in callbacks:
-        if not callable(one):
-            raise TuneError(
-                f"a callback is called with (tuner, inputs, results); {one!r} cannot be"
-            )
     budget = Budget(n_trial, seconds(timeout), early_stopping, target, share(min_gain))
     if target is not None and not flop_of(tuner.task):
         raise UsageError(
@@ -96,6 +91,27 @@ def tune(
         )
     with open_run(tuner, budget, measure_option, callbacks, plan_size) as run:
         return _whole_run(run)
+
+
+def check_arguments(
+    option: MeasureOption | MeasurerLike | None, callbacks: Sequence[Callback]
+) -> None:
+    """Refuse what cannot measure, and what cannot be called after a round.
+
+    Raises:
+        TuneError: it is such a thing.
+    """
+    for one in callbacks:
+        if not callable(one):
+            raise TuneError(
+                f"a callback is called with (tuner, inputs, results); {one!r} cannot be"
+            )
+    if option is None or isinstance(option, MeasureOption) or hasattr(option, "measure"):
+        return
+    raise TuneError(
+        f"measure_option is a {type(option).__name__}; "
+        "give what loopwright.measure_option(builder=..., runner=...) returns"
+    )
 
 
 def _whole_run(run: Run) -> Summary:
@@ -134,6 +150,7 @@ def open_run(
         plan_size: length of a round.
         beside: a measurer of another task that is open meanwhile; its processes are shared.
     """
+    check_arguments(option, callbacks)
     devices = _devices(option)
     if devices is not None:
         tuner.task.target.check_machine()
@@ -182,9 +199,4 @@ def _measurer(
         option = default_option()
     if isinstance(option, MeasureOption):
         return Measurer(tuner.task, option, announce if monitors else None, beside)
-    if hasattr(option, "measure"):
-        return option
-    raise TuneError(
-        f"measure_option is a {type(option).__name__}; "
-        "give what loopwright.measure_option(builder=..., runner=...) returns"
-    )
+    return option

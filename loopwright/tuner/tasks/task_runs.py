@@ -37,6 +37,11 @@ class TaskRun:
         """Its trials and the best of them."""
         return self.run.state
 
+    @property
+    def cost(self) -> float:
+        """Seconds of all its calls at its best; 0 while nothing ran."""
+        return self.weight * (self.state.best_seconds or 0.0)
+
     def resume(self) -> None:
         """Take in what the log holds of this task."""
         with self.budget.turn.running():
@@ -118,13 +123,18 @@ class AllRuns:
                 monitor.round(self.summary(scheduler), position)
 
     def playoffs(self) -> None:
-        """Measure the finalists of each task again."""
-        for done, run in enumerate(self.runs):
-            if self.total.out_of_time:
-                return
-            left = self.total.left
+        """Measure the finalists of each task again, those first whose calls take longest.
+
+        Of the time that is left each gets a share by the time of its calls; what it does not need
+        is for those after it. Equal shares would be too short for a verdict where there are many.
+        """
+        waiting = sorted(self.runs, key=lambda run: -run.cost)
+        while waiting and not self.total.out_of_time:
+            left, whole = self.total.left, sum(run.cost for run in waiting)
+            run = waiting.pop(0)
+            part = run.cost / whole if whole else 1 / (1 + len(waiting))
             with run.budget.turn.running():
-                run.run.playoff(None if left is None else left / (len(self.runs) - done))
+                run.run.playoff(None if left is None else left * part)
 
     def finish(self, scheduler: Scheduler) -> TasksSummary:
         """End every run and sum up.

@@ -29,7 +29,7 @@ REFUSED = {
     "compute": "te.compute",
     "contrib": "export_library",
     "placeholder": "te.placeholder",
-    "relay": "loopwright.ops",
+    "relay": "loopwright.graph.from_onnx",
     "rpc": "LocalRunner",
     "target.arm_cpu": "llvm -mcpu",
     "target.cuda": "-arch=sm_90",

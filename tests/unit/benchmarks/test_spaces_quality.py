@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import time
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import loopwright as lw
-from benchmarks import spaces_quality as quality
+from benchmarks.spaces_quality import points, quality, subjects
+from benchmarks.spaces_quality.points import Checked, Chunk, Fault, Journal, Pool
 from loopwright import te
 
 
@@ -20,41 +23,78 @@ def test_shares_are_of_the_best() -> None:
 
 
 def test_verdicts_name_what_is_slow() -> None:
-    quick = {"what": "a", "derive_s": 0.01, "rank_s": 0.5, "median": 0.5}
-    slow = {"what": "b", "derive_s": 0.06, "rank_s": 0.5, "median": 0.5}
+    quick = {"what": "a", "derive_s": 0.01, "rank_s": 0.5, "median": 0.5, "near": 0.1, "failed": 0}
+    slow = quick | {"what": "b", "derive_s": 0.06, "near": 0.3}
     lines = quality.verdicts([quick, slow])
     assert lines[0] == "derive: median 35 ms, 1 of 2 above 50 ms b 60"
     assert lines[1] == "rank: median 500 ms, 0 of 2 above 2000 ms"
-    assert lines[2] == "median random point: geomean 0.50 of the best"
+    assert lines[2] == (
+        "median random point of 2 spaces: geomean 0.50 of the best; within 90% of it 20% of the "
+        "points (median space), 0 failed"
+    )
 
 
 def test_all_workloads_and_expressions_have_a_name_of_their_own() -> None:
-    names = Counter(s.name for s in quality.subjects())
+    names = Counter(s.name for s in subjects.subjects())
     assert len(names) >= 65
     assert set(names.values()) == {1}
 
 
 def test_points_are_shared_out_and_none_comes_twice() -> None:
-    names = ["softmax_1024x1024", "gray_1080x1920"]
-    found = list(quality.drawn(names, 25, seed=1))
-    points = [(name, index) for name, indices in found for index in indices]
-    assert len(points) == len(set(points))
-    assert Counter(name for name, _ in points) == {names[0]: 13, names[1]: 12}
+    chunks = list(points.drawn(["a", "b"], 75, seed=1))
+    assert [(c.what, c.drawn, len(c.places)) for c in chunks] == [
+        ("a", 38, 32),
+        ("a", 38, 6),
+        ("b", 37, 32),
+        ("b", 37, 5),
+    ]
+    task = lw.create_task(_product(), target="llvm -num-threads=1")
+    found = [index for c in chunks[:2] for index in points.indices_of(task, c)]
+    assert len(found) == len(set(found)) == 38
+    places = Counter(task.config_space.place(index)[0] for index in found)
+    assert max(places.values()) - min(places.values()) <= 1
+    assert points.indices_of(task, replace(chunks[0], alone=33)) == [found[33]]
 
 
-def _work(name: str, indices: Sequence[int]) -> list[quality.Fault]:
-    if 5 in indices:
+def _work(chunk: Chunk) -> Checked:
+    if chunk.what == "b" and 5 in chunk.places:
         os._exit(11)
-    return [quality.Fault(name, index, "wrong") for index in indices if index == 2]
+    faults = [Fault(chunk.what, index, "wrong") for index in chunk.places if index == 2]
+    return Checked(chunk, len(chunk.places), 0.0, tuple(faults))
 
 
 @pytest.mark.slow
 def test_a_crash_costs_the_point_that_crashed() -> None:
-    chunks = iter([("a", [1, 2]), ("b", [4, 5, 6]), ("c", [2])])
-    found = list(quality.Pool(2, _work).run(chunks))
-    assert [count for count, _ in found] == [2, 3, 1]
-    faults = [(f.what, f.index, f.text) for _, part in found for f in part]
-    assert faults == [("a", 2, "wrong"), ("b", 5, "crashed"), ("c", 2, "wrong")]
+    chunks = [Chunk("a", 0, 3, 0), Chunk("b", 0, 7, 0), Chunk("c", 0, 4, 0)]
+    found = {c.chunk.what: c for c in Pool(2, _work).run(chunks)}
+    assert {what: c.points for what, c in found.items()} == {"a": 3, "b": 7, "c": 4}
+    faults = {(f.what, f.index, f.text[:7]) for c in found.values() for f in c.faults}
+    crashed = {("b", 5, "crashed")}
+    assert faults == crashed | {(what, 2, "wrong") for what in "abc"}
+
+
+def test_nothing_is_begun_after_the_time_is_up() -> None:
+    assert list(Pool(1, _work).run([Chunk("a", 0, 3, 0)], end=time.monotonic())) == []
+
+
+def test_a_journal_gives_back_what_was_checked(tmp_path) -> None:
+    path = tmp_path / "points.jsonl"
+    journal = Journal(path)
+    assert journal.read() == []
+    checked = Checked(Chunk("a", 1, 40, 32), 8, 0.5, (Fault("a", 7, "wrong: error 1.0e+00"),))
+    journal.add(checked)
+    journal.add(replace(checked, faults=()))
+    path.write_text(path.read_text() + '{"chunk": {"wh')
+    assert journal.read() == [checked, replace(checked, faults=())]
+    *faults, last = points.summary(journal.read())
+    assert faults == ["a #7: wrong: error 1.0e+00"]
+    assert last.startswith("16 points of 1 workloads (1 s of processes; slowest a point: a 0.1 s")
+    assert last.endswith("0 failed (bar 0), 1 wrong (bar 0)")
+
+
+def _product() -> list[te.Tensor]:
+    A, B = te.placeholder((64, 64), name="A"), te.placeholder((64, 64), name="B")
+    return [A, B, lw.ops.matmul_compute(A, B)]
 
 
 def _doubled() -> list[te.Tensor]:
@@ -70,10 +110,43 @@ def test_a_wrong_answer_is_a_fault(
         x = np.arange(8, dtype="float32")
         return [x], x.astype("float64") * factor
 
-    quality._prepared.cache_clear()
-    monkeypatch.setattr(quality, "subjects", lambda: [quality.Subject("it", _doubled, data)])
-    assert [f.text for f in quality.check("it", [0])] == texts
-    quality._prepared.cache_clear()
+    points.prepared.cache_clear()
+    monkeypatch.setattr(subjects, "subjects", lambda: [subjects.Subject("it", _doubled, data)])
+    checked = points.check(Chunk("it", 0, 1, 0))
+    assert (checked.points, [f.text for f in checked.faults]) == (1, texts)
+    points.prepared.cache_clear()
+
+
+def test_what_raises_is_a_fault_of_its_point(monkeypatch: pytest.MonkeyPatch) -> None:
+    def data(_: Sequence[te.Tensor]) -> tuple[list[np.ndarray], np.ndarray]:
+        return [np.zeros(9, "float32")], np.zeros(8)  # one element too many
+
+    points.prepared.cache_clear()
+    monkeypatch.setattr(subjects, "subjects", lambda: [subjects.Subject("it", _doubled, data)])
+    (fault,) = points.check(Chunk("it", 0, 1, 0)).faults
+    assert "Error: " in fault.text
+    assert not fault.text.startswith("wrong")
+    points.prepared.cache_clear()
+
+
+def test_rows_that_are_known_are_not_measured_again(tmp_path, monkeypatch, capsys) -> None:
+    from benchmarks.spaces_quality import __main__ as command
+
+    def data(_: Sequence[te.Tensor]) -> tuple[list[np.ndarray], np.ndarray]:
+        return [np.ones(8, "float32")], np.full(8, 2.0)
+
+    it = subjects.Subject("it", _doubled, data)
+    monkeypatch.setattr(command, "subjects", lambda: [it])
+    out = tmp_path / "rows.json"
+    monkeypatch.setattr(
+        "sys.argv", ["spaces_quality", "--sample", "0", "--threads", "1", "--out", str(out)]
+    )
+    assert command.main() == 0
+    first = out.read_text()
+    assert '"structures": 1' in first
+    assert "quality of spaces" in capsys.readouterr().out
+    assert command.main() == 0
+    assert out.read_text() == first
 
 
 def test_a_sample_has_the_seconds_of_every_point() -> None:

@@ -61,7 +61,7 @@ def test_text_of_values(golden: Any) -> None:
         lambda i: te.select(
             te.any(a[i] > 1.5, te.all(a[i] < -1e30, te.equal(b[i], 3))),
             te.cast(te.max(a[i], te.sigmoid(a[i])), "int8") + b[i] // (b[i] - 1),
-            te.cast((i * 3 - 7) % 5, "int8") - (b[i] << 1),
+            te.cast((2 - i * 3) % 5, "int8") - (b[i] << 1),
         ),
         name="linux",
     )

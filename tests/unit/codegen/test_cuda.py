@@ -125,6 +125,14 @@ def test_what_the_compiler_refuses_is_told_with_its_first_error() -> None:
         nvrtc.compile_cubin("", "f", "sm_50")
 
 
+@needs_nvrtc
+def test_an_empty_log_is_written_into_nothing_that_others_have() -> None:
+    """It is one byte, a zero, and CPython has one object for each value of a single byte."""
+    assert nvrtc.compile_ptx('extern "C" __global__ void f() {}', "f", "sm_90")
+    every = bytes(range(256))
+    assert [every[n : n + 1][0] for n in range(256)] == list(range(256))
+
+
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cuda.bindings", None)
     with pytest.raises(TargetError, match=r'target cuda is not available.*loopwright\[cuda\]"'):

@@ -61,6 +61,51 @@ def test_a_loop_of_one_iteration_does_not_end_a_tile() -> None:
     assert tile.held == 8
 
 
+def _cut_short(m: int, n: int, rows: int, columns: int) -> Schedule:
+    """A product of depth 8 in tiles whose last ones have what is left over, in whole vectors."""
+    A, B = te.placeholder((m, 8), name="A"), te.placeholder((8, n), name="B")
+    k = te.reduce_axis((0, 8), name="k")
+    C = te.compute((m, n), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")
+    s = te.create_schedule(C.op)
+    i, j = s[C].op.axis
+    i0, i1 = s[C].split(i, factor=rows)
+    j0, j1 = s[C].split(j, factor=columns)
+    s[C].reorder(i0, j0, s[C].op.reduce_axis[0], i1, j1)
+    s[C].unroll(i1)
+    s[C].vectorize(j1)
+    s[C].pragma(i1, "loop_partition_hint")
+    s[C].pragma(j1, "loop_partition_hint", 16)
+    return s
+
+
+@pytest.mark.parametrize(
+    ("shape", "tile", "rows", "columns"),
+    [
+        ((24, 96), (12, 32), 24, 96),
+        ((91, 96), (12, 32), 91, 96),
+        ((96, 70), (12, 32), 96, 80),  # 6 lanes take a vector
+        ((91, 70), (12, 32), 91, 80),
+    ],
+)
+def test_the_last_tile_takes_what_it_has_of_iterations(
+    shape: tuple[int, int], tile: tuple[int, int], rows: int, columns: int
+) -> None:
+    found = _core(_cut_short(*shape, *tile)).tails.shortened(1)
+    whole = -(-shape[0] // tile[0]) * tile[0] * -(-shape[1] // tile[1]) * tile[1]
+    assert found == pytest.approx(rows * columns / whole)
+
+
+def test_a_short_tile_takes_as_long_as_its_sums_wait() -> None:
+    """One row of two vectors after two tiles of twelve: eight sums have to be in flight."""
+    found = _core(_cut_short(25, 32, 12, 32)).tails.shortened(8)
+    assert found == pytest.approx((24 + 24 + 8) / (3 * 24))
+
+
+def test_tiles_that_end_with_the_result_are_not_tested() -> None:
+    assert _core(_cut_short(91, 96, 12, 32)).tails.partial == 0
+    assert _core(_cut_short(91, 70, 12, 32)).tails.partial > 0
+
+
 def test_results_that_the_loop_outside_moves_are_loaded_and_stored_in_every_run() -> None:
     kept, moved = _core(_matmul(8, 32)), _core(_matmul(8, 32, (False, True)))
     assert kept.results == (0, 64 * 4)
@@ -119,14 +164,16 @@ def _padded(inline: bool, unroll: bool = False) -> Schedule:
 
 
 def test_inlined_padding_tests_where_its_indices_move() -> None:
-    tests, guarded = _core(_padded(True)).guards
+    guards = _core(_padded(True)).guards
+    tests, guarded = guards.tests, guards.reads
     # One range of y a run of (y, r), one of x for 64 lanes a run, and one read each.
     assert guarded == 30 * 9
     assert tests == 30 * 3 * 2 + 30 * 9 * 8 * 4
 
 
 def test_conditions_that_are_constants_where_code_is_written_out_cost_nothing() -> None:
-    tests, guarded = _core(_padded(True, unroll=True)).guards
+    guards = _core(_padded(True, unroll=True)).guards
+    tests, guarded = guards.tests, guards.reads
     # What columns are let through is known; the rows are a loop, and guard each of the nine reads.
     assert guarded == 30 * 9
     assert tests == 30 * 3 * 2
@@ -155,7 +202,7 @@ def test_a_guarded_place_that_several_rows_read_is_guarded_once() -> None:
         return _core(s)
 
     # Three rows for one, four for two; three shifts of each.
-    assert [rows(n).guards[1] for n in (1, 2, 3)] == [30 * 9, 15 * 12, 10 * 15]
+    assert [rows(n).guards.reads for n in (1, 2, 3)] == [30 * 9, 15 * 12, 10 * 15]
 
 
 def test_vectors_that_a_loop_shifts_lie_across_lines() -> None:
@@ -175,7 +222,8 @@ def test_vectors_that_a_loop_shifts_lie_across_lines() -> None:
 
 
 def test_padding_that_is_a_stage_needs_no_tests_in_the_main_one() -> None:
-    assert _core(_padded(False)).guards == (0, 0)
+    guards = _core(_padded(False)).guards
+    assert (guards.tests, guards.reads, guards.masks) == (0, 0, 0)
 
 
 @pytest.mark.parametrize("unroll", [False, True])
@@ -260,10 +308,61 @@ def test_partial_tiles_and_those_beyond_the_edge_are_counted() -> None:
     s[acc].compute_at(s[B], inner)
     s[acc].reorder(s[acc].op.reduce_axis[0], s[acc].op.axis[0])
     s[acc].vectorize(s[acc].op.axis[0])
-    tile = _core(s).tile
+    core = _core(s)
     # Four tiles of 16 cover 50 elements; two blocks of three have room for six.
-    assert tile.begun == 4 / 6
-    assert tile.partial == pytest.approx(1 / 4)
+    assert core.tile.begun == 4 / 6
+    assert core.tails.partial == pytest.approx(1 / 4)
+
+
+def _in_tiles(extent: int, width: int, fused: bool = False) -> Core:
+    """Sums over windows of three, of so many columns in tiles of so many lanes."""
+    A = te.placeholder((4, extent + 2), name="A")
+    k = te.reduce_axis((0, 3), name="k")
+    B = te.compute((4, extent), lambda i, j: te.sum(A[i, j + k], axis=k), name="B")
+    s = te.create_schedule(B.op)
+    acc = s.cache_write(B, "local")
+    i, j = s[B].op.axis
+    tile, lane = s[B].split(j, factor=width)
+    s[B].vectorize(lane)
+    s[acc].compute_at(s[B], s[B].fuse(i, tile) if fused else tile)
+    s[acc].reorder(s[acc].op.reduce_axis[0], *s[acc].op.axis)
+    s[acc].vectorize(s[acc].op.axis[1])
+    return _core(s)
+
+
+@pytest.mark.parametrize(
+    ("extent", "width", "apart", "alive"),
+    [
+        (56, 48, True, 64 / 96),  # of six vectors four are left
+        (56, 32, True, 1),  # all four hold a part of the result
+        (40, 64, False, 1),  # one tile, which is cut to 40 lanes
+        (56, 16, False, 1),  # four tiles: the test of the tail does not say which it is
+        (64, 32, False, 1),  # nothing reaches too far
+    ],
+)
+def test_two_tiles_are_told_apart_by_the_test_of_the_tail(
+    extent: int, width: int, apart: bool, alive: float
+) -> None:
+    tails = _in_tiles(extent, width).tails
+    assert bool(tails.told_apart) is apart
+    assert tails.alive == pytest.approx(alive)
+    assert (tails.cut > 0) is (extent == 56 and width == 16)
+
+
+def test_tiles_of_a_fused_loop_are_not_told_apart() -> None:
+    tails = _in_tiles(56, 48, fused=True).tails
+    assert not tails.told_apart
+    assert tails.alive == 1
+
+
+def test_masks_of_lanes_are_made_in_each_run_and_joined_with_those_of_rows() -> None:
+    # Nine reads of four vectors in each of 30 rows: masks of 64 lanes, and one of each row beside.
+    runs = 30 * 9
+    masks = _core(_padded(True)).guards.masks
+    assert masks == runs * 8 * 1.5 + 30 * 3 + runs * 4
+    # Written out, columns are known, and half of the vectors lie at an edge.
+    known = _core(_padded(True, unroll=True)).guards.masks
+    assert known == 30 * 3 + 30 * 9 * 4 * 0.5
 
 
 def test_lanes_that_have_sums_of_their_own_do_not_wait_for_one_another() -> None:
@@ -353,3 +452,29 @@ def test_an_instruction_for_dot_products_takes_a_group_at_once() -> None:
     assert core.tile.steps == 1
     assert core.loaded == (32 * (4 + 2), 32 * (4 + 2))
     assert plain.runs * plain.instructions(64) == 32 * 8 * 16 * 4
+
+
+def _dots(data: str, kernel: str, group: int, rows: int) -> Core:
+    """64 steps of instructions for dot products over rows of one vector each."""
+    k = te.reduce_axis((0, 64 * group), name="k")
+    A = te.placeholder((rows, 64 * group), data, name="A")
+    W = te.placeholder((1, 64, 16, group), kernel, name="W")
+    result = "int32" if group == 4 else "float32"
+
+    def element(i: te.IterVar, j: te.IterVar) -> te.PrimExpr:
+        w = W[j // 16, k // group, j % 16, k % group]
+        return te.sum(A[i, k].astype(result) * w.astype(result), axis=k)
+
+    C = te.compute((rows, 16), element, name="C")
+    s = te.create_schedule(C.op)
+    acc, lanes = tile(s, C, rows, 16, group=group)
+    s[acc].tensorize(lanes, te.intrinsics.dot_products(data, kernel, 16))
+    return _core(s)
+
+
+@pytest.mark.parametrize(("rows", "longer"), [(4, 6 / 4), (24, 1.0)])
+def test_products_of_halves_are_added_later_than_those_of_bytes(rows: int, longer: float) -> None:
+    """Six cycles instead of four, which few sums wait for."""
+    halves, octets = _dots("bfloat16", "bfloat16", 2, rows), _dots("uint8", "int8", 4, rows)
+    assert halves.tile.runs == octets.tile.runs == 64
+    assert halves.cycles / octets.cycles == pytest.approx(longer, rel=0.05)

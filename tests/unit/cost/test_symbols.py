@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import gc
 import random
+import weakref
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 
+import loopwright as lw
+from loopwright import te
 from loopwright.cost.symbolic.evaluation import ColumnProgram
+from loopwright.cost.symbolic.population import Population
 from loopwright.cost.symbolic.symbols import (
     DataDependent,
     Graph,
@@ -143,3 +149,61 @@ def test_tests_chosen_by_a_test(a: bool | None, b: bool | None) -> None:
     made = ColumnProgram([chosen(x, y)], [False])
     made.evaluate([np.array(columns[leaf], np.float64) for leaf in made.leaves], out)
     assert out[:, 0].tolist() == [chosen(*pair) for pair in zip(*VALUES[:2], strict=True)]
+
+
+@pytest.fixture
+def collector() -> Iterator[None]:
+    """The collector of cycles is on afterwards, whatever a test does to it."""
+    yield
+    gc.enable()
+
+
+def test_a_graph_that_forgets_its_expressions_needs_no_collector(collector: None) -> None:
+    gc.disable()
+    kept, forgotten = Graph(), Graph()
+    for graph in (kept, forgotten):
+        x, y = (graph.leaf(k, 0, v) for k, v in enumerate(VALUES[:2]))
+        assert least(x * y, 40) is least(x * y, 40)
+        del x, y
+    forgotten.forget()
+    refs = [weakref.ref(kept), weakref.ref(forgotten)]
+    del kept, forgotten, graph
+    assert refs[0]() is not None
+    assert refs[1]() is None
+
+
+@pytest.mark.parametrize("on", [True, False])
+def test_a_derivation_leaves_the_collector_as_it_was(on: bool, collector: None) -> None:
+    A = te.placeholder((64,), name="A")
+    B = te.compute((64,), lambda i: A[i] + 1.0, name="B")
+    structure = lw.create_task([A, B], target="llvm -num-threads=1").structures[0]
+    seen: list[bool] = []
+
+    def derive(state: Any) -> list[Any]:
+        seen.append(gc.isenabled())
+        raise ValueError("nothing can be derived")
+
+    if not on:
+        gc.disable()
+    digits = np.zeros((1, len(structure.config_space.dims)), np.int64)
+    rows = Population(structure, derive, (False,)).evaluate(digits)
+    assert gc.isenabled() is on
+    assert not seen[0]
+    assert np.isnan(rows).all()
+
+
+@pytest.mark.parametrize("op", ["*", "/"])
+def test_bounds_of_products_and_quotients_hold_every_value(op: str) -> None:
+    """Of all signs, and where nothing is negative, which has a way of its own."""
+    rng = random.Random(5)
+    for _ in range(400):
+        low = rng.choice([-9, 0, 1])
+        xs = [rng.randint(low, 12) for _ in range(3)]
+        ys = [rng.randint(1 if op == "/" else low, 12) for _ in range(3)]
+        graph = Graph()
+        x, y = graph.leaf(0, 0, xs), graph.leaf(1, 0, ys)
+        made = x * y if op == "*" else x / y
+        low_bound, high_bound = getattr(made, "bounds", (made, made))
+        values = [a * b if op == "*" else a / b for a in xs for b in ys]
+        assert low_bound <= min(values)
+        assert max(values) <= high_bound

@@ -10,7 +10,7 @@ import loopwright as lw
 from loopwright import graph
 from loopwright.errors import GraphError, LowerError, UsageError
 from loopwright.graph import op, transform
-from tests.unit.graph.random_graphs import functions
+from tests.unit.graph.random_graphs import SHAPE, functions
 from tests.unit.graph.test_programs import _module, _run
 
 CLEANING = transform.Sequential(
@@ -30,6 +30,102 @@ def test_passes_keep_what_random_functions_compute(f: graph.Function) -> None:
     assert len(graph.post_order(made)) <= len(graph.post_order(f))
     for flag in (False, True):
         np.testing.assert_array_equal(_run(f, flag), _run(made, flag))
+
+
+@given(functions(nodes=16))
+def test_fused_random_functions_compute_the_same(f: graph.Function) -> None:
+    made = transform.FuseOps(_module(f))
+    types = graph.infer_types(made)
+    assert types[made["main"].body] == graph.TensorType(SHAPE)
+    for flag in (False, True):
+        np.testing.assert_array_equal(_run(f, flag), _run(made["main"], flag))
+    kernels = _kernels(made)
+    assert sum(map(len, kernels)) <= sum(isinstance(e, graph.Call) for e in graph.post_order(f))
+    outside = [e for e in graph.post_order(made["main"]) if isinstance(e, graph.Call)]
+    inside = {e for k in _functions(made) for e in graph.post_order(k)}
+    assert all(isinstance(e.op, graph.Function) for e in outside if e not in inside)
+
+
+def _functions(module: graph.IRModule) -> list[graph.Function]:
+    nodes = graph.post_order(module["main"].body)
+    return [e for e in nodes if isinstance(e, graph.Function) and e.primitive]
+
+
+def _kernels(module: graph.IRModule) -> list[list[str]]:
+    """The operators of each function of one kernel."""
+    return [
+        [e.op.name for e in graph.post_order(k) if isinstance(e, graph.Call)]  # type: ignore[attr-defined]
+        for k in _functions(module)
+    ]
+
+
+def _fused(e: graph.Expr) -> list[list[str]]:
+    return _kernels(transform.FuseOps(_module(e)))
+
+
+IMAGE = graph.var("x", (1, 4, 8, 8))
+WEIGHT = graph.const(np.ones((4, 4, 3, 3), "float32"))
+
+
+def _conv(x: graph.Expr) -> graph.Expr:
+    return op.nn.conv(x, WEIGHT, padding=1)
+
+
+def test_what_follows_a_convolution_is_computed_with_it() -> None:
+    bias = np.ones(4, "float32")
+    y = op.nn.relu(op.nn.bias_add(_conv(IMAGE), bias))
+    assert _fused(y) == [["nn.conv", "nn.bias_add", "nn.relu"]]
+    # Both ways from the convolution meet again.
+    y = _conv(IMAGE)
+    assert _fused(op.multiply(op.sigmoid(y), y)) == [["nn.conv", "sigmoid", "multiply"]]
+
+
+def test_a_function_has_one_anchor() -> None:
+    chain = op.nn.relu(_conv(op.nn.relu(_conv(IMAGE))))
+    assert _fused(chain) == [["nn.conv", "nn.relu"], ["nn.conv", "nn.relu"]]
+    both = op.add(_conv(IMAGE), _conv(op.tanh(IMAGE)))
+    assert sorted(_fused(both)) == [["nn.conv"], ["nn.conv", "add"], ["tanh"]]
+
+
+def test_what_others_read_too_stays_a_result() -> None:
+    y = _conv(IMAGE)
+    kept = graph.Tuple((op.nn.relu(y), op.tanh(y)))
+    assert _fused(kept) == [["nn.conv"], ["nn.relu"], ["tanh"]]
+    kept = graph.Tuple((y, op.nn.relu(y)))
+    assert _fused(kept) == [["nn.conv"], ["nn.relu"]]
+
+
+def test_elementwise_calls_go_into_a_reduction() -> None:
+    assert _fused(op.sum(op.exp(op.negative(IMAGE)), axis=1)) == [["negative", "exp", "sum"]]
+    assert _fused(op.sum(op.transpose(IMAGE), axis=1)) == [["transpose"], ["sum"]]
+    assert _fused(op.nn.softmax(op.exp(op.nn.batch_flatten(IMAGE)))) == [
+        ["nn.batch_flatten", "exp"],
+        ["nn.softmax"],
+    ]
+
+
+def test_branches_are_fused_each_by_itself() -> None:
+    flag = graph.var("flag", (), "bool")
+    y = op.tanh(IMAGE)
+    e = graph.If(flag, op.exp(op.negative(y)), op.nn.relu(y))
+    assert _fused(e) == [["tanh"], ["negative", "exp"], ["nn.relu"]]
+
+
+def test_scalars_are_written_into_functions() -> None:
+    made = transform.FuseOps(
+        _module(op.add(op.multiply(IMAGE, 2.0), np.ones((1, 4, 1, 1), "float32")))
+    )
+    (function,) = _functions(made)
+    assert len(function.params) == 2
+    assert "multiply(%p0, 2.0)" in str(made)
+
+
+def test_long_chains_are_cut() -> None:
+    e: graph.Expr = IMAGE
+    for _ in range(200):
+        e = op.tanh(e)
+    assert sum(map(len, _fused(e))) == 200
+    assert max(map(len, _fused(e))) <= 64
 
 
 def test_equal_calls_become_one() -> None:
@@ -95,6 +191,62 @@ def _numbers(e: graph.Expr) -> np.ndarray:  # type: ignore[type-arg]
     if e.op.name == "rsqrt":
         return 1 / np.sqrt(args[0])
     return np.asarray(getattr(np, e.op.name)(*args, **e.attrs))
+
+
+def _batch_norms() -> tuple[graph.IRModule, np.ndarray]:  # type: ignore[type-arg]
+    """A convolution, its normalisation, and one of the input; the input."""
+    rng = np.random.default_rng(0)
+    x = graph.var("x", (1, 4, 8, 8))
+
+    def normal(e: graph.Expr) -> graph.Expr:
+        gamma, beta, mean, variance = (rng.random(4).astype("float32") + 0.5 for _ in range(4))
+        return op.nn.batch_norm(e, gamma, beta, mean, variance)
+
+    weight = rng.standard_normal((4, 4, 3, 3)).astype("float32")
+    y = op.nn.relu(normal(op.nn.conv(normal(x), weight, padding=1)))
+    return _module(y), rng.standard_normal((1, 4, 8, 8)).astype("float32")
+
+
+def test_normalisations_are_folded_into_weights() -> None:
+    module, x = _batch_norms()
+    steps = [transform.SimplifyInference, transform.FoldConstant, transform.FoldScaleAxis]
+    with lw.PassContext(opt_level=3):
+        folded = transform.Sequential(steps)(module)
+    # The scale of the input's stays: the convolution adds up what it is multiplied with.
+    assert [str(folded).count(f" {name}(") for name in ("multiply", "add", "rsqrt")] == [1, 2, 0]
+    with lw.PassContext(opt_level=0):
+        plain = graph.compile(module, "llvm -num-threads=1")(x)[0]
+    with lw.PassContext(opt_level=3):
+        found = graph.compile(module, "llvm -num-threads=1")(x)[0]
+    np.testing.assert_allclose(found, plain, rtol=1e-4, atol=1e-5)
+
+
+@given(functions())
+def test_what_is_known_is_computed_beforehand(f: graph.Function) -> None:
+    """With constants for its inputs a function without branches is one constant."""
+    if any(isinstance(e, (graph.If, graph.Let)) for e in graph.post_order(f)):
+        return
+    x = np.linspace(-1, 1, 6, dtype="float32").reshape(SHAPE)
+    values = dict(zip(f.params, map(graph.const, (x, x[::-1] * 2, True)), strict=True))
+    body = graph.substitute(f.body, values)
+    cleaning = [transform.DeadCodeElimination, transform.FoldConstant]
+    made = transform.Sequential(cleaning)(_module(body))["main"].body
+    assert isinstance(made, graph.Constant)
+    np.testing.assert_allclose(made.data, np.asarray(_run(f, True)), rtol=1e-5)
+
+
+def test_a_factor_stays_where_it_is_not_one_for_each_channel() -> None:
+    x = graph.var("x", (1, 4, 8, 8))
+    weight = np.ones((4, 4, 1, 1), "float32")
+    y = op.nn.conv(x, weight)
+    rows = np.ones((8, 1), "float32")
+    per_channel = np.full((4, 1, 1), 2, "float32")
+    for kept in (op.multiply(y, rows), op.add(op.multiply(y, per_channel), y)):
+        module = _module(kept)
+        assert transform.FoldScaleAxis(module) is module
+    made = transform.FoldScaleAxis(_module(op.multiply(per_channel, y)))["main"].body
+    assert isinstance(made, graph.Call)
+    np.testing.assert_array_equal(made.args[1].data, weight * 2)  # type: ignore[attr-defined]
 
 
 def test_functions_declare_what_they_return() -> None:

@@ -36,6 +36,9 @@ def _value(e: graph.Expr, env: dict[graph.Expr, object]) -> object:
         case graph.If():
             return _value(e.then if _value(e.condition, env) else e.otherwise, env)
     assert isinstance(e, graph.Call)
+    if isinstance(e.op, graph.Function):
+        args = [_value(a, env) for a in e.args]
+        return _value(e.op.body, dict(zip(e.op.params, args, strict=True)))
     assert isinstance(e.op, graph.OpRef)
     functions: dict[str, Callable[..., object]] = {
         "nn.relu": lambda x: np.maximum(x, 0),

@@ -41,7 +41,7 @@ def paths_of_outline(text: str) -> list[tuple[str, ...]]:
         around = [loop for _, head in heads for loop in head]
         if colon:
             found.append((*map(plain, (*around, *loops.split(", "), name)),))
-        else:
+        elif not line.strip().startswith(("if ", "else")):  # what the last tile has is no loop
             heads.append((depth, line.strip().split(", ")))
     return found
 

@@ -9,7 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopwright.ir.affine import Affine, Interval, div_mod, interval, to_affine
+from loopwright.ir.affine import (
+    Affine,
+    Interval,
+    div_mod,
+    interval,
+    shorter_division,
+    to_affine,
+)
 from loopwright.ir.expr import (
     Binary,
     Cast,
@@ -23,6 +30,7 @@ from loopwright.ir.expr import (
     cast,
     const,
 )
+from loopwright.ir.printer import print_expr
 
 VARS = [Var(n) for n in "xyz"]
 
@@ -155,6 +163,34 @@ def test_to_expr_reads_outer_to_inner() -> None:
 def test_constants_beyond_int32_are_kept() -> None:
     e = Affine(1 << 40).to_expr()
     assert e == const(1 << 40, "int64")
+
+
+@given(
+    affines, ranges_of_vars, st.sampled_from(["//", "%"]), st.sampled_from([1, 2, 3, 4, 6, 8, 12])
+)
+def test_shorter_divisions_are_the_same(
+    a: Affine, ranges: dict[Var, Interval], op: str, m: int
+) -> None:
+    whole = raw(op, a.to_expr("int32"), const(m, "int32"))
+    short = shorter_division(whole, {}, ranges)
+    for p in points(ranges):
+        assert short is None or evaluate(short, p) == evaluate(whole, p)
+
+
+def test_what_a_division_does_not_need_goes() -> None:
+    x, y = VARS[:2]
+    ranges = {x: (0, 63), y: (0, 15)}
+
+    def shorter(op: str, e: Expr, m: int) -> str:
+        found = shorter_division(raw(op, e, const(m, "int32")), {}, ranges)
+        return "as it is" if found is None else print_expr(found)
+
+    assert shorter("//", x * 16 + y, 32) == "x // 2"
+    assert shorter("%", x * 16 + y, 32) == "x % 2 * 16 + y"
+    assert shorter("//", x * 16 + y, 8) == "y // 8 + x * 2"
+    assert shorter("%", x * 16 + y, 8) == "y % 8"
+    assert shorter("//", x * 16 + y, 24) == "as it is", "a lane may lie on either side"
+    assert shorter("//", x + y, 32) == "as it is"
 
 
 # ------------------------------------------------------------------ from expressions

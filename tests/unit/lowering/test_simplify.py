@@ -70,6 +70,7 @@ def integer(n: int) -> Expr:
         (raw("*", raw("+", i, integer(0)), integer(1)), "i"),
         (raw("//", i, integer(8)), "0"),
         (raw("%", i, integer(3)), "i % 3"),
+        (raw("//", binary("+", binary("*", i, 4), 9), integer(8)), "(i * 4 + 1) // 8 + 1"),
         # data is no affine form
         (raw("+", x, integer(0)), "X[i]"),
         (raw("*", x, integer(0)), "0"),

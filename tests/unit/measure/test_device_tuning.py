@@ -86,7 +86,7 @@ def test_tuning_leaves_times_checks_reasons_and_the_device_in_the_log(
     log = tuned(task, path, 5)
     trials = [r for r in log.records if not r.phase]
     assert sum(r.usable or r.dropped for r in trials) == 4
-    assert any(r.checked is Checked.YES and r.max_error == 0.0 for r in trials)
+    assert any(r.checked is Checked.YES and r.max_error < 1e-4 for r in trials)
     assert all(r.env["device"] == facts_here("opencl") for r in log.records)
     refused = [r for r in trials if r.error is not None]
     assert len(refused) == 1

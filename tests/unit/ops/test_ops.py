@@ -184,16 +184,22 @@ def test_softmax_and_layer_norm_add_up() -> None:
     np.testing.assert_allclose(y.std(1), 1, rtol=1e-4)
 
 
-@pytest.mark.parametrize("where", ["task", "root", "inline"])
-def test_every_place_of_padding(where: str) -> None:
-    for name, args in (
-        ("depthwise_conv2d", (1, 3, 10, 21, 3, 3, 1, 1)),
-        ("pool2d", (1, 3, 11, 21, 3, 3, 2, 1, "max", False, "float32", "NHWC")),
-    ):
-        task = lw.create_task(name, args, "llvm")
-        space = task.config_space
-        base = dict(space.get(space.default_index).values)
-        check(task, space.find({**base, "pad": where}))
+STRUCTURED = [
+    ("conv2d", (1, 6, 10, 10, 20, 3, 3, 1, 1)),
+    ("conv2d", (1, 6, 9, 11, 20, 3, 3, 2, 1, "float32", 1, 2, "NHWC")),
+    ("depthwise_conv2d", (1, 3, 10, 21, 3, 3, 1, 1)),
+    ("pool2d", (1, 3, 11, 21, 3, 3, 2, 1, "max", False, "float32", "NHWC")),
+]
+
+
+@pytest.mark.parametrize(("name", "args"), STRUCTURED, ids=str)
+def test_every_structure_of_windows(name: str, args: tuple[object, ...]) -> None:
+    task = lw.create_task(name, args, "llvm")
+    begin = 0
+    for part in task.structures:
+        check(task, begin + part.config_space.default_index)
+        begin += part.config_space.range_length
+    assert begin == task.config_space.range_length
 
 
 HALVES = [
@@ -261,17 +267,6 @@ def test_every_packing_of_matmul(value: str) -> None:
     check(task, space.find({**base, "pack": value}))
 
 
-@pytest.mark.parametrize(
-    ("knob", "value"),
-    [("pad", "root"), ("pad", "rows"), ("pack", "root"), ("pack", "task"), ("order", "yo")],
-)
-def test_every_choice_of_conv2d(knob: str, value: str) -> None:
-    task = lw.create_task("conv2d", (1, 6, 10, 10, 20, 3, 3, 1, 1), "llvm")
-    space = task.config_space
-    base = dict(space.get(space.default_index).values)
-    check(task, space.find({**base, knob: value}))
-
-
 def test_reference_of_conv2d_against_loops() -> None:
     args = (2, 3, 6, 5, 4, 3, 2, (2, 1), (1, 0))
     x, w = np.random.default_rng(1).standard_normal((2, 3, 6, 5)), np.ones((4, 3, 3, 2))
@@ -297,7 +292,6 @@ def test_spaces_hold_real_choices() -> None:
     for name, args in (
         ("matmul", (512, 512, 512)),
         ("dense", (128, 3072, 768)),
-        ("conv2d", (1, 64, 56, 56, 64, 3, 3, 1, 1)),
     ):
         space = lw.create_task(name, args, "llvm").config_space
         assert space.valid_count().count > 1000, name

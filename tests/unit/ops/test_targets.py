@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 import loopwright as lw
+from benchmarks.templates import BASELINES
 from loopwright.ops import WORKLOADS
+from loopwright.task import Template
 
 ARGS = {
     "matmul": (64, 100, 64),
@@ -49,11 +51,11 @@ def test_defaults_follow_the_target_of_the_task(name: str, width: int) -> None:
     ("op", "args", "rows", "columns"),
     [
         ("matmul", (64, 64, 64), "tile_i", "tile_j"),
-        ("conv2d", (1, 16, 14, 14, 32, 3, 3), "tile_x", "tile_o"),
+        (BASELINES["conv2d"], (1, 16, 14, 14, 32, 3, 3), "tile_x", "tile_o"),
     ],
 )
 def test_filters_know_the_registers_of_the_target_of_the_task(
-    op: str, args: tuple[int, ...], rows: str, columns: str
+    op: str | Template, args: tuple[int, ...], rows: str, columns: str
 ) -> None:
     # 16 registers of 8 floats, whatever the host has and whatever target is in force.
     space = lw.create_task(op, args=args, target="llvm -mcpu=haswell").config_space

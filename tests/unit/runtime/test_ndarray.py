@@ -34,15 +34,15 @@ def test_a_device_may_stand_second_as_in_tvm() -> None:
     assert (made.dtype, made.device) == ("float32", cpu(0))
 
 
-@pytest.mark.parametrize("dtype", ["uint16", "uint32", "float31", "complex64"])
+@pytest.mark.parametrize("dtype", ["int4", "uint4", "float31", "complex64"])
 def test_types_that_have_no_code_are_refused(dtype: str) -> None:
     with pytest.raises(TensorError, match="dtype"):
         empty((2,), dtype)
 
 
 def test_other_bad_requests_are_refused() -> None:
-    with pytest.raises(TensorError, match="uint16"):
-        array(np.zeros(2, np.uint16))
+    with pytest.raises(TensorError, match="complex64"):
+        array(np.zeros(2, np.complex64))
     with pytest.raises(ArgumentError, match="negative"):
         empty((2, -1))
     with pytest.raises(UsageError, match="runs kernels on cpu, cuda, opencl, not on metal"):

@@ -24,6 +24,20 @@ def matmul(m: int = 8, n: int = 12, k: int = 10) -> Matmul:
     return Matmul(create_schedule(c.op), a, b, c)
 
 
+class RunningSums(NamedTuple):
+    """A schedule of ``B[j] = sum(A[k] for k <= j)`` and its tensors."""
+
+    s: Schedule
+    a: te.Tensor
+    b: te.Tensor
+
+
+def running_sums(n: int = 16) -> RunningSums:
+    a, r = te.placeholder((n,), name="A"), te.reduce_axis((0, n), "k")
+    b = te.compute((n,), lambda j: te.sum(a[r], axis=r, where=r <= j), name="B")
+    return RunningSums(create_schedule(b.op), a, b)
+
+
 class Chain(NamedTuple):
     """A schedule of ``B = A * 2``, ``C = B + 1``, ``D = C * B`` and its tensors."""
 

@@ -11,7 +11,7 @@ from loopwright import te
 from loopwright.errors import ScheduleError
 from loopwright.schedule import State, apply, rules
 from loopwright.schedule.steps import Step
-from tests.unit.schedule.programs import chain, matmul
+from tests.unit.schedule.programs import chain, matmul, running_sums
 
 
 def snapshot(state: State) -> Any:
@@ -79,6 +79,7 @@ STEPS: list[Step] = [
 
 #: Steps of reductions, the matmul's.
 REDUCTION_STEPS: list[Step] = [rules.Split(2, "r0", 4, None), rules.RFactor(2, "0.1", 0)]
+SCAN_STEPS: list[Step] = [rules.BlockedScan(1, "r0", 4), rules.BlockedScan("s0", "r0", 2)]
 GROUP_STEPS: list[Step] = [rules.CreateGroup(2, (), (0,)), rules.ComputeAt("s0", 3, "a0")]
 TENSOR_STEPS: list[Step] = [rules.Tensorize(2, "a1", te.intrinsics.dot_uint8_int8_int32(4))]
 THREAD_STEPS: list[Step] = [
@@ -95,6 +96,7 @@ THREAD_STEPS: list[Step] = [
         (matmul, REDUCTION_STEPS),
         (matmul, THREAD_STEPS),
         (matmul, TENSOR_STEPS),
+        (running_sums, SCAN_STEPS),
     ],
 )
 def test_states_are_never_changed(make: Any, steps: list[Step]) -> None:
@@ -109,9 +111,8 @@ def test_states_are_never_changed(make: Any, steps: list[Step]) -> None:
 
 
 def test_every_primitive_is_covered() -> None:
-    every = {
-        type(s) for s in (*STEPS, *GROUP_STEPS, *REDUCTION_STEPS, *THREAD_STEPS, *TENSOR_STEPS)
-    }
+    several = (STEPS, GROUP_STEPS, REDUCTION_STEPS, THREAD_STEPS, TENSOR_STEPS, SCAN_STEPS)
+    every = {type(s) for steps in several for s in steps}
     assert every == set(Step.registry.values())
 
 

@@ -356,8 +356,8 @@ def test_a_loop_is_bound_once() -> None:
             "auto_unroll_max_steps",
             4,
             r"unknown pragma 'auto_unroll_max_steps' \(did you mean 'auto_unroll_max_step'\?\); "
-            "known: auto_unroll_max_step, unroll_explicit, and names of your own that begin with "
-            r"'user\.'",
+            "known: auto_unroll_max_step, unroll_explicit, loop_partition_hint, nontemporal, and "
+            r"names of your own that begin with 'user\.'",
         ),
         ("user.", 4, r"unknown pragma 'user\.'"),
         ("user.tag", [1, 2], r"user\.tag takes a number, a text, a bool or None, got \[1, 2\]"),
@@ -365,6 +365,8 @@ def test_a_loop_is_bound_once() -> None:
         ("auto_unroll_max_step", "4", "takes a number of steps, 0 or more, got '4'"),
         ("auto_unroll_max_step", True, "takes a number of steps, 0 or more, got True"),
         ("unroll_explicit", "yes", "unroll_explicit takes True or False, got 'yes'"),
+        ("loop_partition_hint", -1, "takes True, or the multiple of a short tile, got -1"),
+        ("loop_partition_hint", "yes", "takes True, or the multiple of a short tile, got 'yes'"),
     ],
 )
 def test_pragmas(key: str, value: Any, text: str) -> None:

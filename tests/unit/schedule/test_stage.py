@@ -34,6 +34,7 @@ PRIMITIVES = [
     (Schedule, "cache_read"),
     (Schedule, "cache_write"),
     (Schedule, "rfactor"),
+    (Schedule, "blocked_scan"),
     (Schedule, "create_group"),
     (Group, "compute_at"),
     (Group, "compute_root"),

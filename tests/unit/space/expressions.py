@@ -99,6 +99,7 @@ CONTRACTIONS: dict[str, Make] = {
     "product": product(13, 50, 21),
     "product of transposed A": product(13, 50, 21, trans_a=True),
     "product of transposed B": product(13, 50, 21, trans_b=True),
+    "product over a prime": product(7, 37, 541),
     "one row": product(1, 40, 9),
     "one column": product(40, 1, 9),
     "batched": batched,
@@ -179,6 +180,13 @@ def product_of_three() -> list[te.Tensor]:
     return [A, B, C, ops.matmul_compute(ops.matmul_compute(A, B, name="AB"), C, name="D")]
 
 
+def running_columns(m: int = 40, n: int = 33) -> list[te.Tensor]:
+    """Largest element so far of each column."""
+    X, k = placeholder(m, n, name="X"), te.reduce_axis((0, m), name="k")
+    Y = te.compute((m, n), lambda i, j: te.max(X[k, j], axis=k, where=k <= i), name="Y")
+    return [X, Y]
+
+
 #: With whether sums of integers are exact in any order.
 OTHERS: dict[str, tuple[Make, bool]] = {
     "softmax": (softmax, False),
@@ -193,4 +201,5 @@ OTHERS: dict[str, tuple[Make, bool]] = {
     "flat": (flat, True),
     "dot": (dot, True),
     "product of three": (product_of_three, True),
+    "running maxima": (running_columns, True),
 }

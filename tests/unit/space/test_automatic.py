@@ -13,7 +13,7 @@ import pytest
 
 import loopwright as lw
 from loopwright import te
-from loopwright.errors import SpaceError, TaskError, TensorError, UsageError
+from loopwright.errors import SpaceError, TaskError, TensorError, TuneError, UsageError
 from loopwright.records import Checked, Record, environment
 from loopwright.task import Template
 from loopwright.task.dispatch import schedule_for
@@ -193,11 +193,35 @@ def test_a_draft_measures_nothing_and_a_search_comes_back_with_its_best(tmp_path
         lw.auto_schedule(task, effort="nigth")
 
 
+@pytest.mark.parametrize("effort", ["draft", "quick"])
+@pytest.mark.parametrize(
+    ("wrong", "text"),
+    [
+        ({"timeout": -1}, "timeout -1 is not a duration"),
+        ({"timeout": 0}, "timeout 0 is not a duration"),
+        ({"timeout": "soon"}, "timeout 'soon' is not a duration"),
+        ({"timeout": [1]}, r"timeout \[1\] is not a duration"),
+        ({"timeout": True}, "timeout True is not a duration"),
+        ({"n_trial": -1}, "n_trial must be an integer above zero, got -1"),
+        ({"n_trial": False}, "n_trial must be an integer above zero, got False"),
+        ({"n_trial": 0.0}, r"n_trial must be an integer above zero, got 0\.0"),
+        ({"tuner": "xbg"}, "unknown tuner 'xbg'"),
+        ({"seed": -1}, "seed must be an integer >= 0, got -1"),
+        ({"callbacks": ["log"]}, "a callback is called with"),
+        ({"measure_option": 3}, "measure_option is a int"),
+    ],
+)
+def test_what_a_search_refuses_a_draft_refuses(effort, wrong, text) -> None:
+    with pytest.raises((UsageError, TuneError), match=text):
+        lw.auto_schedule(product(16), TARGET, effort=effort, **wrong)
+
+
 # ---------------------------------------------------------------- by mistake
 
 
 def test_functions_that_return_something_else_are_refused() -> None:
     A, B, C = product(8)
+    task = lw.create_task(product, (8,), TARGET)
 
     def fails() -> None:
         raise KeyError("no such thing")
@@ -212,6 +236,7 @@ def test_functions_that_return_something_else_are_refused() -> None:
         (lambda: [A, C], "the expression reads B, not among the tensors given"),
         (lambda: [A, B, C, C], "'C' is given twice"),
         (lambda: [A, B, "C"], "expected tensors"),
+        (lambda: task.instantiate(task.fallback())[1], "'C' belongs to a schedule; build"),
         (fails, "KeyError: 'no such thing'"),
     ]
     for function, text in cases:

@@ -119,6 +119,24 @@ def test_sums_of_bytes_are_exact(types: tuple[str, str], shape: tuple[int, ...])
 
 
 @pytest.mark.isa("avx512vnni")
+@pytest.mark.parametrize("types", [("int8", "int8"), ("uint8", "uint8")])
+def test_corrections_are_taken_off_once_for_all_written_out_steps(types: tuple[str, str]) -> None:
+    args = product(4, 32, 64, *types)
+    a, b = inputs = extreme(args[:2])
+    structure = made(args)[0]
+    space = structure.config_space
+    default = space.get(space.default_index).values
+    for steps in (1, 4):
+        index = space.find(space.entity_of({**default, "tile": [4, 32], "unroll": steps}))
+        assert index is not None
+        s, own = structure.instantiate(space.get(index))
+        text = lw.build(s, own, HERE, name="f").get_source("asm")
+        assert text.count("vpsubd") == 4 * 32 // 16, steps
+        answer = run(structure, index, inputs, HERE)
+        np.testing.assert_array_equal(answer, a.astype(np.int64) @ b.astype(np.int64))
+
+
+@pytest.mark.isa("avx512vnni")
 def test_sums_neither_saturate_nor_lose_bits() -> None:
     k = 4096
     args = product(16, 16, k, "uint8", "int8")
@@ -193,13 +211,13 @@ def names(args: list[Tensor], target: str) -> tuple[list[str], list[str]]:
 @pytest.mark.parametrize(
     ("args", "count"),
     [
-        (product(32, 64, 32, "uint8", "int8"), 10),
-        (product(32, 64, 30, "uint8", "int8"), 8),
-        (product(32, 64, 32, "bfloat16", "bfloat16"), 10),
-        (product(32, 8, 32, "uint8", "int8"), 4),
+        (product(32, 64, 32, "uint8", "int8"), 15),
+        (product(32, 64, 30, "uint8", "int8"), 12),
+        (product(32, 64, 32, "bfloat16", "bfloat16"), 15),
+        (product(32, 8, 32, "uint8", "int8"), 6),
         (product(32, 64, 3, "uint8", "int8"), 0),
-        (convolution("NHWC", 8, 1, "int8", "int8"), 6),
-        (convolution("NCHW", 8, 1, "int8", "int8"), 4),
+        (convolution("NHWC", 8, 1, "int8", "int8"), 9),
+        (convolution("NCHW", 8, 1, "int8", "int8"), 6),
     ],
 )
 def test_structures_of_cpus_with_the_instruction_and_without(
@@ -211,6 +229,16 @@ def test_structures_of_cpus_with_the_instruction_and_without(
     plain, same = names(args, WITHOUT)
     assert not plain
     assert set(same) == set(others)
+
+
+def test_little_work_is_done_by_one_thread() -> None:
+    little, much = (product(n, 64, n, "int8", "int8") for n in (32, 512))
+    for args, alone in [(little, True), (much, False)]:
+        first = made(args, WITH)[0]
+        s, own = first.instantiate(first.config_space.get(first.config_space.default_index))
+        assert ("one thread" in first.name) == alone
+        assert ("parallel" in str(lw.lower(s, own))) != alone
+    assert not any("one thread" in s.name for s in made(much, WITH))
 
 
 def test_a_cpu_with_dot_products_of_bytes_alone() -> None:
@@ -257,7 +285,7 @@ def test_weights_that_lie_in_groups_already_are_read_as_they_are() -> None:
         _, args = lw.ops.matmul_int8(64, 48, 32)
         found = dot_instructions([args[-1]], list(args))
     assert {"W as it is" in s.name for s in found} == {True}
-    assert len(found) == 4
+    assert len(found) == 6
 
 
 @pytest.mark.isa("avx512vnni")

@@ -138,3 +138,46 @@ def test_a_place_that_two_rows_read_is_loaded_once() -> None:
     at = next(n for n, line in enumerate(lines) if "unrolled(2)" in line)
     assert "vectorized" in lines[at + 1]
     assert "B[" in lines[at + 2]
+
+
+def past_the_caches(args: list[te.Tensor], structure: str) -> int | None:
+    """What the model chooses for stores past caches of 16 MB; None where there is no choice."""
+    caches = "-l1_cache_bytes=49152 -l2_cache_bytes=1048576 -l3_cache_bytes=33554432"
+    task = lw.create_task(args, target=f"llvm -mcpu=x86-64-v4 -num-threads=2 {caches}")
+    for index, _ in task.ranking:
+        config = task.config(index)
+        if config["structure"].val.startswith(structure):
+            return dict(config.values).get("nontemporal")
+    raise AssertionError(f"no structure {structure}")
+
+
+def copied(rows: int, columns: int) -> list[te.Tensor]:
+    X = te.placeholder((rows, columns), name="X")
+    return [X, te.compute((rows, columns), lambda i, j: X[i, j] + 1.0, name="Y")]
+
+
+def turned(rows: int, columns: int) -> list[te.Tensor]:
+    X = te.placeholder((columns, rows), name="X")
+    return [X, te.compute((rows, columns), lambda i, j: X[j, i], name="Y")]
+
+
+def test_results_larger_than_all_caches_are_stored_past_them() -> None:
+    assert past_the_caches(copied(4096, 4096), "vectors") == 1
+    assert past_the_caches(turned(4096, 4096), "squares") == 1
+    # What the caches hold, the next kernel finds there.
+    assert past_the_caches(copied(1024, 2048), "vectors") == 0
+    # Small results, and rows that begin within a line, leave no choice.
+    assert past_the_caches(copied(512, 512), "vectors") is None
+    assert past_the_caches(copied(4096, 4090), "vectors") is None
+
+
+def test_a_large_result_past_the_caches_is_right() -> None:
+    args = turned(1024, 2048)
+    x = np.random.default_rng(0).random((2048, 1024), "float32")
+    for structure in derived(args):
+        space = structure.config_space
+        configs = (space.get(n) for n in range(space.range_length))
+        config = next(c for c in configs if dict(c.values).get("nontemporal"))
+        out = lw.nd.array(np.zeros((1024, 2048), "float32"))
+        lw.build(*structure.instantiate(config), TARGET)(lw.nd.array(x), out)
+        np.testing.assert_array_equal(out.numpy(), x.T)

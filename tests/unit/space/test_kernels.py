@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+import loopwright as lw
 from loopwright import te
 from loopwright.space.kernels import kernels
 from tests.unit.space import composed
 from tests.unit.space.expressions import Make, layer_norm, product_of_three, softmax
+
+TARGET = "llvm -num-threads=1"
 
 
 def _parts(make: Make) -> list[list[str]]:
@@ -67,3 +71,38 @@ def test_chains_are_cut_where_one_expression_would_be_too_large() -> None:
 def _doubled(t: te.Tensor, n: int) -> te.Tensor:
     tensor: te.Tensor = te.compute(t.shape, lambda i, j: t[i, j] * 2, name=f"t{n}")
     return tensor
+
+
+def _dense(rows: int, at: int | None) -> list[te.Tensor]:
+    """A dense layer with a bias, which reads its rows at a place of their own, or all at one."""
+    A, B = te.placeholder((rows, 64), name="A"), te.placeholder((40, 64), name="B")
+    bias, k = te.placeholder((40,), name="bias"), te.reduce_axis((0, 64), name="k")
+    C = te.compute((rows, 40), lambda i, j: te.sum(A[i, k] * B[j, k], axis=k), name="C")
+
+    def added(i: te.Var, j: te.Var) -> te.Expr:
+        return C[i if at is None else at, j] + bias[j]
+
+    return [A, B, bias, te.compute((rows, 40), added, name="D")]
+
+
+def test_the_index_of_a_loop_of_one_iteration_may_be_written_as_zero() -> None:
+    """As where a batch of one is broadcast: the result follows the reduction all the same."""
+    for rows, at in ((1, None), (1, 0), (4, None)):
+        assert _parts(lambda r=rows, n=at: _dense(r, n)) == [["C", "D"]]
+    assert _parts(lambda: _dense(4, 0)) == [["C"], ["D"]]
+    found = [
+        [s.name for s in lw.create_task(_dense(1, at), target=TARGET).structures]
+        for at in (None, 0)
+    ]
+    assert found[0] == found[1]
+    assert "dot products" in found[0]
+
+
+def test_a_batch_of_one_is_computed_right() -> None:
+    rng = np.random.default_rng(0)
+    a, b = rng.standard_normal((1, 64)), rng.standard_normal((40, 64))
+    bias = rng.standard_normal(40)
+    given = [x.astype("float32") for x in (a, b, bias)]
+    out = np.empty((1, 40), "float32")
+    lw.build(_dense(1, 0), TARGET)(*given, out)
+    np.testing.assert_allclose(out, given[0] @ given[1].T + given[2], rtol=1e-4, atol=1e-5)

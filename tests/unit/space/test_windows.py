@@ -151,3 +151,29 @@ def test_masks_of_padded_rows_that_are_written_out_are_constants() -> None:
     written, *_, plain = derived(largest((1, 8, 20, 64), "float32", 3, 2, 1)[0])
     assert compared_lanes(written, (2, 8)) == 0
     assert compared_lanes(plain, (2, 8)) > 0
+
+
+def cost_volume(n: int, size: int, shifts: int) -> Windowed:
+    """How well two images fit, one of them shifted."""
+    a, b = inputs((n, size, size), "float32"), inputs((n, size, size + shifts - 1), "float32")
+    A, B = te.placeholder(a.shape, name="A"), te.placeholder(b.shape, name="B")
+    c = te.reduce_axis((0, n), name="c")
+    Y = te.compute(
+        (shifts, size, size), lambda d, y, x: te.sum(A[c, y, x] * B[c, y, x + d], axis=c), name="Y"
+    )
+    moved = np.lib.stride_tricks.sliding_window_view(b, size, axis=2)
+    return [A, B, Y], [a, b], np.einsum("cyx,cydx->dyx", a, moved)
+
+
+def test_rows_of_a_tile_run_where_an_operand_stands_still() -> None:
+    """Each vector of one image is used for several shifts of the other one."""
+    args, arrays, right = cost_volume(5, 20, 6)
+    tiles = next(s for s in derived(args) if s.name == "tiles along x")
+    space = tiles.config_space
+    config = next(c for c in map(space.get, range(space.range_length)) if c["tile"].val[0] == 4)
+    s, given = tiles.instantiate(config)
+    assert re.search(r"for d\w* in unrolled\(4\)", str(lw.lower(s, given)))
+    for index in [space.default_index, *space.sample_ints(3, 0)]:
+        out = np.full(right.shape, np.nan, "float32")
+        lw.build(*tiles.instantiate(space.get(index)), TARGET)(*arrays, out)
+        np.testing.assert_array_equal(out, right)

@@ -24,7 +24,9 @@ def test_durations(text, expected):
     assert seconds(text) == expected
 
 
-@pytest.mark.parametrize("text", ["", "8x", "h", "-3", 0, -1.0, "0s", float("inf"), "1h30m"])
+@pytest.mark.parametrize(
+    "text", ["", "8x", "h", "-3", 0, -1.0, "0s", float("inf"), "1h30m", True, [9], float("nan")]
+)
 def test_what_is_no_duration_is_refused(text):
     with pytest.raises(UsageError, match="8h"):
         seconds(text)

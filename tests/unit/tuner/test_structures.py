@@ -17,8 +17,8 @@ from loopwright.tuner.structures import StructuresTuner
 class Space(FakeSpace):
     """A space with the name of its structure."""
 
-    def __init__(self, name: str, extents: tuple[int, ...]) -> None:
-        super().__init__(extents)
+    def __init__(self, name: str, extents: tuple[int, ...], default: int = 0) -> None:
+        super().__init__(extents, default=default)
         self._frozen, self._dims = False, ()
         self.define_knob(STRUCTURE, [name])
         self.freeze()
@@ -27,10 +27,12 @@ class Space(FakeSpace):
 class Task(FakeTask):
     """A task of some structures, given by their extents, the most promising first."""
 
-    def __init__(self, *extents: tuple[int, ...], predicted: tuple[float, ...] = ()) -> None:
+    def __init__(
+        self, *extents: tuple[int, ...], predicted: tuple[float, ...] = (), default: int = 0
+    ) -> None:
         super().__init__()
         parts = [
-            SimpleNamespace(config_space=Space(f"s{n}", e), instantiate=self.instantiate)
+            SimpleNamespace(config_space=Space(f"s{n}", e, default), instantiate=self.instantiate)
             for n, e in enumerate(extents)
         ]
         self.config_space = SpaceUnion(parts)
@@ -95,6 +97,14 @@ def test_the_first_round_has_the_most_promising_point_of_each():
     assert set(offsets[:3]) <= {c.index for c in configs}
     names = [c[STRUCTURE].val for c in configs]
     assert names.count("s2") == 1  # the other trials go where more is promised
+
+
+def test_what_its_rule_chose_for_the_leader_is_tried_in_the_first_round():
+    tuner = RandomTuner(Task((99, 99), (99, 99), predicted=(0.9, 0.8), default=7), seed=0)
+    proposed = [c.index for c in tuner.ask(8)]
+    begin = tuner.task.config_space.offsets[1]
+    assert proposed[:3] == [0, begin, 7]  # the most promising points, then this
+    assert begin + 7 not in proposed  # others get the choices of the best
 
 
 def test_a_round_that_is_cut_short_has_tried_every_leading_structure():

@@ -259,6 +259,41 @@ def test_timeout_keeps_time_for_the_finalists_of_each_task(monkeypatch):
     assert all(m.playoffs for m in turns.measurers)
 
 
+def test_what_takes_most_of_the_time_is_measured_again_first_and_longest(monkeypatch):
+    now, played = [0.0], []
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    monkeypatch.setattr(
+        "loopwright.tuner.tasks.shared_budget.TotalBudget.elapsed", property(lambda s: now[0])
+    )
+    hold = FakeMeasurer.playoff
+
+    def noted(measurer, candidates, plan):
+        played.append((turns.measurers.index(measurer), plan.timeout))
+        before = now[0]
+        result = hold(measurer, candidates, plan)
+        now[0] = before + 0.9 * plan.timeout
+        return result
+
+    def takes(seconds):
+        def time(index):
+            now[0] += 0.1
+            return seconds
+
+        return time
+
+    monkeypatch.setattr(FakeMeasurer, "playoff", noted)
+    turns = Turns(takes(1.0), takes(2.0), takes(3.0))
+    options = {"tuner": "random", "weights": [2.0, 3.0, 1.0]}
+    summary = run(turns, 3, size=(32, 32), timeout="40s", **options)
+    assert summary.stopped == "timeout"
+    assert [task for task, _ in played] == [1, 2, 0]  # 6 s of calls, 3 s and 2 s
+    left = [limit for _, limit in played]
+    assert left == sorted(left, reverse=True)
+    kept = 1.5 * 9 * 3 * 0.1  # for nine finalists of each task
+    assert left[0] == pytest.approx(kept * 6 / 11, rel=0.1)
+    assert now[0] < 40
+
+
 def test_a_task_that_only_fails_does_not_end_the_others(tmp_path):
     fails = lambda task, index: ErrorKind.COMPILE if task == 1 else None  # noqa: E731
     turns = Turns(bowl, bowl, fails=fails)

@@ -1,0 +1,120 @@
+"""``loopwright bench`` of a model: default, tuned and ONNX Runtime in turns."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from loopwright.cli.harmless import echo
+from loopwright.cli.models.building import compiled_with
+from loopwright.cli.models.given_model import find_model
+from loopwright.cli.models.random_inputs import random_inputs
+from loopwright.cli.models.timing import sampler
+from loopwright.cli.workload import counted
+from loopwright.records import compared
+
+if TYPE_CHECKING:
+    from loopwright.graph import CompiledModel
+
+_OTHER = "ONNX Runtime"
+
+
+def bench_model(
+    words: Sequence[str],
+    target: str,
+    threads: int | None,
+    history: Sequence[str],
+    rounds: int,
+    *,
+    allow_default: bool,
+    as_json: bool,
+) -> None:
+    """Time a model, its file and shapes of inputs, beside what else runs it."""
+    from loopwright import runtime
+    from loopwright.cli.kernels import workload_kernels
+
+    model = find_model(words[0], words[1:], target, threads)
+    models = {"default": compiled_with(model, (), allow_default=True)}
+    if history:
+        models["tuned"] = compiled_with(model, history, allow_default=allow_default)
+    given = random_inputs(models["default"].program)
+    kernels = models["default"].kernels.values()
+    used = max(map(workload_kernels.threads_of, kernels), default=1)
+    runs = {name: _run(one, given) for name, one in models.items()}
+    other = _onnx_runtime(words[0], used, given)
+    runs |= {} if other is None else {_OTHER: other}
+    with workload_kernels.alone(), runtime.pinned(used):
+        samplers = {name: sampler(run) for name, run in runs.items()}
+        times = _in_turns(samplers, rounds)
+    gains = _gains(times)
+    if as_json:
+        said = {"model": words[0], "threads": used, "times": times, "gains": gains}
+        click.echo(json.dumps(said))
+        return
+    echo(f"{words[0]}, {counted(used)}, {rounds} samples each, interleaved")
+    if "tuned" in models:
+        built = models["tuned"]
+        records = sum(c.record is not None for c in built.choices.values())
+        click.echo(f"{records} of {len(built.choices)} kernels have a record")
+    _table(times)
+    for line in gains:
+        click.echo(line)
+    if other is None:
+        click.echo(f"{_OTHER} is not installed (pip install onnxruntime), or takes other inputs")
+
+
+def _run(model: CompiledModel, given: Mapping[str, Any]) -> Callable[[], object]:
+    executor = model.executor()
+    executor.run(**given)
+    return executor.run
+
+
+def _onnx_runtime(file: str, threads: int, given: Mapping[str, Any]) -> Callable[[], object] | None:
+    """A run by ONNX Runtime; None where it is not installed."""
+    try:
+        import onnxruntime
+    except ImportError:
+        return None
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.log_severity_level = 3  # errors
+    session = onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
+    return lambda: session.run(None, dict(given))
+
+
+def _in_turns(samplers: Mapping[str, Callable[[], float]], rounds: int) -> dict[str, list[float]]:
+    """Samples of each, beginning with another one each round."""
+    names = list(samplers)
+    times: dict[str, list[float]] = {name: [] for name in names}
+    for turn in range(rounds):
+        start = turn % len(names)
+        for name in [*names[start:], *names[:start]]:
+            times[name].append(samplers[name]())
+    return times
+
+
+def _gains(times: Mapping[str, list[float]]) -> list[str]:
+    """The model in question against the others, in words: the tuned one where there is one."""
+    from loopwright.measure import paired_gain
+
+    mine = "tuned" if "tuned" in times else "default"
+    lines = []
+    for name, theirs in times.items():
+        found = None if name == mine else paired_gain(theirs, times[mine])
+        if found is not None:
+            other = "the default" if name == "default" else name
+            lines.append(compared(found.outcome, found.gain, found.margin, mine, other))
+    return lines
+
+
+def _table(times: Mapping[str, list[float]]) -> None:
+    click.echo(f"{'':14}{'median':>12}{'spread':>10}{'speed-up':>10}")
+    base = statistics.median(times["default"])
+    for name, found in times.items():
+        median = statistics.median(found)
+        spread = (max(found) - min(found)) / median
+        click.echo(f"{name:14}{median * 1e3:>9.4g} ms{spread:>10.1%}{base / median:>9.2f}x")

@@ -1,0 +1,64 @@
+"""``loopwright build model.onnx -o model.lw``: a whole model as one file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from loopwright.cli import program
+from loopwright.cli.harmless import echo
+from loopwright.cli.models.given_model import BUILT, GivenModel, find_model
+from loopwright.errors import RecordError, UsageError
+
+if TYPE_CHECKING:
+    from loopwright.graph import CompiledModel
+
+
+def build_model(
+    words: Sequence[str],
+    target: str,
+    threads: int | None,
+    history: Sequence[str],
+    output: str,
+    *,
+    allow_default: bool,
+) -> None:
+    """Compile a model, its file and shapes of inputs, into a file."""
+    if not output.endswith(BUILT):
+        raise UsageError(f"-o {output}: a model is written as one file that ends in {BUILT}")
+    model = find_model(words[0], words[1:], target, threads)
+    compiled = compiled_with(model, history, allow_default=allow_default)
+    path = compiled.save(output)
+    if history:
+        echo(str(compiled.report))
+    size = path.stat().st_size
+    click.echo(f"wrote {path} ({size} bytes, {len(compiled.kernels)} kernels)")
+    click.echo(f"run it: {program.command(['run', str(path)])}")
+
+
+def compiled_with(
+    model: GivenModel, history: Sequence[str], *, allow_default: bool
+) -> CompiledModel:
+    """A model whose kernels are those of the best records.
+
+    Args:
+        model: the model.
+        history: logs or folders of logs; empty: all kernels are the default ones.
+        allow_default: accept logs in which no kernel has a record.
+
+    Raises:
+        RecordError: a log is missing or cannot be read, or holds nothing of this model.
+    """
+    from loopwright.graph import compile as compile_model
+
+    compiled = compile_model(model.module, model.target, list(history) or None)
+    found = any(choice.record is not None for choice in compiled.choices.values())
+    if history and not found and not allow_default:
+        why = next(iter(compiled.choices.values()), "it has no kernels")
+        raise RecordError(
+            f"{', '.join(history)}: no record of any kernel of {model.words[0]}, such as {why}; "
+            "tune it, or pass --allow-default"
+        )
+    return compiled

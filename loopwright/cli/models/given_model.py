@@ -1,0 +1,116 @@
+"""``model.onnx [input=1x3x224x224 ...]``: from the words of a command line to a module."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from loopwright.cli import program
+from loopwright.errors import GraphError, UsageError
+
+if TYPE_CHECKING:
+    from loopwright.graph import IRModule
+    from loopwright.target import Target
+
+#: How the file of a model ends, and that of one that is built.
+ONNX, BUILT = ".onnx", ".lw"
+_SHAPE = re.compile(r"[0-9]+(?:[x,][0-9]+)*")
+
+
+@dataclass(frozen=True)
+class GivenModel:
+    """A model, and how the command line names it.
+
+    Attributes:
+        words: the file and the shapes of inputs as they were written.
+        module: the model.
+        target: what its kernels are built for.
+        options: what ``--target`` and ``--threads`` said, as they are written again.
+    """
+
+    words: tuple[str, ...]
+    module: IRModule
+    target: Target
+    options: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """The name of the file without its ending."""
+        return Path(self.words[0]).stem
+
+    def command(self, verb: str, *options: str) -> str:
+        """A command line for this model that can be pasted into a shell."""
+        return program.command([verb, *self.words, *self.options, *options])
+
+
+def is_model(word: str) -> bool:
+    """Whether a word names the file of a model, and not a workload."""
+    return Path(word).suffix.lower() == ONNX
+
+
+def refuse_for_model(options: Mapping[str, object]) -> None:
+    """Refuse options that are for one workload alone.
+
+    Args:
+        options: their values by their names; what is None, False or empty was not given.
+
+    Raises:
+        UsageError: one was given.
+    """
+    absent = (None, False, ())
+    given = [n for n, value in options.items() if not any(value is x for x in absent)]
+    if given:
+        raise UsageError(f"{', '.join(given)}: for a workload, not for a model; leave it out")
+
+
+def find_model(
+    file: str, params: Sequence[str], target: str = "llvm", threads: int | None = None
+) -> GivenModel:
+    """The model that the words of a command line name.
+
+    Args:
+        file: an ONNX file.
+        params: ``input=1x3x224x224``: shapes of inputs in place of those that the model declares.
+        target: as ``--target`` says.
+        threads: as ``--threads`` says.
+
+    Raises:
+        UsageError: there is no such file, a shape is malformed, or the target unknown.
+        GraphError: the package onnx is not installed, or the file is no model that can be had.
+    """
+    from loopwright.graph import from_onnx
+    from loopwright.target import Target
+
+    shapes = dict(_shape(word) for word in params)
+    if not Path(file).is_file():
+        raise UsageError(f"no file {file!r}; name an ONNX model")
+    resolved = Target(target if threads is None else f"{target} -num-threads={threads}")
+    module = from_onnx(file, shape=shapes)
+    options = [*(["--target", target] if target != "llvm" else [])]
+    options += [] if threads is None else ["--threads", str(threads)]
+    _check_sizes(file, module)
+    return GivenModel((file, *params), module, resolved, tuple(options))
+
+
+def _shape(word: str) -> tuple[str, tuple[int, ...]]:
+    name, _, text = word.rpartition("=")
+    if not name or not _SHAPE.fullmatch(text):
+        raise UsageError(f"{word!r} is no shape of an input; write it as name=1x3x224x224")
+    return name, tuple(int(n) for n in re.split("[x,]", text))
+
+
+def _check_sizes(file: str, module: IRModule) -> None:
+    """Refuse extents that only have names, with the words that give them."""
+    for param in module["main"].params:
+        shape = getattr(param.type, "shape", ())
+        if all(isinstance(n, int) for n in shape):
+            continue
+        example = "x".join(str(n) if isinstance(n, int) else "1" for n in shape)
+        names = ", ".join(str(n) for n in shape if not isinstance(n, int))
+        raise GraphError(
+            f"{file}: input {param.name!r} is {param.type}, and {names} has no number; give its "
+            f"shape behind the file, such as {param.name}={example}"
+        )

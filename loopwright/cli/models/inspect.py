@@ -1,0 +1,275 @@
+"""``loopwright inspect``: what a model consists of, where its time goes, and what is tuned."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import click
+
+from loopwright.cli.harmless import echo
+from loopwright.cli.models.given_model import GivenModel, find_model
+from loopwright.cli.models.random_inputs import random_inputs
+from loopwright.env import MAX_THREADS
+from loopwright.records import Json
+
+if TYPE_CHECKING:
+    from loopwright.graph.compile import CompiledModel
+    from loopwright.graph.plan import Planned
+    from loopwright.task import ApplyHistoryBest, Choice, Task
+
+#: Runs of the model that are timed.
+_RUNS = 10
+
+
+@dataclass(frozen=True)
+class KernelRow:
+    """A kernel of a model.
+
+    Attributes:
+        name: in the compiled model.
+        task: what it computes, in words.
+        key: of its task; kernels of equal keys are tuned once.
+        ops: its operators.
+        calls: in a run of the model.
+        flop: operations of one call; 0 where there are none to count.
+        tuned: whether `loopwright tune` tunes it.
+        record: id of the record that it is built from; empty for its default.
+        note: what else is known of that record, in words.
+        seconds: of all its calls in a run, None where nothing was timed.
+    """
+
+    name: str
+    task: str
+    key: str
+    ops: tuple[str, ...]
+    calls: int
+    flop: int
+    tuned: bool
+    record: str
+    note: str
+    seconds: float | None = None
+
+    def to_json(self) -> dict[str, Json]:
+        """For scripts."""
+        return {**self.__dict__, "ops": list(self.ops)}
+
+
+@click.command("inspect", short_help="Show what a model consists of, and where its time goes.")
+@click.argument("model", type=click.Path())
+@click.argument("shapes", nargs=-1, metavar="[INPUT=SHAPE]...")
+@click.option(
+    "--target",
+    default="llvm",
+    show_default=True,
+    help='What kernels are compiled for, with options, such as "llvm -mcpu=x86-64-v3".',
+)
+@click.option(
+    "--threads",
+    type=click.IntRange(1, MAX_THREADS),
+    metavar="N",
+    help="Threads that each kernel runs on [default: all cores].",
+)
+@click.option(
+    "--history",
+    multiple=True,
+    type=click.Path(),
+    metavar="LOG",
+    help="A log of `loopwright tune`, or a folder of such *.jsonl: says which kernels have "
+    "records, and times them as these say. Several may be given.",
+)
+@click.option("--no-time", is_flag=True, help="Build and time nothing.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
+def command(
+    model: str,
+    shapes: tuple[str, ...],
+    target: str,
+    threads: int | None,
+    history: tuple[str, ...],
+    no_time: bool,
+    as_json: bool,
+) -> None:
+    """Show the operators of MODEL, an ONNX file, the kernels that they become, how often each is
+    called, its share of the time of a run, and which kernels have records in a log (--history).
+
+    INPUT=SHAPE, such as image=1x3x224x224, goes before what the model declares. Times are those of
+    runs on random data; kernels that map elements one by one are not tuned.
+    """
+    from loopwright.graph.compile import built, prepared
+    from loopwright.graph.kernel_tasks import kernel_tasks
+    from loopwright.task import apply_history_best
+
+    given = find_model(model, shapes, target, threads)
+    planned = prepared(given.module)
+    tasks = kernel_tasks(planned, given.target)
+    applied = apply_history_best(list(history)) if history else None
+    rows = _rows(planned, tasks, applied)
+    if not no_time:
+        rows = _timed(rows, built(planned, tasks, given.target, applied))
+    if as_json:
+        click.echo(json.dumps(_as_json(given, planned, rows)))
+        return
+    echo("\n".join(_text(given, planned, rows, with_records=applied is not None)))
+
+
+def _rows(
+    planned: Planned, tasks: Mapping[str, Task], applied: ApplyHistoryBest | None
+) -> list[KernelRow]:
+    from loopwright.graph.tasks import grouped
+    from loopwright.tuner.run.state import flop_of
+
+    rows = []
+    for one in grouped(planned, tasks):
+        choice = None if applied is None else applied.explain(one.task)
+        record, note = _found(choice)
+        for name in one.kernels:
+            rows.append(
+                KernelRow(
+                    name,
+                    str(one.task),
+                    one.task.key,
+                    one.ops,
+                    planned.calls[name],
+                    flop_of(one.task),
+                    not one.is_simple,
+                    record,
+                    note,
+                )
+            )
+    return rows
+
+
+def _found(choice: Choice | None) -> tuple[str, str]:
+    """The record that a kernel is built from, and what is known of it; empty for the default."""
+    from loopwright.task import Match
+
+    if choice is None or choice.record is None:
+        return "", ""
+    if choice.match is Match.DEFAULT:
+        return "", f"by the verdict of record {choice.record.id}"
+    return choice.record.id, choice.against_default
+
+
+def _timed(rows: Sequence[KernelRow], model: CompiledModel) -> list[KernelRow]:
+    """The rows with the time of their calls inside runs of the model, longest first."""
+    from dataclasses import replace
+
+    from loopwright import runtime
+    from loopwright.cli.kernels import workload_kernels
+
+    threads = max(map(workload_kernels.threads_of, model.kernels.values()), default=1)
+    executor = model.debug_executor()
+    with workload_kernels.alone(), runtime.pinned(threads):
+        report = executor.profile(_RUNS, **random_inputs(model.program))
+    took = {call.name: call.seconds / report.runs for call in report.rows()}
+    found = [replace(row, seconds=took[row.name]) for row in rows]
+    return sorted(found, key=lambda row: -(row.seconds or 0.0))
+
+
+def _operators(rows: Sequence[KernelRow]) -> Counter[str]:
+    """How often a run of the model calls each operator, as it is compiled."""
+    found: Counter[str] = Counter()
+    for row in rows:
+        for name in row.ops:
+            found[name] += row.calls
+    return found
+
+
+def _as_json(given: GivenModel, planned: Planned, rows: Sequence[KernelRow]) -> dict[str, Json]:
+    values = planned.program.values
+    return {
+        "model": given.words[0],
+        "target": str(given.target),
+        "inputs": {values[n].name: [values[n].dtype, *values[n].shape] for n in _inputs(planned)},
+        "weight_bytes": sum(a.nbytes for a in planned.constants.values()),
+        "pool_bytes": planned.program.pool_bytes,
+        "operators": dict(_operators(rows)),
+        "kernels": [row.to_json() for row in rows],
+    }
+
+
+def _inputs(planned: Planned) -> Sequence[int]:
+    return planned.program.inputs
+
+
+def _text(
+    given: GivenModel, planned: Planned, rows: Sequence[KernelRow], *, with_records: bool
+) -> list[str]:
+    program = planned.program
+    operators = _operators(rows)
+    weights = sum(a.nbytes for a in planned.constants.values())
+    tuned = {row.key for row in rows if row.tuned}
+    head = (
+        f"{given.words[0]} on {given.target}: {operators.total()} operators in "
+        f"{len(program.steps)} calls of {len(rows)} kernels, {len(tuned)} tasks"
+    )
+    lines = [head]
+    for title, numbers in (("inputs", program.inputs), ("outputs", program.outputs)):
+        named = (program.values[n] for n in numbers)
+        told = ", ".join(f"{v.name} {v.dtype}{list(v.shape)}" for v in named)
+        lines.append(f"{title + ':':11}{told}")
+    lines.append(f"{'memory:':11}{_bytes(weights)} of weights, {_bytes(program.pool_bytes)} beside")
+    told = ", ".join(f"{count} {name}" for name, count in operators.most_common())
+    lines += [f"{'operators:':11}{told}", "", *_table(rows, with_records)]
+    return lines
+
+
+def _table(rows: Sequence[KernelRow], with_records: bool) -> list[str]:
+    from loopwright.task.applying.as_called import duration
+
+    whole = sum(row.seconds or 0.0 for row in rows)
+    cells: list[tuple[str, ...]] = [("kernel", "calls", "GFLOP", "time", "share", "built from")]
+    for row in rows:
+        time = "-" if row.seconds is None else duration(row.seconds)
+        share = "-" if not row.seconds else f"{row.seconds / whole:.1%}"
+        flop = f"{row.calls * row.flop / 1e9:.3f}" if row.flop else "-"
+        cells.append((row.name, str(row.calls), flop, time, share, _origin(row, with_records)))
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    lines = [_aligned(row, widths) for row in cells]
+    if whole:
+        lines.append(f"{'sum':{widths[0]}}  {duration(whole)} a run, inside kernels")
+    if with_records:
+        lines.append(_recorded(rows))
+    return lines
+
+
+def _recorded(rows: Sequence[KernelRow]) -> str:
+    """How much of the model has records."""
+    have = [row for row in rows if row.record or row.note]
+    told = (
+        f"{len({row.key for row in have})} of {len({row.key for row in rows})} tasks have records"
+    )
+    whole = sum(row.seconds or 0.0 for row in rows)
+    if whole:
+        told += f" ({sum(row.seconds or 0.0 for row in have) / whole:.1%} of the time)"
+    return f"{told}, {len({row.key for row in have if row.record})} are built from them"
+
+
+def _origin(row: KernelRow, with_records: bool) -> str:
+    """What a kernel is built from, in words."""
+    if row.record:
+        return f"record {row.record}: {row.note}"
+    if row.note:
+        return f"default, {row.note}"
+    if not row.tuned:
+        return "default (is not tuned)"
+    return "default, no record" if with_records else "default"
+
+
+def _aligned(cells: Sequence[str], widths: Sequence[int]) -> str:
+    left = (0, len(cells) - 1)
+    parts = [
+        cell.ljust(width) if n in left else cell.rjust(width)
+        for n, (cell, width) in enumerate(zip(cells, widths, strict=True))
+    ]
+    return "  ".join(parts).rstrip()
+
+
+def _bytes(count: int) -> str:
+    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= size:
+            return f"{count / size:.3g} {unit}"
+    return f"{count} bytes"

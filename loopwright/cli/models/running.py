@@ -1,0 +1,145 @@
+"""``loopwright run`` of a model: once, on given or random data, then timed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import numpy as np
+
+from loopwright.cli.harmless import echo
+from loopwright.cli.models.given_model import BUILT, find_model, is_model
+from loopwright.cli.models.random_inputs import random_inputs
+from loopwright.cli.models.timing import sampler
+from loopwright.cli.workload import counted
+from loopwright.errors import RunError, UsageError, did_you_mean
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from loopwright.records import Json
+    from loopwright.runtime.executors import GraphExecutor, Model
+
+    Array = npt.NDArray[Any]
+
+
+def is_runnable_model(word: str) -> bool:
+    """Whether a word names a model: an ONNX file, or one that ``build`` wrote."""
+    return is_model(word) or Path(word).suffix == BUILT
+
+
+def run_model(
+    file: str, inputs: Sequence[str], output: str | None, repeat: int, *, as_json: bool
+) -> None:
+    """Run a model once, tell its outputs, and time it.
+
+    Args:
+        file: the model.
+        inputs: ``name=file.npy`` for each input that is given; the others are random.
+        output: an ``.npz`` file for the outputs; None: they are only described.
+        repeat: samples that are timed.
+        as_json: print JSON instead of text.
+    """
+    from loopwright import runtime
+    from loopwright.cli.kernels import workload_kernels
+
+    model = _model(file)
+    given = _read(inputs, [model.program.values[n].name for n in model.program.inputs])
+    executor = model.executor()
+    executor.run(**{**random_inputs(model.program), **given})
+    outputs = {f"output_{n}": out for n, out in enumerate(_outputs(executor))}
+    if output is not None:
+        _write(Path(output), outputs)
+    threads = max(map(workload_kernels.threads_of, model.kernels.values()), default=1)
+    with workload_kernels.alone(), runtime.pinned(threads):
+        sample = sampler(executor.run)
+        times = runtime.BenchmarkResult(tuple(sample() for _ in range(repeat)))
+    if as_json:
+        told = {name: _described(a) for name, a in outputs.items()}
+        click.echo(json.dumps({"outputs": told, "threads": threads, "times": times.results}))
+        return
+    echo(f"{file}, {counted(threads)}")
+    random = [v for v in executor.get_input_info()[0] if v not in given]
+    if random:
+        echo(f"inputs:  random data for {', '.join(random)}; --input NAME=FILE.npy gives others")
+    for name, a in outputs.items():
+        echo(f"outputs: {name} {_in_words(_described(a))}")
+    click.echo(f"time:    {times}")
+
+
+def _model(file: str) -> Model:
+    from loopwright.graph import compile as compile_model
+    from loopwright.runtime.executors import load_model
+
+    if not is_model(file):
+        return load_model(file)
+    given = find_model(file, ())
+    return compile_model(given.module, given.target)
+
+
+def _read(words: Sequence[str], known: Sequence[str]) -> dict[str, Array]:
+    """The arrays of ``name=file.npy``, by name.
+
+    Raises:
+        UsageError: a word is none, the model has no such input, or the file holds no array.
+    """
+    found = {}
+    for word in words:
+        name, separator, path = word.partition("=")
+        if not separator or not path:
+            raise UsageError(f"--input {word!r}: write it as name=file.npy")
+        if name not in known:
+            hint = did_you_mean(name, known)
+            raise UsageError(f"the model has no input {name!r}{hint}; it has {', '.join(known)}")
+        found[name] = _array(path)
+    return found
+
+
+def _array(path: str) -> Array:
+    try:
+        with open(path, "rb") as file:
+            loaded: Array = np.lib.format.read_array(file, allow_pickle=False)
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror or error}") from error
+    except (ValueError, EOFError) as error:
+        raise UsageError(f"{path} is no array of NumPy (.npy): {error}") from error
+    return loaded
+
+
+def _outputs(executor: GraphExecutor) -> list[Array]:
+    return [np.asarray(executor.get_output(n)) for n in range(executor.get_num_outputs())]
+
+
+def _write(path: Path, outputs: Mapping[str, Array]) -> None:
+    if path.suffix != ".npz":
+        raise UsageError(f"--output {path}: outputs are written as NumPy's .npz; name such a file")
+    try:
+        np.savez(path, **outputs)  # type: ignore[arg-type]
+    except OSError as error:
+        raise RunError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def _described(a: Array) -> dict[str, Json]:
+    """An array in figures; of floats only those that are numbers count."""
+    numbers = a[np.isfinite(a)] if a.dtype.kind == "f" else a
+    return {
+        "dtype": a.dtype.name,
+        "shape": list(a.shape),
+        "min": float(numbers.min()) if numbers.size else None,
+        "max": float(numbers.max()) if numbers.size else None,
+        "mean": float(numbers.mean()) if numbers.size else None,
+        "not_finite": int(a.size - numbers.size),
+    }
+
+
+def _in_words(described: Mapping[str, Any]) -> str:
+    text = f"{described['dtype']}{described['shape']}"
+    if described["min"] is not None:
+        figures = (f"{what} {described[what]:.4g}" for what in ("min", "mean", "max"))
+        text += f": {', '.join(figures)}"
+    if described["not_finite"]:
+        text += f", {described['not_finite']} elements are not finite"
+    return text

@@ -1,0 +1,202 @@
+"""``loopwright tune model.onnx``: the kernels of a model share a budget, a log and one table."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from loopwright.cli import verbosity
+from loopwright.cli.harmless import echo, harmless_lines
+from loopwright.cli.models.given_model import BUILT, GivenModel, find_model
+from loopwright.cli.tuning.options import (
+    MEASURING,
+    NO_GAIN,
+    MeasuringOptions,
+    chosen_tuner,
+    going_on,
+    measuring,
+    repeated,
+)
+from loopwright.cli.verbosity import Verbosity
+from loopwright.measure import lock_log
+from loopwright.measure.devices import measured_on
+from loopwright.records import Store
+from loopwright.task.applying.as_called import duration
+from loopwright.tuner import TasksSummary, TuningInterrupted, task_table
+from loopwright.tuner.run.budget import count, seconds, share
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from loopwright.graph import ModelTask
+
+#: Options that are written again in the command that goes on.
+_REPEATED = (
+    *("tuner", "options", "seed", "timeout", "early_stopping", "min_gain"),
+    *("as_json", "fail_without_gain"),
+)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """When tuning of a model ends.
+
+    Attributes:
+        trials: that the log holds of all tasks; None: no limit.
+        timeout: of this run, such as ``"10m"``; None: no limit.
+        early_stopping: trials without anything faster for any task; None: no limit.
+        min_gain: of a task within a minute, such as ``"1%"``; None: no limit.
+    """
+
+    trials: int | None
+    timeout: str | None
+    early_stopping: int | None
+    min_gain: str | None
+
+
+@dataclass(frozen=True)
+class Search:
+    """How a model is searched, as the options of ``tune`` say.
+
+    Attributes:
+        tuner: its name.
+        options: words of ``--option``.
+        seed: its seed.
+        limits: when the run ends.
+        log: path of the log; None: named after the file.
+        measure: values of the options of measuring.
+    """
+
+    tuner: str
+    options: tuple[str, ...]
+    seed: int
+    limits: Limits
+    log: str | None
+    measure: MeasuringOptions
+
+
+def tune_model(
+    words: Sequence[str],
+    target: str,
+    threads: int | None,
+    search: Search,
+    *,
+    as_json: bool,
+    fail_without_gain: bool,
+) -> int | None:
+    """Tune a model: its file, and shapes of inputs behind it; returns the exit code."""
+    from loopwright.graph import extract_tasks
+
+    begin = time.monotonic()
+    budget, chosen = _budget(search.limits), chosen_tuner(search.tuner, search.options)[1]
+    option = measuring(search.measure)
+    model = find_model(words[0], words[1:], target, threads)
+    model.target.check_machine()
+    measured_on(model.target, "" if option is None else option.runner.devices)
+    path = search.log or f"{model.name}.jsonl"
+    tasks = extract_tasks(model.module, model.target)
+    _check_log(path, tasks)
+    if budget["timeout"] is not None:
+        budget["timeout"] = max(1.0, budget["timeout"] - (time.monotonic() - begin))
+    given = {"tuner": search.tuner, "tuner_options": chosen, "seed": search.seed}
+    try:
+        console = verbosity.progress_console(stderr=as_json)
+        head = f"{words[0]} on {model.target}: {len(tasks)} tasks, tuner {search.tuner}, log {path}"
+        console.print(harmless_lines(head), markup=False, soft_wrap=True)
+        summary = _tuned(tasks, path, {**given, **budget, "measure_option": option}, console)
+    except KeyboardInterrupt as stopped:
+        click.echo(f"interrupted; every finished trial is in {path}", err=as_json)
+        click.echo(f"to continue:\n  {_again(model, path)}", err=as_json)
+        if as_json and isinstance(stopped, TuningInterrupted):
+            click.echo(json.dumps(stopped.summary.to_json()))
+        return 130
+    _tell(model, path, summary, search.limits.trials, as_json=as_json)
+    return NO_GAIN if fail_without_gain and not summary.is_gain else None
+
+
+def _budget(limits: Limits) -> dict[str, Any]:
+    """The limits as `loopwright.tune` takes them.
+
+    Raises:
+        UsageError: one is malformed.
+    """
+    return {
+        "trials": count("--trials", limits.trials),
+        "timeout": seconds(limits.timeout),
+        "early_stopping": count("--early-stopping", limits.early_stopping),
+        "min_gain": share(limits.min_gain),
+    }
+
+
+def _check_log(path: str, tasks: Sequence[ModelTask]) -> None:
+    """Refuse a log that cannot be written, or into which somebody else tunes one of the tasks."""
+    Store(path).close()
+    for one in tasks:
+        with lock_log(path, one.task.key):
+            pass
+
+
+def _tuned(
+    tasks: list[ModelTask], path: str, options: Mapping[str, Any], console: Console
+) -> TasksSummary:
+    from loopwright.graph.tuning import tune
+
+    table = task_table(console)
+    try:
+        return tune(tasks, log=path, callbacks=[table], **options)
+    finally:
+        table.close()
+
+
+def _tell(
+    model: GivenModel, path: str, summary: TasksSummary, asked: int | None, *, as_json: bool
+) -> None:
+    """Print what came out, and commands with which one may go on."""
+    if verbosity.chosen() == Verbosity.QUIET:
+        if not as_json:
+            echo("\n".join([*summary.lines(), _expected(summary)]))
+    else:
+        echo(_expected(summary), err=as_json)
+        echo("\n".join(["next:", *_next_steps(model, path, summary, asked)]), err=as_json)
+    if as_json:
+        click.echo(json.dumps(summary.to_json()))
+
+
+def _expected(summary: TasksSummary) -> str:
+    """What the times of the tasks add up to in a run of the model."""
+    if any(row.best_seconds is None for row in summary.rows):
+        return "model:   not every task has a result yet"
+    text = f"model:   {duration(summary.latency)} a run is expected of these kernels"
+    known = [(row.weight, row.default_seconds) for row in summary.rows]
+    before = sum(weight * seconds for weight, seconds in known if seconds is not None)
+    if all(seconds is not None for _, seconds in known):
+        text += f", {duration(before)} of their defaults"
+    return text
+
+
+def _next_steps(
+    model: GivenModel, path: str, summary: TasksSummary, asked: int | None
+) -> list[str]:
+    change = going_on(summary.stopped, asked, summary.trials, summary.most_trials)
+    steps = []
+    if change is not None and summary.stopped != "tasks":
+        steps.append(("continue", _again(model, path, *change)))
+    steps.append(("inspect", model.command("inspect", "--history", path)))
+    steps.append(("compare", model.command("bench", "--history", path)))
+    out = f"{model.name}{BUILT}"
+    steps.append(("build", model.command("build", "--history", path, "-o", out)))
+    return [f"  {what + ':':10}{line}" for what, line in steps]
+
+
+def _again(model: GivenModel, path: str, trials: int | None = None, without: str = "") -> str:
+    """The command line of this run, to be pasted into a shell; arguments as in ``tune``."""
+    names = [*_REPEATED, *MEASURING, *(["trials"] if trials is None else [])]
+    options = ["--log", path, *repeated([name for name in names if name != without])]
+    if trials is not None:
+        options += ["--trials", str(trials)]
+    return model.command("tune", *options)

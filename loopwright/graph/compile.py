@@ -1,0 +1,160 @@
+"""From a module to a model that runs: passes, kernels, memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from loopwright import driver
+from loopwright.graph.frontend.source import ModelLike, module_of
+from loopwright.graph.ir.module import IRModule
+from loopwright.graph.kernel_tasks import kernel_tasks
+from loopwright.graph.plan import Planned, plan
+from loopwright.graph.transform import (
+    ConvertLayout,
+    DeadCodeElimination,
+    EliminateCommonSubexpr,
+    FoldConstant,
+    FoldScaleAxis,
+    FuseOps,
+    InferType,
+    RemoveUnusedFunctions,
+    SimplifyInference,
+)
+from loopwright.lowering.context import Sequential
+from loopwright.runtime import Module
+from loopwright.runtime.executors import Model
+from loopwright.target import Target
+from loopwright.task import (
+    ApplyHistoryBest,
+    Choice,
+    FallbackContext,
+    Report,
+    Task,
+    apply_history_best,
+)
+from loopwright.task.applying.sources import Source
+from loopwright.task.dispatch import schedule_of
+from loopwright.task.task import TargetLike, resolve_target
+
+#: What is done to every module, in order.
+PIPELINE = Sequential(
+    [
+        InferType,
+        SimplifyInference,
+        FoldConstant,
+        FoldScaleAxis,
+        ConvertLayout,
+        DeadCodeElimination,
+        EliminateCommonSubexpr,
+        RemoveUnusedFunctions,
+        FuseOps,
+    ],
+    name="compile",
+)
+
+
+class CompiledModel(Model):
+    """A model whose kernels are built.
+
+    Args:
+        planned: its program, and what its kernels are.
+        kernels: by name.
+        choices: which record each kernel was built from, by its name; none without a history.
+
+    Attributes:
+        planned, choices: as given; the others are those of `Model`.
+
+    Example:
+        >>> x = lw.graph.var("x", (2,))
+        >>> module = lw.graph.IRModule.from_expr(lw.graph.op.add(x, x))
+        >>> executor = lw.graph.compile(module, "llvm").executor()
+        >>> executor.run(x=np.array([1, 2], "float32"))
+        >>> print(executor.get_output(0).numpy())
+        [2. 4.]
+    """
+
+    def __init__(
+        self,
+        planned: Planned,
+        kernels: Mapping[str, Module],
+        choices: Mapping[str, Choice] | None = None,
+    ) -> None:
+        super().__init__(planned.program, kernels, planned.constants)
+        self.planned, self.choices = planned, choices or {}
+
+    @property
+    def report(self) -> Report:
+        """What its kernels were built from, as a table; empty without a history."""
+        return Report(self.choices.values())
+
+
+def compile(
+    model: ModelLike, target: TargetLike = None, history: Source | Any = None
+) -> CompiledModel:
+    """Build a model: simplify its graph, fuse, plan memory, and build each kernel once.
+
+    Args:
+        model: a module, whose ``main`` is built; or an ONNX model as `from_onnx` takes it.
+        target: None is the current target, or the default one.
+        history: a log, or whatever else `loopwright.apply_history_best` takes: kernels of whose
+            expression it has a record are built from the best one, the others as without a history;
+            `CompiledModel.report` says which. None: as the ``apply_history_best`` around the call
+            says, if there is one.
+
+    Raises:
+        GraphError: the model is none, a type does not fit, or ``main`` has branches.
+        RecordError: a log is missing or cannot be read.
+
+    Example:
+        >>> x = lw.graph.var("x", (4,))
+        >>> module = lw.graph.IRModule.from_expr(lw.graph.op.nn.relu(lw.graph.op.negative(x)))
+        >>> model = lw.graph.compile(module, "llvm")
+        >>> print(model(np.array([1, -2, 3, -4], "float32"))[0])
+        [0. 2. 0. 4.]
+    """
+    resolved = resolve_target(target)
+    planned = prepared(module_of(model))
+    return built(planned, kernel_tasks(planned, resolved), resolved, history)
+
+
+def prepared(module: IRModule) -> Planned:
+    """A module as the program of kernels that is built.
+
+    Raises:
+        GraphError: a type does not fit, or ``main`` has branches.
+    """
+    return plan(PIPELINE(module))
+
+
+def built(
+    planned: Planned, tasks: Mapping[str, Task], target: Target, history: Source | Any = None
+) -> CompiledModel:
+    """A program with its kernels, each from the schedule of its task.
+
+    Args:
+        planned: the program.
+        tasks: what `kernel_tasks` gives for it.
+        target: what is built for.
+        history: as of `compile`.
+    """
+    kernels, choices = {}, {}
+    with _applied(history) as applied:
+        for name, task in tasks.items():
+            schedule, args = schedule_of(task)
+            kernels[name] = driver.build(schedule, args, target, name=name)
+            if applied is not None:
+                choices[name] = applied.explain(task)
+    return CompiledModel(planned, kernels, choices)
+
+
+@contextmanager
+def _applied(history: Source | Any) -> Iterator[ApplyHistoryBest | None]:
+    """In which kernels are built; one without a record gets its default, which the report tells."""
+    if history is None:
+        yield None
+        return
+    applied = history if isinstance(history, ApplyHistoryBest) else apply_history_best(history)
+    with FallbackContext(), applied:
+        yield applied

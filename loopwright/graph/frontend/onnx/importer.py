@@ -1,0 +1,283 @@
+"""Nodes of graphs, of functions and of graphs inside of nodes, converted one after the other.
+
+What cannot be converted is noted, and what depends on it is left out, so that a message tells all
+of it at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from loopwright.errors import GraphError, LoopwrightError
+from loopwright.graph.frontend.onnx.bodies import Body, body_of
+from loopwright.graph.frontend.onnx.files import domain, onnx_package, operator, opsets
+from loopwright.graph.frontend.onnx.folding import folded
+from loopwright.graph.frontend.onnx.narrow import check_taken, constant
+from loopwright.graph.frontend.onnx.node import Node, UnboundInputsError, converter_of
+from loopwright.graph.frontend.onnx.types import Types
+from loopwright.graph.ir.expr import Expr
+
+#: Nodes that a message names, and letters of each reason.
+_MOST, _LETTERS = 12, 160
+
+
+class Left:
+    """The value of what could not be converted."""
+
+
+_LEFT = Left()
+
+
+class Scope:
+    """Values by name; a graph inside of a node sees those around it, too."""
+
+    def __init__(self, outer: Scope | None = None) -> None:
+        self._outer = outer
+        self._values: dict[str, Expr | Left | None] = {}
+
+    def __setitem__(self, name: str, value: Expr | Left | None) -> None:
+        self._values[name] = value
+
+    def get(self, name: str) -> Expr | Left | None:
+        """A value of this graph; None where there is none."""
+        return self._values.get(name)
+
+    def __getitem__(self, name: str) -> Expr | Left | None:
+        """A value; None where a function was not given it.
+
+        Raises:
+            GraphError: there is none.
+        """
+        if name in self._values:
+            return self._values[name]
+        if self._outer is None:
+            raise GraphError(f"it reads {name!r}, which no node before it makes")
+        return self._outer[name]
+
+
+@dataclass(frozen=True)
+class _Refused:
+    """A node that was not converted.
+
+    Attributes:
+        node: its type and its name.
+        reason: why.
+        inputs: inputs of the model whose values would be needed.
+    """
+
+    node: str
+    reason: str
+    inputs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Around:
+    """What a node knows of the graph in which it stands."""
+
+    importer: Importer
+    scope: Scope
+
+    @property
+    def types(self) -> Types:
+        """The types of expressions."""
+        return self.importer.types
+
+    def subgraph(self, graph: Any, args: Sequence[Expr | None]) -> list[Expr]:
+        """The outputs of a graph that is an attribute of a node, for values of its inputs."""
+        inner = Scope(self.scope)
+        self.importer.initializers(graph, inner)
+        for info, value in zip(graph.input, args, strict=True):
+            inner[info.name] = value
+        before = len(self.importer.refused)
+        self.importer.convert(graph.node, inner)
+        if len(self.importer.refused) > before:
+            raise _InsideError()
+        return [self.importer.result(o.name, inner) for o in graph.output]
+
+
+class _InsideError(GraphError):
+    """A graph inside of a node has nodes that are not converted; they were noted."""
+
+    def __init__(self) -> None:
+        super().__init__("a graph inside of it was refused")
+
+
+class Importer:
+    """Converts nodes.
+
+    Args:
+        versions: of the domains.
+        functions: those that the model defines itself.
+        path: names of the nodes around, for messages.
+    """
+
+    def __init__(
+        self, versions: Mapping[str, int], functions: Iterable[Any] = (), path: str = ""
+    ) -> None:
+        self.types = Types()
+        self.refused: list[_Refused] = []
+        self._versions, self._path = versions, path
+        self._functions = {(domain(f.domain), f.name): f for f in functions}
+
+    def initializers(self, graph: Any, scope: Scope) -> None:
+        """Name the constants of a graph."""
+        numpy_helper = onnx_package().numpy_helper
+        if graph.sparse_initializer:
+            raise GraphError("the model has sparse weights, which are not supported")
+        for tensor in graph.initializer:
+            try:
+                value = numpy_helper.to_array(tensor)
+                scope[tensor.name] = constant(self.types, value, tensor.name)
+            except LoopwrightError as exc:
+                self._refuse(f"weight {tensor.name!r}", str(exc))
+                scope[tensor.name] = _LEFT
+            except (TypeError, ValueError, KeyError) as exc:
+                raise GraphError(f"weight {tensor.name!r} is malformed: {exc}") from exc
+
+    def convert(self, nodes: Iterable[Any], scope: Scope) -> None:
+        """Convert nodes, and name what they make."""
+        for proto in nodes:
+            self._convert(proto, scope)
+
+    def result(self, name: str, scope: Scope) -> Expr:
+        """A value that is asked for in the end.
+
+        Raises:
+            GraphError: there is none.
+        """
+        found = scope[name]
+        if not isinstance(found, Expr):
+            raise GraphError(f"output {name!r} is not made by any node")
+        return found
+
+    def check(self) -> None:
+        """Tell what was not converted.
+
+        Raises:
+            GraphError: something was not; `UnboundInputsError` where values of inputs are missing.
+        """
+        if not self.refused:
+            return
+        shown = [f"{r.node} ({r.reason:.{_LETTERS}})" for r in self.refused[:_MOST]]
+        more = len(self.refused) - len(shown)
+        text = "; ".join(shown) + (f"; and {more} more" if more else "")
+        count = f"{len(self.refused)} node{'s' * (len(self.refused) > 1)}"
+        inputs = [name for r in self.refused for name in r.inputs]
+        if inputs:
+            raise UnboundInputsError(f"{count} cannot be converted: {text}", inputs)
+        raise GraphError(f"{count} cannot be converted: {text}")
+
+    def _refuse(self, node: str, reason: str, inputs: tuple[str, ...] = ()) -> None:
+        line = " ".join(reason.split())
+        self.refused.append(_Refused(f"{self._path}{node}", line, inputs))
+
+    def _convert(self, proto: Any, scope: Scope) -> None:
+        label = f"{operator(proto)} {proto.name or _first(proto.output)!r}"
+        for name in proto.output:
+            scope[name] = _LEFT
+        try:
+            inputs = [scope[name] if name else None for name in proto.input]
+            if any(isinstance(e, Left) for e in inputs):
+                return
+            made = self._made(proto, [e for e in inputs if not isinstance(e, Left)], scope)
+            for value in made:
+                _ = value is None or self.types[value]
+            _check_count(proto, made)
+        except _InsideError:
+            return
+        except UnboundInputsError as exc:
+            self._refuse(label, str(exc), exc.inputs)
+        except LoopwrightError as exc:
+            self._refuse(label, str(exc).partition("\n")[0])
+        else:
+            for name, value in zip(proto.output, made, strict=False):
+                scope[name] = value
+
+    def _made(
+        self, proto: Any, inputs: Sequence[Expr | None], scope: Scope
+    ) -> Sequence[Expr | None]:
+        own = domain(proto.domain)
+        narrow = None if own else check_taken(proto.op_type, inputs, self.types)
+        known = None if narrow else folded(proto, inputs, self._versions)
+        if known is not None:
+            return known
+        function = self._functions.get((own, proto.op_type))
+        if function is not None:
+            return self._expanded(proto, Body(function, opsets(function.opset_import)), inputs)
+        version = self._versions.get(own)
+        if version is None:
+            raise GraphError(f"the model imports no version of domain {own!r}")
+        found = converter_of(operator(proto), version)
+        if found is not None:
+            attrs = {a.name: plain(a) for a in proto.attribute}
+            around = _Around(self, scope)
+            node = Node(
+                operator(proto),
+                proto.name or _first(proto.output),
+                tuple(inputs),
+                attrs,
+                tuple(proto.output),
+                version,
+                around,
+            )
+            one_or_more = found(node)
+            made = [one_or_more] if isinstance(one_or_more, Expr) else list(one_or_more)
+            return [self.types.mark(e, narrow) for e in made] if narrow else made
+        body = body_of(
+            proto, self._versions, [None if e is None else self.types[e] for e in inputs]
+        )
+        if body is None:
+            raise GraphError(f"there is no converter for opset {version}")
+        return self._expanded(proto, body, inputs)
+
+    def _expanded(
+        self, proto: Any, body: Body, inputs: Sequence[Expr | None]
+    ) -> Sequence[Expr | None]:
+        """What a function makes: its nodes over the node's inputs and attributes."""
+        inner = Importer(body.versions, self._functions.values(), f"{self._path}{proto.op_type} > ")
+        inner.types = self.types
+        scope = Scope()
+        for n, name in enumerate(body.function.input):
+            scope[name] = inputs[n] if n < len(inputs) else None
+        inner.convert(body.nodes(proto), scope)
+        names = body.function.output
+        made = [scope.get(n) for n in names]
+        wanted = [m for m, name in zip(made, proto.output, strict=False) if name]
+        if any(isinstance(m, Left) for m in wanted):
+            self.refused.extend(inner.refused)
+            raise _InsideError()
+        return [None if isinstance(m, Left) else m for m in made]
+
+
+def _first(names: Sequence[str]) -> str:
+    return next((n for n in names if n), "")
+
+
+def _check_count(proto: Any, made: Sequence[Expr | None]) -> None:
+    wanted = [n for n, name in enumerate(proto.output) if name]
+    lacking = [n for n in wanted if n >= len(made) or made[n] is None]
+    if lacking:
+        raise GraphError(f"its output {proto.output[lacking[0]]!r} is not supported")
+
+
+def plain(attribute: Any) -> Any:
+    """An attribute as Python has it: text for bytes, arrays for tensors; graphs as they are."""
+    onnx = onnx_package()
+    return _plain(onnx, onnx.helper.get_attribute_value(attribute))
+
+
+def _plain(onnx: Any, value: Any) -> Any:
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    if isinstance(value, onnx.TensorProto):
+        return np.asarray(onnx.numpy_helper.to_array(value))
+    if isinstance(value, (int, float, str, onnx.GraphProto)):
+        return value
+    try:
+        return tuple(_plain(onnx, v) for v in value)
+    except TypeError as exc:
+        raise GraphError(f"its attributes hold a {type(value).__name__}") from exc

@@ -1,0 +1,183 @@
+"""A whole ONNX model as a module: inputs become parameters, initializers constants."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from loopwright import dtypes, te
+from loopwright.errors import GraphError, TensorError, did_you_mean
+from loopwright.graph.frontend.onnx.files import check_opset, load, onnx_package
+from loopwright.graph.frontend.onnx.importer import Importer, Scope
+from loopwright.graph.frontend.onnx.narrow import NAMES, constant, storage
+from loopwright.graph.frontend.onnx.node import UnboundInputsError
+from loopwright.graph.ir.expr import Expr, Function, Tuple, Var
+from loopwright.graph.ir.module import MAIN, IRModule
+from loopwright.graph.ir.types import Size, TensorType
+
+if TYPE_CHECKING:
+    import onnx
+
+
+def from_onnx(
+    model: str | Path | bytes | onnx.ModelProto,
+    shape: Mapping[str, Sequence[Any]] | None = None,
+    constants: Mapping[str, Any] | None = None,
+) -> IRModule:
+    """The module of an ONNX model; its ``main`` takes the inputs of the model in order.
+
+    Args:
+        model: a file (external data are read from its folder), its bytes, or the model itself.
+        shape: shapes of inputs by name, in place of those that the model declares; a list of
+            shapes for an input that is a sequence of tensors, which becomes a parameter for each.
+        constants: values of inputs by name, which then are none of the module's: what decides
+            sizes, such as the shape that a ``Reshape`` reads, must be known; None for an optional
+            input that is not there.
+
+    Returns:
+        A module whose weights are constants. An extent that has a name and no number becomes a
+        size variable. Floats of 8 and 4 bits are taken and given as their bits, integers of 4 and 2
+        bits as int8 or uint8: `stored` makes such arrays. Outputs that are sequences become
+        outputs of their parts, one behind the other.
+
+    Raises:
+        GraphError: the package onnx is missing; this is no model; the opset, or nodes, are not
+            supported (all of them are told at once, each with its reason); an input has no known
+            shape. `UnboundInputsError` where values of inputs are missing to know sizes.
+
+    Example:
+        >>> from onnx import TensorProto, helper
+        >>> x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [4])
+        >>> y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [4])
+        >>> g = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", [x], [y])
+        >>> opset = helper.make_opsetid("", 17)
+        >>> model = helper.make_model(g, opset_imports=[opset])
+        >>> print(lw.graph.frontend.onnx.from_onnx(model))
+        def @main(%x: float32[4]) {
+          nn.relu(%x)
+        }
+    """
+    loaded = load(model)
+    importer = Importer(check_opset(loaded), loaded.functions)
+    inputs = _Inputs(loaded.graph, dict(shape or {}), dict(constants or {}), importer)
+    scope = Scope()
+    importer.initializers(loaded.graph, scope)
+    params = inputs.bind(scope)
+    importer.convert(loaded.graph.node, scope)
+    importer.check()
+    results = [importer.result(o.name, scope) for o in loaded.graph.output]
+    parts = tuple(p for r in results for p in (r.fields if isinstance(r, Tuple) else (r,)))
+    body = parts[0] if len(parts) == 1 else Tuple(parts)
+    return IRModule({MAIN: Function(params, body)})
+
+
+class _Inputs:
+    """The inputs of a model, with what the caller says of them."""
+
+    def __init__(
+        self,
+        graph: Any,
+        shapes: dict[str, Sequence[Any]],
+        constants: dict[str, Any],
+        importer: Importer,
+    ) -> None:
+        weights = {t.name for t in graph.initializer}
+        self._infos = [i for i in graph.input if i.name not in weights]
+        self._shapes, self._constants = shapes, constants
+        self._importer = importer
+        self._sizes: dict[str, Size] = {}
+        names = [i.name for i in self._infos]
+        for name in (*shapes, *constants):
+            if name not in names:
+                hint = did_you_mean(name, names)
+                raise GraphError(
+                    f"the model has no input {name!r}{hint}; it has {', '.join(names) or 'none'}"
+                )
+
+    def bind(self, scope: Scope) -> tuple[Var, ...]:
+        """Give each input its value in a scope; those that are variables."""
+        for info in self._infos:
+            if info.name in self._constants:
+                scope[info.name] = self._constant(info)
+            else:
+                scope[info.name] = self._value(info)
+        values = [scope[i.name] for i in self._infos]
+        parts = [p for v in values for p in (v.fields if isinstance(v, Tuple) else (v,))]
+        return tuple(p for p in parts if isinstance(p, Var))
+
+    def _value(self, info: Any) -> Expr:
+        """A variable, or a tuple of them for a sequence; an optional value is there."""
+        declared = info.type
+        if declared.WhichOneof("value") == "optional_type":
+            declared = declared.optional_type.elem_type
+        if declared.WhichOneof("value") != "sequence_type":
+            return self._variable(info.name, declared, self._shapes.get(info.name))
+        element = declared.sequence_type.elem_type
+        shapes = self._shapes.get(info.name)
+        if shapes is None or any(isinstance(s, int) for s in shapes):
+            raise GraphError(
+                f"input {info.name!r} is a sequence; give the shapes of its parts: "
+                f"shape={{{info.name!r}: [(2, 3), (4, 3)]}}"
+            )
+        parts = [self._variable(f"{info.name}.{n}", element, s) for n, s in enumerate(shapes)]
+        return Tuple(tuple(parts))
+
+    def _constant(self, info: Any) -> Expr | None:
+        optional = info.type.WhichOneof("value") == "optional_type"
+        if optional and self._constants[info.name] is None:
+            return None
+        declared = info.type.tensor_type.elem_type
+        wanted = _numpy_dtype(declared) if declared else None
+        value = np.asarray(self._constants[info.name])
+        if wanted is not None and value.dtype != wanted:
+            raise GraphError(f"input {info.name!r} is {wanted}, got a constant of {value.dtype}")
+        return constant(self._importer.types, value, info.name)
+
+    def _variable(self, name: str, declared: Any, given: Sequence[Size] | None) -> Var:
+        var = Var(name, self._type(name, declared, given))
+        dtype = _numpy_dtype(declared.tensor_type.elem_type).name
+        if dtype in NAMES:
+            self._importer.types.mark(var, dtype)
+        return var
+
+    def _type(self, name: str, declared: Any, given: Sequence[Size] | None) -> TensorType:
+        kind = declared.WhichOneof("value")
+        if kind != "tensor_type":
+            raise GraphError(
+                f"input {name!r} is a {kind}; tensors, and sequences of them, are known"
+            )
+        tensor = declared.tensor_type
+        try:
+            dtype = _numpy_dtype(tensor.elem_type).name
+            dtype = storage(dtype) if dtype in NAMES else dtypes.check(dtype)
+        except (TensorError, KeyError) as exc:
+            raise GraphError(f"input {name!r}: {exc}") from exc
+        if given is None and not tensor.HasField("shape"):
+            raise GraphError(f"input {name!r} has no shape; give it: shape={{{name!r}: ...}}")
+        shape = given if given is not None else [self._size(d, name) for d in tensor.shape.dim]
+        found = TensorType(tuple(shape), dtype)
+        if 0 in found.shape:
+            raise UnboundInputsError(
+                f"input {name!r} is {found}, which has no elements: it cannot be an input of "
+                "kernels; if nodes can do without, give it as one of constants={...}",
+                [name],
+            )
+        return found
+
+    def _size(self, dim: Any, name: str) -> Size:
+        if dim.HasField("dim_value"):
+            return int(dim.dim_value)
+        if not dim.dim_param:
+            raise GraphError(
+                f"input {name!r} has an extent that is not known; give its shape: "
+                f"shape={{{name!r}: ...}}"
+            )
+        return self._sizes.setdefault(dim.dim_param, te.size_var(dim.dim_param))
+
+
+def _numpy_dtype(number: int) -> np.dtype[Any]:
+    found: np.dtype[Any] = onnx_package().helper.tensor_dtype_to_np_dtype(number)
+    return found

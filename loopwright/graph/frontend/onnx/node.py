@@ -1,0 +1,203 @@
+"""A node of an ONNX graph while it is converted, and the table of converters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+
+from loopwright.errors import GraphError
+from loopwright.graph.evaluate import evaluate
+from loopwright.graph.frontend.onnx.types import Types
+from loopwright.graph.ir.expr import Call, Constant, Expr, const
+from loopwright.graph.ir.types import TensorType
+from loopwright.graph.ir.visitor import free_vars
+from loopwright.graph.registry import get_op
+
+#: From a node to its outputs: one, or several in order.
+Converter: TypeAlias = "Callable[[Node], Expr | Sequence[Expr]]"
+#: Converters by operator, each with the opset from which on it holds, the latest last.
+_TABLE: dict[str, list[tuple[int, Converter]]] = {}
+
+
+class UnboundInputsError(GraphError):
+    """Nodes cannot be converted, some for sizes that depend on inputs of the model.
+
+    Attributes:
+        inputs: their names; `from_onnx` takes their values as ``constants``.
+    """
+
+    def __init__(self, message: str, inputs: Sequence[str]) -> None:
+        super().__init__(message)
+        self.inputs = tuple(inputs)
+
+
+class Surroundings(Protocol):
+    """What a node knows of the graph in which it stands."""
+
+    @property
+    def types(self) -> Types:
+        """The types of expressions."""
+        ...
+
+    def subgraph(self, graph: Any, args: Sequence[Expr | None]) -> list[Expr]:
+        """The outputs of a graph that is an attribute of a node, for values of its inputs."""
+        ...
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node of a model.
+
+    Attributes:
+        operator: its type, such as ``"Conv"``.
+        name: as the model calls it; for messages.
+        inputs: its inputs; None where one is left out.
+        attrs: its attributes as Python values; graphs are those of onnx.
+        outputs: names of its outputs; empty ones are not asked for.
+        opset: the version of the operators of its domain.
+        around: the graph in which it stands.
+    """
+
+    operator: str
+    name: str
+    inputs: tuple[Expr | None, ...]
+    attrs: Mapping[str, Any]
+    outputs: tuple[str, ...]
+    opset: int
+    around: Surroundings
+
+    def __getitem__(self, index: int) -> Expr:
+        """An input; GraphError where it is left out."""
+        found = self.optional(index)
+        if found is None:
+            raise GraphError(f"its input {index} is missing")
+        return found
+
+    @property
+    def given(self) -> list[Expr]:
+        """The inputs that are not left out."""
+        return [e for e in self.inputs if e is not None]
+
+    def optional(self, index: int) -> Expr | None:
+        """An input; None where it is left out."""
+        return self.inputs[index] if index < len(self.inputs) else None
+
+    def attr(self, name: str, default: Any = None) -> Any:
+        """An attribute, or a default."""
+        return self.attrs.get(name, default)
+
+    def call(self, name: str, first: Expr, *args: Any, **attrs: Any) -> Call:
+        """A call of an operator of graphs, which says that it comes from this node.
+
+        Numbers among the arguments become constants of the first one's dtype.
+        """
+        exprs = [a if isinstance(a, Expr) else const(a, self._dtype_for(a, first)) for a in args]
+        return get_op(name)(first, *exprs, span=str(self), **attrs)
+
+    def _dtype_for(self, value: Any, first: Expr) -> str | None:
+        return None if isinstance(value, (np.ndarray, np.generic)) else self.dtype(first)
+
+    def known(self, index: int) -> np.ndarray[Any, Any] | None:
+        """The elements of an input that says how to compute, such as a shape; None: left out.
+
+        Raises:
+            UnboundInputsError: they depend on inputs of the model.
+        """
+        found = self.optional(index)
+        return None if found is None else self.value(found, f"input {index}")
+
+    def value(self, e: Expr, what: str) -> np.ndarray[Any, Any]:
+        """The elements of an expression that is known when the model is imported.
+
+        Raises:
+            UnboundInputsError: they depend on inputs of the model; ``what`` says what it is.
+        """
+        if isinstance(e, Constant):
+            return e.data
+        names = sorted({v.name for v in free_vars(e)})
+        if names:
+            raise UnboundInputsError(
+                f"its {what} must be known, and depends on {', '.join(map(repr, names))}; give "
+                "constants={...}",
+                names,
+            )
+        return evaluate([e])[0]
+
+    def numbers(self, index: int) -> tuple[int, ...] | None:
+        """The whole numbers of an input that says how to compute; None: left out."""
+        found = self.known(index)
+        return None if found is None else tuple(int(n) for n in found.reshape(-1))
+
+    def needed(self, index: int) -> tuple[int, ...]:
+        """The whole numbers of an input; GraphError where it is left out."""
+        self[index]
+        return self.numbers(index) or ()
+
+    def type_of(self, e: Expr) -> TensorType:
+        """The type of an expression, such as an input."""
+        found = self.around.types[e]
+        if not isinstance(found, TensorType):
+            raise GraphError(f"it reads {found}, where a tensor is needed")
+        return found
+
+    def dtype(self, e: Expr) -> str:
+        """The dtype of an expression."""
+        return self.type_of(e).dtype
+
+    def shape(self, e: Expr) -> tuple[int, ...]:
+        """The extents of an expression as numbers; GraphError where one has none."""
+        shape = self.type_of(e).shape
+        found = tuple(n for n in shape if isinstance(n, int))
+        if len(found) < len(shape):
+            raise GraphError(f"it needs extents that are known, got {list(map(str, shape))}")
+        return found
+
+    def rank(self, e: Expr) -> int:
+        """How many dimensions an expression has."""
+        return len(self.type_of(e).shape)
+
+    def __str__(self) -> str:
+        return f"{self.operator} {self.name!r}" if self.name else self.operator
+
+
+def converter(operator: str, since: int = 1) -> Callable[[Converter], Converter]:
+    """Decorate a function that converts an operator from an opset on.
+
+    Args:
+        operator: its type; with a domain in front for one that is not ONNX's: ``"my.domain::Op"``.
+        since: the first opset for which it holds; a later one takes its place.
+
+    Example:
+        >>> @lw.graph.frontend.onnx.converter("my.domain::Twice")
+        ... def twice(node):
+        ...     return node.call("add", node[0], node[0])
+        ...
+        >>> print("my.domain::Twice" in lw.graph.frontend.onnx.known_operators())
+        True
+    """
+
+    def register(function: Converter) -> Converter:
+        entries = [e for e in _TABLE.get(operator, ()) if e[0] != since]
+        _TABLE[operator] = sorted([*entries, (since, function)], key=lambda e: e[0])
+        return function
+
+    return register
+
+
+def converter_of(operator: str, opset: int) -> Converter | None:
+    """The converter of an operator in an opset; None where there is none."""
+    fitting = [f for since, f in _TABLE.get(operator, ()) if since <= opset]
+    return fitting[-1] if fitting else None
+
+
+def known_operators() -> list[str]:
+    """The operators that have a converter, sorted; others are known by their function bodies.
+
+    Example:
+        >>> print("Conv" in lw.graph.frontend.onnx.known_operators())
+        True
+    """
+    return sorted(_TABLE)

@@ -1,0 +1,200 @@
+"""Converters of operators that look at one element of each input."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from loopwright import dtypes
+from loopwright.graph.frontend.onnx.node import Node, converter
+from loopwright.graph.ir.expr import Expr, const
+
+#: Operators that are the same under another name.
+_SAME = {
+    "Abs": "abs",
+    "Acos": "acos",
+    "Acosh": "acosh",
+    "Add": "add",
+    "And": "logical_and",
+    "Asin": "asin",
+    "Asinh": "asinh",
+    "Atan": "atan",
+    "Atanh": "atanh",
+    "BitwiseAnd": "bitwise_and",
+    "BitwiseNot": "bitwise_not",
+    "BitwiseOr": "bitwise_or",
+    "BitwiseXor": "bitwise_xor",
+    "Ceil": "ceil",
+    "Cos": "cos",
+    "Cosh": "cosh",
+    "Div": "divide",
+    "Equal": "equal",
+    "Erf": "erf",
+    "Exp": "exp",
+    "Floor": "floor",
+    "Greater": "greater",
+    "GreaterOrEqual": "greater_equal",
+    "IsNaN": "isnan",
+    "Less": "less",
+    "LessOrEqual": "less_equal",
+    "Log": "log",
+    "Mul": "multiply",
+    "Neg": "negative",
+    "Not": "logical_not",
+    "Or": "logical_or",
+    "Relu": "nn.relu",
+    "Round": "round",
+    "Sigmoid": "sigmoid",
+    "Sign": "sign",
+    "Sin": "sin",
+    "Sinh": "sinh",
+    "Softplus": "nn.softplus",
+    "Sqrt": "sqrt",
+    "Sub": "subtract",
+    "Tan": "tan",
+    "Tanh": "tanh",
+    "Where": "where",
+    "Xor": "not_equal",
+}
+
+
+def _same(name: str) -> None:
+    @converter(name)
+    def convert(node: Node) -> Expr:
+        return node.call(_SAME[node.operator], *(node[n] for n in range(len(node.inputs))))
+
+
+for _name in _SAME:
+    _same(_name)
+
+
+@converter("Add")
+@converter("Sub")
+@converter("Mul")
+@converter("Div")
+def along_an_axis(node: Node) -> Expr:
+    """Before opset 7 the second input is broadcast on request, from an axis on."""
+    found, other = node[0], node[1]
+    axis = node.attr("axis")
+    if node.attr("broadcast", 0) and axis is not None:
+        after = node.rank(found) - axis % node.rank(found) - node.rank(other)
+        shape = (*node.shape(other), *(1,) * after)
+        other = node.call("reshape", other, newshape=shape)
+    return node.call(_SAME[node.operator], found, other)
+
+
+for _name in ("Add", "Sub", "Mul", "Div"):
+
+    @converter(_name, since=7)
+    def broadcast_by_numpy(node: Node) -> Expr:
+        """As NumPy broadcasts."""
+        return node.call(_SAME[node.operator], node[0], node[1])
+
+
+def _chained(name: str, operator: str) -> None:
+    @converter(name)
+    def convert(node: Node) -> Expr:
+        found = node[0]
+        for other in node.given[1:]:
+            found = node.call(operator, found, other)
+        return found
+
+
+for _name, _operator in {"Max": "maximum", "Min": "minimum", "Sum": "add"}.items():
+    _chained(_name, _operator)
+
+
+@converter("Mean")
+def mean(node: Node) -> Expr:
+    """The mean of several tensors."""
+    found = node[0]
+    for other in node.given[1:]:
+        found = node.call("add", found, other)
+    return node.call("multiply", found, 1 / len(node.given))
+
+
+@converter("Identity")
+def identity(node: Node) -> Expr:
+    """The input itself."""
+    return node[0]
+
+
+@converter("Reciprocal")
+def reciprocal(node: Node) -> Expr:
+    """1 / x."""
+    return node.call("divide", const(1, node.dtype(node[0])), node[0])
+
+
+@converter("Pow")
+def power(node: Node) -> Expr:
+    """x ** y, computed in float where one of both is, and given in the dtype of x."""
+    dtype, other = node.dtype(node[0]), node.dtype(node[1])
+    wide = dtype if dtypes.is_float(dtype) else "float64"
+    base, exponent = (_as(node, node[n], wide) for n in (0, 1))
+    found = node.call("power", base, exponent)
+    if dtype == wide:
+        return found
+    if not dtypes.is_float(other):
+        found = node.call("round", found)
+    return node.call("cast", found, dtype=dtype)
+
+
+def _as(node: Node, e: Expr, dtype: str) -> Expr:
+    return e if node.dtype(e) == dtype else node.call("cast", e, dtype=dtype)
+
+
+@converter("Mod")
+def mod(node: Node) -> Expr:
+    """What a division leaves, with the sign of the divisor, or with ``fmod`` as C has it."""
+    return node.call("fmod" if node.attr("fmod", 0) else "mod", node[0], node[1])
+
+
+@converter("BitShift")
+def bit_shift(node: Node) -> Expr:
+    """Bits moved by so many places; none are left where these are as many as there are bits."""
+    dtype = node.dtype(node[0])
+    width = dtypes.bits(dtype)
+    inside = node.call("less", node[1], width)
+    if not dtypes.is_unsigned(dtype):  # a negative number of places is a large one
+        inside = node.call("logical_and", inside, node.call("greater_equal", node[1], 0))
+    held = node.call("where", inside, node[1], np.array(width - 1, dtype))
+    if node.attr("direction") == "RIGHT" and not dtypes.is_unsigned(dtype):
+        return node.call("right_shift", node[0], held)
+    name = "left_shift" if node.attr("direction") == "LEFT" else "right_shift"
+    return node.call("where", inside, node.call(name, node[0], held), np.zeros((), dtype))
+
+
+@converter("IsInf")
+def is_infinite(node: Node) -> Expr:
+    """Whether it is infinite, of a sign that counts."""
+    zero, x = np.zeros((), node.dtype(node[0])), node[0]
+    up, down = node.attr("detect_positive", 1), node.attr("detect_negative", 1)
+    found = node.call("isinf", x)
+    if up and down:
+        return found
+    if not up and not down:
+        return node.call("logical_and", found, node.call("logical_not", found))
+    side = node.call("greater" if up else "less", x, zero)
+    return node.call("logical_and", found, side)
+
+
+def _bounded(node: Node, low: Any, high: Any) -> Expr:
+    """Held between two numbers; where NumPy has the upper one win, as ONNX does."""
+    return node.call("clip", node[0], a_min=low, a_max=high)
+
+
+@converter("Clip")
+def clip(node: Node) -> Expr:
+    """Held between attributes."""
+    return _bounded(node, node.attr("min"), node.attr("max"))
+
+
+@converter("Clip", since=11)
+def clip_by_inputs(node: Node) -> Expr:
+    """Held between inputs, which may be left out."""
+    found = node[0]
+    for n, name in ((1, "maximum"), (2, "minimum")):
+        bound = node.optional(n)
+        found = found if bound is None else node.call(name, found, bound)
+    return found

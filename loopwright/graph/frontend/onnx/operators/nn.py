@@ -1,0 +1,220 @@
+"""Converters of products and normalisations."""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+
+from loopwright.errors import GraphError
+from loopwright.graph.frontend.onnx.node import Node, converter
+from loopwright.graph.ir.expr import Expr, const
+
+
+@converter("Gemm")
+def gemm(node: Node) -> Expr:
+    """alpha * A' B' + beta * C."""
+    a = node.call("transpose", node[0]) if node.attr("transA", 0) else node[0]
+    found: Expr
+    if node.attr("transB", 0):
+        found = node.call("nn.dense", a, node[1])
+    else:
+        found = node.call("matmul", a, node[1])
+    alpha, beta = node.attr("alpha", 1.0), node.attr("beta", 1.0)
+    if alpha != 1:
+        found = node.call("multiply", found, alpha)
+    added = node.optional(2)
+    if added is None or beta == 0:
+        return found
+    if beta != 1:
+        added = node.call("multiply", added, beta)
+    return node.call("add", found, added)
+
+
+@converter("MatMul")
+def matmul(node: Node) -> Expr:
+    """The product of NumPy."""
+    return node.call("matmul", node[0], node[1])
+
+
+@converter("Einsum", since=12)
+def einsum(node: Node) -> Expr:
+    """Sums of products by letters."""
+    return node.call("einsum", *node.given, equation=node.attr("equation"))
+
+
+@converter("BatchNormalization")
+def batch_normalization(node: Node) -> Expr | list[Expr]:
+    """By the mean and variance that were learned, or by those of the batch itself."""
+    if node.opset >= 14 and node.attr("training_mode", 0):
+        return _normalised_by_batch(node)
+    if len([n for n in node.outputs if n]) > 1:
+        raise GraphError("a model in training mode is not supported; export it for inference")
+    args = [node[n] for n in range(5)]
+    if not node.attr("spatial", 1):
+        raise GraphError("a mean for each element, which opset 6 has, is not supported")
+    return node.call("nn.batch_norm", *args, axis=1, epsilon=node.attr("epsilon", 1e-5))
+
+
+def _normalised_by_batch(node: Node) -> list[Expr]:
+    """By the mean and variance of the batch; then the running ones, moved towards them."""
+    x, rank, momentum = node[0], node.rank(node[0]), node.attr("momentum", 0.9)
+    axes = (0, *range(2, rank))
+    mean = node.call("mean", x, axis=axes, keepdims=True)
+    centred = node.call("subtract", x, mean)
+    squares = node.call("multiply", centred, centred)
+    mean, variance = (node.call("mean", e, axis=axes, keepdims=False) for e in (x, squares))
+    attrs = {"axis": 1, "epsilon": node.attr("epsilon", 1e-5)}
+    found: list[Expr] = [node.call("nn.batch_norm", x, node[1], node[2], mean, variance, **attrs)]
+    for old, new in ((node[3], mean), (node[4], variance)):
+        parts = (node.call("multiply", old, momentum), node.call("multiply", new, 1 - momentum))
+        found.append(node.call("add", *parts))
+    return found
+
+
+@converter("InstanceNormalization")
+def instance_normalization(node: Node) -> Expr:
+    """Each channel of each image by its own mean and variance."""
+    rank = node.rank(node[0])
+    found = standardised(node, node[0], tuple(range(2, rank)), node.attr("epsilon", 1e-5))
+    for n, name in ((1, "multiply"), (2, "add")):
+        column = node.call("reshape", node[n], newshape=(-1, *(1,) * (rank - 2)))
+        found = node.call(name, found, column)
+    return found
+
+
+def standardised(node: Node, x: Expr, axes: tuple[int, ...], epsilon: float) -> Expr:
+    """A tensor less its mean, by its standard deviation, over some axes."""
+    centred = node.call("subtract", x, node.call("mean", x, axis=axes, keepdims=True))
+    squares = node.call("multiply", centred, centred)
+    variance = node.call("mean", squares, axis=axes, keepdims=True)
+    return node.call("multiply", centred, node.call("rsqrt", node.call("add", variance, epsilon)))
+
+
+@converter("MeanVarianceNormalization", since=9)
+def mean_variance_normalization(node: Node) -> Expr:
+    """Over some axes, by the standard deviation plus 1e-9."""
+    axes, x = node.attr("axes", (0, 2, 3)), node[0]
+    centred = node.call("subtract", x, node.call("mean", x, axis=axes, keepdims=True))
+    squares = node.call("multiply", centred, centred)
+    deviation = node.call("sqrt", node.call("mean", squares, axis=axes, keepdims=True))
+    return node.call("divide", centred, node.call("add", deviation, 1e-9))
+
+
+@converter("GroupNormalization", since=21)
+def group_normalization(node: Node) -> Expr:
+    """Groups of channels by their own mean and variance."""
+    shape, groups = node.shape(node[0]), node.attr("num_groups")
+    if shape[1] % groups:
+        raise GraphError(f"{shape[1]} channels cannot be shared by {groups} groups")
+    grouped = node.call("reshape", node[0], newshape=(shape[0], groups, -1))
+    found: Expr = standardised(node, grouped, (2,), node.attr("epsilon", 1e-5))
+    found = node.call("reshape", found, newshape=shape)
+    for n, name in ((1, "multiply"), (2, "add")):
+        column = node.call("reshape", node[n], newshape=(-1, *(1,) * (len(shape) - 2)))
+        found = node.call(name, found, column)
+    return found
+
+
+@converter("LayerNormalization", since=17)
+def layer_normalization(node: Node) -> list[Expr]:
+    """Over all dimensions from an axis on; with the mean and the inverse of the deviation."""
+    x, rank = node[0], node.rank(node[0])
+    axis, epsilon = node.attr("axis", -1) % rank, node.attr("epsilon", 1e-5)
+    dtype, bias = node.dtype(x), node.optional(2)
+    if len([n for n in node.outputs if n]) == 1 and dtype == "float32":
+        inner = node.shape(x)[axis:]
+        beta = bias if bias is not None else const(np.zeros(inner, dtype))
+        if node.shape(node[1]) == node.shape(beta) == inner:
+            attrs = {"axis": axis, "epsilon": epsilon}
+            return [node.call("nn.layer_norm", x, node[1], beta, **attrs)]
+    axes = tuple(range(axis, rank))
+    wide = x if dtype == "float64" else node.call("cast", x, dtype="float32")
+    mean = node.call("mean", wide, axis=axes, keepdims=True)
+    centred = node.call("subtract", wide, mean)
+    squares = node.call("multiply", centred, centred)
+    variance = node.call("mean", squares, axis=axes, keepdims=True)
+    inverse = node.call("rsqrt", node.call("add", variance, epsilon))
+    found: Expr = node.call("cast", node.call("multiply", centred, inverse), dtype=dtype)
+    found = node.call("multiply", found, node[1])
+    return [found if bias is None else node.call("add", found, bias), mean, inverse]
+
+
+@converter("RMSNormalization", since=23)
+def rms_normalization(node: Node) -> Expr:
+    """By the root of the mean of squares, over all dimensions from an axis on."""
+    x, dtype = node[0], node.dtype(node[0])
+    axes = tuple(range(node.attr("axis", -1) % node.rank(x), node.rank(x)))
+    wide = x if dtype == "float64" else node.call("cast", x, dtype="float32")
+    squares = node.call("multiply", wide, wide)
+    mean = node.call("mean", squares, axis=axes, keepdims=True)
+    inverse = node.call("rsqrt", node.call("add", mean, node.attr("epsilon", 1e-5)))
+    found = node.call("cast", node.call("multiply", wide, inverse), dtype=node.dtype(node[1]))
+    return node.call("multiply", found, node[1])
+
+
+@converter("LpNormalization")
+def lp_normalization(node: Node) -> Expr:
+    """By the p-norm along an axis; what has the norm 0 stays 0."""
+    x, p, axis = node[0], node.attr("p", 2), node.attr("axis", -1)
+    sizes = node.call("abs", x) if p == 1 else node.call("multiply", x, x)
+    norm: Expr = node.call("sum", sizes, axis=axis, keepdims=True)
+    norm = norm if p == 1 else node.call("sqrt", norm)
+    empty = node.call("equal", norm, 0)
+    return node.call("divide", x, node.call("where", empty, np.ones((), node.dtype(x)), norm))
+
+
+@converter("LRN")
+def local_response_normalization(node: Node) -> Expr:
+    """By the sum of squares of the channels around (Krizhevsky et al., 2012)."""
+    x, size = node[0], node.attr("size")
+    shape = node.shape(x)
+    squares = node.call("multiply", x, x)
+    flat = node.call("reshape", squares, newshape=(shape[0], 1, shape[1], -1))
+    before = (size - 1) // 2
+    total = node.call(
+        "nn.sum_pool", flat, pool_size=(size, 1), padding=(before, 0, size - 1 - before, 0)
+    )
+    total = node.call("reshape", total, newshape=shape)
+    scaled = node.call("multiply", total, node.attr("alpha", 1e-4) / size)
+    base = node.call("add", scaled, node.attr("bias", 1.0))
+    return node.call("divide", x, node.call("power", base, node.attr("beta", 0.75)))
+
+
+@converter("Softmax", since=13)
+def softmax(node: Node) -> Expr:
+    """Along one axis."""
+    return node.call("nn.softmax", node[0], axis=node.attr("axis", -1))
+
+
+@converter("LogSoftmax", since=13)
+def log_softmax(node: Node) -> Expr:
+    """Along one axis."""
+    return node.call("nn.log_softmax", node[0], axis=node.attr("axis", -1))
+
+
+def _over_the_rest(name: str, operator: str) -> None:
+    @converter(name)
+    def convert(node: Node) -> Expr:
+        """Over all dimensions from an axis on, as one, before opset 13."""
+        shape = node.shape(node[0])
+        axis = node.attr("axis", 1) % len(shape)
+        rows = node.call("reshape", node[0], newshape=(prod(shape[:axis]), prod(shape[axis:])))
+        return node.call("reshape", node.call(operator, rows, axis=1), newshape=shape)
+
+
+_over_the_rest("Softmax", "nn.softmax")
+_over_the_rest("LogSoftmax", "nn.log_softmax")
+
+
+@converter("Dropout")
+def dropout(node: Node) -> list[Expr]:
+    """Nothing is dropped in inference; the mask is true everywhere."""
+    if node.opset >= 12:
+        training = node.known(2)
+        if training is not None and bool(training.reshape(-1)[0]):
+            ratio = node.known(1)
+            if ratio is None or float(ratio.reshape(-1)[0]) != 0:
+                raise GraphError("a model in training mode is not supported")
+    dtype = "bool" if node.opset >= 10 else node.dtype(node[0])
+    return [node[0], const(np.ones(node.shape(node[0]), dtype))]

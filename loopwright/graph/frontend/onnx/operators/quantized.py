@@ -1,0 +1,191 @@
+"""Converters of quantised tensors: whole numbers that stand for others by a scale and a zero."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from loopwright import dtypes
+from loopwright.errors import GraphError
+from loopwright.graph.frontend.onnx.narrow import INTEGERS, bounds, storage
+from loopwright.graph.frontend.onnx.node import Node, converter
+from loopwright.graph.frontend.onnx.operators.casts import (
+    any_dtype,
+    any_dtype_of,
+    converted,
+    dtype_of,
+    widened,
+)
+from loopwright.graph.frontend.onnx.operators.windows import window_of
+from loopwright.graph.ir.expr import Expr
+from loopwright.graph.op.narrow import FORMATS
+
+#: Whole numbers that quantised tensors are made of, beside narrow ones.
+WHOLE = ("int8", "uint8", "int16", "uint16", "int32")
+
+
+def _along(node: Node, e: Expr, x: Expr, axis: int, block: int) -> Expr:
+    """A scale or a zero in a shape that is broadcast over a tensor.
+
+    Args:
+        node: the node.
+        e: one number, one for each index of an axis, or one for each block of an axis.
+        x: the tensor.
+        axis: which one.
+        block: elements of the axis that share a number; 0: all have their own.
+    """
+    rank = node.rank(x)
+    if node.rank(e) == 0 or node.shape(e) == (1,):
+        return node.call("reshape", e, newshape=()) if node.rank(e) else e
+    at = axis % rank
+    if block:
+        places = np.arange(node.shape(x)[at]) // block
+        return node.call("take", e, places.astype("int64"), axis=at)
+    return node.call("reshape", e, newshape=tuple(-1 if d == at else 1 for d in range(rank)))
+
+
+def quantized(
+    node: Node, x: Expr, scale: Expr, zero: Expr | None, dtype: str, saturate: bool = True
+) -> Expr:
+    """Other numbers for some: divided, rounded to even, moved, and cut to the dtype."""
+    whole = dtype in WHOLE or dtype in INTEGERS
+    if not whole and dtype not in FORMATS:
+        raise GraphError(f"quantised tensors of {dtype} are not supported")
+    wide = "float32" if node.dtype(x) in dtypes.HALVES else node.dtype(x)
+    x, scale = cast(node, x, wide), cast(node, scale, wide)
+    found: Expr = node.call("divide", x, scale)
+    found = node.call("round", found) if whole else found
+    if not whole:  # whose zero is 0, and only tells the dtype
+        return converted(node, found, dtype, saturate)
+    if zero is not None:
+        found = node.call("add", found, cast(node, zero, wide))
+    low, high = bounds(dtype) if dtype in INTEGERS else dtypes.limits(dtype)
+    held = node.call("clip", found, a_min=float(low), a_max=float(high))
+    if dtype in INTEGERS:
+        return node.around.types.mark(node.call("cast", held, dtype=storage(dtype)), dtype)
+    return node.call("cast", held, dtype=dtype)
+
+
+def cast(node: Node, e: Expr, dtype: str) -> Expr:
+    """An expression as another dtype; itself where it has it."""
+    return e if node.dtype(e) == dtype else node.call("cast", e, dtype=dtype)
+
+
+@converter("QuantizeLinear", since=10)
+def quantize_linear(node: Node) -> Expr:
+    """x / scale + zero, for a tensor, each index of an axis, or each block of it."""
+    x, axis, block = node[0], node.attr("axis", 1), node.attr("block_size", 0)
+    zero, number = node.optional(2), node.attr("output_dtype", 0)
+    dtype = "uint8" if zero is None else any_dtype(node, zero)
+    dtype = any_dtype_of(number) if number else dtype
+    scale = _along(node, node[1], x, axis, block)
+    offset = None if zero is None else _along(node, widened(node, zero), x, axis, block)
+    return quantized(node, x, scale, offset, dtype, bool(node.attr("saturate", 1)))
+
+
+@converter("DequantizeLinear", since=10)
+def dequantize_linear(node: Node) -> Expr:
+    """(x - zero) * scale."""
+    x, axis, block = node[0], node.attr("axis", 1), node.attr("block_size", 0)
+    number = node.attr("output_dtype", 0)
+    dtype = dtype_of(number) if number else node.dtype(node[1])
+    scale = cast(node, _along(node, node[1], x, axis, block), "float32")
+    if any_dtype(node, x) in FORMATS:  # whose zero is 0
+        return cast(node, node.call("multiply", widened(node, x), scale), dtype)
+    found, zero = cast(node, widened(node, x), "int32"), node.optional(2)
+    if zero is not None:
+        offset = cast(node, _along(node, widened(node, zero), x, axis, block), "int32")
+        found = node.call("subtract", found, offset)
+    found = cast(node, found, "float32")
+    return cast(node, node.call("multiply", found, scale), dtype)
+
+
+def _shifted(node: Node, index: int, zero: Expr | None, axis: int) -> Expr:
+    """An operand as int32, less its zero."""
+    x = cast(node, node[index], "int32")
+    if zero is None:
+        return x
+    return node.call("subtract", x, cast(node, _along(node, zero, x, axis, 0), "int32"))
+
+
+@converter("MatMulInteger", since=10)
+def matmul_integer(node: Node) -> Expr:
+    """The product of whole numbers, each less its zero, as int32."""
+    a, b = _zeroed(node, 0, node.optional(2), -2), _zeroed(node, 1, node.optional(3), -1)
+    return node.call("matmul", a, b)
+
+
+def _zeroed(node: Node, index: int, zero: Expr | None, axis: int) -> Expr:
+    """As `_shifted`, where a zero may have as many dimensions as its tensor."""
+    x = node[index]
+    if zero is not None and node.rank(zero) == node.rank(x) > 1:
+        wide = cast(node, x, "int32")
+        return node.call("subtract", wide, cast(node, zero, "int32"))
+    return _shifted(node, index, zero, axis)
+
+
+@converter("ConvInteger", since=10)
+def conv_integer(node: Node) -> Expr:
+    """The convolution of whole numbers, each less its zero, as int32."""
+    x, w = _shifted(node, 0, node.optional(2), 1), _shifted(node, 1, node.optional(3), 0)
+    return _convolved(node, x, w)
+
+
+def _convolved(node: Node, x: Expr, w: Expr) -> Expr:
+    attrs = window_of(node, node.shape(w)[2:], node.shape(x)[2:]).attrs
+    return node.call("nn.conv", x, w, groups=node.attr("group", 1), **attrs)
+
+
+def _requantized(node: Node, total: Expr, places: Any, axis: int) -> Expr:
+    """int32 sums as whole numbers of the result's scale.
+
+    Args:
+        node: the node.
+        total: the sums.
+        places: which inputs are the scales of both operands and of the result, and its zero.
+        axis: that along which the second operand has a scale of its own.
+    """
+    first, second, result, zero = places
+    scale_a = _along(node, cast(node, node[first], "float32"), total, -2, 0)
+    scale_b = _scale(node, node[second], total, axis)
+    scale = node.call("multiply", scale_a, scale_b)
+    real = node.call("multiply", cast(node, total, "float32"), scale)
+    offset = _along(node, node[zero], total, axis, 0)
+    return quantized(
+        node, real, _along(node, node[result], total, axis, 0), offset, node.dtype(node[zero])
+    )
+
+
+def _scale(node: Node, e: Expr, total: Expr, axis: int) -> Expr:
+    e = cast(node, e, "float32")
+    return e if node.rank(e) > 1 else _along(node, e, total, axis, 0)
+
+
+@converter("QLinearMatMul", since=10)
+def quantized_matmul(node: Node) -> Expr:
+    """A product of quantised matrices."""
+    a, b = _zeroed(node, 0, node[2], -2), _zeroed(node, 3, node[5], -1)
+    return _requantized(node, node.call("matmul", a, b), (1, 4, 6, 7), -1)
+
+
+@converter("QLinearConv", since=10)
+def quantized_conv(node: Node) -> Expr:
+    """A convolution of quantised tensors, with a bias of the product's scale."""
+    x, w = _shifted(node, 0, node[2], 1), _shifted(node, 3, node[5], 0)
+    total, bias = _convolved(node, x, w), node.optional(8)
+    if bias is not None:
+        total = node.call("nn.bias_add", total, bias, axis=1)
+    return _requantized(node, total, (1, 4, 6, 7), 1)
+
+
+@converter("DynamicQuantizeLinear", since=11)
+def dynamic_quantize_linear(node: Node) -> list[Expr]:
+    """Quantised to uint8 by the range of the data, which is widened to hold 0."""
+    x = node[0]
+    low, high = (node.call(name, x) for name in ("min", "max"))
+    low, high = node.call("minimum", low, 0), node.call("maximum", high, 0)
+    scale = node.call("divide", node.call("subtract", high, low), 255)
+    zero = node.call("round", node.call("divide", node.call("negative", low), scale))
+    held = node.call("cast", node.call("clip", zero, a_min=0.0, a_max=255.0), dtype="uint8")
+    return [quantized(node, x, scale, held, "uint8"), scale, held]

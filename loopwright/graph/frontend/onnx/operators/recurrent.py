@@ -1,0 +1,197 @@
+"""Converters of recurrent layers, unrolled over the steps of time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import numpy as np
+
+from loopwright.errors import GraphError
+from loopwright.graph.frontend.onnx.node import Node, converter
+from loopwright.graph.frontend.onnx.operators.shapes import sliced
+from loopwright.graph.ir.expr import Constant, Expr, const
+
+#: From a node, its input of a step times its weights, and its state to the next state.
+_Step: TypeAlias = Callable[["_Layer", Expr, list[Expr]], list[Expr]]
+_GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
+_ACTIVATIONS = {"Sigmoid": "sigmoid", "Tanh": "tanh", "Relu": "nn.relu"}
+_USUAL = {"RNN": ("Tanh",), "GRU": ("Sigmoid", "Tanh"), "LSTM": ("Sigmoid", "Tanh", "Tanh")}
+#: Steps that are unrolled at most.
+_STEPS = 256
+
+
+class _Layer:
+    """One direction of a recurrent layer.
+
+    Args:
+        node: the node.
+        x: its input: (steps, batch, features).
+        direction: 0, or 1 for the second one.
+    """
+
+    def __init__(self, node: Node, x: Expr, direction: int) -> None:
+        self.node, self.direction = node, direction
+        self._x = x
+        self.hidden = int(node.attr("hidden_size") or node.shape(node[2])[2])
+        gates = _GATES[node.operator]
+        self.weights, self.recurrent = self.part(1), self.part(2)
+        given = node.optional(3)
+        zeros = const(np.zeros(2 * gates * self.hidden, node.dtype(x)))
+        bias = zeros if given is None else self.part(3)
+        half = gates * self.hidden
+        self.bias = sliced(node, bias, (0,), (half,), (0,))
+        self.recurrent_bias = sliced(node, bias, (half,), (2 * half,), (0,))
+        names = node.attr("activations", _USUAL[node.operator])
+        count = len(_USUAL[node.operator])
+        self._activations = names[direction * count : (direction + 1) * count] or names[:count]
+
+    def part(self, index: int) -> Expr:
+        """An input's part for the direction."""
+        part = sliced(self.node, self.node[index], (self.direction,), (self.direction + 1,), (0,))
+        return self.node.call("squeeze", part, axis=0)
+
+    def start(self, index: int) -> Expr:
+        """The state before the first step: an input, or zeros."""
+        if self.node.optional(index) is not None:
+            return self.part(index)
+        batch = self.node.shape(self._x)[1]
+        return const(np.zeros((batch, self.hidden), self.node.dtype(self._x)))
+
+    def gate(self, e: Expr, number: int, axis: int = 1) -> Expr:
+        """The part of a gate."""
+        begin = number * self.hidden
+        return sliced(self.node, e, (begin,), (begin + self.hidden,), (axis,))
+
+    def add(self, *parts: Expr) -> Expr:
+        """A sum."""
+        found = parts[0]
+        for e in parts[1:]:
+            found = self.node.call("add", found, e)
+        return found
+
+    def times(self, a: Expr, b: Expr) -> Expr:
+        """A product, element by element."""
+        return self.node.call("multiply", a, b)
+
+    def dense(self, x: Expr, weight: Expr) -> Expr:
+        """x times a transposed weight."""
+        return self.node.call("nn.dense", x, weight)
+
+    def activated(self, number: int, e: Expr) -> Expr:
+        """One of the layer's activations, after its clip."""
+        name = self._activations[number]
+        if name not in _ACTIVATIONS:
+            known = ", ".join(_ACTIVATIONS)
+            raise GraphError(f"its activation {name!r} is not supported; there are {known}")
+        clip = self.node.attr("clip")
+        if clip:
+            e = self.node.call("clip", e, a_min=-clip, a_max=clip)
+        return self.node.call(_ACTIVATIONS[name], e)
+
+
+def _rnn(layer: _Layer, x: Expr, state: list[Expr]) -> list[Expr]:
+    inner = layer.dense(state[0], layer.recurrent)
+    return [layer.activated(0, layer.add(x, inner, layer.recurrent_bias))]
+
+
+def _gru(layer: _Layer, x: Expr, state: list[Expr]) -> list[Expr]:
+    """Gates in the order update, reset, hidden."""
+    node, h = layer.node, state[0]
+    weights = [layer.gate(layer.recurrent, n, 0) for n in range(3)]
+    biases = [layer.gate(layer.recurrent_bias, n, 0) for n in range(3)]
+    update, reset = (
+        layer.activated(0, layer.add(layer.gate(x, n), layer.dense(h, weights[n]), biases[n]))
+        for n in (0, 1)
+    )
+    if node.attr("linear_before_reset", 0):
+        inner = layer.times(reset, layer.add(layer.dense(h, weights[2]), biases[2]))
+    else:
+        inner = layer.add(layer.dense(layer.times(reset, h), weights[2]), biases[2])
+    hidden = layer.activated(1, layer.add(layer.gate(x, 2), inner))
+    rest = node.call("subtract", const(np.ones((), node.dtype(update))), update)
+    return [layer.add(layer.times(rest, hidden), layer.times(update, h))]
+
+
+def _lstm(layer: _Layer, x: Expr, state: list[Expr]) -> list[Expr]:
+    """Gates in the order input, output, forget, cell; peepholes in that order, without the cell."""
+    h, c = state
+    whole = layer.add(x, layer.dense(h, layer.recurrent), layer.recurrent_bias)
+    gates = [layer.gate(whole, n) for n in range(4)]
+    peepholes = None if layer.node.optional(7) is None else layer.part(7)
+
+    def seen(number: int, gate: Expr, cell: Expr) -> Expr:
+        if peepholes is None:
+            return gate
+        return layer.add(gate, layer.times(cell, layer.gate(peepholes, number, 0)))
+
+    inputs = layer.activated(0, seen(0, gates[0], c))
+    forget = layer.activated(0, seen(2, gates[2], c))
+    cell = layer.add(layer.times(forget, c), layer.times(inputs, layer.activated(1, gates[3])))
+    output = layer.activated(0, seen(1, gates[1], cell))
+    return [layer.times(output, layer.activated(2, cell)), cell]
+
+
+_STEP: dict[str, _Step] = {"RNN": _rnn, "GRU": _gru, "LSTM": _lstm}
+
+
+def _held(node: Node, lengths: Expr, step: int, new: list[Expr], old: list[Expr]) -> list[Expr]:
+    """States after a step, which sequences that have ended do not take."""
+    column = node.call("reshape", lengths, newshape=(-1, 1))
+    goes_on = node.call("greater", column, step)
+    return [node.call("where", goes_on, n, o) for n, o in zip(new, old, strict=True)]
+
+
+def _direction(
+    node: Node, x: Expr, direction: int, backward: bool, lengths: Expr | None
+) -> tuple[Expr, list[Expr]]:
+    """The states of all steps, and the last state, of one direction.
+
+    A sequence that has ended, or seen from behind has not begun, keeps its state, and gives 0.
+    """
+    layer = _Layer(node, x, direction)
+    steps, batch, features = node.shape(x)
+    rows = node.call("reshape", x, newshape=(steps * batch, features))
+    inputs = layer.add(layer.dense(rows, layer.weights), layer.bias)
+    state = [layer.start(5)] + ([layer.start(6)] if node.operator == "LSTM" else [])
+    kept: list[Expr] = []
+    for n in range(steps)[:: -1 if backward else 1]:
+        part = sliced(node, inputs, (n * batch,), ((n + 1) * batch,), (0,))
+        new = _STEP[node.operator](layer, part, state)
+        if lengths is None:
+            state = new
+            kept.append(new[0])
+            continue
+        state = _held(node, lengths, n, new, state)
+        zeros = const(np.zeros((batch, layer.hidden), node.dtype(x)))
+        kept += _held(node, lengths, n, new[:1], [zeros])
+    kept = kept[::-1] if backward else kept
+    wide = [node.call("reshape", h, newshape=(1, 1, batch, layer.hidden)) for h in kept]
+    return node.call("concatenate", *wide, axis=0), state
+
+
+def _recurrent(node: Node) -> list[Expr]:
+    """All states (steps, directions, batch, hidden), then the last ones."""
+    x = node.call("transpose", node[0], axes=(1, 0, 2)) if node.attr("layout", 0) else node[0]
+    steps = node.shape(x)[0]
+    lengths = node.optional(4)
+    if isinstance(lengths, Constant) and (lengths.data == steps).all():
+        lengths = None
+    if steps > _STEPS or (node.attr("layout", 0) and node.optional(5) is not None):
+        raise GraphError(f"{steps} steps, or a state in layout 1, are not supported")
+    how = node.attr("direction", "forward")
+    backward = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}[how]
+    found = [_direction(node, x, n, back, lengths) for n, back in enumerate(backward)]
+    every = node.call("concatenate", *(f[0] for f in found), axis=1)
+    lasts = []
+    for n in range(2 if node.operator == "LSTM" else 1):
+        wide = [node.call("expand_dims", f[1][n], axis=0) for f in found]
+        lasts.append(node.call("concatenate", *wide, axis=0))
+    if node.attr("layout", 0):
+        every = node.call("transpose", every, axes=(2, 0, 1, 3))
+        lasts = [node.call("transpose", e, axes=(1, 0, 2)) for e in lasts]
+    return [every, *lasts]
+
+
+for _name in _GATES:
+    converter(_name, since=7)(_recurrent)

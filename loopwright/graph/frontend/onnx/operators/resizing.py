@@ -1,0 +1,231 @@
+"""Converters of interpolation: each axis by itself, as sums of few elements times weights.
+
+Where the elements are, and their weights, is computed when the model is imported, by the rules of
+ONNX's Resize.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from loopwright.errors import GraphError
+from loopwright.graph.frontend.onnx.node import Node, converter
+from loopwright.graph.ir.expr import Expr, const
+
+Array = np.ndarray[Any, Any]
+_MODES = ("nearest", "linear", "cubic")
+
+
+@dataclass(frozen=True)
+class _Axis:
+    """An axis that is resized.
+
+    Attributes:
+        axis: which one.
+        old: its elements.
+        new: those of the result.
+        scale: new elements for each old one.
+        region: begin and end of the part that is taken, as shares of the axis.
+    """
+
+    axis: int
+    old: int
+    new: int
+    scale: float
+    region: tuple[float, float] = (0.0, 1.0)
+
+    def places(self, how: str) -> Array:
+        """Where each new element lies among the old ones."""
+        x = np.arange(self.new, dtype="float64")
+        match how:
+            case "half_pixel":
+                return (x + 0.5) / self.scale - 0.5
+            case "half_pixel_symmetric":
+                length = self.scale * self.old
+                offset = self.old / 2 * (1 - self.new / length)
+                return offset + (x + 0.5) / self.scale - 0.5
+            case "pytorch_half_pixel":
+                return (x + 0.5) / self.scale - 0.5 if self.new > 1 else np.zeros(self.new)
+            case "asymmetric":
+                return x / self.scale
+            case "tf_half_pixel_for_nn":
+                return (x + 0.5) / self.scale
+            case "align_corners":
+                length = self.scale * self.old
+                return x * (self.old - 1) / (length - 1) if self.new > 1 else np.zeros(self.new)
+            case "tf_crop_and_resize":
+                return self._cropped(x)
+        raise GraphError(f"its coordinate_transformation_mode is {how!r}, which is not known")
+
+    def _cropped(self, x: Array) -> Array:
+        begin, end = self.region
+        last = self.old - 1
+        if self.new == 1:
+            return np.full(1, 0.5 * (begin + end) * last)
+        return begin * last + x * (end - begin) * last / (self.new - 1)
+
+
+def _rounded(places: Array, how: str) -> Array:
+    match how:
+        case "round_prefer_floor":
+            return np.ceil(places - 0.5)
+        case "round_prefer_ceil":
+            return np.floor(places + 0.5)
+        case "floor":
+            return np.floor(places)
+        case "ceil":
+            return np.ceil(places)
+    raise GraphError(f"its nearest_mode is {how!r}, which is not known")
+
+
+def _triangle(distance: Array) -> Array:
+    return np.asarray(np.maximum(1 - np.abs(distance), 0))
+
+
+def _cubic(a: float) -> Callable[[Array], Array]:
+    """The kernel of Keys, "Cubic Convolution Interpolation for Digital Image Processing" (1981)."""
+
+    def kernel(distance: Array) -> Array:
+        x = np.abs(distance)
+        near = ((a + 2) * x - (a + 3)) * x * x + 1
+        far = ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
+        return np.where(x <= 1, near, np.where(x < 2, far, 0.0))
+
+    return kernel
+
+
+def _taps(
+    axis: _Axis, places: Array, kernel: Callable[[Array], Array], reach: int, antialias: bool,
+    exclude_outside: bool,
+) -> tuple[Array, Array]:  # fmt: skip
+    """Numbers of old elements, and their weights, for each new one."""
+    stretch = max(1.0, 1 / axis.scale) if antialias else 1.0
+    first = np.floor(places - reach * stretch).astype("int64") + 1
+    count = int(np.ceil(2 * reach * stretch)) + (1 if antialias else 0)
+    numbers = first[:, None] + np.arange(count)
+    weights = kernel((numbers - places[:, None]) / stretch)
+    inside = (numbers >= 0) & (numbers < axis.old)
+    if exclude_outside:
+        weights = np.where(inside, weights, 0)
+    weights = weights / weights.sum(axis=1, keepdims=True)
+    return np.clip(numbers, 0, axis.old - 1), weights
+
+
+def _resized(node: Node, axes: Sequence[_Axis], defaults: dict[str, Any]) -> Expr:
+    mode = node.attr("mode", "nearest")
+    if mode not in _MODES:
+        raise GraphError(f"its mode is {mode!r}; there are {', '.join(_MODES)}")
+    how = node.attr("coordinate_transformation_mode", defaults["coordinates"])
+    found, dtype = node[0], node.dtype(node[0])
+    outside = []
+    for axis in axes:
+        places = axis.places(how)
+        outside.append((axis, (places < 0) | (places > axis.old - 1)))
+        if mode == "nearest":
+            numbers = _rounded(places, node.attr("nearest_mode", defaults["nearest"]))
+            whole = np.clip(numbers, 0, axis.old - 1).astype("int64")
+            found = node.call("take", found, whole, axis=axis.axis)
+            continue
+        kernel = _triangle if mode == "linear" else _cubic(node.attr("cubic_coeff_a", -0.75))
+        reach = 1 if mode == "linear" else 2
+        antialias = bool(node.attr("antialias", 0)) and axis.scale < 1
+        exclude = bool(node.attr("exclude_outside", 0))
+        numbers, weights = _taps(axis, places, kernel, reach, antialias, exclude)
+        found = node.call("nn.resample", found, numbers, weights.astype(dtype), axis=axis.axis)
+    if how != "tf_crop_and_resize":
+        return found
+    return _extrapolated(node, found, outside)
+
+
+def _extrapolated(node: Node, found: Expr, outside: Sequence[tuple[_Axis, Array]]) -> Expr:
+    """What lies outside of the old image has a value of its own."""
+    rank = node.rank(found)
+    beyond = np.zeros((1,) * rank, "bool")
+    for axis, flags in outside:
+        beyond = beyond | flags.reshape([-1 if d == axis.axis else 1 for d in range(rank)])
+    value = np.array(node.attr("extrapolation_value", 0.0), node.dtype(found))
+    return node.call("where", const(beyond), value, found)
+
+
+def _axes(node: Node, scales: Sequence[float] | None, sizes: Sequence[int] | None) -> list[_Axis]:
+    """The axes that change, with their extents."""
+    old = node.shape(node[0])
+    named = [a % len(old) for a in node.attr("axes", range(len(old)))]
+    regions = _regions(node, len(named))
+    policy = node.attr("keep_aspect_ratio_policy", "stretch")
+    found = []
+    if sizes is not None:
+        ratios = [n / old[a] for n, a in zip(sizes, named, strict=True)]
+        if policy != "stretch":
+            one = min(ratios) if policy == "not_larger" else max(ratios)
+            ratios = [one] * len(named)
+            sizes = [int(np.floor(one * old[a] + 0.5)) for a in named]
+        parts = zip(named, sizes, ratios, regions, strict=True)
+        found = [_Axis(a, old[a], n, s, r) for a, n, s, r in parts]
+    elif scales is not None:
+        if len(scales) != len(named):
+            raise GraphError(f"it has {len(scales)} scales for {len(named)} axes")
+        for a, s, (begin, end) in zip(named, scales, regions, strict=True):
+            new = int(np.floor(old[a] * (end - begin) * s))
+            found.append(_Axis(a, old[a], new, s, (begin, end)))
+    else:
+        raise GraphError("it has neither scales nor sizes")
+    return [x for x in found if x.new != x.old or x.scale != 1 or x.region != (0.0, 1.0)]
+
+
+def _regions(node: Node, count: int) -> list[tuple[float, float]]:
+    if node.attr("coordinate_transformation_mode") != "tf_crop_and_resize":
+        return [(0.0, 1.0)] * count
+    given = node.known(1)
+    if given is None or given.size != 2 * count:
+        raise GraphError("its region of interest does not fit its axes")
+    values = given.astype("float64").tolist()
+    return list(zip(values[:count], values[count:], strict=True))
+
+
+@converter("Resize", since=11)
+def resize(node: Node) -> Expr:
+    """By the rules of its coordinate and rounding modes."""
+    scales, sizes = node.known(2), node.numbers(3)
+    given = None if scales is None or not scales.size else scales.astype("float64").tolist()
+    axes = _axes(node, given, sizes or None)
+    return _resized(node, axes, {"coordinates": "half_pixel", "nearest": "round_prefer_floor"})
+
+
+def _upsampled(node: Node, scales: Sequence[float]) -> Expr:
+    axes = _axes(node, [float(s) for s in scales], None)
+    return _resized(node, axes, {"coordinates": "asymmetric", "nearest": "floor"})
+
+
+@converter("Resize", since=10)
+@converter("Upsample", since=9)
+def upsample_by_input(node: Node) -> Expr:
+    """By scales that are an input."""
+    scales = node.known(1)
+    if scales is None:
+        raise GraphError("its scales are missing")
+    return _upsampled(node, scales.astype("float64").tolist())
+
+
+@converter("Upsample", since=7)
+def upsample(node: Node) -> Expr:
+    """By scales that are an attribute."""
+    return _upsampled(node, node.attr("scales"))
+
+
+@converter("GridSample", since=16)
+def grid_sample(node: Node) -> Expr:
+    """An image at the places of a grid."""
+    mode = node.attr("mode", "linear").removeprefix("bi")
+    return node.call(
+        "nn.grid_sample",
+        node[0],
+        node[1],
+        mode=mode,
+        padding_mode=node.attr("padding_mode", "zeros"),
+        align_corners=bool(node.attr("align_corners", 0)),
+    )

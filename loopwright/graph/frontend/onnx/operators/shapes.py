@@ -1,0 +1,285 @@
+"""Converters of operators that move elements."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from loopwright.errors import GraphError
+from loopwright.graph.frontend.onnx.narrow import constant as known_array
+from loopwright.graph.frontend.onnx.node import Node, converter
+from loopwright.graph.ir.expr import Constant, Expr, const
+
+
+@converter("Constant")
+def constant(node: Node) -> Expr:
+    """A known array."""
+    for name, value in node.attrs.items():
+        if name in ("value", "value_int", "value_ints", "value_float", "value_floats"):
+            dtype = "int64" if "int" in name else "float32" if "float" in name else None
+            return known_array(node.around.types, np.asarray(value, dtype))
+    raise GraphError(f"its value is {', '.join(node.attrs)}; tensors and numbers are supported")
+
+
+@converter("ConstantOfShape", since=9)
+def constant_of_shape(node: Node) -> Expr:
+    """One value for every element."""
+    shape = node.needed(0)
+    value = np.asarray(node.attr("value", np.zeros(1, "float32"))).reshape(())
+    return node.call("broadcast_to", const(value), shape=shape) if shape else const(value)
+
+
+@converter("Shape")
+def shape_of(node: Node) -> Expr:
+    """The extents, which are known."""
+    found = node.shape(node[0])
+    return const(np.array(found[node.attr("start", 0) : node.attr("end", len(found))], "int64"))
+
+
+@converter("Size")
+def size(node: Node) -> Expr:
+    """How many elements there are."""
+    return const(np.int64(prod(node.shape(node[0]))))
+
+
+@converter("Range", since=11)
+def number_range(node: Node) -> Expr:
+    """Numbers between two known ones."""
+    start, limit, delta = (node.known(n) for n in range(3))
+    if start is None or limit is None or delta is None:
+        raise GraphError("one of its three inputs is missing")
+    return const(np.arange(start.item(), limit.item(), delta.item()).astype(start.dtype))
+
+
+@converter("Reshape")
+def reshape_by_attribute(node: Node) -> Expr:
+    """Another shape."""
+    return node.call("reshape", node[0], newshape=node.attr("shape"))
+
+
+@converter("Reshape", since=5)
+def reshape(node: Node) -> Expr:
+    """Another shape; with ``allowzero`` 0 is an extent."""
+    shape = node.needed(1)
+    if node.attr("allowzero", 0) and 0 in shape:
+        raise GraphError("tensors without elements are not supported")
+    return node.call("reshape", node[0], newshape=shape)
+
+
+@converter("Flatten")
+def flatten(node: Node) -> Expr:
+    """Two dimensions: those before an axis, and the others."""
+    old = node.shape(node[0])
+    axis = node.attr("axis", 1)
+    axis = axis + len(old) if axis < 0 else axis
+    return node.call("reshape", node[0], newshape=(prod(old[:axis]), prod(old[axis:])))
+
+
+@converter("Transpose")
+def transpose(node: Node) -> Expr:
+    """The dimensions in another order."""
+    return node.call("transpose", node[0], axes=node.attr("perm"))
+
+
+def _blocks(node: Node, split: Sequence[int], order: Sequence[int], shape: Sequence[int]) -> Expr:
+    parts = node.call("reshape", node[0], newshape=split)
+    return node.call("reshape", node.call("transpose", parts, axes=order), newshape=shape)
+
+
+@converter("DepthToSpace")
+def depth_to_space(node: Node) -> Expr:
+    """Blocks of the image from channels."""
+    n, c, h, w = node.shape(node[0])
+    b = node.attr("blocksize")
+    inner = c // (b * b)
+    shape = (n, inner, h * b, w * b)
+    if node.attr("mode", "DCR") == "DCR":
+        return _blocks(node, (n, b, b, inner, h, w), (0, 3, 4, 1, 5, 2), shape)
+    return _blocks(node, (n, inner, b, b, h, w), (0, 1, 4, 2, 5, 3), shape)
+
+
+@converter("SpaceToDepth")
+def space_to_depth(node: Node) -> Expr:
+    """Channels from blocks of the image."""
+    n, c, h, w = node.shape(node[0])
+    b = node.attr("blocksize")
+    if h % b or w % b:
+        raise GraphError(f"blocks of {b} do not fill an image of {h} by {w}")
+    split = (n, c, h // b, b, w // b, b)
+    if node.attr("mode", "DCR") == "CRD":
+        return _blocks(node, split, (0, 1, 3, 5, 2, 4), (n, c * b * b, h // b, w // b))
+    return _blocks(node, split, (0, 3, 5, 1, 2, 4), (n, c * b * b, h // b, w // b))
+
+
+def _squeezed(node: Node, axes: Sequence[int] | None) -> Expr:
+    return node.call("squeeze", node[0], axis=axes)
+
+
+@converter("Squeeze")
+def squeeze(node: Node) -> Expr:
+    """Without dimensions of extent 1."""
+    return _squeezed(node, node.attr("axes"))
+
+
+@converter("Squeeze", since=13)
+def squeeze_by_input(node: Node) -> Expr:
+    """The same, with the axes as an input."""
+    return _squeezed(node, node.numbers(1))
+
+
+@converter("Unsqueeze")
+def unsqueeze(node: Node) -> Expr:
+    """With further dimensions of extent 1."""
+    return node.call("expand_dims", node[0], axis=node.attr("axes"))
+
+
+@converter("Unsqueeze", since=13)
+def unsqueeze_by_input(node: Node) -> Expr:
+    """The same, with the axes as an input."""
+    return node.call("expand_dims", node[0], axis=node.needed(1))
+
+
+@converter("Concat")
+def concat(node: Node) -> Expr:
+    """One behind the other."""
+    parts = [e for e in node.given if 0 not in node.type_of(e).shape]
+    if not parts:
+        raise GraphError("tensors without elements are not supported")
+    return node.call("concatenate", *parts, axis=node.attr("axis", 1))
+
+
+@converter("Expand", since=8)
+def expand(node: Node) -> Expr:
+    """Repeated along dimensions of extent 1."""
+    old, new = node.shape(node[0]), node.needed(1)
+    rank = max(len(old), len(new))
+    pairs = zip((1,) * (rank - len(old)) + old, (1,) * (rank - len(new)) + new, strict=True)
+    return node.call("broadcast_to", node[0], shape=tuple(b if a == 1 else a for a, b in pairs))
+
+
+@converter("Tile", since=6)
+def tile(node: Node) -> Expr:
+    """Repeated as a whole along every dimension."""
+    repeats, old = node.needed(1), node.shape(node[0])
+    if len(repeats) != len(old):
+        raise GraphError(f"it repeats {len(repeats)} dimensions of {len(old)}")
+    split = tuple(n for extent in old for n in (1, extent))
+    wide = tuple(n for pair in zip(repeats, old, strict=True) for n in pair)
+    found = node.call("reshape", node[0], newshape=split)
+    found = node.call("broadcast_to", found, shape=wide)
+    shape = tuple(r * n for r, n in zip(repeats, old, strict=True))
+    return node.call("reshape", found, newshape=shape)
+
+
+def sliced(node: Node, e: Expr, begin: Any, end: Any, axes: Any, steps: Any = None) -> Expr:
+    """A part of some axes of an expression; a constant where it has no elements."""
+    named = tuple(range(len(begin))) if axes is None else axes
+    strides = (1,) * len(begin) if steps is None else steps
+    extents = list(node.shape(e))
+    for a, *bounds in zip(named, begin, end, strides, strict=True):
+        if not -len(extents) <= a < len(extents) or not bounds[2]:
+            break  # which the operator refuses
+        extents[a] = len(range(extents[a])[slice(*bounds)])
+    if 0 in extents:
+        return const(np.empty(extents, node.dtype(e)))
+    return node.call("strided_slice", e, begin=begin, end=end, strides=strides, axes=named)
+
+
+@converter("Slice")
+def slice_by_attributes(node: Node) -> Expr:
+    """A part of some axes."""
+    return sliced(node, node[0], node.attr("starts"), node.attr("ends"), node.attr("axes"))
+
+
+@converter("Slice", since=10)
+def slice_by_inputs(node: Node) -> Expr:
+    """The same, with bounds as inputs, and with steps."""
+    axes, steps = node.numbers(3), node.numbers(4)
+    return sliced(node, node[0], node.needed(1), node.needed(2), axes, steps)
+
+
+def _split(node: Node, parts: Sequence[int] | None) -> list[Expr]:
+    axis = node.attr("axis", 0)
+    extent = node.shape(node[0])[axis]
+    if parts is None:
+        each = -(-extent // node.attr("num_outputs", len(node.outputs)))
+        parts = [min(each, extent - at) for at in range(0, extent, each)]
+    if sum(parts) != extent:
+        raise GraphError(f"parts of {list(parts)} do not fill {extent} elements")
+    ends = np.cumsum(parts).tolist()
+    return [
+        sliced(node, node[0], (end - n,), (end,), (axis,))
+        for n, end in zip(parts, ends, strict=True)
+    ]
+
+
+@converter("Split")
+def split(node: Node) -> list[Expr]:
+    """Parts of an axis."""
+    return _split(node, node.attr("split"))
+
+
+@converter("Split", since=13)
+def split_by_input(node: Node) -> list[Expr]:
+    """The same, with their extents as an input."""
+    return _split(node, node.numbers(1))
+
+
+#: What stands before and after an axis of some elements: numbers of elements, by NumPy's rules.
+_MODES = ("constant", "reflect", "edge", "wrap")
+
+
+def _padded(node: Node, pads: Sequence[int], value: Expr, axes: Sequence[int] | None) -> Expr:
+    old = node.shape(node[0])
+    mode = node.attr("mode", "constant")
+    if mode not in _MODES:
+        raise GraphError(f"its mode is {mode!r}; there are {', '.join(_MODES)}")
+    named = tuple(range(len(old))) if axes is None else tuple(a % len(old) for a in axes)
+    width = [(0, 0)] * len(old)
+    for a, low, high in zip(named, pads[: len(named)], pads[len(named) :], strict=True):
+        width[a] = (low, high)
+    if mode == "constant":
+        return _surrounded(node, width, value)
+    found = node[0]
+    for a, (low, high) in enumerate(width):
+        if (low, high) == (0, 0):
+            continue
+        whole = np.pad(np.arange(old[a]), (max(low, 0), max(high, 0)), mode=mode)
+        numbers = whole[max(-low, 0) : len(whole) - max(-high, 0)]
+        found = node.call("take", found, numbers.astype("int64"), axis=a)
+    return found
+
+
+def _surrounded(node: Node, width: Sequence[tuple[int, int]], value: Expr) -> Expr:
+    """One value around, or less of the tensor where a width is negative."""
+    found, old = node[0], node.shape(node[0])
+    if any(n < 0 for pair in width for n in pair):
+        begin = [max(-low, 0) for low, _ in width]
+        end = [n - max(-high, 0) for n, (_, high) in zip(old, width, strict=True)]
+        found = sliced(node, found, begin, end, None)
+    pads = [(max(low, 0), max(high, 0)) for low, high in width]
+    if node.around.types.tensor(value).shape == () and not _is_known(value):
+        inside = np.pad(np.ones(node.shape(found), "bool"), pads)
+        return node.call("where", const(inside), node.call("nn.pad", found, pad_width=pads), value)
+    fill = node.value(value, "padding").reshape(-1)[0].item()
+    return node.call("nn.pad", found, pad_width=pads, pad_value=fill)
+
+
+def _is_known(e: Expr) -> bool:
+    return isinstance(e, Constant)
+
+
+@converter("Pad")
+def pad(node: Node) -> Expr:
+    """Elements around it."""
+    return _padded(node, node.attr("pads"), const(node.attr("value", 0.0)), None)
+
+
+@converter("Pad", since=11)
+def pad_by_inputs(node: Node) -> Expr:
+    """The same, with the padding and its value as inputs."""
+    value = node.optional(2)
+    return _padded(node, node.needed(1), const(0) if value is None else value, node.numbers(3))

@@ -1,0 +1,301 @@
+"""Converters of machine learning before networks: ensembles of trees, features, n-grams."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from loopwright.errors import GraphError
+from loopwright.graph.frontend.onnx.node import Node, converter
+from loopwright.graph.frontend.onnx.operators.shapes import sliced
+from loopwright.graph.ir.expr import Expr, const
+
+_DOMAIN = "ai.onnx.ml"
+#: For each mode of a node whether what is less, equal, greater, and no number goes the true way.
+_MODES = ((1, 1, 0, 0), (1, 0, 0, 0), (0, 1, 1, 0), (0, 0, 1, 0), (0, 1, 0, 0), (1, 0, 1, 1))
+_MEMBER = 6
+_AGGREGATES = ("mean", "sum", "min", "max")
+_POST = {0: None, 1: "softmax", 2: "sigmoid"}
+#: Nodes from a root to a leaf at most; each is a step of all trees.
+_DEPTH = 64
+
+
+@dataclass
+class _Trees:
+    """Trees as tables: a row for each node, then one for each leaf, whose ways lead to itself.
+
+    Attributes:
+        features: which one a node looks at.
+        splits: with what it compares.
+        ways: the rows behind a node, where its test is true and where it is not.
+        tests: which results of a comparison are true, as `_MODES`.
+        values: leaves: the weight, and the target to which it counts.
+    """
+
+    features: list[int] = field(default_factory=list)
+    splits: list[float] = field(default_factory=list)
+    ways: list[tuple[int, int]] = field(default_factory=list)
+    tests: list[tuple[int, ...]] = field(default_factory=list)
+    values: list[tuple[float, int]] = field(default_factory=list)
+
+    def add(
+        self,
+        feature: int = 0,
+        split: float = 0.0,
+        test: tuple[int, ...] = (0, 0, 0, 0),
+        value: tuple[float, int] = (0.0, 0),
+    ) -> int:
+        """A row, whose ways lead to itself."""
+        at = len(self.ways)
+        self.features.append(feature)
+        self.splits.append(split)
+        self.ways.append((at, at))
+        self.tests.append(test)
+        self.values.append(value)
+        return at
+
+    def depth(self, roots: Sequence[int]) -> int:
+        """Steps from the roots until all have come to leaves."""
+        rows, steps = set(roots), 0
+        while any(self.ways[r] != (r, r) for r in rows):
+            rows = {w for r in rows for w in self.ways[r]}
+            steps += 1
+            if steps > _DEPTH:
+                raise GraphError(f"its trees are deeper than {_DEPTH} nodes, or have circles")
+        return steps
+
+
+class _Ensemble:
+    """Reads the attributes of a node that is an ensemble of trees.
+
+    Args:
+        node: the node.
+    """
+
+    def __init__(self, node: Node) -> None:
+        self._node, self.trees = node, _Trees()
+        modes = np.asarray(node.attr("nodes_modes"), "uint8").tolist()
+        if any(m > _MEMBER for m in modes):
+            raise GraphError(f"a node has mode {max(modes)}; there are 0 to {_MEMBER}")
+        members = _sets(np.asarray(node.attr("membership_values", ()), "float64"))
+        self._modes = modes
+        self._members = {n: next(members, []) for n, m in enumerate(modes) if m == _MEMBER}
+        self._nodes: dict[int, int] = {}
+        self._leaves: dict[int, int] = {}
+        self.roots = [self._root(r) for r in node.attr("tree_roots")]
+
+    def _root(self, number: int) -> int:
+        (first, leaf), (second, other) = self._below(number)
+        if leaf and other and first == second:
+            return self._leaf(first)
+        return self._row(number)
+
+    def _of(self, name: str, number: int) -> int:
+        values = self._node.attr(name)
+        if not 0 <= number < len(values):
+            raise GraphError(f"its attribute {name} has no entry {number}")
+        return int(values[number])
+
+    def _leaf(self, number: int) -> int:
+        if number not in self._leaves:
+            weight = float(np.asarray(self._node.attr("leaf_weights"))[number])
+            target = self._of("leaf_targetids", number)
+            self._leaves[number] = self.trees.add(value=(weight, target))
+        return self._leaves[number]
+
+    def _row(self, first: int) -> int:
+        """The row of a node; those below it are made, too."""
+        waiting, new = [first], []
+        for number in waiting:
+            if number not in self._nodes:
+                self._nodes[number] = self._new_row(number)
+                new.append(number)
+                waiting += [n for n, leaf in self._below(number) if not leaf]
+        for number in new:
+            self._lead(number)
+        return self._nodes[first]
+
+    def _below(self, number: int) -> list[tuple[int, int]]:
+        sides = ("true", "false")
+        return [
+            (self._of(f"nodes_{s}nodeids", number), self._of(f"nodes_{s}leafs", number))
+            for s in sides
+        ]
+
+    def _new_row(self, number: int) -> int:
+        mode = self._modes[number]
+        test = _MODES[4 if mode == _MEMBER else mode]
+        missing = self._node.attr("nodes_missing_value_tracks_true")
+        if missing is not None and missing[number]:
+            test = (*test[:3], 1)
+        split = float(np.asarray(self._node.attr("nodes_splits"))[number])
+        if mode == _MEMBER:
+            split = self._members[number][0] if self._members[number] else float("nan")
+        return self.trees.add(self._of("nodes_featureids", number), split, test)
+
+    def _lead(self, number: int) -> None:
+        """Let the ways of a node lead on; a set is a chain of comparisons."""
+        true, false = (self._leaf(n) if leaf else self._nodes[n] for n, leaf in self._below(number))
+        row, trees = self._nodes[number], self.trees
+        for member in self._members.get(number, [])[1:]:
+            more = trees.add(trees.features[row], member, trees.tests[row])
+            trees.ways[row] = (true, more)
+            row = more
+        trees.ways[row] = (true, false)
+
+
+def _sets(values: np.ndarray[Any, Any]) -> Iterator[list[float]]:
+    """Sets one behind the other, each of which ends in what is no number."""
+    found: list[float] = []
+    for v in values.tolist():
+        if np.isnan(v):
+            yield found
+            found = []
+        else:
+            found.append(v)
+
+
+def _leaves_of(node: Node, x: Expr, ensemble: _Ensemble) -> Expr:
+    """The rows of leaves (batch, trees) to which the rows of a table come."""
+    trees, batch = ensemble.trees, node.shape(x)[0]
+    dtype, count = node.dtype(x), len(ensemble.roots)
+    features = np.array(trees.features, "int64")
+    if features.max() >= node.shape(x)[1]:
+        raise GraphError(f"it looks at feature {features.max()} of {node.shape(x)[1]}")
+    splits, tests = np.array(trees.splits, dtype), np.array(trees.tests, "bool").T
+    true, false = np.array(trees.ways, "int64").T
+    at: Expr = const(np.broadcast_to(np.array(ensemble.roots, "int64"), (batch, count)))
+
+    def read(table: np.ndarray[Any, Any]) -> Expr:
+        return node.call("take", const(table), at)
+
+    for _ in range(trees.depth(ensemble.roots)):
+        value, split = node.call("gather_elements", x, read(features), axis=1), read(splits)
+        results = [node.call(name, value, split) for name in ("less", "equal", "greater")]
+        results.append(node.call("isnan", value))
+        ways = [
+            node.call("logical_and", result, read(test))
+            for result, test in zip(results, tests, strict=True)
+        ]
+        goes = ways[0]
+        for way in ways[1:]:
+            goes = node.call("logical_or", goes, way)
+        at = node.call("where", goes, read(true), read(false))
+    return at
+
+
+@converter(f"{_DOMAIN}::TreeEnsemble", since=5)
+def tree_ensemble(node: Node) -> Expr:
+    """All trees walk down one node at a time; weights of their leaves meet in their targets."""
+    x, ensemble = node[0], _Ensemble(node)
+    dtype, how = node.dtype(x), _AGGREGATES[node.attr("aggregate_function", 1)]
+    leaves = _leaves_of(node, x, ensemble)
+    weights, targets = zip(*ensemble.trees.values, strict=True)
+    weight = node.call("take", const(np.array(weights, dtype)), leaves)
+    target = node.call("take", const(np.array(targets, "int64")), leaves)
+    weight, target = (node.call("expand_dims", e, axis=2) for e in (weight, target))
+    own = node.call("equal", target, np.arange(node.attr("n_targets"), dtype="int64"))
+    big = np.finfo(dtype).max
+    nothing = {"min": big, "max": -big}.get(how, 0)
+    met = node.call("where", own, weight, const(nothing, dtype))
+    found: Expr = node.call("sum" if how == "mean" else how, met, axis=1)
+    if how == "mean":
+        found = node.call("multiply", found, 1 / len(ensemble.roots))
+    after = node.attr("post_transform", 0)
+    if after not in _POST:
+        raise GraphError(f"its post_transform is {after}; there are {', '.join(map(str, _POST))}")
+    name = _POST[after]
+    if name is None:
+        return found
+    return node.call("nn.softmax", found, axis=1) if after == 1 else node.call(name, found)
+
+
+@converter(f"{_DOMAIN}::Binarizer")
+def binarizer(node: Node) -> Expr:
+    """1 where an element is greater than a threshold, else 0."""
+    above = node.call("greater", node[0], node.attr("threshold", 0.0))
+    return node.call("cast", above, dtype=node.dtype(node[0]))
+
+
+@converter(f"{_DOMAIN}::ArrayFeatureExtractor")
+def array_feature_extractor(node: Node) -> Expr:
+    """Some elements of the last axis; a vector is a table of one row."""
+    numbers = node.call("reshape", node[1], newshape=(-1,))
+    found = node.call("take", node[0], numbers, axis=-1)
+    return found if node.rank(node[0]) > 1 else node.call("expand_dims", found, axis=0)
+
+
+@converter("TfIdfVectorizer", since=9)
+def tfidf_vectorizer(node: Node) -> Expr:
+    """How often n-grams stand in rows of numbers, with gaps of one extent between their parts."""
+    if node.attr("pool_strings") is not None:
+        raise GraphError("n-grams of strings are not supported")
+    x = node[0]
+    table = x if node.rank(x) > 1 else node.call("expand_dims", x, axis=0)
+    places = np.array(node.attr("ngram_indexes"), "int64")
+    counts, columns = [], []
+    for n, grams, first in _ngrams(node):
+        total = _occurrences(node, table, n, grams)
+        if total is not None:
+            counts.append(total)
+            columns += places[first : first + len(grams)].tolist()
+    size = int(places.max()) + 1
+    if not counts:
+        shape = (node.shape(table)[0], size)
+        found: Expr = const(np.zeros(shape if node.rank(x) > 1 else shape[1:], "float32"))
+        return found
+    spread = np.zeros((len(columns), size), "float32")
+    spread[np.arange(len(columns)), columns] = 1
+    every = node.call("cast", node.call("concatenate", *counts, axis=1), dtype="float32")
+    found = _weighted(node, node.call("matmul", every, spread), size)
+    return found if node.rank(x) > 1 else node.call("squeeze", found, axis=0)
+
+
+def _ngrams(node: Node) -> Iterator[tuple[int, np.ndarray[Any, Any], int]]:
+    """For each number of parts that counts: it, its n-grams as rows, and the first one's number."""
+    pool, starts = np.array(node.attr("pool_int64s"), "int64"), node.attr("ngram_counts")
+    low, high = node.attr("min_gram_length"), node.attr("max_gram_length")
+    first = 0
+    for n, (begin, end) in enumerate(zip(starts, (*starts[1:], len(pool)), strict=True), 1):
+        grams = pool[begin:end].reshape(-1, n)
+        if len(grams) and low <= n <= high:
+            yield n, grams, first
+        first += len(grams)
+
+
+def _occurrences(node: Node, table: Expr, n: int, grams: np.ndarray[Any, Any]) -> Expr | None:
+    """How often n-grams stand in the rows of a table; None where none has room."""
+    width, dtype = node.shape(table)[1], node.dtype(table)
+    found: Expr | None = None
+    for gap in range(1, 2 if n == 1 else node.attr("max_skip_count") + 2):
+        room = width - gap * (n - 1)
+        if room < 1:
+            break
+        fits: Expr | None = None
+        for part in range(n):
+            begin = gap * part
+            piece = sliced(node, table, (begin,), (begin + room,), (1,))
+            wide = node.call("expand_dims", piece, axis=2)
+            same = node.call("equal", wide, grams[:, part].astype(dtype))
+            fits = same if fits is None else node.call("logical_and", fits, same)
+        assert fits is not None
+        total = node.call("sum", node.call("cast", fits, dtype="int32"), axis=1)
+        found = total if found is None else node.call("add", found, total)
+    return found
+
+
+def _weighted(node: Node, counts: Expr, size: int) -> Expr:
+    mode, given = node.attr("mode"), node.attr("weights")
+    weights = np.ones(size, "float32") if given is None else np.array(given, "float32")[:size]
+    match mode:
+        case "TF":
+            return counts
+        case "TFIDF":
+            return node.call("multiply", counts, weights)
+        case "IDF":
+            some = node.call("greater", counts, 0)
+            return node.call("where", some, weights, np.zeros((), "float32"))
+    raise GraphError(f"its mode is {mode!r}; there are TF, IDF and TFIDF")

@@ -1,0 +1,237 @@
+"""Converters of convolutions and pools: windows over images of any rank."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from loopwright.errors import GraphError
+from loopwright.graph.frontend.onnx.node import Node, converter
+from loopwright.graph.ir.expr import Expr, TupleGetItem, const
+
+
+@dataclass(frozen=True)
+class Window:
+    """Where windows lie over an image.
+
+    Attributes:
+        kernel: its extents.
+        strides: from one to the next.
+        dilation: from one of its elements to the next.
+        pads: elements before and after each dimension.
+        more: elements after each dimension that only `ceil_mode` asks for; they count for nothing.
+    """
+
+    kernel: tuple[int, ...]
+    strides: tuple[int, ...]
+    dilation: tuple[int, ...]
+    pads: tuple[tuple[int, int], ...]
+    more: tuple[int, ...]
+
+    @property
+    def attrs(self) -> dict[str, Any]:
+        """Attributes of an operator of graphs."""
+        low = tuple(p[0] for p in self.pads)
+        high = tuple(p[1] + m for p, m in zip(self.pads, self.more, strict=True))
+        return {"strides": self.strides, "dilation": self.dilation, "padding": (*low, *high)}
+
+
+def window_of(node: Node, kernel: Sequence[int], size: Sequence[int]) -> Window:
+    """The window of a node over an image of some size."""
+    rank = len(kernel)
+    strides = tuple(node.attr("strides", (1,) * rank))
+    dilation = tuple(node.attr("dilations", (1,) * rank))
+    reach = [(k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True)]
+    pads = _pads(node, size, reach, strides)
+    more = (0,) * rank
+    if node.attr("ceil_mode", 0):
+        parts = zip(size, reach, strides, pads, strict=True)
+        more = tuple(_last_step(n, r, s, low, high) for n, r, s, (low, high) in parts)
+    return Window(tuple(kernel), strides, dilation, pads, more)
+
+
+def _last_step(n: int, reach: int, stride: int, low: int, high: int) -> int:
+    """Elements that are missing to the last window, unless it would begin behind the image."""
+    missing = -(n + low + high - reach) % stride
+    begin = n + low + high + missing - reach
+    return missing if begin < n + low else 0
+
+
+def _pads(
+    node: Node, size: Sequence[int], reach: Sequence[int], strides: Sequence[int]
+) -> tuple[tuple[int, int], ...]:
+    rank, how = len(reach), node.attr("auto_pad", "NOTSET")
+    if how in ("NOTSET", ""):
+        given = node.attr("pads", (0,) * (2 * rank))
+        return tuple(zip(given[:rank], given[rank:], strict=True))
+    if how == "VALID":
+        return ((0, 0),) * rank
+    if how not in ("SAME_UPPER", "SAME_LOWER"):
+        raise GraphError(f"its auto_pad is {how!r}; there are NOTSET, VALID and SAME_*")
+    found = []
+    for n, r, s in zip(size, reach, strides, strict=True):
+        whole = max((-(-n // s) - 1) * s + r - n, 0)
+        less, rest = whole // 2, whole - whole // 2
+        found.append((less, rest) if how == "SAME_UPPER" else (rest, less))
+    return tuple(found)
+
+
+@converter("Conv")
+def conv(node: Node) -> Expr:
+    """A convolution of any rank, with a bias."""
+    size, kernel = node.shape(node[0])[2:], node.shape(node[1])[2:]
+    attrs = window_of(node, kernel, size).attrs
+    found: Expr = node.call("nn.conv", node[0], node[1], groups=node.attr("group", 1), **attrs)
+    return biased(node, found, 2)
+
+
+def biased(node: Node, found: Expr, index: int) -> Expr:
+    """With a number added for each channel, where an input has them."""
+    bias = node.optional(index)
+    return found if bias is None else node.call("nn.bias_add", found, bias, axis=1)
+
+
+@converter("ConvTranspose")
+def conv_transpose(node: Node) -> Expr:
+    """A transposed convolution, with a bias."""
+    size, kernel = node.shape(node[0])[2:], node.shape(node[1])[2:]
+    rank = len(kernel)
+    strides = node.attr("strides", (1,) * rank)
+    dilation = node.attr("dilations", (1,) * rank)
+    extra = node.attr("output_padding", (0,) * rank)
+    pads = node.attr("pads", (0,) * (2 * rank))
+    wanted, how = node.attr("output_shape"), node.attr("auto_pad", "NOTSET")
+    full = [
+        s * (n - 1) + e + (k - 1) * d + 1
+        for n, k, s, d, e in zip(size, kernel, strides, dilation, extra, strict=True)
+    ]
+    if wanted is not None or how.startswith("SAME"):
+        result = [n * s for n, s in zip(size, strides, strict=True)] if wanted is None else wanted
+        whole = [f - r for f, r in zip(full, result[-rank:], strict=True)]
+        low = [n // 2 if how == "SAME_UPPER" else n - n // 2 for n in whole]
+        pads = (*low, *(n - x for n, x in zip(whole, low, strict=True)))
+    # The result is longer than the windows reach where padding is negative.
+    extra = tuple(e + max(-p, 0) for e, p in zip(extra, pads[rank:], strict=True))
+    pads = (*pads[:rank], *(max(p, 0) for p in pads[rank:]))
+    if any(p < 0 for p in pads):
+        raise GraphError(f"its result is wider than its windows reach: padding {pads}")
+    found: Expr = node.call(
+        "nn.conv_transpose",
+        node[0],
+        node[1],
+        strides=strides,
+        padding=pads,
+        output_padding=extra,
+        dilation=dilation,
+        groups=node.attr("group", 1),
+    )
+    return biased(node, found, 2)
+
+
+def _pooling(node: Node) -> Window:
+    kernel = tuple(node.attr("kernel_shape"))
+    return window_of(node, kernel, node.shape(node[0])[2:])
+
+
+@converter("MaxPool")
+def max_pool(node: Node) -> list[Expr]:
+    """The largest of each window, and where it is."""
+    window = _pooling(node)
+    if len(node.outputs) < 2 or not node.outputs[1]:
+        return [node.call("nn.max_pool", node[0], pool_size=window.kernel, **window.attrs)]
+    order = bool(node.attr("storage_order", 0))
+    both = node.call(
+        "nn.max_pool_places", node[0], pool_size=window.kernel, column_major=order, **window.attrs
+    )
+    return [TupleGetItem(both, 0), TupleGetItem(both, 1)]
+
+
+@converter("AveragePool")
+def average_pool(node: Node) -> Expr:
+    """The mean of each window, of the elements that count."""
+    window = _pooling(node)
+    counted = bool(node.attr("count_include_pad", 0))
+    plain = all(d == 1 for d in window.dilation)
+    if plain and not any(window.more):
+        attrs = {k: v for k, v in window.attrs.items() if k != "dilation"}
+        size = {"pool_size": window.kernel, "count_include_pad": counted}
+        return node.call("nn.avg_pool", node[0], **size, **attrs)
+    total = node.call("nn.sum_pool", node[0], pool_size=window.kernel, **window.attrs)
+    share = np.ones((), "float64")
+    for d, n in enumerate(node.shape(node[0])[2:]):
+        counts = _counts(window, d, n, counted, node.shape(total)[2 + d])
+        share = share[..., None] / counts
+    return node.call("multiply", total, share[None, None].astype(node.dtype(total)))
+
+
+def _counts(window: Window, d: int, n: int, counted: bool, steps: int) -> Any:
+    """How many elements of each window count along a dimension."""
+    low, high = window.pads[d]
+    taps = np.arange(window.kernel[d]) * window.dilation[d]
+    at = np.arange(steps)[:, None] * window.strides[d] + taps - low
+    first, last = (-low, n + high) if counted else (0, n)
+    return ((at >= first) & (at < last)).sum(axis=1)
+
+
+@converter("LpPool")
+def lp_pool(node: Node) -> Expr:
+    """The p-norm of each window."""
+    window, p = _pooling(node), node.attr("p", 2)
+    powers = _power(node, node.call("abs", node[0]), p)
+    total = node.call("nn.sum_pool", powers, pool_size=window.kernel, **window.attrs)
+    return _power(node, total, 1 / p)
+
+
+def _power(node: Node, x: Expr, p: float) -> Expr:
+    return x if p == 1 else node.call("power", x, float(p))
+
+
+def _over_the_image(node: Node) -> tuple[int, ...]:
+    return tuple(range(2, node.rank(node[0])))
+
+
+@converter("GlobalAveragePool")
+def global_average_pool(node: Node) -> Expr:
+    """The mean of each channel."""
+    return node.call("mean", node[0], axis=_over_the_image(node), keepdims=True)
+
+
+@converter("GlobalMaxPool")
+def global_max_pool(node: Node) -> Expr:
+    """The largest element of each channel."""
+    return node.call("max", node[0], axis=_over_the_image(node), keepdims=True)
+
+
+@converter("GlobalLpPool")
+def global_lp_pool(node: Node) -> Expr:
+    """The p-norm of each channel."""
+    p, axes = node.attr("p", 2), _over_the_image(node)
+    powers = _power(node, node.call("abs", node[0]), p)
+    return _power(node, node.call("sum", powers, axis=axes, keepdims=True), 1 / p)
+
+
+@converter("MaxUnpool", since=9)
+def max_unpool(node: Node) -> Expr:
+    """Elements where a pool found them, 0 elsewhere."""
+    old, kernel = node.shape(node[0]), node.attr("kernel_shape")
+    strides = node.attr("strides", (1,) * len(kernel))
+    pads = node.attr("pads", (0,) * (2 * len(kernel)))
+    inner = [
+        (n - 1) * s + k - low - high
+        for n, s, k, low, high in zip(
+            old[2:], strides, kernel, pads[: len(kernel)], pads[len(kernel) :], strict=True
+        )
+    ]
+    shape = (*old[:2], *inner)
+    zeros = node.call("broadcast_to", const(0, node.dtype(node[0])), shape=(prod(shape),))
+    flat = [node.call("reshape", node[n], newshape=(-1,)) for n in (1, 0)]
+    found = node.call("reshape", node.call("scatter_elements", zeros, *flat), newshape=shape)
+    wanted = node.numbers(2) or shape
+    if any(w < n for w, n in zip(wanted, shape, strict=True)):
+        raise GraphError(f"its output_shape {wanted} is smaller than {shape}")
+    width = [(0, w - n) for w, n in zip(wanted, shape, strict=True)]
+    return node.call("nn.pad", found, pad_width=width)

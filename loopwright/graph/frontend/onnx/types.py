@@ -1,0 +1,66 @@
+"""Types of expressions while a model is imported: each is found once, when first asked for."""
+
+from __future__ import annotations
+
+from loopwright.errors import GraphError
+from loopwright.graph.ir.expr import Call, Constant, Expr, Tuple, TupleGetItem, Var
+from loopwright.graph.ir.types import TensorType, TupleType, Type
+from loopwright.graph.ir.visitor import called
+from loopwright.graph.registry import get_op
+
+
+class Types:
+    """Types by expression: of variables, constants, calls of operators, and tuples."""
+
+    def __init__(self) -> None:
+        self._known: dict[Expr, Type] = {}
+        self._narrow: dict[Expr, str] = {}
+
+    def mark(self, e: Expr, dtype: str) -> Expr:
+        """Note that the elements of an expression are those of a narrow dtype, as stored."""
+        self._narrow[e] = dtype
+        return e
+
+    def narrow(self, e: Expr) -> str | None:
+        """The narrow dtype of an expression; None where it has none."""
+        return self._narrow.get(e)
+
+    def __getitem__(self, root: Expr) -> Type:
+        waiting = [root]
+        while waiting:
+            e = waiting[-1]
+            unknown = [c for c in _parts(e) if c not in self._known]
+            if e not in self._known and not unknown:
+                self._known[e] = self._type(e)
+            if e in self._known:
+                waiting.pop()
+            waiting.extend(unknown)
+        return self._known[root]
+
+    def tensor(self, e: Expr) -> TensorType:
+        """The type of a tensor; GraphError where it is something else."""
+        found = self[e]
+        if not isinstance(found, TensorType):
+            raise GraphError(f"{found} stands where a tensor is needed")
+        return found
+
+    def _type(self, e: Expr) -> Type:
+        match e:
+            case Var(type=t) if t is not None:
+                return t
+            case Constant():
+                return e.type
+            case Tuple():
+                return TupleType(tuple(self._known[f] for f in e.fields))
+            case TupleGetItem():
+                whole = self._known[e.tuple_value]
+                if isinstance(whole, TupleType):
+                    return whole.fields[e.index]
+            case Call() if called(e) is not None:
+                op = get_op(called(e) or "")
+                return op.type_of([self._known[a] for a in e.args], op.complete(e.attrs))
+        raise GraphError(f"an imported model has no {type(e).__name__}")
+
+
+def _parts(e: Expr) -> tuple[Expr, ...]:
+    return e.args if isinstance(e, Call) else e.children

@@ -1,0 +1,254 @@
+"""Operators whose elements come from, or go to, places that other tensors name.
+
+A result is computed element by element: where several updates meet one element, it looks at all of
+them. That costs a pass over the updates for each element, and needs no order between threads.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from loopwright import te
+from loopwright.errors import GraphError
+from loopwright.graph.ir.types import Size
+from loopwright.graph.op.shapes import axis_of, require_same, static_shape
+from loopwright.graph.registry import Pattern, register_op
+
+
+def held(index: Any, extent: Size) -> Any:
+    """An index that counts from the end where it is negative, and never leaves its dimension."""
+    index = te.if_then_else(index < 0, index + extent, index)
+    return te.max(te.min(index, extent - 1), 0)
+
+
+@register_op("take", Pattern.INJECTIVE)
+def take(data: te.Tensor, indices: te.Tensor, *, axis: int = 0) -> te.Tensor:
+    """Elements of an axis by their numbers; negative ones count from the end."""
+    at = axis_of(axis, len(data.shape))
+    inner = len(indices.shape)
+
+    def value(*i: Any) -> Any:
+        n = held(indices(*i[at : at + inner]), data.shape[at])
+        return data(*i[:at], n, *i[at + inner :])
+
+    shape = (*data.shape[:at], *indices.shape, *data.shape[at + 1 :])
+    tensor: te.Tensor = te.compute(shape, value, name="take")
+    return tensor
+
+
+@register_op("gather_elements", Pattern.INJECTIVE)
+def gather_elements(data: te.Tensor, indices: te.Tensor, *, axis: int = 0) -> te.Tensor:
+    """For each place of the indices the element of the data there, with that index on an axis."""
+    if len(data.shape) != len(indices.shape):
+        raise GraphError(f"indices have {len(indices.shape)} dimensions; give {len(data.shape)}")
+    at = axis_of(axis, len(data.shape))
+
+    def value(*i: Any) -> Any:
+        return data(*i[:at], held(indices(*i), data.shape[at]), *i[at + 1 :])
+
+    tensor: te.Tensor = te.compute(indices.shape, value, name="gather")
+    return tensor
+
+
+@register_op("gather_nd", Pattern.INJECTIVE)
+def gather_nd(data: te.Tensor, indices: te.Tensor, *, batch_dims: int = 0) -> te.Tensor:
+    """Parts of the data whose first indices are the rows of ``indices``, after some batches."""
+    outer = len(indices.shape) - 1
+    count = indices.shape[-1] if indices.shape else 0
+    if not isinstance(count, int) or not 1 <= count + batch_dims <= len(data.shape):
+        raise GraphError(f"rows of {count} indices do not fit {len(data.shape)} dimensions")
+
+    def value(*i: Any) -> Any:
+        extents = data.shape[batch_dims : batch_dims + count]
+        at = [held(indices(*i[:outer], q), n) for q, n in enumerate(extents)]
+        return data(*i[:batch_dims], *at, *i[outer:])
+
+    shape = (*indices.shape[:-1], *data.shape[batch_dims + count :])
+    tensor: te.Tensor = te.compute(shape, value, name="gather")
+    return tensor
+
+
+#: How updates meet what was there: the reduction over updates, and its value where there are none.
+_MEETINGS: dict[str, tuple[Any, Any]] = {
+    "add": (te.sum, lambda dtype: te.const(0, dtype)),
+    "mul": (te.prod, lambda dtype: te.const(1, dtype)),
+    "max": (te.max, te.min_value),
+    "min": (te.min, te.max_value),
+}
+_COMBINED: dict[str, Any] = {
+    "add": lambda a, b: a + b,
+    "mul": lambda a, b: a * b,
+    "max": te.max,
+    "min": te.min,
+}
+
+
+def _check_reduction(reduction: str, data: te.Tensor, updates: te.Tensor) -> None:
+    if reduction != "none" and reduction not in _MEETINGS:
+        raise GraphError(f"reduction is {reduction!r}; there are none, {', '.join(_MEETINGS)}")
+    if data.dtype != updates.dtype:
+        raise GraphError(f"data are {data.dtype}, updates {updates.dtype}; cast one of them")
+
+
+def _met(data: te.Tensor, count: int, matches: Any, update: Any, reduction: str) -> te.Tensor:
+    """Data with updates.
+
+    Args:
+        data: what was there.
+        count: how many updates may meet one element.
+        matches: from an element's index and a number to whether that update meets it.
+        update: from the same to the update.
+        reduction: how they meet; by ``none`` the last one counts.
+    """
+    k = te.reduce_axis((0, count), name="k")
+    if reduction == "none":
+        none = te.const(-1, "int32")
+        latest = te.compute(
+            data.shape,
+            lambda *i: te.max(te.if_then_else(matches(i, k), k.var, none), axis=k),
+            name="latest",
+        )
+
+        def chosen(*i: Any) -> Any:
+            number = te.max(latest(*i), 0)
+            return te.if_then_else(latest(*i) >= 0, update(i, number), data(*i))
+
+        tensor: te.Tensor = te.compute(data.shape, chosen, name="scattered")
+        return tensor
+    reduce, empty = _MEETINGS[reduction]
+    combine, nothing = _COMBINED[reduction], empty(data.dtype)
+    met = te.compute(
+        data.shape,
+        lambda *i: reduce(te.if_then_else(matches(i, k), update(i, k.var), nothing), axis=k),
+        name="updates",
+    )
+    tensor = te.compute(data.shape, lambda *i: combine(data(*i), met(*i)), name="scattered")
+    return tensor
+
+
+@register_op("scatter_elements", Pattern.OPAQUE)
+def scatter_elements(
+    data: te.Tensor,
+    indices: te.Tensor,
+    updates: te.Tensor,
+    *,
+    axis: int = 0,
+    reduction: str = "none",
+) -> te.Tensor:
+    """Data with updates, each at its own place but for the index on one axis, which is given."""
+    _check_reduction(reduction, data, updates)
+    at = axis_of(axis, len(data.shape))
+    places = static_shape(indices, "scatter_elements")
+    if len(places) != len(data.shape) or tuple(updates.shape) != places:
+        raise GraphError("indices and updates have one shape, with as many dimensions as the data")
+
+    def own(i: Sequence[Any], k: Any) -> list[Any]:
+        clamped = [te.min(x, n - 1) for x, n in zip(i, places, strict=True)]
+        return [*clamped[:at], k, *clamped[at + 1 :]]
+
+    def matches(i: Sequence[Any], k: Any) -> Any:
+        others = [i[d] < n for d, n in enumerate(places) if d != at and n != data.shape[d]]
+        return te.all(*others, te.equal(held(indices(*own(i, k)), data.shape[at]), i[at]))
+
+    return _met(data, places[at], matches, lambda i, k: updates(*own(i, k)), reduction)
+
+
+@register_op("scatter_nd", Pattern.OPAQUE)
+def scatter_nd(
+    data: te.Tensor, indices: te.Tensor, updates: te.Tensor, *, reduction: str = "none"
+) -> te.Tensor:
+    """Data with updates, whose first indices are the rows of ``indices``."""
+    _check_reduction(reduction, data, updates)
+    *outer, depth = static_shape(indices, "scatter_nd")
+    if depth > len(data.shape) or tuple(updates.shape) != (*outer, *data.shape[depth:]):
+        raise GraphError(
+            f"updates are of shape {list(updates.shape)}; give {[*outer, *data.shape[depth:]]}"
+        )
+
+    def place(k: Any) -> list[Any]:
+        found = []
+        for d, n in enumerate(outer):
+            inner = math.prod(outer[d + 1 :])
+            x = k if inner == 1 else te.indexdiv(k, inner)
+            found.append(x if d == 0 else te.indexmod(x, n))
+        return found
+
+    def matches(i: Sequence[Any], k: Any) -> Any:
+        tests = [te.equal(held(indices(*place(k), q), data.shape[q]), i[q]) for q in range(depth)]
+        return te.all(*tests)
+
+    def update(i: Sequence[Any], k: Any) -> Any:
+        return updates(*place(k), *i[depth:])
+
+    return _met(data, math.prod(outer), matches, update, reduction)
+
+
+@register_op("one_hot", Pattern.INJECTIVE)
+def one_hot(indices: te.Tensor, values: te.Tensor, *, depth: int, axis: int = -1) -> te.Tensor:
+    """``values[1]`` where an index of the new axis is the one given, else ``values[0]``."""
+    require_same(values.shape[0] if values.shape else 0, 2, "how many values there are, and 2")
+    at = axis_of(axis, len(indices.shape) + 1)
+
+    def value(*i: Any) -> Any:
+        n = indices(*i[:at], *i[at + 1 :])
+        n = te.if_then_else(n < 0, n + depth, n)
+        return te.if_then_else(te.equal(n, i[at]), values[1], values[0])
+
+    shape = (*indices.shape[:at], depth, *indices.shape[at:])
+    tensor: te.Tensor = te.compute(shape, value, name="one_hot")
+    return tensor
+
+
+@register_op("reverse_sequence", Pattern.INJECTIVE)
+def reverse_sequence(
+    data: te.Tensor, lengths: te.Tensor, *, batch_axis: int = 1, time_axis: int = 0
+) -> te.Tensor:
+    """The first elements along the axis of time, so many for each batch, from last to first."""
+    batch, time = axis_of(batch_axis, len(data.shape)), axis_of(time_axis, len(data.shape))
+
+    def value(*i: Any) -> Any:
+        length = lengths[i[batch]]
+        t = te.if_then_else(i[time] < length, length - 1 - i[time], i[time])
+        return data(*i[:time], held(t, data.shape[time]), *i[time + 1 :])
+
+    tensor: te.Tensor = te.compute(data.shape, value, name="reversed")
+    return tensor
+
+
+@register_op("topk", Pattern.OPAQUE)
+def topk(
+    data: te.Tensor, *, k: int, axis: int = -1, largest: bool = True
+) -> tuple[te.Tensor, te.Tensor]:
+    """The k largest (smallest) elements of an axis, sorted, and where they are.
+
+    Each element is compared with each other along the axis: its rank is how many stand before it.
+    Of equal ones the first stands first.
+    """
+    at = axis_of(axis, len(data.shape))
+    extent = data.shape[at]
+    if isinstance(extent, int) and not 1 <= k <= extent:
+        raise GraphError(f"the {k} first of {extent} elements are asked for")
+    other = te.reduce_axis((0, extent), name="other")
+    one = te.const(1, "int32")
+
+    def rank(*i: Any) -> Any:
+        x, y = data(*i), data(*i[:at], other, *i[at + 1 :])
+        before = te.any(y > x if largest else y < x, te.all(te.equal(x, y), other < i[at]))
+        return te.sum(te.if_then_else(before, one, te.const(0, "int32")), axis=other)
+
+    ranks = te.compute(data.shape, rank, name="rank")
+    n = te.reduce_axis((0, extent), name="n")
+    shape = (*data.shape[:at], k, *data.shape[at + 1 :])
+
+    def place(*i: Any) -> Any:
+        hit = te.equal(ranks(*i[:at], n, *i[at + 1 :]), i[at])
+        return te.max(te.if_then_else(hit, n.var, te.const(0, "int32")), axis=n)
+
+    places = te.compute(shape, place, name="place")
+    values: te.Tensor = te.compute(
+        shape, lambda *i: data(*i[:at], held(places(*i), extent), *i[at + 1 :]), name="values"
+    )
+    numbers: te.Tensor = te.compute(shape, lambda *i: places(*i).astype("int64"), name="indices")
+    return values, numbers

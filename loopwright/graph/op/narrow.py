@@ -1,0 +1,189 @@
+"""Floats of 8 and 4 bits, as the bits that they are stored in: formats, to float32 and back.
+
+The formats are those of Micikevicius et al. (2022), `float8_e4m3fn` and `float8_e5m2`; of Noune et
+al. (2022), `float8_e4m3fnuz` and `float8_e5m2fnuz`; and of the OCP Microscaling Formats (2023),
+`float4_e2m1fn` and the scale `float8_e8m0fnu`. They are named as the package ml_dtypes names them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from loopwright import te
+from loopwright.errors import GraphError, did_you_mean
+from loopwright.graph.registry import Pattern, register_op
+
+#: Bits of the fraction and bias of the exponent of float32.
+_FRACTION, _BIAS = 23, 127
+
+
+@dataclass(frozen=True)
+class Format:
+    """A float of a sign, an exponent and a fraction.
+
+    Attributes:
+        width: its bits.
+        fraction: bits of the fraction.
+        bias: of the exponent.
+        largest: the bits of the largest finite number.
+        nan: the bits of what is no number, without its sign; None where there is none.
+        over: the bits of what is too large and is not held, without its sign.
+        signed_zero: whether there is a zero with a sign. Where there is none, its bits are the one
+            NaN.
+        infinite: whether ``over`` is an infinity.
+    """
+
+    width: int
+    fraction: int
+    bias: int
+    largest: int
+    nan: int | None
+    over: int
+    signed_zero: bool
+    infinite: bool = False
+
+    @property
+    def sign(self) -> int:
+        """The bit of the sign."""
+        return 1 << (self.width - 1)
+
+
+FORMATS = {
+    "float8_e4m3fn": Format(8, 3, 7, 0x7E, 0x7F, 0x7F, True),
+    "float8_e4m3fnuz": Format(8, 3, 8, 0x7F, 0x80, 0x80, False),
+    "float8_e5m2": Format(8, 2, 15, 0x7B, 0x7E, 0x7C, True, infinite=True),
+    "float8_e5m2fnuz": Format(8, 2, 16, 0x7F, 0x80, 0x80, False),
+    "float4_e2m1fn": Format(4, 1, 1, 0x7, None, 0x7, True),
+}
+#: Powers of two alone: an exponent of 8 bits with the bias of float32.
+SCALE = "float8_e8m0fnu"
+ROUNDINGS = ("up", "down")
+
+
+def _format(name: str) -> Format:
+    if name not in FORMATS:
+        known = [*FORMATS, SCALE]
+        raise GraphError(
+            f"there is no format {name!r}{did_you_mean(name, known)}; use one of {', '.join(known)}"
+        )
+    return FORMATS[name]
+
+
+@register_op("decode_float", Pattern.ELEMENTWISE)
+def decode_float(data: te.Tensor, *, dtype: str) -> te.Tensor:
+    """The bits (uint8) of floats of a format as float32."""
+    _require(data, "uint8", "decode_float")
+    f = None if dtype == SCALE else _format(dtype)
+
+    def value(*i: Any) -> Any:
+        bits = data(*i).astype("int32")
+        return _power(bits) if f is None else _number(bits, f)
+
+    tensor: te.Tensor = te.compute(data.shape, value, name="decoded")
+    return tensor
+
+
+@register_op("encode_float", Pattern.ELEMENTWISE)
+def encode_float(
+    data: te.Tensor, *, dtype: str, saturate: bool = True, rounding: str = "up"
+) -> te.Tensor:
+    """float32 as the bits (uint8) of a format, rounded to even; ``saturate`` holds what is too big.
+
+    ``rounding`` is that of powers of two alone, away from or towards zero.
+    """
+    _require(data, "float32", "encode_float")
+    f = None if dtype == SCALE else _format(dtype)
+    if rounding not in ROUNDINGS:
+        raise GraphError(f"rounding is {rounding!r}; there are {', '.join(ROUNDINGS)}")
+
+    def value(*i: Any) -> Any:
+        x = data(*i)
+        found = _exponent(x, saturate, rounding == "up") if f is None else _bits(x, f, saturate)
+        return found.astype("uint8")
+
+    tensor: te.Tensor = te.compute(data.shape, value, name="encoded")
+    return tensor
+
+
+def _require(data: te.Tensor, dtype: str, name: str) -> None:
+    if data.dtype != dtype:
+        raise GraphError(f"{name} takes {dtype}, got {data.dtype}; cast it")
+
+
+def _number(bits: Any, f: Format) -> Any:
+    """A number of its bits; without an exponent they count in the smallest step."""
+    rest = te.bitwise_and(bits, f.sign - 1)
+    moved = te.shift_left(rest, _FRACTION - f.fraction) + ((_BIAS - f.bias) << _FRACTION)
+    small = rest.astype("float32") * 2.0 ** (1 - f.bias - f.fraction)
+    size = te.if_then_else(rest < 1 << f.fraction, small, te.reinterpret("float32", moved))
+    nan = te.const(float("nan"), "float32")
+    if f.nan is not None and f.signed_zero:
+        infinity = te.const(float("inf"), "float32")
+        beyond = te.if_then_else(te.equal(rest, f.over), infinity, nan) if f.infinite else nan
+        size = te.if_then_else(rest > f.largest, beyond, size)
+    found = te.if_then_else(te.equal(te.bitwise_and(bits, f.sign), 0), size, -size)
+    if f.nan is not None and not f.signed_zero:
+        found = te.if_then_else(te.equal(bits, f.nan), nan, found)
+    return found
+
+
+def _bits(x: Any, f: Format, saturate: bool) -> Any:
+    """The bits of a number, rounded to the nearest one of the format, the even one of two."""
+    all_bits = te.reinterpret("int32", x)
+    size_bits = te.bitwise_and(all_bits, 0x7FFFFFFF)
+    size = te.reinterpret("float32", size_bits)
+    gone = _FRACTION - f.fraction
+    odd = te.bitwise_and(te.shift_right(size_bits, gone), 1)
+    rounded = te.shift_right(size_bits + ((1 << (gone - 1)) - 1) + odd, gone)
+    normal = rounded - ((_BIAS - f.bias) << f.fraction)
+    steps = te.min(size, 2.0 ** (1 - f.bias)) * 2.0 ** (f.bias - 1 + f.fraction)
+    small = te.nearbyint(steps).astype("int32")
+    code = te.if_then_else(size < 2.0 ** (1 - f.bias), small, normal)
+    code = te.if_then_else(code > f.largest, f.largest if saturate else f.over, code)
+    if f.nan is None:
+        code = te.if_then_else(te.isnan(x), 0, code)
+    elif f.signed_zero:
+        code = te.if_then_else(te.isnan(x), f.nan, code)
+    signed = te.if_then_else(all_bits < 0, code + f.sign, code)
+    if f.signed_zero:
+        return signed
+    # What would be a zero with a sign is no number.
+    alone = te.any(te.equal(code, 0), te.equal(code, f.sign))
+    return te.if_then_else(te.isnan(x), f.sign, te.if_then_else(alone, code, signed))
+
+
+def _power(bits: Any) -> Any:
+    """2 ** (bits - 127); 255 is no number, and 0 has half the smallest exponent of float32."""
+    shifted = te.shift_left(bits, _FRACTION)
+    smallest = te.const(1 << (_FRACTION - 1), "int32")
+    found = te.reinterpret("float32", te.if_then_else(te.equal(bits, 0), smallest, shifted))
+    return te.if_then_else(te.equal(bits, 255), te.const(float("nan"), "float32"), found)
+
+
+def _exponent(x: Any, saturate: bool, up: bool) -> Any:
+    """The exponent of a number, rounded; its sign is lost, what is not finite is no number."""
+    size_bits = te.bitwise_and(te.reinterpret("int32", x), 0x7FFFFFFF)
+    exponent = te.shift_right(size_bits, _FRACTION)
+    rest = te.bitwise_and(size_bits, (1 << _FRACTION) - 1)
+    if not up:
+        return exponent
+    more = te.if_then_else(rest > 0, exponent + 1, exponent)
+    held = te.min(more, 254) if saturate else more
+    return te.if_then_else(te.equal(exponent, 255), 255, held)
+
+
+@register_op("wrap_integer", Pattern.ELEMENTWISE)
+def wrap_integer(data: te.Tensor, *, bits: int, signed: bool) -> te.Tensor:
+    """The lowest bits of int32, as int8 where they have a sign, else as uint8."""
+    _require(data, "int32", "wrap_integer")
+    if not 1 <= bits <= 8:
+        raise GraphError(f"wrap_integer keeps 1 to 8 bits, got {bits}")
+    top = 1 << (bits - 1)
+
+    def value(*i: Any) -> Any:
+        low = te.bitwise_and(data(*i), 2 * top - 1)
+        return (te.bitwise_xor(low, top) - top).astype("int8") if signed else low.astype("uint8")
+
+    tensor: te.Tensor = te.compute(data.shape, value, name="wrapped")
+    return tensor

@@ -1,0 +1,127 @@
+"""Images sampled at places that another tensor names."""
+
+from __future__ import annotations
+
+from functools import reduce
+from itertools import product
+from operator import mul
+from typing import Any
+
+from loopwright import te
+from loopwright.errors import GraphError
+from loopwright.graph.op.shapes import require_same, static_shape
+from loopwright.graph.registry import Pattern, register_op
+
+_MODES = ("linear", "nearest", "cubic")
+_PADDINGS = ("zeros", "border", "reflection")
+#: Of the kernel of Keys (1981), as PyTorch and ONNX have it.
+_CUBIC = -0.75
+
+
+@register_op("nn.grid_sample", Pattern.OPAQUE)
+def grid_sample(
+    data: te.Tensor,
+    grid: te.Tensor,
+    *,
+    mode: str = "linear",
+    padding_mode: str = "zeros",
+    align_corners: bool = False,
+) -> te.Tensor:
+    """(N, C, ...) sampled at places (N, ..., rank), from -1 to 1, whose last one is the first."""
+    if mode not in _MODES or padding_mode not in _PADDINGS:
+        raise GraphError(f"modes are {_MODES} and {_PADDINGS}, got {mode!r} and {padding_mode!r}")
+    image = static_shape(data, "grid_sample")[2:]
+    require_same(grid.shape[-1], len(image), "the numbers of a place and the image's dimensions")
+    require_same(grid.shape[0], data.shape[0], "how many images and grids there are")
+
+    def value(n: Any, c: Any, *o: Any) -> Any:
+        taps = []
+        for d, extent in enumerate(image):
+            x = grid(n, *o, len(image) - 1 - d).astype("float32")
+            x = _place(x, extent, align_corners)
+            taps.append(_taps(x, extent, mode, padding_mode, align_corners))
+        parts = []
+        for chosen in product(*taps):
+            weight = reduce(mul, (w for _, w in chosen))
+            parts.append(data(n, c, *(i for i, _ in chosen)).astype("float32") * weight)
+        return reduce(lambda a, b: a + b, parts).astype(data.dtype)
+
+    shape = (*data.shape[:2], *grid.shape[1:-1])
+    tensor: te.Tensor = te.compute(shape, value, name="grid_sample")
+    return tensor
+
+
+def _place(x: Any, extent: int, align_corners: bool) -> Any:
+    """From -1 to 1 to elements."""
+    if align_corners:
+        return (x + 1) * ((extent - 1) / 2)
+    return ((x + 1) * extent - 1) / 2
+
+
+def _ends(extent: int, align_corners: bool) -> tuple[float, float]:
+    """Where an image begins and ends."""
+    return (0.0, extent - 1.0) if align_corners else (-0.5, extent - 0.5)
+
+
+def _reflected(x: Any, extent: int, align_corners: bool) -> Any:
+    """A place that is thrown back at both ends, as often as it takes."""
+    low, high = _ends(extent, align_corners)
+    span = high - low
+    if span == 0:
+        return x * 0
+    size = te.abs(x - low)
+    turns = te.floor(size / span)
+    rest = size - turns * span
+    odd = turns - te.floor(turns / 2) * 2
+    return te.if_then_else(odd > 0.5, high - rest, rest + low)
+
+
+def _taps(
+    x: Any, extent: int, mode: str, padding_mode: str, align_corners: bool
+) -> list[tuple[Any, Any]]:
+    """Elements along a dimension, and their weights; outside, with zeros, the weight is 0."""
+    x = te.nearbyint(x) if mode == "nearest" else x
+    if padding_mode != "zeros":
+        low, high = _ends(extent, align_corners)
+        outside = te.any(x < low, x > high)
+        x = te.if_then_else(outside, _inside(x, extent, padding_mode, align_corners), x)
+    if mode == "nearest":
+        return [_tap(x, 1, extent, padding_mode, align_corners)]
+    first = te.floor(x)
+    t = x - first
+    if mode == "linear":
+        weights = [1 - t, t]
+        places = [first, first + 1]
+    else:
+        weights = [_far(t + 1), _near(t), _near(1 - t), _far(2 - t)]
+        places = [first + n for n in range(-1, 3)]
+    pairs = zip(places, weights, strict=True)
+    return [_tap(p, w, extent, padding_mode, align_corners) for p, w in pairs]
+
+
+def _inside(x: Any, extent: int, padding_mode: str, align_corners: bool) -> Any:
+    if padding_mode == "reflection":
+        return _reflected(x, extent, align_corners)
+    return te.max(te.min(x, extent - 1.0), 0.0)
+
+
+def _tap(
+    place: Any, weight: Any, extent: int, padding_mode: str, align_corners: bool
+) -> tuple[Any, Any]:
+    if padding_mode == "zeros":
+        inside = te.all(place >= 0, place <= extent - 1)
+        one = te.const(1, "float32") if isinstance(weight, int) else weight
+        weight = te.if_then_else(inside, one, te.const(0, "float32"))
+    else:
+        place = _inside(place, extent, padding_mode, align_corners)
+        weight = te.const(1, "float32") if isinstance(weight, int) else weight
+    held = te.max(te.min(place, extent - 1.0), 0.0)
+    return held.astype("int32"), weight
+
+
+def _near(x: Any) -> Any:
+    return ((_CUBIC + 2) * x - (_CUBIC + 3)) * x * x + 1
+
+
+def _far(x: Any) -> Any:
+    return ((_CUBIC * x - 5 * _CUBIC) * x + 8 * _CUBIC) * x - 4 * _CUBIC

@@ -1,0 +1,111 @@
+"""What of a model can be tuned: a task for each of its kernels, with how often it is called."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from loopwright.errors import GraphError, did_you_mean
+from loopwright.graph.compile import prepared
+from loopwright.graph.frontend.source import ModelLike, module_of
+from loopwright.graph.kernel_tasks import kernel_tasks, operators_of
+from loopwright.graph.plan import Planned
+from loopwright.graph.registry import Pattern, get_op, op_names
+from loopwright.task import Task
+from loopwright.task.task import TargetLike, resolve_target
+
+
+@dataclass(frozen=True)
+class ModelTask:
+    """A task of a model.
+
+    Attributes:
+        task: what is tuned; its key is the hash of the expression and the kind of target.
+        weight: how often its kernels are called in a run of the model.
+        kernels: their names in the compiled model.
+        ops: the operators that they are made of, in order.
+
+    Example:
+        >>> x = lw.graph.var("x", (1, 64))
+        >>> y = lw.graph.op.nn.dense(x, np.ones((64, 64), "float32"))
+        >>> y = lw.graph.op.nn.dense(y, np.ones((64, 64), "float32"))
+        >>> module = lw.graph.IRModule.from_expr(y)
+        >>> print([(t.weight, t.ops) for t in lw.graph.extract_tasks(module, "llvm")])
+        [(2, ('nn.dense',))]
+    """
+
+    task: Task
+    weight: int
+    kernels: tuple[str, ...]
+    ops: tuple[str, ...]
+
+    @property
+    def is_simple(self) -> bool:
+        """Whether it only moves and maps elements: no operator of it sums or multiplies along an
+        axis."""
+        return all(get_op(name).pattern <= Pattern.INJECTIVE for name in self.ops)
+
+
+def extract_tasks(
+    model: ModelLike,
+    target: TargetLike = None,
+    *,
+    ops: Collection[str] | None = None,
+    include_simple_tasks: bool = False,
+) -> list[ModelTask]:
+    """The tasks of a model, each once, in the order in which the model first needs them.
+
+    They are of the kernels that `compile` builds for the same target: what is tuned is what runs.
+
+    Args:
+        model: a module, or an ONNX model as `from_onnx` takes it.
+        target: None is the current target, or the default one.
+        ops: only tasks that contain one of these operators, such as ``["nn.conv"]``; None: all.
+        include_simple_tasks: also tasks that only move and map elements, whose default is mostly as
+            fast as memory; they are left out unless ``ops`` names one of their operators.
+
+    Raises:
+        GraphError: there is no such operator, the model is none, or `compile` would refuse it.
+
+    Example:
+        >>> x = lw.graph.var("x", (1, 64))
+        >>> y = lw.graph.op.nn.softmax(lw.graph.op.nn.dense(x, np.ones((10, 64), "float32")))
+        >>> module = lw.graph.IRModule.from_expr(y)
+        >>> for found in lw.graph.extract_tasks(module, "llvm"):
+        ...     print(found.weight, found.task, found.kernels)
+        ...
+        1 graph/dense((1, 64), (10, 64)) ('dense_0',)
+        1 graph/softmax((1, 10)) ('softmax_1',)
+    """
+    _check(ops)
+    resolved = resolve_target(target)
+    planned = prepared(module_of(model))
+    found = grouped(planned, kernel_tasks(planned, resolved))
+    if ops is not None:
+        return [one for one in found if not set(ops).isdisjoint(one.ops)]
+    return [one for one in found if include_simple_tasks or not one.is_simple]
+
+
+def grouped(planned: Planned, tasks: Mapping[str, Task]) -> list[ModelTask]:
+    """The tasks of a program's kernels, each once: kernels of one expression have one task."""
+    found: dict[str, ModelTask] = {}
+    for name, task in tasks.items():
+        before = found.get(task.key)
+        calls = planned.calls[name]
+        if before is None:
+            operators = operators_of(planned.kernels[name][0])
+            found[task.key] = ModelTask(task, calls, (name,), operators)
+            continue
+        kernels = (*before.kernels, name)
+        found[task.key] = replace(before, weight=before.weight + calls, kernels=kernels)
+    return list(found.values())
+
+
+def _check(ops: Collection[str] | None) -> None:
+    if isinstance(ops, str):
+        raise GraphError(f"ops are given as a list of names: [{ops!r}]")
+    known: Sequence[str] = op_names()
+    for name in ops or ():
+        if name not in known:
+            hint = did_you_mean(str(name), known)
+            raise GraphError(f"there is no operator {name!r}{hint}; see lw.graph.op_names()")

@@ -1,0 +1,117 @@
+"""Tuning of whole models: the tasks of a model share a budget, towards its time end to end."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from loopwright.errors import GraphError, UsageError
+from loopwright.graph.frontend.source import ModelLike
+from loopwright.graph.tasks import ModelTask, extract_tasks
+from loopwright.task.task import TargetLike
+from loopwright.tuner import TasksMonitor, TasksSummary, log_to_file, tune_tasks
+from loopwright.tuner.run.budget import seconds
+from loopwright.tuner.run.interfaces import Callback
+from loopwright.tuner.run.state import flop_of
+
+#: Trials of a task, on average, where no limit is given.
+TRIALS = 64
+#: What ends a run, by the names of `tune_tasks`.
+_LIMITS = ("early_stopping", "per_task_early_stopping", "min_gain")
+
+
+def tune(
+    model: ModelLike | list[ModelTask],
+    target: TargetLike = None,
+    *,
+    log: str | os.PathLike[str],
+    trials: int | None = None,
+    timeout: float | str | None = None,
+    ops: Collection[str] | None = None,
+    include_simple_tasks: bool = False,
+    callbacks: Sequence[Callback | TasksMonitor] = (),
+    **options: Any,
+) -> TasksSummary:
+    """Tune the kernels of a model, so that the model as a whole becomes faster.
+
+    Each kernel is a task, whose weight is how often the model calls it. The next trials go to the
+    task that promises most for the sum of weight x time, see `loopwright.tune_tasks`. Every
+    measurement is in the log before anything follows from it: what is killed goes on from there
+    when it is called again. `compile` takes the log as its history.
+
+    Args:
+        model: a module, an ONNX model as `from_onnx` takes it, or tasks of `extract_tasks`.
+        target: what kernels are built for; None is the current target, or the default one. Of
+            tasks, their own.
+        log: the file that measurements are appended to.
+        trials: valid results that the log shall hold of all tasks together, at least one a task;
+            without any limit 64 for each task.
+        timeout: of this call, making the tasks and the final comparison included: seconds, or
+            ``"90s"``, ``"30m"``, ``"8h"``.
+        ops, include_simple_tasks: as of `extract_tasks`.
+        callbacks: such as ``loopwright.tuner.task_table()``; see `loopwright.tune_tasks`.
+        options: others of `loopwright.tune_tasks`, such as ``tuner``, ``seed``, ``min_gain`` and
+            ``measure_option``.
+
+    Returns:
+        The table of tasks. Its ``latency`` is the expected time of a run of the model in seconds,
+        as far as its tasks go.
+
+    Raises:
+        GraphError: the model is none, or has nothing to tune.
+        UsageError: a limit is malformed, or there are fewer trials than tasks.
+        TuneError, NothingRan: as of `loopwright.tune_tasks`.
+        TuningInterrupted: Ctrl-C; the log is synced.
+
+    Example:
+        >>> x = lw.graph.var("x", (8, 64))
+        >>> y = lw.graph.op.nn.softmax(lw.graph.op.nn.dense(x, np.ones((32, 64), "float32")))
+        >>> module = lw.graph.IRModule.from_expr(y)
+        >>> summary = lw.tune(module, "llvm", log="model.jsonl", trials=4)
+        >>> print(summary.trials, [row.weight for row in summary.rows])
+        4 [1, 1]
+        >>> model = lw.compile(module, "llvm", history="model.jsonl")
+    """
+    begin = time.monotonic()
+    limit = seconds(timeout)
+    tasks = _tasks(model, target, ops, include_simple_tasks)
+    if trials is None and limit is None and all(options.get(name) is None for name in _LIMITS):
+        trials = TRIALS * len(tasks)
+    if limit is not None:
+        limit -= time.monotonic() - begin
+        if limit <= 0:
+            raise UsageError(
+                f"timeout {timeout!r}: making {len(tasks)} tasks of the model took longer; give it "
+                "more time"
+            )
+    return tune_tasks(
+        [one.task for one in tasks],
+        n_trial=trials,
+        timeout=limit,
+        callbacks=[log_to_file(os.fspath(log)), *callbacks],
+        weights=[one.weight for one in tasks],
+        **options,
+    )
+
+
+def _tasks(
+    model: ModelLike | list[ModelTask],
+    target: TargetLike,
+    ops: Collection[str] | None,
+    include_simple_tasks: bool,
+) -> list[ModelTask]:
+    """The tasks, those first that do most: a budget may end before each had a turn."""
+    if isinstance(model, list):
+        tasks = model
+    else:
+        tasks = extract_tasks(model, target, ops=ops, include_simple_tasks=include_simple_tasks)
+    if not all(isinstance(one, ModelTask) for one in tasks):
+        raise GraphError("tune: expected a model, or the tasks that extract_tasks gives")
+    if not tasks:
+        raise GraphError(
+            "tune: the model has no kernel that computes more than elements one by one; "
+            "include_simple_tasks=True tunes those"
+        )
+    return sorted(tasks, key=lambda one: -one.weight * flop_of(one.task))

@@ -1,0 +1,10 @@
+"""What runs whole models: programs of kernels as data. Nothing here knows an IR."""
+
+from __future__ import annotations
+
+from loopwright.runtime.executors.debug_executor import DebugExecutor
+from loopwright.runtime.executors.graph_executor import GraphExecutor
+from loopwright.runtime.executors.model import Model, load_model
+from loopwright.runtime.executors.program import Program, Step, Value
+
+__all__ = ["DebugExecutor", "GraphExecutor", "Model", "Program", "Step", "Value", "load_model"]

@@ -1,0 +1,255 @@
+"""The debug executor: what each call of a kernel takes and gives. Named after TVM's.
+
+Values share memory, so that what a call reads is there only while the calls before it have just
+run. Everything here therefore runs the model up to the call that it is about.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from loopwright.errors import ArgumentError, RunError, did_you_mean
+from loopwright.runtime.arrays.host import NDArray
+from loopwright.runtime.executors.graph_executor import GraphExecutor
+from loopwright.runtime.executors.program import Program
+from loopwright.runtime.module import Module
+from loopwright.runtime.ndarray import array
+from loopwright.runtime.params import save_params
+from loopwright.runtime.profiling.report import ProfiledCall, Report
+from loopwright.runtime.timing import BenchmarkResult, run_repeat, time_call
+
+Array = npt.NDArray[Any]
+
+
+class DebugExecutor(GraphExecutor):
+    """A graph executor that shows every call of a kernel.
+
+    Args:
+        program, kernels, constants: as of `GraphExecutor`.
+        dump_root: a folder, made where there is none, into which each run writes the program
+            (``program.json``), the outputs of each call (``outputs.safetensors``, by the call's
+            number and kernel), and when each call ran (``trace.json``, for Chrome's
+            ``about:tracing`` and Perfetto). None: nothing is written.
+
+    Attributes:
+        nodes: the kernel of each call, in order.
+
+    Raises:
+        ArgumentError: as of `GraphExecutor`.
+
+    Example:
+        >>> x = lw.graph.var("x", (4,))
+        >>> y = lw.graph.op.nn.softmax(lw.graph.op.nn.softmax(x))
+        >>> model = lw.graph.compile(lw.graph.IRModule.from_expr(y), "llvm")
+        >>> executor = model.debug_executor()
+        >>> executor.run(x=np.zeros(4, "float32"))
+        >>> print(executor.nodes, executor.debug_get_output(0).numpy())
+        ('softmax_0', 'softmax_0') [0.25 0.25 0.25 0.25]
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        kernels: Mapping[str, Module],
+        constants: Mapping[str, Array],
+        dump_root: str | os.PathLike[str] | None = None,
+    ) -> None:
+        super().__init__(program, kernels, constants)
+        self.nodes = tuple(step.kernel for step in program.steps)
+        self._dump_root = None if dump_root is None else Path(dump_root)
+
+    def run(self, **inputs: object) -> None:
+        """Set inputs by name, run all kernels, and dump what they gave if a folder was named.
+
+        Raises:
+            ArgumentError: as of `set_input`; nothing ran.
+            RunError: a kernel failed, or the folder cannot be written.
+        """
+        if inputs:
+            self.set_input(None, None, **inputs)
+        events: list[dict[str, Any]] = []
+        outputs: dict[str, Array] = {}
+        begin = time.perf_counter()
+        for number, call in self._steps():
+            before = time.perf_counter()
+            call()
+            after = time.perf_counter()
+            events.append(self._event(number, before - begin, after - before))
+            if self._dump_root is not None:
+                outputs |= self._outputs_by_name(number)
+        if self._dump_root is not None:
+            self._dump(self._dump_root, events, outputs)
+
+    def run_individual(
+        self, number: int = 10, repeat: int = 1, min_repeat_ms: float = 0.0
+    ) -> list[BenchmarkResult]:
+        """Time each call of the model by itself, again and again on the same data.
+
+        What it reads is warm then, which it may not be inside a run; `profile` tells that.
+
+        Args:
+            number: calls in one sample.
+            repeat: samples.
+            min_repeat_ms: a sample takes at least so many milliseconds; ``number`` grows until it
+                does.
+
+        Returns:
+            For each call the seconds of its samples.
+        """
+        return [
+            self._timed(call, number, repeat, min_repeat_ms) for _, call in self._steps(ran=True)
+        ]
+
+    def run_individual_node(
+        self, node: int | str, number: int = 10, repeat: int = 1, min_repeat_ms: float = 0.0
+    ) -> BenchmarkResult:
+        """Time one call of the model, as `run_individual` times all of them.
+
+        Raises:
+            ArgumentError: there is no such call.
+        """
+        return self._timed(self._run_up_to(node), number, repeat, min_repeat_ms)
+
+    def profile(self, number: int = 10, **inputs: object) -> Report:
+        """Run the model some times, and tell what each call took inside the runs.
+
+        Args:
+            number: runs that count; one that does not count comes before them.
+            inputs: to be set before, by name.
+
+        Returns:
+            A row for each call of the model, in order, with all its runs; its table adds up the
+            calls of one kernel.
+
+        Raises:
+            ArgumentError: as of `set_input`, or ``number`` is no whole number above zero.
+        """
+        if type(number) is not int or number < 1:
+            raise ArgumentError(f"profile: number is {number!r}; give a whole number above zero")
+        self.set_input(None, None, **inputs)
+        calls = [call for _, call in self._steps(ran=True)]
+        took = [0.0] * len(calls)
+        begin = time.perf_counter()
+        for _ in range(number):
+            for n, call in enumerate(calls):
+                before = time.perf_counter()
+                call()
+                took[n] += time.perf_counter() - before
+        wall = time.perf_counter() - begin
+        rows = [
+            ProfiledCall(name, str(call.device), seconds, number, number * self._nbytes(n))
+            for n, (name, call, seconds) in enumerate(zip(self.nodes, calls, took, strict=True))
+        ]
+        return Report(tuple(rows), wall, number)
+
+    def debug_get_output(
+        self, node: int | str, out: Array | NDArray | None = None, index: int = 0
+    ) -> Array | NDArray:
+        """What a call of the model gives for the inputs as they are now: the model runs up to it.
+
+        Args:
+            node: its number, or the name of a kernel that is called once.
+            out: an array to copy it into.
+            index: which of its outputs.
+
+        Returns:
+            A copy; ``out`` where it was given.
+
+        Raises:
+            ArgumentError: there is no such call or output, or ``out`` does not fit.
+        """
+        self._run_up_to(node)
+        step = self.program.steps[self._node(node)]
+        if not 0 <= index < step.outputs:
+            raise ArgumentError(f"call {node!r} has {step.outputs} outputs; there is no {index}")
+        found = self._arrays[step.args[len(step.args) - step.outputs + index]]
+        if out is None:
+            return array(found)
+        given = out.numpy() if isinstance(out, NDArray) else out
+        if given.shape != found.shape or given.dtype != found.dtype:
+            raise ArgumentError(
+                f"output {index} of call {node!r} is {found.dtype}{list(found.shape)}, got "
+                f"{given.dtype}{list(given.shape)}"
+            )
+        given[...] = found
+        return out
+
+    # -- steps ---------------------------------------------------------------------------------
+
+    def _steps(self, *, ran: bool = False) -> Iterator[tuple[int, Any]]:
+        """The number of each step, and its call, which has run where ``ran`` is said."""
+        for number in range(len(self.nodes)):
+            call = self._bound(number)
+            if ran:
+                call()
+            yield number, call
+
+    def _run_up_to(self, node: int | str) -> Any:
+        """Run the model up to a step; returns its call."""
+        calls = [self._bound(number) for number in range(self._node(node) + 1)]
+        for call in calls:
+            call()
+        return calls[-1]
+
+    def _node(self, node: int | str) -> int:
+        if isinstance(node, str):
+            places = [n for n, name in enumerate(self.nodes) if name == node]
+            if len(places) == 1:
+                return places[0]
+            if places:
+                raise ArgumentError(f"kernel {node!r} is called {len(places)} times: {places}")
+            raise ArgumentError(f"there is no kernel {node!r}{did_you_mean(node, self.nodes)}")
+        if not 0 <= node < len(self.nodes):
+            raise ArgumentError(f"there is no call {node}; the model has {len(self.nodes)}")
+        return node
+
+    def _timed(self, call: Any, number: int, repeat: int, min_ms: float) -> BenchmarkResult:
+        times = []
+        for _ in range(repeat):
+            seconds, number = run_repeat(lambda n: time_call(call, n), number, min_ms, 100)
+            times.append(seconds)
+        return BenchmarkResult(tuple(times))
+
+    def _nbytes(self, number: int) -> int:
+        return sum(self.program.values[n].nbytes for n in self.program.steps[number].args)
+
+    # -- dumps ---------------------------------------------------------------------------------
+
+    def _outputs_by_name(self, number: int) -> dict[str, Array]:
+        """Copies of what a step wrote, since later steps write over it."""
+        step = self.program.steps[number]
+        outputs = step.args[len(step.args) - step.outputs :]
+        names = [f"{number}_{step.kernel}_{k}" for k in range(step.outputs)]
+        return {
+            name: np.array(self._arrays[n], order="C")
+            for name, n in zip(names, outputs, strict=True)
+        }
+
+    def _event(self, number: int, begin: float, took: float) -> dict[str, Any]:
+        """A call as Chrome's trace format has it; its times are microseconds."""
+        return {
+            "name": self.nodes[number],
+            "ph": "X",
+            "ts": 1e6 * begin,
+            "dur": 1e6 * took,
+            "pid": 0,
+            "tid": 0,
+            "args": {"call": number, "bytes": self._nbytes(number)},
+        }
+
+    def _dump(self, folder: Path, events: list[dict[str, Any]], outputs: dict[str, Array]) -> None:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / "program.json").write_text(json.dumps(self.program.to_json(), indent=1))
+            (folder / "trace.json").write_text(json.dumps({"traceEvents": events}, indent=1))
+        except OSError as error:
+            raise RunError(f"cannot write {folder}: {error.strerror or error}") from error
+        save_params(folder / "outputs.safetensors", outputs)

@@ -1,0 +1,144 @@
+"""A model whose kernels are built: what runs it, and the file that keeps it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from loopwright.errors import ArgumentError
+from loopwright.runtime.executors import saved
+from loopwright.runtime.executors.debug_executor import DebugExecutor
+from loopwright.runtime.executors.graph_executor import GraphExecutor
+from loopwright.runtime.executors.program import Program
+from loopwright.runtime.module import Module
+
+Array = npt.NDArray[Any]
+
+
+class Model:
+    """A program of kernels with its weights.
+
+    Args:
+        program: its kernels in order, and its values.
+        kernels: by name.
+        constants: arrays by the names of the program's values.
+
+    Attributes:
+        program, kernels, constants: as given.
+
+    Example:
+        >>> from loopwright.runtime.executors import Model, Program, Step, Value
+        >>> A = te.placeholder((4,), name="A")
+        >>> double = lw.build([A, te.compute((4,), lambda i: A[i] * 2, name="B")], "llvm")
+        >>> x, y = Value("x", (4,), "float32", "input"), Value("y", (4,), "float32", "stored")
+        >>> program = Program((x, y), (Step("double", (0, 1)),), (0,), (1,), 64)
+        >>> model = Model(program, {"double": double}, {})
+        >>> print(model(np.ones(4, "float32"))[0])
+        [2. 2. 2. 2.]
+    """
+
+    def __init__(
+        self, program: Program, kernels: Mapping[str, Module], constants: Mapping[str, Array]
+    ) -> None:
+        self.program, self.kernels, self.constants = program, kernels, constants
+
+    def executor(self) -> GraphExecutor:
+        """The model, ready to run; each executor has memory of its own, and all share weights."""
+        return self._first.another()
+
+    @cached_property
+    def _first(self) -> GraphExecutor:
+        """An executor that nobody runs: it has what is computed from weights, once for all."""
+        return GraphExecutor(self.program, self.kernels, self.constants)
+
+    def debug_executor(self, dump_root: str | os.PathLike[str] | None = None) -> DebugExecutor:
+        """The same with a look at every call of a kernel.
+
+        Args:
+            dump_root: a folder into which each run writes its calls, their outputs and a trace;
+                None: nothing is written.
+        """
+        return DebugExecutor(self.program, self.kernels, self.constants, dump_root)
+
+    def __call__(self, *inputs: Any) -> list[Array]:
+        """Run once, with an executor of its own.
+
+        Args:
+            inputs: an array for each input, in order.
+
+        Returns:
+            The outputs.
+
+        Raises:
+            ArgumentError: there are more or fewer inputs, or one has another shape or dtype.
+        """
+        executor = self.executor()
+        count = executor.get_num_inputs()
+        if len(inputs) != count:
+            names = ", ".join(executor.get_input_info()[0])
+            raise ArgumentError(f"the model has {count} inputs ({names}), got {len(inputs)}")
+        for n, x in enumerate(inputs):
+            executor.set_input(n, x)
+        executor.run()
+        return [np.asarray(executor.get_output(n)) for n in range(executor.get_num_outputs())]
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the model to one file: its program, the machine code of its kernels, its weights.
+
+        The file is a zip archive without compression: ``model.json``, for each kernel its code and
+        what describes it, and ``weights.safetensors``. It is replaced in one step.
+
+        Args:
+            path: the file, such as ``resnet18.lw``.
+
+        Returns:
+            The path.
+
+        Raises:
+            RunError: the file cannot be written.
+
+        Example:
+            >>> x = lw.graph.var("x", (4,))
+            >>> module = lw.graph.IRModule.from_expr(lw.graph.op.nn.relu(x))
+            >>> path = lw.graph.compile(module, "llvm").save("relu.lw")
+            >>> print(lw.graph.load(path)(np.array([1, -2, 3, -4], "float32"))[0])
+            [1. 0. 3. 0.]
+        """
+        return saved.write(path, self.program, self.kernels, self.constants)
+
+    def __repr__(self) -> str:
+        shapes = ", ".join(self._named(n) for n in self.program.inputs)
+        return f"<{type(self).__name__} of {shapes}: {len(self.kernels)} kernels>"
+
+    def _named(self, number: int) -> str:
+        v = self.program.values[number]
+        return f"{v.name}: {v.dtype}{list(v.shape)}"
+
+
+def load_model(path: str | os.PathLike[str]) -> Model:
+    """Read what `Model.save` wrote; nothing of it runs before the model does.
+
+    The file holds machine code, as an executable does: run only what you trust.
+
+    Args:
+        path: the file.
+
+    Raises:
+        UsageError: there is no such file; it is no model, damaged, or of another version.
+        RunError: it cannot be read, or its parts do not fit together.
+        TargetError: its kernels are for another CPU; the message names both.
+
+    Example:
+        >>> x = lw.graph.var("x", (4,))
+        >>> module = lw.graph.IRModule.from_expr(lw.graph.op.tanh(x))
+        >>> path = lw.graph.compile(module, "llvm").save("tanh.lw")
+        >>> print(lw.graph.load(path))
+        <Model of x: float32[4]: 1 kernels>
+    """
+    return Model(*saved.read(path))

@@ -1,0 +1,194 @@
+"""A model as data: values, where they lie, and kernels in the order in which they run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any, Literal
+
+import numpy as np
+
+from loopwright import dtypes
+from loopwright.errors import RunError
+
+#: What a value is: given by a caller, a weight, or made by a kernel in the pool of memory.
+Kind = Literal["input", "constant", "stored"]
+_KINDS = ("input", "constant", "stored")
+_FORMAT, _VERSION = "loopwright.program", 1
+#: Where values begin in the pool, and extents and offsets at most, whatever a file says.
+ALIGNMENT, _MOST = 64, 1 << 47
+
+
+@dataclass(frozen=True)
+class Value:
+    """A tensor of a program.
+
+    Attributes:
+        name: of an input or a constant, as users know it; else for messages.
+        shape: its extents.
+        dtype: of its elements.
+        kind: input, constant or stored.
+        offset: of what is stored: where it begins in the pool, in bytes.
+
+    Example:
+        >>> from loopwright.runtime.executors import Value
+        >>> print(Value("x", (1, 3, 224, 224), "float32", "input").nbytes)
+        602112
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    kind: Kind
+    offset: int = 0
+
+    @property
+    def nbytes(self) -> int:
+        """Its bytes."""
+        return prod(self.shape) * np.dtype(self.dtype).itemsize
+
+
+@dataclass(frozen=True)
+class Step:
+    """A call of a kernel.
+
+    Attributes:
+        kernel: its name.
+        args: numbers of values in the order of its arguments.
+        outputs: how many of them, the last ones, it writes.
+
+    Example:
+        >>> from loopwright.runtime.executors import Step
+        >>> print(Step("add", (0, 1, 2)).outputs)
+        1
+    """
+
+    kernel: str
+    args: tuple[int, ...]
+    outputs: int = 1
+
+
+@dataclass(frozen=True)
+class Program:
+    """A model as an executor runs it.
+
+    Attributes:
+        values: its tensors.
+        steps: its kernels, in order.
+        inputs: numbers of the values that a caller gives, in order.
+        outputs: numbers of the values that it gives back, in order.
+        pool_bytes: memory for what is stored.
+
+    Raises:
+        RunError: it does not fit together: a number that there is not, memory outside of the pool,
+            a value that is read before it is made, or that another one has overwritten.
+
+    Example:
+        >>> from loopwright.runtime.executors import Program, Step, Value
+        >>> x, y = Value("x", (4,), "float32", "input"), Value("y", (4,), "float32", "stored")
+        >>> program = Program((x, y), (Step("double", (0, 1)),), (0,), (1,), 64)
+        >>> print(Program.from_json(program.to_json()) == program)
+        True
+    """
+
+    values: tuple[Value, ...]
+    steps: tuple[Step, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    pool_bytes: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.pool_bytes < _MOST:
+            raise RunError(f"a program asks for {self.pool_bytes} bytes of memory")
+        for n, v in enumerate(self.values):
+            _check_value(n, v, self.pool_bytes)
+        for n in (*self.inputs, *self.outputs, *(a for s in self.steps for a in s.args)):
+            if not 0 <= n < len(self.values):
+                raise RunError(f"a program names value {n}; it has {len(self.values)}")
+        given = {n for n, v in enumerate(self.values) if v.kind == "input"}
+        if set(self.inputs) != given or len(self.inputs) != len(given):
+            raise RunError("the inputs of a program are not its values that are given")
+        _check_order(self)
+
+    def to_json(self) -> dict[str, Any]:
+        """The program as JSON."""
+        values = [[v.name, list(v.shape), v.dtype, v.kind, v.offset] for v in self.values]
+        return {
+            "format": _FORMAT,
+            "version": _VERSION,
+            "values": values,
+            "steps": [[s.kernel, list(s.args), s.outputs] for s in self.steps],
+            "inputs": list(self.inputs),
+            "outputs": list(self.outputs),
+            "pool_bytes": self.pool_bytes,
+        }
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Program:
+        """The program of `to_json`.
+
+        Raises:
+            RunError: it is something else, of another version, or does not fit together.
+        """
+        if not isinstance(data, Mapping) or data.get("format") != _FORMAT:
+            raise RunError("this is no program of a model")
+        if data.get("version") != _VERSION:
+            raise RunError(
+                f"this program has version {data.get('version')!r}, and {_VERSION} is known; "
+                "build the model again"
+            )
+        try:
+            return Program(
+                tuple(Value(n, tuple(s), d, k, o) for n, s, d, k, o in data["values"]),
+                tuple(Step(k, tuple(a), o) for k, a, o in data["steps"]),
+                tuple(data["inputs"]),
+                tuple(data["outputs"]),
+                data["pool_bytes"],
+            )
+        except (KeyError, TypeError, ValueError) as exc:
+            raise RunError(f"this program was changed: {type(exc).__name__}: {exc}") from exc
+
+
+def _check_value(number: int, v: Value, pool_bytes: int) -> None:
+    dtypes.check(v.dtype)
+    whole = all(type(n) is int and 0 <= n < _MOST for n in (*v.shape, v.offset))
+    if v.kind not in _KINDS or not whole or v.nbytes >= _MOST:
+        raise RunError(f"value {number} of a program is malformed: {v!r:.120}")
+    outside = v.offset + v.nbytes > pool_bytes or v.offset % ALIGNMENT
+    if v.kind == "stored" and outside:
+        raise RunError(f"value {number} of a program lies outside of its {pool_bytes} bytes: {v}")
+
+
+def _check_order(program: Program) -> None:
+    """What a kernel reads was made before, and nothing has overwritten it."""
+    values = program.values
+    alive: dict[int, Value] = {}
+    for step in program.steps:
+        if not 1 <= step.outputs <= len(step.args):
+            raise RunError(f"kernel {step.kernel!r} of a program has {step.outputs} outputs")
+        inputs, outputs = step.args[: -step.outputs], step.args[-step.outputs :]
+        _check_alive(program, inputs, alive, f"kernel {step.kernel!r} reads")
+        for n in outputs:
+            if values[n].kind != "stored":
+                raise RunError(f"kernel {step.kernel!r} of a program writes an input or a constant")
+            over = [m for m, v in alive.items() if _overlap(v, values[n])]
+            if set(over) & set(inputs):
+                raise RunError(f"kernel {step.kernel!r} of a program overwrites what it reads")
+            for m in over:
+                del alive[m]
+        for n in outputs:
+            alive[n] = values[n]
+    _check_alive(program, program.outputs, alive, "an output is")
+
+
+def _check_alive(
+    program: Program, numbers: Sequence[int], alive: Mapping[int, Value], what: str
+) -> None:
+    for n in numbers:
+        if program.values[n].kind == "stored" and n not in alive:
+            raise RunError(f"{what} value {n} of a program, which is not made yet, or overwritten")
+
+
+def _overlap(a: Value, b: Value) -> bool:
+    return a.offset < b.offset + b.nbytes and b.offset < a.offset + a.nbytes

@@ -1,0 +1,173 @@
+"""Models as files: a zip archive without compression, so that its parts can be had without this.
+
+``model.json`` is the program with the names of the kernels; ``kernels/N.json`` and
+``kernels/N.bin`` are what describes a kernel and its code; ``weights.safetensors`` holds the
+constants. The archive keeps a checksum of every part. All of it is checked before anything of the
+code is mapped.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import struct
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from loopwright.errors import RunError, UsageError
+from loopwright.runtime.artifacts.artifact import Artifact, destination, replace
+from loopwright.runtime.artifacts.kinds import artifact_kind
+from loopwright.runtime.artifacts.manifest import ArgSpec
+from loopwright.runtime.executors.program import Program, Step
+from loopwright.runtime.module import Module
+from loopwright.runtime.params import decoded, encoded
+
+Array = npt.NDArray[Any]
+_FORMAT, _VERSION = "loopwright.model", 1
+_MODEL, _WEIGHTS = "model.json", "weights.safetensors"
+#: What reading an archive raises where its bytes were changed, beside what it says of itself.
+_DAMAGE = (
+    zipfile.BadZipFile,
+    NotImplementedError,
+    EOFError,
+    LookupError,
+    OverflowError,
+    ValueError,
+    RecursionError,
+    struct.error,
+)
+
+
+def write(
+    path: str | os.PathLike[str],
+    program: Program,
+    kernels: Mapping[str, Module],
+    constants: Mapping[str, Array],
+) -> Path:
+    """Write a model; see `Model.save`.
+
+    Raises:
+        RunError: the file cannot be written.
+    """
+    names = list(kernels)
+    head = {"format": _FORMAT, "version": _VERSION, "program": program.to_json(), "kernels": names}
+    used = {v.name for v in program.values if v.kind == "constant"}
+    weights = {n: np.asarray(a, order="C") for n, a in constants.items() if n in used}
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_STORED) as archive:
+        _add(archive, _MODEL, json.dumps(head).encode())
+        for number, name in enumerate(names):
+            artifact = kernels[name].artifact
+            _add(archive, f"kernels/{number}.json", json.dumps(artifact.manifest).encode())
+            _add(archive, f"kernels/{number}.bin", artifact.objects)
+        _add(archive, _WEIGHTS, encoded(weights))
+    target = Path(path)
+    try:
+        replace([(destination(target), packed.getvalue())])
+    except OSError as error:
+        raise RunError(f"cannot write {target}: {error.strerror or error}") from error
+    return target
+
+
+def _add(archive: zipfile.ZipFile, name: str, data: bytes) -> None:
+    """Add a part; its date is fixed, so that equal models are equal files."""
+    archive.writestr(zipfile.ZipInfo(name), data)
+
+
+def read(
+    path: str | os.PathLike[str],
+) -> tuple[Program, dict[str, Module], dict[str, Array]]:
+    """Read a model; see `load_model`.
+
+    Raises:
+        UsageError, RunError, TargetError: as of that.
+    """
+    source = Path(path)
+    with _refusing(source), zipfile.ZipFile(source) as archive:
+        whole = source.stat().st_size
+        for part in archive.infolist():
+            if part.compress_type != zipfile.ZIP_STORED or part.file_size > whole:
+                raise zipfile.BadZipFile(f"its part {part.filename!r:.80} is compressed")
+        head = json.loads(archive.read(_MODEL))
+        if not isinstance(head, dict) or head.get("format") != _FORMAT:
+            raise UsageError(f"{source} is no model of loopwright")
+        if head.get("version") != _VERSION:
+            raise UsageError(
+                f"{source} has version {head.get('version')!r:.40}, and {_VERSION} is known; "
+                "save the model again with this version of loopwright"
+            )
+        program = Program.from_json(head["program"])
+        kernels = {str(name): _kernel(archive, n) for n, name in enumerate(head["kernels"])}
+        weights = decoded(archive.read(_WEIGHTS), source / _WEIGHTS)
+    constants = {name: array.numpy() for name, array in weights.items()}
+    _check(source, program, kernels, constants)
+    return program, kernels, constants
+
+
+@contextmanager
+def _refusing(source: Path) -> Iterator[None]:
+    """Say in one line why a file is none of ours."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise UsageError(f"there is no file {source}") from None
+    except OSError as error:
+        raise RunError(f"cannot read {source}: {error.strerror or error}") from error
+    except _DAMAGE as error:
+        text = " ".join(str(error).split())
+        raise UsageError(
+            f"{source} is no model of loopwright, or was damaged ({text:.120}); save it again"
+        ) from error
+
+
+def _kernel(archive: zipfile.ZipFile, number: int) -> Module:
+    manifest = json.loads(archive.read(f"kernels/{number}.json"))
+    if not isinstance(manifest, dict):
+        raise ValueError(f"kernel {number} has no manifest")
+    artifact = Artifact(manifest, archive.read(f"kernels/{number}.bin"))
+    check = artifact_kind(artifact.kind).check
+    if check is not None:
+        check(artifact.contents)
+    return Module(artifact)
+
+
+def _check(
+    source: Path,
+    program: Program,
+    kernels: Mapping[str, Module],
+    constants: Mapping[str, Array],
+) -> None:
+    """Refuse parts that are not of one model."""
+    for v in program.values:
+        if v.kind != "constant":
+            continue
+        array = constants.get(v.name)
+        if array is None or array.shape != v.shape or array.dtype != np.dtype(v.dtype):
+            raise RunError(f"{source}: its weight {v.name!r} is missing, or of another type")
+    for step in program.steps:
+        module = kernels.get(step.kernel)
+        args = () if module is None else module.artifact.contents.function(module.entry_name).args
+        if not _takes(args, step, program):
+            raise RunError(
+                f"{source}: its kernel {step.kernel!r} is missing, or takes other values"
+            )
+
+
+def _takes(args: Sequence[ArgSpec], step: Step, program: Program) -> bool:
+    """Whether a kernel takes the values of a step."""
+    if len(args) != len(step.args):
+        return False
+    first_output = len(args) - step.outputs
+    for at, (arg, number) in enumerate(zip(args, step.args, strict=True)):
+        v = program.values[number]
+        same = tuple(arg.shape) == v.shape and arg.dtype == v.dtype
+        if not same or arg.output != (at >= first_output):
+            return False
+    return True

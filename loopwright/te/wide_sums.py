@@ -1,0 +1,102 @@
+"""Sums of short floats that are added up in float64: what a reference should be compared with.
+
+One float32 after the other, a sum of two million squares is wrong in its third digit, where a
+schedule that adds up parts is right in its sixth. The reference must be the better of the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from loopwright import dtypes
+from loopwright.ir.expr import Binary, Expr, Read, Var, cast, const
+from loopwright.ir.reduction import Combiner, Reduce
+from loopwright.te.dag import ArgId, Dag, arg_id, read_arg_id
+from loopwright.te.op_node import OpNode
+
+_WIDE = "float64"
+
+
+def with_wide_sums(dag: Dag, arg_ids: Sequence[ArgId]) -> tuple[Dag, tuple[ArgId, ...]]:
+    """The program in which each sum of shorter floats is added up in float64, then rounded once.
+
+    Terms and all else are computed in the types that they have, so that what depends on a rounded
+    value, a conversion to an integer for example, stays as it is.
+
+    Args:
+        dag: the program.
+        arg_ids: its arguments.
+
+    Returns:
+        The program, and the same arguments in it.
+
+    Example:
+        >>> from loopwright.te.wide_sums import with_wide_sums
+        >>> A = te.placeholder((4,), name="A")
+        >>> k = te.reduce_axis((0, 4), name="k")
+        >>> S = te.compute((1,), lambda i: te.sum(A[k], axis=k), name="S")
+        >>> dag, index = te.Dag.from_ops([S.op])
+        >>> wide, args = with_wide_sums(dag, [index[A.op], index[S.op]])
+        >>> print([(op.name, op.dtype) for op in wide.ops], args)
+        [('A', 'float32'), ('S.wide', 'float64'), ('S', 'float32')] (0, 2)
+    """
+    ops: list[OpNode] = []
+    moved: list[int] = []
+    for op in dag.ops:
+        op = _renumbered(op, moved)
+        if _is_short_sum(op):
+            ops.append(_wide(op))
+            op = _rounded(op, len(ops) - 1)
+        moved.append(len(ops))
+        ops.append(op)
+    args = [read_arg_id(a) for a in arg_ids]
+    return (
+        Dag(tuple(ops), tuple(moved[i] for i in dag.outputs)),
+        tuple(arg_id(moved[i], output) for i, output in args),
+    )
+
+
+def _is_short_sum(op: OpNode) -> bool:
+    red = op.reduction
+    if red is None or op.num_outputs > 1 or not dtypes.is_float(op.dtype):
+        return False
+    match red.combiner.result[0]:
+        case Binary(op="+", a=Var() as a, b=Var() as b):
+            return op.dtype != _WIDE and {a, b} == {*red.combiner.lhs, *red.combiner.rhs}
+    return False
+
+
+def _renumbered(op: OpNode, moved: Sequence[int]) -> OpNode:
+    # Any: an expression gives an expression.
+    def visit(e: Any) -> Any:
+        new = e.map_children(visit)
+        if isinstance(new, Read) and isinstance(new.source, int):
+            return Read(moved[new.source], new.indices, new.dtype, new.value_index)
+        return new
+
+    return op if op.body is None else replace(op, body=visit(op.body))
+
+
+def _wide(op: OpNode) -> OpNode:
+    red = op.reduction
+    assert red is not None, "only sums are widened"
+    lhs, rhs = Var("x", _WIDE), Var("y", _WIDE)
+    combiner = Combiner(red.combiner.name, (lhs,), (rhs,), (lhs + rhs,), (const(0.0, _WIDE),))
+    body = Reduce(combiner, _all_wide(red.source), red.axes, red.where, _start(red), _WIDE)
+    return replace(op, name=f"{op.name}.wide", dtype=_WIDE, body=body, tag="")
+
+
+def _start(red: Reduce) -> tuple[Expr, ...] | None:
+    return None if red.init is None else _all_wide(red.init)
+
+
+def _all_wide(values: Sequence[Expr]) -> tuple[Expr, ...]:
+    return tuple(cast(e, _WIDE) for e in values)
+
+
+def _rounded(op: OpNode, wide: int) -> OpNode:
+    """The operation that stores what ``wide`` has added up."""
+    read = Read(wide, tuple(a.var for a in op.axes), _WIDE, 0)
+    return replace(op, reduce_axes=(), body=cast(read, op.dtype))

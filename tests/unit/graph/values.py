@@ -1,0 +1,58 @@
+"""The values of calls of constants, by their expressions and NumPy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from loopwright import graph, te
+from loopwright.te.dag import Dag, arg_id
+from loopwright.testing.numpy_eval import evaluate
+
+Array = np.ndarray[Any, Any]
+
+
+def values(call: graph.Call) -> list[Array]:
+    """The values of a call of constants."""
+    target = graph.get_op(call.op.name)  # type: ignore[attr-defined]
+    arrays = [a.data for a in call.args]  # type: ignore[attr-defined]
+    given = [te.placeholder(a.shape, str(a.dtype), name=f"x{n}") for n, a in enumerate(arrays)]
+    made = target.tensors(given, call.attrs)
+    dag, index = Dag.from_ops(list(dict.fromkeys(t.op for t in made)))
+    read = [(index[t.op], a) for t, a in zip(given, arrays, strict=True) if t.op in index]
+    found = evaluate(dag, dict(read))
+    return [found[arg_id(index[t.op], t.value_index)] for t in made]
+
+
+def run(module: graph.IRModule, *inputs: Array) -> list[Array]:
+    """The outputs of a module of calls, one call after the other, without a compiler."""
+    main = module["main"]
+    known: dict[graph.Expr, Any] = dict(zip(main.params, inputs, strict=True))
+    for e in graph.post_order(main.body):
+        if e in known:
+            continue
+        match e:
+            case graph.Constant():
+                known[e] = e.data
+            case graph.Call():
+                given = [graph.const(known[a]) for a in e.args]
+                made = values(graph.Call(e.op, tuple(given), e.attrs))
+                known[e] = made if len(made) > 1 else made[0]
+            case graph.Tuple():
+                known[e] = [known[f] for f in e.fields]
+            case graph.TupleGetItem():
+                known[e] = known[e.tuple_value][e.index]
+    found = known[main.body]
+    return found if isinstance(found, list) else [found]
+
+
+def same(call: graph.Call, *wanted: Array, rtol: float = 2e-5) -> None:
+    """Assert that a call gives some arrays, with the types that inference tells."""
+    found = values(call)
+    told = graph.infer_types(graph.IRModule.from_expr(call))[call]
+    parts = told.fields if isinstance(told, graph.TupleType) else (told,)
+    for array, part, want in zip(found, parts, wanted, strict=True):
+        assert part == graph.TensorType(array.shape, str(array.dtype))
+        assert array.shape == want.shape
+        np.testing.assert_allclose(array, want, rtol=rtol, atol=2e-6)
