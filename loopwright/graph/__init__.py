@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from loopwright.graph import frontend, op, transform
+from loopwright.graph import dataflow_pattern, frontend, op, transform
 from loopwright.graph.compile import CompiledModel, compile
 from loopwright.graph.evaluate import evaluate
 from loopwright.graph.frontend.onnx import from_onnx
@@ -53,6 +53,7 @@ __all__ = [
     "Var",
     "compile",
     "const",
+    "dataflow_pattern",
     "evaluate",
     "extract_tasks",
     "free_vars",

@@ -12,6 +12,8 @@ from loopwright.graph.ir.module import IRModule
 from loopwright.graph.kernel_tasks import kernel_tasks
 from loopwright.graph.plan import Planned, plan
 from loopwright.graph.transform import (
+    CombineParallelConv2D,
+    CombineParallelDense,
     ConvertLayout,
     DeadCodeElimination,
     EliminateCommonSubexpr,
@@ -20,6 +22,7 @@ from loopwright.graph.transform import (
     FuseOps,
     InferType,
     RemoveUnusedFunctions,
+    SimplifyExpr,
     SimplifyInference,
 )
 from loopwright.lowering.context import Sequential
@@ -44,8 +47,12 @@ PIPELINE = Sequential(
         InferType,
         SimplifyInference,
         FoldConstant,
+        SimplifyExpr,
         FoldScaleAxis,
+        CombineParallelDense,
+        CombineParallelConv2D,
         ConvertLayout,
+        SimplifyExpr,
         DeadCodeElimination,
         EliminateCommonSubexpr,
         RemoveUnusedFunctions,

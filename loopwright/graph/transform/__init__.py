@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+from loopwright.graph.transform.combine_parallel_conv2d import (
+    combine_parallel_conv2d as CombineParallelConv2D,
+)
+from loopwright.graph.transform.combine_parallel_dense import (
+    combine_parallel_dense as CombineParallelDense,
+)
 from loopwright.graph.transform.common_subexpr import (
     eliminate_common_subexpr as EliminateCommonSubexpr,
 )
@@ -17,10 +23,13 @@ from loopwright.graph.transform.module_pass import function_pass, module_pass
 from loopwright.graph.transform.remove_unused_functions import (
     remove_unused_functions as RemoveUnusedFunctions,
 )
+from loopwright.graph.transform.simplify_expr import simplify_expr as SimplifyExpr
 from loopwright.graph.transform.simplify_inference import simplify_inference as SimplifyInference
 from loopwright.lowering.context import Pass, PassContext, Sequential
 
 __all__ = [
+    "CombineParallelConv2D",
+    "CombineParallelDense",
     "ConvertLayout",
     "DeadCodeElimination",
     "EliminateCommonSubexpr",
@@ -32,6 +41,7 @@ __all__ = [
     "PassContext",
     "RemoveUnusedFunctions",
     "Sequential",
+    "SimplifyExpr",
     "SimplifyInference",
     "function_pass",
     "module_pass",
