@@ -12,15 +12,15 @@ from loopwright.graph.ir.module import IRModule
 from loopwright.graph.kernel_tasks import kernel_tasks
 from loopwright.graph.plan import Planned, plan
 from loopwright.graph.transform import (
-    CombineParallelConv2D,
-    CombineParallelDense,
     ConvertLayout,
     DeadCodeElimination,
     EliminateCommonSubexpr,
+    FakeQuantizationToInteger,
     FoldConstant,
     FoldScaleAxis,
     FuseOps,
     InferType,
+    QnnCanonicalize,
     RemoveUnusedFunctions,
     SimplifyExpr,
     SimplifyInference,
@@ -45,12 +45,12 @@ from loopwright.task.task import TargetLike, resolve_target
 PIPELINE = Sequential(
     [
         InferType,
+        FakeQuantizationToInteger,
+        QnnCanonicalize,
         SimplifyInference,
         FoldConstant,
         SimplifyExpr,
         FoldScaleAxis,
-        CombineParallelDense,
-        CombineParallelConv2D,
         ConvertLayout,
         SimplifyExpr,
         DeadCodeElimination,

@@ -1,0 +1,141 @@
+"""Quantisation of a model to int8, with scales from calibration data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from loopwright.errors import GraphError, UsageError
+from loopwright.graph.calibration import Array, Method, Range, calibrate, check_method
+from loopwright.graph.frontend.source import ModelLike, module_of
+from loopwright.graph.infer import infer_types
+from loopwright.graph.ir.expr import Call, Constant, Expr, Function, const
+from loopwright.graph.ir.module import MAIN, IRModule
+from loopwright.graph.ir.types import TensorType
+from loopwright.graph.ir.visitor import called, post_order, rewrite_each
+from loopwright.graph.registry import get_op
+from loopwright.graph.transform.folding import FOLDING
+from loopwright.task.task import TargetLike
+
+#: Products whose weights are quantised, with the dimension of their output channels.
+_CHANNELS = {"nn.conv": 0, "nn.dense": 0, "matmul": 1}
+#: The scale of a value that is 0 throughout.
+_SMALLEST = float(np.finfo("float32").tiny)
+
+
+def quantize(
+    model: ModelLike,
+    calibration_data: Iterable[Mapping[str, Array] | Array],
+    *,
+    calibration: Method = "min_max",
+    percentile: float = 99.99,
+    skip: Sequence[str] = (),
+    target: TargetLike = None,
+) -> IRModule:
+    """Quantise the products of a model: int8 weights, uint8 data, sums in int32.
+
+    Weights get a scale for each output channel, and no zero point. What a convolution, `nn.dense`
+    or a product with a constant matrix reads gets one scale and one zero point, from the range that
+    it has over the calibration data. All else is computed in float32 (Jacob et al., 2018).
+
+    Args:
+        model: a module, or an ONNX model as `from_onnx` takes it; float32.
+        calibration_data: inputs of some runs, by name; or an array each, where there is one input.
+        calibration: how ranges are chosen: ``"min_max"``, all numbers; ``"percentile"``, without
+            those furthest out; ``"entropy"``, by the divergence of the quantised distribution
+            (Migacz, 2017).
+        percentile: how many of a hundred numbers the range holds; for that method.
+        skip: spans of products that stay in float32, such as names of nodes of an ONNX model.
+        target: what the model is run on for calibration; None as in `compile`.
+
+    Returns:
+        A module in which quantised values and weights are quantised and dequantised in the manner
+        of QDQ models. `compile` makes products of whole numbers of it.
+
+    Raises:
+        GraphError: there are no data, inputs do not fit, or a value is not finite.
+        UsageError: there is no such method, or the percentile is none.
+
+    Example:
+        >>> x, w = lw.graph.var("x", (1, 4)), np.ones((2, 4), "float32")
+        >>> module = lw.graph.IRModule.from_expr(lw.graph.op.nn.dense(x, w))
+        >>> data = [np.linspace(0, 2.55, 4, dtype="float32")[None]]
+        >>> quantized = lw.graph.quantize(module, data, target="llvm")
+        >>> print(lw.graph.compile(quantized, "llvm")(data[0])[0].round(2))
+        [[5.1 5.1]]
+    """
+    check_method(calibration)
+    if not 50 < percentile <= 100:
+        raise UsageError(f"percentile is {percentile}; give more than 50, and 100 at most")
+    module = FOLDING(module_of(model))
+    main = module[MAIN]
+    products = _products(module, skip)
+    values = list(dict.fromkeys(p.args[0] for p in products))
+    if not values:
+        return module
+    data = [_by_name(main, given) for given in calibration_data]
+    ranges = calibrate(main, values, data, calibration, percentile, target)
+    found = dict(zip(values, ranges, strict=True))
+    return module.with_function(MAIN, _annotated(main, products, found))
+
+
+def _by_name(main: Function, given: Mapping[str, Array] | Array) -> Mapping[str, Array]:
+    if isinstance(given, Mapping):
+        return given
+    if len(main.params) != 1:
+        names = ", ".join(p.name for p in main.params)
+        raise GraphError(f"calibration data are arrays by name for a model of the inputs {names}")
+    return {main.params[0].name: given}
+
+
+def _products(module: IRModule, skip: Sequence[str]) -> list[Call]:
+    """The products of float32 data with constant weights."""
+    types = infer_types(module)
+    found = []
+    for e in post_order(module[MAIN].body):
+        name = called(e)
+        if name not in _CHANNELS or not isinstance(e, Call) or e.span in skip:
+            continue
+        weight, t = e.args[1], types[e.args[0]]
+        fits = isinstance(weight, Constant) and (name != "matmul" or weight.data.ndim == 2)
+        if fits and isinstance(t, TensorType) and t.dtype == "float32":
+            found.append(e)
+    return found
+
+
+def _annotated(main: Function, products: Sequence[Call], ranges: Mapping[Expr, Range]) -> Function:
+    """The function with its values and weights quantised and dequantised."""
+    chosen = set(products)
+
+    def change(old: Expr, new: Expr) -> Expr:
+        if old in chosen:
+            assert isinstance(new, Call)
+            new = Call(new.op, (new.args[0], _weight(new)), new.attrs, span=new.span)
+        return _value(new, ranges[old]) if old in ranges else new
+
+    return Function(main.params, rewrite_each(main.body, change), main.result, main.attrs)
+
+
+def _value(e: Expr, r: Range) -> Expr:
+    """A value, rounded to uint8 and back; 0 stays 0."""
+    scale = np.float32(max((r.high - r.low) / 255, _SMALLEST))
+    zero = int(np.clip(np.rint(-r.low / scale), 0, 255))
+    parameters = (const(scale, "float32"), const(zero, "int32"))
+    whole = get_op("qnn.quantize")(e, *parameters, out_dtype="uint8", span=e.span)
+    return get_op("qnn.dequantize")(whole, *parameters, span=e.span)
+
+
+def _weight(product: Call) -> Expr:
+    """A weight of int8 with a scale for each output channel, dequantised."""
+    weight, axis = product.args[1], _CHANNELS[called(product) or ""]
+    assert isinstance(weight, Constant)
+    data: np.ndarray[Any, Any] = weight.data
+    others = tuple(d for d in range(data.ndim) if d != axis)
+    largest = np.abs(data).max(axis=others)
+    scale = np.where(largest > 0, largest / 127, 1).astype("float32")
+    shape = [-1 if d == axis else 1 for d in range(data.ndim)]
+    whole = np.clip(np.rint(data / scale.reshape(shape)), -127, 127).astype("int8")
+    zero = const(0, "int32")
+    return get_op("qnn.dequantize")(const(whole, name=weight.name), const(scale), zero, axis=axis)
