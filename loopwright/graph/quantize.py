@@ -21,6 +21,8 @@ from loopwright.task.task import TargetLike
 
 #: Products whose weights are quantised, with the dimension of their output channels.
 _CHANNELS = {"nn.conv": 0, "nn.dense": 0, "matmul": 1}
+#: A convolution of an image of no more channels, the first one of most models, is faster in float32.
+_FEW = 4
 #: The scale of a value that is 0 throughout.
 _SMALLEST = float(np.finfo("float32").tiny)
 
@@ -38,7 +40,8 @@ def quantize(
 
     Weights get a scale for each output channel, and no zero point. What a convolution, `nn.dense`
     or a product with a constant matrix reads gets one scale and one zero point, from the range that
-    it has over the calibration data. All else is computed in float32 (Jacob et al., 2018).
+    it has over the calibration data. All else is computed in float32 (Jacob et al., 2018), and so are
+    convolutions of images of four channels or fewer.
 
     Args:
         model: a module, or an ONNX model as `from_onnx` takes it; float32.
@@ -96,13 +99,22 @@ def _products(module: IRModule, skip: Sequence[str]) -> list[Call]:
     found = []
     for e in post_order(module[MAIN].body):
         name = called(e)
-        if name not in _CHANNELS or not isinstance(e, Call) or e.span in skip:
+        if name is None or name not in _CHANNELS or not isinstance(e, Call) or e.span in skip:
             continue
-        weight, t = e.args[1], types[e.args[0]]
-        fits = isinstance(weight, Constant) and (name != "matmul" or weight.data.ndim == 2)
-        if fits and isinstance(t, TensorType) and t.dtype == "float32":
+        t = types[e.args[0]]
+        if isinstance(t, TensorType) and t.dtype == "float32" and _pays(name, e):
             found.append(e)
     return found
+
+
+def _pays(name: str, product: Call) -> bool:
+    """Whether a product has a constant weight, and channels for the groups that are summed."""
+    weight = product.args[1]
+    if not isinstance(weight, Constant):
+        return False
+    if name == "nn.conv":
+        return weight.data.shape[1] > _FEW or get_op(name).complete(product.attrs)["groups"] > 1
+    return name == "nn.dense" or weight.data.ndim == 2
 
 
 def _annotated(main: Function, products: Sequence[Call], ranges: Mapping[Expr, Range]) -> Function:

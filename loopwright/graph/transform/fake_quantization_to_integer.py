@@ -157,9 +157,9 @@ def fake_quantization_to_integer(module: IRModule) -> IRModule:
     """Write products of dequantised data and weights as products of whole numbers in int32.
 
     The weight is a constant with the zero point 0, and one scale or one for each output channel;
-    the data have one scale and one zero point, which are constants. Sums of 8 or 16 products stay in
-    float32. What moves elements, a pool of the largest among it, works on whole numbers. The name
-    is that of TVM's pass.
+    the data have one scale and one zero point, which are constants. Sums of 8 or 16 products stay
+    in float32. What moves elements, a pool of the largest among it, works on whole numbers. The
+    name is that of TVM's pass.
 
     Before::
 

@@ -228,8 +228,8 @@ def _model() -> graph.IRModule:
         parts = [rng.uniform(0.5, 1.5, 8).astype("float32") for _ in range(4)]
         return op.nn.batch_norm(found, *parts)
 
-    x = graph.var("image", (1, 3, 8, 8))
-    first = op.nn.max_pool(op.nn.relu(conv(x, 3)), pool_size=2, strides=2)
+    x = graph.var("image", (1, 5, 8, 8))
+    first = op.nn.max_pool(op.nn.relu(conv(x, 5)), pool_size=2, strides=2)
     second = op.nn.relu(op.add(first, conv(first, 8)))
     weight = (rng.standard_normal((5, 32)) / 6).astype("float32")
     rows = op.reshape(op.mean(second, axis=2), newshape=(1, 32))
@@ -237,7 +237,7 @@ def _model() -> graph.IRModule:
 
 
 def _images(count: int, seed: int = 0) -> list[Array]:
-    return [_rng(seed + n).standard_normal((1, 3, 8, 8)).astype("float32") for n in range(count)]
+    return [_rng(seed + n).standard_normal((1, 5, 8, 8)).astype("float32") for n in range(count)]
 
 
 @pytest.mark.parametrize("method", ["min_max", "percentile", "entropy"])
@@ -260,8 +260,14 @@ def test_what_is_compiled_is_the_fake_quantised_model() -> None:
 
 
 def test_what_is_skipped_stays_in_float32() -> None:
-    quantized = graph.quantize(_model(), [{"image": _images(1)[0]}], skip=["conv3"], target="llvm")
+    quantized = graph.quantize(_model(), [{"image": _images(1)[0]}], skip=["conv5"], target="llvm")
     assert _product_dtypes(LOWER(quantized)) == {"int32", "float32"}
+
+
+def test_a_convolution_of_few_channels_stays_in_float32() -> None:
+    x, weight = graph.var("x", (1, 3, 4, 4)), np.ones((4, 3, 3, 3), "float32")
+    module = graph.IRModule.from_expr(op.nn.conv(x, weight))
+    assert _product_dtypes(LOWER(graph.quantize(module, []))) == {"float32"}
 
 
 def test_a_model_without_products_stays_as_it_is() -> None:
