@@ -2,9 +2,9 @@
 
 ``python -m benchmarks.quantized resnet18`` quantises a model of `benchmarks.onnx_built` over random
 inputs, compiles it, and prints for inputs that the calibration has not seen the error of the
-outputs, relative to their size, and for classes how often the largest is the same one; then the times of
-a run in turns. ONNX Runtime's int8 is its static quantisation of the same inputs: QDQ form, uint8
-data, int8 weights with a scale for each channel, the range of all numbers.
+outputs, relative to their size, and for classes how often the largest is the same one; then the
+times of a run in turns. ONNX Runtime's int8 is its static quantisation of the same inputs: QDQ
+form, uint8 data, int8 weights with a scale for each channel, the range of all numbers.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import argparse
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -56,7 +56,7 @@ def onnxruntime_int8(model: Any, data: Sequence[Mapping[str, Array]], threads: i
         return None
     import onnx
 
-    class Reader(quantization.CalibrationDataReader):  # type: ignore[misc]
+    class Reader(quantization.CalibrationDataReader):
         rest: Iterator[Mapping[str, Array]] = iter(data)
 
         def get_next(self) -> Mapping[str, Array] | None:
@@ -102,7 +102,7 @@ def measured(name: str, kinds: Sequence[str], threads: int, seconds: float) -> N
         if kind == "bfloat16":
             runs[kind] = compiled(graph.transform.ToMixedPrecision(kind)(module), threads)
         else:
-            quantized = graph.quantize(module, data, calibration=kind)  # type: ignore[arg-type]
+            quantized = graph.quantize(module, data, calibration=cast(Any, kind))
             runs[f"int8 {kind}"] = compiled(quantized, threads)
     plain = reference(model, threads)
     runs["ONNX Runtime float32"] = lambda g: plain(dict(g))[0]
@@ -113,7 +113,7 @@ def measured(name: str, kinds: Sequence[str], threads: int, seconds: float) -> N
     for kind, run in runs.items():
         print(f"{name}, {told(kind, run, wanted, given)}", flush=True)
     if seconds:
-        every = [lambda r=run: r(given[0]) for run in runs.values()]  # type: ignore[misc]
+        every = [lambda r=run: r(given[0]) for run in runs.values()]
         for kind, taken in zip(runs, _alternated(every, seconds), strict=True):
             print(f"{name}, {kind}: {taken * 1e3:.3f} ms", flush=True)
 

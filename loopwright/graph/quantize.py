@@ -21,7 +21,7 @@ from loopwright.task.task import TargetLike
 
 #: Products whose weights are quantised, with the dimension of their output channels.
 _CHANNELS = {"nn.conv": 0, "nn.dense": 0, "matmul": 1}
-#: A convolution of an image of no more channels, the first one of most models, is faster in float32.
+#: A convolution of no more channels, the first one of most models, is faster in float32.
 _FEW = 4
 #: The scale of a value that is 0 throughout.
 _SMALLEST = float(np.finfo("float32").tiny)
@@ -40,8 +40,8 @@ def quantize(
 
     Weights get a scale for each output channel, and no zero point. What a convolution, `nn.dense`
     or a product with a constant matrix reads gets one scale and one zero point, from the range that
-    it has over the calibration data. All else is computed in float32 (Jacob et al., 2018), and so are
-    convolutions of images of four channels or fewer.
+    it has over the calibration data. All else is computed in float32 (Jacob et al., 2018), and so
+    are convolutions of images of four channels or fewer.
 
     Args:
         model: a module, or an ONNX model as `from_onnx` takes it; float32.
@@ -113,7 +113,8 @@ def _pays(name: str, product: Call) -> bool:
     if not isinstance(weight, Constant):
         return False
     if name == "nn.conv":
-        return weight.data.shape[1] > _FEW or get_op(name).complete(product.attrs)["groups"] > 1
+        groups: int = get_op(name).complete(product.attrs)["groups"]
+        return weight.data.shape[1] > _FEW or groups > 1
     return name == "nn.dense" or weight.data.ndim == 2
 
 

@@ -289,3 +289,40 @@ def test_bad_input_is_told() -> None:
     two = op.nn.dense(op.add(x, y), np.ones((2, 4), "float32"))
     with pytest.raises(GraphError, match="by name for a model of the inputs x, y"):
         graph.quantize(graph.IRModule.from_expr(two), [np.ones((1, 4), "float32")])
+
+
+def test_quantised_onnx_models_are_of_whole_numbers() -> None:
+    onnx = pytest.importorskip("onnx")
+    from onnx import TensorProto, helper, numpy_helper
+    from onnx.reference import ReferenceEvaluator
+
+    rng = _rng(5)
+    arrays = {
+        "scale": np.float32(0.03),
+        "zero": np.uint8(120),
+        "weight": rng.integers(-127, 128, (4, 5, 3, 3)).astype("int8"),
+        "scales": rng.uniform(0.01, 0.1, 4).astype("float32"),
+        "zeros": np.zeros(4, "int8"),
+        "bias": rng.integers(-99, 99, 4).astype("int32"),
+        "bias_scales": rng.uniform(0.01, 0.1, 4).astype("float32"),
+    }
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "scale", "zero"], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", "scale", "zero"], ["real"]),
+        helper.make_node("DequantizeLinear", ["weight", "scales", "zeros"], ["w"], axis=0),
+        helper.make_node("DequantizeLinear", ["bias", "bias_scales"], ["b"], axis=0),
+        helper.make_node("Conv", ["real", "w", "b"], ["y"], pads=[1, 1, 1, 1]),
+    ]
+    x, y = (
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, n, 6, 6])
+        for name, n in (("x", 5), ("y", 4))
+    )
+    weights = [numpy_helper.from_array(np.asarray(a), n) for n, a in arrays.items()]
+    g = helper.make_graph(nodes, "qdq", [x], [y], weights)
+    model = helper.make_model(g, opset_imports=[helper.make_opsetid("", 21)])
+    onnx.checker.check_model(model)
+    module = graph.from_onnx(model)
+    assert _product_dtypes(LOWER(module)) == {"int32"}
+    image = rng.standard_normal((1, 5, 6, 6)).astype("float32")
+    (wanted,) = ReferenceEvaluator(model).run(None, {"x": image})
+    np.testing.assert_allclose(run(LOWER(module), image)[0], wanted, rtol=1e-4, atol=1e-4)
