@@ -18,9 +18,6 @@ from loopwright.graph.transform.module_pass import module_pass
 _CHANNELS = {"nn.conv": 0, "nn.dense": 0, "matmul": 1}
 #: Products of a sum at most, so that sums of 255 * 128 fit int32.
 _LONGEST = (1 << 31) // (255 * 128) - 1
-#: Sums of so many products gain nothing, and LLVM 22 writes wrong code for them where one row is
-#: summed along vectors on CPUs with VNNI: it takes the first of several partial sums alone.
-_SHORT = (8, 16)
 #: Calls that choose or move elements of one input.
 _MOVES = ("nn.max_pool", "reshape", "squeeze", "expand_dims", "nn.batch_flatten", "transpose")
 
@@ -45,7 +42,6 @@ def _product(m: Match) -> Expr | None:
         not m.constant(_WEIGHT_ZERO).any(),
         not by_channel or axis == channels,
         weight.size // weight.shape[channels] <= _LONGEST,
-        weight.size // weight.shape[channels] not in _SHORT,
         name != "matmul" or weight.ndim == 2,
         m.attrs().get("out_dtype", "") in ("", "float32"),
     ]
@@ -157,9 +153,8 @@ def fake_quantization_to_integer(module: IRModule) -> IRModule:
     """Write products of dequantised data and weights as products of whole numbers in int32.
 
     The weight is a constant with the zero point 0, and one scale or one for each output channel;
-    the data have one scale and one zero point, which are constants. Sums of 8 or 16 products stay
-    in float32. What moves elements, a pool of the largest among it, works on whole numbers. The
-    name is that of TVM's pass.
+    the data have one scale and one zero point, which are constants. What moves elements, a pool of
+    the largest among it, works on whole numbers. The name is that of TVM's pass.
 
     Before::
 
