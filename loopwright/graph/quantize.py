@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from loopwright.errors import GraphError, UsageError
+from loopwright.errors import GraphError, UsageError, did_you_mean
 from loopwright.graph.calibration import Array, Method, Range, calibrate, check_method
 from loopwright.graph.frontend.source import ModelLike, module_of
 from loopwright.graph.infer import infer_types
@@ -50,7 +50,8 @@ def quantize(
             those furthest out; ``"entropy"``, by the divergence of the quantised distribution
             (Migacz, 2017).
         percentile: how many of a hundred numbers the range holds; for that method.
-        skip: spans of products that stay in float32, such as names of nodes of an ONNX model.
+        skip: spans of products that stay in float32, such as ``"Conv 'conv_3'"`` for a node of an
+            ONNX model.
         target: what the model is run on for calibration; None as in `compile`.
 
     Returns:
@@ -58,8 +59,9 @@ def quantize(
         of QDQ models. `compile` makes products of whole numbers of it.
 
     Raises:
-        GraphError: there are no data, inputs do not fit, or a value is not finite.
-        UsageError: there is no such method, or the percentile is none.
+        GraphError: there are no data, inputs do not fit, or a value or a weight is not finite.
+        UsageError: there is no such method, the percentile is none, or no product has a span that
+            is to be skipped.
 
     Example:
         >>> x, w = lw.graph.var("x", (1, 4)), np.ones((2, 4), "float32")
@@ -74,7 +76,7 @@ def quantize(
         raise UsageError(f"percentile is {percentile}; give more than 50, and 100 at most")
     module = FOLDING(module_of(model))
     main = module[MAIN]
-    products = _products(module, skip)
+    products = _without(_products(module), skip)
     values = list(dict.fromkeys(p.args[0] for p in products))
     if not values:
         return module
@@ -93,13 +95,23 @@ def _by_name(main: Function, given: Mapping[str, Array] | Array) -> Mapping[str,
     return {main.params[0].name: given}
 
 
-def _products(module: IRModule, skip: Sequence[str]) -> list[Call]:
+def _without(products: Sequence[Call], skip: Sequence[str]) -> list[Call]:
+    """The products that are not to be skipped."""
+    spans = {p.span for p in products}
+    for name in skip:
+        if name not in spans:
+            hint = did_you_mean(name, spans)
+            raise UsageError(f"no product that could be quantised has the span {name!r}{hint}")
+    return [p for p in products if p.span not in skip]
+
+
+def _products(module: IRModule) -> list[Call]:
     """The products of float32 data with constant weights."""
     types = infer_types(module)
     found = []
     for e in post_order(module[MAIN].body):
         name = called(e)
-        if name is None or name not in _CHANNELS or not isinstance(e, Call) or e.span in skip:
+        if name is None or name not in _CHANNELS or not isinstance(e, Call):
             continue
         t = types[e.args[0]]
         if isinstance(t, TensorType) and t.dtype == "float32" and _pays(name, e):
@@ -145,6 +157,8 @@ def _weight(product: Call) -> Expr:
     weight, axis = product.args[1], _CHANNELS[called(product) or ""]
     assert isinstance(weight, Constant)
     data: np.ndarray[Any, Any] = weight.data
+    if not np.isfinite(data).all():
+        raise GraphError(f"the weight of {product.span or 'a product'} is not finite")
     others = tuple(d for d in range(data.ndim) if d != axis)
     largest = np.abs(data).max(axis=others)
     scale = np.where(largest > 0, largest / 127, 1).astype("float32")

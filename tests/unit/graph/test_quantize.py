@@ -292,7 +292,12 @@ def test_bad_input_is_told() -> None:
         graph.quantize(module, [], target="llvm")
     with pytest.raises(GraphError, match="is not finite for calibration data"):
         graph.quantize(module, [_images(1)[0] * np.nan], target="llvm")
+    with pytest.raises(UsageError, match="has the span 'conv6' .did you mean 'conv"):
+        graph.quantize(module, _images(1), skip=["conv6"])
     x, y = graph.var("x", (1, 4)), graph.var("y", (1, 4))
+    wrong = graph.IRModule.from_expr(op.nn.dense(x, np.full((2, 4), np.nan, "float32"), span="d"))
+    with pytest.raises(GraphError, match="the weight of d is not finite"):
+        graph.quantize(wrong, [np.ones((1, 4), "float32")], target="llvm")
     two = op.nn.dense(op.add(x, y), np.ones((2, 4), "float32"))
     with pytest.raises(GraphError, match="by name for a model of the inputs x, y"):
         graph.quantize(graph.IRModule.from_expr(two), [np.ones((1, 4), "float32")])
