@@ -292,7 +292,7 @@ def test_bad_input_is_told() -> None:
         graph.quantize(module, [], target="llvm")
     with pytest.raises(GraphError, match="is not finite for calibration data"):
         graph.quantize(module, [_images(1)[0] * np.nan], target="llvm")
-    with pytest.raises(UsageError, match="has the span 'conv6' .did you mean 'conv"):
+    with pytest.raises(UsageError, match=r"has the span 'conv6' \(did you mean 'conv"):
         graph.quantize(module, _images(1), skip=["conv6"])
     x, y = graph.var("x", (1, 4)), graph.var("y", (1, 4))
     wrong = graph.IRModule.from_expr(op.nn.dense(x, np.full((2, 4), np.nan, "float32"), span="d"))
