@@ -124,11 +124,11 @@ def test_a_model_is_built_and_run_on_given_data(
         ran = cli("run", file, "--input", "x=x.npy", "--output", "y.npz", "--repeat", "2")
         assert ran.code == 0, ran.err
         assert "random data" not in ran.out
-        assert re.search(r"^outputs: output_0 float32\[4, 8\]: min 0\.", ran.out, re.MULTILINE)
+        assert re.search(r"^outputs: p float32\[4, 8\]: min 0\.", ran.out, re.MULTILINE)
         with np.load(tmp_path / "y.npz") as written:
-            np.testing.assert_allclose(written["output_0"], layers_by_numpy(X)[-1], rtol=1e-4)
+            np.testing.assert_allclose(written["p"], layers_by_numpy(X)[-1], rtol=1e-4)
     said = json.loads(cli("run", "m.lw", "--repeat", "2", "--json").out)
-    assert said["outputs"]["output_0"]["shape"] == [4, 8]
+    assert said["outputs"]["p"]["shape"] == [4, 8]
     assert (len(said["times"]), said["threads"]) == (2, 1)
 
 

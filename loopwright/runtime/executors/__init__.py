@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+from loopwright.runtime.executors.aot_executor import AotExecutor
 from loopwright.runtime.executors.debug_executor import DebugExecutor
 from loopwright.runtime.executors.graph_executor import GraphExecutor
 from loopwright.runtime.executors.model import Model, load_model
 from loopwright.runtime.executors.program import Program, Step, Value
 
-__all__ = ["DebugExecutor", "GraphExecutor", "Model", "Program", "Step", "Value", "load_model"]
+__all__ = [
+    "AotExecutor",
+    "DebugExecutor",
+    "GraphExecutor",
+    "Model",
+    "Program",
+    "Step",
+    "Value",
+    "load_model",
+]
