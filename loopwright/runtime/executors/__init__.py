@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from loopwright.runtime.executors.aot_executor import AotExecutor
+from loopwright.runtime.executors.async_executor import AsyncGraphExecutor
 from loopwright.runtime.executors.debug_executor import DebugExecutor
 from loopwright.runtime.executors.graph_executor import GraphExecutor
 from loopwright.runtime.executors.model import Model, load_model
@@ -10,6 +11,7 @@ from loopwright.runtime.executors.program import Program, Step, Value
 
 __all__ = [
     "AotExecutor",
+    "AsyncGraphExecutor",
     "DebugExecutor",
     "GraphExecutor",
     "Model",

@@ -70,7 +70,7 @@ class GraphExecutor(Executor):
         super().__init__(program.input_values, program.output_values)
         self.program, self._kernels = program, kernels
         self._weights, self._callees = weights, called
-        self._pool = aligned_bytes(max(program.pool_bytes, 1))
+        self._pool = self._memory()
         self._arrays = [self._array(n, v) for n, v in enumerate(program.values)]
         self._calls = [self._bound(n) for n in range(len(program.steps))]
         self._sequence: Callable[[], None] | None = None
@@ -92,11 +92,15 @@ class GraphExecutor(Executor):
             >>> print(first.get_output(0).numpy(), second.get_output(0).numpy())
             [1. 0.] [0. 2.]
         """
-        made = type(self).__new__(type(self))
+        made = GraphExecutor.__new__(GraphExecutor)
         made._begin(self.program, self._kernels, self._weights, self._callees)
         return made
 
     # -- memory --------------------------------------------------------------------------------
+
+    def _memory(self) -> npt.NDArray[np.uint8]:
+        """The memory that values between kernels share."""
+        return aligned_bytes(max(self.program.pool_bytes, 1))
 
     def _array(self, number: int, v: Value) -> Array:
         if v.kind == "stored":

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from loopwright.errors import ArgumentError
 from loopwright.runtime.executors import saved
 from loopwright.runtime.executors.aot_executor import AotExecutor
+from loopwright.runtime.executors.async_executor import AsyncGraphExecutor
 from loopwright.runtime.executors.debug_executor import DebugExecutor
 from loopwright.runtime.executors.graph_executor import GraphExecutor
 from loopwright.runtime.executors.model_library import c_name, export_model
@@ -67,6 +68,19 @@ class Model:
                 None: nothing is written.
         """
         return DebugExecutor(self.program, self.kernels, self.constants, dump_root)
+
+    def async_executor(
+        self, num_workers: int | None = None, share_memory: bool = False
+    ) -> AsyncGraphExecutor:
+        """The model with steps that run side by side where they do not need each other.
+
+        Args:
+            num_workers, share_memory: as of `AsyncGraphExecutor`.
+
+        Raises:
+            UsageError: the number of workers is out of range.
+        """
+        return AsyncGraphExecutor.of(self._first, num_workers, share_memory)
 
     def aot_executor(self) -> AotExecutor:
         """The model as one function that calls its kernels, compiled now; weights are shared.

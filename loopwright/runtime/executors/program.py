@@ -105,8 +105,8 @@ class Program:
         names = self.output_names or tuple(f"output_{n}" for n in range(len(self.outputs)))
         object.__setattr__(self, "output_names", names)
         if len(names) != len(self.outputs) or len(set(names)) != len(names):
-            given = f"{names!r:.200}"
-            raise RunError(f"a program has {len(self.outputs)} outputs, and for them {given}")
+            told = f"{names!r:.200}"
+            raise RunError(f"a program has {len(self.outputs)} outputs, and for them {told}")
         if not 0 <= self.pool_bytes < _MOST:
             raise RunError(f"a program asks for {self.pool_bytes} bytes of memory")
         for n, v in enumerate(self.values):
@@ -193,7 +193,7 @@ def _check_order(program: Program) -> None:
         for n in outputs:
             if values[n].kind != "stored":
                 raise RunError(f"kernel {step.kernel!r} of a program writes an input or a constant")
-            over = [m for m, v in alive.items() if _overlap(v, values[n])]
+            over = [m for m, v in alive.items() if overlap(v, values[n])]
             if set(over) & set(inputs):
                 raise RunError(f"kernel {step.kernel!r} of a program overwrites what it reads")
             for m in over:
@@ -211,5 +211,6 @@ def _check_alive(
             raise RunError(f"{what} value {n} of a program, which is not made yet, or overwritten")
 
 
-def _overlap(a: Value, b: Value) -> bool:
+def overlap(a: Value, b: Value) -> bool:
+    """Whether two values that are stored have bytes in common."""
     return a.offset < b.offset + b.nbytes and b.offset < a.offset + a.nbytes
