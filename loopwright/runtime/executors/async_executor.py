@@ -6,8 +6,7 @@ as the steps end and not beforehand).
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import Future
 from typing import Any
 
@@ -16,9 +15,10 @@ import numpy.typing as npt
 
 from loopwright.errors import RunError
 from loopwright.runtime.arrays.host import aligned_bytes
-from loopwright.runtime.executors.dependencies import Dependencies, dependencies
+from loopwright.runtime.executors.dependencies import dependencies
 from loopwright.runtime.executors.graph_executor import GraphExecutor
 from loopwright.runtime.executors.program import Program, Value
+from loopwright.runtime.executors.ready_counts import Run
 from loopwright.runtime.module import Module
 from loopwright.runtime.threads.thread_pool import ThreadPool
 
@@ -85,7 +85,7 @@ class AsyncGraphExecutor(GraphExecutor):
     def _configure(self, program: Program, num_workers: int | None, share_memory: bool) -> None:
         self._workers = ThreadPool(num_workers, "loopwright-step")
         self._share_memory = share_memory
-        self._order = dependencies(program, shared_memory=share_memory)
+        self._order = dependencies(program.steps, program.values if share_memory else None)
         self._running: Future[None] | None = None
 
     def another(self) -> AsyncGraphExecutor:
@@ -116,75 +116,8 @@ class AsyncGraphExecutor(GraphExecutor):
             raise RunError("run_async: the last run has not ended; wait for its future")
         if inputs:
             self.set_input(None, None, **inputs)
-        self._running = _Run(self._calls, self._order, self._workers).begin()
+        self._running = Run(self._calls, self._order, self._workers).begin()
         return self._running
 
     def _run(self) -> None:
         self.run_async().result()
-
-
-class _Run:
-    """One run: which steps still wait, and for how many others."""
-
-    def __init__(
-        self, calls: Sequence[Callable[[], object]], order: Dependencies, workers: ThreadPool
-    ) -> None:
-        self._calls, self._order, self._workers = list(calls), order, workers
-        self._lock = threading.Lock()
-        self._waits = list(order.waits)
-        self._under_way = 0
-        self._failure: BaseException | None = None
-        self._future: Future[None] = Future()
-
-    def begin(self) -> Future[None]:
-        """Begin the steps that wait for none."""
-        ready = [n for n, count in enumerate(self._waits) if count == 0]
-        if not ready:
-            self._future.set_result(None)
-        self._under_way = len(ready)
-        for n in ready:
-            self._workers.submit(self._work, n)
-        return self._future
-
-    def _work(self, step: int) -> None:
-        """Run a step, then one of those that waited for it alone; the others go to the workers."""
-        following: int | None = step
-        while following is not None:
-            following = self._after(following, self._failure_of(following))
-
-    def _failure_of(self, step: int) -> BaseException | None:
-        try:
-            self._calls[step]()
-        except BaseException as error:  # it is raised again by the future
-            return error
-        return None
-
-    def _after(self, step: int, failure: BaseException | None) -> int | None:
-        """Note that a step has ended, and begin what waited for it; returns what comes next here.
-
-        After a failure nothing begins; the run ends when all that has begun has ended.
-        """
-        with self._lock:
-            self._failure = self._failure or failure
-            ready = [] if self._failure else self._ready_after(step)
-            self._under_way += len(ready) - 1
-            ended = not self._under_way
-        for n in ready[1:]:
-            self._workers.submit(self._work, n)
-        if ended:
-            self._end()
-        return ready[0] if ready else None
-
-    def _ready_after(self, step: int) -> list[int]:
-        ready = []
-        for n in self._order.after[step]:
-            self._waits[n] -= 1
-            if not self._waits[n]:
-                ready.append(n)
-        return ready
-
-    def _end(self) -> None:
-        if self._failure is not None:
-            self._future.set_exception(self._failure)
-        else:
-            self._future.set_result(None)

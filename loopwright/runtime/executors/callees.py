@@ -5,13 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import numpy.typing as npt
-
 from loopwright.errors import ArgumentError
-from loopwright.runtime.executors.program import Program, Step
+from loopwright.runtime.executors.program import Step
 from loopwright.runtime.module import Module
-
-Array = npt.NDArray[Any]
 
 
 class Callee(NamedTuple):
@@ -29,16 +25,16 @@ class Callee(NamedTuple):
 
 
 def callees(
-    program: Program,
+    steps: Sequence[Step],
     kernels: Mapping[str, Module],
-    weights: Mapping[int, Array],
+    weights: Mapping[int, Any],
     before: Sequence[Callee] = (),
     changed: Collection[int] = (),
 ) -> list[Callee]:
     """What each step calls; steps that give one kernel the same constants share what it prepares.
 
     Args:
-        program: the steps.
+        steps: of a program.
         kernels: by name.
         weights: arrays by the numbers of the values that are constant.
         before: what the steps called with other weights; empty: prepare all of them.
@@ -49,7 +45,7 @@ def callees(
     """
     made: dict[tuple[object, ...], Any] = {}
     found = []
-    for at, step in enumerate(program.steps):
+    for at, step in enumerate(steps):
         module, given, rest = _split(step, kernels, weights)
         if before and not set(given) & set(changed):
             found.append(before[at])
@@ -62,7 +58,7 @@ def callees(
 
 
 def _split(
-    step: Step, kernels: Mapping[str, Module], weights: Mapping[int, Array]
+    step: Step, kernels: Mapping[str, Module], weights: Mapping[int, Any]
 ) -> tuple[Module, tuple[int, ...], tuple[int, ...]]:
     """The kernel of a step, the values that are its constants, and the others."""
     if step.kernel not in kernels:

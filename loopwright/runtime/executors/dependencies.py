@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 
-from loopwright.runtime.executors.program import Program, Step, overlap
+from loopwright.runtime.executors.program import Step, Value, overlap
 
 
 @dataclass(frozen=True)
 class Dependencies:
-    """The order among the steps of a program.
+    """The order among steps.
 
     Attributes:
         waits: for how many steps each waits.
@@ -21,33 +22,31 @@ class Dependencies:
     after: tuple[tuple[int, ...], ...]
 
 
-def dependencies(program: Program, *, shared_memory: bool) -> Dependencies:
-    """The order that a program needs, whatever runs side by side.
+def dependencies(steps: Sequence[Step], values: Sequence[Value] | None = None) -> Dependencies:
+    """The order that steps need, whatever runs side by side.
 
     A step waits for those that make what it reads. Where values share memory, it also waits for
     those that read, or write, what it overwrites.
 
     Args:
-        program: the steps.
-        shared_memory: whether values lie where the program puts them; else each has memory of its
-            own.
+        steps: in an order in which they could run.
+        values: where the program puts them, if they share memory; None: each has its own.
     """
-    count = len(program.steps)
+    count = len(steps)
     after: list[list[int]] = [[] for _ in range(count)]
     waits = [0] * count
-    for later, step in enumerate(program.steps):
-        for earlier in _before(program, later, step, shared_memory):
+    for later in range(count):
+        for earlier in _before(steps, later, values):
             after[earlier].append(later)
             waits[later] += 1
     return Dependencies(tuple(waits), tuple(map(tuple, after)))
 
 
-def _before(program: Program, later: int, step: Step, shared_memory: bool) -> Iterator[int]:
-    reads, writes = _ends(step)
+def _before(steps: Sequence[Step], later: int, values: Sequence[Value] | None) -> Iterator[int]:
+    reads, writes = _ends(steps[later])
     for earlier in range(later):
-        its_reads, its_writes = _ends(program.steps[earlier])
-        meet = _meet(program, its_writes, (*reads, *writes), shared_memory)
-        if meet or _meet(program, its_reads, writes, shared_memory):
+        its_reads, its_writes = _ends(steps[earlier])
+        if _meet(its_writes, (*reads, *writes), values) or _meet(its_reads, writes, values):
             yield earlier
 
 
@@ -57,11 +56,9 @@ def _ends(step: Step) -> tuple[tuple[int, ...], tuple[int, ...]]:
     return step.args[:first], step.args[first:]
 
 
-def _meet(program: Program, a: Collection[int], b: Collection[int], shared_memory: bool) -> bool:
+def _meet(a: Collection[int], b: Collection[int], values: Sequence[Value] | None) -> bool:
     """Whether two lots of values have memory in common."""
-    if not shared_memory:
+    if values is None:
         return not set(a).isdisjoint(b)
-    stored = [
-        [program.values[n] for n in ns if program.values[n].kind == "stored"] for ns in (a, b)
-    ]
-    return any(overlap(v, w) for v in stored[0] for w in stored[1])
+    these, those = ([values[n] for n in ns if values[n].kind == "stored"] for ns in (a, b))
+    return any(overlap(v, w) for v, w in product(these, those))

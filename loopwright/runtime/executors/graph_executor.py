@@ -57,8 +57,8 @@ class GraphExecutor(Executor):
         self, program: Program, kernels: Mapping[str, Module], constants: Mapping[str, Array]
     ) -> None:
         numbers = [n for n, v in enumerate(program.values) if v.kind == "constant"]
-        weights = {n: _weight(program.values[n], constants) for n in numbers}
-        self._begin(program, kernels, weights, callees(program, kernels, weights))
+        weights = {n: weight_of(program.values[n], constants) for n in numbers}
+        self._begin(program, kernels, weights, callees(program.steps, kernels, weights))
 
     def _begin(
         self,
@@ -236,7 +236,7 @@ class GraphExecutor(Executor):
 
     def _set_weights(self, weights: Mapping[int, Array], changed: Mapping[int, Array]) -> None:
         """Take other weights; the steps that read a changed one are prepared again."""
-        args = self.program, self._kernels, weights
+        args = self.program.steps, self._kernels, weights
         self._callees = callees(*args, before=self._callees, changed=changed)
         self._weights = weights
         for n, array in changed.items():
@@ -263,7 +263,12 @@ class GraphExecutor(Executor):
         self._sequence()
 
 
-def _weight(v: Value, constants: Mapping[str, Array]) -> Array:
+def weight_of(v: Value, constants: Mapping[str, Array]) -> Array:
+    """The array of a constant.
+
+    Raises:
+        ArgumentError: it is missing, or has another shape or dtype.
+    """
     if v.name not in constants:
         raise ArgumentError(f"constant {v.name!r} is missing{did_you_mean(v.name, constants)}")
     return fitted(v, constants[v.name])

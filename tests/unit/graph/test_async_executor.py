@@ -89,10 +89,10 @@ def test_a_step_waits_for_what_it_reads_and_for_those_whose_memory_it_takes() ->
     values = (x, a, b, c, d)
     steps = (Step("f", (0, 1)), Step("f", (1, 2)), Step("f", (0, 3)), Step("f", (2, 3, 4)))
     program = Program(values, steps, (0,), (4,), 192)
-    own = dependencies(program, shared_memory=False)
+    own = dependencies(program.steps)
     assert own.waits == (0, 1, 0, 2)
     assert own.after == ((1,), (3,), (3,), ())
-    shared = dependencies(program, shared_memory=True)
+    shared = dependencies(program.steps, program.values)
     assert shared.after == ((1, 2, 3), (2, 3), (3,), ())
 
 
