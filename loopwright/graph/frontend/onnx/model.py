@@ -56,7 +56,7 @@ def from_onnx(
         >>> opset = helper.make_opsetid("", 17)
         >>> model = helper.make_model(g, opset_imports=[opset])
         >>> print(lw.graph.frontend.onnx.from_onnx(model))
-        def @main(%x: float32[4]) {
+        def @main(%x: float32[4]) [output_names=["y"]] {
           nn.relu(%x)
         }
     """
