@@ -170,13 +170,11 @@ class PartitionedExecutor(Executor):
         self._numbers: dict[_Place, int] = {}
         program, following = self.cut.program, [iter(c) for c in self._callees]
         for step, device in zip(program.steps, self.cut.devices, strict=True):
-            for n in step.args[: -step.outputs]:
-                self._bring(n, device)
             callee = next(following[device])
-            bound = callee.function.bind(
-                *(self._array(self._place(n, device)) for n in callee.rest)
-            )
-            places = [self._place(n, device) for n in step.args]
+            for n in callee.rest[: -step.outputs]:
+                self._bring(n, device)
+            places = [self._place(n, device) for n in callee.rest]
+            bound = callee.function.bind(*map(self._array, places))
             self._add(self._waiting(bound, device), step.kernel, places, step.outputs)
         for place in range(len(program.outputs)):
             number, device = self._output_at(place)

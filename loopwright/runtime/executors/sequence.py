@@ -32,7 +32,8 @@ def sequence(calls: Sequence[Any]) -> Callable[[], None]:
         did not run.
     """
     compiled = linker.is_loaded() and all(_is_compiled(call) for call in calls)
-    return _in_one(calls) if compiled and calls else _one_by_one(calls)
+    held = tuple(calls)
+    return _in_one(held) if compiled and held else _one_by_one(held)
 
 
 def _is_compiled(call: object) -> bool:

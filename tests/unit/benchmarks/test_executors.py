@@ -1,4 +1,4 @@
-"""The benchmark of executors: every way of running a model is timed, and told beside the kernels."""
+"""The benchmark of executors: every way of running a model is timed, beside the kernels."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from benchmarks.executors import chain, lines, runs
 def test_every_way_runs_the_model() -> None:
     model = chain()
     ways = runs(model)
-    assert list(ways)[0] == "kernels alone"
+    assert next(iter(ways)) == "kernels alone"
     assert all(run() > 0 for run in ways.values())
     np.testing.assert_allclose(model(np.zeros(4, "float32"))[0], 0.25)
 
