@@ -36,6 +36,7 @@ def runs(model: Model) -> Mapping[str, Callable[[], float]]:
     rng = np.random.default_rng(0)
     executors: dict[str, GraphExecutor] = {
         "graph": model.executor(),
+        "graph, side by side": model.executor(),
         "async": model.async_executor(),
         "async, shared memory": model.async_executor(share_memory=True),
     }
@@ -43,6 +44,7 @@ def runs(model: Model) -> Mapping[str, Callable[[], float]]:
     for executor in (*executors.values(), one):
         for n, v in enumerate(executor.inputs):
             executor.set_input(n, rng.standard_normal(v.shape).astype(v.dtype))
+    executors["graph, side by side"].run_side_by_side()
     calls = executors["graph"]._calls
 
     def one_by_one() -> None:

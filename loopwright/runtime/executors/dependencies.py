@@ -42,6 +42,25 @@ def dependencies(steps: Sequence[Step], values: Sequence[Value] | None = None) -
     return Dependencies(tuple(waits), tuple(map(tuple, after)))
 
 
+def independent_runs(steps: Sequence[Step], values: Sequence[Value]) -> list[range]:
+    """Steps one behind the other that could run side by side, in groups as long as can be.
+
+    Args:
+        steps: of a program.
+        values: where the program puts them.
+
+    Returns:
+        The groups of two steps or more, in order; none overlaps another.
+    """
+    earlier = [set(_before(steps, n, values)) for n in range(len(steps))]
+    groups, start = [], 0
+    for n in range(1, len(steps) + 1):
+        if n == len(steps) or earlier[n] & set(range(start, n)):
+            groups.append(range(start, n))
+            start = n
+    return [group for group in groups if len(group) > 1]
+
+
 def _before(steps: Sequence[Step], later: int, values: Sequence[Value] | None) -> Iterator[int]:
     reads, writes = _ends(steps[later])
     for earlier in range(later):

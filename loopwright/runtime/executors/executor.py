@@ -240,7 +240,7 @@ class Executor(ABC):
         results = []
         for sample in range(1, repeat + 1):
             seconds, number = run_repeat(
-                lambda n: _seconds(once, n), number, least_ms, limit_zero_time_iterations
+                lambda n: seconds_of(once, n), number, least_ms, limit_zero_time_iterations
             )
             results.append(seconds)
             if cooldown_interval_ms and sample % repeats_to_cooldown == 0:
@@ -301,7 +301,8 @@ def _place(key: str | int, places: dict[str, int], what: str) -> int:
     )
 
 
-def _seconds(run: Callable[[], object], number: int) -> float:
+def seconds_of(run: Callable[[], object], number: int) -> float:
+    """Seconds of so many runs together."""
     begin = time.perf_counter()
     for _ in range(number):
         run()

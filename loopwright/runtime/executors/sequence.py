@@ -7,33 +7,42 @@ some nanoseconds. It gives the interpreter's lock away once, for all kernels tog
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from loopwright.runtime import linker
+from loopwright.runtime import linker, pool
 from loopwright.runtime.function import BoundCall, failure
 
 _SYMBOL = "lw_run_steps"
 
 
-def sequence(calls: Sequence[Any]) -> Callable[[], None]:
+def sequence(calls: Sequence[Any], groups: Collection[range] = ()) -> Callable[[], None]:
     """What runs bound calls in order, with their arrays as they are bound now.
 
-    Where LLVM is in this process, as it is where kernels were linked here, and all calls are of
-    compiled code of the host, this is one piece of compiled code; else a loop in Python.
+    Where `in_one_piece` is true of them, this is one piece of compiled code; else a loop in Python.
 
     Args:
         calls: what `Module.bind` gives.
+        groups: places of calls, one after the other, that do not need each other: those of a group
+            run side by side, on the threads of parallel loops. A loop in Python has no use for it.
 
     Returns:
         A function without arguments; it raises RunError where a call fails, and those behind that
         did not run.
     """
-    compiled = linker.is_loaded() and all(_is_compiled(call) for call in calls)
     held = tuple(calls)
-    return _in_one(held) if compiled and held else _one_by_one(held)
+    return _in_one(held, groups) if in_one_piece(held) else _one_by_one(held)
+
+
+def in_one_piece(calls: Sequence[object]) -> bool:
+    """Whether calls can be one piece of compiled code.
+
+    They are where LLVM is in this process, as it is where kernels were linked here, and all of them
+    are of compiled code of the host.
+    """
+    return bool(calls) and linker.is_loaded() and all(map(_is_compiled, calls))
 
 
 def _is_compiled(call: object) -> bool:
@@ -48,9 +57,12 @@ def _one_by_one(calls: Sequence[Callable[[], object]]) -> Callable[[], None]:
     return run
 
 
-def _in_one(calls: Sequence[BoundCall]) -> Callable[[], None]:
-    words = [w for c in calls for w in (c.entry, ctypes.addressof(c.pointers), c.workspace or 0)]
-    steps = (ctypes.c_uint64 * len(words))(*words)
+def _in_one(calls: Sequence[BoundCall], groups: Collection[range]) -> Callable[[], None]:
+    together = {group.start: len(group) for group in groups}
+    steps = (ctypes.c_uint64 * (4 * len(calls)))()
+    for n, call in enumerate(calls):
+        pointers = ctypes.addressof(call.pointers)
+        steps[4 * n : 4 * n + 4] = [call.entry, pointers, call.workspace or 0, together.get(n, 1)]
     code, count = _code(), len(calls)
 
     def run() -> None:
@@ -65,6 +77,7 @@ def _in_one(calls: Sequence[BoundCall]) -> Callable[[], None]:
 @lru_cache(maxsize=1)
 def _code() -> Callable[..., int]:
     text = Path(__file__).with_name("sequence.ll").read_text()
-    linked = linker.link(linker.compile_text(text), [_SYMBOL]).keep_forever()
+    imports = {pool.LAUNCH: pool.launch_address(0)}
+    linked = linker.link(linker.compile_text(text), [_SYMBOL], imports).keep_forever()
     signature = ctypes.CFUNCTYPE(ctypes.c_uint64, ctypes.c_void_p, ctypes.c_int64)
     return signature(linked.addresses[_SYMBOL])

@@ -16,8 +16,15 @@ from loopwright.errors import RunError, UsageError
 from loopwright.graph import op
 from loopwright.graph.plan import share_out
 from loopwright.runtime import Module
-from loopwright.runtime.executors import AsyncGraphExecutor, Program, Step, Value
-from loopwright.runtime.executors.dependencies import dependencies
+from loopwright.runtime.executors import (
+    AsyncGraphExecutor,
+    GraphExecutor,
+    Program,
+    Step,
+    Value,
+    graph_executor,
+)
+from loopwright.runtime.executors.dependencies import dependencies, independent_runs
 
 Array = np.ndarray[Any, Any]
 N = 8
@@ -94,6 +101,43 @@ def test_a_step_waits_for_what_it_reads_and_for_those_whose_memory_it_takes() ->
     assert own.after == ((1,), (3,), (3,), ())
     shared = dependencies(program.steps, program.values)
     assert shared.after == ((1, 2, 3), (2, 3), (3,), ())
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_groups_of_steps_on_the_pool_give_what_numpy_gives(subtract: Module, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    program = _random_program(rng, 30)
+    executor = GraphExecutor(program, {"f": subtract}, {})
+    executor._groups = tuple(independent_runs(program.steps, program.values))
+    assert executor._groups
+    for _ in range(50):
+        x, y = (rng.integers(-99, 99, N, "int32") for _ in range(2))
+        executor.run(x=x, y=y)
+        for n, wanted in enumerate(_by_numpy(program, x, y)):
+            np.testing.assert_array_equal(executor.get_output(n).numpy(), wanted)
+
+
+def test_groups_are_of_steps_that_do_not_wait_for_each_other() -> None:
+    program = _random_program(np.random.default_rng(9), 40)
+    order = dependencies(program.steps, program.values)
+    groups = independent_runs(program.steps, program.values)
+    assert groups
+    for group in groups:
+        assert not any(set(order.after[n]) & set(group) for n in group)
+        if group.stop < len(program.steps):  # the next step waits for one of the group
+            assert any(group.stop in order.after[n] for n in group)
+
+
+def test_groups_are_chosen_by_their_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = graph.var("x", (4, 4))
+    y = op.add(op.nn.softmax(x, axis=0), op.nn.softmax(x, axis=1))
+    executor = graph.compile(graph.IRModule.from_expr(y), "llvm").executor()
+    wanted = (tuple(step.kernel for step in executor.program.steps[:2]),)
+    for faster in (True, False):
+        monkeypatch.setattr(graph_executor, "_faster_together", lambda *_, f=faster: f)
+        assert executor.run_side_by_side() == (wanted if faster else ())
+        executor.run(x=np.zeros((4, 4), "float32"))
+        np.testing.assert_array_equal(executor.get_output(0).numpy(), 0.5)
 
 
 def test_steps_run_beside_each_other(subtract: Module) -> None:
