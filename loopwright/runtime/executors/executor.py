@@ -77,12 +77,13 @@ class Executor(ABC):
         return {v.name: v.shape for v in self.inputs}, {v.name: v.dtype for v in self.inputs}
 
     def set_input(
-        self, key: str | int | None = None, value: object = None, **named: object
+        self, key: str | int | None = None, value: object = None, /, **named: object
     ) -> None:
         """Copy arrays into inputs.
 
         Args:
-            key: the name of an input, or its place.
+            key: the name of an input, or its place. It and its array are given by position, so that
+                inputs may be called ``key`` and ``value``.
             value: its array.
             named: further inputs by name.
 

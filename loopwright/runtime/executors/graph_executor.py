@@ -7,7 +7,7 @@ so that a run is a call of each and nothing else.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -135,13 +135,19 @@ class GraphExecutor(Executor):
         self._replace(number, elements)
 
     def _replace(self, number: int, elements: Array) -> None:
-        """Bind all that works on a value to another array."""
-        self._arrays[number] = elements
-        self._bind_again(n for n, step in enumerate(self.program.steps) if number in step.args)
+        """Bind what works on a value to another array; where that is refused, nothing changes."""
+        touched = [n for n, step in enumerate(self.program.steps) if number in step.args]
+        before, self._arrays[number] = self._arrays[number], elements
+        try:
+            self._bind_again(touched)
+        except ArgumentError:
+            self._arrays[number] = before
+            raise
 
-    def _bind_again(self, steps: Iterable[int]) -> None:
-        for n in steps:
-            self._calls[n] = self._bound(n)
+    def _bind_again(self, steps: Sequence[int]) -> None:
+        bound = [self._bound(n) for n in steps]
+        for n, call in zip(steps, bound, strict=True):
+            self._calls[n] = call
         self._sequence = None
 
     # -- weights -------------------------------------------------------------------------------

@@ -148,8 +148,7 @@ class PartitionedExecutor(Executor):
         return found
 
     def _replace_input(self, place: int, elements: Array) -> None:
-        self._arrays[self.cut.program.inputs[place], _CALLER] = elements
-        self._bind()
+        self._replace((self.cut.program.inputs[place], _CALLER), elements)
 
     def _replace_output(self, place: int, elements: Array) -> None:
         number = self.cut.program.outputs[place]
@@ -158,8 +157,17 @@ class PartitionedExecutor(Executor):
                 f"output {self.outputs[place].name!r} is an input, a constant, or another output, "
                 "too; get a copy of it"
             )
-        self._arrays[self._output_at(place)] = elements
-        self._bind()
+        self._replace(self._output_at(place), elements)
+
+    def _replace(self, at: _Place, elements: Array) -> None:
+        """Bind all to another array at a place; where that is refused, nothing changes."""
+        before, self._arrays[at] = self._array(at), elements
+        try:
+            self._bind()
+        except ArgumentError:
+            self._arrays[at] = before
+            self._bind()
+            raise
 
     # -- steps ---------------------------------------------------------------------------------
 

@@ -134,6 +134,26 @@ def test_a_benchmark_is_a_sample_for_each_repeat(model: graph.CompiledModel) -> 
         executor.benchmark(func_name="forward")
 
 
+def test_inputs_may_be_called_as_parameters_are() -> None:
+    key, value = graph.var("key", (2,)), graph.var("value", (2,))
+    executor = graph.compile(graph.IRModule.from_expr(op.subtract(key, value)), TARGET).executor()
+    executor.run(key=np.full(2, 3, "float32"), value=np.ones(2, "float32"))
+    np.testing.assert_array_equal(executor.get_output(0).numpy(), 2)
+    executor.set_input("value", np.zeros(2, "float32"))
+    executor.run()
+    np.testing.assert_array_equal(executor.get_output(0).numpy(), 3)
+
+
+def test_an_array_that_is_refused_changes_nothing(model: graph.CompiledModel) -> None:
+    executor, x = model.executor(), _filled(2, 3)
+    executor.run(x=x)
+    with pytest.raises(ArgumentError):
+        executor.set_input_zero_copy("x", np.asfortranarray(_filled(2, 3)))
+    np.testing.assert_array_equal(executor.get_input("x").numpy(), x)
+    executor.run()
+    np.testing.assert_allclose(executor.get_output(0).numpy(), _by_numpy(x, A, B), rtol=1e-5)
+
+
 def test_methods_are_found_by_name(model: graph.CompiledModel) -> None:
     executor = model.executor()
     executor["run"](x=np.zeros((2, 3), "float32"))
