@@ -33,6 +33,13 @@ class Executor(ABC):
 
     Attributes:
         inputs, outputs: as given.
+
+    Example:
+        >>> x = lw.graph.var("x", (2,))
+        >>> module = lw.graph.IRModule.from_expr(lw.graph.op.nn.relu(x))
+        >>> executor = lw.graph.compile(module, "llvm").executor()
+        >>> print(isinstance(executor, lw.runtime.executors.Executor), executor.get_input_info()[0])
+        True {'x': (2,)}
     """
 
     def __init__(self, inputs: Sequence[Value], outputs: Sequence[Value]) -> None:

@@ -29,6 +29,11 @@ class Edge(NamedTuple):
         value: its number in the program.
         source: number of the device that makes it.
         target: number of the device that reads it.
+
+    Example:
+        >>> from loopwright.runtime.executors import Edge
+        >>> print(Edge(value=3, source=0, target=1))
+        Edge(value=3, source=0, target=1)
     """
 
     value: int
@@ -101,6 +106,16 @@ def partition(
 
     Raises:
         UsageError: there is not one load for each step, or a number is out of range.
+
+    Example:
+        >>> from loopwright.runtime.executors import partition
+        >>> x = lw.graph.var("x", (1, 4))
+        >>> for _ in range(3):
+        ...     x = lw.graph.op.nn.softmax(x)
+        ...
+        >>> program = lw.graph.compile(lw.graph.IRModule.from_expr(x), "llvm").program
+        >>> print(partition(program, loads=[1, 1, 2], capacities=[1, 1]).devices)
+        (0, 0, 1)
     """
     if len(loads) != len(program.steps) or not all(0 <= x < np.inf for x in loads):
         raise UsageError(
