@@ -26,6 +26,7 @@ from loopwright.graph.ir.module import IRModule
 from loopwright.graph.ir.structural import structural_equal, structural_hash
 from loopwright.graph.ir.types import FuncType, TensorType, TupleType
 from loopwright.graph.ir.visitor import free_vars, post_order, rewrite, substitute
+from loopwright.graph.partitioned import compile_partitioned
 from loopwright.graph.quantize import quantize
 from loopwright.graph.registry import Op, Pattern, get_op, op_names, register_op, remove_op
 from loopwright.graph.serial import load_json, save_json
@@ -53,6 +54,7 @@ __all__ = [
     "TupleType",
     "Var",
     "compile",
+    "compile_partitioned",
     "const",
     "dataflow_pattern",
     "evaluate",

@@ -147,7 +147,7 @@ def built(
         history: as of `compile`.
     """
     kernels, choices = {}, {}
-    with _applied(history) as applied:
+    with applied_history(history) as applied:
         for name, task in tasks.items():
             schedule, args = schedule_of(task)
             kernels[name] = driver.build(schedule, args, target, name=name)
@@ -157,7 +157,7 @@ def built(
 
 
 @contextmanager
-def _applied(history: Source | Any) -> Iterator[ApplyHistoryBest | None]:
+def applied_history(history: Source | Any) -> Iterator[ApplyHistoryBest | None]:
     """In which kernels are built; one without a record gets its default, which the report tells."""
     if history is None:
         yield None
