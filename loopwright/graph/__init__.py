@@ -28,6 +28,12 @@ from loopwright.graph.ir.types import FuncType, TensorType, TupleType
 from loopwright.graph.ir.visitor import free_vars, post_order, rewrite, substitute
 from loopwright.graph.registry import Op, Pattern, get_op, op_names, register_op, remove_op
 from loopwright.graph.serial import load_json, save_json
+from loopwright.graph.strategy import (
+    Implementation,
+    implementations,
+    register_implementation,
+    remove_implementation,
+)
 from loopwright.graph.tasks import ModelTask, extract_tasks
 from loopwright.runtime.executors import load_model as load
 
@@ -41,6 +47,7 @@ __all__ = [
     "GlobalVar",
     "IRModule",
     "If",
+    "Implementation",
     "Let",
     "ModelTask",
     "Op",
@@ -59,13 +66,16 @@ __all__ = [
     "from_onnx",
     "frontend",
     "get_op",
+    "implementations",
     "infer_types",
     "load",
     "load_json",
     "op",
     "op_names",
     "post_order",
+    "register_implementation",
     "register_op",
+    "remove_implementation",
     "remove_op",
     "rewrite",
     "save_json",

@@ -18,6 +18,7 @@ from loopwright.graph.op import (
     sampling,
     transforms,
     windows,
+    winograd,
 )
 from loopwright.graph.op import nn as _nn
 from loopwright.graph.registry import Op, get_op, op_names
@@ -37,6 +38,7 @@ _MODULES = (
     sampling,
     transforms,
     windows,
+    winograd,
 )
 
 

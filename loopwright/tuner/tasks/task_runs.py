@@ -28,9 +28,15 @@ class TaskRun:
     run: Run
 
     def __init__(
-        self, tuner: Tuner, weight: float, budget: TaskBudget, progress: TaskProgress
+        self,
+        tuner: Tuner,
+        weight: float,
+        budget: TaskBudget,
+        progress: TaskProgress,
+        alternative: object = None,
     ) -> None:
         self.tuner, self.weight, self.budget, self.progress = tuner, weight, budget, progress
+        self.alternative = alternative
 
     @property
     def state(self) -> RunState:
@@ -78,6 +84,7 @@ class TaskRun:
             stopped=own[0],
             reason=own[1],
             verdict=self.run.verdict,
+            alternative=self.alternative,
         )
 
     def _note(self, trials: Sequence[Trial]) -> None:
