@@ -174,27 +174,28 @@ def _extents(inputs: Sequence[te.Tensor], attrs: Attrs, last: bool) -> tuple[int
     """Images, channels, rows and columns of the padded image, channels of the result; None where
     the window is another one, or sizes are not known."""
     data, weight = inputs
-    shapes = [*data.shape, *weight.shape]
     if len(data.shape) != 4 or len(weight.shape) != 4:
         return None
-    if not all(isinstance(n, int) for n in shapes):
+    if not all(isinstance(n, int) for n in (*data.shape, *weight.shape)):
         return None
-    window = weight.shape[:2] if last else weight.shape[2:]
-    inner, outputs = (weight.shape[2:]) if last else (weight.shape[1], weight.shape[0])
-    if tuple(window) != (3, 3):
+    if last:
+        *window, channels, outputs = weight.static_shape
+    else:
+        outputs, channels, *window = weight.static_shape
+    if window != [3, 3]:
         return None
-    images, height, width, _ = _in_order(data.shape, last and _is_last(attrs))
+    images, height, width, _ = _in_order(data.static_shape, last and _is_last(attrs))
     (top, bottom), (left, right) = pads_of(attrs["padding"], 2)
-    return images, inner, height + top + bottom, width + left + right, outputs
+    return images, channels, height + top + bottom, width + left + right, outputs
 
 
 def _is_last(attrs: Attrs) -> bool:
-    return attrs.get("data_layout", "channels_last") == "channels_last"
+    return bool(attrs.get("data_layout", "channels_last") == "channels_last")
 
 
-def _in_order(shape: Sequence[Any], last: bool) -> tuple[Any, ...]:
+def _in_order(shape: tuple[int, ...], last: bool) -> tuple[int, ...]:
     """Images, rows, columns, channels."""
-    return tuple(shape) if last else (shape[0], shape[2], shape[3], shape[1])
+    return shape if last else (shape[0], shape[2], shape[3], shape[1])
 
 
 def _computes(
@@ -238,9 +239,9 @@ def _priority(
 
 def _channels_last(transforms: Transforms) -> Callable[..., te.Tensor]:
     def conv(data: te.Tensor, weight: te.Tensor, **attrs: Any) -> te.Tensor:
-        is_last = _is_last(attrs)
-        image, shape = _image(data, attrs, transforms, is_last, weight.shape[3])
-        value = winograd(transforms, shape, weight.shape[2], image, weight)
+        *_, channels, outputs = weight.static_shape
+        image, shape = _image(data, attrs, transforms, _is_last(attrs), outputs)
+        value = winograd(transforms, shape, channels, image, weight)
         tensor: te.Tensor = te.compute(shape, value, name="conv")
         return tensor
 
@@ -249,13 +250,12 @@ def _channels_last(transforms: Transforms) -> Callable[..., te.Tensor]:
 
 def _channels_first(transforms: Transforms) -> Callable[..., te.Tensor]:
     def conv(data: te.Tensor, weight: te.Tensor, **attrs: Any) -> te.Tensor:
-        image, shape = _image(data, attrs, transforms, False, weight.shape[0])
-        value = winograd(
-            transforms, shape, weight.shape[1], image, lambda r, s, c, o: weight(o, c, r, s)
-        )
-        n, height, width, outputs = shape
+        outputs, channels, *_ = weight.static_shape
+        image, shape = _image(data, attrs, transforms, False, outputs)
+        value = winograd(transforms, shape, channels, image, lambda r, s, c, o: weight(o, c, r, s))
+        images, height, width, _ = shape
         tensor: te.Tensor = te.compute(
-            (n, outputs, height, width), lambda n, o, y, x: value(n, y, x, o), name="conv"
+            (images, outputs, height, width), lambda n, o, y, x: value(n, y, x, o), name="conv"
         )
         return tensor
 
@@ -266,7 +266,7 @@ def _image(
     data: te.Tensor, attrs: Attrs, transforms: Transforms, last: bool, outputs: int
 ) -> tuple[Callable[..., Any], tuple[int, ...]]:
     """The padded image as a function of (image, row, column, channel), and the result's shape."""
-    images, height, width, _ = _in_order(data.shape, last)
+    images, height, width, _ = _in_order(data.static_shape, last)
     step = transforms.step
     pads, shape = [], []
     for (low, high), extent in zip(pads_of(attrs["padding"], 2), (height, width), strict=True):

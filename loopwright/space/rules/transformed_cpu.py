@@ -23,6 +23,8 @@ from loopwright.space.sketch import Sketch
 from loopwright.space.structure import Structure
 from loopwright.space.variant import Variant
 
+#: Channels, and tiles across and down, of a register tile.
+_Tile = tuple[int, int, int]
 _VECTORS, _ACROSS, _DOWN = (1, 2, 3, 4), (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14), (1, 2, 4)
 _UNROLL, _ROWS, _PANELS = (2, 4, 8), (1, 2, 3, 4, 7, 14, 28), (1, 2, 4, 8)
 #: Places of a tile: more would be too much code.
@@ -137,10 +139,8 @@ def _parts(out: te.Tensor) -> _Parts | None:
     pad = read if read is not None and is_computed(read) else None
     within = tuple(t for t in producers(weights) if t is not weights)
     known = {out, columns, product, image, rows, pad, weights, *within}
-    found = _Parts(
-        out, columns, product, weights, within, image, rows, pad,
-        tuple(t for t in every if t not in known),
-    )  # fmt: skip
+    inlined = tuple(t for t in every if t not in known)
+    found = _Parts(out, columns, product, weights, within, image, rows, pad, inlined)
     return found if _fit(found, every) else None
 
 
@@ -148,10 +148,8 @@ def _fit(parts: _Parts, every: Sequence[te.Tensor]) -> bool:
     """Whether loops and shapes are those of tiles of an image with its channels last."""
     out, product = parts.out.static_shape, parts.product.static_shape
     step, (down, across) = parts.step, parts.tiles
-    if (
-        any(t.op.reduce_axis for t in every if t is not parts.product)
-        or parts.places > _MOST_PLACES
-    ):
+    others = [t for t in every if t is not parts.product]
+    if any(t.op.reduce_axis for t in others) or parts.places > _MOST_PLACES:
         return False
     if parts.columns.static_shape[1:] != product[1:] or out[0] != product[2]:
         return False
@@ -161,11 +159,8 @@ def _fit(parts: _Parts, every: Sequence[te.Tensor]) -> bool:
         return False
     if len(parts.weights.shape) != 4 or (parts.pad is not None and len(parts.pad.shape) != 4):
         return False
-    return all(_along_channels(t) for t in every if t not in (parts.product, *_of_weights(parts)))
-
-
-def _of_weights(parts: _Parts) -> tuple[te.Tensor, ...]:
-    return (parts.weights, *parts.within)
+    of_weights = (parts.weights, *parts.within)
+    return all(_along_channels(t) for t in others if t not in of_weights)
 
 
 def _along_channels(t: te.Tensor) -> bool:
@@ -197,12 +192,12 @@ def _schedule(parts: _Parts, before: bool, sketch: Sketch) -> None:
     _image(sketch, parts, None if before else task)
 
 
-def _tiles(parts: _Parts) -> tuple[list[tuple[int, ...]], tuple[int, ...]]:
+def _tiles(parts: _Parts) -> tuple[list[_Tile], _Tile]:
     """Register tiles, (channels, tiles across, tiles down), and the one to begin with."""
     down, across = parts.tiles
     dtype, room = parts.product.dtype, registers.registers()
     lanes = registers.lanes(dtype)
-    widths = [w for w in registers.column_tiles(parts.channels, dtype, _VECTORS)]
+    widths = registers.column_tiles(parts.channels, dtype, _VECTORS)
     even = [w for w in widths if parts.channels % w == 0] or widths[:1]
     fits = registers.fitting(dtype)
     found = [
@@ -213,7 +208,7 @@ def _tiles(parts: _Parts) -> tuple[list[tuple[int, ...]], tuple[int, ...]]:
         if fits(a * d, w)
     ]
 
-    def cost(tile: tuple[int, ...]) -> float:
+    def cost(tile: _Tile) -> float:
         w, a, d = tile
         vectors, rows = w // lanes, a * d
         covered = -(-across // a) * a * -(-down // d) * d / (across * down)

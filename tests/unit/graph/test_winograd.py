@@ -59,16 +59,13 @@ def by_name(name: str, step: int) -> graph.Implementation:
 def run(step: int, data: Array, weight: Array, padding: Any, last: bool = True) -> Array:
     """The result of an implementation, always (N, H, W, O).
 
-    With channels last it is in its default schedule; else, for which there is no rule of its own, as
-    it is written.
+    With channels last it is in its default schedule; else as it is written.
     """
     name, inputs, attrs = tensors(data.shape, weight.shape[3], padding, last)
     (out,) = by_name(name, step).tensors(inputs, attrs)
     args = [*inputs, out]
-    if last:
-        built = lw.build(args, TARGET)
-    else:
-        built = lw.build(te.create_schedule(out.op), args, TARGET)
+    plain = te.create_schedule(out.op)
+    built = lw.build(args, TARGET) if last else lw.build(plain, args, TARGET)
     if not last:
         data, weight = data.transpose(0, 3, 1, 2), weight.transpose(3, 2, 0, 1)
     result = np.full(out.static_shape, np.nan, "float32")
