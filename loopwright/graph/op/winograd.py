@@ -162,11 +162,12 @@ def _combined(row: Sequence[float], read: Callable[[int], Any]) -> Any:
 
 # ---------------------------------------------------------------- what it is for
 
-#: Channels below which there is little to reuse; multiplications that are to be saved, as a factor,
-#: and channels from which on it is taken without a measurement.
-_FEWEST, _SAVED, _ENOUGH = 16, 1.7, 32
-#: Bytes of vector registers for which that was measured.
-_WIDE = 64
+#: Channels below which there is little to reuse; and multiplications that are to be saved, as a
+#: factor, where it is taken without a measurement: all that was measured with more became faster.
+_FEWEST, _SAVED = 16, 1.7
+#: Bytes of vector registers for which that was measured; and of transformed windows, of a
+#: convolution, beyond which tiles of 4 x 4 wait for memory.
+_WIDE, _WINDOWS = 64, 1 << 22
 _CPUS = ("llvm", "c", "interp")
 
 
@@ -229,8 +230,10 @@ def _priority(
     found = _extents(inputs, attrs, last)
     assert found is not None, "asked after the condition"
     _, channels, _, _, outputs = found
-    pays = last and _is_last(attrs) and min(channels, outputs) >= _ENOUGH
-    pays = pays and _saved(found, transforms) >= _SAVED and target.vector_bytes >= _WIDE
+    places = len(transforms.image) ** 2
+    few = transforms is F2 or 4 * places * channels * outputs <= _WINDOWS
+    pays = last and _is_last(attrs) and target.vector_bytes >= _WIDE and few
+    pays = pays and _saved(found, transforms) >= _SAVED
     return PLEVEL + transforms.step if pays else PLEVEL - transforms.step
 
 

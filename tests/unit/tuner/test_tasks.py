@@ -332,6 +332,8 @@ def test_ctrl_c_keeps_everything(tmp_path):
         ({"weights": [1.0, 0.0, 1.0]}, "a weight is a number above zero, got 0.0"),
         ({"weights": [1.0] * 3, "objective": max}, "not both"),
         ({"groups": ["a"]}, "1 groups for 3 tasks"),
+        ({"alternatives": ["a"]}, "1 alternatives for 3 tasks"),
+        ({"alternatives": ["a"] * 3, "objective": max}, "give alternatives or an objective"),
         ({"tuner": "gird"}, "did you mean 'grid'"),
         ({"strategy": "greedy"}, "there are gradient, round-robin"),
         ({"timeout": "soon"}, "not a duration"),
