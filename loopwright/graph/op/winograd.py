@@ -162,12 +162,15 @@ def _combined(row: Sequence[float], read: Callable[[int], Any]) -> Any:
 
 # ---------------------------------------------------------------- what it is for
 
-#: Channels below which there is little to reuse; and multiplications that are to be saved, as a
-#: factor, where it is taken without a measurement: all that was measured with more became faster.
-_FEWEST, _SAVED = 16, 1.7
-#: Bytes of vector registers for which that was measured; and of transformed windows, of a
-#: convolution, beyond which tiles of 4 x 4 wait for memory.
-_WIDE, _WINDOWS = 64, 1 << 22
+#: Channels below which there is little to reuse.
+_FEWEST = 16
+#: Where it is taken without a measurement: the factor of multiplications that are saved at least,
+#: all of which was measured to be faster; and operations that are saved for each byte by which
+#: windows grow, since weights come from memory in every run of a model: with 13 (images of 7 x 7,
+#: m = 2) both took as long inside of resnet18, with 70 (14 x 14) it was faster by half.
+_SAVED, _FOR_A_BYTE = 1.7, 30
+#: Bytes of vector registers for which that was measured.
+_WIDE = 64
 _CPUS = ("llvm", "c", "interp")
 
 
@@ -229,11 +232,11 @@ def _priority(
     """Above the definition where it was measured to be faster without tuning."""
     found = _extents(inputs, attrs, last)
     assert found is not None, "asked after the condition"
-    _, channels, _, _, outputs = found
-    places = len(transforms.image) ** 2
-    few = transforms is F2 or 4 * places * channels * outputs <= _WINDOWS
-    pays = last and _is_last(attrs) and target.vector_bytes >= _WIDE and few
-    pays = pays and _saved(found, transforms) >= _SAVED
+    images, _, height, width, _ = found
+    factor, places = _saved(found, transforms), len(transforms.image) ** 2
+    saved = 18 * images * (height - 2) * (width - 2) * (1 - 1 / factor)
+    pays = last and _is_last(attrs) and target.vector_bytes >= _WIDE
+    pays = pays and factor >= _SAVED and saved >= _FOR_A_BYTE * 4 * (places - 9)
     return PLEVEL + transforms.step if pays else PLEVEL - transforms.step
 
 

@@ -156,6 +156,8 @@ def test_what_it_does_not_compute_is_left_to_the_definition() -> None:
     assert names([inputs[0], te.placeholder((5, 5, 64, 64), constant=True)]) == ["definition"]
     assert names(inputs, lw.Target("opencl")) == ["definition"]
     # Where it was not measured to be faster, it is to be tuned, and not built without.
+    _, small, _ = tensors((1, 7, 7, 512), 512, 1)
+    assert names(small) == ["definition", "winograd_2x2"]
     assert names(inputs, lw.Target("llvm -mcpu=x86-64-v2")) == ["definition", "winograd_2x2"]
 
 
