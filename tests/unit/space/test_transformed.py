@@ -53,7 +53,7 @@ def test_structures_compute_what_the_unscheduled_expression_does(
     assert {s.name for s in found} == {"transforms at tasks", "image transformed before"}
     for structure in found:
         space = structure.config_space
-        for index in (space.default_index, *space.sample_ints(2, 1)):
+        for index in (space.default_index, *space.sample_ints(1, 1)):
             s, tensors = structure.instantiate(space.get(index))
             out = np.full_like(right, np.nan)
             lw.build(s, tensors, TARGET)(*given, out)
