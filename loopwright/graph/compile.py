@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from typing import Any
 
 from loopwright import driver
+from loopwright.graph.fallbacks import Fallback, ModelReport, fallbacks_of
 from loopwright.graph.frontend.source import ModelLike, module_of
+from loopwright.graph.ir.expr import HostFunction
 from loopwright.graph.ir.module import IRModule
+from loopwright.graph.ir.types import TupleType
 from loopwright.graph.kernel_tasks import kernel_tasks
 from loopwright.graph.plan import Planned, plan
 from loopwright.graph.transform import (
@@ -24,13 +28,12 @@ from loopwright.graph.transform import (
 )
 from loopwright.lowering.context import Sequential
 from loopwright.runtime import Module
-from loopwright.runtime.executors import Model
+from loopwright.runtime.executors import HostStep, Model
 from loopwright.target import Target
 from loopwright.task import (
     ApplyHistoryBest,
     Choice,
     FallbackContext,
-    Report,
     Task,
     apply_history_best,
 )
@@ -81,30 +84,58 @@ class CompiledModel(Model):
         kernels: Mapping[str, Module],
         choices: Mapping[str, Choice] | None = None,
     ) -> None:
-        super().__init__(planned.program, kernels, planned.constants)
+        hosts = {name: _host_step(name, host) for name, host in planned.hosts.items()}
+        super().__init__(planned.program, kernels, planned.constants, hosts)
         self.planned, self.choices = planned, choices or {}
 
     @property
-    def report(self) -> Report:
-        """What its kernels were built from, as a table; empty without a history."""
-        return Report(self.choices.values())
+    def report(self) -> ModelReport:
+        """What its kernels were built from, empty without a history, and the nodes that have none.
+
+        Where there are such nodes, the model runs a few times on random data when this is first
+        asked for, to tell their share of the time.
+
+        Raises:
+            RunError: the model has such nodes and does not run on random data.
+        """
+        return ModelReport(self.choices.values(), self._fallbacks)
+
+    @cached_property
+    def _fallbacks(self) -> tuple[Fallback, ...]:
+        return fallbacks_of(self, self.planned.hosts)
+
+
+def _host_step(name: str, host: HostFunction) -> HostStep:
+    outputs = len(host.result.fields) if isinstance(host.result, TupleType) else 1
+    return HostStep(name, host.function, outputs, host.by)
 
 
 def compile(
-    model: ModelLike, target: TargetLike = None, history: Source | Any = None
+    model: ModelLike,
+    target: TargetLike = None,
+    history: Source | Any = None,
+    *,
+    example_inputs: Sequence[Any] | None = None,
+    fallback: bool = True,
 ) -> CompiledModel:
     """Build a model: simplify its graph, fuse, plan memory, and build each kernel once.
 
     Args:
-        model: a module, whose ``main`` is built; or an ONNX model as `from_onnx` takes it.
+        model: a module, whose ``main`` is built; an ONNX model as `from_onnx` takes it; or a model
+            of PyTorch as `from_torch` does.
         target: None is the current target, or the default one.
         history: a log, or whatever else `loopwright.apply_history_best` takes: kernels of whose
             expression it has a record are built from the best one, the others as without a history;
             `CompiledModel.report` says which. None: as the ``apply_history_best`` around the call
             says, if there is one.
+        example_inputs: what a ``torch.nn.Module`` is called with.
+        fallback: whether nodes of an ONNX model that are not supported are computed by
+            ``onnx.reference``, those of a PyTorch model by PyTorch. `CompiledModel.report` lists
+            them. False refuses them, all in one message.
 
     Raises:
-        GraphError: the model is none, a type does not fit, or ``main`` has branches.
+        GraphError: the model is none, nodes are not supported, a type does not fit, or ``main``
+            has branches.
         RecordError: a log is missing or cannot be read.
 
     Example:
@@ -115,7 +146,8 @@ def compile(
         [0. 2. 0. 4.]
     """
     resolved = resolve_target(target)
-    planned = prepared(module_of(model))
+    module = module_of(model, example_inputs=example_inputs, fallback=fallback)
+    planned = prepared(module)
     return built(planned, kernel_tasks(planned, resolved), resolved, history)
 
 
@@ -129,7 +161,11 @@ def prepared(module: IRModule) -> Planned:
 
 
 def built(
-    planned: Planned, tasks: Mapping[str, Task], target: Target, history: Source | Any = None
+    planned: Planned,
+    tasks: Mapping[str, Task],
+    target: Target,
+    history: Source | Any = None,
+    known: dict[str, Module] | None = None,
 ) -> CompiledModel:
     """A program with its kernels, each from the schedule of its task.
 
@@ -138,12 +174,17 @@ def built(
         tasks: what `kernel_tasks` gives for it.
         target: what is built for.
         history: as of `compile`.
+        known: kernels by the keys of their tasks, built before for the same target and history;
+            those that are built now are added.
     """
+    known = {} if known is None else known
     kernels, choices = {}, {}
     with _applied(history) as applied:
         for name, task in tasks.items():
-            schedule, args = schedule_of(task)
-            kernels[name] = driver.build(schedule, args, target, name=name)
+            if task.key not in known:
+                schedule, args = schedule_of(task)
+                known[task.key] = driver.build(schedule, args, target, name=name)
+            kernels[name] = known[task.key]
             if applied is not None:
                 choices[name] = applied.explain(task)
     return CompiledModel(planned, kernels, choices)

@@ -12,9 +12,9 @@ import click
 from loopwright.cli.harmless import echo
 from loopwright.cli.models.building import compiled_with
 from loopwright.cli.models.given_model import find_model
-from loopwright.cli.models.random_inputs import random_inputs
 from loopwright.cli.models.timing import sampler
 from loopwright.cli.workload import counted
+from loopwright.graph.random_inputs import random_inputs
 from loopwright.records import compared
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ import click
 
 from loopwright.cli.harmless import echo
 from loopwright.cli.models.given_model import GivenModel, find_model
-from loopwright.cli.models.random_inputs import random_inputs
 from loopwright.env import MAX_THREADS
+from loopwright.graph.random_inputs import random_inputs
 from loopwright.records import Json
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ import numpy as np
 
 from loopwright.cli.harmless import echo
 from loopwright.cli.models.given_model import BUILT, find_model, is_model
-from loopwright.cli.models.random_inputs import random_inputs
 from loopwright.cli.models.timing import sampler
 from loopwright.cli.workload import counted
 from loopwright.errors import RunError, UsageError, did_you_mean
+from loopwright.graph.random_inputs import random_inputs
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from loopwright.runtime.executors.debug_executor import DebugExecutor
 from loopwright.runtime.executors.graph_executor import GraphExecutor
+from loopwright.runtime.executors.host_step import HostStep
 from loopwright.runtime.executors.model import Model, load_model
 from loopwright.runtime.executors.program import Program, Step, Value
 
-__all__ = ["DebugExecutor", "GraphExecutor", "Model", "Program", "Step", "Value", "load_model"]
+__all__ = [
+    "DebugExecutor",
+    "GraphExecutor",
+    "HostStep",
+    "Model",
+    "Program",
+    "Step",
+    "Value",
+    "load_model",
+]

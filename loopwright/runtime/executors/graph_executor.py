@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from loopwright.errors import ArgumentError, did_you_mean
 from loopwright.runtime.arrays.host import NDArray, aligned_bytes
+from loopwright.runtime.executors.host_step import HostStep
 from loopwright.runtime.executors.program import Program, Step, Value
 from loopwright.runtime.module import Module
 from loopwright.runtime.ndarray import array
@@ -28,7 +29,8 @@ class GraphExecutor:
 
     Args:
         program: its kernels and values.
-        kernels: by name. What an argument that is constant leads to is computed now, once.
+        kernels: by name; Python functions among them. What an argument that is constant leads to is
+            computed now, once.
         constants: by the names of the program's values; they are taken over.
 
     Raises:
@@ -47,7 +49,10 @@ class GraphExecutor:
     """
 
     def __init__(
-        self, program: Program, kernels: Mapping[str, Module], constants: Mapping[str, Array]
+        self,
+        program: Program,
+        kernels: Mapping[str, Module | HostStep],
+        constants: Mapping[str, Array],
     ) -> None:
         numbers = [n for n, v in enumerate(program.values) if v.kind == "constant"]
         weights = {n: _weight(program.values[n], constants) for n in numbers}
@@ -229,11 +234,15 @@ def _weight(v: Value, constants: Mapping[str, Array]) -> Array:
     return _fitting(v, constants[v.name])
 
 
-def _function(step: Step, kernels: Mapping[str, Module], weights: Mapping[int, Array]) -> _Function:
+def _function(
+    step: Step, kernels: Mapping[str, Module | HostStep], weights: Mapping[int, Array]
+) -> _Function:
     """What a step calls, with its constants given, and the values that it is called with."""
     if step.kernel not in kernels:
         raise ArgumentError(f"kernel {step.kernel!r} is missing")
     module = kernels[step.kernel]
+    if isinstance(module, HostStep):
+        return module, list(step.args)
     args = module.artifact.contents.function(module.entry_name).args
     if len(args) != len(step.args):
         raise ArgumentError(
