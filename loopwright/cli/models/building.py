@@ -25,10 +25,10 @@ def build_model(
     *,
     allow_default: bool,
 ) -> None:
-    """Compile a model, its file and shapes of inputs, into a file."""
+    """Compile a model, its file and shapes of inputs, into a file, which holds kernels alone."""
     if not output.endswith(BUILT):
         raise UsageError(f"-o {output}: a model is written as one file that ends in {BUILT}")
-    model = find_model(words[0], words[1:], target, threads)
+    model = find_model(words[0], words[1:], target, threads, no_fallback=True)
     compiled = compiled_with(model, history, allow_default=allow_default)
     path = compiled.save(output)
     if history:

@@ -149,7 +149,7 @@ def test_weights_are_constants_and_inputs_are_named() -> None:
 
 
 def _folded(x: Any) -> Any:
-    return F.relu(torch.fft.fft(x).abs()) + F.adaptive_avg_pool2d(x, (2, 4))[..., :1]
+    return F.relu(torch.fft.fft(x).abs()) + F.adaptive_avg_pool2d(x, (2, 4))[..., :1, :]
 
 
 def test_what_is_not_supported_falls_back_to_pytorch() -> None:
@@ -175,7 +175,7 @@ def test_a_model_with_a_fallback_is_not_saved(tmp_path: Any) -> None:
     x = _floats(3, 4)
     model = lw.compile(_Calls(lambda x: x.kthvalue(2, 1).values), "llvm", example_inputs=(x,))
     np.testing.assert_array_equal(model(x.numpy())[0], x.kthvalue(2, 1).values.numpy())
-    with pytest.raises(lw.LoopwrightError, match="cannot be saved: .*kthvalue.*PyTorch"):
+    with pytest.raises(lw.LoopwrightError, match=r"cannot be saved: .*kthvalue.*PyTorch"):
         model.save(tmp_path / "model.lw")
     with pytest.raises(GraphError, match="kthvalue is computed by PyTorch in Python"):
         graph.save_json(_imported(lambda x: x.kthvalue(2, 1).values, (x,)))
@@ -185,15 +185,15 @@ def test_bad_models_are_refused_in_words() -> None:
     linear, x = torch.nn.Linear(4, 3), _floats(2, 4)
     with pytest.raises(GraphError, match="needs example_inputs="):
         lw.compile(linear)
-    with pytest.raises(GraphError, match=r"torch.export cannot export the model: .*shapes"):
+    with pytest.raises(GraphError, match=r"torch.export cannot export the model: .*reduction dim"):
         graph.from_torch(linear, (_floats(2, 5),))
     with pytest.raises(GraphError, match=r"changes .*running_mean.*model.eval\(\)"):
         graph.from_torch(torch.nn.BatchNorm1d(4), (x,))
     with pytest.raises(GraphError, match=r"input 'x' is torch.complex64\[2\] of layout"):
         _imported(lambda x: x.real, (torch.ones(2, dtype=torch.complex64),))
-    with pytest.raises(GraphError, match="output 0 .*no program holds it"):
+    with pytest.raises(GraphError, match=r"output 0 .*no program holds it"):
         _imported(torch.fft.fft, (x,))
-    with pytest.raises(GraphError, match="output 0 .*no program holds it"):
+    with pytest.raises(GraphError, match=r"output 0 .*no program holds it"):
         _imported(lambda x: x.nonzero(), (x,))
     with pytest.raises(GraphError, match="a list is no model of PyTorch"):
         graph.from_torch([1])

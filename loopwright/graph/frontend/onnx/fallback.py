@@ -106,10 +106,7 @@ def _proto(types: Types, e: Expr) -> Any:
     onnx = onnx_package()
     t = types.tensor(e)
     dtype = types.narrow(e) or t.dtype
-    if dtype == "bfloat16" or dtype in NAMES:
-        element = getattr(onnx.TensorProto, dtype.upper())
-    else:
-        element = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    element = onnx.helper.np_dtype_to_tensor_dtype(_numpy_dtype(dtype))
     return onnx.helper.make_tensor_type_proto(element, t.shape)
 
 
@@ -177,7 +174,14 @@ def _as_onnx(x: np.ndarray[Any, Any], narrow: str | None) -> np.ndarray[Any, Any
     """An array of a program as onnx has it: of a narrow dtype where it is the bits of one."""
     if narrow is None:
         return x
+    dtype = _numpy_dtype(narrow)
+    return x.astype(dtype) if narrow in INTEGERS else x.view(dtype)
+
+
+def _numpy_dtype(name: str) -> np.dtype[Any]:
+    """A dtype of NumPy, or of the package ml_dtypes, which comes with onnx."""
+    if name not in NAMES:
+        return np.dtype(name)
     import ml_dtypes
 
-    dtype = np.dtype(getattr(ml_dtypes, narrow))
-    return x.astype(dtype) if narrow in INTEGERS else x.view(dtype)
+    return np.dtype(getattr(ml_dtypes, name))
