@@ -67,7 +67,9 @@ class ModelReport(Report):
         if not self.fallbacks:
             return super().__str__()
         share = sum(f.share for f in self.fallbacks)
-        head = f"{len(self.fallbacks)} nodes have no kernel, {share:.1%} of the time:"
+        count = len(self.fallbacks)
+        nodes = "1 node has" if count == 1 else f"{count} nodes have"
+        head = f"{nodes} no kernel, {share:.1%} of the time:"
         lines = [head, *(f"  {f}" for f in self.fallbacks)]
         return "\n".join([super().__str__(), *lines] if self else lines)
 

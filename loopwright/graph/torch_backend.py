@@ -12,6 +12,8 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from loopwright.errors import GraphError
 from loopwright.graph.compile import CompiledModel, built, prepared
 from loopwright.graph.frontend.torch.arrays import as_array, torch_package
@@ -232,7 +234,7 @@ class _Build:
         if found is not None:
             return found
         torch = torch_package()
-        copied = self._executor.get_output(value.number).numpy()
+        copied = np.asarray(self._executor.get_output(value.number))
         if copied.dtype.name == "bfloat16":
             return torch.from_numpy(copied.view("int16")).view(torch.bfloat16)
         return torch.from_numpy(copied)

@@ -218,7 +218,7 @@ def _text(
         f"{given.words[0]} on {given.target}: {operators.total()} operators in "
         f"{len(program.steps)} calls of {len(planned.kernels)} kernels, {len(tuned)} tasks"
     )
-    head += f"; {len(planned.hosts)} nodes have no kernel" if planned.hosts else ""
+    head += f"; without a kernel: {len(planned.hosts)}" if planned.hosts else ""
     lines = [head]
     for title, numbers in (("inputs", program.inputs), ("outputs", program.outputs)):
         named = (program.values[n] for n in numbers)

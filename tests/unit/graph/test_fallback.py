@@ -60,7 +60,7 @@ def test_a_compiled_model_lists_its_fallbacks_with_their_share(tmp_path: Path) -
     assert (listed.node, listed.by) == ("If 'choice'", "onnx.reference")
     assert "depends on 'flag'" in listed.reason
     assert 0 < listed.share < 1
-    assert str(model.report).startswith("1 nodes have no kernel, ")
+    assert str(model.report).startswith("1 node has no kernel, ")
     executor = model.debug_executor()
     executor.run(**given)
     step = next(n for n in executor.nodes if "onnx_reference" in n)

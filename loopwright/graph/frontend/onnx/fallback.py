@@ -184,4 +184,5 @@ def _numpy_dtype(name: str) -> np.dtype[Any]:
         return np.dtype(name)
     import ml_dtypes
 
-    return np.dtype(getattr(ml_dtypes, name))
+    found: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
+    return found

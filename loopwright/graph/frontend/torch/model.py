@@ -42,6 +42,15 @@ def from_torch(
         GraphError: the package torch is missing; the model cannot be exported, changes its buffers
             or inputs, has extents that are not known or no elements, or returns something else than
             tensors; or, with ``fallback=False``, operators are not supported, all told at once.
+
+    Example:
+        >>> import torch
+        >>> layer = torch.nn.Linear(4, 2).eval()
+        >>> module = lw.graph.from_torch(layer, (torch.ones(3, 4),))
+        >>> model = lw.graph.compile(module, "llvm")
+        >>> x = np.ones((3, 4), "float32")
+        >>> print(np.allclose(model(x)[0], layer(torch.from_numpy(x)).detach(), atol=1e-6))
+        True
     """
     torch = torch_package()
     with torch.no_grad():

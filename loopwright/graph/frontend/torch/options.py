@@ -50,7 +50,7 @@ class Options:
     def resolved(self) -> Target:
         """The target."""
         if self.target is not None:
-            return self.target if isinstance(self.target, Target) else Target(self.target)  # type: ignore[arg-type]
+            return self.target if isinstance(self.target, Target) else Target(self.target)
         current = Target.current()
         if str(current) != str(Target("llvm")):
             return current

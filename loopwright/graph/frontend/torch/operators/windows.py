@@ -185,10 +185,9 @@ def upsample_linear(
 
 def _places(
     old: int, new: int, align_corners: bool, factor: float | None
-) -> np.ndarray[Any, np.dtype[np.float64]]:
+) -> np.ndarray[Any, np.dtype[Any]]:
     """Where the elements of a result lie in an image."""
     if align_corners:
-        return np.arange(new, dtype="float64") * ((old - 1) / (new - 1) if new > 1 else 0.0)
+        return np.arange(new) * ((old - 1) / (new - 1) if new > 1 else 0.0)
     step = old / new if factor is None else 1 / factor
-    found: np.ndarray[Any, np.dtype[np.float64]] = (np.arange(new) + 0.5) * step - 0.5
-    return np.clip(found, 0, None)
+    return ((np.arange(new) + 0.5) * step - 0.5).clip(0.0)
