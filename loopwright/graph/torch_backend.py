@@ -69,6 +69,8 @@ def loopwright(
     return made
 
 
+#: Outputs of fewer bytes are copied.
+_COPIED = 1 << 17
 _NO_GRADIENTS = (
     "the backend loopwright is for inference: gradients are asked for. Call the model under "
     "torch.inference_mode() or torch.no_grad(), or give its parameters requires_grad_(False)"
@@ -80,11 +82,15 @@ def _refuse_gradients(graph: Any, inputs: Sequence[Any]) -> Any:
 
 
 def _static_inputs() -> frozenset[int]:
-    """The numbers of inputs that are parameters or buffers, as AOTAutograd found them."""
+    """The numbers of inputs that are parameters or buffers, as AOTAutograd found them.
+
+    A buffer that the model itself writes into is none: it is another one in every call.
+    """
     context = torch_package()._guards.TracingContext.try_get()
     if context is None or context.fw_metadata is None:
         return frozenset()
-    return frozenset(context.fw_metadata.static_input_indices)
+    found = context.fw_metadata
+    return frozenset(n for n in found.static_input_indices if not found.input_info[n].mutates_data)
 
 
 class CompiledGraph:
@@ -166,14 +172,18 @@ class _Build:
         if self._versions is None or self._versions != [*map(_version, weights)]:
             self._make(args)
         for place, n in enumerate(self._inputs):
-            array = as_array(args[n])
-            address = array.__array_interface__["data"][0]
-            if self._addresses[place] != address:
-                self._executor.set_input_zero_copy(place, array)
-                self._addresses[place] = address
+            self._set_input(place, args[n])
         made = [self._fresh(place) for place in range(self._executor.get_num_outputs())]
         self._executor.run()
         return [self._output(value, made) for value in self._outputs]
+
+    def _set_input(self, place: int, tensor: Any) -> None:
+        """Let an input be a tensor, if it is not: the executor keeps its memory alive."""
+        plain = tensor.is_contiguous() and not tensor.is_neg()
+        if plain and self._addresses[place] == tensor.data_ptr():
+            return
+        self._executor.set_input_zero_copy(place, as_array(tensor))
+        self._addresses[place] = tensor.data_ptr() if plain else None
 
     def _make(self, args: Sequence[Any]) -> None:
         torch = torch_package()
@@ -216,12 +226,13 @@ class _Build:
         return built(planned, tasks, target, history, self._kernels)
 
     def _fresh(self, place: int) -> Any:
-        """A tensor into which the model writes an output; None where it is copied."""
+        """A tensor into which the model writes an output; None where it is copied, as small ones
+        are: kernels would have to be bound to it."""
         torch = torch_package()
         program = self.model.program
         number = program.outputs[place]
         value = program.values[number]
-        if value.kind != "stored" or program.outputs.count(number) > 1:
+        if value.nbytes < _COPIED or value.kind != "stored" or program.outputs.count(number) > 1:
             return None
         made = torch.empty(value.shape, dtype=getattr(torch, value.dtype))
         self._executor.set_output_zero_copy(place, as_array(made))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -18,30 +17,14 @@ from loopwright import graph  # noqa: E402
 from loopwright.errors import GraphError, RunError  # noqa: E402
 from loopwright.graph.frontend.onnx import from_onnx, stored  # noqa: E402
 from loopwright.runtime.executors import HostStep  # noqa: E402
+from tests.unit.graph.small_onnx import branching  # noqa: E402
 from tests.unit.graph.values import run  # noqa: E402
 
 TARGET = "llvm -num-threads=1"
 X = np.random.default_rng(0).standard_normal((2, 3)).astype("float32")
 
 
-def _info(name: str, element: int, shape: list[int] | None) -> Any:
-    return helper.make_tensor_value_info(name, element, shape)
-
-
-def branching() -> Any:
-    """A choice that is known in the run alone, between kernels; its branches read around them."""
-    branches = {}
-    for name, operator in (("then_branch", "Exp"), ("else_branch", "Neg")):
-        node = helper.make_node(operator, ["a"], ["r"])
-        branches[name] = helper.make_graph([node], name, [], [_info("r", 1, [2, 3])])
-    nodes = [
-        helper.make_node("Relu", ["x"], ["a"], name="before"),
-        helper.make_node("If", ["flag"], ["b"], name="choice", **branches),
-        helper.make_node("Add", ["b", "a"], ["y"], name="behind"),
-    ]
-    infos = [_info("x", 1, [2, 3]), _info("flag", TensorProto.BOOL, [])]
-    g = helper.make_graph(nodes, "g", infos, [_info("y", 1, [2, 3])])
-    return helper.make_model(g, opset_imports=[helper.make_opsetid("", 17)], ir_version=10)
+_info = helper.make_tensor_value_info
 
 
 @pytest.mark.parametrize("flag", [True, False])

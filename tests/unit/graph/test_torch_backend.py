@@ -60,6 +60,15 @@ def test_a_model_gives_what_pytorch_gives() -> None:
     _close(compiled(x), model(other))
 
 
+def test_large_outputs_are_written_where_they_stay() -> None:
+    x = torch.randn(300, 200)
+    compiled = _compiled(torch.sin)
+    first = compiled(x)
+    kept = first.clone()
+    _close(compiled(x + 1), torch.sin(x + 1))
+    _close(first, kept)
+
+
 def test_weights_are_read_again_when_they_change(monkeypatch: pytest.MonkeyPatch) -> None:
     made = []
     once = _Build._make
@@ -124,7 +133,11 @@ def test_outputs_may_be_inputs_or_the_same_tensor() -> None:
             _close(a, b)
 
 
-def test_buffers_that_change_do_so() -> None:
+def test_buffers_that_change_are_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+    once = _Build._make
+    monkeypatch.setattr(_Build, "_make", lambda self, args: (made.append(1), once(self, args)))
+
     class Counter(torch.nn.Module):  # type: ignore[misc, name-defined]
         def __init__(self) -> None:
             super().__init__()
@@ -137,6 +150,7 @@ def test_buffers_that_change_do_so() -> None:
     model, x = Counter(), torch.ones(3)
     compiled = _compiled(model)
     assert [compiled(x)[0].item() for _ in range(3)] == [1, 2, 3]
+    assert len(made) == 1
 
 
 def test_other_sizes_are_built_anew() -> None:
