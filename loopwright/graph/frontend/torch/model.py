@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -53,7 +54,9 @@ def from_torch(
         True
     """
     torch = torch_package()
-    with torch.no_grad():
+    with torch.no_grad(), warnings.catch_warnings():
+        # PyTorch 2.13 warns of what its own decomposition does.
+        warnings.filterwarnings("ignore", ".*LeafSpec", FutureWarning)
         program = _exported(model, example_inputs)
         table = torch.export.default_decompositions()
         for kept in _KEPT:
