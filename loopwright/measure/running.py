@@ -78,10 +78,12 @@ class Answers(NamedTuple):
     Attributes:
         sets: for each set of inputs the outputs one after the other, row-major.
         exact: on set 1 it must be equal.
+        rounding: see `loopwright.measure.checking.check.Closeness`.
     """
 
     sets: tuple[bytes, bytes]
     exact: bool = False
+    rounding: tuple[float, ...] = ()
 
 
 def seeded_inputs(args: Sequence[Arg]) -> list[Array] | None:
@@ -303,6 +305,7 @@ class RunSession:
             length=close.length,
             computed=close.computed,
             exact=answers.exact,
+            rounding=answers.rounding,
             seconds=seconds,
             flush=self.option.enable_cpu_cache_flush,
             windows=WINDOWS,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 import time
 from collections.abc import Callable
@@ -10,8 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from loopwright.errors import SpaceError, TimeLimitError
-from loopwright.task.sampling import generator
-from loopwright.task.vectors import indices_of, random_digits
 from loopwright.time_limit import TEMPLATE_S, limited
 
 if TYPE_CHECKING:
@@ -57,7 +56,9 @@ def refusals(task: Task, sample: int = _SAMPLE) -> list[Refusal]:
     if space.range_length <= sample:
         points = list(range(space.range_length))
     else:
-        points = indices_of(space, random_digits(space, sample, generator(0)))
+        chance = random.Random(0)
+        # A space may have more points than 64 bits count.
+        points = [chance.randrange(space.range_length) for _ in range(sample)]
     seen: dict[str, tuple[int, str]] = {}
     looked = 0
     until = time.monotonic() + TEMPLATE_S

@@ -58,6 +58,12 @@ def with_wide_sums(dag: Dag, arg_ids: Sequence[ArgId]) -> tuple[Dag, tuple[ArgId
     )
 
 
+def sums_are_read(dag: Dag) -> bool:
+    """Whether another operation computes with a sum of shorter floats."""
+    short = {i for i, op in enumerate(dag.ops) if _is_short_sum(op)}
+    return any(read.source in short for op in dag.ops for read in op.reads())
+
+
 def _is_short_sum(op: OpNode) -> bool:
     red = op.reduction
     if red is None or op.num_outputs > 1 or not dtypes.is_float(op.dtype):

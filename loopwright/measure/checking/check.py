@@ -6,7 +6,7 @@ Data comes from a seed, so the parent and a runner make the same without sending
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -25,6 +25,9 @@ Array = npt.NDArray[Any]
 PATTERN = 0xA5
 #: Outputs all smaller than this are judged as if one were so large: inputs are about 1.
 _SMALLEST = 1e-3
+#: So many times the distance of two right answers may lie between another one and the better of
+#: these: of the elements of an answer the worst one counts.
+_ROUNDINGS = 4.0
 
 
 class Comparison(NamedTuple):
@@ -170,6 +173,8 @@ class Closeness(NamedTuple):
         length: see `reduction_length`.
         computed: see `computed_in`.
         exact: it must be equal: the inputs are such that any right schedule gives these bits.
+        rounding: for each output how far two right answers lie apart that add up the same terms in
+            different ways; empty where that is not known.
 
     Example:
         >>> from loopwright.inspection import Closeness
@@ -180,19 +185,40 @@ class Closeness(NamedTuple):
     length: int
     computed: str = ""
     exact: bool = False
+    rounding: tuple[float, ...] = ()
+
+    def allowed(self, dtype: str, scale: float, output: int) -> float:
+        """The largest difference of an element.
+
+        Where a sum goes into a function, and the result is small beside it, what counts is the
+        rounding of the sum; how much is left of that in the end, two right answers tell.
+
+        Args:
+            dtype: of the output.
+            scale: its largest finite element.
+            output: its number.
+        """
+        relative = tolerance(dtype, self.length, self.computed) * max(scale, _SMALLEST)
+        if not self.rounding:
+            return relative
+        return max(relative, _ROUNDINGS * self.rounding[output])
 
 
-def compare(name: str, got: Array, expected: Array, close: Closeness | int) -> Comparison:
+def compare(
+    name: str, got: Array, expected: Array, close: Closeness | int, output: int = 0
+) -> Comparison:
     """Compare one output with the reference.
 
     NaN matches NaN and an infinity itself. The absolute tolerance of every element is
-    ``tolerance(dtype, length)`` times the largest finite expected value (at least 0.001).
+    ``tolerance(dtype, length)`` times the largest finite expected value (at least 0.001), or what
+    rounding does to this program, where that is known and more.
 
     Args:
         name: of the output, for the text.
         got: what the kernel wrote.
         expected: same shape and dtype.
         close: how close it must be; a number stands for ``Closeness(number)``.
+        output: which of the outputs it is.
 
     Example:
         >>> from loopwright.inspection import compare
@@ -212,16 +238,17 @@ def compare(name: str, got: Array, expected: Array, close: Closeness | int) -> C
         return _compare_exact(name, got, expected)
     if got.size == 0:
         return Comparison(0.0, None)
-    relative = tolerance(dtype, close.length, close.computed)
     with np.errstate(all="ignore"):
         # Without NaN and infinities, as nearly always, this decides; a NaN makes both tests fail.
         worst, scale = float(np.abs(got - expected).max()), float(np.abs(expected).max())
-    if math.isfinite(scale) and worst <= relative * max(scale, _SMALLEST):
+    if math.isfinite(scale) and worst <= close.allowed(dtype, scale, output):
         return Comparison(worst, None)
-    return _compare_floats(name, got, expected, relative)
+    return _compare_floats(name, got, expected, lambda scale: close.allowed(dtype, scale, output))
 
 
-def _compare_floats(name: str, got: Array, expected: Array, relative: float) -> Comparison:
+def _compare_floats(
+    name: str, got: Array, expected: Array, allowed_at: Callable[[float], float]
+) -> Comparison:
     with np.errstate(all="ignore"):
         error = np.asarray(np.abs(np.subtract(got, expected, dtype=np.float64)))
         same = (got == expected) | (np.isnan(got) & np.isnan(expected))
@@ -229,7 +256,7 @@ def _compare_floats(name: str, got: Array, expected: Array, relative: float) -> 
         error[np.isnan(error)] = np.inf
         finite = np.abs(expected[np.isfinite(expected)])
     scale = float(finite.max()) if finite.size else 0.0
-    allowed = relative * max(scale, _SMALLEST)
+    allowed = allowed_at(scale)
     worst = float(error.max())
     if worst <= allowed:
         return Comparison(worst, None)

@@ -1,7 +1,8 @@
 """What the right answer is: the template's NumPy reference, else the naive schedule of the DAG.
 
 The naive schedule adds up sums in float64: one term after the other, a long sum in float32 would be
-further from the truth than the candidates are.
+further from the truth than the candidates are. Where sums go into further functions, both are
+computed: how far they lie apart says what rounding does to this program.
 
 The answers to both sets of inputs are computed once per DAG and order of arguments and kept as
 bytes.
@@ -10,7 +11,7 @@ bytes.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,11 +23,16 @@ from loopwright.measure.checking.check import Array, reference_problem
 from loopwright.measure.data.plan import SETS
 from loopwright.measure.result import MeasureError, TaskLike
 from loopwright.measure.running import PREPARE_S, REFERENCE_S, Answers, RunSession
+from loopwright.measure.workers.array_bytes import split
 from loopwright.records import Json
 from loopwright.runtime import Arg, Artifact
 from loopwright.runtime.devices.facts import runs_on_cpu
 from loopwright.target import Target
 from loopwright.time_limit import limited
+
+if TYPE_CHECKING:
+    from loopwright.te import Dag
+    from loopwright.te.dag import ArgId
 
 #: A value this near to a multiple is taken for it.
 _NEAR = 0.25
@@ -103,7 +109,7 @@ class References:
             steps = self._steps(candidate, artifact)
             answers = self._from_template(artifact, steps)
             if answers is None:
-                answers = self._from_naive(candidate, steps is not None)
+                answers = self._from_naive(candidate, outputs(artifact), steps is not None)
             self._answers[key] = answers
         return self._answers[key]
 
@@ -182,22 +188,34 @@ class References:
             return False
         return _as_bytes(again, expected) == _as_bytes(answer, expected)
 
-    def _from_naive(self, c: Candidate, exact: bool) -> Answers | None:
-        from loopwright.te.wide_sums import with_wide_sums  # not at the top: it knows tensors
+    def _from_naive(self, c: Candidate, expected: Sequence[Arg], exact: bool) -> Answers | None:
+        from loopwright.te.wide_sums import sums_are_read, with_wide_sums  # they know tensors
 
-        dag, ids = with_wide_sums(c.dag, c.arg_ids)
+        right = self._naive_answers(*with_wide_sums(c.dag, c.arg_ids))
+        if isinstance(right, MeasureError):
+            self._announce(
+                f"answers of {self._task.name} cannot be checked: its naive schedule failed "
+                f"({right})"
+            )
+            return None
+        if not sums_are_read(c.dag):
+            return Answers(right, exact)
+        other = self._naive_answers(c.dag, c.arg_ids)
+        if isinstance(other, MeasureError):
+            return Answers(right, exact)
+        return Answers(right, exact, _apart(right, other, expected))
+
+    def _naive_answers(self, dag: Dag, ids: Sequence[ArgId]) -> tuple[bytes, bytes] | MeasureError:
+        """What the naive schedule of a program gives for both sets of inputs."""
         naive = make_candidate(dag, [], ids, "naive", target=self._naive_target())
         build = self._builds.add(naive, first=True, seconds=REFERENCE_S)
         self._builds.wait([build])
         answers = [self._answer_of(build, number) for number in SETS]
         error = next((a for a in answers if isinstance(a, MeasureError)), None)
-        if error is None:
-            first, second = (a for a in answers if not isinstance(a, MeasureError))
-            return Answers((first, second), exact)
-        self._announce(
-            f"answers of {self._task.name} cannot be checked: its naive schedule failed ({error})"
-        )
-        return None
+        if error is not None:
+            return error
+        first, second = (a for a in answers if not isinstance(a, MeasureError))
+        return first, second
 
     def _naive_target(self) -> Mapping[str, Json] | None:
         """What the naive schedule is built for: a schedule without bound loops runs on the CPU."""
@@ -208,6 +226,23 @@ class References:
         if isinstance(outcome, MeasureError):
             return outcome
         return self._runs.undisturbed(lambda: self._runs.outputs_of(outcome, number))
+
+
+def _apart(
+    one: Sequence[bytes], other: Sequence[bytes], expected: Sequence[Arg]
+) -> tuple[float, ...]:
+    """For each output the largest difference of two answers to the same inputs, where both are
+    finite; 0 for those that must be equal."""
+    most = [0.0] * len(expected)
+    for a, b in zip(one, other, strict=True):
+        for i, (x, y) in enumerate(zip(split(a, expected), split(b, expected), strict=True)):
+            if not dtypes.is_float(x.dtype.name) or not x.size:
+                continue
+            with np.errstate(all="ignore"):
+                difference = np.abs(x.astype(np.float64) - y.astype(np.float64))
+            finite = difference[np.isfinite(difference)]
+            most[i] = max(most[i], float(finite.max(initial=0.0)))
+    return tuple(most)
 
 
 def _snapped(arrays: Sequence[Array], steps: Sequence[float | None]) -> list[Array] | None:

@@ -109,8 +109,8 @@ class ArgumentMemory(ABC):
             expected: the outputs as they should be.
             close: how close they must be.
         """
-        pairs = zip(self.outputs, expected, strict=True)
-        results = [compare(self.args[n].name, self.read(n), e, close) for n, e in pairs]
+        pairs = enumerate(zip(self.outputs, expected, strict=True))
+        results = [compare(self.args[n].name, self.read(n), e, close, i) for i, (n, e) in pairs]
         problems = [r.problem for r in results if r.problem is not None]
         for n, data in zip(self.inputs, inputs, strict=True):
             if not same_bytes(self.read(n), data):

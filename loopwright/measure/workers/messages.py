@@ -236,6 +236,7 @@ class CheckRequest(Message):
         length: scales the tolerance, see `loopwright.measure.checking.check.reduction_length`.
         computed: see `loopwright.measure.checking.check.computed_in`.
         exact: the answer to set 1 must be equal.
+        rounding: see `loopwright.measure.checking.check.Closeness`.
         seconds: what a call took when it was timed; None: it was not. Where the check finds calls
             that do their work far slower, it times again, with inputs that change between calls.
         flush: it was timed with empty caches.
@@ -248,6 +249,7 @@ class CheckRequest(Message):
     length: int
     computed: str
     exact: bool
+    rounding: tuple[float, ...]
     seconds: float | None
     flush: bool
     windows: int

@@ -172,7 +172,7 @@ class RunRole:
             raise InternalError("a runner was asked to check against what it was never sent")
         answers = Answers(
             self._references[request.key],
-            Closeness(request.length, request.computed),
+            Closeness(request.length, request.computed, rounding=request.rounding),
             request.exact,
         )
         try:

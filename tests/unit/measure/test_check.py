@@ -189,3 +189,14 @@ def test_writes_outside_are_found(at: int) -> None:
 
     ctypes.c_float.from_address(place).value = 1.0
     assert memory.written_outside() == "it wrote outside the memory of B"
+
+
+def test_what_rounding_does_to_a_program_is_allowed_and_no_more():
+    right = np.array([1.0, -2.0], np.float32)
+    close = Closeness(1, rounding=(0.0, 0.125))
+    assert compare("Y", right + np.float32(0.5), right, close, 1).problem is None
+    assert compare("Y", right + np.float32(0.5), right, close, 0).problem is not None
+    assert "allowed 0.5" in str(compare("Y", right + np.float32(0.75), right, close, 1).problem)
+    with_nan = np.array([np.nan, -2.0], np.float32)
+    assert compare("Y", with_nan + np.float32(0.5), with_nan, close, 1).problem is None
+    assert compare("Y", with_nan, right, close, 1).problem is not None

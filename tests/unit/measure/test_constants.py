@@ -103,6 +103,7 @@ def test_a_suspected_kernel_is_timed_again_on_what_was_prepared_for_the_new_inpu
             length=2,
             computed="float32",
             exact=False,
+            rounding=(),
             seconds=1e-9,
             flush=False,
             windows=2,

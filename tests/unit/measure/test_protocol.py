@@ -99,6 +99,7 @@ OTHERS = {
     "length": 3,
     "computed": "float32",
     "exact": True,
+    "rounding": [],
     "seconds": None,
     "flush": False,
     "windows": 5,
@@ -108,7 +109,7 @@ RIGHT = {"message": "CheckRequest", "slot": 1, "key": "k", **OTHERS}
 
 
 def test_whole_numbers_are_floats_where_floats_are_declared() -> None:
-    assert decoded(RIGHT) == CheckRequest(slot=1, key="k", **OTHERS)  # type: ignore[arg-type]
+    assert decoded(RIGHT) == CheckRequest(slot=1, key="k", **OTHERS | {"rounding": ()})  # type: ignore[arg-type]
     reply = decoded({"message": "SamplesReply", "times": [1], "rss": 0})
     assert isinstance(reply, SamplesReply)
     assert type(reply.times[0]) is float

@@ -9,13 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+import loopwright as lw
 from loopwright.errors import UsageError
 from loopwright.measure import (
     ErrorKind,
+    MeasureInput,
     Measurer,
 )
 from loopwright.measure.arguments import arguments
 from loopwright.measure.building import Candidate
+from loopwright.measure.checking.check import Closeness, compare, tolerance
 from loopwright.measure.checking.reference import References
 from loopwright.runtime import Artifact
 from loopwright.time_limit import limited
@@ -43,6 +46,30 @@ def test_a_reference_that_disagrees_is_a_wrong_answer(measurer: Measurer) -> Non
     assert result.max_error == pytest.approx(1.0, rel=1e-3)
     assert result.times == ()
     assert "1024 of 1024 elements are wrong" in result.error.text
+
+
+@pytest.mark.parametrize("off", [0.0, 1e-2])
+def test_rounding_of_a_sum_that_goes_into_a_function_is_no_wrong_answer(off: float) -> None:
+    """The sum is large beside the result, so that rounding it is more than rounding the result."""
+    n, terms = 24, 4096
+    A, B = lw.te.placeholder((n, terms), name="A"), lw.te.placeholder((terms, n), name="B")
+    k = lw.te.reduce_axis((0, terms), name="k")
+    S = lw.te.compute((n, n), lambda i, j: lw.te.sum(A[i, k] * B[k, j], axis=k), name="S")
+    Y = lw.te.compute((n, n), lambda i, j: lw.te.tanh(S[i, j]), name="Y")
+    task = lw.create_task([A, B, Y], target="llvm -num-threads=1")
+    config = task.config(task.config_space.default_index)
+    with Measurer(task, OPTION) as m:
+        candidate, artifact = artifact_of(m, config)
+        answers = m.equipment.references.get(candidate, artifact)
+        assert answers is not None
+        (rounding,) = answers.rounding
+        one = np.frombuffer(answers.sets[0], np.float32)
+        # What a schedule may do with float32, and what a term that is forgotten does.
+        close = Closeness(terms, rounding=answers.rounding)
+        assert (compare("Y", one + np.float32(off), one, close).problem is None) == (off == 0)
+        assert tolerance("float32", terms) < rounding < 1e-3
+        (result,) = m.measure([MeasureInput(task, config, 0)])
+    assert result.error is None
 
 
 def test_tasks_that_share_a_runner_are_compared_with_their_own_references(

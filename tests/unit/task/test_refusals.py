@@ -71,6 +71,15 @@ def test_a_large_space_is_sampled():
     assert 0 < found.share < 0.3
 
 
+def test_a_space_of_more_points_than_64_bits_count_is_sampled(monkeypatch):
+    task = create_task("test/refusals", args=(8, False, 99), target="llvm")
+    space = task.config_space
+    first = space.get(0)
+    monkeypatch.setattr(type(space), "range_length", 1 << 200)
+    monkeypatch.setattr(type(space), "get", lambda self, index: first)
+    assert sum(r.share for r in refusals(task, sample=10)) == 1
+
+
 @pytest.mark.parametrize(("accept", "limit"), [(False, 99), (True, 0)])
 def test_a_run_in_which_nothing_is_valid_says_why(accept, limit):
     task = create_task("test/refusals", args=(8, accept, limit), target="llvm")

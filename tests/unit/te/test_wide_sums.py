@@ -12,7 +12,7 @@ from loopwright import te
 from loopwright.ir.interp.interpreter import interpret
 from loopwright.lowering import lower_ids
 from loopwright.te.dag import Dag
-from loopwright.te.wide_sums import with_wide_sums
+from loopwright.te.wide_sums import sums_are_read, with_wide_sums
 
 
 def widened(tensors: Sequence[te.Tensor]) -> tuple[list[tuple[str, str]], tuple[object, ...]]:
@@ -63,3 +63,14 @@ def test_a_long_sum_is_checked_against_the_truth() -> None:
     task = lw.create_task([A, S], target="llvm")
     summary = lw.tuner.RandomTuner(task, seed=0).tune(n_trial=2)
     assert not summary.failures, "one term after the other in float32 is wrong by a thousandth"
+
+
+def test_sums_that_others_compute_with_are_found():
+    A, k = te.placeholder((8,), name="A"), te.reduce_axis((0, 8), name="k")
+    S = te.compute((1,), lambda i: te.sum(A[k], axis=k), name="S")
+    M = te.compute((1,), lambda i: te.max(A[k], axis=k), name="M")
+    for tensor, expected in ((S, False), (M, False)):
+        assert sums_are_read(te.Dag.from_ops([tensor.op])[0]) == expected
+    for tensor, expected in ((S, True), (M, False)):
+        double = te.compute((1,), lambda i, t=tensor: t[i] * 2, name="D")
+        assert sums_are_read(te.Dag.from_ops([double.op])[0]) == expected
