@@ -9,6 +9,7 @@ become constants, from which kernels pack their weights once.
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -69,12 +70,30 @@ def loopwright(
     return made
 
 
+#: What was built and is still there, in order.
+_MODELS: list[weakref.ref[CompiledModel]] = []
 #: Outputs of fewer bytes are copied.
 _COPIED = 1 << 17
 _NO_GRADIENTS = (
     "the backend loopwright is for inference: gradients are asked for. Call the model under "
     "torch.inference_mode() or torch.no_grad(), or give its parameters requires_grad_(False)"
 )
+
+
+def compiled_models() -> list[CompiledModel]:
+    """The models that the backend built in this process and that are still used, in order.
+
+    Their ``report`` says what their kernels were built from, and which nodes PyTorch computes.
+
+    Example:
+        >>> import torch
+        >>> from loopwright.graph.torch_backend import compiled_models, loopwright
+        >>> spectrum = torch.compile(lambda x: torch.fft.fft(x).abs(), backend=loopwright)
+        >>> _ = spectrum(torch.ones(8))
+        >>> print([f.by for f in compiled_models()[-1].report.fallbacks])
+        ['PyTorch']
+    """
+    return [model for ref in _MODELS if (model := ref()) is not None]
 
 
 def _refuse_gradients(graph: Any, inputs: Sequence[Any]) -> Any:
@@ -188,13 +207,17 @@ class _Build:
     def _make(self, args: Sequence[Any]) -> None:
         torch = torch_package()
         # Tensors of inference mode count no versions: those are read in every call.
+        self._versions = None
         self._weights = [n for n in sorted(self._maybe_static) if _is_weight(args[n])]
-        self._versions = [_version(args[n]) for n in self._weights]
+        # Memory that is held is not given to another tensor, which would look like the same one.
+        self._held = [as_array(args[n]) for n in self._weights]
         with torch.no_grad():
             module = self._module(args)
         self.model = self._compiled(module)
+        _MODELS.append(weakref.ref(self.model))
         self._executor = self.model.executor()
         self._addresses: list[int | None] = [None] * len(self._inputs)
+        self._versions = [_version(args[n]) for n in self._weights]
 
     def _module(self, args: Sequence[Any]) -> IRModule:
         bound: dict[Any, Any] = {}

@@ -11,7 +11,12 @@ import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
-from loopwright.graph.torch_backend import CompiledGraph, _Build, loopwright  # noqa: E402
+from loopwright.graph.torch_backend import (  # noqa: E402
+    CompiledGraph,
+    _Build,
+    compiled_models,
+    loopwright,
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 ONE = {"target": "llvm -num-threads=1"}
@@ -33,6 +38,19 @@ def _model() -> Any:
 
 def _compiled(model: Any, **options: Any) -> Any:
     return torch.compile(model, backend=loopwright, options={**ONE, **options})
+
+
+def _counted(monkeypatch: pytest.MonkeyPatch) -> list[_Build]:
+    """The builds that are made, or made anew, from now on."""
+    found: list[_Build] = []
+    once = _Build._make
+
+    def make(self: _Build, args: Any) -> None:
+        found.append(self)
+        once(self, args)
+
+    monkeypatch.setattr(_Build, "_make", make)
+    return found
 
 
 def _close(a: Any, b: Any) -> None:
@@ -70,9 +88,7 @@ def test_large_outputs_are_written_where_they_stay() -> None:
 
 
 def test_weights_are_read_again_when_they_change(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = []
-    once = _Build._make
-    monkeypatch.setattr(_Build, "_make", lambda self, args: (made.append(1), once(self, args))[1])
+    made = _counted(monkeypatch)
     model, x = _model(), torch.randn(5, 6)
     compiled = _compiled(model)
     for _ in range(3):
@@ -109,9 +125,7 @@ def test_weights_are_constants_and_their_kernels_are_built_once() -> None:
 
 
 def test_inputs_are_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
-    builds = []
-    once = _Build._make
-    monkeypatch.setattr(_Build, "_make", lambda self, args: (builds.append(self), once(self, args)))
+    builds = _counted(monkeypatch)
     model, x = torch.nn.ReLU(), torch.randn(64)
     compiled = _compiled(model)
     _close(compiled(x), model(x))
@@ -134,9 +148,7 @@ def test_outputs_may_be_inputs_or_the_same_tensor() -> None:
 
 
 def test_buffers_that_change_are_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = []
-    once = _Build._make
-    monkeypatch.setattr(_Build, "_make", lambda self, args: (made.append(1), once(self, args)))
+    made = _counted(monkeypatch)
 
     class Counter(torch.nn.Module):  # type: ignore[misc, name-defined]
         def __init__(self) -> None:
@@ -171,6 +183,9 @@ def test_what_is_not_supported_falls_back() -> None:
 
     x = torch.randn(4, 8)
     _close(_compiled(function)(x), function(x))
+    (fallback,) = compiled_models()[-1].report.fallbacks
+    assert fallback.by == "PyTorch"
+    assert "_fft_r2c" in fallback.node
     torch._dynamo.reset()
     with pytest.raises(Exception, match=r"_fft_r2c .*there is no converter of this operator"):
         _compiled(function, fallback=False)(x)
