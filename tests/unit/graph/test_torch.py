@@ -200,3 +200,14 @@ def test_bad_models_are_refused_in_words() -> None:
     dynamic = torch.export.export(linear, (x,), dynamic_shapes=({0: batch},))
     with pytest.raises(GraphError, match="export the model without dynamic_shapes"):
         graph.from_torch(dynamic)
+
+
+def test_tasks_are_those_of_the_kernels_that_are_built() -> None:
+    model, x = (
+        torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Linear(8, 8)).eval(),
+        _floats(2, 8),
+    )
+    (task,) = graph.extract_tasks(model, "llvm", example_inputs=(x,))
+    assert (task.weight, task.ops) == (2, ("nn.dense", "add"))
+    with pytest.raises(GraphError, match="example_inputs are for a torch.nn.Module"):
+        graph.extract_tasks(graph.from_torch(model, (x,)), "llvm", example_inputs=(x,))
