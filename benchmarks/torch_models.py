@@ -13,6 +13,7 @@ import argparse
 import sys
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ import numpy as np
 from benchmarks.onnx_models import _alternated
 from loopwright import graph
 from loopwright.graph.torch_backend import loopwright
+from loopwright.runtime.executors import Model
 
 VISION = (
     "resnet18",
@@ -60,7 +62,12 @@ def model_of(name: str, batch: int = 1) -> tuple[Any, tuple[Any, ...]]:
 
 
 def measured(
-    name: str, threads: int, batch: int, seconds: float, others: Sequence[str]
+    name: str,
+    threads: int,
+    batch: int,
+    seconds: float,
+    others: Sequence[str],
+    saved: Path | None = None,
 ) -> dict[str, Any]:
     """A model compiled and compared; seconds of each step, milliseconds of a run of each."""
     import torch
@@ -69,12 +76,10 @@ def measured(
     torch._dynamo.reset()
     model, inputs = model_of(name, batch)
     target = f"llvm -num-threads={threads}"
-    with torch.inference_mode(False), torch.no_grad():
+    row: dict[str, Any] = {"model": name}
+    with torch.no_grad():
+        compiled = _built(model, inputs, target, row, saved and saved / f"{name}_{batch}.lw")
         begin = time.perf_counter()
-        module = graph.from_torch(model, inputs)
-        imported = time.perf_counter()
-        compiled = graph.compile(module, target)
-        built = time.perf_counter()
         executor = compiled.executor()
         for n, x in enumerate(inputs):
             executor.set_input_zero_copy(n, x.numpy())
@@ -82,13 +87,10 @@ def measured(
         ready = time.perf_counter()
         wanted = model(*inputs).numpy()
         found = np.asarray(executor.get_output(0))
-        row: dict[str, Any] = {
-            "model": name,
+        row |= {
             "kernels": len(compiled.kernels),
             "fallbacks": len(compiled.host_steps),
-            "import_s": imported - begin,
-            "compile_s": built - imported,
-            "first_run_s": ready - built,
+            "first_run_s": ready - begin,
             "worst_difference": float(np.abs(found - wanted).max() / np.abs(wanted).max()),
         }
         runs: dict[str, Callable[[], object]] = {"eager": lambda: model(*inputs)}
@@ -105,6 +107,23 @@ def measured(
             best = min(t for n, t in found_ms.items() if n in ("eager", "inductor"))
             row["ratio"] = best / found_ms["loopwright"]
     return row
+
+
+def _built(model: Any, inputs: Any, target: str, row: dict[str, Any], file: Path | None) -> Model:
+    """The model compiled, or loaded where a file has it; notes how long that takes."""
+    begin = time.perf_counter()
+    if file is not None and file.exists():
+        loaded = graph.load(file)
+        row["load_s"] = time.perf_counter() - begin
+        return loaded
+    module = graph.from_torch(model, inputs)
+    row["import_s"] = time.perf_counter() - begin
+    begin = time.perf_counter()
+    compiled = graph.compile(module, target)
+    row["compile_s"] = time.perf_counter() - begin
+    if file is not None:
+        compiled.save(file)
+    return compiled
 
 
 def _compiled(
@@ -135,12 +154,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
         help="what is timed beside PyTorch eager and the compiled model",
     )
     parser.add_argument(
+        "--saved",
+        type=Path,
+        help="a folder for compiled models: one that is there is loaded, so that little but the "
+        "timing takes time",
+    )
+    parser.add_argument(
         "--tolerance", type=float, help="the status is 1 where outputs differ by more, relatively"
     )
     options = parser.parse_args(arguments)
     for name in options.models:
         others = options.others.split(",")
-        row = measured(name, options.threads, options.batch, options.seconds, others)
+        row = measured(name, options.threads, options.batch, options.seconds, others, options.saved)
         parts = [f"{k} {v:.4g}" if isinstance(v, float) else f"{k} {v}" for k, v in row.items()]
         print(", ".join(parts), flush=True)
         if options.tolerance is not None and not row["worst_difference"] <= options.tolerance:

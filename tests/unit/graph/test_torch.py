@@ -209,5 +209,5 @@ def test_tasks_are_those_of_the_kernels_that_are_built() -> None:
     )
     (task,) = graph.extract_tasks(model, "llvm", example_inputs=(x,))
     assert (task.weight, task.ops) == (2, ("nn.dense", "add"))
-    with pytest.raises(GraphError, match="example_inputs are for a torch.nn.Module"):
+    with pytest.raises(GraphError, match=r"example_inputs are for a torch.nn.Module"):
         graph.extract_tasks(graph.from_torch(model, (x,)), "llvm", example_inputs=(x,))
