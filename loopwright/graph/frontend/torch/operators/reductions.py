@@ -104,6 +104,14 @@ def variance(
     return deviations(node, x, dim, correction, keepdim)[0]
 
 
+@converter("var.dim")
+def variance_unbiased(
+    node: Node, x: Expr, dim: Dims, unbiased: bool = True, keepdim: bool = False
+) -> Expr:
+    """The variance, of a sample or of all there is."""
+    return deviations(node, x, dim, int(unbiased), keepdim)[0]
+
+
 @converter("var_mean.correction")
 def variance_and_mean(
     node: Node, x: Expr, dim: Dims = None, correction: float | None = 1, keepdim: bool = False

@@ -145,6 +145,20 @@ def constant_pad(node: Node, x: Expr, pad: Sequence[int], value: float = 0) -> E
     return node.call("nn.pad", found, pad_width=width, pad_value=value)
 
 
+@converter(*(f"{how}_pad{rank}d" for how in ("reflection", "replication") for rank in (1, 2, 3)))
+def mirrored_pad(node: Node, x: Expr, padding: Sequence[int]) -> Expr:
+    """Elements around the last dimensions that are mirrored, or those at the border again."""
+    if any(n < 0 for n in padding):
+        raise GraphError("negative padding, which takes elements away, is not supported")
+    mode: Any = "reflect" if node.operator.startswith("reflection") else "edge"
+    found, rank = x, node.rank(x)
+    for n in range(len(padding) // 2):
+        at = rank - 1 - n
+        places = np.pad(np.arange(node.shape(x)[at]), padding[2 * n : 2 * n + 2], mode=mode)
+        found = node.call("take", found, places, axis=at)
+    return found
+
+
 @converter("upsample_nearest1d.vec", "upsample_nearest2d.vec", "upsample_nearest3d.vec")
 def upsample_nearest(
     node: Node,
