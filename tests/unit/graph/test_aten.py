@@ -53,6 +53,13 @@ def _windows(x: Array, f: Callable[..., Array]) -> Array:
     return f(x.reshape(1, 2, 3, 2, 3, 2), axis=(3, 5))
 
 
+def _put(x: Array, updates: Array) -> Array:
+    """A copy with other elements in the first rows, at `ROWS`."""
+    made = x.copy()
+    np.put_along_axis(made[:3], ROWS[:, None], updates.astype(x.dtype), 1)
+    return made
+
+
 _CASES: list[tuple[str, tuple[Any, ...], dict[str, Any], Any]] = [
     ("add.Tensor", (X, Y), {"alpha": 2}, X + 2 * Y),
     ("sub.Tensor", (X, 1.5), {}, X - np.float32(1.5)),
@@ -120,6 +127,9 @@ _CASES: list[tuple[str, tuple[Any, ...], dict[str, Any], Any]] = [
     ("index.Tensor", (SQUARE, [ROWS - 1, ROWS]), {}, SQUARE[ROWS - 1, ROWS]),
     ("index.Tensor", (X, [None, ROWS, ROWS]), {}, X[:, ROWS, ROWS]),
     ("gather", (SQUARE, 1, ROWS[:, None]), {}, np.take_along_axis(SQUARE[:3], ROWS[:, None], 1)),
+    ("scatter.src", (SQUARE, 1, ROWS[:, None], -SQUARE), {}, _put(SQUARE, -SQUARE[:3, :1])),
+    ("scatter.value", (SQUARE, 1, ROWS[:, None], 2.5), {}, _put(SQUARE, np.full((3, 1), 2.5))),
+    ("scatter_add", (SQUARE, 1, ROWS[:, None], SQUARE), {}, _put(SQUARE, SQUARE[:3, :1] + np.take_along_axis(SQUARE[:3], ROWS[:, None], 1))),
     ("embedding", (SQUARE, ROWS), {}, SQUARE[ROWS]),
     ("_to_copy", (X,), {}, X.astype("int32")),
 ]  # fmt: skip

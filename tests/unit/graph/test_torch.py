@@ -106,6 +106,8 @@ _SHAPES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "rolled": (lambda x: x.roll(1, 1), (X,)),
     "named elements": (lambda x: (x.index_select(0, INDEX), x[INDEX], x[:, INDEX], x[INDEX, INDEX], x[INDEX[:, None], INDEX]), (SQUARE,)),
     "inner names": (lambda x: (x[:, INDEX, INDEX], x[:, torch.tensor([-1, 0, 1])]), (X,)),
+    "scattered": (lambda x, y: (x.scatter(1, torch.tensor([[0, 2], [1, 4]]), y), x.scatter_add(0, torch.tensor([[0, 0], [1, 1]]), y), x.scatter(1, torch.tensor([[3]]), 7.0), x.scatter_reduce(1, torch.tensor([[0, 0, 2]]), y, "amax")), (SQUARE, _floats(5, 5, seed=4))),
+    "mirrored": (lambda x: (F.pad(x, (1, 2), mode="reflect"), F.pad(x[None], (1, 2, 0, 1), mode="replicate")), (X,)),
     "gathered": (lambda x: x.gather(1, torch.tensor([[0, 2], [1, 1]])), (SQUARE,)),
 }  # fmt: skip
 _ALL = {**_ELEMENTWISE, **{f"{k} (reduced)": v for k, v in _REDUCTIONS.items()}}

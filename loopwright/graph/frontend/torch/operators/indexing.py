@@ -62,3 +62,44 @@ def index(node: Node, x: Expr, indices: Sequence[Expr | None]) -> Expr:
     inner = len(shape)
     back = (*range(inner, inner + first), *range(inner), *range(inner + first, inner + outer))
     return node.call("transpose", found, axes=back)
+
+
+#: Reductions of ATen by the names that they have here.
+_MEETINGS = {"sum": "add", "prod": "mul", "amax": "max", "amin": "min"}
+
+
+@converter("scatter.src", "scatter_add")
+def scatter(node: Node, x: Expr, dim: int, index: Expr, src: Expr) -> Expr:
+    """The tensor with others at the places that an index names, or with them added there."""
+    how = "add" if node.operator == "scatter_add" else "none"
+    return _scattered(node, x, dim, index, src, how)
+
+
+@converter("scatter.value")
+def scatter_value(node: Node, x: Expr, dim: int, index: Expr, value: float) -> Expr:
+    """The tensor with one number at the places that an index names."""
+    number = node.as_result(value)
+    src = node.call("broadcast_to", number, shape=node.shape(index))
+    return _scattered(node, x, dim, index, src, "none")
+
+
+@converter("scatter_reduce.two")
+def scatter_reduce(
+    node: Node, x: Expr, dim: int, index: Expr, src: Expr, reduce: str, include_self: bool = True
+) -> Expr:
+    """The tensor, reduced with others at the places that an index names."""
+    if reduce not in _MEETINGS or not include_self:
+        raise GraphError(f"a reduction by {reduce} without the elements there is not supported")
+    return _scattered(node, x, dim, index, src, _MEETINGS[reduce])
+
+
+def _scattered(node: Node, x: Expr, dim: int, index: Expr, src: Expr, how: str) -> Expr:
+    shape, rank = node.shape(index), node.rank(x)
+    if rank != len(shape) or not rank:
+        raise GraphError("an index without dimensions is not supported")
+    if node.shape(src) != shape:
+        src = node.call("strided_slice", src, begin=(0,) * rank, end=shape)
+    updates = node.as_result(src)
+    return node.call(
+        "scatter_elements", x, index, updates, axis=node.axis(dim, rank), reduction=how
+    )
