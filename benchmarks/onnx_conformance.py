@@ -136,7 +136,8 @@ def _imported(model: Any, given: dict[str, Any]) -> tuple[graph.IRModule, tuple[
     while True:
         try:
             shapes = _shapes(model, {n: v for n, v in given.items() if n not in bound})
-            return from_onnx(model, shape=shapes, constants=bound), tuple(bound)
+            module = from_onnx(model, shape=shapes, constants=bound, fallback=False)
+            return module, tuple(bound)
         except UnboundInputsError as exc:
             more = [name for name in exc.inputs if name not in bound]
             data = [n for n in more if n not in given or not _may_be_bound(model, n, given[n])]

@@ -23,7 +23,8 @@ from loopwright.transform import Pass
 #: Modules whose `__all__` is what users schedule, tune, build and inspect with.
 ROOMS = """
     ir te tir schedule lowering transform target driver runtime runtime.memory runtime.profiling
-    runtime.executors task space automatic graph graph.frontend.onnx measure tuner
+    runtime.executors task space automatic graph graph.frontend.onnx graph.frontend.torch
+    measure tuner
     tuner.run.callbacks records ops inspection testing testing.simulated_device
     auto_scheduler auto_scheduler.loop_state auto_scheduler.search_policy
     auto_scheduler.task_scheduler auto_scheduler.workload_registry
@@ -101,6 +102,7 @@ EXEMPT = {
     "nodes of graphs, which operators and functions make": """
         graph.Call graph.Constant graph.Expr graph.Function graph.GlobalVar graph.If graph.OpRef
         graph.Tuple graph.Var graph.frontend.onnx.Node
+        graph.frontend.torch.Node
     """,
     "what primitives are made of": """
         schedule.Schedule.all_or_nothing schedule.Schedule.apply_step schedule.Schedule.loop_id
@@ -108,7 +110,7 @@ EXEMPT = {
     """,
 }
 #: Packages that examples need and tests may lack.
-PACKAGES = {"graph.from_onnx": "onnx"}
+PACKAGES = {"graph.from_onnx": "onnx", "graph.from_torch": "torch"}
 NEEDS_NONE = {name for names in EXEMPT.values() for name in names.split()}
 
 

@@ -6,6 +6,7 @@ from loopwright.graph import dataflow_pattern, frontend, op, transform
 from loopwright.graph.compile import CompiledModel, compile
 from loopwright.graph.evaluate import evaluate
 from loopwright.graph.frontend.onnx import from_onnx
+from loopwright.graph.frontend.torch import from_torch
 from loopwright.graph.infer import infer_types
 from loopwright.graph.ir.expr import (
     Call,
@@ -13,6 +14,7 @@ from loopwright.graph.ir.expr import (
     Expr,
     Function,
     GlobalVar,
+    HostFunction,
     If,
     Let,
     OpRef,
@@ -47,6 +49,7 @@ __all__ = [
     "FuncType",
     "Function",
     "GlobalVar",
+    "HostFunction",
     "IRModule",
     "If",
     "Implementation",
@@ -68,6 +71,7 @@ __all__ = [
     "extract_tasks",
     "free_vars",
     "from_onnx",
+    "from_torch",
     "frontend",
     "get_op",
     "implementations",

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from typing import Any
 
 from loopwright import driver
+from loopwright.graph.fallbacks import Fallback, ModelReport, fallbacks_of
 from loopwright.graph.frontend.source import ModelLike, module_of
+from loopwright.graph.ir.expr import HostFunction
 from loopwright.graph.ir.module import IRModule
+from loopwright.graph.ir.types import TupleType
 from loopwright.graph.kernel_tasks import KernelTask, KernelTasks, fastest, kernel_tasks
 from loopwright.graph.plan import Planned, plan
 from loopwright.graph.transform import (
@@ -27,13 +31,12 @@ from loopwright.graph.transform import (
 )
 from loopwright.lowering.context import Sequential
 from loopwright.runtime import Module
-from loopwright.runtime.executors import Model
+from loopwright.runtime.executors import HostStep, Model
 from loopwright.target import Target
 from loopwright.task import (
     ApplyHistoryBest,
     Choice,
     FallbackContext,
-    Report,
     apply_history_best,
 )
 from loopwright.task.applying.sources import Source
@@ -90,23 +93,46 @@ class CompiledModel(Model):
         choices: Mapping[str, Choice] | None = None,
         implementations: Mapping[str, str] | None = None,
     ) -> None:
-        super().__init__(planned.program, kernels, planned.constants)
+        hosts = {name: _host_step(name, host) for name, host in planned.hosts.items()}
+        super().__init__(planned.program, kernels, planned.constants, hosts)
         self.planned, self.choices = planned, choices or {}
         self.implementations = implementations or {}
 
     @property
-    def report(self) -> Report:
-        """What its kernels were built from, as a table; empty without a history."""
-        return Report(self.choices.values())
+    def report(self) -> ModelReport:
+        """What its kernels were built from, empty without a history, and the nodes that have none.
+
+        Where there are such nodes, the model runs a few times on random data when this is first
+        asked for, to tell their share of the time.
+
+        Raises:
+            RunError: the model has such nodes and does not run on random data.
+        """
+        return ModelReport(self.choices.values(), self._fallbacks)
+
+    @cached_property
+    def _fallbacks(self) -> tuple[Fallback, ...]:
+        return fallbacks_of(self, self.planned.hosts)
+
+
+def _host_step(name: str, host: HostFunction) -> HostStep:
+    outputs = len(host.result.fields) if isinstance(host.result, TupleType) else 1
+    return HostStep(name, host.function, outputs, host.by)
 
 
 def compile(
-    model: ModelLike, target: TargetLike = None, history: Source | Any = None
+    model: ModelLike,
+    target: TargetLike = None,
+    history: Source | Any = None,
+    *,
+    example_inputs: Sequence[Any] | None = None,
+    fallback: bool = True,
 ) -> CompiledModel:
     """Build a model: simplify its graph, fuse, plan memory, and build each kernel once.
 
     Args:
-        model: a module, whose ``main`` is built; or an ONNX model as `from_onnx` takes it.
+        model: a module, whose ``main`` is built; an ONNX model as `from_onnx` takes it; or a model
+            of PyTorch as `from_torch` does.
         target: None is the current target, or the default one.
         history: a log, or whatever else `loopwright.apply_history_best` takes: kernels of whose
             expression it has a record are built from the best one, the others as without a history;
@@ -114,9 +140,14 @@ def compile(
             with the fastest record is built, and that of the highest priority where none has one;
             `CompiledModel.implementations` says which. None: as the ``apply_history_best`` around
             the call says, if there is one.
+        example_inputs: what a ``torch.nn.Module`` is called with.
+        fallback: whether nodes of an ONNX model that are not supported are computed by
+            ``onnx.reference``, those of a PyTorch model by PyTorch. `CompiledModel.report` lists
+            them. False refuses them, all in one message.
 
     Raises:
-        GraphError: the model is none, a type does not fit, or ``main`` has branches.
+        GraphError: the model is none, nodes are not supported, a type does not fit, or ``main``
+            has branches.
         RecordError: a log is missing or cannot be read.
 
     Example:
@@ -127,7 +158,8 @@ def compile(
         [0. 2. 0. 4.]
     """
     resolved = resolve_target(target)
-    planned = prepared(module_of(model))
+    module = module_of(model, example_inputs=example_inputs, fallback=fallback)
+    planned = prepared(module)
     return built(planned, kernel_tasks(planned, resolved), resolved, history)
 
 
@@ -141,7 +173,11 @@ def prepared(module: IRModule) -> Planned:
 
 
 def built(
-    planned: Planned, tasks: KernelTasks, target: Target, history: Source | Any = None
+    planned: Planned,
+    tasks: KernelTasks,
+    target: Target,
+    history: Source | Any = None,
+    known: dict[str, Module] | None = None,
 ) -> CompiledModel:
     """A program with its kernels, each from the schedule of the fastest of its tasks.
 
@@ -150,13 +186,18 @@ def built(
         tasks: what `kernel_tasks` gives for it.
         target: what is built for.
         history: as of `compile`.
+        known: kernels by the keys of their tasks, built before for the same target and history;
+            those that are built now are added.
     """
+    known = {} if known is None else known
     kernels, choices, implementations = {}, {}, {}
     with applied_history(history) as applied:
         for name, candidates in tasks.items():
             chosen = chosen_of(candidates)
-            schedule, args = schedule_of(chosen.task)
-            kernels[name] = driver.build(schedule, args, target, name=name)
+            if chosen.task.key not in known:
+                schedule, args = schedule_of(chosen.task)
+                known[chosen.task.key] = driver.build(schedule, args, target, name=name)
+            kernels[name] = known[chosen.task.key]
             implementations[name] = chosen.implementation
             if applied is not None:
                 choices[name] = applied.explain(chosen.task)

@@ -11,6 +11,7 @@ from loopwright.graph.ir.expr import (
     Expr,
     Function,
     GlobalVar,
+    HostFunction,
     If,
     Let,
     OpRef,
@@ -104,7 +105,7 @@ class _Inference:
         return found
 
     def _infer(self, name: str, e: Expr) -> None:
-        if e in self.types or isinstance(e, OpRef):
+        if e in self.types or isinstance(e, (OpRef, HostFunction)):
             return
         try:
             self.types[e] = self.type_of(e)
@@ -173,6 +174,8 @@ class _Inference:
         if isinstance(e.op, OpRef):
             op = get_op(e.op.name)
             return op.type_of(args, op.complete(e.attrs))
+        if isinstance(e.op, HostFunction):
+            return e.op.result
         callee = self.types[e.op]
         if not isinstance(callee, FuncType):
             raise GraphError(f"{callee} is called, which is no function")

@@ -6,6 +6,7 @@ are alive while it is, the largest values first (greedy by size; Pisarchyk and L
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -19,6 +20,7 @@ from loopwright.graph.ir.expr import (
     Constant,
     Expr,
     Function,
+    HostFunction,
     Let,
     Tuple,
     TupleGetItem,
@@ -53,12 +55,14 @@ class Planned:
         kernels: the function of each kernel by its name, with the places of constants.
         constants: the arrays of constants by name.
         calls: how often each kernel is called in a run.
+        hosts: the Python functions among its steps by their names there.
     """
 
     program: Program
     kernels: dict[str, tuple[Function, tuple[int, ...]]]
     constants: dict[str, np.ndarray[Any, Any]]
     calls: dict[str, int]
+    hosts: dict[str, HostFunction] = field(default_factory=dict)
 
 
 def plan(module: IRModule) -> Planned:
@@ -83,6 +87,7 @@ class _Planner:
     kernels: dict[str, tuple[Function, tuple[int, ...]]] = field(default_factory=dict)
     constants: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)
     calls: dict[str, int] = field(default_factory=dict)
+    hosts: dict[str, HostFunction] = field(default_factory=dict)
 
     def plan(self, main: Function) -> Planned:
         where: dict[Expr, list[int]] = {}
@@ -97,7 +102,7 @@ class _Planner:
                 where[e] = self._numbers(e, where, bound, used)
         inputs = [where[p][0] for p in main.params]
         program = self._placed(inputs, where[main.body], main.attrs.get(OUTPUT_NAMES, ()))
-        return Planned(program, self.kernels, self.constants, self.calls)
+        return Planned(program, self.kernels, self.constants, self.calls, self.hosts)
 
     def _numbers(
         self, e: Expr, where: dict[Expr, list[int]], bound: Mapping[Var, Expr], used: set[str]
@@ -119,6 +124,12 @@ class _Planner:
                 return [where[e.tuple_value][e.index]]
             case Call(op=Function() as f) if f.primitive:
                 return self._step(e, f, [where[a][0] for a in e.args])
+            case HostFunction():
+                return []
+            case Call(op=HostFunction() as host):
+                name = f"{_plain(host.name)}_by_{_plain(host.by)}_{len(self.hosts)}"
+                self.hosts[name] = host
+                return self._add_step(e, name, [where[a][0] for a in e.args])
         where_from = f" ({e.span})" if e.span else ""
         raise GraphError(
             f"a {type(e).__name__}{where_from} has no place in a program of kernels: the graph "
@@ -133,6 +144,9 @@ class _Planner:
             self.kernels[self.names[key]] = (function, constant)
         name = self.names[key]
         self.calls[name] = self.calls.get(name, 0) + 1
+        return self._add_step(call, name, args)
+
+    def _add_step(self, call: Call, name: str, args: list[int]) -> list[int]:
         result = self.types[call]
         parts = result.fields if isinstance(result, TupleType) else (result,)
         outputs = [self._add(name, t, "stored") for t in parts]
@@ -206,6 +220,11 @@ def _label(function: Function) -> str:
     calls = [e for e in post_order(function.body) if isinstance(e, Call)]
     names = [getattr(e.op, "name", "call").rpartition(".")[2] for e in calls]
     return "_".join(names[:4]) + (f"_and_{len(names) - 4}" if len(names) > 4 else "")
+
+
+def _plain(name: str) -> str:
+    """A name of letters, digits and underscores."""
+    return re.sub("[^0-9A-Za-z]+", "_", name).strip("_").lower()
 
 
 def _unique(name: str, used: set[str]) -> str:

@@ -17,6 +17,7 @@ from loopwright.graph.ir.expr import (
     Expr,
     Function,
     GlobalVar,
+    HostFunction,
     If,
     Let,
     OpRef,
@@ -39,7 +40,7 @@ def save_json(module: IRModule) -> str:
         module: any module; extents are numbers or size variables.
 
     Raises:
-        GraphError: an extent is an expression of size variables.
+        GraphError: an extent is an expression of size variables, or a Python function is called.
 
     Example:
         >>> x = lw.graph.var("x", (4,))
@@ -78,6 +79,11 @@ class _Writer:
                 return {"name": e.name, "type": self._type(e.type), "data": data}
             case GlobalVar() | OpRef():
                 return {"name": e.name}
+            case HostFunction():
+                raise GraphError(
+                    f"{e.name} is computed by {e.by} in Python ({e.reason:.120}), which has no "
+                    "JSON; import the model with fallback=False to see all such nodes"
+                )
             case Call():
                 return {"attrs": dict(e.attrs)}
             case Function():

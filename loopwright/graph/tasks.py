@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from loopwright.errors import GraphError, did_you_mean
 from loopwright.graph.compile import prepared
@@ -59,6 +60,7 @@ def extract_tasks(
     *,
     ops: Collection[str] | None = None,
     include_simple_tasks: bool = False,
+    example_inputs: Sequence[Any] | None = None,
 ) -> list[ModelTask]:
     """The tasks of a model, each once, in the order in which the model first needs them.
 
@@ -66,11 +68,13 @@ def extract_tasks(
     A kernel whose operator has several implementations has a task for each that computes it.
 
     Args:
-        model: a module, or an ONNX model as `from_onnx` takes it.
+        model: a module, an ONNX model as `from_onnx` takes it, or a model of PyTorch as
+            `from_torch` does. Nodes that have no kernel have no task.
         target: None is the current target, or the default one.
         ops: only tasks that contain one of these operators, such as ``["nn.conv"]``; None: all.
         include_simple_tasks: also tasks that only move and map elements, whose default is mostly as
             fast as memory; they are left out unless ``ops`` names one of their operators.
+        example_inputs: what a ``torch.nn.Module`` is called with.
 
     Raises:
         GraphError: there is no such operator, the model is none, or `compile` would refuse it.
@@ -87,7 +91,7 @@ def extract_tasks(
     """
     _check(ops)
     resolved = resolve_target(target)
-    planned = prepared(module_of(model))
+    planned = prepared(module_of(model, example_inputs=example_inputs))
     found = grouped(planned, kernel_tasks(planned, resolved))
     if ops is not None:
         return [one for one in found if not set(ops).isdisjoint(one.ops)]

@@ -31,6 +31,7 @@ def tune(
     timeout: float | str | None = None,
     ops: Collection[str] | None = None,
     include_simple_tasks: bool = False,
+    example_inputs: Sequence[Any] | None = None,
     callbacks: Sequence[Callback | TasksMonitor] = (),
     **options: Any,
 ) -> TasksSummary:
@@ -44,7 +45,8 @@ def tune(
     when it is called again. `compile` takes the log as its history.
 
     Args:
-        model: a module, an ONNX model as `from_onnx` takes it, or tasks of `extract_tasks`.
+        model: a module, an ONNX model as `from_onnx` takes it, a model of PyTorch as `from_torch`
+            does, or tasks of `extract_tasks`.
         target: what kernels are built for; None is the current target, or the default one. Of
             tasks, their own.
         log: the file that measurements are appended to.
@@ -52,7 +54,7 @@ def tune(
             without any limit 64 for each task.
         timeout: of this call, making the tasks and the final comparison included: seconds, or
             ``"90s"``, ``"30m"``, ``"8h"``.
-        ops, include_simple_tasks: as of `extract_tasks`.
+        ops, include_simple_tasks, example_inputs: as of `extract_tasks`.
         callbacks: such as ``loopwright.tuner.task_table()``; see `loopwright.tune_tasks`.
         options: others of `loopwright.tune_tasks`, such as ``tuner``, ``seed``, ``min_gain`` and
             ``measure_option``.
@@ -78,7 +80,17 @@ def tune(
     """
     begin = time.monotonic()
     limit = seconds(timeout)
-    tasks = _tasks(model, target, ops, include_simple_tasks)
+    if isinstance(model, list):
+        tasks = _by_work(model)
+    else:
+        found = extract_tasks(
+            model,
+            target,
+            ops=ops,
+            include_simple_tasks=include_simple_tasks,
+            example_inputs=example_inputs,
+        )
+        tasks = _by_work(found)
     if trials is None and limit is None and all(options.get(name) is None for name in _LIMITS):
         trials = TRIALS * len(tasks)
     if limit is not None:
@@ -99,17 +111,8 @@ def tune(
     )
 
 
-def _tasks(
-    model: ModelLike | list[ModelTask],
-    target: TargetLike,
-    ops: Collection[str] | None,
-    include_simple_tasks: bool,
-) -> list[ModelTask]:
+def _by_work(tasks: list[ModelTask]) -> list[ModelTask]:
     """The tasks, those first that do most: a budget may end before each had a turn."""
-    if isinstance(model, list):
-        tasks = model
-    else:
-        tasks = extract_tasks(model, target, ops=ops, include_simple_tasks=include_simple_tasks)
     if not all(isinstance(one, ModelTask) for one in tasks):
         raise GraphError("tune: expected a model, or the tasks that extract_tasks gives")
     if not tasks:

@@ -14,7 +14,7 @@ import pytest
 from loopwright import records
 from loopwright.runtime import load_module
 from tests.cli.conftest import Cli
-from tests.unit.graph.small_onnx import layers_by_numpy, perceptron
+from tests.unit.graph.small_onnx import branching, layers_by_numpy, perceptron
 
 onnx = pytest.importorskip("onnx", reason='needs the package onnx: pip install "loopwright[onnx]"')
 
@@ -229,3 +229,30 @@ def test_options_that_mean_nothing_for_a_model_are_refused(
     }.items():
         assert text in cli(*words, *(() if words[0] == "run" else ONE)).error, words
     assert not (tmp_path / "m.lw").exists()
+
+
+def test_nodes_without_a_kernel_are_listed_or_refused(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "b.onnx").write_bytes(branching().SerializeToString())
+    ran = cli("inspect", "b.onnx", *ONE)
+    assert ran.code == 0, ran.err
+    assert "in 3 calls of 2 kernels, 0 tasks; without a kernel: 1" in ran.out
+    row = (
+        r"^if_by_onnx_reference_0 +1 +- +\S+ \ws +[\d.]+%  no kernel, onnx.reference: its .*'flag'"
+    )
+    assert re.search(row, ran.out, re.MULTILINE)
+    told = json.loads(cli("inspect", "b.onnx", *ONE, "--no-time", "--json").out)
+    assert [k["by"] for k in told["kernels"]] == ["", "", "onnx.reference"]
+    ran = cli("run", "b.onnx", "--repeat", "1")
+    assert "no kernel: if_by_onnx_reference_0 (onnx.reference); `loopwright inspect`" in ran.out
+    for words in (
+        ("inspect", "b.onnx", "--no-time", "--no-fallback"),
+        ("run", "b.onnx", "--no-fallback"),
+        ("bench", "b.onnx", "--no-fallback"),
+        ("tune", "b.onnx", "--trials", "1", "--no-fallback"),
+        ("build", "b.onnx", "-o", "b.lw"),
+    ):
+        ran = cli(*words)
+        assert ran.code != 0
+        assert "1 node cannot be converted: If 'choice' (" in ran.err
+    ran = cli("tune", "matmul", "M=8", "N=8", "K=8", "--no-fallback")
+    assert "--no-fallback: for a model, not for a workload; leave it out" in ran.err

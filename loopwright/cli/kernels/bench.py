@@ -16,7 +16,12 @@ from loopwright.cli.harmless import echo
 from loopwright.cli.kernels import workload_kernels
 from loopwright.cli.kernels.chosen_record import RecordName
 from loopwright.cli.models.benching import bench_model
-from loopwright.cli.models.given_model import is_model, refuse_for_model
+from loopwright.cli.models.given_model import (
+    is_model,
+    no_fallback_option,
+    refuse_for_model,
+    refuse_for_workload,
+)
 from loopwright.cli.workload import Workload, find_workload, workload_options
 from loopwright.records import Json, compared
 
@@ -50,6 +55,7 @@ class Contestant:
     help="How often each is timed, in turns; more make the interval of a gain narrower.",
 )
 @device_option
+@no_fallback_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 def command(
     workload: str,
@@ -63,6 +69,7 @@ def command(
     run: str | None,
     rounds: int,
     device: str | None,
+    no_fallback: bool,
     as_json: bool,
 ) -> None:
     """Time WORKLOAD under its default configuration, under the best record of a log (--history) and
@@ -87,9 +94,17 @@ def command(
         refuse_for_model({"--record": record, "--trial": trial, "--run": run, "--device": device})
         words = (workload, *params)
         bench_model(
-            words, target, threads, history, rounds, allow_default=allow_default, as_json=as_json
+            words,
+            target,
+            threads,
+            history,
+            rounds,
+            allow_default=allow_default,
+            no_fallback=no_fallback,
+            as_json=as_json,
         )
         return
+    refuse_for_workload(no_fallback=no_fallback)
     resolved = find_workload(workload, params, target, threads)
     place = workload_kernels.device_of(resolved.task.target, device)
     name = RecordName(record, trial, run)

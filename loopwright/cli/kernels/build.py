@@ -11,7 +11,12 @@ from loopwright.cli.harmless import echo
 from loopwright.cli.kernels import built_files, workload_kernels
 from loopwright.cli.kernels.chosen_record import RecordName
 from loopwright.cli.models.building import build_model
-from loopwright.cli.models.given_model import is_model, refuse_for_model
+from loopwright.cli.models.given_model import (
+    is_model,
+    no_fallback_option,
+    refuse_for_model,
+    refuse_for_workload,
+)
 from loopwright.cli.workload import find_workload, workload_options
 from loopwright.errors import UsageError
 
@@ -19,6 +24,7 @@ from loopwright.errors import UsageError
 @click.command("build", short_help="Compile the fastest kernel of a log into a file.")
 @workload_options
 @workload_kernels.history_options
+@no_fallback_option
 @click.option(
     "--verify",
     is_flag=True,
@@ -44,6 +50,7 @@ def command(
     record: str | None,
     trial: int | None,
     run: str | None,
+    no_fallback: bool,
     verify: bool,
     output: str,
 ) -> None:
@@ -55,13 +62,15 @@ def command(
 
     WORKLOAD may be an ONNX model, model.onnx, with shapes of inputs such as image=1x3x224x224. It
     becomes one file, -o model.lw: its program, the code of its kernels, its weights. With --history
-    each kernel is that of its best record, or of its default where it has none.
+    each kernel is that of its best record, or of its default where it has none. Nodes that have no
+    kernel are always refused, as with --no-fallback: a file cannot hold them.
     """
     if is_model(workload):
         refuse_for_model({"--record": record, "--trial": trial, "--run": run, "--verify": verify})
         words = (workload, *params)
         build_model(words, target, threads, history, output, allow_default=allow_default)
         return
+    refuse_for_workload(no_fallback=no_fallback)
     resolved = find_workload(workload, params, target, threads)
     if verify and not history:
         raise UsageError("--verify compares with a record: name its log with --history")

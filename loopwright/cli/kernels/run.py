@@ -10,7 +10,11 @@ import click
 
 from loopwright.cli.device_option import device_option
 from loopwright.cli.harmless import echo
-from loopwright.cli.models.given_model import refuse_for_model
+from loopwright.cli.models.given_model import (
+    no_fallback_option,
+    refuse_for_model,
+    refuse_for_workload,
+)
 from loopwright.cli.models.running import is_runnable_model, run_model
 from loopwright.errors import UsageError
 
@@ -42,6 +46,7 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="Of a model: write its outputs to this .npz file of NumPy, as output_0, output_1, ...",
 )
+@no_fallback_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 def command(
     file: str,
@@ -49,6 +54,7 @@ def command(
     device: str | None,
     inputs: tuple[str, ...],
     output: str | None,
+    no_fallback: bool,
     as_json: bool,
 ) -> None:
     """Run the kernel in FILE once on random inputs, check the outputs, and time it.
@@ -61,8 +67,9 @@ def command(
     """
     if is_runnable_model(file):
         refuse_for_model({"--device": device})
-        run_model(file, inputs, output, repeat, as_json=as_json)
+        run_model(file, inputs, output, repeat, no_fallback=no_fallback, as_json=as_json)
         return
+    refuse_for_workload(no_fallback=no_fallback)
     if inputs or output is not None:
         raise UsageError("--input and --output are for models; a kernel runs on random data")
     from loopwright import runtime

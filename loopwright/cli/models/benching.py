@@ -11,10 +11,10 @@ import click
 
 from loopwright.cli.harmless import echo
 from loopwright.cli.models.building import compiled_with
-from loopwright.cli.models.given_model import find_model
-from loopwright.cli.models.random_inputs import random_inputs
+from loopwright.cli.models.given_model import find_model, told_fallbacks
 from loopwright.cli.models.timing import sampler
 from loopwright.cli.workload import counted
+from loopwright.graph.random_inputs import random_inputs
 from loopwright.records import compared
 
 if TYPE_CHECKING:
@@ -31,13 +31,14 @@ def bench_model(
     rounds: int,
     *,
     allow_default: bool,
+    no_fallback: bool,
     as_json: bool,
 ) -> None:
     """Time a model, its file and shapes of inputs, beside what else runs it."""
     from loopwright import runtime
     from loopwright.cli.kernels import workload_kernels
 
-    model = find_model(words[0], words[1:], target, threads)
+    model = find_model(words[0], words[1:], target, threads, no_fallback=no_fallback)
     models = {"default": compiled_with(model, (), allow_default=True)}
     if history:
         models["tuned"] = compiled_with(model, history, allow_default=allow_default)
@@ -56,6 +57,7 @@ def bench_model(
         click.echo(json.dumps(said))
         return
     echo(f"{words[0]}, {counted(used)}, {rounds} samples each, interleaved")
+    told_fallbacks(models["default"])
     if "tuned" in models:
         built = models["tuned"]
         records = sum(c.record is not None for c in built.choices.values())

@@ -29,14 +29,14 @@ def build_model(
     *,
     allow_default: bool,
 ) -> None:
-    """Compile a model, its file and shapes of inputs, into a file or a library."""
+    """Compile a model, its file and shapes of inputs, into a file or library of kernels alone."""
     form = Path(output).suffix
     if form not in (BUILT, *_LIBRARIES):
         raise UsageError(
             f"-o {output}: a model is written as one file that ends in {BUILT}, or as a library "
             f"for C that ends in {' or '.join(_LIBRARIES)}"
         )
-    model = find_model(words[0], words[1:], target, threads)
+    model = find_model(words[0], words[1:], target, threads, no_fallback=True)
     compiled = compiled_with(model, history, allow_default=allow_default)
     path = compiled.save(output) if form == BUILT else compiled.export_library(output)
     if history:

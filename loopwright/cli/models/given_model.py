@@ -8,11 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import click
+
 from loopwright.cli import program
 from loopwright.errors import GraphError, UsageError
 
 if TYPE_CHECKING:
     from loopwright.graph import IRModule
+    from loopwright.runtime.executors import Model
     from loopwright.target import Target
 
 #: How the file of a model ends, and that of one that is built.
@@ -28,7 +31,8 @@ class GivenModel:
         words: the file and the shapes of inputs as they were written.
         module: the model.
         target: what its kernels are built for.
-        options: what ``--target`` and ``--threads`` said, as they are written again.
+        options: what ``--target``, ``--threads`` and ``--no-fallback`` said, as they are written
+            again.
     """
 
     words: tuple[str, ...]
@@ -44,6 +48,14 @@ class GivenModel:
     def command(self, verb: str, *options: str) -> str:
         """A command line for this model that can be pasted into a shell."""
         return program.command([verb, *self.words, *self.options, *options])
+
+
+no_fallback_option = click.option(
+    "--no-fallback",
+    is_flag=True,
+    help="Of a model: refuse nodes that have no kernel, all of them at once, in place of leaving "
+    "them to onnx.reference.",
+)
 
 
 def is_model(word: str) -> bool:
@@ -66,8 +78,31 @@ def refuse_for_model(options: Mapping[str, object]) -> None:
         raise UsageError(f"{', '.join(given)}: for a workload, not for a model; leave it out")
 
 
+def refuse_for_workload(*, no_fallback: bool) -> None:
+    """Refuse options that are for models alone.
+
+    Raises:
+        UsageError: one was given.
+    """
+    if no_fallback:
+        raise UsageError("--no-fallback: for a model, not for a workload; leave it out")
+
+
+def told_fallbacks(model: Model) -> None:
+    """Say which steps of a model run without a kernel, where some do."""
+    if not model.host_steps:
+        return
+    named = ", ".join(f"{name} ({step.by})" for name, step in model.host_steps.items())
+    click.echo(f"no kernel: {named}; `loopwright inspect` says why, and what each takes")
+
+
 def find_model(
-    file: str, params: Sequence[str], target: str = "llvm", threads: int | None = None
+    file: str,
+    params: Sequence[str],
+    target: str = "llvm",
+    threads: int | None = None,
+    *,
+    no_fallback: bool = False,
 ) -> GivenModel:
     """The model that the words of a command line name.
 
@@ -76,6 +111,7 @@ def find_model(
         params: ``input=1x3x224x224``: shapes of inputs in place of those that the model declares.
         target: as ``--target`` says.
         threads: as ``--threads`` says.
+        no_fallback: as ``--no-fallback`` says.
 
     Raises:
         UsageError: there is no such file, a shape is malformed, or the target unknown.
@@ -88,9 +124,10 @@ def find_model(
     if not Path(file).is_file():
         raise UsageError(f"no file {file!r}; name an ONNX model")
     resolved = Target(target if threads is None else f"{target} -num-threads={threads}")
-    module = from_onnx(file, shape=shapes)
+    module = from_onnx(file, shape=shapes, fallback=not no_fallback)
     options = [*(["--target", target] if target != "llvm" else [])]
     options += [] if threads is None else ["--threads", str(threads)]
+    options += ["--no-fallback"] if no_fallback else []
     _check_sizes(file, module)
     return GivenModel((file, *params), module, resolved, tuple(options))
 

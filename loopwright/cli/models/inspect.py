@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 import click
 
 from loopwright.cli.harmless import echo
-from loopwright.cli.models.given_model import GivenModel, find_model
-from loopwright.cli.models.random_inputs import random_inputs
+from loopwright.cli.models.given_model import GivenModel, find_model, no_fallback_option
 from loopwright.env import MAX_THREADS
+from loopwright.graph.random_inputs import random_inputs
 from loopwright.records import Json
 
 if TYPE_CHECKING:
+    from loopwright.graph import HostFunction
     from loopwright.graph.compile import CompiledModel
     from loopwright.graph.kernel_tasks import KernelTasks
     from loopwright.graph.plan import Planned
@@ -42,6 +43,7 @@ class KernelRow:
         note: what else is known of that record, in words.
         implementation: how its operator is computed; ``"definition"`` where that has one way.
         seconds: of all its calls in a run, None where nothing was timed.
+        by: who computes it, in place of a kernel; empty for a kernel.
     """
 
     name: str
@@ -55,6 +57,7 @@ class KernelRow:
     note: str
     implementation: str
     seconds: float | None = None
+    by: str = ""
 
     def to_json(self) -> dict[str, Json]:
         """For scripts."""
@@ -84,6 +87,7 @@ class KernelRow:
     help="A log of `loopwright tune`, or a folder of such *.jsonl: says which kernels have "
     "records, and times them as these say. Several may be given.",
 )
+@no_fallback_option
 @click.option("--no-time", is_flag=True, help="Build and time nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 def command(
@@ -92,6 +96,7 @@ def command(
     target: str,
     threads: int | None,
     history: tuple[str, ...],
+    no_fallback: bool,
     no_time: bool,
     as_json: bool,
 ) -> None:
@@ -99,13 +104,14 @@ def command(
     called, its share of the time of a run, and which kernels have records in a log (--history).
 
     INPUT=SHAPE, such as image=1x3x224x224, goes before what the model declares. Times are those of
-    runs on random data; kernels that map elements one by one are not tuned.
+    runs on random data; kernels that map elements one by one are not tuned. Nodes that have no
+    kernel stand among the kernels, with who computes them, and why.
     """
     from loopwright.graph.compile import built, prepared
     from loopwright.graph.kernel_tasks import kernel_tasks
     from loopwright.task import apply_history_best
 
-    given = find_model(model, shapes, target, threads)
+    given = find_model(model, shapes, target, threads, no_fallback=no_fallback)
     planned = prepared(given.module)
     tasks = kernel_tasks(planned, given.target)
     applied = apply_history_best(list(history)) if history else None
@@ -144,7 +150,13 @@ def _rows(
                 one.implementation,
             )
         )
-    return rows
+    return rows + [_without_kernel(name, host) for name, host in planned.hosts.items()]
+
+
+def _without_kernel(name: str, host: HostFunction) -> KernelRow:
+    """The row of a node that has no kernel."""
+    ops, said = (host.name,), host.span or host.name
+    return KernelRow(name, said, "", ops, 1, 0, False, "", host.reason, "", by=host.by)
 
 
 def _found(choice: Choice | None) -> tuple[str, str]:
@@ -206,8 +218,9 @@ def _text(
     tuned = {row.key for row in rows if row.tuned}
     head = (
         f"{given.words[0]} on {given.target}: {operators.total()} operators in "
-        f"{len(program.steps)} calls of {len(rows)} kernels, {len(tuned)} tasks"
+        f"{len(program.steps)} calls of {len(planned.kernels)} kernels, {len(tuned)} tasks"
     )
+    head += f"; without a kernel: {len(planned.hosts)}" if planned.hosts else ""
     lines = [head]
     for title, named in (("inputs", program.input_values), ("outputs", program.output_values)):
         told = ", ".join(f"{v.name} {v.dtype}{list(v.shape)}" for v in named)
@@ -239,6 +252,7 @@ def _table(rows: Sequence[KernelRow], with_records: bool) -> list[str]:
 
 def _recorded(rows: Sequence[KernelRow]) -> str:
     """How much of the model has records."""
+    rows = [row for row in rows if not row.by]
     have = [row for row in rows if row.record or row.note]
     told = (
         f"{len({row.key for row in have})} of {len({row.key for row in rows})} tasks have records"
@@ -250,7 +264,9 @@ def _recorded(rows: Sequence[KernelRow]) -> str:
 
 
 def _origin(row: KernelRow, with_records: bool) -> str:
-    """What a kernel is built from, in words."""
+    """What a kernel is built from, in words; who computes what has none."""
+    if row.by:
+        return f"no kernel, {row.by}: {row.note}"
     from loopwright.graph.strategy import DEFINITION
 
     schedule = _schedule(row, with_records)

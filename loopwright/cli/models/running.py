@@ -11,11 +11,11 @@ import click
 import numpy as np
 
 from loopwright.cli.harmless import echo
-from loopwright.cli.models.given_model import BUILT, find_model, is_model
-from loopwright.cli.models.random_inputs import random_inputs
+from loopwright.cli.models.given_model import BUILT, find_model, is_model, told_fallbacks
 from loopwright.cli.models.timing import sampler
 from loopwright.cli.workload import counted
 from loopwright.errors import RunError, UsageError, did_you_mean
+from loopwright.graph.random_inputs import random_inputs
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -32,7 +32,13 @@ def is_runnable_model(word: str) -> bool:
 
 
 def run_model(
-    file: str, inputs: Sequence[str], output: str | None, repeat: int, *, as_json: bool
+    file: str,
+    inputs: Sequence[str],
+    output: str | None,
+    repeat: int,
+    *,
+    no_fallback: bool,
+    as_json: bool,
 ) -> None:
     """Run a model once, tell its outputs, and time it.
 
@@ -41,12 +47,13 @@ def run_model(
         inputs: ``name=file.npy`` for each input that is given; the others are random.
         output: an ``.npz`` file for the outputs; None: they are only described.
         repeat: samples that are timed.
+        no_fallback: refuse nodes that have no kernel.
         as_json: print JSON instead of text.
     """
     from loopwright import runtime
     from loopwright.cli.kernels import workload_kernels
 
-    model = _model(file)
+    model = _model(file, no_fallback=no_fallback)
     given = _read(inputs, [model.program.values[n].name for n in model.program.inputs])
     executor = model.executor()
     executor.run(**{**random_inputs(model.program), **given})
@@ -67,16 +74,17 @@ def run_model(
         echo(f"inputs:  random data for {', '.join(random)}; --input NAME=FILE.npy gives others")
     for name, a in outputs.items():
         echo(f"outputs: {name} {_in_words(_described(a))}")
+    told_fallbacks(model)
     click.echo(f"time:    {times}")
 
 
-def _model(file: str) -> Model:
+def _model(file: str, *, no_fallback: bool) -> Model:
     from loopwright.graph import compile as compile_model
     from loopwright.runtime.executors import load_model
 
     if not is_model(file):
         return load_model(file)
-    given = find_model(file, ())
+    given = find_model(file, (), no_fallback=no_fallback)
     return compile_model(given.module, given.target)
 
 

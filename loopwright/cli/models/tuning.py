@@ -86,6 +86,7 @@ def tune_model(
     threads: int | None,
     search: Search,
     *,
+    no_fallback: bool,
     as_json: bool,
     fail_without_gain: bool,
 ) -> int | None:
@@ -95,7 +96,7 @@ def tune_model(
     begin = time.monotonic()
     budget, chosen = _budget(search.limits), chosen_tuner(search.tuner, search.options)[1]
     option = measuring(search.measure)
-    model = find_model(words[0], words[1:], target, threads)
+    model = find_model(words[0], words[1:], target, threads, no_fallback=no_fallback)
     model.target.check_machine()
     measured_on(model.target, "" if option is None else option.runner.devices)
     path = search.log or f"{model.name}.jsonl"

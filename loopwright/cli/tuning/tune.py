@@ -17,7 +17,12 @@ from rich.console import Console
 from loopwright.automatic import EFFORTS
 from loopwright.cli import verbosity
 from loopwright.cli.harmless import harmless
-from loopwright.cli.models.given_model import is_model, refuse_for_model
+from loopwright.cli.models.given_model import (
+    is_model,
+    no_fallback_option,
+    refuse_for_model,
+    refuse_for_workload,
+)
 from loopwright.cli.models.tuning import Limits, Search, tune_model
 from loopwright.cli.tuning.options import (
     MEASURING,
@@ -108,6 +113,7 @@ NOISY = 0.3
     help="A log whose records, of whatever workloads, teach the tuner's cost model before it "
     "starts; they count for no trial. Several may be given.",
 )
+@no_fallback_option
 @measuring_options
 @script_options
 def command(
@@ -126,6 +132,7 @@ def command(
     effort: str | None,
     log: str | None,
     pretrain: tuple[str, ...],
+    no_fallback: bool,
     as_json: bool,
     fail_without_gain: bool,
     **measure: float | str | None,
@@ -156,9 +163,11 @@ def command(
             target,
             threads,
             Search(tuner, options, seed, limits_given, log, measure),
+            no_fallback=no_fallback,
             as_json=as_json,
             fail_without_gain=fail_without_gain,
         )
+    refuse_for_workload(no_fallback=no_fallback)
     kind, chosen = chosen_tuner(tuner, options)
     resolved = find_workload(workload, params, target, threads)
     if effort is not None:

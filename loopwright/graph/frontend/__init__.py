@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from loopwright.graph.frontend import onnx
+from loopwright.graph.frontend import onnx, torch
 
-__all__ = ["onnx"]
+__all__ = ["onnx", "torch"]

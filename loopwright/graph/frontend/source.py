@@ -2,36 +2,64 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from loopwright.errors import GraphError
 from loopwright.graph.frontend.onnx import from_onnx
+from loopwright.graph.frontend.torch import from_torch
 from loopwright.graph.ir.module import IRModule
 
 if TYPE_CHECKING:
     import onnx
+    import torch
 
-#: A module; or an ONNX model: a file, its bytes, or the model itself.
-ModelLike: TypeAlias = "IRModule | str | Path | bytes | onnx.ModelProto"
+#: A module; an ONNX model: a file, its bytes, or the model itself; or a model of PyTorch.
+ModelLike: TypeAlias = (
+    "IRModule | str | Path | bytes | onnx.ModelProto | torch.nn.Module "
+    "| torch.export.ExportedProgram"
+)
 
 
-def module_of(model: ModelLike, shape: Mapping[str, Sequence[int]] | None = None) -> IRModule:
+def module_of(
+    model: ModelLike,
+    shape: Mapping[str, Sequence[int]] | None = None,
+    *,
+    example_inputs: Sequence[Any] | None = None,
+    fallback: bool = True,
+) -> IRModule:
     """The module of a model.
 
     Args:
-        model: a module, which is returned as it is, or an ONNX model.
+        model: a module, which is returned as it is, an ONNX model, or one of PyTorch.
         shape: shapes of inputs of an ONNX model by name, see `from_onnx`.
+        example_inputs: what a ``torch.nn.Module`` is called with, see `from_torch`.
+        fallback: whether nodes that are not supported are left to the other system.
 
     Raises:
         GraphError: it is no model, or one that cannot be imported.
     """
+    if _is_torch(model):
+        return from_torch(model, example_inputs, fallback=fallback)
+    if example_inputs is not None:
+        raise GraphError(
+            f"example_inputs are for a torch.nn.Module; this model is a {type(model).__name__}"
+        )
     if isinstance(model, IRModule):
         return model
     if not isinstance(model, (str, Path, bytes)) and not hasattr(model, "SerializeToString"):
         raise GraphError(
-            f"a {type(model).__name__} is no model; give a module, or an ONNX model as a file, its "
-            "bytes, or a ModelProto"
+            f"a {type(model).__name__} is no model; give a module, an ONNX model as a file, its "
+            "bytes, or a ModelProto, or a torch.nn.Module with example_inputs"
         )
-    return from_onnx(model, shape=shape)
+    return from_onnx(model, shape=shape, fallback=fallback)
+
+
+def _is_torch(model: object) -> bool:
+    """Whether it is a model of PyTorch, which is loaded then."""
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return False
+    return isinstance(model, (torch.nn.Module, torch.export.ExportedProgram))

@@ -8,7 +8,7 @@ each node once, and none recurses.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, TypeAlias
@@ -104,11 +104,40 @@ class OpRef(Expr):
 
 
 @dataclass(frozen=True, eq=False)
+class HostFunction(Expr):
+    """A Python function where a function stands: what no operator computes, another library does.
+
+    Passes leave its calls as they are; a call is a step of the program of its own.
+
+    Attributes:
+        name: what it stands for, such as the operator of a node of a model.
+        function: from arrays to arrays. It does not write into what it reads.
+        result: the type of what it returns, a tuple where there is not one array.
+        by: whose implementation it is, such as ``"onnx.reference"``.
+        reason: why it stands here, for people.
+
+    Example:
+        >>> x = lw.graph.var("x", (3,))
+        >>> by = lw.graph.HostFunction("sort", lambda a: [np.sort(a)], x.type, "NumPy", "shown")
+        >>> module = lw.graph.IRModule.from_expr(lw.graph.op.negative(lw.graph.Call(by, (x,))))
+        >>> print(lw.graph.compile(module, "llvm")(np.array([3, 1, 2], "float32"))[0])
+        [-1. -2. -3.]
+    """
+
+    name: str
+    function: Callable[..., Sequence[Array]]
+    result: Type
+    by: str
+    reason: str
+
+
+@dataclass(frozen=True, eq=False)
 class Call(Expr):
     """The value of an operator or a function for some arguments.
 
     Attributes:
-        op: what is called: an `OpRef`, a `GlobalVar`, a `Function`, or a `Var` that is a function.
+        op: what is called: an `OpRef`, a `GlobalVar`, a `Function`, a `HostFunction`, or a `Var`
+            that is a function.
         args: its arguments.
         attrs: attributes of the operator by name; those that are left out have their defaults.
     """

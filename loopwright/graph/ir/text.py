@@ -12,6 +12,7 @@ from loopwright.graph.ir.expr import (
     Expr,
     Function,
     GlobalVar,
+    HostFunction,
     If,
     Let,
     OpRef,
@@ -23,7 +24,7 @@ from loopwright.graph.ir.scopes import Block, blocks
 from loopwright.graph.ir.types import Type
 
 #: What needs no line of its own: it is written where it is read.
-_WRITTEN_IN_PLACE = (Var, Constant, GlobalVar, OpRef, Tuple, TupleGetItem)
+_WRITTEN_IN_PLACE = (Var, Constant, GlobalVar, OpRef, HostFunction, Tuple, TupleGetItem)
 
 
 def function_text(
@@ -126,6 +127,8 @@ class _Writer:
                 return f"@{e.name}"
             case OpRef():
                 return e.name
+            case HostFunction():
+                return f"host[{e.name} by {e.by}]"
             case TupleGetItem():
                 return f"{self._text(e.tuple_value)}.{e.index}"
             case Tuple(fields=(one,)):

@@ -7,6 +7,7 @@ from loopwright.runtime.executors.async_executor import AsyncGraphExecutor
 from loopwright.runtime.executors.debug_executor import DebugExecutor
 from loopwright.runtime.executors.executor import Executor
 from loopwright.runtime.executors.graph_executor import GraphExecutor
+from loopwright.runtime.executors.host_step import HostStep
 from loopwright.runtime.executors.model import Model, load_model
 from loopwright.runtime.executors.partition import Edge, Partition, partition
 from loopwright.runtime.executors.partitioned_executor import PartitionedExecutor
@@ -19,6 +20,7 @@ __all__ = [
     "Edge",
     "Executor",
     "GraphExecutor",
+    "HostStep",
     "Model",
     "Partition",
     "PartitionedExecutor",

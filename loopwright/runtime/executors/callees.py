@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from loopwright.errors import ArgumentError
+from loopwright.runtime.executors.host_step import HostStep
 from loopwright.runtime.executors.program import Step
 from loopwright.runtime.module import Module
 
@@ -26,7 +27,7 @@ class Callee(NamedTuple):
 
 def callees(
     steps: Sequence[Step],
-    kernels: Mapping[str, Module],
+    kernels: Mapping[str, Module | HostStep],
     weights: Mapping[int, Any],
     before: Sequence[Callee] = (),
     changed: Collection[int] = (),
@@ -35,7 +36,7 @@ def callees(
 
     Args:
         steps: of a program.
-        kernels: by name.
+        kernels: by name; Python functions, which take no constants, among them.
         weights: arrays by the numbers of the values that are constant.
         before: what the steps called with other weights; empty: prepare all of them.
         changed: numbers of the weights that have changed since then.
@@ -58,12 +59,14 @@ def callees(
 
 
 def _split(
-    step: Step, kernels: Mapping[str, Module], weights: Mapping[int, Any]
-) -> tuple[Module, tuple[int, ...], tuple[int, ...]]:
+    step: Step, kernels: Mapping[str, Module | HostStep], weights: Mapping[int, Any]
+) -> tuple[Any, tuple[int, ...], tuple[int, ...]]:
     """The kernel of a step, the values that are its constants, and the others."""
     if step.kernel not in kernels:
         raise ArgumentError(f"kernel {step.kernel!r} is missing")
     module = kernels[step.kernel]
+    if isinstance(module, HostStep):
+        return module, (), step.args
     args = module.artifact.contents.function(module.entry_name).args
     if len(args) != len(step.args):
         raise ArgumentError(

@@ -19,6 +19,7 @@ import numpy.typing as npt
 from loopwright.errors import ArgumentError, RunError, did_you_mean
 from loopwright.runtime.arrays.host import NDArray
 from loopwright.runtime.executors.graph_executor import GraphExecutor
+from loopwright.runtime.executors.host_step import HostCall, HostStep
 from loopwright.runtime.executors.program import Program
 from loopwright.runtime.module import Module
 from loopwright.runtime.ndarray import array
@@ -58,7 +59,7 @@ class DebugExecutor(GraphExecutor):
     def __init__(
         self,
         program: Program,
-        kernels: Mapping[str, Module],
+        kernels: Mapping[str, Module | HostStep],
         constants: Mapping[str, Array],
         dump_root: str | os.PathLike[str] | None = None,
     ) -> None:
@@ -214,7 +215,7 @@ class DebugExecutor(GraphExecutor):
     def _timed(self, call: Any, number: int, repeat: int, min_ms: float) -> BenchmarkResult:
         times = []
         for _ in range(repeat):
-            seconds, number = run_repeat(lambda n: time_call(call, n), number, min_ms, 100)
+            seconds, number = run_repeat(lambda n: _seconds(call, n), number, min_ms, 100)
             times.append(seconds)
         return BenchmarkResult(tuple(times))
 
@@ -253,3 +254,8 @@ class DebugExecutor(GraphExecutor):
         except OSError as error:
             raise RunError(f"cannot write {folder}: {error.strerror or error}") from error
         save_params(folder / "outputs.safetensors", outputs)
+
+
+def _seconds(call: Any, number: int) -> float:
+    """Seconds of some calls of a kernel, or of a Python function."""
+    return call.time(number) if isinstance(call, HostCall) else time_call(call, number)

@@ -20,6 +20,7 @@ from loopwright.runtime.arrays.host import aligned_bytes
 from loopwright.runtime.executors.callees import Callee, callees
 from loopwright.runtime.executors.dependencies import independent_runs
 from loopwright.runtime.executors.executor import Executor, fitted, seconds_of
+from loopwright.runtime.executors.host_step import HostStep
 from loopwright.runtime.executors.program import Program, Value
 from loopwright.runtime.executors.sequence import in_one_piece, sequence
 from loopwright.runtime.executors.whole_program import WholeProgram, whole_program
@@ -34,7 +35,8 @@ class GraphExecutor(Executor):
 
     Args:
         program: its kernels and values.
-        kernels: by name. What an argument that is constant leads to is computed now, once.
+        kernels: by name; Python functions among them. What an argument that is constant leads to is
+            computed now, once.
         constants: by the names of the program's values; they are taken over.
 
     Attributes:
@@ -56,7 +58,10 @@ class GraphExecutor(Executor):
     """
 
     def __init__(
-        self, program: Program, kernels: Mapping[str, Module], constants: Mapping[str, Array]
+        self,
+        program: Program,
+        kernels: Mapping[str, Module | HostStep],
+        constants: Mapping[str, Array],
     ) -> None:
         numbers = [n for n, v in enumerate(program.values) if v.kind == "constant"]
         weights = {n: weight_of(program.values[n], constants) for n in numbers}
@@ -65,7 +70,7 @@ class GraphExecutor(Executor):
     def _begin(
         self,
         program: Program,
-        kernels: Mapping[str, Module],
+        kernels: Mapping[str, Module | HostStep],
         weights: Mapping[int, Array],
         called: Sequence[Callee],
     ) -> None:

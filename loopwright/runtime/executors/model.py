@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from loopwright.errors import ArgumentError
+from loopwright.errors import ArgumentError, RunError
 from loopwright.runtime.executors import saved
 from loopwright.runtime.executors.aot_executor import AotExecutor
 from loopwright.runtime.executors.async_executor import AsyncGraphExecutor
 from loopwright.runtime.executors.debug_executor import DebugExecutor
 from loopwright.runtime.executors.graph_executor import GraphExecutor
+from loopwright.runtime.executors.host_step import HostStep
 from loopwright.runtime.executors.model_library import c_name, export_model
 from loopwright.runtime.executors.program import Program
 from loopwright.runtime.module import Module
@@ -31,9 +32,10 @@ class Model:
         program: its kernels in order, and its values.
         kernels: by name.
         constants: arrays by the names of the program's values.
+        host_steps: steps that are Python functions, by name.
 
     Attributes:
-        program, kernels, constants: as given.
+        program, kernels, constants, host_steps: as given.
 
     Example:
         >>> from loopwright.runtime.executors import Model, Program, Step, Value
@@ -47,9 +49,14 @@ class Model:
     """
 
     def __init__(
-        self, program: Program, kernels: Mapping[str, Module], constants: Mapping[str, Array]
+        self,
+        program: Program,
+        kernels: Mapping[str, Module],
+        constants: Mapping[str, Array],
+        host_steps: Mapping[str, HostStep] | None = None,
     ) -> None:
         self.program, self.kernels, self.constants = program, kernels, constants
+        self.host_steps = host_steps or {}
 
     def executor(self) -> GraphExecutor:
         """The model, ready to run; each executor has memory of its own, and all share weights."""
@@ -58,7 +65,12 @@ class Model:
     @cached_property
     def _first(self) -> GraphExecutor:
         """An executor that nobody runs: it has what is computed from weights, once for all."""
-        return GraphExecutor(self.program, self.kernels, self.constants)
+        return GraphExecutor(self.program, self._called, self.constants)
+
+    @property
+    def _called(self) -> dict[str, Module | HostStep]:
+        """All that steps call, by name."""
+        return {**self.kernels, **self.host_steps}
 
     def debug_executor(self, dump_root: str | os.PathLike[str] | None = None) -> DebugExecutor:
         """The same with a look at every call of a kernel.
@@ -67,7 +79,7 @@ class Model:
             dump_root: a folder into which each run writes its calls, their outputs and a trace;
                 None: nothing is written.
         """
-        return DebugExecutor(self.program, self.kernels, self.constants, dump_root)
+        return DebugExecutor(self.program, self._called, self.constants, dump_root)
 
     def async_executor(
         self, num_workers: int | None = None, share_memory: bool = False
@@ -174,7 +186,8 @@ class Model:
             The path.
 
         Raises:
-            RunError: the file cannot be written.
+            RunError: the file cannot be written; or a step is a Python function, which no file
+                holds.
 
         Example:
             >>> x = lw.graph.var("x", (4,))
@@ -183,6 +196,12 @@ class Model:
             >>> print(lw.graph.load(path)(np.array([1, -2, 3, -4], "float32"))[0])
             [1. 0. 3. 0.]
         """
+        if self.host_steps:
+            named = "; ".join(f"{name} ({s.by})" for name, s in self.host_steps.items())
+            raise RunError(
+                f"a model with steps that run in Python cannot be saved: {named:.300}; compile it "
+                "with fallback=False to see what its nodes lack"
+            )
         return saved.write(path, self.program, self.kernels, self.constants)
 
     def __repr__(self) -> str:

@@ -24,6 +24,7 @@ from loopwright.runtime.artifacts.kinds import artifact_kind
 from loopwright.runtime.artifacts.manifest import ArgSpec, FunctionSpec, Manifest
 from loopwright.runtime.artifacts.objects import calls_packed
 from loopwright.runtime.executors.callees import Callee
+from loopwright.runtime.executors.host_step import HostStep
 from loopwright.runtime.executors.program import Program
 from loopwright.runtime.executors.whole_program_code import Code
 from loopwright.runtime.function import Function
@@ -71,7 +72,7 @@ class WholeProgram:
 def whole_program(
     name: str,
     program: Program,
-    kernels: Mapping[str, Module],
+    kernels: Mapping[str, Module | HostStep],
     called: Sequence[Callee],
     weights: Mapping[int, Array],
 ) -> WholeProgram:
@@ -85,10 +86,10 @@ def whole_program(
         weights: constants that steps are called with, by the number of the value.
 
     Raises:
-        UsageError: a kernel is not of compiled code of the host, a kernel calls back into Python,
-            or the function has the name of a kernel.
+        UsageError: a kernel is not of compiled code of the host, a step runs in Python or a kernel
+            calls it, or the function has the name of a kernel.
     """
-    used = {step.kernel: kernels[step.kernel] for step in program.steps}
+    used = {step.kernel: _compiled(step.kernel, kernels) for step in program.steps}
     contents = [_checked(kernel, module) for kernel, module in used.items()]
     if not contents:
         raise UsageError("the model has no kernels: what it gives, it is given; there is no code")
@@ -110,6 +111,16 @@ def whole_program(
     needs = sorted({n for c in contents for n in c.needs})
     manifest = replace(contents[0], entry=name, functions=(spec,), needs=tuple(needs), workload={})
     return WholeProgram(code.text(), manifest, used, code.functions, code.constants)
+
+
+def _compiled(kernel: str, kernels: Mapping[str, Module | HostStep]) -> Module:
+    module = kernels[kernel]
+    if isinstance(module, HostStep):
+        raise UsageError(
+            f"step {kernel!r} of the model runs in Python ({module.by}); compile it with "
+            "fallback=False to see what its nodes lack"
+        )
+    return module
 
 
 def _checked(kernel: str, module: Module) -> Manifest:

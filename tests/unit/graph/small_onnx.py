@@ -1,4 +1,4 @@
-"""A small ONNX model with two equal layers, and what NumPy makes of it."""
+"""Small ONNX models: one with two equal layers, and what NumPy makes of it; one that branches."""
 
 from __future__ import annotations
 
@@ -41,3 +41,22 @@ def layers_by_numpy(x: Array) -> list[Array]:
         found.append(x)
     exps = np.exp(x - x.max(-1, keepdims=True))
     return [*found, exps / exps.sum(-1, keepdims=True)]
+
+
+def branching() -> Any:
+    """A choice that is known in the run alone, between kernels; its branches read around them."""
+    from onnx import TensorProto, helper
+
+    info = helper.make_tensor_value_info
+    branches = {}
+    for name, operator in (("then_branch", "Exp"), ("else_branch", "Neg")):
+        node = helper.make_node(operator, ["a"], ["r"])
+        branches[name] = helper.make_graph([node], name, [], [info("r", 1, [2, 3])])
+    nodes = [
+        helper.make_node("Relu", ["x"], ["a"], name="before"),
+        helper.make_node("If", ["flag"], ["b"], name="choice", **branches),
+        helper.make_node("Add", ["b", "a"], ["y"], name="behind"),
+    ]
+    infos = [info("x", 1, [2, 3]), info("flag", TensorProto.BOOL, [])]
+    g = helper.make_graph(nodes, "g", infos, [info("y", 1, [2, 3])])
+    return helper.make_model(g, opset_imports=[helper.make_opsetid("", 17)], ir_version=10)

@@ -204,7 +204,7 @@ def test_branches_and_loops_that_are_known_are_unrolled() -> None:
     for a, b in zip(found, [(2 * X) ** 4, np.stack([(2 * X) ** 2, (2 * X) ** 4])], strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5)
     with pytest.raises(UnboundInputsError, match=r"If 'a' .*depends on 'flag'"):
-        from_onnx(model)
+        from_onnx(model, fallback=False)
 
 
 def test_functions_of_the_model_itself_are_expanded() -> None:
@@ -250,7 +250,7 @@ def test_names_of_extents_become_size_variables_and_shapes_may_be_given() -> Non
 
 def _refused(model: Any, **given: Any) -> str:
     with pytest.raises(GraphError) as caught:
-        from_onnx(model, **given)
+        from_onnx(model, **given, fallback=False)
     text = str(caught.value)
     assert "\n" not in text
     return text

@@ -83,7 +83,7 @@ def test_what_is_no_number_takes_the_way_that_a_node_says() -> None:
 def test_trees_with_circles_are_refused() -> None:
     attrs = {**_trees(0), "nodes_truenodeids": [0, 0, 2]}
     with pytest.raises(GraphError, match="deeper than 64 nodes, or have circles"):
-        from_onnx(model_of("TreeEnsemble", [ROWS], 5, domain=ML, **attrs))
+        from_onnx(model_of("TreeEnsemble", [ROWS], 5, domain=ML, **attrs), fallback=False)
 
 
 def test_features_are_chosen_and_made_binary() -> None:

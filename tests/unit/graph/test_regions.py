@@ -58,7 +58,7 @@ def test_boxes_of_opset_10_begin_and_end_at_elements() -> None:
 def test_samples_whose_number_depends_on_data_are_refused() -> None:
     inputs = [IMAGES, BOXES, np.array([0, 1, 1, 0])]
     with pytest.raises(GraphError, match="how many samples it takes depends on data"):
-        from_onnx(model_of("RoiAlign", inputs, 22))
+        from_onnx(model_of("RoiAlign", inputs, 22), fallback=False)
 
 
 @pytest.mark.parametrize("masked", [False, True])

@@ -14,11 +14,12 @@ import numpy as np
 
 from loopwright.errors import GraphError, LoopwrightError
 from loopwright.graph.frontend.onnx.bodies import Body, body_of
+from loopwright.graph.frontend.onnx.fallback import captured, fallen_back
 from loopwright.graph.frontend.onnx.files import domain, onnx_package, operator, opsets
 from loopwright.graph.frontend.onnx.folding import folded
 from loopwright.graph.frontend.onnx.narrow import check_taken, constant
 from loopwright.graph.frontend.onnx.node import Node, UnboundInputsError, converter_of
-from loopwright.graph.frontend.onnx.types import Types
+from loopwright.graph.frontend.types import Types
 from loopwright.graph.ir.expr import Expr
 
 #: Nodes that a message names, and letters of each reason.
@@ -113,12 +114,19 @@ class Importer:
         versions: of the domains.
         functions: those that the model defines itself.
         path: names of the nodes around, for messages.
+        fallback: whether a node that cannot be converted is left to onnx's reference
+            implementation.
     """
 
     def __init__(
-        self, versions: Mapping[str, int], functions: Iterable[Any] = (), path: str = ""
+        self,
+        versions: Mapping[str, int],
+        functions: Iterable[Any] = (),
+        path: str = "",
+        fallback: bool = False,
     ) -> None:
         self.types = Types()
+        self._fallback = fallback
         self.refused: list[_Refused] = []
         self._versions, self._path = versions, path
         self._functions = {(domain(f.domain), f.name): f for f in functions}
@@ -177,6 +185,7 @@ class Importer:
 
     def _convert(self, proto: Any, scope: Scope) -> None:
         label = f"{operator(proto)} {proto.name or _first(proto.output)!r}"
+        before = len(self.refused)
         for name in proto.output:
             scope[name] = _LEFT
         try:
@@ -187,15 +196,30 @@ class Importer:
             for value in made:
                 _ = value is None or self.types[value]
             _check_count(proto, made)
-        except _InsideError:
-            return
-        except UnboundInputsError as exc:
-            self._refuse(label, str(exc), exc.inputs)
         except LoopwrightError as exc:
-            self._refuse(label, str(exc).partition("\n")[0])
-        else:
-            for name, value in zip(proto.output, made, strict=False):
-                scope[name] = value
+            reason = str(exc).partition("\n")[0]
+            fallen = self._fallen_back(proto, scope, reason) if self._fallback else reason
+            if isinstance(fallen, str):
+                if not isinstance(exc, _InsideError):
+                    unbound = exc.inputs if isinstance(exc, UnboundInputsError) else ()
+                    self._refuse(label, fallen, unbound)
+                return
+            del self.refused[before:]  # of what is inside of it, which is computed with it
+            made = fallen
+        for name, value in zip(proto.output, made, strict=False):
+            scope[name] = value
+
+    def _fallen_back(self, proto: Any, scope: Scope, reason: str) -> Sequence[Expr | None] | str:
+        """What onnx's reference implementation makes of a node; why not, where it cannot."""
+        node = onnx_package().NodeProto()
+        node.CopyFrom(proto)
+        node.input[:] = [n if n and scope[n] is not None else "" for n in proto.input]
+        try:
+            names = dict.fromkeys([*(n for n in node.input if n), *captured(node)])
+            inputs = {name: self.result(name, scope) for name in names}
+            return fallen_back(node, inputs, self.types, self._versions, reason)
+        except LoopwrightError as exc:
+            return f"{reason}; no fallback: {str(exc).partition(chr(10))[0]}"
 
     def _made(
         self, proto: Any, inputs: Sequence[Expr | None], scope: Scope
@@ -238,7 +262,8 @@ class Importer:
         self, proto: Any, body: Body, inputs: Sequence[Expr | None]
     ) -> Sequence[Expr | None]:
         """What a function makes: its nodes over the node's inputs and attributes."""
-        inner = Importer(body.versions, self._functions.values(), f"{self._path}{proto.op_type} > ")
+        path = f"{self._path}{proto.op_type} > "
+        inner = Importer(body.versions, self._functions.values(), path, self._fallback)
         inner.types = self.types
         scope = Scope()
         for n, name in enumerate(body.function.input):

@@ -26,6 +26,8 @@ def from_onnx(
     model: str | Path | bytes | onnx.ModelProto,
     shape: Mapping[str, Sequence[Any]] | None = None,
     constants: Mapping[str, Any] | None = None,
+    *,
+    fallback: bool = True,
 ) -> IRModule:
     """The module of an ONNX model; its ``main`` takes the inputs of the model in order.
 
@@ -36,6 +38,8 @@ def from_onnx(
         constants: values of inputs by name, which then are none of the module's: what decides
             sizes, such as the shape that a ``Reshape`` reads, must be known; None for an optional
             input that is not there.
+        fallback: whether nodes that are not supported are computed by ``onnx.reference``, each as a
+            call of a Python function (`HostFunction`). It is slow; False refuses them.
 
     Returns:
         A module whose weights are constants. An extent that has a name and no number becomes a
@@ -44,9 +48,10 @@ def from_onnx(
         outputs of their parts, one behind the other.
 
     Raises:
-        GraphError: the package onnx is missing; this is no model; the opset, or nodes, are not
-            supported (all of them are told at once, each with its reason); an input has no known
-            shape. `UnboundInputsError` where values of inputs are missing to know sizes.
+        GraphError: the package onnx is missing; this is no model; the opset is not supported; nodes
+            are not, and ``fallback`` is False or onnx cannot compute them either (all of them are
+            told at once, each with its reason); an input has no known shape. `UnboundInputsError`
+            where values of inputs are missing to know sizes.
 
     Example:
         >>> from onnx import TensorProto, helper
@@ -61,7 +66,7 @@ def from_onnx(
         }
     """
     loaded = load(model)
-    importer = Importer(check_opset(loaded), loaded.functions)
+    importer = Importer(check_opset(loaded), loaded.functions, fallback=fallback)
     inputs = _Inputs(loaded.graph, dict(shape or {}), dict(constants or {}), importer)
     scope = Scope()
     importer.initializers(loaded.graph, scope)

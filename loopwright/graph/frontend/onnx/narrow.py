@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from loopwright.errors import GraphError
-from loopwright.graph.frontend.onnx.types import Types
+from loopwright.graph.frontend.types import Types
 from loopwright.graph.ir.expr import Expr, const
 from loopwright.graph.op.narrow import FORMATS, SCALE
 

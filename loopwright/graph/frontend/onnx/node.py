@@ -10,7 +10,7 @@ import numpy as np
 
 from loopwright.errors import GraphError
 from loopwright.graph.evaluate import evaluate
-from loopwright.graph.frontend.onnx.types import Types
+from loopwright.graph.frontend.types import Types
 from loopwright.graph.ir.expr import Call, Constant, Expr, const
 from loopwright.graph.ir.types import TensorType
 from loopwright.graph.ir.visitor import free_vars

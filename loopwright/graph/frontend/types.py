@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from loopwright.errors import GraphError
-from loopwright.graph.ir.expr import Call, Constant, Expr, Tuple, TupleGetItem, Var
+from loopwright.graph.ir.expr import Call, Constant, Expr, HostFunction, Tuple, TupleGetItem, Var
 from loopwright.graph.ir.types import TensorType, TupleType, Type
 from loopwright.graph.ir.visitor import called
 from loopwright.graph.registry import get_op
 
 
 class Types:
-    """Types by expression: of variables, constants, calls of operators, and tuples."""
+    """Types by expression: of variables, constants, calls, and tuples."""
 
     def __init__(self) -> None:
         self._known: dict[Expr, Type] = {}
@@ -56,6 +56,8 @@ class Types:
                 whole = self._known[e.tuple_value]
                 if isinstance(whole, TupleType):
                     return whole.fields[e.index]
+            case Call(op=HostFunction() as f):
+                return f.result
             case Call() if called(e) is not None:
                 op = get_op(called(e) or "")
                 return op.type_of([self._known[a] for a in e.args], op.complete(e.attrs))

@@ -1,0 +1,151 @@
+"""A model of PyTorch as a module, by ``torch.export``."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from loopwright.errors import GraphError
+from loopwright.graph.frontend.torch.arrays import as_array, torch_package
+from loopwright.graph.frontend.torch.importer import Importer, tensor_type_of
+from loopwright.graph.ir.expr import Expr, Function, Tuple, Var, const
+from loopwright.graph.ir.module import MAIN, IRModule
+
+if TYPE_CHECKING:
+    import torch
+
+
+def from_torch(
+    model: torch.nn.Module | torch.export.ExportedProgram,
+    example_inputs: Sequence[Any] | None = None,
+    *,
+    fallback: bool = True,
+) -> IRModule:
+    """The module of a model of PyTorch; its ``main`` takes the tensors that the model does.
+
+    The model is exported by ``torch.export`` and decomposed to the core operators of ATen; linear
+    layers and attention stay whole. Parameters and buffers become constants: a later change of
+    them changes nothing here. A ``torch.nn.Module`` is to be in the mode of inference
+    (``model.eval()``).
+
+    Args:
+        model: a ``torch.nn.Module``, or what ``torch.export.export`` made of one.
+        example_inputs: for a ``torch.nn.Module`` the tensors that it is called with, by position:
+            of their shapes and dtypes the module is.
+        fallback: whether calls of operators that are not supported are computed by PyTorch, each as
+            a call of a Python function (`HostFunction`); False refuses them.
+
+    Returns:
+        A module whose outputs are the tensors that the model returns, in order.
+
+    Raises:
+        GraphError: the package torch is missing; the model cannot be exported, changes its buffers
+            or inputs, has extents that are not known or no elements, or returns something else than
+            tensors; or, with ``fallback=False``, operators are not supported, all told at once.
+
+    Example:
+        >>> import torch
+        >>> layer = torch.nn.Linear(4, 2).eval()
+        >>> module = lw.graph.from_torch(layer, (torch.ones(3, 4),))
+        >>> model = lw.graph.compile(module, "llvm")
+        >>> x = np.ones((3, 4), "float32")
+        >>> print(np.allclose(model(x)[0], layer(torch.from_numpy(x)).detach(), atol=1e-6))
+        True
+    """
+    torch = torch_package()
+    with torch.no_grad(), warnings.catch_warnings():
+        # PyTorch 2.13 warns of what its own decomposition does.
+        warnings.filterwarnings("ignore", ".*LeafSpec", FutureWarning)
+        program = _exported(model, example_inputs)
+        table = torch.export.default_decompositions()
+        for kept in _KEPT:
+            table.pop(getattr(torch.ops.aten, kept).default, None)
+        program = program.run_decompositions(table)
+    return _imported(program, fallback)
+
+
+#: Composite operators that are converted as one.
+_KEPT = ("linear", "scaled_dot_product_attention")
+
+
+def _exported(model: Any, example_inputs: Sequence[Any] | None) -> Any:
+    torch = torch_package()
+    if isinstance(model, torch.export.ExportedProgram):
+        if example_inputs is not None:
+            raise GraphError("an ExportedProgram knows its inputs; leave example_inputs out")
+        return model
+    if not isinstance(model, torch.nn.Module):
+        raise GraphError(
+            f"a {type(model).__name__} is no model of PyTorch; give a torch.nn.Module, or what "
+            "torch.export.export makes of one"
+        )
+    if example_inputs is None:
+        raise GraphError(
+            "a torch.nn.Module needs example_inputs=(...), a tensor for each of its inputs: their "
+            "shapes and dtypes are those of the module"
+        )
+    given = (example_inputs,) if isinstance(example_inputs, torch.Tensor) else tuple(example_inputs)
+    try:
+        return torch.export.export(model, given)
+    except Exception as exc:  # the exporter raises what the model raises, and errors of its own
+        text = " ".join(str(exc).split())
+        raise GraphError(f"torch.export cannot export the model: {text:.400}") from exc
+
+
+def _imported(program: Any, fallback: bool) -> IRModule:
+    signature = program.graph_signature
+    changed = [*signature.buffers_to_mutate.values(), *signature.user_inputs_to_mutate.values()]
+    if changed:
+        raise GraphError(
+            f"the model changes {', '.join(map(repr, changed[:8]))} when it is called, as batch "
+            "normalisation does in training; export it after model.eval()"
+        )
+    holders = [n for n in program.graph.nodes if n.op == "placeholder"]
+    bound: dict[Any, Any] = {}
+    for node, spec in zip(holders, signature.input_specs, strict=True):
+        bound[node] = _input(program, node, spec)
+    importer = Importer(fallback)
+    outputs = importer.outputs(program.graph_module, bound)
+    for n, value in enumerate(outputs):
+        if not isinstance(value, Expr):
+            raise GraphError(
+                f"output {n} of the model is {value!r:.60}; a module gives tensors alone"
+            )
+    params = tuple(v for v in bound.values() if isinstance(v, Var))
+    return IRModule(
+        {MAIN: Function(params, outputs[0] if len(outputs) == 1 else Tuple(tuple(outputs)))}
+    )
+
+
+def _input(program: Any, node: Any, spec: Any) -> Any:
+    """The value of a placeholder: a variable, a constant, or what Python has."""
+    if spec.kind.name == "USER_INPUT":
+        if not hasattr(node.meta.get("val"), "shape"):
+            return spec.arg.value
+        return Var(node.name, input_type(node.name, node.meta["val"]))
+    if spec.kind.name in ("PARAMETER", "BUFFER", "CONSTANT_TENSOR"):
+        known = {**program.constants, **program.state_dict}
+        return const(as_array(known[spec.target]), name=spec.target)
+    raise GraphError(f"input {node.name!r} of the model is a {spec.kind.name}; give tensors")
+
+
+def input_type(name: str, value: Any) -> Any:
+    """The type of an input.
+
+    Raises:
+        GraphError: no kernel takes such a tensor.
+    """
+    found = tensor_type_of(value)
+    if found is not None:
+        return found
+    shape = list(map(str, value.shape))
+    if not all(isinstance(n, int) for n in value.shape):
+        raise GraphError(
+            f"input {name!r} has the shape [{', '.join(shape)}], whose extents are not all known; "
+            "export the model without dynamic_shapes"
+        )
+    raise GraphError(
+        f"input {name!r} is {value.dtype}[{', '.join(shape)}] of layout {value.layout}; kernels "
+        "take dense tensors with elements, of whole numbers, bools and real floats"
+    )

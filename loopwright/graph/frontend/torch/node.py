@@ -1,0 +1,206 @@
+"""A call of an ATen operator while it is converted, and the table of converters.
+
+A converter is a function with the parameters of the operator itself, as ATen's schema has them:
+tensors are expressions, everything else is what Python has. Nothing here needs PyTorch.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from loopwright.errors import GraphError
+from loopwright.graph.frontend.torch.promotion import result_dtype
+from loopwright.graph.frontend.types import Types
+from loopwright.graph.ir.expr import Call, Constant, Expr, const
+from loopwright.graph.ir.types import TensorType
+from loopwright.graph.registry import get_op
+
+#: From a node and the operator's arguments to its outputs: one, or several in order, where None is
+#: an output that is not made.
+Converter: TypeAlias = "Callable[..., Expr | Sequence[Expr | None]]"
+#: Converters by operator.
+_TABLE: dict[str, Converter] = {}
+#: What an operator takes where a tensor or a number may stand.
+Operand: TypeAlias = "Expr | float | int | bool"
+
+
+@dataclass(frozen=True)
+class Node:
+    """A call of an operator.
+
+    Attributes:
+        operator: the operator with its overload, such as ``"add.Tensor"``, without ``.default``.
+        name: as the graph calls it; for messages.
+        results: the types of its outputs as PyTorch has them; None where one is no tensor that a
+            program holds.
+        used: which of its outputs something reads.
+        types: of expressions.
+    """
+
+    operator: str
+    name: str
+    results: tuple[TensorType | None, ...]
+    used: tuple[bool, ...]
+    types: Types
+
+    @property
+    def result(self) -> TensorType:
+        """The type of its first output."""
+        found = self.results[0] if self.results else None
+        if found is None:
+            raise GraphError("what it gives is no tensor that a program holds")
+        return found
+
+    def call(self, name: str, first: Expr, *args: Any, **attrs: Any) -> Call:
+        """A call of an operator of graphs, which says that it comes from this node.
+
+        Numbers among the arguments become constants of the first one's dtype, arrays of their own.
+        """
+        exprs = [a if isinstance(a, Expr) else self._constant(a, first) for a in args]
+        return get_op(name)(first, *exprs, span=str(self), **attrs)
+
+    def _constant(self, value: Any, first: Expr) -> Constant:
+        return (
+            const(value) if isinstance(value, np.ndarray) else self.number(value, self.dtype(first))
+        )
+
+    def number(self, value: Any, dtype: str) -> Constant:
+        """A number, or an array, as a constant."""
+        return const(np.asarray(value), dtype)
+
+    def type_of(self, e: Expr) -> TensorType:
+        """The type of an expression, such as an input."""
+        return self.types.tensor(e)
+
+    def dtype(self, e: Expr) -> str:
+        """The dtype of an expression."""
+        return self.type_of(e).dtype
+
+    def shape(self, e: Expr) -> tuple[int, ...]:
+        """The extents of an expression; GraphError where one is no number."""
+        shape = self.type_of(e).shape
+        found = tuple(n for n in shape if isinstance(n, int))
+        if len(found) < len(shape):
+            raise GraphError(f"it needs extents that are known, got {list(map(str, shape))}")
+        return found
+
+    def rank(self, e: Expr) -> int:
+        """How many dimensions an expression has."""
+        return len(self.type_of(e).shape)
+
+    def extents(self) -> tuple[int, ...]:
+        """The extents of its first output."""
+        return tuple(n for n in self.result.shape if isinstance(n, int))
+
+    def cast(self, e: Operand, dtype: str) -> Expr:
+        """A tensor, or a number, as another dtype; itself where it has it."""
+        if not isinstance(e, Expr):
+            return self.number(e, dtype)
+        if self.dtype(e) == dtype:
+            return e
+        if dtype == "bool":
+            return self.call("not_equal", e, 0)
+        return self.call("cast", e, dtype=dtype)
+
+    def as_result(self, e: Operand) -> Expr:
+        """A tensor, or a number, as the dtype of its first output."""
+        return self.cast(e, self.result.dtype)
+
+    def promoted(self, *operands: Operand) -> str:
+        """The dtype in which PyTorch computes with some operands."""
+        tensors = [e for e in operands if isinstance(e, Expr)]
+        return result_dtype(
+            [self.dtype(e) for e in tensors if self.rank(e)],
+            [self.dtype(e) for e in tensors if not self.rank(e)],
+            [e for e in operands if not isinstance(e, Expr)],
+        )
+
+    def reshaped(self, e: Expr, shape: Sequence[int]) -> Expr:
+        """A tensor in another shape; itself where it has it."""
+        if self.shape(e) == tuple(shape):
+            return e
+        return self.call("reshape", e, newshape=tuple(shape))
+
+    def axis(self, dim: int, rank: int) -> int:
+        """A dimension counted from 0; negative ones count from the end."""
+        if not -max(rank, 1) <= dim < max(rank, 1):
+            raise GraphError(f"a tensor of {rank} dimensions has no dimension {dim}")
+        return dim % rank if rank else 0
+
+    def __str__(self) -> str:
+        return f"aten::{self.operator} {self.name!r}"
+
+
+def converter(*operators: str) -> Callable[[Converter], Converter]:
+    """Decorate a function that converts some operators.
+
+    Args:
+        operators: their names with the overload, without ``.default``: ``"relu"``,
+            ``"add.Tensor"``; one that is not ATen's has its namespace in front:
+            ``"mylib::twice"``.
+
+    Returns:
+        A decorator of a function ``f(node, *args, **kwargs)``, with the operator's own parameters.
+
+    Example:
+        >>> @lw.graph.frontend.torch.converter("mylib::twice")
+        ... def twice(node, x):
+        ...     return node.call("add", x, x)
+        ...
+        >>> print("mylib::twice" in lw.graph.frontend.torch.known_operators())
+        True
+    """
+
+    def register(function: Converter) -> Converter:
+        for name in operators:
+            _TABLE[name] = function
+        return function
+
+    return register
+
+
+def converter_of(operator: str) -> Converter | None:
+    """The converter of an operator; None where there is none."""
+    return _TABLE.get(operator)
+
+
+def known_operators() -> list[str]:
+    """The operators that have a converter, sorted.
+
+    Example:
+        >>> print("convolution" in lw.graph.frontend.torch.known_operators())
+        True
+    """
+    return sorted(_TABLE)
+
+
+def converted(node: Node, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Expr | None]:
+    """The outputs of a node, whose types are those that PyTorch says.
+
+    Raises:
+        GraphError: there is no converter, it cannot take this call, an output that is read is not
+            made, or is of another type than PyTorch says.
+    """
+    found = converter_of(node.operator)
+    if found is None:
+        raise GraphError("there is no converter of this operator")
+    try:
+        inspect.signature(found).bind(node, *args, **kwargs)
+    except TypeError as exc:
+        raise GraphError(f"its converter does not take its arguments: {exc}") from exc
+    one_or_more = found(node, *args, **kwargs)
+    made = [one_or_more] if isinstance(one_or_more, Expr) else list(one_or_more)
+    made += [None] * (len(node.results) - len(made))
+    for n, (e, wanted, used) in enumerate(zip(made, node.results, node.used, strict=True)):
+        if not used:
+            continue
+        if e is None:
+            raise GraphError(f"its output {n} is not supported")
+        if node.types[e] != wanted:
+            raise GraphError(f"its output {n} is {wanted}, its converter makes {node.types[e]}")
+    return made

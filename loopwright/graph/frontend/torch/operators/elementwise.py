@@ -1,0 +1,286 @@
+"""Converters of operators that look at one element of each input."""
+
+from __future__ import annotations
+
+import math
+
+from loopwright.errors import GraphError
+from loopwright.graph.frontend.torch.node import Node, Operand, converter
+from loopwright.graph.frontend.torch.promotion import category
+from loopwright.graph.ir.expr import Expr
+
+#: Functions of floats: what is no float becomes one before.
+_FUNCTIONS = {
+    "acos": "acos",
+    "acosh": "acosh",
+    "asin": "asin",
+    "asinh": "asinh",
+    "atan": "atan",
+    "atanh": "atanh",
+    "cos": "cos",
+    "cosh": "cosh",
+    "erf": "erf",
+    "exp": "exp",
+    "expm1": "expm1",
+    "log": "log",
+    "log1p": "log1p",
+    "rsqrt": "rsqrt",
+    "sigmoid": "sigmoid",
+    "sin": "sin",
+    "sinh": "sinh",
+    "sqrt": "sqrt",
+    "tan": "tan",
+    "tanh": "tanh",
+}
+#: Functions of any number, which is a whole number already where it is no float.
+_KEEPING = {
+    "abs": "abs",
+    "ceil": "ceil",
+    "floor": "floor",
+    "neg": "negative",
+    "relu": "nn.relu",
+    "round": "round",
+    "sign": "sign",
+    "trunc": "trunc",
+}
+_ROUNDING = ("ceil", "floor", "round", "trunc")
+
+
+def _register_unary(operator: str, name: str) -> None:
+    @converter(operator)
+    def convert(node: Node, x: Expr) -> Expr:
+        if operator in _ROUNDING and category(node.dtype(x)) < 2:
+            return x
+        return node.call(name, node.as_result(x))
+
+
+for _operator, _name in {**_FUNCTIONS, **_KEEPING}.items():
+    _register_unary(_operator, _name)
+
+
+@converter("log2", "log10")
+def log_of_base(node: Node, x: Expr) -> Expr:
+    """The logarithm to the base 2 or 10."""
+    factor = 1 / math.log(2 if node.operator == "log2" else 10)
+    return node.call("multiply", node.call("log", node.as_result(x)), factor)
+
+
+@converter("reciprocal")
+def reciprocal(node: Node, x: Expr) -> Expr:
+    """1 divided by it."""
+    return node.call("divide", node.as_result(1.0), node.as_result(x))
+
+
+@converter("isnan", "isinf")
+def is_special(node: Node, x: Expr) -> Expr:
+    """Whether a float is no number, or infinite."""
+    found = x if category(node.dtype(x)) == 2 else node.cast(x, "float32")
+    return node.call(node.operator, found)
+
+
+@converter("logical_not")
+def logical_not(node: Node, x: Expr) -> Expr:
+    """True where it is 0."""
+    return node.call("logical_not", node.cast(x, "bool"))
+
+
+@converter("bitwise_not")
+def bitwise_not(node: Node, x: Expr) -> Expr:
+    """All bits the other way; of a bool its opposite."""
+    return node.call("logical_not" if node.dtype(x) == "bool" else "bitwise_not", x)
+
+
+@converter("add.Tensor", "add.Scalar")
+def add(node: Node, x: Operand, y: Operand, alpha: float = 1) -> Expr:
+    """x + alpha * y."""
+    return _sum(node, "add", x, y, alpha)
+
+
+@converter("sub.Tensor", "sub.Scalar")
+def sub(node: Node, x: Operand, y: Operand, alpha: float = 1) -> Expr:
+    """x - alpha * y."""
+    return _sum(node, "subtract", x, y, alpha)
+
+
+@converter("rsub.Tensor", "rsub.Scalar")
+def rsub(node: Node, x: Operand, y: Operand, alpha: float = 1) -> Expr:
+    """y - alpha * x."""
+    return _sum(node, "subtract", y, x, alpha)
+
+
+def _sum(node: Node, name: str, x: Operand, y: Operand, alpha: float) -> Expr:
+    if node.result.dtype == "bool":
+        return node.call("logical_or", node.as_result(x), node.as_result(y))
+    added = node.as_result(y)
+    if alpha != 1:
+        added = node.call("multiply", added, alpha)
+    return node.call(name, node.as_result(x), added)
+
+
+@converter("mul.Tensor", "mul.Scalar")
+def mul(node: Node, x: Operand, y: Operand) -> Expr:
+    """The product."""
+    name = "logical_and" if node.result.dtype == "bool" else "multiply"
+    return node.call(name, node.as_result(x), node.as_result(y))
+
+
+@converter("div.Tensor", "div.Scalar")
+def div(node: Node, x: Operand, y: Operand) -> Expr:
+    """The quotient, a float."""
+    return node.call("divide", node.as_result(x), node.as_result(y))
+
+
+@converter("div.Tensor_mode", "div.Scalar_mode")
+def div_mode(node: Node, x: Operand, y: Operand, rounding_mode: str | None = None) -> Expr:
+    """The quotient, rounded towards zero or downwards."""
+    a, b = node.as_result(x), node.as_result(y)
+    floats = category(node.result.dtype) == 2
+    if rounding_mode is None:
+        return node.call("divide", a, b)
+    if rounding_mode == "trunc":
+        found = node.call("divide", a, b)
+        return node.call("trunc", found) if floats else found
+    if rounding_mode != "floor":
+        raise GraphError(f"its rounding_mode is {rounding_mode!r}; there are trunc and floor")
+    less = node.call("subtract", a, node.call("mod", a, b))
+    whole = node.call("divide", less, b)
+    if not floats:
+        return whole
+    by_zero = node.call("equal", b, 0)
+    return node.call("where", by_zero, node.call("divide", a, b), node.call("round", whole))
+
+
+@converter("remainder.Tensor", "remainder.Scalar")
+def remainder(node: Node, x: Operand, y: Operand) -> Expr:
+    """What a division leaves, with the sign of the divisor."""
+    return node.call("mod", node.as_result(x), node.as_result(y))
+
+
+@converter("fmod.Tensor", "fmod.Scalar")
+def fmod(node: Node, x: Operand, y: Operand) -> Expr:
+    """What a division leaves, with the sign of what is divided."""
+    return node.call("fmod", node.as_result(x), node.as_result(y))
+
+
+@converter("maximum", "minimum")
+def extreme(node: Node, x: Operand, y: Operand) -> Expr:
+    """The larger, or the smaller of two."""
+    return node.call(node.operator, node.as_result(x), node.as_result(y))
+
+
+@converter("pow.Tensor_Scalar", "pow.Tensor_Tensor", "pow.Scalar")
+def power(node: Node, x: Operand, y: Operand) -> Expr:
+    """x to the power of y; of small whole numbers as products, as PyTorch has it."""
+    base = node.as_result(x)
+    if isinstance(y, Expr):
+        return node.call("power", base, node.as_result(y))
+    if y in (2, 3):
+        square = node.call("multiply", base, base)
+        return square if y == 2 else node.call("multiply", square, base)
+    if y == 1:
+        return base
+    if category(node.result.dtype) == 2 and y in (0.5, -0.5):
+        return node.call("sqrt" if y > 0 else "rsqrt", base)
+    if category(node.result.dtype) == 2 and y == -1:
+        return node.call("divide", node.as_result(1.0), base)
+    return node.call("power", base, node.as_result(y))
+
+
+#: Comparisons: of what both are promoted to.
+_COMPARISONS = {
+    "eq": "equal",
+    "ne": "not_equal",
+    "lt": "less",
+    "le": "less_equal",
+    "gt": "greater",
+    "ge": "greater_equal",
+}
+
+
+@converter(*(f"{name}.{kind}" for name in _COMPARISONS for kind in ("Tensor", "Scalar")))
+def compare(node: Node, x: Expr, y: Operand) -> Expr:
+    """Whether something holds of two elements."""
+    dtype = node.promoted(x, y)
+    wide = "uint8" if dtype == "bool" else dtype
+    name = _COMPARISONS[node.operator.partition(".")[0]]
+    return node.call(name, node.cast(x, wide), node.cast(y, wide))
+
+
+@converter("logical_and", "logical_or", "logical_xor")
+def logical(node: Node, x: Expr, y: Expr) -> Expr:
+    """Of two truths."""
+    a, b = node.cast(x, "bool"), node.cast(y, "bool")
+    if node.operator == "logical_xor":
+        return node.call("not_equal", node.cast(a, "uint8"), node.cast(b, "uint8"))
+    return node.call(node.operator, a, b)
+
+
+@converter(
+    *(f"bitwise_{name}.{kind}" for name in ("and", "or", "xor") for kind in ("Tensor", "Scalar"))
+)
+def bitwise(node: Node, x: Expr, y: Operand) -> Expr:
+    """Of the bits of two whole numbers; of bools what is true."""
+    name = node.operator.partition(".")[0]
+    a, b = node.as_result(x), node.as_result(y)
+    if node.result.dtype != "bool":
+        return node.call(name, a, b)
+    if name == "bitwise_xor":
+        return node.call("not_equal", node.cast(a, "uint8"), node.cast(b, "uint8"))
+    return node.call(name.replace("bitwise", "logical"), a, b)
+
+
+@converter("where.self")
+def where(node: Node, condition: Expr, x: Expr, y: Expr) -> Expr:
+    """x where the condition is true, else y."""
+    return node.call("where", node.cast(condition, "bool"), node.as_result(x), node.as_result(y))
+
+
+@converter("clamp")
+def clamp(node: Node, x: Expr, min: float | None = None, max: float | None = None) -> Expr:
+    """Held between two bounds."""
+    bounds = [None if b is None else _bound(node, b) for b in (min, max)]
+    return node.call("clip", node.as_result(x), a_min=bounds[0], a_max=bounds[1])
+
+
+def _bound(node: Node, bound: float) -> float:
+    return bound if category(node.result.dtype) == 2 else int(bound)
+
+
+@converter("clamp.Tensor")
+def clamp_tensor(node: Node, x: Expr, min: Expr | None = None, max: Expr | None = None) -> Expr:
+    """Held between two bounds for each element."""
+    found = node.as_result(x)
+    if min is not None:
+        found = node.call("maximum", found, node.as_result(min))
+    return found if max is None else node.call("minimum", found, node.as_result(max))
+
+
+@converter("hardtanh")
+def hardtanh(node: Node, x: Expr, min_val: float = -1, max_val: float = 1) -> Expr:
+    """Held between two bounds; ReLU6 is one."""
+    return node.call("clip", x, a_min=_bound(node, min_val), a_max=_bound(node, max_val))
+
+
+@converter("gelu")
+def gelu(node: Node, x: Expr, approximate: str = "none") -> Expr:
+    """x times the normal distribution function of x."""
+    return node.call("nn.gelu", x, approximate=approximate == "tanh")
+
+
+@converter("elu")
+def elu(node: Node, x: Expr, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> Expr:
+    """scale times: x where it is positive, else alpha * (exp(input_scale * x) - 1)."""
+    attrs = {"alpha": alpha, "scale": 1 / input_scale, "gamma": scale}
+    return node.call("nn.elu", x, **attrs)
+
+
+@converter("leaky_relu")
+def leaky_relu(node: Node, x: Expr, negative_slope: float = 0.01) -> Expr:
+    """x, or a fraction of it where it is negative."""
+    return node.call("nn.leaky_relu", x, alpha=negative_slope)
+
+
+@converter("silu")
+def silu(node: Node, x: Expr) -> Expr:
+    """x * sigmoid(x)."""
+    return node.call("multiply", x, node.call("sigmoid", x))

@@ -1,0 +1,53 @@
+"""Converters of products of matrices."""
+
+from __future__ import annotations
+
+from loopwright.graph.frontend.torch.node import Node, converter
+from loopwright.graph.ir.expr import Call, Expr
+from loopwright.graph.ir.visitor import called
+
+
+@converter("linear")
+def linear(node: Node, x: Expr, weight: Expr, bias: Expr | None = None) -> Expr:
+    """Rows times the transposed weight, with a bias."""
+    found = node.call("nn.dense", x, weight)
+    return found if bias is None else node.call("add", found, bias)
+
+
+@converter("mm", "bmm", "matmul")
+def product(node: Node, x: Expr, y: Expr) -> Expr:
+    """The product of matrices; of a transposed matrix as a dense layer."""
+    original = _untransposed(node, y) if node.rank(x) == 2 else None
+    if original is not None:
+        return node.call("nn.dense", x, original)
+    return node.call("matmul", x, y)
+
+
+def _untransposed(node: Node, y: Expr) -> Expr | None:
+    """The matrix that another is the transposed of; None where it is none."""
+    if not isinstance(y, Call) or called(y) != "transpose" or node.rank(y) != 2:
+        return None
+    axes = y.attrs["axes"]
+    return y.args[0] if axes is None or tuple(a % 2 for a in axes) == (1, 0) else None
+
+
+@converter("addmm", "baddbmm")
+def added_product(
+    node: Node, added: Expr, x: Expr, y: Expr, beta: float = 1, alpha: float = 1
+) -> Expr:
+    """beta * added + alpha * x y."""
+    found = product(node, x, y)
+    assert isinstance(found, Expr)
+    if alpha != 1:
+        found = node.call("multiply", found, alpha)
+    if beta == 0:
+        return found
+    if beta != 1:
+        added = node.call("multiply", added, beta)
+    return node.call("add", found, added)
+
+
+@converter("dot", "mv")
+def of_vector(node: Node, x: Expr, y: Expr) -> Expr:
+    """A product with a vector."""
+    return node.call("matmul", x, y)

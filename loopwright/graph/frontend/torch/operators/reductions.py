@@ -1,0 +1,166 @@
+"""Converters of reductions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from math import prod
+
+from loopwright.errors import GraphError
+from loopwright.graph.frontend.torch.node import Node, converter
+from loopwright.graph.ir.expr import Expr, TupleGetItem
+
+#: Dimensions of a reduction as ATen gives them; none, or an empty list, are all.
+Dims = int | Sequence[int] | None
+
+
+def axes(node: Node, x: Expr, dim: Dims) -> tuple[int, ...]:
+    """The dimensions that a reduction is over, from 0."""
+    rank = node.rank(x)
+    given = (dim,) if isinstance(dim, int) else tuple(dim or range(rank))
+    return tuple(sorted(node.axis(d, rank) for d in given)) if rank else ()
+
+
+def _reduced(node: Node, name: str, x: Expr, dim: Dims, keepdim: bool) -> Expr:
+    if not node.rank(x):
+        return x
+    return node.call(name, x, axis=axes(node, x, dim), keepdims=keepdim)
+
+
+@converter("sum", "sum.dim_IntList", "mean", "mean.dim")
+def total(
+    node: Node, x: Expr, dim: Dims = None, keepdim: bool = False, dtype: object = None
+) -> Expr:
+    """The sum, or the mean, in the dtype of the result."""
+    name = node.operator.partition(".")[0]
+    return _reduced(node, name, node.as_result(x), dim, keepdim)
+
+
+@converter("prod", "prod.dim_int")
+def product(
+    node: Node, x: Expr, dim: Dims = None, keepdim: bool = False, dtype: object = None
+) -> Expr:
+    """The product, in the dtype of the result."""
+    return _reduced(node, "prod", node.as_result(x), dim, keepdim)
+
+
+@converter("amax", "amin")
+def extreme(node: Node, x: Expr, dim: Dims = (), keepdim: bool = False) -> Expr:
+    """The largest, or the smallest element."""
+    return _reduced(node, "max" if node.operator == "amax" else "min", x, dim, keepdim)
+
+
+@converter("max", "min")
+def extreme_of_all(node: Node, x: Expr) -> Expr:
+    """The largest, or the smallest element of all."""
+    return _reduced(node, node.operator, x, None, False)
+
+
+@converter("max.dim", "min.dim")
+def extreme_with_place(node: Node, x: Expr, dim: int, keepdim: bool = False) -> list[Expr | None]:
+    """The largest, or the smallest element along a dimension, and where it is."""
+    name, at = node.operator.partition(".")[0], axes(node, x, dim)
+    place = node.call(f"arg{name}", x, axis=at[0], keepdims=keepdim) if at else None
+    return [_reduced(node, name, x, dim, keepdim), place]
+
+
+@converter("argmax", "argmin")
+def place(node: Node, x: Expr, dim: int | None = None, keepdim: bool = False) -> Expr:
+    """Where the largest, or the smallest element is."""
+    data = x if dim is not None else node.reshaped(x, (prod(node.shape(x)),))
+    at = node.axis(0 if dim is None else dim, node.rank(data))
+    found = node.call(node.operator, data, axis=at, keepdims=keepdim and dim is not None)
+    return node.reshaped(found, node.extents())
+
+
+@converter("any", "any.dim", "any.dims", "all", "all.dim", "all.dims")
+def truth(node: Node, x: Expr, dim: Dims = None, keepdim: bool = False) -> Expr:
+    """Whether any element, or all of them, are true."""
+    name = "max" if node.operator.startswith("any") else "min"
+    flags = node.cast(node.cast(x, "bool"), "uint8")
+    return node.cast(_reduced(node, name, flags, dim, keepdim), "bool")
+
+
+@converter("linalg_vector_norm")
+def vector_norm(
+    node: Node, x: Expr, ord: float = 2, dim: Dims = None, keepdim: bool = False
+) -> Expr:
+    """The root of the sum of squares; or the sum, or the largest, of sizes."""
+    data = node.as_result(x)
+    if ord == 2:
+        squares = node.call("multiply", data, data)
+        return node.call("sqrt", _reduced(node, "sum", squares, dim, keepdim))
+    names = {1: "sum", math.inf: "max", -math.inf: "min"}
+    if ord not in names:
+        raise GraphError(f"a norm of order {ord} is not supported")
+    return _reduced(node, names[ord], node.call("abs", data), dim, keepdim)
+
+
+@converter("var.correction")
+def variance(
+    node: Node, x: Expr, dim: Dims = None, correction: float | None = 1, keepdim: bool = False
+) -> Expr:
+    """The mean of squared distances from the mean; correction is taken off their number."""
+    return deviations(node, x, dim, correction, keepdim)[0]
+
+
+@converter("var.dim")
+def variance_unbiased(
+    node: Node, x: Expr, dim: Dims, unbiased: bool = True, keepdim: bool = False
+) -> Expr:
+    """The variance, of a sample or of all there is."""
+    return deviations(node, x, dim, int(unbiased), keepdim)[0]
+
+
+@converter("var_mean.correction")
+def variance_and_mean(
+    node: Node, x: Expr, dim: Dims = None, correction: float | None = 1, keepdim: bool = False
+) -> list[Expr]:
+    """The variance and the mean."""
+    return deviations(node, x, dim, correction, keepdim)
+
+
+def deviations(
+    node: Node, x: Expr, dim: Dims, correction: float | None, keepdim: bool
+) -> list[Expr]:
+    """The variance over some dimensions, and the mean."""
+    over = axes(node, x, dim)
+    count = prod(node.shape(x)[a] for a in over)
+    mean = node.call("mean", x, axis=over, keepdims=True)
+    centred = node.call("subtract", x, mean)
+    squares = node.call("multiply", centred, centred)
+    found: Expr = node.call("sum", squares, axis=over, keepdims=keepdim)
+    left = count - (1 if correction is None else correction)
+    found = node.call("multiply", found, 1 / left if left > 0 else float("nan"))
+    return [found, node.call("mean", x, axis=over, keepdims=keepdim)]
+
+
+@converter("cumsum", "cumprod")
+def running(node: Node, x: Expr, dim: int, dtype: object = None) -> Expr:
+    """The sums, or the products, of the elements up to each one."""
+    found = node.as_result(x)
+    rank = node.rank(x)
+    return node.call(node.operator, found, axis=node.axis(dim, rank)) if rank else found
+
+
+@converter("topk")
+def topk(
+    node: Node, x: Expr, k: int, dim: int = -1, largest: bool = True, sorted: bool = True
+) -> list[Expr]:
+    """The largest, or the smallest elements of a dimension, and where they are."""
+    return _ordered(node, x, k, dim, largest)
+
+
+@converter("sort", "sort.stable")
+def sort(
+    node: Node, x: Expr, dim: int = -1, descending: bool = False, stable: bool | None = None
+) -> list[Expr]:
+    """All elements of a dimension in order, and where they were."""
+    at = node.axis(dim, node.rank(x))
+    return _ordered(node, x, node.shape(x)[at], dim, descending)
+
+
+def _ordered(node: Node, x: Expr, k: int, dim: int, largest: bool) -> list[Expr]:
+    at = node.axis(dim, node.rank(x))
+    found = node.call("topk", x, k=k, axis=at, largest=largest)
+    return [TupleGetItem(found, 0), TupleGetItem(found, 1)]

@@ -1,0 +1,83 @@
+"""What ``torch.compile(..., options={...})`` says to the backend."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from loopwright.errors import GraphError, did_you_mean
+from loopwright.graph.frontend.torch.arrays import torch_package
+from loopwright.target import Target
+from loopwright.task.task import TargetLike
+
+#: The log of tuning where no history is named.
+LOG = "torch_compile.jsonl"
+
+
+@dataclass(frozen=True)
+class Options:
+    """Options of the backend.
+
+    Attributes:
+        target: what kernels are built for; None is the current target, or ``llvm`` with as many
+            threads as PyTorch has (``torch.get_num_threads()``).
+        history: a log, or whatever else `loopwright.compile` takes as its history.
+        trials: how many results the log shall hold before the model is built; None tunes nothing.
+            The log is the history, which must be a path then, or `LOG` in the current folder.
+        timeout: of tuning, such as ``"10m"``, in place of trials or beside them.
+        fallback: whether PyTorch computes what is not supported; False refuses it.
+    """
+
+    target: TargetLike = None
+    history: Any = None
+    trials: int | None = None
+    timeout: float | str | None = None
+    fallback: bool = True
+
+    @property
+    def tunes(self) -> bool:
+        """Whether kernels are tuned before the model is built."""
+        return self.trials is not None or self.timeout is not None
+
+    @property
+    def log(self) -> str:
+        """The log of tuning."""
+        return LOG if self.history is None else os.fspath(self.history)
+
+    @property
+    def resolved(self) -> Target:
+        """The target."""
+        if self.target is not None:
+            return self.target if isinstance(self.target, Target) else Target(self.target)
+        current = Target.current()
+        if str(current) != str(Target("llvm")):
+            return current
+        threads = torch_package().get_num_threads()
+        return current if threads == os.cpu_count() else Target(f"llvm -num-threads={threads}")
+
+
+def options_of(given: Mapping[str, Any] | None) -> Options:
+    """The options of a dictionary.
+
+    Raises:
+        GraphError: one is unknown, or malformed.
+    """
+    known = [f.name for f in fields(Options)]
+    for name in given or {}:
+        if name not in known:
+            raise GraphError(
+                f"the backend loopwright has no option {name!r}{did_you_mean(str(name), known)}; "
+                f"it has {', '.join(known)}"
+            )
+    made = Options(**(given or {}))
+    trials = made.trials
+    if trials is not None and (isinstance(trials, bool) or not isinstance(trials, int)):
+        raise GraphError(f"option trials is {trials!r}; give a whole number")
+    if made.tunes and not isinstance(made.history, (str, os.PathLike, type(None))):
+        raise GraphError(
+            "trials and timeout tune into a log: give its path as the option history, got a "
+            f"{type(made.history).__name__}"
+        )
+    return made

@@ -1,0 +1,20 @@
+"""The benchmark of PyTorch models compares them, and says where they differ."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("torch")
+from benchmarks import torch_models
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_model_is_compared(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["mlp", "--seconds", "0", "--others", "backend", "--threads", "1"]
+    torch_models.main([*words, "--tolerance", "1e-4"])
+    said = capsys.readouterr().out
+    assert said.startswith("model mlp, kernels 3, fallbacks 0, ")
+    assert "worst_difference " in said
+    assert "backend_s " in said
+    with pytest.raises(SystemExit, match="mlp differs by "):
+        torch_models.main([*words, "--tolerance", "0"])

@@ -1,0 +1,228 @@
+"""``torch.compile(model, backend="loopwright")`` beside PyTorch itself."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+from loopwright.graph.torch_backend import (  # noqa: E402
+    CompiledGraph,
+    _Build,
+    compiled_models,
+    loopwright,
+)
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+ONE = {"target": "llvm -num-threads=1"}
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> Iterator[None]:
+    torch._dynamo.reset()
+    with torch.no_grad():
+        yield
+    torch._dynamo.reset()
+
+
+def _model() -> Any:
+    torch.manual_seed(0)
+    layers = [torch.nn.Linear(6, 8), torch.nn.LayerNorm(8), torch.nn.GELU(), torch.nn.Linear(8, 3)]
+    return torch.nn.Sequential(*layers).eval()
+
+
+def _compiled(model: Any, **options: Any) -> Any:
+    return torch.compile(model, backend=loopwright, options={**ONE, **options})
+
+
+def _counted(monkeypatch: pytest.MonkeyPatch) -> list[_Build]:
+    """The builds that are made, or made anew, from now on."""
+    found: list[_Build] = []
+    once = _Build._make
+
+    def make(self: _Build, args: Any) -> None:
+        found.append(self)
+        once(self, args)
+
+    monkeypatch.setattr(_Build, "_make", make)
+    return found
+
+
+def _close(a: Any, b: Any) -> None:
+    torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-5)
+
+
+def test_the_entry_point_names_the_backend() -> None:
+    pyproject = Path(__file__).parents[3] / "pyproject.toml"
+    points = tomllib.loads(pyproject.read_text())["project"]["entry-points"]
+    module, _, name = points["torch_dynamo_backends"]["loopwright"].partition(":")
+    assert module == loopwright.__module__
+    assert name == loopwright.__name__
+
+
+def test_a_model_gives_what_pytorch_gives() -> None:
+    model, x = _model(), torch.randn(5, 6)
+    compiled = _compiled(model)
+    first = compiled(x)
+    _close(first, model(x))
+    kept = first.clone()
+    other = torch.randn(5, 6)
+    _close(compiled(other), model(other))
+    _close(first, kept)  # an output is nobody else's memory
+    x.copy_(other)
+    _close(compiled(x), model(other))
+
+
+def test_large_outputs_are_written_where_they_stay() -> None:
+    x = torch.randn(300, 200)
+    compiled = _compiled(torch.sin)
+    first = compiled(x)
+    kept = first.clone()
+    _close(compiled(x + 1), torch.sin(x + 1))
+    _close(first, kept)
+
+
+def test_weights_are_read_again_when_they_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = _counted(monkeypatch)
+    model, x = _model(), torch.randn(5, 6)
+    compiled = _compiled(model)
+    for _ in range(3):
+        _close(compiled(x), model(x))
+    assert len(made) == 1
+    model[0].weight.mul_(2)  # another version
+    _close(compiled(x), model(x))
+    model[3].weight.data = torch.randn(3, 8)  # another address
+    _close(compiled(x), model(x))
+    model.load_state_dict(_model().state_dict())
+    _close(compiled(x), model(x))
+    assert len(made) == 4
+
+
+def test_weights_are_constants_and_their_kernels_are_built_once() -> None:
+    graphs: list[CompiledGraph] = []
+    once = CompiledGraph.boxed
+
+    def boxed(self: CompiledGraph) -> Any:
+        graphs.append(self)
+        return once(self)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(CompiledGraph, "boxed", boxed)
+        model, x = _model(), torch.randn(5, 6)
+        compiled = _compiled(model)
+        compiled(x)
+        (build,) = graphs[0]._builds.values()
+        assert len(build.model.program.inputs) == 1
+        before = dict(build.model.kernels)
+        model[0].weight.add_(1)
+        _close(compiled(x), model(x))
+        assert all(build.model.kernels[name] is kernel for name, kernel in before.items())
+
+
+def test_inputs_are_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    builds = _counted(monkeypatch)
+    model, x = torch.nn.ReLU(), torch.randn(64)
+    compiled = _compiled(model)
+    _close(compiled(x), model(x))
+    assert np.shares_memory(builds[0]._executor._arrays[0], x.numpy())
+    view = torch.randn(129)[1::2]  # neither contiguous nor aligned
+    for given in (x[1:], x[:63], view[:64]):
+        _close(compiled(given), model(given))
+
+
+def test_outputs_may_be_inputs_or_the_same_tensor() -> None:
+    def function(x: Any) -> Any:
+        y = x + 1
+        return y, y, x, torch.ones(2), None, y.t()
+
+    x = torch.randn(2, 3)
+    for a, b in zip(_compiled(function)(x), function(x), strict=True):
+        assert (a is None) == (b is None)
+        if a is not None:
+            _close(a, b)
+
+
+def test_buffers_that_change_are_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = _counted(monkeypatch)
+
+    class Counter(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("count", torch.zeros(3))
+
+        def forward(self, x: Any) -> Any:
+            self.count += 1
+            return x * self.count
+
+    model, x = Counter(), torch.ones(3)
+    compiled = _compiled(model)
+    assert [compiled(x)[0].item() for _ in range(3)] == [1, 2, 3]
+    assert len(made) == 1
+
+
+def test_other_sizes_are_built_anew() -> None:
+    model = _model()
+    compiled = _compiled(model)
+    for batch in (5, 2, 7, 5):
+        x = torch.randn(batch, 6)
+        _close(compiled(x), model(x))
+    dynamic = torch.compile(model, backend=loopwright, options=ONE, dynamic=True)
+    for batch in (3, 4):
+        x = torch.randn(batch, 6)
+        _close(dynamic(x), model(x))
+
+
+def test_what_is_not_supported_falls_back() -> None:
+    def function(x: Any) -> Any:
+        return torch.fft.fft(x.relu()).abs() + 1
+
+    x = torch.randn(4, 8)
+    _close(_compiled(function)(x), function(x))
+    (fallback,) = compiled_models()[-1].report.fallbacks
+    assert fallback.by == "PyTorch"
+    assert "_fft_r2c" in fallback.node
+    torch._dynamo.reset()
+    with pytest.raises(Exception, match=r"_fft_r2c .*there is no converter of this operator"):
+        _compiled(function, fallback=False)(x)
+
+
+def test_gradients_are_refused_in_words() -> None:
+    model, x = _model(), torch.randn(5, 6)
+    with torch.enable_grad():
+        with pytest.raises(Exception, match=r"loopwright is for inference: gradients are asked"):
+            _compiled(model)(x)
+        torch._dynamo.reset()
+        model.requires_grad_(False)
+        _close(_compiled(model)(x), model(x))
+    torch._dynamo.reset()
+    with torch.inference_mode():
+        _close(_compiled(_model())(x), _model()(x))
+
+
+def test_options_are_checked() -> None:
+    x = torch.randn(5, 6)
+    for options, message in (
+        ({"trails": 3}, r"no option 'trails' \(did you mean 'trials'\?\)"),
+        ({"trials": 1.5}, "trials is 1.5; give a whole number"),
+        ({"trials": 3, "history": []}, "give its path as the option history, got a list"),
+    ):
+        torch._dynamo.reset()
+        with pytest.raises(Exception, match=message):
+            _compiled(_model(), **options)(x)
+    torch._dynamo.reset()
+    with pytest.raises(Exception, match="no mode 'max-autotune'"):
+        torch.compile(_model(), backend=loopwright, mode="max-autotune")(x)
+
+
+def test_trials_tune_into_a_log(tmp_path: Path) -> None:
+    log = tmp_path / "log.jsonl"
+    model, x = torch.nn.Linear(16, 8).eval(), torch.randn(4, 16)
+    _close(_compiled(model, trials=2, history=str(log))(x), model(x))
+    assert log.exists()
+    torch._dynamo.reset()
+    _close(_compiled(model, history=str(log))(x), model(x))
