@@ -15,11 +15,14 @@ from loopwright.graph.transform import (
     ConvertLayout,
     DeadCodeElimination,
     EliminateCommonSubexpr,
+    FakeQuantizationToInteger,
     FoldConstant,
     FoldScaleAxis,
     FuseOps,
     InferType,
+    QnnCanonicalize,
     RemoveUnusedFunctions,
+    SimplifyExpr,
     SimplifyInference,
 )
 from loopwright.lowering.context import Sequential
@@ -42,10 +45,14 @@ from loopwright.task.task import TargetLike, resolve_target
 PIPELINE = Sequential(
     [
         InferType,
+        FakeQuantizationToInteger,
+        QnnCanonicalize,
         SimplifyInference,
         FoldConstant,
+        SimplifyExpr,
         FoldScaleAxis,
         ConvertLayout,
+        SimplifyExpr,
         DeadCodeElimination,
         EliminateCommonSubexpr,
         RemoveUnusedFunctions,
