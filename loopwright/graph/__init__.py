@@ -30,6 +30,12 @@ from loopwright.graph.partitioned import compile_partitioned
 from loopwright.graph.quantize import quantize
 from loopwright.graph.registry import Op, Pattern, get_op, op_names, register_op, remove_op
 from loopwright.graph.serial import load_json, save_json
+from loopwright.graph.strategy import (
+    Implementation,
+    implementations,
+    register_implementation,
+    remove_implementation,
+)
 from loopwright.graph.tasks import ModelTask, extract_tasks
 from loopwright.runtime.executors import load_model as load
 
@@ -43,6 +49,7 @@ __all__ = [
     "GlobalVar",
     "IRModule",
     "If",
+    "Implementation",
     "Let",
     "ModelTask",
     "Op",
@@ -63,6 +70,7 @@ __all__ = [
     "from_onnx",
     "frontend",
     "get_op",
+    "implementations",
     "infer_types",
     "load",
     "load_json",
@@ -70,7 +78,9 @@ __all__ = [
     "op_names",
     "post_order",
     "quantize",
+    "register_implementation",
     "register_op",
+    "remove_implementation",
     "remove_op",
     "rewrite",
     "save_json",

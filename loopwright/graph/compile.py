@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from loopwright import driver
 from loopwright.graph.frontend.source import ModelLike, module_of
 from loopwright.graph.ir.module import IRModule
-from loopwright.graph.kernel_tasks import kernel_tasks
+from loopwright.graph.kernel_tasks import KernelTask, KernelTasks, fastest, kernel_tasks
 from loopwright.graph.plan import Planned, plan
 from loopwright.graph.transform import (
     ConvertLayout,
@@ -34,11 +34,10 @@ from loopwright.task import (
     Choice,
     FallbackContext,
     Report,
-    Task,
     apply_history_best,
 )
 from loopwright.task.applying.sources import Source
-from loopwright.task.dispatch import schedule_of
+from loopwright.task.dispatch import DispatchContext, schedule_of
 from loopwright.task.task import TargetLike, resolve_target
 
 #: What is done to every module, in order.
@@ -69,9 +68,11 @@ class CompiledModel(Model):
         planned: its program, and what its kernels are.
         kernels: by name.
         choices: which record each kernel was built from, by its name; none without a history.
+        implementations: how the anchor of each kernel is computed, by its name; see
+            `Implementation`.
 
     Attributes:
-        planned, choices: as given; the others are those of `Model`.
+        planned, choices, implementations: as given; the others are those of `Model`.
 
     Example:
         >>> x = lw.graph.var("x", (2,))
@@ -87,9 +88,11 @@ class CompiledModel(Model):
         planned: Planned,
         kernels: Mapping[str, Module],
         choices: Mapping[str, Choice] | None = None,
+        implementations: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(planned.program, kernels, planned.constants)
         self.planned, self.choices = planned, choices or {}
+        self.implementations = implementations or {}
 
     @property
     def report(self) -> Report:
@@ -107,8 +110,10 @@ def compile(
         target: None is the current target, or the default one.
         history: a log, or whatever else `loopwright.apply_history_best` takes: kernels of whose
             expression it has a record are built from the best one, the others as without a history;
-            `CompiledModel.report` says which. None: as the ``apply_history_best`` around the call
-            says, if there is one.
+            `CompiledModel.report` says which. Where an operator has several implementations, that
+            with the fastest record is built, and that of the highest priority where none has one;
+            `CompiledModel.implementations` says which. None: as the ``apply_history_best`` around
+            the call says, if there is one.
 
     Raises:
         GraphError: the model is none, a type does not fit, or ``main`` has branches.
@@ -136,9 +141,9 @@ def prepared(module: IRModule) -> Planned:
 
 
 def built(
-    planned: Planned, tasks: Mapping[str, Task], target: Target, history: Source | Any = None
+    planned: Planned, tasks: KernelTasks, target: Target, history: Source | Any = None
 ) -> CompiledModel:
-    """A program with its kernels, each from the schedule of its task.
+    """A program with its kernels, each from the schedule of the fastest of its tasks.
 
     Args:
         planned: the program.
@@ -146,14 +151,22 @@ def built(
         target: what is built for.
         history: as of `compile`.
     """
-    kernels, choices = {}, {}
+    kernels, choices, implementations = {}, {}, {}
     with applied_history(history) as applied:
-        for name, task in tasks.items():
-            schedule, args = schedule_of(task)
+        for name, candidates in tasks.items():
+            chosen = chosen_of(candidates)
+            schedule, args = schedule_of(chosen.task)
             kernels[name] = driver.build(schedule, args, target, name=name)
+            implementations[name] = chosen.implementation
             if applied is not None:
-                choices[name] = applied.explain(task)
-    return CompiledModel(planned, kernels, choices)
+                choices[name] = applied.explain(chosen.task)
+    return CompiledModel(planned, kernels, choices, implementations)
+
+
+def chosen_of(candidates: Sequence[KernelTask]) -> KernelTask:
+    """Which of the tasks of a kernel is built, by the history that is applied around the call."""
+    around = DispatchContext.current
+    return fastest(candidates, around if isinstance(around, ApplyHistoryBest) else None)
 
 
 @contextmanager

@@ -7,9 +7,9 @@ from typing import Any
 
 from loopwright import driver
 from loopwright.errors import UsageError
-from loopwright.graph.compile import applied_history, prepared
+from loopwright.graph.compile import applied_history, chosen_of, prepared
 from loopwright.graph.frontend.source import ModelLike, module_of
-from loopwright.graph.kernel_tasks import kernel_tasks
+from loopwright.graph.kernel_tasks import KernelTasks, kernel_tasks
 from loopwright.graph.plan import Planned
 from loopwright.runtime import Device, Module
 from loopwright.runtime.artifacts.kinds import artifact_kind
@@ -70,15 +70,16 @@ def compile_partitioned(
     kernels: list[dict[str, Module]] = [{} for _ in resolved]
     with applied_history(history):
         for device, name in used:
-            kernels[device][name] = _built(tasks[device][name], resolved[device], name)
+            task = chosen_of(tasks[device][name]).task
+            kernels[device][name] = _built(task, resolved[device], name)
     homes = devices or [_first_device(k) for k in kernels]
     return PartitionedExecutor(cut, kernels, homes, planned.constants)
 
 
-def _loads(planned: Planned, tasks: Mapping[str, Task]) -> list[float]:
+def _loads(planned: Planned, tasks: KernelTasks) -> list[float]:
     values = planned.program.values
     return [
-        flop_of(tasks[step.kernel]) + sum(values[n].nbytes / 4.0 for n in step.args)
+        flop_of(tasks[step.kernel][0].task) + sum(values[n].nbytes / 4.0 for n in step.args)
         for step in planned.program.steps
     ]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,8 +18,9 @@ from loopwright.records import Json
 
 if TYPE_CHECKING:
     from loopwright.graph.compile import CompiledModel
+    from loopwright.graph.kernel_tasks import KernelTasks
     from loopwright.graph.plan import Planned
-    from loopwright.task import ApplyHistoryBest, Choice, Task
+    from loopwright.task import ApplyHistoryBest, Choice
 
 #: Runs of the model that are timed.
 _RUNS = 10
@@ -39,6 +40,7 @@ class KernelRow:
         tuned: whether `loopwright tune` tunes it.
         record: id of the record that it is built from; empty for its default.
         note: what else is known of that record, in words.
+        implementation: how its operator is computed; ``"definition"`` where that has one way.
         seconds: of all its calls in a run, None where nothing was timed.
     """
 
@@ -51,6 +53,7 @@ class KernelRow:
     tuned: bool
     record: str
     note: str
+    implementation: str
     seconds: float | None = None
 
     def to_json(self) -> dict[str, Json]:
@@ -116,29 +119,31 @@ def command(
 
 
 def _rows(
-    planned: Planned, tasks: Mapping[str, Task], applied: ApplyHistoryBest | None
+    planned: Planned, tasks: KernelTasks, applied: ApplyHistoryBest | None
 ) -> list[KernelRow]:
+    from loopwright.graph.kernel_tasks import fastest
     from loopwright.graph.tasks import grouped
     from loopwright.tuner.run.state import flop_of
 
+    known = {one.task.key: one for one in grouped(planned, tasks)}
     rows = []
-    for one in grouped(planned, tasks):
-        choice = None if applied is None else applied.explain(one.task)
-        record, note = _found(choice)
-        for name in one.kernels:
-            rows.append(
-                KernelRow(
-                    name,
-                    str(one.task),
-                    one.task.key,
-                    one.ops,
-                    planned.calls[name],
-                    flop_of(one.task),
-                    not one.is_simple,
-                    record,
-                    note,
-                )
+    for name, candidates in tasks.items():
+        one = known[fastest(candidates, applied).task.key]
+        record, note = _found(None if applied is None else applied.explain(one.task))
+        rows.append(
+            KernelRow(
+                name,
+                str(one.task),
+                one.task.key,
+                one.ops,
+                planned.calls[name],
+                flop_of(one.task),
+                not one.is_simple,
+                record,
+                note,
+                one.implementation,
             )
+        )
     return rows
 
 
@@ -246,6 +251,15 @@ def _recorded(rows: Sequence[KernelRow]) -> str:
 
 def _origin(row: KernelRow, with_records: bool) -> str:
     """What a kernel is built from, in words."""
+    from loopwright.graph.strategy import DEFINITION
+
+    schedule = _schedule(row, with_records)
+    plain = row.implementation == DEFINITION
+    return schedule if plain else f"{row.implementation}, {schedule}"
+
+
+def _schedule(row: KernelRow, with_records: bool) -> str:
+    """Which schedule a kernel has, in words."""
     if row.record:
         return f"record {row.record}: {row.note}"
     if row.note:

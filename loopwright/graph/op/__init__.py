@@ -19,6 +19,7 @@ from loopwright.graph.op import (
     sampling,
     transforms,
     windows,
+    winograd,
 )
 from loopwright.graph.op import nn as _nn
 from loopwright.graph.registry import Op, get_op, op_names
@@ -39,6 +40,7 @@ _MODULES = (
     sampling,
     transforms,
     windows,
+    winograd,
 )
 
 
