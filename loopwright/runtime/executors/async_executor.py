@@ -28,10 +28,10 @@ Array = npt.NDArray[Any]
 class AsyncGraphExecutor(GraphExecutor):
     """A graph executor whose steps run on worker threads, each as soon as it can.
 
-    It pays where a model has branches and its kernels run on one thread each: built for
-    ``-num-threads=1``, or too small to be shared out. Kernels with parallel loops use all threads
-    one after the other; side by side only one of them gets those, and the others run on the thread
-    that called them.
+    The caller does something else meanwhile (`run_async`). A run as a whole takes longer than that
+    of a `GraphExecutor`, since threads of Python cost microseconds for each step, and kernels with
+    parallel loops get all threads one after the other; `GraphExecutor.run_side_by_side` is what
+    makes branches faster.
 
     Args:
         program, kernels, constants: as of `GraphExecutor`.
