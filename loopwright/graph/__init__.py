@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from loopwright.graph import frontend, op, transform
+from loopwright.graph import dataflow_pattern, frontend, op, transform
 from loopwright.graph.compile import CompiledModel, compile
 from loopwright.graph.evaluate import evaluate
 from loopwright.graph.frontend.onnx import from_onnx
@@ -26,6 +26,8 @@ from loopwright.graph.ir.module import IRModule
 from loopwright.graph.ir.structural import structural_equal, structural_hash
 from loopwright.graph.ir.types import FuncType, TensorType, TupleType
 from loopwright.graph.ir.visitor import free_vars, post_order, rewrite, substitute
+from loopwright.graph.partitioned import compile_partitioned
+from loopwright.graph.quantize import quantize
 from loopwright.graph.registry import Op, Pattern, get_op, op_names, register_op, remove_op
 from loopwright.graph.serial import load_json, save_json
 from loopwright.graph.strategy import (
@@ -59,7 +61,9 @@ __all__ = [
     "TupleType",
     "Var",
     "compile",
+    "compile_partitioned",
     "const",
+    "dataflow_pattern",
     "evaluate",
     "extract_tasks",
     "free_vars",
@@ -73,6 +77,7 @@ __all__ = [
     "op",
     "op_names",
     "post_order",
+    "quantize",
     "register_implementation",
     "register_op",
     "remove_implementation",

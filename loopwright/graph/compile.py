@@ -15,11 +15,14 @@ from loopwright.graph.transform import (
     ConvertLayout,
     DeadCodeElimination,
     EliminateCommonSubexpr,
+    FakeQuantizationToInteger,
     FoldConstant,
     FoldScaleAxis,
     FuseOps,
     InferType,
+    QnnCanonicalize,
     RemoveUnusedFunctions,
+    SimplifyExpr,
     SimplifyInference,
 )
 from loopwright.lowering.context import Sequential
@@ -41,10 +44,14 @@ from loopwright.task.task import TargetLike, resolve_target
 PIPELINE = Sequential(
     [
         InferType,
+        FakeQuantizationToInteger,
+        QnnCanonicalize,
         SimplifyInference,
         FoldConstant,
+        SimplifyExpr,
         FoldScaleAxis,
         ConvertLayout,
+        SimplifyExpr,
         DeadCodeElimination,
         EliminateCommonSubexpr,
         RemoveUnusedFunctions,
@@ -145,9 +152,8 @@ def built(
         history: as of `compile`.
     """
     kernels, choices, implementations = {}, {}, {}
-    with _applied(history) as applied:
-        around = DispatchContext.current
-        records = around if isinstance(around, ApplyHistoryBest) else None
+    with applied_history(history) as applied:
+        records = records_in_force()
         for name, candidates in tasks.items():
             chosen = fastest(candidates, records)
             schedule, args = schedule_of(chosen.task)
@@ -158,8 +164,14 @@ def built(
     return CompiledModel(planned, kernels, choices, implementations)
 
 
+def records_in_force() -> ApplyHistoryBest | None:
+    """The innermost context, where it is one of records."""
+    around = DispatchContext.current
+    return around if isinstance(around, ApplyHistoryBest) else None
+
+
 @contextmanager
-def _applied(history: Source | Any) -> Iterator[ApplyHistoryBest | None]:
+def applied_history(history: Source | Any) -> Iterator[ApplyHistoryBest | None]:
     """In which kernels are built; one without a record gets its default, which the report tells."""
     if history is None:
         yield None

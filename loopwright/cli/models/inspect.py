@@ -184,20 +184,17 @@ def _operators(rows: Sequence[KernelRow]) -> Counter[str]:
 
 
 def _as_json(given: GivenModel, planned: Planned, rows: Sequence[KernelRow]) -> dict[str, Json]:
-    values = planned.program.values
+    program = planned.program
     return {
         "model": given.words[0],
         "target": str(given.target),
-        "inputs": {values[n].name: [values[n].dtype, *values[n].shape] for n in _inputs(planned)},
+        "inputs": {v.name: [v.dtype, *v.shape] for v in program.input_values},
+        "outputs": {v.name: [v.dtype, *v.shape] for v in program.output_values},
         "weight_bytes": sum(a.nbytes for a in planned.constants.values()),
-        "pool_bytes": planned.program.pool_bytes,
+        "pool_bytes": program.pool_bytes,
         "operators": dict(_operators(rows)),
         "kernels": [row.to_json() for row in rows],
     }
-
-
-def _inputs(planned: Planned) -> Sequence[int]:
-    return planned.program.inputs
 
 
 def _text(
@@ -212,8 +209,7 @@ def _text(
         f"{len(program.steps)} calls of {len(rows)} kernels, {len(tuned)} tasks"
     )
     lines = [head]
-    for title, numbers in (("inputs", program.inputs), ("outputs", program.outputs)):
-        named = (program.values[n] for n in numbers)
+    for title, named in (("inputs", program.input_values), ("outputs", program.output_values)):
         told = ", ".join(f"{v.name} {v.dtype}{list(v.shape)}" for v in named)
         lines.append(f"{title + ':':11}{told}")
     lines.append(f"{'memory:':11}{_bytes(weights)} of weights, {_bytes(program.pool_bytes)} beside")
