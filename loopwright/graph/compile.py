@@ -13,7 +13,7 @@ from loopwright.graph.frontend.source import ModelLike, module_of
 from loopwright.graph.ir.expr import HostFunction
 from loopwright.graph.ir.module import IRModule
 from loopwright.graph.ir.types import TupleType
-from loopwright.graph.kernel_tasks import KernelTask, KernelTasks, fastest, kernel_tasks
+from loopwright.graph.kernel_tasks import KernelTasks, fastest, kernel_tasks
 from loopwright.graph.plan import Planned, plan
 from loopwright.graph.transform import (
     ConvertLayout,
@@ -192,8 +192,9 @@ def built(
     known = {} if known is None else known
     kernels, choices, implementations = {}, {}, {}
     with applied_history(history) as applied:
+        records = records_in_force()
         for name, candidates in tasks.items():
-            chosen = chosen_of(candidates)
+            chosen = fastest(candidates, records)
             if chosen.task.key not in known:
                 schedule, args = schedule_of(chosen.task)
                 known[chosen.task.key] = driver.build(schedule, args, target, name=name)
@@ -204,10 +205,10 @@ def built(
     return CompiledModel(planned, kernels, choices, implementations)
 
 
-def chosen_of(candidates: Sequence[KernelTask]) -> KernelTask:
-    """Which of the tasks of a kernel is built, by the history that is applied around the call."""
+def records_in_force() -> ApplyHistoryBest | None:
+    """The innermost context, where it is one of records."""
     around = DispatchContext.current
-    return fastest(candidates, around if isinstance(around, ApplyHistoryBest) else None)
+    return around if isinstance(around, ApplyHistoryBest) else None
 
 
 @contextmanager

@@ -7,9 +7,9 @@ from typing import Any
 
 from loopwright import driver
 from loopwright.errors import UsageError
-from loopwright.graph.compile import applied_history, chosen_of, prepared
+from loopwright.graph.compile import applied_history, prepared, records_in_force
 from loopwright.graph.frontend.source import ModelLike, module_of
-from loopwright.graph.kernel_tasks import KernelTasks, kernel_tasks
+from loopwright.graph.kernel_tasks import fastest, kernel_tasks
 from loopwright.graph.plan import Planned
 from loopwright.runtime import Device, Module
 from loopwright.runtime.artifacts.kinds import artifact_kind
@@ -63,23 +63,24 @@ def compile_partitioned(
                 f"compile_partitioned: there are {len(resolved)} targets and {len(given)} {what}"
             )
     planned = prepared(module_of(model))
-    tasks = [kernel_tasks(planned, t) for t in resolved]
-    cut = partition(planned.program, _loads(planned, tasks[0]), shares)
-    steps = zip(planned.program.steps, cut.devices, strict=True)
-    used = sorted({(device, step.kernel) for step, device in steps})
+    ways = [kernel_tasks(planned, t) for t in resolved]
     kernels: list[dict[str, Module]] = [{} for _ in resolved]
     with applied_history(history):
+        records = records_in_force()
+        tasks = [{n: fastest(c, records).task for n, c in each.items()} for each in ways]
+        cut = partition(planned.program, _loads(planned, tasks[0]), shares)
+        steps = zip(planned.program.steps, cut.devices, strict=True)
+        used = sorted({(device, step.kernel) for step, device in steps})
         for device, name in used:
-            task = chosen_of(tasks[device][name]).task
-            kernels[device][name] = _built(task, resolved[device], name)
+            kernels[device][name] = _built(tasks[device][name], resolved[device], name)
     homes = devices or [_first_device(k) for k in kernels]
     return PartitionedExecutor(cut, kernels, homes, planned.constants)
 
 
-def _loads(planned: Planned, tasks: KernelTasks) -> list[float]:
+def _loads(planned: Planned, tasks: Mapping[str, Task]) -> list[float]:
     values = planned.program.values
     return [
-        flop_of(tasks[step.kernel][0].task) + sum(values[n].nbytes / 4.0 for n in step.args)
+        flop_of(tasks[step.kernel]) + sum(values[n].nbytes / 4.0 for n in step.args)
         for step in planned.program.steps
     ]
 
