@@ -10,6 +10,7 @@ from loopwright.errors import GraphError, did_you_mean
 from loopwright.graph.compile import prepared
 from loopwright.graph.frontend.source import ModelLike, module_of
 from loopwright.graph.kernel_tasks import KernelTasks, kernel_tasks, operators_of
+from loopwright.graph.op.channels_last import CHANNELS_LAST
 from loopwright.graph.plan import Planned
 from loopwright.graph.registry import Pattern, get_op, op_names
 from loopwright.graph.strategy import DEFINITION
@@ -71,7 +72,8 @@ def extract_tasks(
         model: a module, an ONNX model as `from_onnx` takes it, or a model of PyTorch as
             `from_torch` does. Nodes that have no kernel have no task.
         target: None is the current target, or the default one.
-        ops: only tasks that contain one of these operators, such as ``["nn.conv"]``; None: all.
+        ops: only tasks that contain one of these operators, such as ``["nn.conv"]``, in whatever
+            layout; None: all.
         include_simple_tasks: also tasks that only move and map elements, whose default is mostly as
             fast as memory; they are left out unless ``ops`` names one of their operators.
         example_inputs: what a ``torch.nn.Module`` is called with.
@@ -94,7 +96,11 @@ def extract_tasks(
     planned = prepared(module_of(model, example_inputs=example_inputs))
     found = grouped(planned, kernel_tasks(planned, resolved))
     if ops is not None:
-        return [one for one in found if not set(ops).isdisjoint(one.ops)]
+        return [
+            one
+            for one in found
+            if not set(ops).isdisjoint([*one.ops, *map(_of_any_layout, one.ops)])
+        ]
     return [one for one in found if include_simple_tasks or not one.is_simple]
 
 
@@ -115,6 +121,11 @@ def grouped(planned: Planned, tasks: KernelTasks) -> list[ModelTask]:
                 one.task, calls, (name,), operators, one.implementation, group, rank
             )
     return list(found.values())
+
+
+def _of_any_layout(op: str) -> str:
+    """The name that an operator had before `ConvertLayout`."""
+    return op.removesuffix(CHANNELS_LAST)
 
 
 def _check(ops: Collection[str] | None) -> None:

@@ -16,6 +16,9 @@ from loopwright.graph.op.nn import Numbers, padded, steps
 from loopwright.graph.op.shapes import accumulator, as_dtype, pads_of, require_same, several
 from loopwright.graph.registry import Pattern, register_op
 
+#: What the names of operators of such images end with.
+CHANNELS_LAST = "_channels_last"
+
 _LAYOUTS = ("channels_last", "channels_first")
 
 

@@ -19,6 +19,7 @@ from loopwright.graph.ir.expr import Call, Constant, Expr, Function, const
 from loopwright.graph.ir.module import IRModule
 from loopwright.graph.ir.types import TensorType, Type
 from loopwright.graph.ir.visitor import called, post_order
+from loopwright.graph.op.channels_last import CHANNELS_LAST
 from loopwright.graph.registry import Pattern, get_op
 from loopwright.graph.transform.module_pass import module_pass
 
@@ -181,7 +182,7 @@ def _conv(layouts: _Layouts, call: Call) -> Expr | None:
 def _pool(layouts: _Layouts, call: Call) -> Expr | None:
     if call.args[0] not in layouts.last:
         return None
-    op = get_op(f"{called(call)}_channels_last")
+    op = get_op(f"{called(call)}{CHANNELS_LAST}")
     return op(layouts.turned(call.args[0]), span=call.span, **call.attrs)
 
 

@@ -86,6 +86,11 @@ def test_simple_tasks_and_a_filter_of_operators() -> None:
     only = graph.extract_tasks(model, TARGET, ops=["transpose"])
     assert only
     assert all("transpose" in t.ops for t in only)
+    image, weight = graph.var("image", (1, 16, 8, 8)), np.ones((16, 16, 1, 1), "float32")
+    model = graph.IRModule.from_expr(op.nn.conv(image, weight))
+    for name in ("nn.conv", "nn.conv_channels_last"):
+        (found,) = graph.extract_tasks(model, TARGET, ops=[name])
+        assert "nn.conv_channels_last" in found.ops
     with pytest.raises(GraphError, match=r"no operator 'nn.softmx' \(did you mean 'nn.softmax'"):
         graph.extract_tasks(model, TARGET, ops=["nn.softmx"])
     with pytest.raises(GraphError, match="a list of names"):
