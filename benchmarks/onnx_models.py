@@ -21,6 +21,8 @@ import numpy as np
 
 from benchmarks.onnx_built import bert, mobilenet_v2, resnet18
 from loopwright import graph
+from loopwright.graph.strategy import MAX_ERROR
+from loopwright.lowering.context import PassContext
 
 BUILT: dict[str, Callable[[], Any]] = {
     "resnet18": resnet18,
@@ -134,14 +136,29 @@ def _alternated(runs: Sequence[Callable[[], object]], seconds: float) -> list[fl
     return [float(np.median(t)) for t in times]
 
 
-def measured(name: str, threads: int, seconds: float) -> dict[str, Any]:
-    """A model compiled and compared; seconds of each step, times of a run."""
+def measured(
+    name: str,
+    threads: int,
+    seconds: float,
+    history: str | None = None,
+    max_error: float = MAX_ERROR,
+) -> dict[str, Any]:
+    """A model compiled and compared; seconds of each step, times of a run.
+
+    Args:
+        name: of the model.
+        threads: of each kernel.
+        seconds: of timing; 0 measures nothing.
+        history: a log of its tuning.
+        max_error: of implementations of operators, as of `loopwright.PassContext`; 0: no Winograd.
+    """
     model = BUILT[name]() if name in BUILT else light(name)
     given = inputs_of(model)
     begin = time.perf_counter()
     module = graph.from_onnx(model)
     imported = time.perf_counter()
-    compiled = graph.compile(module, f"llvm -num-threads={threads}")
+    with PassContext(config={"max_error": max_error}):
+        compiled = graph.compile(module, f"llvm -num-threads={threads}", history)
     built = time.perf_counter()
     executor = compiled.executor()
     executor.run(**given)
@@ -156,6 +173,7 @@ def measured(name: str, threads: int, seconds: float) -> dict[str, Any]:
         "model": name,
         "kernels": len(compiled.kernels),
         "steps": len(compiled.planned.program.steps),
+        "winograd": sum("winograd" in name for name in compiled.implementations.values()),
         "import_s": imported - begin,
         "compile_s": built - imported,
         "first_run_s": ready - built,
@@ -178,9 +196,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--tolerance", type=float, help="the status is 1 where outputs differ by more, relatively"
     )
+    parser.add_argument("--history", help="a log of the tuning of the models")
+    parser.add_argument(
+        "--max-error",
+        type=float,
+        default=MAX_ERROR,
+        help="of implementations of operators: 0 is without Winograd, 1e-4 with F(4x4, 3x3)",
+    )
     options = parser.parse_args(arguments)
     for name in options.models:
-        row = measured(name, options.threads, options.seconds)
+        row = measured(name, options.threads, options.seconds, options.history, options.max_error)
         parts = [f"{k} {v:.4g}" if isinstance(v, float) else f"{v}" for k, v in row.items()]
         print(", ".join(parts), flush=True)
         if options.tolerance is not None and not row["worst_difference"] <= options.tolerance:

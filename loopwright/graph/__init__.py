@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from loopwright.graph import frontend, op, transform
+from loopwright.graph import dataflow_pattern, frontend, op, transform
 from loopwright.graph.compile import CompiledModel, compile
 from loopwright.graph.evaluate import evaluate
 from loopwright.graph.frontend.onnx import from_onnx
@@ -28,8 +28,16 @@ from loopwright.graph.ir.module import IRModule
 from loopwright.graph.ir.structural import structural_equal, structural_hash
 from loopwright.graph.ir.types import FuncType, TensorType, TupleType
 from loopwright.graph.ir.visitor import free_vars, post_order, rewrite, substitute
+from loopwright.graph.partitioned import compile_partitioned
+from loopwright.graph.quantize import quantize
 from loopwright.graph.registry import Op, Pattern, get_op, op_names, register_op, remove_op
 from loopwright.graph.serial import load_json, save_json
+from loopwright.graph.strategy import (
+    Implementation,
+    implementations,
+    register_implementation,
+    remove_implementation,
+)
 from loopwright.graph.tasks import ModelTask, extract_tasks
 from loopwright.runtime.executors import load_model as load
 
@@ -44,6 +52,7 @@ __all__ = [
     "HostFunction",
     "IRModule",
     "If",
+    "Implementation",
     "Let",
     "ModelTask",
     "Op",
@@ -55,7 +64,9 @@ __all__ = [
     "TupleType",
     "Var",
     "compile",
+    "compile_partitioned",
     "const",
+    "dataflow_pattern",
     "evaluate",
     "extract_tasks",
     "free_vars",
@@ -63,13 +74,17 @@ __all__ = [
     "from_torch",
     "frontend",
     "get_op",
+    "implementations",
     "infer_types",
     "load",
     "load_json",
     "op",
     "op_names",
     "post_order",
+    "quantize",
+    "register_implementation",
     "register_op",
+    "remove_implementation",
     "remove_op",
     "rewrite",
     "save_json",

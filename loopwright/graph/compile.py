@@ -13,17 +13,20 @@ from loopwright.graph.frontend.source import ModelLike, module_of
 from loopwright.graph.ir.expr import HostFunction
 from loopwright.graph.ir.module import IRModule
 from loopwright.graph.ir.types import TupleType
-from loopwright.graph.kernel_tasks import kernel_tasks
+from loopwright.graph.kernel_tasks import KernelTask, KernelTasks, fastest, kernel_tasks
 from loopwright.graph.plan import Planned, plan
 from loopwright.graph.transform import (
     ConvertLayout,
     DeadCodeElimination,
     EliminateCommonSubexpr,
+    FakeQuantizationToInteger,
     FoldConstant,
     FoldScaleAxis,
     FuseOps,
     InferType,
+    QnnCanonicalize,
     RemoveUnusedFunctions,
+    SimplifyExpr,
     SimplifyInference,
 )
 from loopwright.lowering.context import Sequential
@@ -34,21 +37,24 @@ from loopwright.task import (
     ApplyHistoryBest,
     Choice,
     FallbackContext,
-    Task,
     apply_history_best,
 )
 from loopwright.task.applying.sources import Source
-from loopwright.task.dispatch import schedule_of
+from loopwright.task.dispatch import DispatchContext, schedule_of
 from loopwright.task.task import TargetLike, resolve_target
 
 #: What is done to every module, in order.
 PIPELINE = Sequential(
     [
         InferType,
+        FakeQuantizationToInteger,
+        QnnCanonicalize,
         SimplifyInference,
         FoldConstant,
+        SimplifyExpr,
         FoldScaleAxis,
         ConvertLayout,
+        SimplifyExpr,
         DeadCodeElimination,
         EliminateCommonSubexpr,
         RemoveUnusedFunctions,
@@ -65,9 +71,11 @@ class CompiledModel(Model):
         planned: its program, and what its kernels are.
         kernels: by name.
         choices: which record each kernel was built from, by its name; none without a history.
+        implementations: how the anchor of each kernel is computed, by its name; see
+            `Implementation`.
 
     Attributes:
-        planned, choices: as given; the others are those of `Model`.
+        planned, choices, implementations: as given; the others are those of `Model`.
 
     Example:
         >>> x = lw.graph.var("x", (2,))
@@ -83,10 +91,12 @@ class CompiledModel(Model):
         planned: Planned,
         kernels: Mapping[str, Module],
         choices: Mapping[str, Choice] | None = None,
+        implementations: Mapping[str, str] | None = None,
     ) -> None:
         hosts = {name: _host_step(name, host) for name, host in planned.hosts.items()}
         super().__init__(planned.program, kernels, planned.constants, hosts)
         self.planned, self.choices = planned, choices or {}
+        self.implementations = implementations or {}
 
     @property
     def report(self) -> ModelReport:
@@ -126,8 +136,10 @@ def compile(
         target: None is the current target, or the default one.
         history: a log, or whatever else `loopwright.apply_history_best` takes: kernels of whose
             expression it has a record are built from the best one, the others as without a history;
-            `CompiledModel.report` says which. None: as the ``apply_history_best`` around the call
-            says, if there is one.
+            `CompiledModel.report` says which. Where an operator has several implementations, that
+            with the fastest record is built, and that of the highest priority where none has one;
+            `CompiledModel.implementations` says which. None: as the ``apply_history_best`` around
+            the call says, if there is one.
         example_inputs: what a ``torch.nn.Module`` is called with.
         fallback: whether nodes of an ONNX model that are not supported are computed by
             ``onnx.reference``, those of a PyTorch model by PyTorch. `CompiledModel.report` lists
@@ -162,12 +174,12 @@ def prepared(module: IRModule) -> Planned:
 
 def built(
     planned: Planned,
-    tasks: Mapping[str, Task],
+    tasks: KernelTasks,
     target: Target,
     history: Source | Any = None,
     known: dict[str, Module] | None = None,
 ) -> CompiledModel:
-    """A program with its kernels, each from the schedule of its task.
+    """A program with its kernels, each from the schedule of the fastest of its tasks.
 
     Args:
         planned: the program.
@@ -178,20 +190,28 @@ def built(
             those that are built now are added.
     """
     known = {} if known is None else known
-    kernels, choices = {}, {}
-    with _applied(history) as applied:
-        for name, task in tasks.items():
-            if task.key not in known:
-                schedule, args = schedule_of(task)
-                known[task.key] = driver.build(schedule, args, target, name=name)
-            kernels[name] = known[task.key]
+    kernels, choices, implementations = {}, {}, {}
+    with applied_history(history) as applied:
+        for name, candidates in tasks.items():
+            chosen = chosen_of(candidates)
+            if chosen.task.key not in known:
+                schedule, args = schedule_of(chosen.task)
+                known[chosen.task.key] = driver.build(schedule, args, target, name=name)
+            kernels[name] = known[chosen.task.key]
+            implementations[name] = chosen.implementation
             if applied is not None:
-                choices[name] = applied.explain(task)
-    return CompiledModel(planned, kernels, choices)
+                choices[name] = applied.explain(chosen.task)
+    return CompiledModel(planned, kernels, choices, implementations)
+
+
+def chosen_of(candidates: Sequence[KernelTask]) -> KernelTask:
+    """Which of the tasks of a kernel is built, by the history that is applied around the call."""
+    around = DispatchContext.current
+    return fastest(candidates, around if isinstance(around, ApplyHistoryBest) else None)
 
 
 @contextmanager
-def _applied(history: Source | Any) -> Iterator[ApplyHistoryBest | None]:
+def applied_history(history: Source | Any) -> Iterator[ApplyHistoryBest | None]:
     """In which kernels are built; one without a record gets its default, which the report tells."""
     if history is None:
         yield None

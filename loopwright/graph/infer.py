@@ -55,9 +55,29 @@ def infer_types(module: IRModule) -> dict[Expr, Type]:
     return inference.types
 
 
+def complete_types(e: Expr, types: dict[Expr, Type]) -> None:
+    """Enter the types of an expression that is made of nodes whose types are known.
+
+    Args:
+        e: the expression; calls of operators, constants, tuples and their parts are new in it.
+        types: as `infer_types` gives them.
+
+    Raises:
+        GraphError: an operator does not take its arguments.
+    """
+    inference = _Inference(IRModule({}), types)
+    waiting = [e]
+    while waiting:
+        at = waiting[-1]
+        unknown = [c for c in at.children if c not in types and not isinstance(c, OpRef)]
+        if not unknown:
+            types[at] = inference.type_of(waiting.pop())
+        waiting += unknown
+
+
 class _Inference:
-    def __init__(self, module: IRModule) -> None:
-        self.types: dict[Expr, Type] = {}
+    def __init__(self, module: IRModule, types: dict[Expr, Type] | None = None) -> None:
+        self.types: dict[Expr, Type] = {} if types is None else types
         self._module = module
         self._begun: list[str] = []
         self._bound: dict[Var, Expr] = {}
@@ -88,13 +108,14 @@ class _Inference:
         if e in self.types or isinstance(e, (OpRef, HostFunction)):
             return
         try:
-            self.types[e] = self._type(e)
+            self.types[e] = self.type_of(e)
         except GraphError as exc:
             if isinstance(e, GlobalVar):  # what is wrong there was told with its place
                 raise
             raise GraphError(self._placed(name, e, str(exc))) from exc
 
-    def _type(self, e: Expr) -> Type:
+    def type_of(self, e: Expr) -> Type:
+        """The type of a node whose children's types are known."""
         match e:
             case Var():
                 return self._variable(e)

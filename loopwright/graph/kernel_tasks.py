@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from loopwright.graph.ir.expr import Function
 from loopwright.graph.ir.visitor import called, post_order
-from loopwright.graph.kernels import expression_of
+from loopwright.graph.kernels import expression_of, ways
+from loopwright.graph.strategy import DEFINITION, Implementation
+from loopwright.records import Checked
 from loopwright.space import AutomaticTask, Workload
 
 if TYPE_CHECKING:
     from loopwright.graph.plan import Planned
     from loopwright.target import Target
+    from loopwright.task import ApplyHistoryBest
 
 #: Operators and shapes that the name of a task tells, at most.
 _TOLD = 4
@@ -23,30 +27,77 @@ def operators_of(function: Function) -> tuple[str, ...]:
     return tuple(name for name in map(called, post_order(function.body)) if name is not None)
 
 
-def kernel_task(function: Function, constants: tuple[int, ...], target: Target) -> AutomaticTask:
-    """The task of a kernel.
+class KernelTask:
+    """A kernel computed in one way, and the task of that; derived when it is asked for.
 
     Args:
-        function: what it computes.
+        function: what the kernel computes.
         constants: the places of its parameters that are constant.
         target: what it is for.
+        way: how its anchor is computed; None: as its operator is defined.
 
-    Returns:
-        A task whose key is the hash of the kernel's expression. Name and arguments only tell people
-        which operators it has, and the shapes of its first inputs.
+    Attributes:
+        implementation: the name of the way.
     """
-    expression = expression_of(function, constants)
-    args = expression.args
-    operators = [name.rpartition(".")[2] for name in operators_of(function)]
-    more = [f"and_{len(operators) - _TOLD}"] if len(operators) > _TOLD else []
-    shapes = [t.static_shape for t in expression.inputs if t.shape] or [()]
-    workload = Workload(f"graph/{'_'.join([*operators[:_TOLD], *more])}", lambda *_: args)
-    return AutomaticTask(workload, shapes[:_TOLD], target)
+
+    def __init__(
+        self,
+        function: Function,
+        constants: tuple[int, ...],
+        target: Target,
+        way: Implementation | None = None,
+    ) -> None:
+        self._function, self._constants, self._target, self._way = function, constants, target, way
+        self.implementation = DEFINITION if way is None else way.name
+
+    @cached_property
+    def task(self) -> AutomaticTask:
+        """The task, whose key is the hash of the kernel's expression.
+
+        Name and arguments only tell people which operators it has, how the anchor is computed, and
+        the shapes of its first inputs.
+        """
+        expression = expression_of(self._function, self._constants, self._way)
+        args = expression.args
+        operators = [name.rpartition(".")[2] for name in operators_of(self._function)]
+        more = [f"and_{len(operators) - _TOLD}"] if len(operators) > _TOLD else []
+        name = "_".join([*operators[:_TOLD], *more])
+        by = "" if self._way is None else f"/{self._way.name}"
+        shapes = [t.static_shape for t in expression.inputs if t.shape] or [()]
+        workload = Workload(f"graph/{name}{by}", lambda *_: args)
+        return AutomaticTask(workload, shapes[:_TOLD], self._target)
 
 
-def kernel_tasks(planned: Planned, target: Target) -> Mapping[str, AutomaticTask]:
-    """The task of each kernel of a program, by the kernel's name."""
+#: For each kernel of a program, by its name, the tasks of the ways to compute it, those of high
+#: priority first.
+KernelTasks = Mapping[str, Sequence[KernelTask]]
+
+
+def kernel_tasks(planned: Planned, target: Target) -> KernelTasks:
+    """The tasks of the kernels of a program: one for each way to compute it."""
     return {
-        name: kernel_task(function, constants, target)
+        name: [
+            KernelTask(function, constants, target, way)
+            for way in ways(function, constants, target)
+        ]
         for name, (function, constants) in planned.kernels.items()
     }
+
+
+def fastest(candidates: Sequence[KernelTask], history: ApplyHistoryBest | None) -> KernelTask:
+    """The way to compute a kernel whose best record is the fastest.
+
+    Records that were checked go before others. Where none of them has a record, or there is no
+    history, it is the one of the highest priority.
+
+    Args:
+        candidates: the ways, those of high priority first.
+        history: the records.
+    """
+    if history is None or len(candidates) == 1:
+        return candidates[0]
+    found = [(history.choose(one.task)[0], one) for one in candidates]
+    timed = [(c, one) for c, one in found if c.expected is not None]
+    if not timed:
+        return candidates[0]
+    return min(timed, key=lambda it: (it[0].checked is not Checked.YES, it[0].expected))[1]

@@ -11,6 +11,8 @@ from loopwright.graph.ir.expr import Call, Constant, Expr, Function, OpRef, Tupl
 from loopwright.graph.ir.types import TensorType
 from loopwright.graph.ir.visitor import called, post_order
 from loopwright.graph.registry import get_op
+from loopwright.graph.strategy import DEFINITION, Implementation, applicable, implementations
+from loopwright.target import Target
 
 
 @dataclass(frozen=True)
@@ -31,13 +33,18 @@ class Expression:
         return [*self.inputs, *self.outputs]
 
 
-def expression_of(function: Function, constants: Collection[int] = ()) -> Expression:
+def expression_of(
+    function: Function,
+    constants: Collection[int] = (),
+    implementation: Implementation | None = None,
+) -> Expression:
     """The expression of a function of one kernel.
 
     Args:
         function: calls of operators over its parameters.
         constants: the places of parameters that are constant: what depends on them alone is
             computed once, when they are known.
+        implementation: how its `anchor_of` is computed; None: as its operator is defined.
 
     Returns:
         The expression; a result of several parts has one output for each.
@@ -45,14 +52,55 @@ def expression_of(function: Function, constants: Collection[int] = ()) -> Expres
     Raises:
         GraphError: the function holds something else than calls of operators.
     """
+    known = _computed(function, constants, implementation)
+    inputs = tuple(known[p][0] for p in function.params)
+    return Expression(inputs, tuple(known[function.body]))
+
+
+def anchor_of(function: Function) -> Call | None:
+    """The call of a function of which the others are before and behind: the one that fuses least.
+
+    None where the function calls nothing.
+    """
+    calls = [e for e in post_order(function.body) if isinstance(e, Call) and called(e) is not None]
+    return max(calls, key=lambda e: get_op(called(e) or "").pattern, default=None)
+
+
+def ways(
+    function: Function, constants: Collection[int], target: Target
+) -> list[Implementation | None]:
+    """How the anchor of a function can be computed for a target, those of high priority first.
+
+    Args:
+        function: of one kernel.
+        constants: the places of its parameters that are constant.
+        target: what is built for.
+
+    Returns:
+        At least one; None is the definition of the anchor's operator.
+    """
+    anchor = anchor_of(function)
+    name = called(anchor) if anchor is not None else None
+    if anchor is None or name is None or len(implementations(name)) == 1:
+        return [None]
+    known = _computed(function, constants, None)
+    inputs = [_one(known[a], name) for a in anchor.args]
+    found = applicable(name, inputs, get_op(name).complete(anchor.attrs), target)
+    return [None if one.name == DEFINITION else one for one in found]
+
+
+def _computed(
+    function: Function, constants: Collection[int], implementation: Implementation | None
+) -> dict[Expr, list[te.Tensor]]:
+    """The tensors of all nodes of a function."""
     known: dict[Expr, list[te.Tensor]] = {}
     for n, p in enumerate(function.params):
         known[p] = [_placeholder(p, n in constants)]
+    anchor = None if implementation is None else anchor_of(function)
     for e in post_order(function.body):
         if e not in known and not isinstance(e, OpRef):
-            known[e] = _tensors(e, known)
-    inputs = tuple(known[p][0] for p in function.params)
-    return Expression(inputs, tuple(known[function.body]))
+            known[e] = _tensors(e, known, implementation if e is anchor else None)
+    return known
 
 
 def _placeholder(p: Var, constant: bool) -> te.Tensor:
@@ -61,7 +109,9 @@ def _placeholder(p: Var, constant: bool) -> te.Tensor:
     return te.placeholder(p.type.shape, p.type.dtype, name=p.name, constant=constant)
 
 
-def _tensors(e: Expr, known: dict[Expr, list[te.Tensor]]) -> list[te.Tensor]:
+def _tensors(
+    e: Expr, known: dict[Expr, list[te.Tensor]], implementation: Implementation | None
+) -> list[te.Tensor]:
     if isinstance(e, Constant):
         return [_scalar(e)]
     if isinstance(e, Tuple):
@@ -71,7 +121,7 @@ def _tensors(e: Expr, known: dict[Expr, list[te.Tensor]]) -> list[te.Tensor]:
         raise GraphError(f"a kernel holds a {type(e).__name__}; it is made of calls of operators")
     op = get_op(name)
     args = [_one(known[a], name) for a in e.args]
-    return op.tensors(args, op.complete(e.attrs))
+    return (implementation or op).tensors(args, op.complete(e.attrs))
 
 
 def _one(tensors: Sequence[te.Tensor], name: str) -> te.Tensor:

@@ -7,7 +7,7 @@ are alive while it is, the largest values first (greedy by size; Pisarchyk and L
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -26,7 +26,7 @@ from loopwright.graph.ir.expr import (
     TupleGetItem,
     Var,
 )
-from loopwright.graph.ir.module import MAIN, IRModule
+from loopwright.graph.ir.module import MAIN, OUTPUT_NAMES, IRModule
 from loopwright.graph.ir.structural import structural_hash
 from loopwright.graph.ir.types import TensorType, TupleType, Type
 from loopwright.graph.ir.visitor import post_order
@@ -101,7 +101,7 @@ class _Planner:
             if e not in inner and e not in where:
                 where[e] = self._numbers(e, where, bound, used)
         inputs = [where[p][0] for p in main.params]
-        program = self._placed(inputs, where[main.body])
+        program = self._placed(inputs, where[main.body], main.attrs.get(OUTPUT_NAMES, ()))
         return Planned(program, self.kernels, self.constants, self.calls, self.hosts)
 
     def _numbers(
@@ -162,11 +162,13 @@ class _Planner:
         self.values.append(Value(name, shape, t.dtype, kind))
         return len(self.values) - 1
 
-    def _placed(self, inputs: list[int], outputs: list[int]) -> Program:
+    def _placed(self, inputs: list[int], outputs: list[int], names: Sequence[str]) -> Program:
         lives = _lives(self.values, self.steps, outputs)
         offsets, size = share_out({n: self.values[n].nbytes for n in lives}, lives)
         values = [replace(v, offset=offsets.get(n, 0)) for n, v in enumerate(self.values)]
-        return Program(tuple(values), tuple(self.steps), tuple(inputs), tuple(outputs), size)
+        used: set[str] = set()
+        named = tuple(_unique(name, used) for name in names)
+        return Program(tuple(values), tuple(self.steps), tuple(inputs), tuple(outputs), size, named)
 
 
 def _lives(

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from loopwright.errors import GraphError, did_you_mean
 from loopwright.graph.compile import prepared
 from loopwright.graph.frontend.source import ModelLike, module_of
-from loopwright.graph.kernel_tasks import kernel_tasks, operators_of
+from loopwright.graph.kernel_tasks import KernelTasks, kernel_tasks, operators_of
 from loopwright.graph.plan import Planned
 from loopwright.graph.registry import Pattern, get_op, op_names
+from loopwright.graph.strategy import DEFINITION
 from loopwright.task import Task
 from loopwright.task.task import TargetLike, resolve_target
 
@@ -25,6 +26,9 @@ class ModelTask:
         weight: how often its kernels are called in a run of the model.
         kernels: their names in the compiled model.
         ops: the operators that they are made of, in order.
+        implementation: how their anchor is computed, see `Implementation`.
+        group: equal for tasks that compute the same kernels in different ways: the fastest counts.
+        rank: how many of its group have a higher priority.
 
     Example:
         >>> x = lw.graph.var("x", (1, 64))
@@ -39,6 +43,9 @@ class ModelTask:
     weight: int
     kernels: tuple[str, ...]
     ops: tuple[str, ...]
+    implementation: str = DEFINITION
+    group: str = ""
+    rank: int = 0
 
     @property
     def is_simple(self) -> bool:
@@ -58,6 +65,7 @@ def extract_tasks(
     """The tasks of a model, each once, in the order in which the model first needs them.
 
     They are of the kernels that `compile` builds for the same target: what is tuned is what runs.
+    A kernel whose operator has several implementations has a task for each that computes it.
 
     Args:
         model: a module, an ONNX model as `from_onnx` takes it, or a model of PyTorch as
@@ -90,18 +98,22 @@ def extract_tasks(
     return [one for one in found if include_simple_tasks or not one.is_simple]
 
 
-def grouped(planned: Planned, tasks: Mapping[str, Task]) -> list[ModelTask]:
+def grouped(planned: Planned, tasks: KernelTasks) -> list[ModelTask]:
     """The tasks of a program's kernels, each once: kernels of one expression have one task."""
     found: dict[str, ModelTask] = {}
-    for name, task in tasks.items():
-        before = found.get(task.key)
-        calls = planned.calls[name]
-        if before is None:
+    for name, candidates in tasks.items():
+        group = candidates[0].task.key
+        for rank, one in enumerate(candidates):
+            key, calls = one.task.key, planned.calls[name]
+            before = found.get(key)
+            if before is not None:
+                kernels = (*before.kernels, name)
+                found[key] = replace(before, weight=before.weight + calls, kernels=kernels)
+                continue
             operators = operators_of(planned.kernels[name][0])
-            found[task.key] = ModelTask(task, calls, (name,), operators)
-            continue
-        kernels = (*before.kernels, name)
-        found[task.key] = replace(before, weight=before.weight + calls, kernels=kernels)
+            found[key] = ModelTask(
+                one.task, calls, (name,), operators, one.implementation, group, rank
+            )
     return list(found.values())
 
 

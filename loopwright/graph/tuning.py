@@ -38,7 +38,9 @@ def tune(
     """Tune the kernels of a model, so that the model as a whole becomes faster.
 
     Each kernel is a task, whose weight is how often the model calls it. The next trials go to the
-    task that promises most for the sum of weight x time, see `loopwright.tune_tasks`. Every
+    task that promises most for the sum of weight x time, see `loopwright.tune_tasks`. Of several
+    implementations of a kernel each gets a round, those of the highest priority first, and the
+    fastest then counts, and goes on. Every
     measurement is in the log before anything follows from it: what is killed goes on from there
     when it is called again. `compile` takes the log as its history.
 
@@ -104,6 +106,7 @@ def tune(
         timeout=limit,
         callbacks=[log_to_file(os.fspath(log)), *callbacks],
         weights=[one.weight for one in tasks],
+        alternatives=[one.group or None for one in tasks],
         **options,
     )
 
@@ -117,4 +120,5 @@ def _by_work(tasks: list[ModelTask]) -> list[ModelTask]:
             "tune: the model has no kernel that computes more than elements one by one; "
             "include_simple_tasks=True tunes those"
         )
-    return sorted(tasks, key=lambda one: -one.weight * flop_of(one.task))
+    # What would be built without records comes first: what has one is built in its place.
+    return sorted(tasks, key=lambda one: (one.rank, -one.weight * flop_of(one.task)))

@@ -191,6 +191,9 @@ class PassContext:
             ``code_limit``, how many nodes of the IR a program may have when its unrolled and
             vectorized loops are written out (default 262144; beyond it `lower` refuses);
             ``disable_vectorize``, run the iterations of vectorized loops one by one;
+            ``max_error``, the largest error of implementations of operators that models are built
+            of (`loopwright.graph.Implementation`; default 1e-5, with 0 only what is exact but for
+            the order of sums);
             ``instrument_bound_checkers``, compiled code checks every access, and a call that
             would touch memory outside a tensor raises RunError with tensor, index and loops.
         instruments: objects whose methods are called before and after each pass
@@ -283,6 +286,17 @@ class PassContext:
         """
         value = self.config.get(key, default)
         assert isinstance(value, int)
+        return value
+
+    def number(self, key: str, default: float) -> float:
+        """A setting that may have a fraction.
+
+        Example:
+            >>> print(lw.PassContext(config={"max_error": 0.5}).number("max_error", 0.1))
+            0.5
+        """
+        value = self.config.get(key, default)
+        assert isinstance(value, int | float)
         return value
 
     @property

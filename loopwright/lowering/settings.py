@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -13,7 +14,7 @@ PHASES = range(4)
 #: A pass to run after a phase of the pipeline.
 AddedPass = tuple[int, Callable[[Func], Func]]
 #: The value of a setting.
-ConfigValue = bool | int | Sequence[AddedPass]
+ConfigValue = bool | int | float | Sequence[AddedPass]
 
 
 def _is_flag(value: object) -> bool:
@@ -23,6 +24,10 @@ def _is_flag(value: object) -> bool:
 def is_count(value: object) -> bool:
     """Whether a value is an integer of 0 or more; a bool is none."""
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _is_share(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf
 
 
 def _are_added_passes(value: object) -> bool:
@@ -61,6 +66,7 @@ _SETTINGS = {
     "instrument_bound_checkers": _Setting("True or False", _is_flag, True, False),
     "code_limit": _Setting("a whole number of 0 or more", is_count, True, None),
     "unroll_max_step": _Setting("a whole number of 0 or more", is_count, True, 0),
+    "max_error": _Setting("a number of 0 or more", _is_share),
 }
 #: Passes that run only where a setting asks for them.
 ON_REQUEST = {

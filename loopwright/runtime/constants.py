@@ -87,6 +87,16 @@ class FunctionWithConstants:
         """The device that runs it."""
         return self._function.device
 
+    @property
+    def function(self) -> AnyFunction:
+        """The code that calls run, which takes what is `given` beside a call's arguments."""
+        return self._function
+
+    @property
+    def given(self) -> tuple[Any, ...]:
+        """An array for each argument of `function` that is given; None where a call gives it."""
+        return tuple(self._given)
+
     def __call__(self, *args: object) -> None:
         """Check the arguments, then run.
 

@@ -365,6 +365,16 @@ _WHOLE = (
 )
 
 
+def check_options(**options: float) -> None:
+    """Refuse options of a benchmark that are out of range; names as of `Evaluator`.
+
+    Raises:
+        UsageError: one is.
+    """
+    for name, value in options.items():
+        _at_least(name, value, 0 if name.endswith("_ms") or name == "cache_flush_bytes" else 1)
+
+
 def _at_least(name: str, value: _Number, low: int) -> _Number:
     if name in _WHOLE and (isinstance(value, bool) or not isinstance(value, int)):
         raise UsageError(f"{name} is {value!r}; it must be a whole number")

@@ -21,6 +21,7 @@ from loopwright.space.rules.rows_cpu import rows
 from loopwright.space.rules.scans_cpu import scans
 from loopwright.space.rules.several_cpu import several
 from loopwright.space.rules.tensor_core_gpu import tensor_cores
+from loopwright.space.rules.transformed_cpu import transformed
 from loopwright.space.rules.whole_cpu import whole
 from loopwright.space.rules.windows_cpu import windows
 from loopwright.space.sketch import Sketch
@@ -31,6 +32,7 @@ from loopwright.time_limit import TEMPLATE_S, limited
 
 # A scan as the reduction that it is written as takes so much longer that others are not asked.
 enter(SpaceRule("scans", scans, ("cpu",), stops=True))
+enter(SpaceRule("products between transforms", transformed, ("cpu",), stops=True))
 for _name, _rule in {
     "dot instructions": dot_instructions,
     "contractions": contractions,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import sys
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 from loopwright import records
+from loopwright.runtime import load_module
 from tests.cli.conftest import Cli
 from tests.unit.graph.small_onnx import branching, layers_by_numpy, perceptron
 
@@ -124,12 +126,25 @@ def test_a_model_is_built_and_run_on_given_data(
         ran = cli("run", file, "--input", "x=x.npy", "--output", "y.npz", "--repeat", "2")
         assert ran.code == 0, ran.err
         assert "random data" not in ran.out
-        assert re.search(r"^outputs: output_0 float32\[4, 8\]: min 0\.", ran.out, re.MULTILINE)
+        assert re.search(r"^outputs: p float32\[4, 8\]: min 0\.", ran.out, re.MULTILINE)
         with np.load(tmp_path / "y.npz") as written:
-            np.testing.assert_allclose(written["output_0"], layers_by_numpy(X)[-1], rtol=1e-4)
+            np.testing.assert_allclose(written["p"], layers_by_numpy(X)[-1], rtol=1e-4)
     said = json.loads(cli("run", "m.lw", "--repeat", "2", "--json").out)
-    assert said["outputs"]["output_0"]["shape"] == [4, 8]
+    assert said["outputs"]["p"]["shape"] == [4, 8]
     assert (len(said["times"]), said["threads"]) == (2, 1)
+
+
+@pytest.mark.skipif(not any(map(shutil.which, ("cc", "gcc", "clang"))), reason="no C compiler")
+def test_a_model_is_built_as_a_library(cli: Cli, model: str, tmp_path: Path) -> None:
+    ran = cli("build", model, *ONE, "-o", "net.so")
+    assert ran.code == 0, ran.err
+    assert ran.out.endswith("wrote net.h\nrun it: loopwright run net.so\n")
+    assert "int32_t net(void **args, void *workspace);" in (tmp_path / "net.h").read_text()
+    found = np.empty((4, 8), "float32")
+    load_module(tmp_path / "net.so")(X, found)
+    np.testing.assert_allclose(found, layers_by_numpy(X)[-1], rtol=1e-4)
+    ran = cli("run", "net.so", "--repeat", "2")
+    assert ran.code == 0, ran.err
 
 
 def test_bench_times_a_model_in_turns(cli: Cli, model: str, log: str) -> None:
@@ -196,7 +211,12 @@ def test_options_that_mean_nothing_for_a_model_are_refused(
         ("tune", model, "--gflops", "3"): "--gflops: for a workload, not for a model",
         ("tune", model, "--trials", "2"): "less than one trial for each of the 3 tasks",
         ("tune", model, "--timeout", "soon"): "is not a duration",
-        ("build", model, "-o", "m.so"): "-o m.so: a model is written as one file that ends in .lw",
+        (
+            "build",
+            model,
+            "-o",
+            "m.so.1",
+        ): "m.so.1: a model is written as one file that",
         ("bench", model, "--history", log, "--trial", "0"): "--trial: for a workload",
         ("build", model, "--history", "other.jsonl", "-o", "m.lw"): "no record of any kernel",
         ("run", model, "--input", "y=x.npy"): "the model has no input 'y'; it has x",

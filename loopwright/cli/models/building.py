@@ -1,8 +1,9 @@
-"""``loopwright build model.onnx -o model.lw``: a whole model as one file."""
+"""``loopwright build model.onnx -o model.lw``: a whole model as one file, or as a library for C."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -15,6 +16,9 @@ from loopwright.errors import RecordError, UsageError
 if TYPE_CHECKING:
     from loopwright.graph import CompiledModel
 
+#: Endings of libraries: shared, and static.
+_LIBRARIES = (".so", ".a")
+
 
 def build_model(
     words: Sequence[str],
@@ -25,16 +29,22 @@ def build_model(
     *,
     allow_default: bool,
 ) -> None:
-    """Compile a model, its file and shapes of inputs, into a file, which holds kernels alone."""
-    if not output.endswith(BUILT):
-        raise UsageError(f"-o {output}: a model is written as one file that ends in {BUILT}")
+    """Compile a model, its file and shapes of inputs, into a file or a library: kernels alone."""
+    form = Path(output).suffix
+    if form not in (BUILT, *_LIBRARIES):
+        raise UsageError(
+            f"-o {output}: a model is written as one file that ends in {BUILT}, or as a library "
+            f"for C that ends in {' or '.join(_LIBRARIES)}"
+        )
     model = find_model(words[0], words[1:], target, threads, no_fallback=True)
     compiled = compiled_with(model, history, allow_default=allow_default)
-    path = compiled.save(output)
+    path = compiled.save(output) if form == BUILT else compiled.export_library(output)
     if history:
         echo(str(compiled.report))
     size = path.stat().st_size
     click.echo(f"wrote {path} ({size} bytes, {len(compiled.kernels)} kernels)")
+    if form != BUILT:
+        click.echo(f"wrote {path.with_suffix('.h')}")
     click.echo(f"run it: {program.command(['run', str(path)])}")
 
 

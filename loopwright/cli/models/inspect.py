@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,8 +19,9 @@ from loopwright.records import Json
 if TYPE_CHECKING:
     from loopwright.graph import HostFunction
     from loopwright.graph.compile import CompiledModel
+    from loopwright.graph.kernel_tasks import KernelTasks
     from loopwright.graph.plan import Planned
-    from loopwright.task import ApplyHistoryBest, Choice, Task
+    from loopwright.task import ApplyHistoryBest, Choice
 
 #: Runs of the model that are timed.
 _RUNS = 10
@@ -40,6 +41,7 @@ class KernelRow:
         tuned: whether `loopwright tune` tunes it.
         record: id of the record that it is built from; empty for its default.
         note: what else is known of that record, in words.
+        implementation: how its operator is computed; ``"definition"`` where that has one way.
         seconds: of all its calls in a run, None where nothing was timed.
         by: who computes it, in place of a kernel; empty for a kernel.
     """
@@ -53,6 +55,7 @@ class KernelRow:
     tuned: bool
     record: str
     note: str
+    implementation: str
     seconds: float | None = None
     by: str = ""
 
@@ -122,36 +125,38 @@ def command(
 
 
 def _rows(
-    planned: Planned, tasks: Mapping[str, Task], applied: ApplyHistoryBest | None
+    planned: Planned, tasks: KernelTasks, applied: ApplyHistoryBest | None
 ) -> list[KernelRow]:
+    from loopwright.graph.kernel_tasks import fastest
     from loopwright.graph.tasks import grouped
     from loopwright.tuner.run.state import flop_of
 
+    known = {one.task.key: one for one in grouped(planned, tasks)}
     rows = []
-    for one in grouped(planned, tasks):
-        choice = None if applied is None else applied.explain(one.task)
-        record, note = _found(choice)
-        for name in one.kernels:
-            rows.append(
-                KernelRow(
-                    name,
-                    str(one.task),
-                    one.task.key,
-                    one.ops,
-                    planned.calls[name],
-                    flop_of(one.task),
-                    not one.is_simple,
-                    record,
-                    note,
-                )
+    for name, candidates in tasks.items():
+        one = known[fastest(candidates, applied).task.key]
+        record, note = _found(None if applied is None else applied.explain(one.task))
+        rows.append(
+            KernelRow(
+                name,
+                str(one.task),
+                one.task.key,
+                one.ops,
+                planned.calls[name],
+                flop_of(one.task),
+                not one.is_simple,
+                record,
+                note,
+                one.implementation,
             )
+        )
     return rows + [_without_kernel(name, host) for name, host in planned.hosts.items()]
 
 
 def _without_kernel(name: str, host: HostFunction) -> KernelRow:
     """The row of a node that has no kernel."""
     ops, said = (host.name,), host.span or host.name
-    return KernelRow(name, said, "", ops, 1, 0, False, "", host.reason, by=host.by)
+    return KernelRow(name, said, "", ops, 1, 0, False, "", host.reason, "", by=host.by)
 
 
 def _found(choice: Choice | None) -> tuple[str, str]:
@@ -191,20 +196,17 @@ def _operators(rows: Sequence[KernelRow]) -> Counter[str]:
 
 
 def _as_json(given: GivenModel, planned: Planned, rows: Sequence[KernelRow]) -> dict[str, Json]:
-    values = planned.program.values
+    program = planned.program
     return {
         "model": given.words[0],
         "target": str(given.target),
-        "inputs": {values[n].name: [values[n].dtype, *values[n].shape] for n in _inputs(planned)},
+        "inputs": {v.name: [v.dtype, *v.shape] for v in program.input_values},
+        "outputs": {v.name: [v.dtype, *v.shape] for v in program.output_values},
         "weight_bytes": sum(a.nbytes for a in planned.constants.values()),
-        "pool_bytes": planned.program.pool_bytes,
+        "pool_bytes": program.pool_bytes,
         "operators": dict(_operators(rows)),
         "kernels": [row.to_json() for row in rows],
     }
-
-
-def _inputs(planned: Planned) -> Sequence[int]:
-    return planned.program.inputs
 
 
 def _text(
@@ -220,8 +222,7 @@ def _text(
     )
     head += f"; without a kernel: {len(planned.hosts)}" if planned.hosts else ""
     lines = [head]
-    for title, numbers in (("inputs", program.inputs), ("outputs", program.outputs)):
-        named = (program.values[n] for n in numbers)
+    for title, named in (("inputs", program.input_values), ("outputs", program.output_values)):
         told = ", ".join(f"{v.name} {v.dtype}{list(v.shape)}" for v in named)
         lines.append(f"{title + ':':11}{told}")
     lines.append(f"{'memory:':11}{_bytes(weights)} of weights, {_bytes(program.pool_bytes)} beside")
@@ -264,8 +265,17 @@ def _recorded(rows: Sequence[KernelRow]) -> str:
 
 def _origin(row: KernelRow, with_records: bool) -> str:
     """What a kernel is built from, in words; who computes what has none."""
+    from loopwright.graph.strategy import DEFINITION
+
     if row.by:
         return f"no kernel, {row.by}: {row.note}"
+    schedule = _schedule(row, with_records)
+    plain = row.implementation == DEFINITION
+    return schedule if plain else f"{row.implementation}, {schedule}"
+
+
+def _schedule(row: KernelRow, with_records: bool) -> str:
+    """Which schedule a kernel has, in words."""
     if row.record:
         return f"record {row.record}: {row.note}"
     if row.note:

@@ -57,7 +57,7 @@ def run_model(
     given = _read(inputs, [model.program.values[n].name for n in model.program.inputs])
     executor = model.executor()
     executor.run(**{**random_inputs(model.program), **given})
-    outputs = {f"output_{n}": out for n, out in enumerate(_outputs(executor))}
+    outputs = dict(zip(model.program.output_names, _outputs(executor), strict=True))
     if output is not None:
         _write(Path(output), outputs)
     threads = max(map(workload_kernels.threads_of, model.kernels.values()), default=1)

@@ -55,7 +55,7 @@ def compile_func(f: Func, target: Target) -> Code:
         InternalError: LLVM refused the text.
     """
     text, module, workspace = write_module(f, target)
-    machine = target_machine(target)
+    machine = target_machine(target, text)
     return Code(
         machine.emit_object(_optimise(text, machine, target)),
         {
@@ -71,6 +71,18 @@ def compile_func(f: Func, target: Target) -> Code:
         packed=tuple(module.packed),
         parts=module.parts,
     )
+
+
+def _left_out(text: str) -> str:
+    """Features that LLVM must not use for a program by itself.
+
+    LLVM 22 makes ``vpdpbusd`` of a sum of products of bytes over one vector of 8 or 16, and takes
+    the first of the partial sums for the whole. Where the text asks for the instruction itself it
+    stays: such programs sum along other lanes.
+    """
+    if architecture() != "x86_64" or "vpdpbusd" in text or "x i8>" not in text:
+        return ""
+    return ",-avx512vnni,-avxvnni"
 
 
 def _optimise(text: str, machine: _TargetMachine, target: Target) -> _ModuleRef:
@@ -94,9 +106,9 @@ def _optimise(text: str, machine: _TargetMachine, target: Target) -> _ModuleRef:
     return ref
 
 
-def target_machine(target: Target) -> _TargetMachine:
-    """LLVM's target machine for a target, created once."""
-    return _machine(target.options["mcpu"], target.options["mattr"])
+def target_machine(target: Target, text: str) -> _TargetMachine:
+    """LLVM's target machine for the text of a program, created once for all with its features."""
+    return _machine(target.options["mcpu"], target.options["mattr"] + _left_out(text))
 
 
 @lru_cache(maxsize=16)

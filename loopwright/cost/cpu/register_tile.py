@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from functools import cached_property
 
-from loopwright.cost.cpu.footprint import Touched, Touches
+from loopwright.cost.cpu.footprint import MISPLACED, Touched, Touches
 from loopwright.cost.symbolic.index_steps import LoopKey, Move
 from loopwright.cost.symbolic.loop_nest import NestLoop
 from loopwright.cost.symbolic.symbols import (
@@ -147,20 +147,22 @@ class Tile:
         return where(self.turned(a), False, apart)
 
     def lines_of(self, a: Touched, unit: int) -> Number:
-        """Cache lines of a load in units of so many bytes: more than one where rows are no whole
-        lines apart, or a loop shifts vectors by less, so that many a vector lies across two."""
+        """Cache lines of an access in units of so many bytes: more than one where an argument may
+        begin within a line, rows are no whole lines apart, or a loop shifts vectors by less, so
+        that many a vector lies across two."""
         line = self.t.machine.caches.line
         d = self.t.vector_loop
         if d is None or not a.moves[d] or self._grouped is not None:
             return 1
         size, part = a.access.buffer.itemsize, min(unit, line)
-        odd: Number = any(n % line for n in a.access.buffer.rows_apart())
+        buffer = a.access.buffer
+        odd: Number = any(n % line for n in buffer.rows_apart())
         for m in a.access.moves[-1]:
             if m.loop != self.loops[d].key:
                 shift = m.step * size
                 shifts = where(at_most(m.count, 1), False, at_most(shift // part * part, shift - 1))
                 odd = where(shifts, True, odd)
-        return where(odd, 1 + part / line, 1)
+        return where(odd, 1 + part / line, 1 + buffer.given * MISPLACED * part / line)
 
     def turned(self, a: Touched) -> Number:
         """Whether squares of an access are turned in registers: a copy whose lanes lie apart,

@@ -158,7 +158,11 @@ def nests_of(state: State) -> list[StageNest]:
         buffer = buffer_of(nest.stage, _stored(nest, within), nest.op, within)
         plain = not nest.attached and nest.stage.layout is None and not nest.stage.align
         nest.buffer = replace(
-            buffer, scope=nest.scope, places=_places(nest, nests), row_major=plain
+            buffer,
+            scope=nest.scope,
+            places=_places(nest, nests),
+            row_major=plain,
+            given=nest.stage.id in state.outputs,
         )
     for nest in out:
         nest.accesses = list(_accesses(nest, nests, ops))
@@ -363,7 +367,7 @@ def _accesses(
             op = ops[read.source]
             shape = [extent_of(n) for n in op.shape]
             source = buffer_of(StageState(read.source, op, {}, ()), shape, op, frozenset())
-            source = replace(source, row_major=True)
+            source = replace(source, row_major=True, given=not op.constant)
         yield access_of(source, [index_of(i, nest.axes) for i in read.indices], False)
 
 

@@ -30,7 +30,8 @@ class NestBuffer:
     ``scope`` is where it lies, as `loopwright.schedule.bounds.launches.memory_scope` decides for
     kernels. ``places`` is how many iterations have a place of their own in it (`double_buffer`),
     ``all_bytes`` what an element takes with those of the other outputs of the stage. ``row_major``
-    says that it lies as its tensor does, whatever factors are chosen.
+    says that it lies as its tensor does, whatever factors are chosen, ``given`` that it is an
+    argument, which the caller made: NumPy's arrays begin anywhere in a cache line.
     """
 
     stage: StageId
@@ -41,6 +42,7 @@ class NestBuffer:
     places: Number = 1
     all_bytes: int = 0
     row_major: bool = False
+    given: bool = False
 
     def rows_apart(self) -> list[int]:
         """Bytes between neighbours in each dimension but the last, of those that have any; none

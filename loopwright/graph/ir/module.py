@@ -13,6 +13,8 @@ from loopwright.graph.ir.visitor import free_vars, post_order
 
 #: The name of the function that is the whole model.
 MAIN = "main"
+#: The attribute of ``main`` with the names of its outputs in order, where the model names them.
+OUTPUT_NAMES = "output_names"
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,11 +13,13 @@ from loopwright.graph.op import (
     indexing,
     narrow,
     products,
+    qnn,
     reductions,
     regions,
     sampling,
     transforms,
     windows,
+    winograd,
 )
 from loopwright.graph.op import nn as _nn
 from loopwright.graph.registry import Op, get_op, op_names
@@ -32,11 +34,13 @@ _MODULES = (
     _nn,
     narrow,
     products,
+    qnn,
     reductions,
     regions,
     sampling,
     transforms,
     windows,
+    winograd,
 )
 
 

@@ -217,6 +217,18 @@ def _concatenation(layouts: _Layouts, call: Call) -> Expr | None:
     return get_op("concatenate")(*args, axis=at, span=call.span)
 
 
+def _slice(layouts: _Layouts, call: Call) -> Expr | None:
+    """A slice of some axes; of all of them, they are named."""
+    (data,) = call.args
+    if data not in layouts.last:
+        return None
+    rank, axes = layouts.rank(data), call.attrs["axes"]
+    given = range(len(call.attrs["begin"])) if axes is None else axes
+    moved = [_to_last(rank).index(a % rank) for a in given]
+    attrs = {**call.attrs, "axes": moved}
+    return get_op("strided_slice")(layouts.turned(data), span=call.span, **attrs)
+
+
 def _padding(layouts: _Layouts, call: Call) -> Expr | None:
     (data,) = call.args
     if data not in layouts.last:
@@ -243,6 +255,7 @@ _RULES: dict[str, _Rule] = {
     "nn.avg_pool": _pool,
     "nn.bias_add": _bias,
     "nn.pad": _padding,
+    "strided_slice": _slice,
     "concatenate": _concatenation,
     **dict.fromkeys(_REDUCTIONS, _kept_reduction),
 }

@@ -35,7 +35,7 @@ def module_pass(
     """
 
     def decorate(run: Callable[[IRModule], IRModule]) -> Pass:
-        made = Pass(name or run.__name__, opt_level, run, IRModule, _check)
+        made = Pass(name or run.__name__, opt_level, run, IRModule, check_module)
         return register_pass(made)
 
     return decorate
@@ -86,7 +86,8 @@ def _function(name: str, made: object) -> Function:
     raise GraphError(f"a pass made a {type(made).__name__} of the function {name!r}")
 
 
-def _check(module: IRModule, when: str) -> None:
+def check_module(module: IRModule, when: str) -> None:
+    """Raise GraphError, saying after which pass, where a type does not fit."""
     try:
         infer_types(module)
     except GraphError as exc:

@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+from loopwright.runtime.executors.aot_executor import AotExecutor
+from loopwright.runtime.executors.async_executor import AsyncGraphExecutor
 from loopwright.runtime.executors.debug_executor import DebugExecutor
+from loopwright.runtime.executors.executor import Executor
 from loopwright.runtime.executors.graph_executor import GraphExecutor
 from loopwright.runtime.executors.host_step import HostStep
 from loopwright.runtime.executors.model import Model, load_model
+from loopwright.runtime.executors.partition import Edge, Partition, partition
+from loopwright.runtime.executors.partitioned_executor import PartitionedExecutor
 from loopwright.runtime.executors.program import Program, Step, Value
 
 __all__ = [
+    "AotExecutor",
+    "AsyncGraphExecutor",
     "DebugExecutor",
+    "Edge",
+    "Executor",
     "GraphExecutor",
     "HostStep",
     "Model",
+    "Partition",
+    "PartitionedExecutor",
     "Program",
     "Step",
     "Value",
     "load_model",
+    "partition",
 ]

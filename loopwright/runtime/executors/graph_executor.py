@@ -6,25 +6,31 @@ so that a run is a call of each and nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from loopwright.errors import ArgumentError, did_you_mean
-from loopwright.runtime.arrays.host import NDArray, aligned_bytes
+from loopwright.errors import ArgumentError, UsageError, did_you_mean
+from loopwright.runtime.arrays.host import aligned_bytes
+from loopwright.runtime.executors.callees import Callee, callees
+from loopwright.runtime.executors.dependencies import independent_runs
+from loopwright.runtime.executors.executor import Executor, fitted, seconds_of
 from loopwright.runtime.executors.host_step import HostStep
-from loopwright.runtime.executors.program import Program, Step, Value
+from loopwright.runtime.executors.program import Program, Value
+from loopwright.runtime.executors.sequence import in_one_piece, sequence
+from loopwright.runtime.executors.whole_program import WholeProgram, whole_program
 from loopwright.runtime.module import Module
-from loopwright.runtime.ndarray import array
+from loopwright.runtime.params import decoded, load_params, save_params
 
 Array = npt.NDArray[Any]
-#: What a step calls, and the numbers of the values that it is called with.
-_Function = tuple[Any, list[int]]
 
 
-class GraphExecutor:
+class GraphExecutor(Executor):
     """A model, ready to run.
 
     Args:
@@ -32,6 +38,9 @@ class GraphExecutor:
         kernels: by name; Python functions among them. What an argument that is constant leads to is
             computed now, once.
         constants: by the names of the program's values; they are taken over.
+
+    Attributes:
+        program: as given.
 
     Raises:
         ArgumentError: a kernel or a constant is missing, or has another shape or dtype.
@@ -55,18 +64,24 @@ class GraphExecutor:
         constants: Mapping[str, Array],
     ) -> None:
         numbers = [n for n, v in enumerate(program.values) if v.kind == "constant"]
-        weights = {n: _weight(program.values[n], constants) for n in numbers}
-        self._begin(program, weights, [_function(s, kernels, weights) for s in program.steps])
+        weights = {n: weight_of(program.values[n], constants) for n in numbers}
+        self._begin(program, kernels, weights, callees(program.steps, kernels, weights))
 
     def _begin(
-        self, program: Program, weights: Mapping[int, Array], functions: Sequence[_Function]
+        self,
+        program: Program,
+        kernels: Mapping[str, Module | HostStep],
+        weights: Mapping[int, Array],
+        called: Sequence[Callee],
     ) -> None:
-        self.program = program
-        self._weights, self._functions = weights, functions
-        self._pool = aligned_bytes(max(program.pool_bytes, 1))
+        super().__init__(program.input_values, program.output_values)
+        self.program, self._kernels = program, kernels
+        self._weights, self._callees = weights, called
+        self._pool = self._memory()
         self._arrays = [self._array(n, v) for n, v in enumerate(program.values)]
-        self._inputs = {program.values[n].name: n for n in program.inputs}
         self._calls = [self._bound(n) for n in range(len(program.steps))]
+        self._groups: tuple[range, ...] = ()
+        self._sequence: Callable[[], None] | None = None
 
     def another(self) -> GraphExecutor:
         """The same model, ready to run beside this one.
@@ -86,10 +101,14 @@ class GraphExecutor:
             [1. 0.] [0. 2.]
         """
         made = GraphExecutor.__new__(GraphExecutor)
-        made._begin(self.program, self._weights, self._functions)
+        made._begin(self.program, self._kernels, self._weights, self._callees)
         return made
 
     # -- memory --------------------------------------------------------------------------------
+
+    def _memory(self) -> npt.NDArray[np.uint8]:
+        """The memory that values between kernels share."""
+        return aligned_bytes(max(self.program.pool_bytes, 1))
 
     def _array(self, number: int, v: Value) -> Array:
         if v.kind == "stored":
@@ -98,173 +117,237 @@ class GraphExecutor:
         return np.zeros(v.shape, v.dtype) if v.kind == "input" else self._weights[number]
 
     def _bound(self, number: int) -> Any:
-        function, values = self._functions[number]
-        return function.bind(*(self._arrays[n] for n in values))
+        callee = self._callees[number]
+        return callee.function.bind(*(self._arrays[n] for n in callee.rest))
 
-    # -- inputs --------------------------------------------------------------------------------
+    def _input_array(self, place: int) -> Array:
+        return self._arrays[self.program.inputs[place]]
 
-    def get_num_inputs(self) -> int:
-        """How many inputs there are."""
-        return len(self.program.inputs)
+    def _output_array(self, place: int) -> Array:
+        return self._arrays[self.program.outputs[place]]
 
-    def get_num_outputs(self) -> int:
-        """How many outputs there are."""
-        return len(self.program.outputs)
+    def _replace_input(self, place: int, elements: Array) -> None:
+        self._replace(self.program.inputs[place], elements)
 
-    def get_input_index(self, name: str) -> int:
-        """The place of an input among all; -1 where there is none of the name."""
-        n = self._inputs.get(name)
-        return -1 if n is None else self.program.inputs.index(n)
-
-    def get_input_info(self) -> tuple[dict[str, tuple[int, ...]], dict[str, str]]:
-        """The shapes and the dtypes of the inputs by name."""
-        values = [self.program.values[n] for n in self.program.inputs]
-        return {v.name: v.shape for v in values}, {v.name: v.dtype for v in values}
-
-    def set_input(
-        self, key: str | int | None = None, value: object = None, **named: object
-    ) -> None:
-        """Copy arrays into inputs.
-
-        Args:
-            key: the name of an input, or its place.
-            value: its array.
-            named: further inputs by name.
-
-        Raises:
-            ArgumentError: there is no such input, or the array has another shape or dtype.
-        """
-        given: dict[str | int, object] = {name: x for name, x in named.items()}
-        if key is not None:
-            given[key] = value
-        fitting = {k: _fitting(self._value(k), x) for k, x in given.items()}
-        for k, elements in fitting.items():
-            self._arrays[self._number(k)][...] = elements
-
-    def set_input_zero_copy(self, key: str | int, value: object) -> None:
-        """Let an input be an array of the caller's, whose elements count when the model runs.
-
-        Raises:
-            ArgumentError: as of `set_input`; or it is not contiguous.
-        """
-        self._replace(self._number(key), _fitting(self._value(key), value))
-
-    def set_output_zero_copy(self, index: int, value: object) -> None:
-        """Let the model write an output into an array of the caller's.
-
-        Raises:
-            ArgumentError: there is no such output, the array does not fit, or cannot be written.
-        """
-        number = self._output(index)
-        v = self.program.values[number]
-        given = _fitting(v, value)
+    def _replace_output(self, place: int, elements: Array) -> None:
+        number = self.program.outputs[place]
         readers = sum(n == number for n in self.program.outputs)
-        if v.kind != "stored" or readers > 1:
+        if self.program.values[number].kind != "stored" or readers > 1:
             raise ArgumentError(
-                f"output {index} is an input, a constant, or another output, too; get a copy of it"
+                f"output {self.outputs[place].name!r} is an input, a constant, or another output, "
+                "too; get a copy of it"
             )
-        if not given.flags.writeable:
-            raise ArgumentError(f"the array for output {index} cannot be written")
-        self._replace(number, given)
+        self._replace(number, elements)
 
     def _replace(self, number: int, elements: Array) -> None:
-        """Bind all that works on a value to another array."""
-        self._arrays[number] = elements
-        for n, step in enumerate(self.program.steps):
-            if number in step.args:
-                self._calls[n] = self._bound(n)
+        """Bind what works on a value to another array; where that is refused, nothing changes."""
+        touched = [n for n, step in enumerate(self.program.steps) if number in step.args]
+        before, self._arrays[number] = self._arrays[number], elements
+        try:
+            self._bind_again(touched)
+        except ArgumentError:
+            self._arrays[number] = before
+            raise
 
-    def get_input(self, key: str | int) -> NDArray:
-        """A copy of an input, as it is now."""
-        return array(self._arrays[self._number(key)])
+    def _bind_again(self, steps: Sequence[int]) -> None:
+        bound = [self._bound(n) for n in steps]
+        for n, call in zip(steps, bound, strict=True):
+            self._calls[n] = call
+        self._sequence = None
 
-    def _number(self, key: str | int) -> int:
-        if isinstance(key, str) and key in self._inputs:
-            return self._inputs[key]
-        if isinstance(key, int) and 0 <= key < len(self.program.inputs):
-            return self.program.inputs[key]
-        hint = did_you_mean(key, self._inputs) if isinstance(key, str) else ""
-        raise ArgumentError(
-            f"there is no input {key!r}{hint}; there are {', '.join(self._inputs) or 'none'}"
-        )
+    # -- weights -------------------------------------------------------------------------------
 
-    def _value(self, key: str | int) -> Value:
-        return self.program.values[self._number(key)]
+    def save_params(self, path: str | os.PathLike[str]) -> Path:
+        """Write the weights to a safetensors file, by the names that the program gives them.
+
+        These are the weights as the kernels take them: what passes have computed from those of a
+        model, such as a convolution's with the factors of a batch normalisation.
+
+        Args:
+            path: the file, replaced in one step.
+
+        Returns:
+            The path.
+
+        Raises:
+            RunError: the file cannot be written.
+
+        Example:
+            >>> w = lw.graph.const(np.eye(2, dtype="float32"), name="w")
+            >>> y = lw.graph.op.nn.dense(lw.graph.var("x", (1, 2)), w)
+            >>> module = lw.graph.IRModule.from_expr(y)
+            >>> executor = lw.graph.compile(module, "llvm").executor()
+            >>> path = executor.save_params("w.safetensors")
+            >>> executor.load_params({"w": np.array([[2, 0], [0, 3]], "float32")})
+            >>> executor.run(x=np.ones((1, 2), "float32"))
+            >>> print(executor.get_output(0).numpy())
+            [[2. 3.]]
+            >>> executor.load_params(path)
+            >>> executor.run()
+            >>> print(executor.get_output(0).numpy())
+            [[1. 1.]]
+        """
+        values = self.program.values
+        return save_params(path, {values[n].name: a for n, a in self._weights.items()})
+
+    def load_params(self, params: bytes | str | os.PathLike[str] | Mapping[str, Array]) -> None:
+        """Set weights, and inputs, by name; what kernels pack of weights is packed again.
+
+        Other executors, with which this one shared weights, keep theirs.
+
+        Args:
+            params: a safetensors file, its bytes, or arrays by name. Weights that it does not name
+                stay as they are.
+
+        Raises:
+            ArgumentError: the model has no weight and no input of a name, or an array has another
+                shape or dtype; nothing was changed.
+            UsageError: the file is missing, or damaged.
+        """
+        values = self.program.values
+        numbers = {values[n].name: n for n in self._weights}
+        given = _arrays_of(params)
+        unknown = [n for n in given if n not in numbers and self.get_input_index(n) < 0]
+        if unknown:
+            raise ArgumentError(
+                f"the model has no weight and no input {unknown[0]!r}"
+                f"{did_you_mean(unknown[0], [*numbers, *self.get_input_info()[0]])}"
+            )
+        fresh = {
+            numbers[name]: np.array(fitted(values[numbers[name]], a), order="C")
+            for name, a in given.items()
+            if name in numbers
+        }
+        self.set_input(None, None, **{n: a for n, a in given.items() if n not in numbers})
+        self._set_weights({**self._weights, **fresh}, fresh)
+
+    def share_params(self, other: GraphExecutor) -> None:
+        """Take the weights of another executor, and what was computed from them, without a copy.
+
+        Args:
+            other: an executor of the same program.
+
+        Raises:
+            ArgumentError: its program is another one.
+
+        Example:
+            >>> w = lw.graph.const(np.eye(2, dtype="float32"), name="w")
+            >>> y = lw.graph.op.nn.dense(lw.graph.var("x", (1, 2)), w)
+            >>> model = lw.graph.compile(lw.graph.IRModule.from_expr(y), "llvm")
+            >>> first, second = model.executor(), model.executor()
+            >>> first.load_params({"w": np.full((2, 2), 2, "float32")})
+            >>> second.share_params(first)
+            >>> second.run(x=np.ones((1, 2), "float32"))
+            >>> print(second.get_output(0).numpy())
+            [[4. 4.]]
+        """
+        if other.program != self.program:
+            raise ArgumentError("share_params: the other executor runs another program")
+        self._weights, self._callees = other._weights, other._callees
+        for n, array in self._weights.items():
+            self._arrays[n] = array
+        self._bind_again(range(len(self._calls)))
+
+    def _set_weights(self, weights: Mapping[int, Array], changed: Mapping[int, Array]) -> None:
+        """Take other weights; the steps that read a changed one are prepared again."""
+        args = self.program.steps, self._kernels, weights
+        self._callees = callees(*args, before=self._callees, changed=changed)
+        self._weights = weights
+        for n, array in changed.items():
+            self._arrays[n] = array
+        touched = [n for n, s in enumerate(self.program.steps) if set(s.args) & set(changed)]
+        self._bind_again(touched)
+
+    def whole_program(self, name: str) -> WholeProgram:
+        """The program as one function with the weights as they are now.
+
+        Args:
+            name: of the function.
+
+        Raises:
+            UsageError: as of `loopwright.runtime.executors.whole_program.whole_program`, or a step
+                is a Python function.
+        """
+        kernels = {n: k for n, k in self._kernels.items() if isinstance(k, Module)}
+        if len(kernels) < len(self._kernels):
+            raise UsageError("steps that run in Python have no place in one compiled function")
+        return whole_program(name, self.program, kernels, self._callees, self._weights)
 
     # -- running -------------------------------------------------------------------------------
 
-    def run(self, **inputs: object) -> None:
-        """Set inputs by name, then run all kernels.
+    def _run(self) -> None:
+        if self._sequence is None:
+            self._sequence = sequence(self._calls, self._groups)
+        self._sequence()
 
-        Raises:
-            ArgumentError: as of `set_input`; nothing ran.
-            RunError: a kernel failed.
-        """
-        if inputs:
-            self.set_input(None, None, **inputs)
-        for call in self._calls:
-            call()
+    def run_side_by_side(self, number: int = 20, gain: float = 0.05) -> tuple[tuple[str, ...], ...]:
+        """Find calls that are faster side by side than one after the other, and run them so.
 
-    def get_output(self, index: int, out: Array | NDArray | None = None) -> Array | NDArray:
-        """A copy of an output.
+        Calls one behind the other that do not need each other, such as the branches of a model, are
+        timed both ways: one after the other, each with all threads, and side by side, each on one
+        thread of the pool of parallel loops. Memory stays as it is planned. It pays for
+        kernels that are too small to be shared out, or built for one thread. What is found holds
+        for this executor; where calls are a loop in Python it finds nothing.
 
         Args:
-            index: which one, from 0.
-            out: an array to copy it into.
+            number: runs of each group in a sample; the medians of 5 samples are compared.
+            gain: by which share of its time a group must be faster.
+
+        Returns:
+            The kernels of each group that runs side by side.
 
         Raises:
-            ArgumentError: there is no such output, or ``out`` has another shape or dtype.
+            RunError: a kernel failed.
+
+        Example:
+            >>> x = lw.graph.var("x", (4, 4))
+            >>> branches = [lw.graph.op.nn.softmax(x, axis=n) for n in (0, 1)]
+            >>> module = lw.graph.IRModule.from_expr(lw.graph.op.add(*branches))
+            >>> executor = lw.graph.compile(module, "llvm").executor()
+            >>> groups = executor.run_side_by_side()
+            >>> executor.run(x=np.zeros((4, 4), "float32"))
+            >>> print(executor.get_output(0).numpy()[0], len(groups) <= 1)
+            [0.5 0.5 0.5 0.5] True
         """
-        number = self._output(index)
-        found = self._arrays[number]
-        if out is None:
-            return array(found)
-        _fitting(self.program.values[number], out)[...] = found
-        return out
+        self._run()
+        groups = independent_runs(self.program.steps, self.program.values)
+        calls = self._calls if in_one_piece(self._calls) else []
+        self._groups = tuple(
+            group
+            for group in groups
+            if calls and _faster_together([calls[n] for n in group], number, gain)
+        )
+        self._sequence = None
+        return tuple(tuple(self.program.steps[n].kernel for n in g) for g in self._groups)
 
-    def _output(self, index: int) -> int:
-        if not 0 <= index < len(self.program.outputs):
-            raise ArgumentError(f"there is no output {index}; there are {self.get_num_outputs()}")
-        return self.program.outputs[index]
+
+def _faster_together(calls: Sequence[Any], number: int, gain: float) -> bool:
+    """Whether calls take less time side by side."""
+    ways = sequence(calls), sequence(calls, [range(len(calls))])
+    samples: tuple[list[float], list[float]] = ([], [])
+    for _ in range(5):
+        for run, found in zip(ways, samples, strict=True):
+            run()
+            found.append(seconds_of(run, number))
+    apart, together = map(median, samples)
+    return together < apart * (1 - gain)
 
 
-def _weight(v: Value, constants: Mapping[str, Array]) -> Array:
+def weight_of(v: Value, constants: Mapping[str, Array]) -> Array:
+    """The array of a constant.
+
+    Raises:
+        ArgumentError: it is missing, or has another shape or dtype.
+    """
     if v.name not in constants:
         raise ArgumentError(f"constant {v.name!r} is missing{did_you_mean(v.name, constants)}")
-    return _fitting(v, constants[v.name])
+    return fitted(v, constants[v.name])
 
 
-def _function(
-    step: Step, kernels: Mapping[str, Module | HostStep], weights: Mapping[int, Array]
-) -> _Function:
-    """What a step calls, with its constants given, and the values that it is called with."""
-    if step.kernel not in kernels:
-        raise ArgumentError(f"kernel {step.kernel!r} is missing")
-    module = kernels[step.kernel]
-    if isinstance(module, HostStep):
-        return module, list(step.args)
-    args = module.artifact.contents.function(module.entry_name).args
-    if len(args) != len(step.args):
-        raise ArgumentError(
-            f"kernel {step.kernel!r} has {len(args)} arguments, the program gives {len(step.args)}"
-        )
-    pairs = list(zip(args, step.args, strict=True))
-    for arg, n in pairs:
-        if arg.constant and n not in weights:
-            raise ArgumentError(
-                f"kernel {step.kernel!r} takes {arg.name!r} as a constant, the program gives value "
-                f"{n}, which is none; build the kernel without it"
-            )
-    given = [weights[n] for arg, n in pairs if arg.constant]
-    rest = [n for arg, n in pairs if not arg.constant]
-    return (module.with_constants(*given) if given else module), rest
-
-
-def _fitting(v: Value, given: object) -> Array:
-    """An array of a value's shape and dtype; it shares memory with what was given."""
-    found: Array = given.numpy() if isinstance(given, NDArray) else np.asarray(given)
-    if found.shape != v.shape or found.dtype != np.dtype(v.dtype):
-        raise ArgumentError(
-            f"{v.name!r} is {v.dtype}{list(v.shape)}, got {found.dtype}{list(found.shape)}"
-        )
-    return found
+def _arrays_of(params: bytes | str | os.PathLike[str] | Mapping[str, Array]) -> Mapping[str, Any]:
+    """Arrays by name, of a file, its bytes, or as they are given."""
+    if isinstance(params, Mapping):
+        return params
+    if isinstance(params, bytes | bytearray):
+        return decoded(bytes(params), Path("the parameters"))
+    return load_params(params)

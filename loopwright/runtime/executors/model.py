@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -13,9 +13,12 @@ import numpy.typing as npt
 
 from loopwright.errors import ArgumentError, RunError
 from loopwright.runtime.executors import saved
+from loopwright.runtime.executors.aot_executor import AotExecutor
+from loopwright.runtime.executors.async_executor import AsyncGraphExecutor
 from loopwright.runtime.executors.debug_executor import DebugExecutor
 from loopwright.runtime.executors.graph_executor import GraphExecutor
 from loopwright.runtime.executors.host_step import HostStep
+from loopwright.runtime.executors.model_library import c_name, export_model
 from loopwright.runtime.executors.program import Program
 from loopwright.runtime.module import Module
 
@@ -78,6 +81,78 @@ class Model:
         """
         return DebugExecutor(self.program, self._called, self.constants, dump_root)
 
+    def async_executor(
+        self, num_workers: int | None = None, share_memory: bool = False
+    ) -> AsyncGraphExecutor:
+        """The model with steps that run side by side where they do not need each other.
+
+        Args:
+            num_workers, share_memory: as of `AsyncGraphExecutor`.
+
+        Raises:
+            UsageError: the number of workers is out of range.
+        """
+        return AsyncGraphExecutor.of(self._first, num_workers, share_memory)
+
+    def aot_executor(self) -> AotExecutor:
+        """The model as one function that calls its kernels, compiled now; weights are shared.
+
+        Raises:
+            UsageError: a kernel is not of compiled code of the host, or there is none.
+
+        Example:
+            >>> x = lw.graph.var("x", (2,))
+            >>> module = lw.graph.IRModule.from_expr(lw.graph.op.nn.relu(x))
+            >>> executor = lw.graph.compile(module, "llvm").aot_executor()
+            >>> executor.run(x=np.array([1, -1], "float32"))
+            >>> print(executor.get_output(0).numpy())
+            [1. 0.]
+        """
+        self._refuse_host_steps("one function")
+        return AotExecutor(self._first.whole_program("model").module())
+
+    def export_library(
+        self,
+        path: str | os.PathLike[str],
+        cc: str | None = None,
+        fcompile: Callable[..., object] | None = None,
+    ) -> Path:
+        """Write the model as one library that stands alone, and a header for C beside it.
+
+        The library has one function, which calls all kernels; no interpreter, and no Python. It
+        has the file's name, and the form of a kernel: ``int32_t resnet18(void **args, void
+        *workspace)``. The weights are in it as kernels read them, packed already. It is linked as
+        `Module.export_library` links kernels. ``lw.load_module`` reads it as a module of this
+        function, whose arguments are the inputs and the outputs.
+
+        Args:
+            path: the file, such as ``resnet18.so``, or ``resnet18.a`` for a static library; the
+                header is ``resnet18.h``.
+            cc: what links; default the first of ``cc``, ``gcc`` and ``clang`` that there is.
+            fcompile: as of `Module.export_library`.
+
+        Returns:
+            The path of the library.
+
+        Raises:
+            UsageError: a kernel is not of compiled code of the host, there is none, the weights
+                have 2 GiB or more, or the system is not Linux.
+            TargetError: there is nothing that links; the message says what to install.
+            RunError: a file cannot be written, or linking failed.
+
+        Example:
+            >>> x = lw.graph.var("x", (2,))
+            >>> module = lw.graph.IRModule.from_expr(lw.graph.op.nn.relu(x))
+            >>> path = lw.graph.compile(module, "llvm").export_library("relu.so")
+            >>> y = np.empty(2, "float32")
+            >>> lw.load_module(path)(np.array([1, -1], "float32"), y)
+            >>> print(path.name, y)
+            relu.so [1. 0.]
+        """
+        self._refuse_host_steps("a library")
+        target = Path(path)
+        return export_model(self._first.whole_program(c_name(target)), target, cc, fcompile)
+
     def __call__(self, *inputs: Any) -> list[Array]:
         """Run once, with an executor of its own.
 
@@ -123,13 +198,21 @@ class Model:
             >>> print(lw.graph.load(path)(np.array([1, -2, 3, -4], "float32"))[0])
             [1. 0. 3. 0.]
         """
+        self._refuse_host_steps("saved")
+        return saved.write(path, self.program, self.kernels, self.constants)
+
+    def _refuse_host_steps(self, done: str) -> None:
+        """Refuse what code alone can be; ``done`` says what was to be done.
+
+        Raises:
+            RunError: a step is a Python function.
+        """
         if self.host_steps:
             named = "; ".join(f"{name} ({s.by})" for name, s in self.host_steps.items())
             raise RunError(
-                f"a model with steps that run in Python cannot be saved: {named:.300}; compile it "
-                "with fallback=False to see what its nodes lack"
+                f"a model with steps that run in Python cannot be {done}: {named:.300}; compile "
+                "it with fallback=False to see what its nodes lack"
             )
-        return saved.write(path, self.program, self.kernels, self.constants)
 
     def __repr__(self) -> str:
         shapes = ", ".join(self._named(n) for n in self.program.inputs)

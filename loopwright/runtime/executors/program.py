@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, Literal
 
@@ -79,6 +79,8 @@ class Program:
         inputs: numbers of the values that a caller gives, in order.
         outputs: numbers of the values that it gives back, in order.
         pool_bytes: memory for what is stored.
+        output_names: of its outputs, in order, all different; of a program that names none, and
+            that is given none, ``output_0``, ``output_1`` and so on.
 
     Raises:
         RunError: it does not fit together: a number that there is not, memory outside of the pool,
@@ -97,8 +99,14 @@ class Program:
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     pool_bytes: int
+    output_names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        names = self.output_names or tuple(f"output_{n}" for n in range(len(self.outputs)))
+        object.__setattr__(self, "output_names", names)
+        if len(names) != len(self.outputs) or len(set(names)) != len(names):
+            told = f"{names!r:.200}"
+            raise RunError(f"a program has {len(self.outputs)} outputs, and for them {told}")
         if not 0 <= self.pool_bytes < _MOST:
             raise RunError(f"a program asks for {self.pool_bytes} bytes of memory")
         for n, v in enumerate(self.values):
@@ -111,6 +119,17 @@ class Program:
             raise RunError("the inputs of a program are not its values that are given")
         _check_order(self)
 
+    @property
+    def input_values(self) -> tuple[Value, ...]:
+        """What a caller gives, in order."""
+        return tuple(self.values[n] for n in self.inputs)
+
+    @property
+    def output_values(self) -> tuple[Value, ...]:
+        """What it gives back, in order, by the names of the outputs."""
+        named = zip(self.outputs, self.output_names, strict=True)
+        return tuple(replace(self.values[n], name=name) for n, name in named)
+
     def to_json(self) -> dict[str, Any]:
         """The program as JSON."""
         values = [[v.name, list(v.shape), v.dtype, v.kind, v.offset] for v in self.values]
@@ -122,6 +141,7 @@ class Program:
             "inputs": list(self.inputs),
             "outputs": list(self.outputs),
             "pool_bytes": self.pool_bytes,
+            "output_names": list(self.output_names),
         }
 
     @staticmethod
@@ -145,6 +165,7 @@ class Program:
                 tuple(data["inputs"]),
                 tuple(data["outputs"]),
                 data["pool_bytes"],
+                tuple(map(str, data.get("output_names", ()))),
             )
         except (KeyError, TypeError, ValueError) as exc:
             raise RunError(f"this program was changed: {type(exc).__name__}: {exc}") from exc
@@ -172,7 +193,7 @@ def _check_order(program: Program) -> None:
         for n in outputs:
             if values[n].kind != "stored":
                 raise RunError(f"kernel {step.kernel!r} of a program writes an input or a constant")
-            over = [m for m, v in alive.items() if _overlap(v, values[n])]
+            over = [m for m, v in alive.items() if overlap(v, values[n])]
             if set(over) & set(inputs):
                 raise RunError(f"kernel {step.kernel!r} of a program overwrites what it reads")
             for m in over:
@@ -190,5 +211,6 @@ def _check_alive(
             raise RunError(f"{what} value {n} of a program, which is not made yet, or overwritten")
 
 
-def _overlap(a: Value, b: Value) -> bool:
+def overlap(a: Value, b: Value) -> bool:
+    """Whether two values that are stored have bytes in common."""
     return a.offset < b.offset + b.nbytes and b.offset < a.offset + a.nbytes

@@ -13,7 +13,7 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
 
@@ -65,11 +65,17 @@ def export(
     cc: str | None = None,
     fcompile: Callable[..., object] | None = None,
     form: str = "",
+    more: Mapping[str, bytes] | None = None,
 ) -> Path:
     """Write an artifact as a library with a manifest; see `Module.export_library`.
 
-    ``form`` is ``so`` or ``a``; default what the ending of the path says.
+    Args:
+        source: the artifact.
+        path, cc, fcompile: as of `Module.export_library`.
+        form: ``so`` or ``a``; default what the ending of the path says.
+        more: object files by name that its code needs, beside those of the runtime.
     """
+    objects = {static_library.KERNEL: source.objects, **(more or {})}
     if fcompile is not None and not callable(fcompile):
         raise UsageError(
             "export_library: fcompile is a function fcompile(output, files, options=...) that "
@@ -93,7 +99,7 @@ def export(
         raise UsageError("export_library writes ELF files, for Linux; save(path) works anywhere")
     compiler = _compiler(cc) if fcompile is None else cc or "cc"
     if archive:
-        return _export_archive(source, Path(path), compiler)
+        return _export_archive(source, objects, Path(path), compiler)
     manifest = {
         **source.manifest,
         "kind": library.LIBRARY.name,
@@ -105,12 +111,13 @@ def export(
     names = [f.name for f in source.contents.functions]
     with tempfile.TemporaryDirectory(prefix="loopwright-export-") as folder:
         room = Path(folder)
-        (room / "kernel.o").write_bytes(source.objects)
+        for name, data in objects.items():
+            (room / name).write_bytes(data)
         (room / "fastcall.o").write_bytes(_fastcall_object())
         (room / "manifest.c").write_text(_manifest_c(manifest) + _start_c(manifest, uses_pool))
         exported = [*names, "lw_manifest", *fastcall.SYMBOLS]
         exported += ["lw_pool_configure"] if uses_pool else []
-        files = ["manifest.c", "kernel.o", "fastcall.o"]
+        files = ["manifest.c", *objects, "fastcall.o"]
         if calls_packed(source.contents):
             (room / "packed.c").write_text(_packed_c())
             files.append("packed.c")
@@ -130,7 +137,9 @@ def export(
     return _write_sealed(Path(path), data)
 
 
-def _export_archive(source: artifact.Artifact, path: Path, compiler: str) -> Path:
+def _export_archive(
+    source: artifact.Artifact, objects: Mapping[str, bytes], path: Path, compiler: str
+) -> Path:
     """Write a static library: the kernel, the manifest, and what the kernel needs of the runtime.
 
     Each is an object of its own, so that a program that links several libraries gets one pool.
@@ -145,7 +154,11 @@ def _export_archive(source: artifact.Artifact, path: Path, compiler: str) -> Pat
     manifest = {**source.manifest, "needs": needed, "sha256": library.ZEROS}
     with tempfile.TemporaryDirectory(prefix="loopwright-export-") as folder:
         room = Path(folder)
-        (room / static_library.KERNEL).write_bytes(source.objects)
+        for name, data in objects.items():
+            (room / name).write_bytes(data)
+        if len(objects) > 1:
+            _run([compiler, "-r", "-nostdlib", *objects, "-o", "whole.o"], room)
+            (room / "whole.o").replace(room / static_library.KERNEL)
         (room / "manifest.c").write_text(_manifest_c(manifest))
         _run([compiler, "-c", *_COMPILED, "manifest.c", "-o", static_library.MANIFEST], room)
         files = [static_library.KERNEL, static_library.MANIFEST]

@@ -192,10 +192,23 @@ class Scheduler:
         return others
 
 
-def weighted_sum(weights: Sequence[float]) -> Callable[[Sequence[float]], float]:
-    """The objective ``sum of weight * latency``."""
+def weighted_sum(
+    weights: Sequence[float], alternatives: Sequence[object] = ()
+) -> Callable[[Sequence[float]], float]:
+    """The objective ``sum of weight * latency``.
+
+    Args:
+        weights: one for each task.
+        alternatives: tasks of equal entries compute the same, and only the fastest of those that
+            ran counts; None for a task that has no alternative. Empty: no task has one.
+    """
+    groups: dict[tuple[object, object], list[int]] = {}
+    for i in range(len(weights)):
+        group = alternatives[i] if alternatives else None
+        groups.setdefault((i if group is None else None, group), []).append(i)
 
     def cost(latencies: Sequence[float]) -> float:
-        return sum(w * g for w, g in zip(weights, latencies, strict=True))
+        ran = ([weights[i] * latencies[i] for i in g if latencies[i]] for g in groups.values())
+        return sum(min(costs, default=0.0) for costs in ran)
 
     return cost

@@ -32,6 +32,7 @@ class TaskRow:
         stopped: why it gets no further trials, as in `Summary.stopped`; empty while it may.
         reason: the same in a sentence.
         verdict: how the best compares with the default.
+        alternative: equal for tasks that compute the same in different ways; None: there are none.
     """
 
     task: str
@@ -44,6 +45,7 @@ class TaskRow:
     stopped: str = ""
     reason: str = ""
     verdict: Verdict = NOT_COMPARED
+    alternative: object = None
 
     @property
     def weighted(self) -> float | None:
@@ -127,8 +129,14 @@ class TasksSummary:
 
     @property
     def latency(self) -> float:
-        """Weighted sum of the best times, in seconds, of the tasks that have one."""
-        return sum(row.weighted or 0.0 for row in self.rows)
+        """Weighted sum of the best times, in seconds, of the tasks that have one; of alternatives
+        the fastest counts."""
+        found: dict[object, float] = {}
+        for number, row in enumerate(self.rows):
+            if row.weighted:
+                group = (number if row.alternative is None else None, row.alternative)
+                found[group] = min(row.weighted, found.get(group, row.weighted))
+        return sum(found.values())
 
     @property
     def is_gain(self) -> bool:

@@ -28,9 +28,15 @@ class TaskRun:
     run: Run
 
     def __init__(
-        self, tuner: Tuner, weight: float, budget: TaskBudget, progress: TaskProgress
+        self,
+        tuner: Tuner,
+        weight: float,
+        budget: TaskBudget,
+        progress: TaskProgress,
+        alternative: object = None,
     ) -> None:
         self.tuner, self.weight, self.budget, self.progress = tuner, weight, budget, progress
+        self.alternative = alternative
 
     @property
     def state(self) -> RunState:
@@ -78,6 +84,7 @@ class TaskRun:
             stopped=own[0],
             reason=own[1],
             verdict=self.run.verdict,
+            alternative=self.alternative,
         )
 
     def _note(self, trials: Sequence[Trial]) -> None:
@@ -123,18 +130,28 @@ class AllRuns:
                 monitor.round(self.summary(scheduler), position)
 
     def playoffs(self) -> None:
-        """Measure the finalists of each task again, those first whose calls take longest.
+        """Measure the finalists of each task again, those first whose calls take longest; of
+        alternatives those of the fastest alone.
 
         Of the time that is left each gets a share by the time of its calls; what it does not need
         is for those after it. Equal shares would be too short for a verdict where there are many.
         """
-        waiting = sorted(self.runs, key=lambda run: -run.cost)
+        waiting = sorted(self._counting(), key=lambda run: -run.cost)
         while waiting and not self.total.out_of_time:
             left, whole = self.total.left, sum(run.cost for run in waiting)
             run = waiting.pop(0)
             part = run.cost / whole if whole else 1 / (1 + len(waiting))
             with run.budget.turn.running():
                 run.run.playoff(None if left is None else left * part)
+
+    def _counting(self) -> list[TaskRun]:
+        """The runs without those of which an alternative is faster."""
+        fastest: dict[object, TaskRun] = {}
+        for run in self.runs:
+            other = fastest.get(run.alternative, run)
+            both = [one for one in (other, run) if one.cost] or [other]
+            fastest[run.alternative] = min(both, key=lambda one: one.cost)
+        return [r for r in self.runs if r.alternative is None or fastest[r.alternative] is r]
 
     def finish(self, scheduler: Scheduler) -> TasksSummary:
         """End every run and sum up.

@@ -63,6 +63,7 @@ def tune_tasks(
     per_task_early_stopping: int | None = None,
     min_gain: float | str | None = None,
     groups: Sequence[object] | None = None,
+    alternatives: Sequence[object] | None = None,
     alpha: float = ALPHA,
     beta: float = BETA,
     backward_window: int = BACKWARD_WINDOW,
@@ -97,6 +98,9 @@ def tune_tasks(
         groups: tasks of equal groups are alike: one is expected to come near the speed of the
             fastest; None in it for a task like no other. By default tasks of one template are
             alike when their operations are of a magnitude.
+        alternatives: tasks of equal entries compute the same in different ways: only the fastest of
+            them counts in the sum, so that after its first round a slower one gets none; None, also
+            in it: the task has no alternative.
         alpha: weight of what past rounds gained against what is to come, 0 to 1.
         beta: how near a task is expected to come to the fastest of its group: a factor.
         backward_window: past rounds that are looked at.
@@ -129,8 +133,9 @@ def tune_tasks(
     """
     tasks = _checked(tasks, n_trial, callbacks)
     factors = _weights(weights, objective, len(tasks))
+    others = _alternatives(alternatives, objective, len(tasks))
     scheduler = Scheduler(
-        objective or weighted_sum(factors),
+        objective or weighted_sum(factors, others),
         strategy=strategy,
         alpha=alpha,
         beta=beta,
@@ -147,8 +152,9 @@ def tune_tasks(
             weight,
             TaskBudget(total, per_task_early_stopping, min_gain),
             TaskProgress(flop_of(one.task), group),
+            alternative,
         )
-        for one, weight, group in zip(tuners, factors, alike, strict=True)
+        for one, weight, group, alternative in zip(tuners, factors, alike, others, strict=True)
     ]
     with _open(runs, options, callbacks, total) as all_runs:
         try:
@@ -225,6 +231,18 @@ def _weights(weights: Sequence[float] | None, objective: object, count: int) -> 
         if not number or not 0 < weight < math.inf:
             raise UsageError(f"a weight is a number above zero, got {weight!r}")
     return factors
+
+
+def _alternatives(
+    alternatives: Sequence[object] | None, objective: object, count: int
+) -> list[object]:
+    if alternatives is None:
+        return [None] * count
+    if objective is not None:
+        raise UsageError(
+            "give alternatives or an objective, not both: an objective takes the fastest itself"
+        )
+    return _all("alternatives", alternatives, count)
 
 
 def _all(name: str, values: Sequence[T], count: int) -> list[T]:

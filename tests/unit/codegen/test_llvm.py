@@ -292,3 +292,16 @@ def test_every_type_has_its_code() -> None:
         s = create_schedule(b)
         s[b].vectorize(b.op.axis[0])
         assert compile_func(lower(s, [a, b], "f"), Target("llvm")).objects
+
+
+@x86
+@pytest.mark.parametrize("count", [8, 16])
+def test_one_vector_of_products_of_bytes_is_summed_as_a_whole(count: int) -> None:
+    """LLVM 22 takes the first partial sum of the instruction that it finds for itself."""
+    a, b = te.placeholder((count,), "uint8", name="a"), te.placeholder((count,), "int8", name="b")
+    k = te.reduce_axis((0, count), name="k")
+    c = te.compute((1,), lambda i: te.sum(a[k].astype("int32") * b[k].astype("int32"), axis=k))
+    s = create_schedule(c.op)
+    s[c].vectorize(c.op.reduce_axis[0])
+    code = compile_func(lower(s, [a, b, c], "f"), Target("llvm -mcpu=cascadelake"))
+    assert "vpdpbusd" not in code.source("asm")

@@ -8,7 +8,7 @@ from loopwright import te
 from loopwright.cost.cpu import cycles
 from loopwright.cost.cpu.buffer_usage import BufferUsage
 from loopwright.cost.cpu.core import LATENCY, Core
-from loopwright.cost.cpu.footprint import Touches
+from loopwright.cost.cpu.footprint import MISPLACED, Touches
 from loopwright.cost.cpu.machine import Machine
 from loopwright.cost.cpu.memory import Memory
 from loopwright.cost.cpu.register_tile import pieces
@@ -116,7 +116,9 @@ def test_results_that_the_loop_outside_moves_are_loaded_and_stored_in_every_run(
 
 def test_operands_are_loaded_once_a_run_and_before_loops_that_do_not_move_them() -> None:
     vectors, halves = _core(_matmul(8, 32)).loaded
-    assert vectors == halves == 8 * 2 * 32 * (8 + 2)
+    assert vectors == 8 * 2 * 32 * (8 + 2)
+    # A vector of an argument may lie across two lines.
+    assert halves == 8 * 2 * 32 * (8 + 2 * (1 + MISPLACED))
     # The rows are a loop: the two vectors of B stand before it.
     vectors, _ = _core(_matmul(8, 32, (False, True))).loaded
     assert vectors == 8 * 2 * 32 * (8 + 2)
@@ -138,7 +140,7 @@ def test_one_result_waits_for_itself() -> None:
 def test_narrow_data_paths_take_a_vector_in_two() -> None:
     narrow = Machine(1, MACHINE.caches, 64, 32, 32)
     fast, slow = _core(_matmul(8, 32)), _core(_matmul(8, 32), narrow)
-    assert slow.loaded[1] == 8 * 2 * 32 * (8 + 2 * 2)
+    assert slow.loaded[1] == 8 * 2 * 32 * (8 + 2 * 2 * (1 + MISPLACED / 2))
     assert slow.cycles > 1.9 * fast.cycles
 
 
@@ -216,9 +218,27 @@ def test_vectors_that_a_loop_shifts_lie_across_lines() -> None:
         return core.loaded[1] / core.loaded[0]
 
     # By an element, or by 64 bytes: a line. Half a line is a vector of 32 bytes.
-    assert (across(1), across(8), across(16)) == (2, 2, 1)
+    assert (across(1), across(8), across(16)) == (2, 2, 1 + MISPLACED)
     half = Machine(1, MACHINE.caches, 32, 16, 32)
-    assert (across(1, half), across(8, half)) == (1.5, 1)
+    assert (across(1, half), across(8, half)) == (1.5, 1 + MISPLACED / 2)
+
+
+@pytest.mark.parametrize(("constant", "more"), [(False, MISPLACED), (True, 0)])
+def test_arguments_begin_anywhere_in_a_line_and_what_the_program_holds_does_not(
+    constant: bool, more: float
+) -> None:
+    X = te.placeholder((64, 4, 16), name="X", constant=constant)
+    Y = te.compute((64, 4, 16), lambda i, j, x: X[i, j, x] * 2, name="Y")
+    Z = te.compute((64, 16), lambda i, x: Y[i, 0, x], name="Z")
+    s = te.create_schedule(Z.op)
+    s[Y].vectorize(s[Y].op.axis[2])
+    nests = by_arithmetic(s.state)
+    core, touches = Core(Touches(nests[0], MACHINE), lambda _: False), Touches(nests[0], MACHINE)
+    assert core.loaded[1] == 64 * 4 * (1 + more)
+    # A row of 64 bytes: its line, and of a misplaced one 60 of 64 times a part of the next.
+    store, load = touches.accesses
+    assert load.lines[2] == pytest.approx(1 + more * 60 / 64)
+    assert store.lines[2] == 1
 
 
 def test_padding_that_is_a_stage_needs_no_tests_in_the_main_one() -> None:

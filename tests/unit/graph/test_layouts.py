@@ -117,6 +117,20 @@ def test_what_does_not_know_the_layout_gets_the_other_one() -> None:
         np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
 
 
+def test_slices_take_the_layout_over() -> None:
+    x = graph.var("x", (2, 3, 7, 6))
+    y = _conv(x, 3, 16)
+    part = op.strided_slice(y, begin=(4, 1), end=(12, 6), strides=(1, 2), axes=(1, -2))
+    other = op.strided_slice(y, begin=(0, 2), end=(2, 10))
+    pooled = [op.mean(_conv(e, 8, 8), axis=(2, 3)) for e in (part, other)]
+    module = graph.IRModule.from_expr(graph.Tuple(tuple(pooled)))
+    made = _converted(module["main"])
+    assert _count(made, "transpose") == 0
+    image = _weight(2, 3, 7, 6)
+    for found, wanted in zip(run(made, image), run(module, image), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
+
+
 def test_few_output_channels_and_groups_stay_as_they_are() -> None:
     x = graph.var("x", (1, 8, 4, 4))
     for y in (_conv(x, 8, 3), _conv(x, 4, 16, groups=2)):

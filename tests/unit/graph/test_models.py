@@ -137,8 +137,8 @@ def test_executors_share_what_is_computed_from_weights(model: graph.CompiledMode
     for executor, x in zip((first, second), images, strict=True):
         found = executor.get_output(1).numpy()
         np.testing.assert_allclose(found, _by_numpy(x)[1], rtol=1e-4, atol=1e-5)
-    functions = zip(first._functions, second._functions, strict=True)
-    assert all(a is b for (a, _), (b, _) in functions)
+    callees = zip(first._callees, second._callees, strict=True)
+    assert all(a.function is b.function for a, b in callees)
 
 
 def test_what_a_kernel_takes_as_constant_must_be_one(model: graph.CompiledModel) -> None:

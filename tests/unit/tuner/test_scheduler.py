@@ -68,6 +68,17 @@ def test_against_the_formula_written_out():
         assert scheduler.next(tasks) == int(np.argmin(expected))
 
 
+def test_of_alternatives_the_fastest_counts():
+    cost = weighted_sum([2.0, 2.0, 1.0, 1.0], ["a", "a", None, None])
+    assert cost([3.0, 1.0, 5.0, 7.0]) == 2.0 + 5.0 + 7.0
+    assert cost([3.0, 0.0, 5.0, 0.0]) == 6.0 + 5.0  # nothing ran of the second and the last
+    slow, fast = TaskProgress(history=[3.0, 2.9]), TaskProgress(history=[1.0])
+    scheduler = Scheduler(weighted_sum([2.0, 2.0], ["a", "a"]))
+    gradients = scheduler.gradients([slow, fast])
+    assert gradients[0] == 0 > gradients[1]
+    assert scheduler.next([slow, fast]) == 1
+
+
 def test_a_slow_task_leaves_its_group():
     fast = TaskProgress(flop=1000, group="a", history=[10.0])
     slow = TaskProgress(flop=1000, group="a", history=[100.0] * 6)

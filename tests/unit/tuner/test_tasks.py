@@ -100,6 +100,15 @@ def test_a_task_that_gains_gets_more_than_one_that_does_not():
     assert summary.rows[0].trials > 4 * summary.rows[1].trials
 
 
+def test_of_alternatives_the_fastest_goes_on_and_has_a_playoff():
+    turns = Turns(bowl, lambda index: 1.0 + bowl(index), bowl)
+    summary = run(turns, 3, size=(32, 32), n_trial=160, alternatives=["a", "a", None])
+    assert summary.rows[1].trials == 16  # its first round
+    assert [len(m.playoffs) for m in turns.measurers] == [1, 0, 1]
+    best = [row.best_seconds for row in summary.rows]
+    assert summary.latency == summary.cost == pytest.approx(best[0] + best[2])
+
+
 def test_weights_decide():
     turns = Turns(bowl, bowl)
     light = run(turns, 2, size=(32, 32), n_trial=320, weights=[1.0, 50.0], seed=1)
@@ -332,6 +341,8 @@ def test_ctrl_c_keeps_everything(tmp_path):
         ({"weights": [1.0, 0.0, 1.0]}, "a weight is a number above zero, got 0.0"),
         ({"weights": [1.0] * 3, "objective": max}, "not both"),
         ({"groups": ["a"]}, "1 groups for 3 tasks"),
+        ({"alternatives": ["a"]}, "1 alternatives for 3 tasks"),
+        ({"alternatives": ["a"] * 3, "objective": max}, "give alternatives or an objective"),
         ({"tuner": "gird"}, "did you mean 'grid'"),
         ({"strategy": "greedy"}, "there are gradient, round-robin"),
         ({"timeout": "soon"}, "not a duration"),

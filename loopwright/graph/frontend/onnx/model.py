@@ -15,7 +15,7 @@ from loopwright.graph.frontend.onnx.importer import Importer, Scope
 from loopwright.graph.frontend.onnx.narrow import NAMES, constant, storage
 from loopwright.graph.frontend.onnx.node import UnboundInputsError
 from loopwright.graph.ir.expr import Expr, Function, Tuple, Var
-from loopwright.graph.ir.module import MAIN, IRModule
+from loopwright.graph.ir.module import MAIN, OUTPUT_NAMES, IRModule
 from loopwright.graph.ir.types import Size, TensorType
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def from_onnx(
         >>> opset = helper.make_opsetid("", 17)
         >>> model = helper.make_model(g, opset_imports=[opset])
         >>> print(lw.graph.frontend.onnx.from_onnx(model))
-        def @main(%x: float32[4]) {
+        def @main(%x: float32[4]) [output_names=["y"]] {
           nn.relu(%x)
         }
     """
@@ -73,10 +73,18 @@ def from_onnx(
     params = inputs.bind(scope)
     importer.convert(loaded.graph.node, scope)
     importer.check()
-    results = [importer.result(o.name, scope) for o in loaded.graph.output]
-    parts = tuple(p for r in results for p in (r.fields if isinstance(r, Tuple) else (r,)))
-    body = parts[0] if len(parts) == 1 else Tuple(parts)
-    return IRModule({MAIN: Function(params, body)})
+    results = [(o.name, importer.result(o.name, scope)) for o in loaded.graph.output]
+    parts = [part for name, result in results for part in _parts(name, result)]
+    names, values = tuple(name for name, _ in parts), tuple(value for _, value in parts)
+    body = values[0] if len(values) == 1 else Tuple(values)
+    return IRModule({MAIN: Function(params, body, attrs={OUTPUT_NAMES: names})})
+
+
+def _parts(name: str, value: Expr) -> list[tuple[str, Expr]]:
+    """An output by its name; of a sequence its parts, with their numbers behind the name."""
+    if not isinstance(value, Tuple):
+        return [(name, value)]
+    return [(f"{name}.{n}", part) for n, part in enumerate(value.fields)]
 
 
 class _Inputs:

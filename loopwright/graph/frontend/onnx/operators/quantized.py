@@ -18,7 +18,8 @@ from loopwright.graph.frontend.onnx.operators.casts import (
     widened,
 )
 from loopwright.graph.frontend.onnx.operators.windows import window_of
-from loopwright.graph.ir.expr import Expr
+from loopwright.graph.ir.expr import Constant, Expr, const
+from loopwright.graph.op import qnn
 from loopwright.graph.op.narrow import FORMATS
 
 #: Whole numbers that quantised tensors are made of, beside narrow ones.
@@ -72,6 +73,24 @@ def cast(node: Node, e: Expr, dtype: str) -> Expr:
     return e if node.dtype(e) == dtype else node.call("cast", e, dtype=dtype)
 
 
+def _parameter(node: Node, e: Expr | None, dtype: str) -> Expr:
+    """A scale or a zero as `qnn.quantize` takes it: a number, or one for each index of an axis."""
+    if e is None:
+        return const(0, dtype)
+    shape = () if node.shape(e) == (1,) else node.shape(e)
+    if isinstance(e, Constant):  # is seen as one by `FakeQuantizationToInteger`
+        return const(e.data.reshape(shape), dtype)
+    e = e if shape == node.shape(e) else node.call("reshape", e, newshape=shape)
+    return cast(node, e, dtype)
+
+
+def _is_plain(node: Node, real: str, whole: str, block: int) -> bool:
+    """Whether `qnn.quantize` and `qnn.dequantize` speak of these dtypes, scale and zero."""
+    rank, zero = node.rank(node[1]), node.optional(2)
+    dtypes_fit = real == node.dtype(node[1]) == "float32" and whole in qnn.WHOLE
+    return dtypes_fit and not block and rank < 2 and (zero is None or node.rank(zero) < 2)
+
+
 @converter("QuantizeLinear", since=10)
 def quantize_linear(node: Node) -> Expr:
     """x / scale + zero, for a tensor, each index of an axis, or each block of it."""
@@ -79,9 +98,19 @@ def quantize_linear(node: Node) -> Expr:
     zero, number = node.optional(2), node.attr("output_dtype", 0)
     dtype = "uint8" if zero is None else any_dtype(node, zero)
     dtype = any_dtype_of(number) if number else dtype
+    if _is_plain(node, node.dtype(x), dtype, block):
+        return _plain(node, "qnn.quantize", axis, out_dtype=dtype)
     scale = _along(node, node[1], x, axis, block)
     offset = None if zero is None else _along(node, widened(node, zero), x, axis, block)
     return quantized(node, x, scale, offset, dtype, bool(node.attr("saturate", 1)))
+
+
+def _plain(node: Node, name: str, axis: int, **attrs: Any) -> Expr:
+    """A call of `qnn.quantize` or `qnn.dequantize`."""
+    scale = _parameter(node, node[1], "float32")
+    zero = _parameter(node, node.optional(2), "int32")
+    by_axis = bool(node.rank(scale) or node.rank(zero))
+    return node.call(name, node[0], scale, zero, axis=axis if by_axis else -1, **attrs)
 
 
 @converter("DequantizeLinear", since=10)
@@ -90,6 +119,8 @@ def dequantize_linear(node: Node) -> Expr:
     x, axis, block = node[0], node.attr("axis", 1), node.attr("block_size", 0)
     number = node.attr("output_dtype", 0)
     dtype = dtype_of(number) if number else node.dtype(node[1])
+    if _is_plain(node, dtype, any_dtype(node, x), block):
+        return _plain(node, "qnn.dequantize", axis)
     scale = cast(node, _along(node, node[1], x, axis, block), "float32")
     if any_dtype(node, x) in FORMATS:  # whose zero is 0
         return cast(node, node.call("multiply", widened(node, x), scale), dtype)

@@ -1,0 +1,304 @@
+"""Winograd's convolutions: implementations of convolutions with windows of 3 x 3 and stride 1.
+
+F(m x m, 3 x 3) makes m x m results of (m + 2) x (m + 2) elements of the image by as many
+multiplications a channel, where the definition takes 9 m^2: tiles and windows are transformed to as
+many places, products over the channels are made place by place, and their results are transformed
+back (Winograd, "Arithmetic Complexity of Computations", 1980; Lavin and Gray, "Fast Algorithms for
+Convolutional Neural Networks", CVPR 2016, from which the matrices are). Windows, which are
+constant, are transformed once. The transforms add and subtract, which costs precision: little for
+m = 2, and for m = 4 so much that it is taken only where `loopwright.PassContext` allows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from loopwright import te
+from loopwright.graph.ir.expr import Attrs
+from loopwright.graph.op.nn import padded
+from loopwright.graph.op.shapes import pads_of, several
+from loopwright.graph.strategy import PLEVEL, is_constant, register_implementation
+from loopwright.target import Target
+
+Matrix = Sequence[Sequence[float]]
+
+
+@dataclass(frozen=True)
+class Transforms:
+    """The matrices of F(m x m, 3 x 3).
+
+    Attributes:
+        image: (m + 2, m + 2), for elements of the image; B^T of Lavin and Gray.
+        window: (m + 2, 3), for the window; G.
+        back: (m, m + 2), for the sums; A^T.
+    """
+
+    image: Matrix
+    window: Matrix
+    back: Matrix
+
+    @property
+    def step(self) -> int:
+        """m, the rows and columns of the result in a tile."""
+        return len(self.back)
+
+
+F2 = Transforms(
+    image=[[1, 0, -1, 0], [0, 1, 1, 0], [0, -1, 1, 0], [0, 1, 0, -1]],
+    window=[[1, 0, 0], [1 / 2, 1 / 2, 1 / 2], [1 / 2, -1 / 2, 1 / 2], [0, 0, 1]],
+    back=[[1, 1, 1, 0], [0, 1, -1, -1]],
+)
+F4 = Transforms(
+    image=[
+        [4, 0, -5, 0, 1, 0],
+        [0, -4, -4, 1, 1, 0],
+        [0, 4, -4, -1, 1, 0],
+        [0, -2, -1, 2, 1, 0],
+        [0, 2, -1, -2, 1, 0],
+        [0, 4, 0, -5, 0, 1],
+    ],
+    window=[
+        [1 / 4, 0, 0],
+        [-1 / 6, -1 / 6, -1 / 6],
+        [-1 / 6, 1 / 6, -1 / 6],
+        [1 / 24, 1 / 12, 1 / 6],
+        [1 / 24, -1 / 12, 1 / 6],
+        [0, 0, 1],
+    ],
+    back=[[1, 1, 1, 1, 1, 0], [0, 1, -1, 2, -2, 0], [0, 1, 1, 4, 4, 0], [0, 1, -1, 8, -8, 1]],
+)
+#: The largest errors, as `Implementation` defines them, and as tests bound them.
+F2_ERROR, F4_ERROR = 2e-6, 4e-5
+
+
+def winograd(
+    transforms: Transforms,
+    shape: Sequence[int],
+    channels: int,
+    image: Callable[..., Any],
+    weight: Callable[..., Any],
+) -> Callable[..., Any]:
+    """The value of a convolution at (image, row, column, channel), by Winograd's algorithm.
+
+    Args:
+        transforms: which one.
+        shape: of the result: images, rows, columns, channels.
+        channels: of the image.
+        image: the element of the image, padded, at (image, row, column, channel).
+        weight: that of the window at (row, column, channel of the image, channel).
+    """
+    step, places = transforms.step, len(transforms.image)
+    images, height, width, outputs = shape
+    down, across = -(-height // step), -(-width // step)
+    columns = across * step + 2
+    rows = te.compute(
+        (places, images, down, columns, channels),
+        lambda a, n, y, x, c: _row(transforms.image, a, lambda i: image(n, y * step + i, x, c)),
+        name="tile_rows",
+    )
+    tiles = te.compute(
+        (places, places, images, down, across, channels),
+        lambda a, b, n, y, x, c: _row(
+            transforms.image, b, lambda j: rows(a, n, y, x * step + j, c)
+        ),
+        name="tiles",
+    )
+    window_rows = te.compute(
+        (places, 3, channels, outputs),
+        lambda a, s, c, o: _row(transforms.window, a, lambda r: weight(r, s, c, o)),
+        name="window_rows",
+    )
+    windows = te.compute(
+        (places, places, channels, outputs),
+        lambda a, b, c, o: _row(transforms.window, b, lambda s: window_rows(a, s, c, o)),
+        name="windows",
+    )
+    k = te.reduce_axis((0, channels), name="c")
+    sums = te.compute(
+        (places, places, images, down, across, outputs),
+        lambda a, b, n, y, x, o: te.sum(tiles(a, b, n, y, x, k) * windows(a, b, k, o), axis=k),
+        name="sums",
+    )
+    back = te.compute(
+        (step, places, images, down, across, outputs),
+        lambda r, b, n, y, x, o: _row(transforms.back, r, lambda i: sums(i, b, n, y, x, o)),
+        name="result_rows",
+    )
+
+    def value(n: Any, y: Any, x: Any, o: Any) -> Any:
+        tile = te.indexdiv(y, step), te.indexdiv(x, step)
+        row = te.indexmod(y, step)
+        return _row(transforms.back, te.indexmod(x, step), lambda j: back(row, j, n, *tile, o))
+
+    return value
+
+
+def _row(matrix: Matrix, at: Any, read: Callable[[int], Any]) -> Any:
+    """The product of a row of a matrix, whose number is an index, with a vector; where that loop is
+    written out, the choice is made by the compiler."""
+    *others, last = matrix
+    found = _combined(last, read)
+    for n, row in reversed(list(enumerate(others))):
+        found = te.select(te.equal(at, n), _combined(row, read), found)
+    return found
+
+
+def _combined(row: Sequence[float], read: Callable[[int], Any]) -> Any:
+    total: Any = None
+    for n, factor in enumerate(row):
+        if not factor:
+            continue
+        x = read(n)
+        if total is None:
+            total = x if factor == 1 else x * te.const(factor, x.dtype)
+            continue
+        term = x if abs(factor) == 1 else x * te.const(abs(factor), x.dtype)
+        total = total + term if factor > 0 else total - term
+    return total
+
+
+# ---------------------------------------------------------------- what it is for
+
+#: Channels below which there is little to reuse.
+_FEWEST = 16
+#: Where it is taken without a measurement: the factor of multiplications that are saved at least,
+#: all of which was measured to be faster; and operations that are saved for each byte by which
+#: windows grow, since weights come from memory in every run of a model: with 13 (images of 7 x 7,
+#: m = 2) both took as long inside of resnet18, with 70 (14 x 14) it was faster by half.
+_SAVED, _FOR_A_BYTE = 1.7, 30
+#: Bytes of vector registers for which that was measured.
+_WIDE = 64
+_CPUS = ("llvm", "c", "interp")
+
+
+def _extents(inputs: Sequence[te.Tensor], attrs: Attrs, last: bool) -> tuple[int, ...] | None:
+    """Images, channels, rows and columns of the padded image, channels of the result; None where
+    the window is another one, or sizes are not known."""
+    data, weight = inputs
+    if len(data.shape) != 4 or len(weight.shape) != 4:
+        return None
+    if not all(isinstance(n, int) for n in (*data.shape, *weight.shape)):
+        return None
+    if last:
+        *window, channels, outputs = weight.static_shape
+    else:
+        outputs, channels, *window = weight.static_shape
+    if window != [3, 3]:
+        return None
+    images, height, width, _ = _in_order(data.static_shape, last and _is_last(attrs))
+    (top, bottom), (left, right) = pads_of(attrs["padding"], 2)
+    return images, channels, height + top + bottom, width + left + right, outputs
+
+
+def _is_last(attrs: Attrs) -> bool:
+    return bool(attrs.get("data_layout", "channels_last") == "channels_last")
+
+
+def _in_order(shape: tuple[int, ...], last: bool) -> tuple[int, ...]:
+    """Images, rows, columns, channels."""
+    return shape if last else (shape[0], shape[2], shape[3], shape[1])
+
+
+def _computes(
+    inputs: Sequence[te.Tensor], attrs: Attrs, target: Target, transforms: Transforms, last: bool
+) -> bool:
+    """Whether a call is a convolution of constant windows of 3 x 3 with stride 1, in float32."""
+    data, weight = inputs
+    plain = all(several(attrs[n], 2, n) == (1, 1) for n in ("strides", "dilation"))
+    if not plain or attrs["groups"] != 1 or target.kind not in _CPUS or not is_constant(weight):
+        return False
+    dtypes = {data.dtype, weight.dtype, attrs["out_dtype"] or data.dtype}
+    found = _extents(inputs, attrs, last)
+    if found is None or dtypes != {"float32"}:
+        return False
+    _, channels, height, width, outputs = found
+    return min(channels, outputs) >= _FEWEST and min(height, width) - 2 >= transforms.step
+
+
+def _saved(extents: tuple[int, ...], transforms: Transforms) -> float:
+    """The multiplications of the definition as a multiple of those of the algorithm."""
+    _, _, height, width, _ = extents
+    step, places = transforms.step, len(transforms.image) ** 2
+    tiles = -(-(height - 2) // step) * -(-(width - 2) // step)
+    return 9 * (height - 2) * (width - 2) / (places * tiles)
+
+
+def _priority(
+    inputs: Sequence[te.Tensor], attrs: Attrs, target: Target, transforms: Transforms, last: bool
+) -> int:
+    """Above the definition where it was measured to be faster without tuning."""
+    found = _extents(inputs, attrs, last)
+    assert found is not None, "asked after the condition"
+    images, _, height, width, _ = found
+    factor, places = _saved(found, transforms), len(transforms.image) ** 2
+    saved = 18 * images * (height - 2) * (width - 2) * (1 - 1 / factor)
+    pays = last and _is_last(attrs) and target.vector_bytes >= _WIDE
+    pays = pays and factor >= _SAVED and saved >= _FOR_A_BYTE * 4 * (places - 9)
+    return PLEVEL + transforms.step if pays else PLEVEL - transforms.step
+
+
+# ---------------------------------------------------------------- the implementations
+
+
+def _channels_last(transforms: Transforms) -> Callable[..., te.Tensor]:
+    def conv(data: te.Tensor, weight: te.Tensor, **attrs: Any) -> te.Tensor:
+        *_, channels, outputs = weight.static_shape
+        image, shape = _image(data, attrs, transforms, _is_last(attrs), outputs)
+        value = winograd(transforms, shape, channels, image, weight)
+        tensor: te.Tensor = te.compute(shape, value, name="conv")
+        return tensor
+
+    return conv
+
+
+def _channels_first(transforms: Transforms) -> Callable[..., te.Tensor]:
+    def conv(data: te.Tensor, weight: te.Tensor, **attrs: Any) -> te.Tensor:
+        outputs, channels, *_ = weight.static_shape
+        image, shape = _image(data, attrs, transforms, False, outputs)
+        value = winograd(transforms, shape, channels, image, lambda r, s, c, o: weight(o, c, r, s))
+        images, height, width, _ = shape
+        tensor: te.Tensor = te.compute(
+            (images, outputs, height, width), lambda n, o, y, x: value(n, y, x, o), name="conv"
+        )
+        return tensor
+
+    return conv
+
+
+def _image(
+    data: te.Tensor, attrs: Attrs, transforms: Transforms, last: bool, outputs: int
+) -> tuple[Callable[..., Any], tuple[int, ...]]:
+    """The padded image as a function of (image, row, column, channel), and the result's shape."""
+    images, height, width, _ = _in_order(data.static_shape, last)
+    step = transforms.step
+    pads, shape = [], []
+    for (low, high), extent in zip(pads_of(attrs["padding"], 2), (height, width), strict=True):
+        count = extent + low + high - 2
+        # Tiles at the end may be larger than what is left of the image.
+        pads.append((low, high + -count % step))
+        shape.append(count)
+    x = padded(data, [*pads, (0, 0)] if last else pads)
+    at = x if last else (lambda n, row, column, c: x(n, c, row, column))
+    return at, (images, *shape, outputs)
+
+
+def _register(transforms: Transforms, error: float) -> None:
+    name = f"winograd_{transforms.step}x{transforms.step}"
+    for op, last, made in (
+        ("nn.conv_channels_last", True, _channels_last(transforms)),
+        ("nn.conv", False, _channels_first(transforms)),
+    ):
+        register_implementation(
+            op,
+            name,
+            plevel=partial(_priority, transforms=transforms, last=last),
+            condition=partial(_computes, transforms=transforms, last=last),
+            error=error,
+        )(made)
+
+
+_register(F2, F2_ERROR)
+_register(F4, F4_ERROR)

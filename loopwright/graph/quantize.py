@@ -1,0 +1,168 @@
+"""Quantisation of a model to int8, with scales from calibration data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from loopwright.errors import GraphError, UsageError, did_you_mean
+from loopwright.graph.calibration import Array, Method, Range, calibrate, check_method
+from loopwright.graph.frontend.source import ModelLike, module_of
+from loopwright.graph.infer import infer_types
+from loopwright.graph.ir.expr import Call, Constant, Expr, Function, const
+from loopwright.graph.ir.module import MAIN, IRModule
+from loopwright.graph.ir.types import TensorType
+from loopwright.graph.ir.visitor import called, post_order, rewrite_each
+from loopwright.graph.registry import get_op
+from loopwright.graph.transform.folding import FOLDING
+from loopwright.task.task import TargetLike
+
+#: Products whose weights are quantised, with the dimension of their output channels.
+_CHANNELS = {"nn.conv": 0, "nn.dense": 0, "matmul": 1}
+#: A convolution of no more channels, the first one of most models, is faster in float32.
+_FEW = 4
+#: The scale of a value that is 0 throughout.
+_SMALLEST = float(np.finfo("float32").tiny)
+
+
+def quantize(
+    model: ModelLike,
+    calibration_data: Iterable[Mapping[str, Array] | Array],
+    *,
+    calibration: Method = "min_max",
+    percentile: float = 99.99,
+    skip: Sequence[str] = (),
+    target: TargetLike = None,
+) -> IRModule:
+    """Quantise the products of a model: int8 weights, uint8 data, sums in int32.
+
+    Weights get a scale for each output channel, and no zero point. What a convolution, `nn.dense`
+    or a product with a constant matrix reads gets one scale and one zero point, from the range that
+    it has over the calibration data. All else is computed in float32 (Jacob et al., 2018), and so
+    are convolutions of images of four channels or fewer.
+
+    Args:
+        model: a module, or an ONNX model as `from_onnx` takes it; float32.
+        calibration_data: inputs of some runs, by name; or an array each, where there is one input.
+        calibration: how ranges are chosen: ``"min_max"``, all numbers; ``"percentile"``, without
+            those furthest out; ``"entropy"``, by the divergence of the quantised distribution
+            (Migacz, 2017).
+        percentile: how many of a hundred numbers the range holds; for that method.
+        skip: spans of products that stay in float32, such as ``"Conv 'conv_3'"`` for a node of an
+            ONNX model.
+        target: what the model is run on for calibration; None as in `compile`.
+
+    Returns:
+        A module in which quantised values and weights are quantised and dequantised in the manner
+        of QDQ models. `compile` makes products of whole numbers of it.
+
+    Raises:
+        GraphError: there are no data, inputs do not fit, or a value or a weight is not finite.
+        UsageError: there is no such method, the percentile is none, or no product has a span that
+            is to be skipped.
+
+    Example:
+        >>> x, w = lw.graph.var("x", (1, 4)), np.ones((2, 4), "float32")
+        >>> module = lw.graph.IRModule.from_expr(lw.graph.op.nn.dense(x, w))
+        >>> data = [np.linspace(0, 2.55, 4, dtype="float32")[None]]
+        >>> quantized = lw.graph.quantize(module, data, target="llvm")
+        >>> print(lw.graph.compile(quantized, "llvm")(data[0])[0].round(2))
+        [[5.1 5.1]]
+    """
+    check_method(calibration)
+    if not 50 < percentile <= 100:
+        raise UsageError(f"percentile is {percentile}; give more than 50, and 100 at most")
+    module = FOLDING(module_of(model))
+    main = module[MAIN]
+    products = _without(_products(module), skip)
+    values = list(dict.fromkeys(p.args[0] for p in products))
+    if not values:
+        return module
+    data = [_by_name(main, given) for given in calibration_data]
+    ranges = calibrate(main, values, data, calibration, percentile, target)
+    found = dict(zip(values, ranges, strict=True))
+    return module.with_function(MAIN, _annotated(main, products, found))
+
+
+def _by_name(main: Function, given: Mapping[str, Array] | Array) -> Mapping[str, Array]:
+    if isinstance(given, Mapping):
+        return given
+    if len(main.params) != 1:
+        names = ", ".join(p.name for p in main.params)
+        raise GraphError(f"calibration data are arrays by name for a model of the inputs {names}")
+    return {main.params[0].name: given}
+
+
+def _without(products: Sequence[Call], skip: Sequence[str]) -> list[Call]:
+    """The products that are not to be skipped."""
+    spans = {p.span for p in products}
+    for name in skip:
+        if name not in spans:
+            hint = did_you_mean(name, spans)
+            raise UsageError(f"no product that could be quantised has the span {name!r}{hint}")
+    return [p for p in products if p.span not in skip]
+
+
+def _products(module: IRModule) -> list[Call]:
+    """The products of float32 data with constant weights."""
+    types = infer_types(module)
+    found = []
+    for e in post_order(module[MAIN].body):
+        name = called(e)
+        if name is None or name not in _CHANNELS or not isinstance(e, Call):
+            continue
+        t = types[e.args[0]]
+        if isinstance(t, TensorType) and t.dtype == "float32" and _pays(name, e):
+            found.append(e)
+    return found
+
+
+def _pays(name: str, product: Call) -> bool:
+    """Whether a product has a constant weight, and channels for the groups that are summed."""
+    weight = product.args[1]
+    if not isinstance(weight, Constant):
+        return False
+    if name == "nn.conv":
+        groups: int = get_op(name).complete(product.attrs)["groups"]
+        return weight.data.shape[1] > _FEW or groups > 1
+    return name == "nn.dense" or weight.data.ndim == 2
+
+
+def _annotated(main: Function, products: Sequence[Call], ranges: Mapping[Expr, Range]) -> Function:
+    """The function with its values and weights quantised and dequantised."""
+    chosen = set(products)
+
+    def change(old: Expr, new: Expr) -> Expr:
+        if old in chosen:
+            assert isinstance(new, Call)
+            new = Call(new.op, (new.args[0], _weight(new)), new.attrs, span=new.span)
+        return _value(new, ranges[old]) if old in ranges else new
+
+    return Function(main.params, rewrite_each(main.body, change), main.result, main.attrs)
+
+
+def _value(e: Expr, r: Range) -> Expr:
+    """A value, rounded to uint8 and back; 0 stays 0."""
+    scale = np.float32(max((r.high - r.low) / 255, _SMALLEST))
+    zero = int(np.clip(np.rint(-r.low / scale), 0, 255))
+    parameters = (const(scale, "float32"), const(zero, "int32"))
+    whole = get_op("qnn.quantize")(e, *parameters, out_dtype="uint8", span=e.span)
+    return get_op("qnn.dequantize")(whole, *parameters, span=e.span)
+
+
+def _weight(product: Call) -> Expr:
+    """A weight of int8 with a scale for each output channel, dequantised."""
+    weight, axis = product.args[1], _CHANNELS[called(product) or ""]
+    assert isinstance(weight, Constant)
+    data: np.ndarray[Any, Any] = weight.data
+    if not np.isfinite(data).all():
+        raise GraphError(f"the weight of {product.span or 'a product'} is not finite")
+    others = tuple(d for d in range(data.ndim) if d != axis)
+    largest = np.abs(data).max(axis=others)
+    scale = np.where(largest > 0, largest / 127, 1).astype("float32")
+    shape = [-1 if d == axis else 1 for d in range(data.ndim)]
+    whole = np.clip(np.rint(data / scale.reshape(shape)), -127, 127).astype("int8")
+    zero = const(0, "int32")
+    return get_op("qnn.dequantize")(const(whole, name=weight.name), const(scale), zero, axis=axis)

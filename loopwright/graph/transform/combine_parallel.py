@@ -1,0 +1,203 @@
+"""What CombineParallelDense and CombineParallelConv2D share: products of one input become one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from loopwright.graph.dataflow_pattern import Types
+from loopwright.graph.ir.expr import Call, Constant, Expr, Function, If, const
+from loopwright.graph.ir.module import IRModule
+from loopwright.graph.ir.structural import attrs_key
+from loopwright.graph.ir.visitor import called, post_order, rewrite_each, users
+from loopwright.graph.registry import Pattern, get_op
+
+#: Branches that are worth a product of their own, as in TVM.
+MIN_BRANCHES = 3
+
+
+@dataclass(frozen=True)
+class Product:
+    """Where the output channels of a product lie.
+
+    Attributes:
+        weight_axis: in its weight, the second input.
+        result_axis: in its result, from the end where it is negative.
+        fits: whether a call of the operator can be combined, by its attributes and its weight.
+    """
+
+    weight_axis: int
+    result_axis: int
+    fits: Callable[[Mapping[str, Any], np.ndarray[Any, Any]], bool]
+
+
+@dataclass(eq=False)
+class _Group:
+    """Calls that become one, each with what follows it, as far as all are followed by the same.
+
+    Attributes:
+        axis: of the results, along which they are cut apart again.
+        chains: for each branch the product, then what follows it.
+        combined: the one value, once its input is known.
+    """
+
+    axis: int
+    chains: list[list[Call]]
+    combined: Expr | None = None
+
+
+def combined(module: IRModule, products: Mapping[str, Product]) -> IRModule:
+    """Make one product of three or more that have one input and constant weights.
+
+    Args:
+        module: the functions; those with branches of control stay as they are, since what only one
+            branch needs would be computed for both.
+        products: which operators are combined.
+
+    Returns:
+        The module; itself where nothing was combined.
+    """
+    types = Types(module)
+    made = {n: _function(f, products, types) for n, f in module.functions.items()}
+    same = all(f is module.functions[n] for n, f in made.items())
+    return module if same else IRModule(made)
+
+
+def _function(f: Function, products: Mapping[str, Product], types: Types) -> Function:
+    order = post_order(f)
+    if any(isinstance(e, If) for e in order):
+        return f
+    combining = _Combining(types, users(order))
+    for calls in _alike(order, products):
+        combining.enter(calls, products[called(calls[0]) or ""])
+    if not combining.heads:
+        return f
+    made = rewrite_each(f, combining.change)
+    assert isinstance(made, Function)
+    return made
+
+
+def _alike(order: Sequence[Expr], products: Mapping[str, Product]) -> list[list[Call]]:
+    """Calls that can be combined, by their input, attributes, and weights but for the channels."""
+    found: dict[tuple[Any, ...], list[Call]] = {}
+    for e in order:
+        name = called(e)
+        if name is None or name not in products or not isinstance(e, Call) or len(e.args) != 2:
+            continue
+        weight, attrs = e.args[1], get_op(name).complete(e.attrs)
+        product = products[name]
+        if not isinstance(weight, Constant) or not product.fits(attrs, weight.data):
+            continue
+        shape = list(weight.data.shape)
+        shape[product.weight_axis] = 0
+        key = (name, e.args[0], attrs_key(attrs), tuple(shape), str(weight.data.dtype))
+        found.setdefault(key, []).append(e)
+    return [calls for calls in found.values() if len(calls) >= MIN_BRANCHES]
+
+
+@dataclass(eq=False)
+class _Combining:
+    types: Types
+    readers: Mapping[Expr, Sequence[Expr]]
+    heads: dict[Expr, tuple[_Group, Product]] = field(default_factory=dict)
+    lasts: dict[Expr, tuple[_Group, int]] = field(default_factory=dict)
+
+    def enter(self, calls: Sequence[Call], product: Product) -> None:
+        """Combine some calls, with what follows all of them."""
+        rank = len(self.types.tensor(calls[0]).shape)
+        group = _Group(product.result_axis % rank, [[c] for c in calls])
+        while self._follow(group):
+            pass
+        self.heads[calls[0]] = group, product
+        self.lasts |= {chain[-1]: (group, n) for n, chain in enumerate(group.chains)}
+
+    def _follow(self, group: _Group) -> bool:
+        """Take in the next call of each branch; False where they differ."""
+        following = []
+        for chain in group.chains:
+            readers = self.readers[chain[-1]]
+            if len(readers) != 1 or not isinstance(readers[0], Call):
+                return False
+            following.append(readers[0])
+        kinds = {
+            self._kind(a, chain[-1], group.axis)
+            for a, chain in zip(following, group.chains, strict=True)
+        }
+        if len(kinds) != 1 or None in kinds or len(set(following)) < len(following):
+            return False
+        for chain, call in zip(group.chains, following, strict=True):
+            chain.append(call)
+        return True
+
+    def _kind(self, call: Call, before: Call, axis: int) -> tuple[Any, ...] | None:
+        """Equal for calls that can be one; None where a call looks at more than one channel."""
+        name, t = called(call), self.types.tensor(before)
+        if name is None or self.types[call] != t or get_op(name).pattern > Pattern.BROADCAST:
+            return None
+        attrs = attrs_key(get_op(name).complete(call.attrs))
+        if call.args == (before,):
+            return name, attrs
+        if len(call.args) != 2 or attrs:
+            return None
+        at = call.args.index(before)
+        other = call.args[1 - at]
+        if not isinstance(other, Constant) or not t.static:
+            return None
+        wide = (1,) * (len(t.shape) - other.data.ndim) + other.data.shape
+        by_channel = all(n == 1 for d, n in enumerate(wide) if d != axis)
+        return (name, at) if by_channel else None
+
+    def change(self, old: Expr, new: Expr) -> Expr:
+        """What stands in the place of a node."""
+        if old in self.heads:
+            group, product = self.heads[old]
+            assert isinstance(new, Call)
+            group.combined = self._combined(group, product, new)
+        if old not in self.lasts:
+            return new
+        group, n = self.lasts[old]
+        assert group.combined is not None  # the first branch comes before its own end and others'
+        sizes = [self._channels(chain, group.axis) for chain in group.chains]
+        begin = sum(sizes[:n])
+        cut = get_op("strided_slice")
+        bounds = {"begin": (begin,), "end": (begin + sizes[n],), "axes": (group.axis,)}
+        return cut(group.combined, span=old.span, **bounds)
+
+    def _channels(self, chain: Sequence[Call], axis: int) -> int:
+        n = self.types.tensor(chain[0]).shape[axis]
+        assert isinstance(n, int)
+        return n
+
+    def _combined(self, group: _Group, product: Product, head: Call) -> Expr:
+        """One product with all channels, and one of each call that follows."""
+        weights = [_constant(chain[0].args[1]) for chain in group.chains]
+        weight = const(np.concatenate(weights, axis=product.weight_axis))
+        found: Expr = Call(head.op, (head.args[0], weight), head.attrs, span=head.span)
+        for n, call in enumerate(group.chains[0][1:], 1):
+            found = self._follower(group, n, call, found)
+        return found
+
+    def _follower(self, group: _Group, n: int, call: Call, data: Expr) -> Expr:
+        if len(call.args) == 1:
+            return Call(call.op, (data,), call.attrs, span=call.span)
+        before = group.chains[0][n - 1]
+        at = call.args.index(before)
+        rank = len(self.types.tensor(before).shape)
+        parts = []
+        for chain in group.chains:
+            own = _constant(chain[n].args[1 - at])
+            wide = own.reshape((1,) * (rank - own.ndim) + own.shape)
+            shape = [1] * rank
+            shape[group.axis] = self._channels(chain, group.axis)
+            parts.append(np.broadcast_to(wide, shape))
+        other = const(np.concatenate(parts, axis=group.axis))
+        args = (data, other) if at == 0 else (other, data)
+        return Call(call.op, args, call.attrs, span=call.span)
+
+
+def _constant(e: Expr) -> np.ndarray[Any, Any]:
+    assert isinstance(e, Constant)
+    return e.data

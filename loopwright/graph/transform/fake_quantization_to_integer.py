@@ -1,0 +1,176 @@
+"""FakeQuantizationToInteger: products of dequantised tensors become products of whole numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from loopwright.graph.dataflow_pattern import DFPattern, Match, Rule, is_constant, is_op, wildcard
+from loopwright.graph.dataflow_pattern import rewrite as rewritten
+from loopwright.graph.ir.expr import Call, Expr, const
+from loopwright.graph.ir.module import IRModule
+from loopwright.graph.op.shapes import pads_of
+from loopwright.graph.registry import get_op
+from loopwright.graph.transform.module_pass import module_pass
+
+#: Products, with the dimension of the weight that has the output channels.
+_CHANNELS = {"nn.conv": 0, "nn.dense": 0, "matmul": 1}
+#: Products of a sum at most, so that sums of 255 * 128 fit int32.
+_LONGEST = (1 << 31) // (255 * 128) - 1
+#: Calls that choose or move elements of one input.
+_MOVES = ("nn.max_pool", "reshape", "squeeze", "expand_dims", "nn.batch_flatten", "transpose")
+
+_DATA, _SCALE, _ZERO = wildcard(), is_constant(), is_constant()
+_WEIGHT, _WEIGHT_SCALE, _WEIGHT_ZERO = is_constant(), is_constant(), is_constant()
+_QUANTIZE, _DEQUANTIZE = is_op("qnn.quantize"), is_op("qnn.dequantize")
+_REAL = _DEQUANTIZE(_DATA, _SCALE, _ZERO)
+_REAL_WEIGHT = _DEQUANTIZE(_WEIGHT, _WEIGHT_SCALE, _WEIGHT_ZERO)
+
+
+def _product(m: Match) -> Expr | None:
+    """The product of whole numbers in int32, by the scales of both operands."""
+    root = m.root
+    assert isinstance(root, Call)
+    name, weight = getattr(root.op, "name", ""), m.constant(_WEIGHT)
+    channels = _CHANNELS[name]
+    scale = m.constant(_SCALE) * m.constant(_WEIGHT_SCALE)
+    by_channel = m.constant(_WEIGHT_SCALE).ndim
+    axis = m.attrs(_REAL_WEIGHT)["axis"] % weight.ndim
+    fits = [
+        m.constant(_SCALE).ndim == m.constant(_ZERO).ndim == 0,
+        not m.constant(_WEIGHT_ZERO).any(),
+        not by_channel or axis == channels,
+        weight.size // weight.shape[channels] <= _LONGEST,
+        name != "matmul" or weight.ndim == 2,
+        m.attrs().get("out_dtype", "") in ("", "float32"),
+    ]
+    if not all(fits):
+        return None
+    zero, rank = int(m.constant(_ZERO)), len(m.type(root).shape)
+    inner = (1,) * (rank - 2) if name == "nn.conv" else ()
+    total = _total(m, name, zero)
+    if zero:
+        # sum((x - zero) * w) is sum(x * w) - zero * sum(w).
+        others = tuple(d for d in range(weight.ndim) if d != channels)
+        less = -zero * weight.sum(axis=others, dtype="int32")
+        total = get_op("add")(total, const(less.astype("int32").reshape(-1, *inner)))
+    factor = scale.reshape(-1, *inner) if by_channel else scale
+    real = get_op("cast")(total, dtype="float32")
+    return get_op("multiply")(real, const(factor.astype("float32")), span=root.span)
+
+
+def _total(m: Match, name: str, zero: int) -> Expr:
+    """The sums of products; what stands for 0 is around the image of a convolution."""
+    attrs, data = dict(m.attrs()), m[_DATA]
+    if name == "nn.conv" and zero:
+        pads = pads_of(attrs["padding"], len(m.type(_DATA).shape) - 2)
+        if any(pair != (0, 0) for pair in pads):
+            width = ((0, 0), (0, 0), *pads)
+            data = get_op("nn.pad")(data, pad_width=width, pad_value=float(zero))
+            attrs["padding"] = 0
+    attrs["out_dtype"] = "int32"
+    return get_op(name)(data, m[_WEIGHT], span=m.root.span, **attrs)
+
+
+# ---------------------------------------------------------------- moves and activations
+
+_MOVED, _RELU = is_op(*_MOVES)(wildcard()), is_op("nn.relu")(_DATA)
+
+
+def _one_number(m: Match) -> bool:
+    return not (m.constant(_SCALE).ndim or m.constant(_ZERO).ndim)
+
+
+def _over(m: Match, part: DFPattern, *others: Any) -> Call:
+    """The call of a part over another input, and what is given."""
+    call = m[part]
+    assert isinstance(call, Call)
+    return Call(call.op, others, call.attrs, span=call.span)
+
+
+def _quantized_first(m: Match) -> Expr | None:
+    """Elements are quantised before they are moved: what is largest stays so."""
+    if not _one_number(m):
+        return None
+    moved = m[_MOVED]
+    assert isinstance(moved, Call)
+    attrs = {**m.attrs(), "axis": -1}
+    inner = get_op("qnn.quantize")(moved.args[0], m[_SCALE], m[_ZERO], span=m.root.span, **attrs)
+    return _over(m, _MOVED, inner)
+
+
+_MOVED_REAL = is_op(*_MOVES)(_REAL)
+
+
+def _dequantized_last(m: Match) -> Expr | None:
+    """Moved elements are dequantised where they are read."""
+    if not _one_number(m):
+        return None
+    root = m.root
+    assert isinstance(root, Call)
+    moved = Call(root.op, (m[_DATA],), root.attrs, span=root.span)
+    return get_op("qnn.dequantize")(moved, m[_SCALE], m[_ZERO], span=root.span)
+
+
+_AGAIN_SCALE, _AGAIN_ZERO = is_constant(), is_constant()
+
+
+def _there_and_back(m: Match) -> Expr | None:
+    """What is dequantised and quantised alike is itself."""
+    first, again = m.constant(_SCALE), m.constant(_AGAIN_SCALE)
+    same = np.array_equal(first, again)
+    same = same and np.array_equal(m.constant(_ZERO), m.constant(_AGAIN_ZERO))
+    same = same and m.attrs()["out_dtype"] == m.type(_DATA).dtype
+    return m[_DATA] if same and _one_number(m) else None
+
+
+def _held_anyway(m: Match) -> Expr | None:
+    """Where 0 is the smallest number, what is negative becomes 0 in any case."""
+    if m.attrs()["out_dtype"] != "uint8" or m.constant(_ZERO).any():
+        return None
+    return _over_root(m, m[_DATA])
+
+
+def _over_root(m: Match, data: Expr) -> Call:
+    root = m.root
+    assert isinstance(root, Call)
+    return Call(root.op, (data, *root.args[1:]), root.attrs, span=root.span)
+
+
+#: In the order in which they are tried.
+RULES = (
+    Rule(is_op(*_CHANNELS)(_REAL, _REAL_WEIGHT), _product),
+    Rule(_QUANTIZE(_REAL, _AGAIN_SCALE, _AGAIN_ZERO), _there_and_back),
+    Rule(_QUANTIZE(_RELU, _SCALE, _ZERO), _held_anyway),
+    Rule(_QUANTIZE(_MOVED, _SCALE, _ZERO), _quantized_first),
+    Rule(_MOVED_REAL, _dequantized_last),
+)
+
+
+@module_pass(opt_level=1, name="FakeQuantizationToInteger")
+def fake_quantization_to_integer(module: IRModule) -> IRModule:
+    """Write products of dequantised data and weights as products of whole numbers in int32.
+
+    The weight is a constant with the zero point 0, and one scale or one for each output channel;
+    the data have one scale and one zero point, which are constants. What moves elements, a pool of
+    the largest among it, works on whole numbers. The name is that of TVM's pass.
+
+    Before::
+
+        def @main(%x: uint8[1, 32]) {
+          %0 = qnn.dequantize(%x, 0.5, 3:int32, axis=-1);
+          %1 = qnn.dequantize(const[w: int8[4, 32]], 0.25, 0:int32, axis=0);
+          nn.dense(%0, %1, out_dtype="")
+        }
+
+    After::
+
+        def @main(%x: uint8[1, 32]) {
+          %0 = nn.dense(%x, const[w: int8[4, 32]], out_dtype="int32");
+          %1 = add(%0, const[unnamed: int32[4]]);
+          %2 = cast(%1, dtype="float32");
+          multiply(%2, 0.125)
+        }
+    """
+    return rewritten(RULES, module)

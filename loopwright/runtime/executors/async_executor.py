@@ -1,0 +1,123 @@
+"""The asynchronous executor: steps that do not need each other run side by side.
+
+A step begins when all that it waits for has ended, which a count for each step tells (Kahn's order,
+as the steps end and not beforehand).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import Future
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from loopwright.errors import RunError
+from loopwright.runtime.arrays.host import aligned_bytes
+from loopwright.runtime.executors.dependencies import dependencies
+from loopwright.runtime.executors.graph_executor import GraphExecutor
+from loopwright.runtime.executors.program import Program, Value
+from loopwright.runtime.executors.ready_counts import Run
+from loopwright.runtime.module import Module
+from loopwright.runtime.threads.thread_pool import ThreadPool
+
+Array = npt.NDArray[Any]
+
+
+class AsyncGraphExecutor(GraphExecutor):
+    """A graph executor whose steps run on worker threads, each as soon as it can.
+
+    It pays where a model has branches and its kernels run on one thread each: built for
+    ``-num-threads=1``, or too small to be shared out. Kernels with parallel loops use all threads
+    one after the other; side by side only one of them gets those, and the others run on the thread
+    that called them.
+
+    Args:
+        program, kernels, constants: as of `GraphExecutor`.
+        num_workers: worker threads; None: as many as parallel loops have.
+        share_memory: values lie where the program puts them, and a step also waits for those that
+            read what it overwrites. Without it each value has memory of its own: more memory, and
+            no step waits for that.
+
+    Attributes:
+        program: as given.
+
+    Raises:
+        ArgumentError: as of `GraphExecutor`.
+        UsageError: the number of workers is out of range.
+
+    Example:
+        >>> x = lw.graph.var("x", (2, 4))
+        >>> branches = [lw.graph.op.nn.softmax(x, axis=n) for n in (0, 1)]
+        >>> module = lw.graph.IRModule.from_expr(lw.graph.op.add(*branches))
+        >>> executor = lw.graph.compile(module, "llvm").async_executor(num_workers=2)
+        >>> future = executor.run_async(x=np.zeros((2, 4), "float32"))
+        >>> future.result()
+        >>> print(executor.get_output(0).numpy()[0])
+        [0.75 0.75 0.75 0.75]
+    """
+
+    _workers: ThreadPool
+    _share_memory: bool
+
+    def __init__(
+        self,
+        program: Program,
+        kernels: Mapping[str, Module],
+        constants: Mapping[str, Array],
+        num_workers: int | None = None,
+        share_memory: bool = False,
+    ) -> None:
+        self._configure(program, num_workers, share_memory)
+        super().__init__(program, kernels, constants)
+
+    @classmethod
+    def of(
+        cls, other: GraphExecutor, num_workers: int | None = None, share_memory: bool = False
+    ) -> AsyncGraphExecutor:
+        """An executor of the program of another one, with its weights."""
+        made = cls.__new__(cls)
+        made._configure(other.program, num_workers, share_memory)
+        made._begin(other.program, other._kernels, other._weights, other._callees)
+        return made
+
+    def _configure(self, program: Program, num_workers: int | None, share_memory: bool) -> None:
+        self._workers = ThreadPool(num_workers, "loopwright-step")
+        self._share_memory = share_memory
+        self._order = dependencies(program.steps, program.values if share_memory else None)
+        self._running: Future[None] | None = None
+
+    def another(self) -> AsyncGraphExecutor:
+        """The same model with workers and memory of its own; weights are shared."""
+        return self.of(self, self._workers.num_threads, self._share_memory)
+
+    def _memory(self) -> npt.NDArray[np.uint8]:
+        return super()._memory() if self._share_memory else aligned_bytes(1)
+
+    def _array(self, number: int, v: Value) -> Array:
+        if v.kind != "stored" or self._share_memory:
+            return super()._array(number, v)
+        return aligned_bytes(max(v.nbytes, 1))[: v.nbytes].view(v.dtype).reshape(v.shape)
+
+    def run_async(self, **inputs: object) -> Future[None]:
+        """Set inputs by name, and begin a run.
+
+        Inputs and outputs must be left alone until it has ended.
+
+        Returns:
+            A future that is done when the run is; its ``result`` raises what a kernel raised.
+
+        Raises:
+            ArgumentError: as of `set_input`; nothing ran.
+            RunError: the last run has not ended.
+        """
+        if self._running is not None and not self._running.done():
+            raise RunError("run_async: the last run has not ended; wait for its future")
+        if inputs:
+            self.set_input(None, None, **inputs)
+        self._running = Run(self._calls, self._order, self._workers).begin()
+        return self._running
+
+    def _run(self) -> None:
+        self.run_async().result()

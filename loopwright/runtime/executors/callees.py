@@ -1,0 +1,88 @@
+"""What the steps of a program call: kernels whose constants are given, each prepared once."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from loopwright.errors import ArgumentError
+from loopwright.runtime.executors.host_step import HostStep
+from loopwright.runtime.executors.program import Step
+from loopwright.runtime.module import Module
+
+
+class Callee(NamedTuple):
+    """What a step calls.
+
+    Attributes:
+        function: a kernel, with its constants given, or a Python function.
+        given: numbers of the values that are its constants.
+        rest: numbers of the values that it is called with.
+    """
+
+    function: Any
+    given: tuple[int, ...]
+    rest: tuple[int, ...]
+
+
+def callees(
+    steps: Sequence[Step],
+    kernels: Mapping[str, Module | HostStep],
+    weights: Mapping[int, Any],
+    before: Sequence[Callee] = (),
+    changed: Collection[int] = (),
+) -> list[Callee]:
+    """What each step calls; steps that give one kernel the same constants share what it prepares.
+
+    Args:
+        steps: of a program.
+        kernels: by name.
+        weights: arrays by the numbers of the values that are constant.
+        before: what the steps called with other weights; empty: prepare all of them.
+        changed: numbers of the weights that have changed since then.
+
+    Raises:
+        ArgumentError: a kernel is missing, or takes other values than the program gives.
+    """
+    made: dict[tuple[object, ...], Any] = {}
+    found = []
+    for at, step in enumerate(steps):
+        module, given, rest = _split(step, kernels, weights)
+        if before and not set(given) & set(changed):
+            found.append(before[at])
+            continue
+        key = (step.kernel, *given)
+        if key not in made:
+            made[key] = _with_constants(module, [weights[n] for n in given])
+        found.append(Callee(made[key], given, rest))
+    return found
+
+
+def _with_constants(module: Module | HostStep, given: Sequence[Any]) -> Any:
+    """A kernel with its constants; a Python function reads all that it is given in every call."""
+    return module if isinstance(module, HostStep) or not given else module.with_constants(*given)
+
+
+def _split(
+    step: Step, kernels: Mapping[str, Module | HostStep], weights: Mapping[int, Any]
+) -> tuple[Module | HostStep, tuple[int, ...], tuple[int, ...]]:
+    """The kernel of a step, the values that are its constants, and the others."""
+    if step.kernel not in kernels:
+        raise ArgumentError(f"kernel {step.kernel!r} is missing")
+    module = kernels[step.kernel]
+    if isinstance(module, HostStep):
+        return module, (), step.args
+    args = module.artifact.contents.function(module.entry_name).args
+    if len(args) != len(step.args):
+        raise ArgumentError(
+            f"kernel {step.kernel!r} has {len(args)} arguments, the program gives {len(step.args)}"
+        )
+    pairs = list(zip(args, step.args, strict=True))
+    for arg, n in pairs:
+        if arg.constant and n not in weights:
+            raise ArgumentError(
+                f"kernel {step.kernel!r} takes {arg.name!r} as a constant, the program gives value "
+                f"{n}, which is none; build the kernel without it"
+            )
+    given = tuple(n for arg, n in pairs if arg.constant)
+    return module, given, tuple(n for arg, n in pairs if not arg.constant)

@@ -1,0 +1,317 @@
+"""What all executors of models have in common: inputs and outputs, by name or by place.
+
+The methods are those of TVM's graph executor.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from loopwright.errors import ArgumentError, UsageError, did_you_mean
+from loopwright.runtime.arrays.host import NDArray
+from loopwright.runtime.executors.program import Value
+from loopwright.runtime.ndarray import array
+from loopwright.runtime.timing import BenchmarkResult, check_options, run_repeat
+
+Array = npt.NDArray[Any]
+
+
+class Executor(ABC):
+    """A model, ready to run: inputs are set, `run` runs it, outputs are got.
+
+    One thread at a time may use an executor.
+
+    Args:
+        inputs: what the model takes, in order; their names differ.
+        outputs: what it gives, in order; their names differ.
+
+    Attributes:
+        inputs, outputs: as given.
+
+    Example:
+        >>> x = lw.graph.var("x", (2,))
+        >>> module = lw.graph.IRModule.from_expr(lw.graph.op.nn.relu(x))
+        >>> executor = lw.graph.compile(module, "llvm").executor()
+        >>> print(isinstance(executor, lw.runtime.executors.Executor), executor.get_input_info()[0])
+        True {'x': (2,)}
+    """
+
+    def __init__(self, inputs: Sequence[Value], outputs: Sequence[Value]) -> None:
+        self.inputs, self.outputs = tuple(inputs), tuple(outputs)
+        self._input_places = {v.name: n for n, v in enumerate(self.inputs)}
+        self._output_places = {v.name: n for n, v in enumerate(self.outputs)}
+
+    # -- what an executor does in its own way --------------------------------------------------
+
+    @abstractmethod
+    def _input_array(self, place: int) -> Array:
+        """The array that holds an input."""
+
+    @abstractmethod
+    def _output_array(self, place: int) -> Array:
+        """The array that holds an output."""
+
+    @abstractmethod
+    def _replace_input(self, place: int, elements: Array) -> None:
+        """Let an input be another array."""
+
+    @abstractmethod
+    def _replace_output(self, place: int, elements: Array) -> None:
+        """Let an output be written into another array."""
+
+    @abstractmethod
+    def _run(self) -> None:
+        """Run the model on its inputs as they are."""
+
+    # -- inputs --------------------------------------------------------------------------------
+
+    def get_num_inputs(self) -> int:
+        """How many inputs there are."""
+        return len(self.inputs)
+
+    def get_input_index(self, name: str) -> int:
+        """The place of an input among all; -1 where there is none of the name."""
+        return self._input_places.get(name, -1)
+
+    def get_input_info(self) -> tuple[dict[str, tuple[int, ...]], dict[str, str]]:
+        """The shapes and the dtypes of the inputs by name."""
+        return {v.name: v.shape for v in self.inputs}, {v.name: v.dtype for v in self.inputs}
+
+    def set_input(
+        self, key: str | int | None = None, value: object = None, /, **named: object
+    ) -> None:
+        """Copy arrays into inputs.
+
+        Args:
+            key: the name of an input, or its place. It and its array are given by position, so that
+                inputs may be called ``key`` and ``value``.
+            value: its array.
+            named: further inputs by name.
+
+        Raises:
+            ArgumentError: there is no such input, or the array has another shape or dtype; then
+                no input was changed.
+        """
+        given: dict[str | int, object] = {name: x for name, x in named.items()}
+        if key is not None:
+            given[key] = value
+        places = [self._input_place(k) for k in given]
+        fitting = [fitted(self.inputs[n], x) for n, x in zip(places, given.values(), strict=True)]
+        for n, elements in zip(places, fitting, strict=True):
+            self._input_array(n)[...] = elements
+
+    def set_input_zero_copy(self, key: str | int, value: object) -> None:
+        """Let an input be an array of the caller's, whose elements count when the model runs.
+
+        Raises:
+            ArgumentError: as of `set_input`; or it is not contiguous.
+        """
+        place = self._input_place(key)
+        self._replace_input(place, fitted(self.inputs[place], value))
+
+    def get_input(self, key: str | int) -> NDArray:
+        """A copy of an input, as it is now."""
+        return array(self._input_array(self._input_place(key)))
+
+    def _input_place(self, key: str | int) -> int:
+        return _place(key, self._input_places, "input")
+
+    # -- outputs -------------------------------------------------------------------------------
+
+    def get_num_outputs(self) -> int:
+        """How many outputs there are."""
+        return len(self.outputs)
+
+    def get_output_index(self, name: str) -> int:
+        """The place of an output among all; -1 where there is none of the name."""
+        return self._output_places.get(name, -1)
+
+    def get_output_info(self) -> tuple[dict[str, tuple[int, ...]], dict[str, str]]:
+        """The shapes and the dtypes of the outputs by name."""
+        return {v.name: v.shape for v in self.outputs}, {v.name: v.dtype for v in self.outputs}
+
+    def set_output_zero_copy(self, index: str | int, value: object) -> None:
+        """Let the model write an output into an array of the caller's.
+
+        Args:
+            index: the name of the output, or its place.
+            value: the array.
+
+        Raises:
+            ArgumentError: there is no such output, the array does not fit, or cannot be written.
+        """
+        place = self._output_place(index)
+        given = fitted(self.outputs[place], value)
+        if not given.flags.writeable:
+            raise ArgumentError(f"the array for output {index!r} cannot be written")
+        self._replace_output(place, given)
+
+    def get_output(self, index: str | int, out: Array | NDArray | None = None) -> Array | NDArray:
+        """A copy of an output.
+
+        Args:
+            index: its name, or its place from 0.
+            out: an array to copy it into.
+
+        Raises:
+            ArgumentError: there is no such output, or ``out`` has another shape or dtype.
+        """
+        place = self._output_place(index)
+        found = self._output_array(place)
+        if out is None:
+            return array(found)
+        fitted(self.outputs[place], out)[...] = found
+        return out
+
+    def _output_place(self, key: str | int) -> int:
+        return _place(key, self._output_places, "output")
+
+    # -- running -------------------------------------------------------------------------------
+
+    def run(self, **inputs: object) -> None:
+        """Set inputs by name, then run the model.
+
+        Raises:
+            ArgumentError: as of `set_input`; nothing ran.
+            RunError: a kernel failed.
+        """
+        if inputs:
+            self.set_input(None, None, **inputs)
+        self._run()
+
+    def benchmark(
+        self,
+        device: object = None,
+        func_name: str = "run",
+        repeat: int = 5,
+        number: int = 5,
+        min_repeat_ms: float | None = None,
+        limit_zero_time_iterations: int = 100,
+        end_to_end: bool = False,
+        cooldown_interval_ms: float = 0,
+        repeats_to_cooldown: int = 1,
+        **inputs: object,
+    ) -> BenchmarkResult:
+        """Time runs of the model.
+
+        A run that does not count comes first; then each of ``repeat`` samples is the mean of
+        ``number`` runs, or of more of them where they took less than ``min_repeat_ms``. The
+        arguments are those of TVM's ``GraphModule.benchmark``.
+
+        Args:
+            device: accepted for TVM's sake; the model runs where it was built for.
+            func_name: ``"run"``, which is the one function of an executor.
+            repeat: samples.
+            number: runs in a sample.
+            min_repeat_ms: a sample takes at least so many milliseconds; None is 0.
+            limit_zero_time_iterations: attempts that take no measurable time before giving up.
+            end_to_end: time copies of all inputs into the model and of all outputs out of it, too.
+            cooldown_interval_ms: sleep in milliseconds after every ``repeats_to_cooldown`` samples.
+            repeats_to_cooldown: see there.
+            inputs: to be set before, by name; with ``end_to_end`` in each run.
+
+        Returns:
+            Seconds of a run for each sample, with their mean, median, std, min and max.
+
+        Raises:
+            ArgumentError: as of `set_input`.
+            UsageError: an option is out of range, or ``func_name`` is something else.
+
+        Example:
+            >>> x = lw.graph.var("x", (2,))
+            >>> module = lw.graph.IRModule.from_expr(lw.graph.op.nn.relu(x))
+            >>> executor = lw.graph.compile(module, "llvm").executor()
+            >>> result = executor.benchmark(repeat=3, number=10, x=np.ones(2, "float32"))
+            >>> print(len(result.results), result.mean > 0)
+            3 True
+        """
+        if func_name != "run":
+            raise UsageError(f"benchmark: an executor has the function 'run', got {func_name!r}")
+        least_ms = 0.0 if min_repeat_ms is None else min_repeat_ms
+        check_options(
+            number=number,
+            repeat=repeat,
+            min_repeat_ms=least_ms,
+            limit_zero_time_iterations=limit_zero_time_iterations,
+            cooldown_interval_ms=cooldown_interval_ms,
+            repeats_to_cooldown=repeats_to_cooldown,
+        )
+        self.set_input(None, None, **inputs)
+        once = self._end_to_end(inputs) if end_to_end else self._run
+        once()
+        results = []
+        for sample in range(1, repeat + 1):
+            seconds, number = run_repeat(
+                lambda n: seconds_of(once, n), number, least_ms, limit_zero_time_iterations
+            )
+            results.append(seconds)
+            if cooldown_interval_ms and sample % repeats_to_cooldown == 0:
+                time.sleep(cooldown_interval_ms * 1e-3)
+        return BenchmarkResult(tuple(results))
+
+    def _end_to_end(self, inputs: dict[str, object]) -> Callable[[], None]:
+        """A run with copies of what it takes and gives; inputs that are not given keep theirs."""
+        given = {v.name: np.array(self._input_array(n)) for n, v in enumerate(self.inputs)}
+        given |= inputs  # type: ignore[arg-type]
+        outputs = [np.empty(v.shape, v.dtype) for v in self.outputs]
+
+        def run() -> None:
+            self.run(**given)
+            for n, out in enumerate(outputs):
+                self.get_output(n, out)
+
+        return run
+
+    def __getitem__(self, name: str) -> Callable[..., Any]:
+        """A method by its name, as TVM's executors have it: ``executor["run"]()``.
+
+        Raises:
+            ArgumentError: there is no such method.
+        """
+        known = [n for n in dir(type(self)) if not n.startswith("_") and callable(getattr(self, n))]
+        if name not in known:
+            raise ArgumentError(
+                f"an executor has no function {name!r}{did_you_mean(name, known)}; it has "
+                f"{', '.join(known)}"
+            )
+        found: Callable[..., Any] = getattr(self, name)
+        return found
+
+
+def fitted(v: Value, given: object) -> Array:
+    """An array of a value's shape and dtype; it shares memory with what was given.
+
+    Raises:
+        ArgumentError: it has another shape or dtype.
+    """
+    found: Array = given.numpy() if isinstance(given, NDArray) else np.asarray(given)
+    if found.shape != v.shape or found.dtype != np.dtype(v.dtype):
+        raise ArgumentError(
+            f"{v.name!r} is {v.dtype}{list(v.shape)}, got {found.dtype}{list(found.shape)}"
+        )
+    return found
+
+
+def _place(key: str | int, places: dict[str, int], what: str) -> int:
+    if isinstance(key, str) and key in places:
+        return places[key]
+    if isinstance(key, int) and 0 <= key < len(places):
+        return key
+    hint = did_you_mean(key, places) if isinstance(key, str) else ""
+    raise ArgumentError(
+        f"there is no {what} {key!r}{hint}; there are {', '.join(places) or 'none'}"
+    )
+
+
+def seconds_of(run: Callable[[], object], number: int) -> float:
+    """Seconds of so many runs together."""
+    begin = time.perf_counter()
+    for _ in range(number):
+        run()
+    return time.perf_counter() - begin

@@ -1,0 +1,310 @@
+"""Products between transforms on CPUs, as in Winograd's convolutions.
+
+Tiles of an image are transformed to some places each, a product over the channels is made for every
+place, and its results are transformed back to tiles (Winograd 1980; Lavin and Gray, CVPR 2016).
+Between the transforms there is more data than before and behind them: so a task does all three for
+some rows of tiles, or, where the image is small, the last two for some of the channels. Vectors
+run along channels, along which all of it lies in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from loopwright import te
+from loopwright.ir.expr import IterVar
+from loopwright.space import registers
+from loopwright.space.access import accesses, is_computed, is_own, producers
+from loopwright.space.analysis import StageClass, analyze
+from loopwright.space.rules.pieces import MIN_TASKS, compute_in_vectors, fused, run
+from loopwright.space.sketch import Sketch
+from loopwright.space.structure import Structure
+from loopwright.space.variant import Variant
+
+#: Channels, and tiles across and down, of a register tile.
+_Tile = tuple[int, int, int]
+_VECTORS, _ACROSS, _DOWN = (1, 2, 3, 4), (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14), (1, 2, 4)
+_UNROLL, _ROWS, _PANELS = (2, 4, 8), (1, 2, 3, 4, 7, 14, 28), (1, 2, 4, 8)
+#: Places of a tile: more would be too much code.
+_MOST_PLACES = 64
+#: Accumulators that keep the multipliers of a core busy, and some that leave compilers room.
+_BUSY, _ROOMY = 8, 24
+#: Bytes of what lies between the transforms of a task: about half of a second-level cache.
+_BETWEEN = 1 << 19
+#: Vectors of channels of the result that a task holds at once by default.
+_PANEL = 4
+
+
+def transformed(outputs: Sequence[te.Tensor], args: Sequence[te.Tensor]) -> list[Structure]:
+    """The structures of a product between two transforms.
+
+    Args:
+        outputs: the results; one, whose last loop is that of the channels.
+        args: the arguments in calling order.
+
+    Returns:
+        The structures; none where the expression is something else.
+    """
+    parts = _parts(outputs[0]) if len(outputs) == 1 else None
+    if parts is None:
+        return []
+    begun = Sketch(outputs, args)
+    made = []
+    for variant in _variants(parts):
+        sketch = begun.copy()
+        variant.schedule(sketch)
+        sketch.why.append(variant.why)
+        made.append(sketch.finished(variant.name))
+    return made
+
+
+@dataclass(frozen=True, eq=False)
+class _Parts:
+    """The stages of a product between two transforms.
+
+    Attributes:
+        out: the result, (images, rows, columns, channels).
+        columns: what is transformed back along columns, and then along rows where the result is
+            made.
+        product: (places down, places across, images, tiles down, tiles across, channels).
+        weights: the second operand of the product, (places, places, inner channels, channels).
+        within: what weights are computed of on the way.
+        image: the first operand of the product.
+        rows: what is transformed along rows, and then along columns.
+        pad: the padded image that this reads; None where it reads an input.
+        inlined: stages that are elementwise behind all of it, and others that are read once.
+    """
+
+    out: te.Tensor
+    columns: te.Tensor
+    product: te.Tensor
+    weights: te.Tensor
+    within: tuple[te.Tensor, ...]
+    image: te.Tensor
+    rows: te.Tensor
+    pad: te.Tensor | None
+    inlined: tuple[te.Tensor, ...]
+
+    @property
+    def step(self) -> int:
+        """Rows, and columns, of the result in a tile."""
+        return self.columns.static_shape[0]
+
+    @property
+    def tiles(self) -> tuple[int, int]:
+        """Tiles down and across an image."""
+        *_, down, across, _ = self.product.static_shape
+        return down, across
+
+    @property
+    def places(self) -> int:
+        """Places to which a tile is transformed."""
+        down, across, *_ = self.product.static_shape
+        return down * across
+
+    @property
+    def channels(self) -> int:
+        """Channels of the result."""
+        return self.product.static_shape[-1]
+
+    def room(self, rows: int, channels: int) -> int:
+        """Bytes between the transforms of some rows of tiles, for some channels of the result."""
+        inner = self.image.static_shape[-1]
+        tiles = rows * self.tiles[1]
+        return self.places * tiles * (inner + channels) * registers.nbytes(self.product)
+
+
+def _parts(out: te.Tensor) -> _Parts | None:
+    """The stages of an expression as parts; None where it is something else."""
+    products = [s for s in analyze(out) if s.kind is StageClass.CONTRACTION]
+    if len(products) != 1 or len(out.shape) != 4 or len(products[0].tensor.shape) != 6:
+        return None
+    (stage,) = products
+    product, operands = stage.tensor, [o.tensor for o in stage.operands]
+    every = producers(out)
+    if len(operands) != 2 or len(stage.reduced) != 1 or stage.combiner != "sum":
+        return None
+    image, weights = operands
+    behind = [t for t in every if product in t.op.input_tensors]
+    if len(behind) != 1 or not (is_computed(image) and is_computed(weights)):
+        return None
+    (columns,) = behind
+    before = image.op.input_tensors
+    if len(before) != 1 or not is_computed(before[0]):
+        return None
+    rows = before[0]
+    (read,) = rows.op.input_tensors if len(rows.op.input_tensors) == 1 else (None,)
+    pad = read if read is not None and is_computed(read) else None
+    within = tuple(t for t in producers(weights) if t is not weights)
+    known = {out, columns, product, image, rows, pad, weights, *within}
+    inlined = tuple(t for t in every if t not in known)
+    found = _Parts(out, columns, product, weights, within, image, rows, pad, inlined)
+    return found if _fit(found, every) else None
+
+
+def _fit(parts: _Parts, every: Sequence[te.Tensor]) -> bool:
+    """Whether loops and shapes are those of tiles of an image with its channels last."""
+    out, product = parts.out.static_shape, parts.product.static_shape
+    step, (down, across) = parts.step, parts.tiles
+    others = [t for t in every if t is not parts.product]
+    if any(t.op.reduce_axis for t in others) or parts.places > _MOST_PLACES:
+        return False
+    if parts.columns.static_shape[1:] != product[1:] or out[0] != product[2]:
+        return False
+    if out[3] != product[5] or (-(-out[1] // step), -(-out[2] // step)) != (down, across):
+        return False
+    if parts.image.static_shape[:5] != product[:5] or len(parts.rows.shape) != 5:
+        return False
+    if len(parts.weights.shape) != 4 or (parts.pad is not None and len(parts.pad.shape) != 4):
+        return False
+    of_weights = (parts.weights, *parts.within)
+    return all(_along_channels(t) for t in others if t not in of_weights)
+
+
+def _along_channels(t: te.Tensor) -> bool:
+    """Whether all that a stage reads lies in memory along its last loop, or stands still."""
+    last = t.op.axis[-1]
+    reads = [a for a in accesses(t) if a.moves_with(last)]
+    return all(a.dims and a.dims[-1] is not None and is_own(a.dims[-1], last) for a in reads)
+
+
+def _variants(parts: _Parts) -> list[Variant]:
+    """Both places for the first transform, the better one first."""
+    why = "a task makes all three steps for some rows of tiles: what lies between stays in cache"
+    alone = Variant("transforms at tasks", why, partial(_schedule, parts, False))
+    why = "tiles are few: they are transformed once, and tasks share out the channels"
+    shared = Variant("image transformed before", why, partial(_schedule, parts, True))
+    images, rows = parts.out.static_shape[0], parts.tiles[0]
+    small = images * rows < MIN_TASKS
+    return [shared, alone] if small else [alone, shared]
+
+
+def _schedule(parts: _Parts, before: bool, sketch: Sketch) -> None:
+    s = sketch.s
+    for t in parts.inlined:
+        s[t].compute_inline()
+    width, across, down = sketch.numbers("tile", *_tiles(parts))
+    task, panel = _tasks(sketch, parts, before, width)
+    _product(sketch, parts, panel, (down, across, width))
+    _weights(sketch, parts, width)
+    _image(sketch, parts, None if before else task)
+
+
+def _tiles(parts: _Parts) -> tuple[list[_Tile], _Tile]:
+    """Register tiles, (channels, tiles across, tiles down), and the one to begin with."""
+    down, across = parts.tiles
+    dtype, room = parts.product.dtype, registers.registers()
+    lanes = registers.lanes(dtype)
+    widths = registers.column_tiles(parts.channels, dtype, _VECTORS)
+    even = [w for w in widths if parts.channels % w == 0] or widths[:1]
+    fits = registers.fitting(dtype)
+    found = [
+        (w, a, d)
+        for w in even
+        for a in registers.row_tiles(across, _ACROSS)
+        for d in registers.row_tiles(down, _DOWN)
+        if fits(a * d, w)
+    ]
+
+    def cost(tile: _Tile) -> float:
+        w, a, d = tile
+        vectors, rows = w // lanes, a * d
+        covered = -(-across // a) * a * -(-down // d) * d / (across * down)
+        waiting = max(1.0, _BUSY / (rows * vectors))
+        crowded = 0.3 if rows * vectors > room * _ROOMY // 32 else 0.0
+        return covered * (waiting + (rows + vectors) / (2 * rows * vectors) + crowded)
+
+    return found, min(found, key=cost)
+
+
+def _tasks(sketch: Sketch, parts: _Parts, before: bool, width: int) -> tuple[IterVar, IterVar]:
+    """Tile the result: the loops of a task, and of some rows of tiles with a panel of channels."""
+    s, out, lanes = sketch.s, parts.out, registers.lanes(parts.out.dtype)
+    images, down = out.static_shape[0], parts.tiles[0]
+    rows = [r for r in _ROWS if r <= down]
+    panels = [p for p in _PANELS if p * lanes <= parts.channels]
+    enough = [r for r in rows if images * -(-down // r) >= MIN_TASKS] or rows[:1]
+    small = [r for r in enough if parts.room(r, _PANEL * lanes) <= _BETWEEN] or rows[:1]
+    row_block = sketch.number("rows", rows, rows[-1] if before else small[-1])
+    panel_block = sketch.number("panel", panels, panels[:2][-1])
+    n, y, x, o = s[out].op.axis
+    y, y_inside = s[out].split(y, factor=parts.step)
+    x, x_inside = s[out].split(x, factor=parts.step)
+    y_task, y = s[out].split(y, factor=row_block)
+    o, lane = s[out].split(o, factor=lanes)
+    o, vectors = s[out].split(o, factor=width // lanes)
+    panel, o = s[out].split(o, factor=panel_block)
+    inside = [y, x, o, vectors, y_inside, x_inside, lane]
+    outer = [n, panel, y_task] if before else [n, y_task, panel]
+    s[out].reorder(*outer, *inside)
+    run(s, out, [y_inside, x_inside, lane])
+    task = fused(s, out, outer if before else outer[:2])
+    s[out].parallel(task)
+    columns = parts.columns
+    s[columns].compute_at(s[out], vectors)
+    first, second, *rest, lane = s[columns].op.axis
+    s[columns].reorder(*rest, first, second, lane)
+    run(s, columns, [first, second, lane])
+    return task, (task if before else panel)
+
+
+def _product(sketch: Sketch, parts: _Parts, panel: IterVar, tile: tuple[int, int, int]) -> None:
+    """The product for every place, in register tiles of tiles of the image and channels."""
+    s, product, (down, across, width) = sketch.s, parts.product, tile
+    local = s.cache_write(product, "local")
+    s[product].compute_at(s[parts.out], panel)
+    a, b, n, y, x, o = s[product].op.axis
+    x, x_inside = s[product].split(x, factor=across)
+    y, y_inside = s[product].split(y, factor=down)
+    o, lane = s[product].split(o, factor=width)
+    s[product].reorder(a, b, n, o, y, x, y_inside, x_inside, lane)
+    run(s, product, [y_inside, x_inside, lane])
+    s[local].compute_at(s[product], x)
+    a, b, n, y, x, o = s[local].op.axis
+    (k,) = s[local].op.reduce_axis
+    unroll = [u for u in _UNROLL if u <= k.count] or [1]
+    k, again = s[local].split(k, factor=sketch.number("unroll", unroll, unroll[len(unroll) // 2]))
+    s[local].reorder(a, b, n, k, again, y, x, o)
+    run(s, local, [again, y, x, o])
+
+
+def _weights(sketch: Sketch, parts: _Parts, width: int) -> None:
+    """The weights, transformed once where they are constant, as the product reads them: panels of
+    the width of a register tile."""
+    s, weights = sketch.s, parts.weights
+    s[weights].transform_layout(lambda a, b, c, o: (a, b, o // width, c, o % width))
+    lanes = registers.lanes(weights.dtype)
+    a, b, c, o = s[weights].op.axis
+    o, lane = s[weights].split(o, factor=lanes)
+    s[weights].reorder(c, o, a, b, lane)
+    run(s, weights, [a, b, lane])
+    s[weights].parallel(c)
+    for t in parts.within:
+        s[t].compute_at(s[weights], o)
+        *rest, lane = s[t].op.axis
+        s[t].reorder(*rest, lane)
+        run(s, t, [*rest[:2], lane])
+
+
+def _image(sketch: Sketch, parts: _Parts, task: IterVar | None) -> None:
+    """The image, transformed for each task, or before all of them."""
+    s, image, lanes = sketch.s, parts.image, registers.lanes(parts.image.dtype)
+    a, b, n, y, x, c = s[image].op.axis
+    c, lane = s[image].split(c, factor=lanes)
+    s[image].reorder(n, y, x, c, a, b, lane)
+    run(s, image, [a, b, lane])
+    if task is None:
+        task = s[image].fuse(n, y)
+        s[image].parallel(task)
+        reader = image
+    else:
+        s[image].compute_at(s[parts.out], task)
+        reader = parts.out
+    s[parts.rows].compute_at(s[image], c)
+    a, n, y, x, c = s[parts.rows].op.axis
+    s[parts.rows].reorder(n, y, x, a, c)
+    run(s, parts.rows, [x, a, c])
+    if parts.pad is not None:
+        compute_in_vectors(s, parts.pad, reader, task)
