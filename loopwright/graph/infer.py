@@ -69,7 +69,9 @@ def complete_types(e: Expr, types: dict[Expr, Type]) -> None:
     waiting = [e]
     while waiting:
         at = waiting[-1]
-        unknown = [c for c in at.children if c not in types and not isinstance(c, OpRef)]
+        unknown = [
+            c for c in at.children if c not in types and not isinstance(c, (OpRef, HostFunction))
+        ]
         if not unknown:
             types[at] = inference.type_of(waiting.pop())
         waiting += unknown

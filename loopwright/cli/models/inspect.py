@@ -265,10 +265,10 @@ def _recorded(rows: Sequence[KernelRow]) -> str:
 
 def _origin(row: KernelRow, with_records: bool) -> str:
     """What a kernel is built from, in words; who computes what has none."""
-    if row.by:
-        return f"no kernel, {row.by}: {row.note}"
     from loopwright.graph.strategy import DEFINITION
 
+    if row.by:
+        return f"no kernel, {row.by}: {row.note}"
     schedule = _schedule(row, with_records)
     plain = row.implementation == DEFINITION
     return schedule if plain else f"{row.implementation}, {schedule}"

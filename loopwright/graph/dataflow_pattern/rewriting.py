@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from loopwright.errors import GraphError
 from loopwright.graph.dataflow_pattern.patterns import DFPattern, Match, Types
-from loopwright.graph.ir.expr import Expr, Function, GlobalVar, OpRef
+from loopwright.graph.ir.expr import Expr, Function, GlobalVar, HostFunction, OpRef
 from loopwright.graph.ir.module import IRModule
 from loopwright.graph.ir.visitor import called, rewrite_each
 
@@ -73,7 +73,7 @@ class _Rewriting:
         return made
 
     def _at(self, old: Expr, new: Expr) -> Expr:
-        if isinstance(new, (OpRef, GlobalVar)):
+        if isinstance(new, (OpRef, GlobalVar, HostFunction)):
             return new
         wanted = self.types[old]
         self.types.keep(new, wanted)

@@ -9,7 +9,17 @@ from typing import Literal, TypeAlias
 from loopwright import dtypes
 from loopwright.errors import GraphError
 from loopwright.graph.dataflow_pattern import Types
-from loopwright.graph.ir.expr import Call, Constant, Expr, Function, GlobalVar, OpRef, Var, const
+from loopwright.graph.ir.expr import (
+    Call,
+    Constant,
+    Expr,
+    Function,
+    GlobalVar,
+    HostFunction,
+    OpRef,
+    Var,
+    const,
+)
 from loopwright.graph.ir.module import IRModule
 from loopwright.graph.ir.types import TensorType
 from loopwright.graph.ir.visitor import called, rewrite_each
@@ -101,7 +111,7 @@ class _Mixing:
 
     def change(self, old: Expr, new: Expr) -> Expr:
         """A node in the precision of its operator."""
-        if isinstance(new, (Constant, Var, OpRef, GlobalVar)):
+        if isinstance(new, (Constant, Var, OpRef, GlobalVar, HostFunction)):
             return new
         name = called(new)
         if name is None or not isinstance(new, Call):
@@ -124,7 +134,7 @@ class _Mixing:
 
     def _dtype(self, e: Expr) -> str | None:
         """The dtype of a tensor; None where an expression is none."""
-        t = None if isinstance(e, (OpRef, GlobalVar)) else self.types[e]
+        t = None if isinstance(e, (OpRef, GlobalVar, HostFunction)) else self.types[e]
         return t.dtype if isinstance(t, TensorType) else None
 
     def _as(self, e: Expr, dtype: str) -> Expr:

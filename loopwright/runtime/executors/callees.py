@@ -15,7 +15,7 @@ class Callee(NamedTuple):
     """What a step calls.
 
     Attributes:
-        function: a kernel, with its constants given.
+        function: a kernel, with its constants given, or a Python function.
         given: numbers of the values that are its constants.
         rest: numbers of the values that it is called with.
     """
@@ -53,14 +53,19 @@ def callees(
             continue
         key = (step.kernel, *given)
         if key not in made:
-            made[key] = module.with_constants(*(weights[n] for n in given)) if given else module
+            made[key] = _with_constants(module, [weights[n] for n in given])
         found.append(Callee(made[key], given, rest))
     return found
 
 
+def _with_constants(module: Module | HostStep, given: Sequence[Any]) -> Any:
+    """A kernel with its constants; a Python function reads all that it is given in every call."""
+    return module if isinstance(module, HostStep) or not given else module.with_constants(*given)
+
+
 def _split(
     step: Step, kernels: Mapping[str, Module | HostStep], weights: Mapping[int, Any]
-) -> tuple[Any, tuple[int, ...], tuple[int, ...]]:
+) -> tuple[Module | HostStep, tuple[int, ...], tuple[int, ...]]:
     """The kernel of a step, the values that are its constants, and the others."""
     if step.kernel not in kernels:
         raise ArgumentError(f"kernel {step.kernel!r} is missing")

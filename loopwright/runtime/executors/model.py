@@ -108,6 +108,7 @@ class Model:
             >>> print(executor.get_output(0).numpy())
             [1. 0.]
         """
+        self._refuse_host_steps("one function")
         return AotExecutor(self._first.whole_program("model").module())
 
     def export_library(
@@ -148,6 +149,7 @@ class Model:
             >>> print(path.name, y)
             relu.so [1. 0.]
         """
+        self._refuse_host_steps("a library")
         target = Path(path)
         return export_model(self._first.whole_program(c_name(target)), target, cc, fcompile)
 
@@ -196,13 +198,21 @@ class Model:
             >>> print(lw.graph.load(path)(np.array([1, -2, 3, -4], "float32"))[0])
             [1. 0. 3. 0.]
         """
+        self._refuse_host_steps("saved")
+        return saved.write(path, self.program, self.kernels, self.constants)
+
+    def _refuse_host_steps(self, done: str) -> None:
+        """Refuse what code alone can be; ``done`` says what was to be done.
+
+        Raises:
+            RunError: a step is a Python function.
+        """
         if self.host_steps:
             named = "; ".join(f"{name} ({s.by})" for name, s in self.host_steps.items())
             raise RunError(
-                f"a model with steps that run in Python cannot be saved: {named:.300}; compile it "
-                "with fallback=False to see what its nodes lack"
+                f"a model with steps that run in Python cannot be {done}: {named:.300}; compile "
+                "it with fallback=False to see what its nodes lack"
             )
-        return saved.write(path, self.program, self.kernels, self.constants)
 
     def __repr__(self) -> str:
         shapes = ", ".join(self._named(n) for n in self.program.inputs)

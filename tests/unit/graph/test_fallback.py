@@ -51,6 +51,13 @@ def test_a_compiled_model_lists_its_fallbacks_with_their_share(tmp_path: Path) -
     assert executor.run_individual_node(step, number=2).mean > 0
     with pytest.raises(RunError, match=r"cannot be saved: if_by_onnx_reference_0 \(onnx.reference"):
         model.save(tmp_path / "model.lw")
+    with pytest.raises(RunError, match=r"cannot be one function: if_by_onnx_reference_0"):
+        model.aot_executor()
+    with pytest.raises(RunError, match=r"cannot be a library: if_by_onnx_reference_0"):
+        model.export_library(tmp_path / "model.so")
+    beside = model.async_executor(num_workers=2)
+    beside.run(**given)
+    np.testing.assert_allclose(np.asarray(beside.get_output(0)), wanted, rtol=1e-5)
     with pytest.raises(GraphError, match=r"If is computed by onnx.reference in Python"):
         graph.save_json(from_onnx(branching()))
 
