@@ -264,7 +264,13 @@ def test_first_tutorials_exist() -> None:
     assert first <= set(TUTORIALS)
 
 
-@pytest.mark.parametrize("name", TUTORIALS)
+#: Tutorials that tune for long; `make docs` runs them as well.
+_LONG = ("07_choose_a_tuner.py", "08_an_overnight_run.py", "09_inspect_and_report.py")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.slow) if n in _LONG else n for n in TUTORIALS]
+)
 def test_tutorial_runs(name: str, tmp_path: Path) -> None:
     if "torch" in name:
         pytest.importorskip("torch")

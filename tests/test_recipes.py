@@ -31,6 +31,7 @@ from loopwright.target.kinds import KINDS
 from loopwright.tuner import TUNERS
 from tests.unit.space.expressions import CONTRACTIONS, OTHERS, bytes_product
 from tests.unit.space.on_devices import halves
+from tests.unit.space.test_transformed import expression as winograd
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "loopwright"
@@ -143,11 +144,12 @@ def test_every_rule_followed_its_recipe(name: str) -> None:
     assert {"cpu", "gpu", *KINDS}.issuperset(rule.targets)
     makers = [*CONTRACTIONS.values(), *(make for make, _ in OTHERS.values())]
     makers += [lambda: halves(256, 256, 256, trans_b=False), bytes_product]
+    makers += [lambda: winograd((1, 18, 6, 16), 32, 1)]
     found = []
     with lw.Target("llvm -mcpu=cascadelake" if "cpu" in rule.targets else "cuda -arch=sm_80"):
         for args in (make() for make in makers):
             found += rule.function(args[-1:], args) or ()
-    assert found, "an expression for it in tests/unit/space/expressions.py"
+    assert found, "an expression for it among the makers above"
     assert not [structure.name for structure in found if not structure.why]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
 import os
 import subprocess
 import sys
@@ -45,11 +46,15 @@ def _docstring(script: Path) -> str:
 
 
 def run(script: Path) -> str:
-    """What a tutorial prints in its quick form, run in an empty folder.
+    """What a tutorial prints in its quick form, run in an empty folder; in words why it was not run
+    where it needs a package that is not installed.
 
     Raises:
         ExtensionError: it failed, or took longer than `LIMIT`.
     """
+    missing = _missing(script)
+    if missing:
+        return f"(Not run for this page: it needs {', '.join(missing)}.)"
     env = {
         **os.environ,
         "LOOPWRIGHT_TUTORIAL_SMALL": "1",
@@ -67,6 +72,14 @@ def run(script: Path) -> str:
     if done.returncode:
         raise ExtensionError(f"{script.name}: exit code {done.returncode}\n{done.stderr}")
     return done.stdout.replace(folder, "/tmp/tutorial").replace(str(ROOT), ".").rstrip()
+
+
+def _missing(script: Path) -> list[str]:
+    """The packages that a tutorial imports at its top and that are not installed."""
+    tree = ast.parse(script.read_text(encoding="utf-8"))
+    imports = [node for node in tree.body if isinstance(node, ast.Import)]
+    names = {alias.name.partition(".")[0] for node in imports for alias in node.names}
+    return sorted(name for name in names if importlib.util.find_spec(name) is None)
 
 
 class Tutorial(SphinxDirective):

@@ -123,8 +123,7 @@ class Core:
         )
         spilled = self.spilled * tile.steps * runs
         fed = _with_waits(arithmetic / OPERATIONS, self._shared / LOADS)
-        across = tile.lines_of(self._store, narrow)
-        held_up = most(stored * across / STORES, most(issued / ISSUED, guards.masks / MASKED))
+        held_up = most(stored / STORES, most(issued / ISSUED, guards.masks / MASKED))
         busy = most(most(fed, (halves + again) / LOADS), held_up)
         spills = spilled * self._split / STORES + guards.reads * guards.unmasked * UNMASKED
         long = most(tile.instructions(wide) - BODY, 0) / BODY / 2

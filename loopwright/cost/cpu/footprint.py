@@ -27,7 +27,7 @@ from loopwright.cost.symbolic.symbols import (
     where,
 )
 
-#: How much of what an argument costs that begins within a cache line, as NumPy's do, is counted:
+#: How much of what an input costs that begins within a cache line, as NumPy's do, is counted:
 #: arrays of our own, those in a model and those of measurements begin at one.
 MISPLACED = 0.25
 
@@ -45,6 +45,8 @@ class Touched:
 
     def __init__(self, access: Access, nest: StageNest, line: int) -> None:
         self.access = access
+        # What is read once only, its neighbour in the line is read soon after.
+        self._misplaced = access.buffer.given and nest.op.reduction is not None
         size = access.buffer.itemsize
         dims = access.buffer.dims
         spans: list[Number] = [0] * len(dims)
@@ -97,7 +99,7 @@ class Touched:
         anywhere = (length + line - size) / line
         if any(n % line for n in self.access.buffer.rows_apart()):
             row = least(distinct[-1], anywhere)
-        elif self.access.buffer.given:
+        elif self._misplaced:
             row = least(distinct[-1], placed + (anywhere - placed) * MISPLACED)
         else:
             row = least(distinct[-1], placed)

@@ -147,7 +147,7 @@ class Tile:
         return where(self.turned(a), False, apart)
 
     def lines_of(self, a: Touched, unit: int) -> Number:
-        """Cache lines of an access in units of so many bytes: more than one where an argument may
+        """Cache lines of a load in units of so many bytes: more than one where an input may
         begin within a line, rows are no whole lines apart, or a loop shifts vectors by less, so
         that many a vector lies across two."""
         line = self.t.machine.caches.line

@@ -158,11 +158,7 @@ def nests_of(state: State) -> list[StageNest]:
         buffer = buffer_of(nest.stage, _stored(nest, within), nest.op, within)
         plain = not nest.attached and nest.stage.layout is None and not nest.stage.align
         nest.buffer = replace(
-            buffer,
-            scope=nest.scope,
-            places=_places(nest, nests),
-            row_major=plain,
-            given=nest.stage.id in state.outputs,
+            buffer, scope=nest.scope, places=_places(nest, nests), row_major=plain
         )
     for nest in out:
         nest.accesses = list(_accesses(nest, nests, ops))

@@ -31,7 +31,7 @@ class NestBuffer:
     kernels. ``places`` is how many iterations have a place of their own in it (`double_buffer`),
     ``all_bytes`` what an element takes with those of the other outputs of the stage. ``row_major``
     says that it lies as its tensor does, whatever factors are chosen, ``given`` that it is an
-    argument, which the caller made: NumPy's arrays begin anywhere in a cache line.
+    input, which the caller made: NumPy's arrays begin anywhere in a cache line.
     """
 
     stage: StageId

@@ -117,7 +117,7 @@ def test_results_that_the_loop_outside_moves_are_loaded_and_stored_in_every_run(
 def test_operands_are_loaded_once_a_run_and_before_loops_that_do_not_move_them() -> None:
     vectors, halves = _core(_matmul(8, 32)).loaded
     assert vectors == 8 * 2 * 32 * (8 + 2)
-    # A vector of an argument may lie across two lines.
+    # A vector of an input may lie across two lines.
     assert halves == 8 * 2 * 32 * (8 + 2 * (1 + MISPLACED))
     # The rows are a loop: the two vectors of B stand before it.
     vectors, _ = _core(_matmul(8, 32, (False, True))).loaded
@@ -224,19 +224,25 @@ def test_vectors_that_a_loop_shifts_lie_across_lines() -> None:
 
 
 @pytest.mark.parametrize(("constant", "more"), [(False, MISPLACED), (True, 0)])
-def test_arguments_begin_anywhere_in_a_line_and_what_the_program_holds_does_not(
+def test_inputs_begin_anywhere_in_a_line_and_what_the_program_holds_does_not(
     constant: bool, more: float
 ) -> None:
-    X = te.placeholder((64, 4, 16), name="X", constant=constant)
-    Y = te.compute((64, 4, 16), lambda i, j, x: X[i, j, x] * 2, name="Y")
-    Z = te.compute((64, 16), lambda i, x: Y[i, 0, x], name="Z")
-    s = te.create_schedule(Z.op)
-    s[Y].vectorize(s[Y].op.axis[2])
-    nests = by_arithmetic(s.state)
-    core, touches = Core(Touches(nests[0], MACHINE), lambda _: False), Touches(nests[0], MACHINE)
+    X, k = (
+        te.placeholder((64, 4, 16), name="X", constant=constant),
+        te.reduce_axis((0, 4), name="k"),
+    )
+    Y = te.compute((64, 16), lambda i, x: te.sum(X[i, k, x], axis=k), name="Y")
+    s = te.create_schedule(Y.op)
+    i, x = s[Y].op.axis
+    s[Y].reorder(i, k, x)
+    s[Y].vectorize(x)
+    (nest,) = by_arithmetic(s.state)
+    core, (store, load) = (
+        Core(Touches(nest, MACHINE), lambda _: False),
+        Touches(nest, MACHINE).accesses,
+    )
     assert core.loaded[1] == 64 * 4 * (1 + more)
     # A row of 64 bytes: its line, and of a misplaced one 60 of 64 times a part of the next.
-    store, load = touches.accesses
     assert load.lines[2] == pytest.approx(1 + more * 60 / 64)
     assert store.lines[2] == 1
 

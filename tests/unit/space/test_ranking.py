@@ -113,7 +113,9 @@ def test_a_packed_copy_of_a_constant_costs_nothing() -> None:
     assert packed
     assert all(known[name] > 1.02 * plain[name] for name in packed)
     same = [name for name in plain if name.partition("x j, ")[2] == "W as it is, vectors outside"]
-    assert all(known[name] == plain[name] for name in same)
+    assert same
+    # What the program holds begins at a cache line.
+    assert all(plain[name] <= known[name] < 1.1 * plain[name] for name in same)
 
 
 def speeds(
