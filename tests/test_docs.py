@@ -264,8 +264,15 @@ def test_first_tutorials_exist() -> None:
     assert first <= set(TUTORIALS)
 
 
-#: Tutorials that tune for long; `make docs` runs them as well.
-_LONG = ("07_choose_a_tuner.py", "08_an_overnight_run.py", "09_inspect_and_report.py")
+#: Tutorials that take long; `make docs` runs them as well.
+_LONG = (
+    "07_choose_a_tuner.py",
+    "08_an_overnight_run.py",
+    "09_inspect_and_report.py",
+    "11_gpu_matmul.py",
+    "16_an_onnx_model.py",
+    "19_relay_and_te.py",
+)
 
 
 @pytest.mark.parametrize(
