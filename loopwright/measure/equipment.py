@@ -53,19 +53,37 @@ class Clock:
         self.running: list[str] = []
         #: Is called with the innermost phase, or the empty name, whenever that changes.
         self.listen: Callable[[str], object] = _unheard
+        self._charged_until = 0.0
+
+    @contextmanager
+    def counting(self) -> Iterator[None]:
+        """Count the block into the total."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.total += time.perf_counter() - start
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Charge the block to a phase."""
-        start = time.perf_counter()
+        """Charge the block to a phase; what a phase inside it takes is charged to that one alone,
+        so that phases add up to the total."""
+        self._charge()
         self.running.append(name)
         self.listen(name)
         try:
             yield
         finally:
+            self._charge()
             self.running.pop()
             self.listen(self.running[-1] if self.running else "")
-            self.seconds[name] += time.perf_counter() - start
+
+    def _charge(self) -> None:
+        """Charge the time since the last change of phase to the innermost phase that goes on."""
+        now = time.perf_counter()
+        if self.running:
+            self.seconds[self.running[-1]] += now - self._charged_until
+        self._charged_until = now
 
     def count(self, result: MeasureResult) -> None:
         """Count one result; what shares the result of another is no trial."""

@@ -207,15 +207,16 @@ class Measurer:
     def _measure(
         self, inputs: list[MeasureInput], incumbent: float | None, programs: Programs
     ) -> Iterator[MeasureResult]:
-        start = time.perf_counter()
         clock = self.equipment.clock
+        results = self._results(inputs, incumbent, programs)
         try:
-            for result in self._results(inputs, incumbent, programs):
-                clock.total += time.perf_counter() - start
+            while True:
+                with clock.counting():
+                    result = next(results, None)
+                if result is None:
+                    return
                 yield result
-                start = time.perf_counter()
         finally:
-            clock.total += time.perf_counter() - start
             self._stop_lanes()
             self.equipment.reset()
 
@@ -280,11 +281,10 @@ class Measurer:
         """Count the block into the time that was spent, and leave nothing under way after it."""
         self._check_entered()
         self.equipment.lower_as_here()
-        start = time.perf_counter()
         try:
-            yield
+            with self.equipment.clock.counting():
+                yield
         finally:
-            self.equipment.clock.total += time.perf_counter() - start
             self.equipment.reset()
 
     def _check_entered(self) -> None:

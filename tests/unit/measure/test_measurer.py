@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,6 +20,7 @@ from loopwright.measure import (
     PlayoffPlan,
     measure_option,
 )
+from loopwright.measure.equipment import Clock
 from loopwright.schedule import create_schedule
 from loopwright.transform import PassContext, PassTimingInstrument
 from tests.unit.measure.programs import OPTION, MatmulTask, error_kinds, product
@@ -119,11 +121,41 @@ def test_closing_the_iterator_frees_the_device_and_the_builders(
 
 
 def test_timing_adds_up(task: MatmulTask, measurer: Measurer) -> None:
-    list(measurer.measure(task.inputs(4)))
-    t = measurer.timing
+    # One of its own: other tests make `measurer` work without measuring.
+    with Measurer(task, measurer.option, beside=measurer) as m:
+        start = time.perf_counter()
+        list(m.measure(task.inputs(4)))
+        taken = time.perf_counter() - start
+        t = m.timing
     phases = ["instantiate", "build", "run", "check", "reference", "wait", "cooldown", "overhead"]
     assert sum(t[p] for p in phases) == pytest.approx(t["total"], rel=1e-6)
-    assert t["trials"] >= 1
+    assert 0 < t["total"] <= taken
+    assert t["trials"] == 1
+
+
+def test_who_takes_the_results_spends_no_time_of_measuring(
+    task: MatmulTask, measurer: Measurer
+) -> None:
+    with Measurer(task, measurer.option, beside=measurer) as m:
+        start = time.perf_counter()
+        results = m.measure(task.inputs(4, 8))
+        next(results)
+        taken = time.perf_counter() - start
+        time.sleep(0.2)
+        results.close()  # type: ignore[attr-defined]
+        assert m.timing["total"] <= taken
+
+
+def test_a_phase_inside_another_is_charged_once() -> None:
+    clock = Clock()
+    with clock.counting(), clock.phase("check"):
+        time.sleep(0.02)
+        with clock.phase("build"):
+            time.sleep(0.02)
+    assert clock.seconds["build"] >= 0.02
+    assert clock.seconds["check"] >= 0.02
+    assert clock.seconds["build"] + clock.seconds["check"] <= clock.total
+    assert clock.report()["overhead"] >= 0
 
 
 def test_another_task_is_refused(measurer: Measurer) -> None:

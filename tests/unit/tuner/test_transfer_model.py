@@ -98,14 +98,14 @@ def test_records_are_taken_as_they_are(tmp_path):
     paths = [tmp_path / "log.jsonl", tmp_path / "other.jsonl"]
     for path, name in zip(paths, ("test/transfer", "test/transfer_other"), strict=True):
         log = log_to_file(path)
-        RandomTuner(task_of(64, name)).tune(n_trial=150, measure_option=ByConfig(), callbacks=[log])
+        RandomTuner(task_of(64, name)).tune(n_trial=200, measure_option=ByConfig(), callbacks=[log])
     taught = XGBTuner(task_of(256), analytical=False)
     records, foreign = map(load, paths)
     assert taught.load_history(records) == len(records)
     assert taught.load_history(foreign) == len(records) + len(foreign)
-    assert first_round(taught) < first_round(XGBTuner(task_of(256), analytical=False)) - 0.2
+    assert first_round(taught) < first_round(XGBTuner(task_of(256), analytical=False)) - 0.5
     # The finalists are there twice.
-    assert (taught.history.used, taught.history.foreign) == (150, len(foreign))
+    assert (taught.history.used, taught.history.foreign) == (200, len(foreign))
 
 
 @pytest.mark.parametrize("wrong", [["log.jsonl"], [(1, 2)], [None]])
