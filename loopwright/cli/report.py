@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from contextlib import suppress
+from dataclasses import replace
 
 import click
 
@@ -17,15 +18,37 @@ from loopwright.errors import LoopwrightError, UsageError
 @click.argument("log")
 @click.argument("other", required=False)
 @click.option("-o", "--out", metavar="FILE", help="The page [default: the log's name with .html].")
+@click.option(
+    "--model",
+    metavar="FILE",
+    help="An ONNX model whose kernels LOG holds: shows the expected time of a run, and the share "
+    "of each kernel.",
+)
+@click.option(
+    "--shape",
+    "shapes",
+    multiple=True,
+    metavar="INPUT=SHAPE",
+    help="Of the model: the shape of an input, such as image=1x3x224x224, in place of the one that "
+    "it declares. Several may be given.",
+)
 @click.option("--task", metavar="TEXT", help="Only tasks whose key or name contains this text.")
 @click.option("--open", "show", is_flag=True, help="Open the page in a browser.")
-def command(log: str, other: str | None, out: str | None, task: str | None, show: bool) -> None:
+def command(
+    log: str,
+    other: str | None,
+    out: str | None,
+    model: str | None,
+    shapes: tuple[str, ...],
+    task: str | None,
+    show: bool,
+) -> None:
     """Write one page of HTML about LOG, or about two logs beside each other.
 
     The page is one file that needs no network: it can be mailed, archived, or opened from a disk.
     It shows the best so far, where the time went, failures, which knobs matter, the best candidates
-    and where all that is from. It takes the place of a page that is there already, and of no other
-    file.
+    and where all that is from; with --model what it adds up to in a run of that model. It takes the
+    place of a page that is there already, and of no other file.
     """
     from loopwright.inspection.report import page_of, report_html
 
@@ -34,7 +57,13 @@ def command(log: str, other: str | None, out: str | None, task: str | None, show
     if any(os.path.exists(path) and os.path.samefile(path, read.path) for read in logs):
         raise UsageError(f"-o {path}: that is the log itself; name another file")
     _check_free(path)
+    if shapes and model is None:
+        raise UsageError("--shape is of inputs of a model: name it with --model")
     page = page_of(logs, task)
+    if model is not None:
+        from loopwright.cli.models.reporting import model_of
+
+        page = replace(page, model=model_of(model, shapes, logs[0]))
     size = _write(path, report_html(page))
     tasks = f"{page.tasks_total} task{'s' * (page.tasks_total != 1)}"
     count = sum(shown.records for shown in page.logs)

@@ -9,6 +9,7 @@ from typing import Any
 
 from loopwright import driver
 from loopwright.graph.fallbacks import Fallback, ModelReport, fallbacks_of
+from loopwright.graph.finalists import InsideReport, check_count, contest
 from loopwright.graph.frontend.source import ModelLike, module_of
 from loopwright.graph.ir.expr import HostFunction
 from loopwright.graph.ir.module import IRModule
@@ -76,6 +77,7 @@ class CompiledModel(Model):
 
     Attributes:
         planned, choices, implementations: as given; the others are those of `Model`.
+        inside: how kernels compared inside runs of the model; None where they did not.
 
     Example:
         >>> x = lw.graph.var("x", (2,))
@@ -97,6 +99,20 @@ class CompiledModel(Model):
         super().__init__(planned.program, kernels, planned.constants, hosts)
         self.planned, self.choices = planned, choices or {}
         self.implementations = implementations or {}
+        self.inside: InsideReport | None = None
+
+    def with_winners(self, report: InsideReport) -> CompiledModel:
+        """The model with the kernels that were the fastest inside its runs."""
+        kernels, choices = dict(self.kernels), dict(self.choices)
+        implementations = dict(self.implementations)
+        for place in report.changed:
+            kernels[place.kernel] = place.winner.module
+            implementations[place.kernel] = place.winner.implementation
+            if place.winner.choice is not None:
+                choices[place.kernel] = place.winner.choice
+        made = CompiledModel(self.planned, kernels, choices, implementations)
+        made.inside = report
+        return made
 
     @property
     def report(self) -> ModelReport:
@@ -125,6 +141,7 @@ def compile(
     target: TargetLike = None,
     history: Source | Any = None,
     *,
+    finalists: int | None = None,
     example_inputs: Sequence[Any] | None = None,
     fallback: bool = True,
 ) -> CompiledModel:
@@ -140,6 +157,10 @@ def compile(
             with the fastest record is built, and that of the highest priority where none has one;
             `CompiledModel.implementations` says which. None: as the ``apply_history_best`` around
             the call says, if there is one.
+        finalists: so many of the fastest records of each kernel, and its default, take turns inside
+            runs of the model on random inputs: a kernel that wins by itself may lose there. What is
+            measurably faster than the best record is built in its place;
+            `CompiledModel.inside` tells. None: the best records are built.
         example_inputs: what a ``torch.nn.Module`` is called with.
         fallback: whether nodes of an ONNX model that are not supported are computed by
             ``onnx.reference``, those of a PyTorch model by PyTorch. `CompiledModel.report` lists
@@ -149,6 +170,8 @@ def compile(
         GraphError: the model is none, nodes are not supported, a type does not fit, or ``main``
             has branches.
         RecordError: a log is missing or cannot be read.
+        UsageError: ``finalists`` is no whole number above zero, or with it, there is no device of
+            the target here.
 
     Example:
         >>> x = lw.graph.var("x", (4,))
@@ -157,10 +180,20 @@ def compile(
         >>> print(model(np.array([1, -2, 3, -4], "float32"))[0])
         [0. 2. 0. 4.]
     """
+    if finalists is not None:
+        check_count(finalists)
     resolved = resolve_target(target)
     module = module_of(model, example_inputs=example_inputs, fallback=fallback)
     planned = prepared(module)
-    return built(planned, kernel_tasks(planned, resolved), resolved, history)
+    tasks = kernel_tasks(planned, resolved)
+    if history is not None and not isinstance(history, ApplyHistoryBest):
+        history = apply_history_best(history)
+    compiled = built(planned, tasks, resolved, history)
+    if finalists is None:
+        return compiled
+    records = records_in_force() if history is None else history
+    chosen = {n: (way, compiled.choices.get(n)) for n, way in compiled.implementations.items()}
+    return compiled.with_winners(contest(compiled, chosen, tasks, resolved, records, finalists))
 
 
 def prepared(module: IRModule) -> Planned:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from itertools import chain
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from loopwright.errors import RecordError, UsageError
@@ -16,21 +15,13 @@ from loopwright.records import (
     Outcome,
     Record,
     canonical_json,
-    fields_of,
-    top_k,
     vouched,
 )
 from loopwright.task.applying.as_called import AsCalled, duration, time_as_called
 from loopwright.task.applying.choice import Choice, Match, Report
 from loopwright.task.applying.fit import Here
-from loopwright.task.applying.judging import (
-    CHECK,
-    PassedOver,
-    failed_checks,
-    is_right,
-    refusal,
-    verdict_of,
-)
+from loopwright.task.applying.judging import PassedOver, is_right, verdict_of
+from loopwright.task.applying.known_records import KnownRecords
 from loopwright.task.applying.replaying import Refused, instantiate
 from loopwright.task.applying.sources import Source, logs_of
 from loopwright.task.dispatch import DispatchContext, fallback, say_once, task_of
@@ -43,11 +34,6 @@ from loopwright.te.index_ranges import Span, index_spans
 if TYPE_CHECKING:
     from loopwright.runtime import Module
 
-#: How many records are tried before the default is used: the template may have changed, and lines
-#: that no run has written may stand before those that fit.
-_TRIES = 64
-#: How many records that were refused are described field by field.
-_NEAR_MISSES = 3
 #: Verdicts by which the default configuration is built instead of the record.
 _NO_FASTER = (Outcome.TIE, Outcome.SLOWER)
 
@@ -125,8 +111,8 @@ class ApplyHistoryBest(DispatchContext):
         self.skipped = 0
         self._choices: dict[tuple[str, str], Choice] = {}
         self._given: dict[tuple[str, str], ConfigEntity] = {}
-        self._records = _by_name(self._read(records))
-        self._expressions: dict[tuple[str, str], dict[str, list[Record]]] | None = None
+        self._known = KnownRecords()
+        self._known.add(self._read(records))
 
     def load(self, records: Source | Iterable[Any]) -> None:
         """Take in more records.
@@ -141,9 +127,7 @@ class ApplyHistoryBest(DispatchContext):
             >>> print(history.config_for(task) is not None)
             True
         """
-        for name, more in _by_name(self._read(records)).items():
-            self._records.setdefault(name, []).extend(more)
-        self._expressions = None
+        self._known.add(self._read(records))
         self._choices.clear()
 
     def update(
@@ -292,88 +276,53 @@ class ApplyHistoryBest(DispatchContext):
             >>> print(choice.record.op, scheduled is not None)
             matmul True
         """
+        found, passed = self._chosen(task)
+        first = next(found, None)
+        if first is not None:
+            return first
+        near = tuple(passed.near_misses)
+        return Choice(str(task), task.key, None, passed.texts(), near_misses=near), None
+
+    def finalists(self, task: Task, count: int) -> list[tuple[Choice, Scheduled]]:
+        """The best records that can be built here and whose answers are right, with schedules.
+
+        Args:
+            task: whose records.
+            count: how many at most.
+
+        Returns:
+            The fastest first; verdicts count for nothing.
+
+        Example:
+            >>> task = lw.create_task("matmul", (64, 64, 64), "llvm")
+            >>> found = lw.apply_history_best("matmul.jsonl").finalists(task, 2)
+            >>> print([choice.checked.value for choice, _ in found])
+            ['yes', 'yes']
+        """
+        right = (found for found in self._chosen(task)[0] if found[0].checked is Checked.YES)
+        return list(islice(right, count))
+
+    def _chosen(self, task: Task) -> tuple[Iterator[tuple[Choice, Scheduled]], PassedOver]:
+        """What the task may get, best first, and what was passed over until then."""
         here = _here(task)
-        fitting, passed = self._select(task, here)
+        fitting, passed = self._known.select(task, here, any_hardware=self.any_hardware)
+        return self._scheduled(task, here, fitting, passed), passed
+
+    def _scheduled(
+        self, task: Task, here: Here, fitting: Iterable[Record], passed: PassedOver
+    ) -> Iterator[tuple[Choice, Scheduled]]:
         for record in fitting:
             try:
                 scheduled, replayed = instantiate(task, record)
             except Refused as exc:
                 passed.reasons[str(exc)] += 1
                 continue
-            return self._choice(task, record, here, passed, replayed), scheduled
-        near = tuple(passed.near_misses)
-        return Choice(str(task), task.key, None, passed.texts(), near_misses=near), None
-
-    def _select(self, task: Task, here: Here) -> tuple[list[Record], PassedOver]:
-        """Records to try, best first, and how many were passed over for which reason."""
-        exact, near, refused = [], [], []
-        passed = PassedOver()
-        own = self._of_expression(task)
-        failed = failed_checks(own)
-        phases, candidates, usable = fields_of(own, "phase", "candidate", "usable")
-        known = zip(own, phases, candidates, usable, here.fits(own), strict=True)
-        for record, phase, candidate, is_usable, fit in known:
-            if phase == CHECK:
-                continue
-            if reason := refusal(record, fit, failed, any_hardware=self.any_hardware):
-                passed.reasons[reason] += 1
-                refused += [record] if is_usable and candidate not in failed else []
-            elif fit.same_options:
-                exact.append(record)
-            else:
-                near.append(record)
-        if not own:
-            passed = self._other_tasks(task)
-        for record in top_k(refused, _NEAR_MISSES):
-            fields = "; ".join(map(str, here.fit(record).refused))
-            passed.near_misses.append(f"record {record.id} was refused: {fields}")
-        # Failures are passed on as well: a wrong answer found later takes its candidate out.
-        rest = [record for record, is_usable in zip(own, usable, strict=True) if not is_usable]
-        groups = filter(None, (exact, near))
-        order = [record for group in groups for record in top_k([*group, *rest], _TRIES)]
-        right = vouched(own)
-        order.sort(key=lambda record: not is_right(record, right, here))
-        return order[:_TRIES], passed
-
-    def _of_expression(self, task: Task) -> list[Record]:
-        """The records of a task, and those of others that compute the same for the same kind of
-        target: a template and an automatic space of one expression, for example."""
-        names = dict.fromkeys((task.alias, task.key))
-        own = [record for key in names for record in self._records.get(key, [])]
-        if not task.dag_hash:
-            return own
-        groups = [self._by_expression().get((dag, task.kind), {}) for dag in task.dag_hashes]
-        others = chain.from_iterable(group.items() for group in groups)
-        return [*own, *chain.from_iterable(g for key, g in others if key not in names)]
-
-    def _by_expression(self) -> Mapping[tuple[str, str], Mapping[str, list[Record]]]:
-        """The records by expression and kind of target, and then by task."""
-        if self._expressions is None:
-            self._expressions = {}
-            for key, records in self._records.items():
-                kind = records[0].kind  # which the key tells
-                for record, dag in zip(records, fields_of(records, "dag")[0], strict=True):
-                    group = self._expressions.setdefault((dag, kind), {})
-                    group.setdefault(key, []).append(record)
-        return self._expressions
-
-    def _other_tasks(self, task: Task) -> PassedOver:
-        """Why the log has nothing of this task: what it has instead."""
-        reasons: Counter[str] = Counter()
-        for records in self._records.values():
-            first = records[0]
-            if first.op == task.name:
-                same = canonical_json(first.args) == canonical_json(list(task.args))
-                other = f"target {first.kind!r}" if same else f"arguments {tuple(first.args)}"
-                reasons[f"for {other}, not {task.kind if same else task.args}"] += len(records)
-        total = sum(map(len, self._records.values()))
-        none = f"none of this task among {total} records" if total else "the log is empty"
-        return PassedOver(reasons, none)
+            yield self._choice(task, record, here, passed, replayed), scheduled
 
     def _choice(
         self, task: Task, record: Record, here: Here, passed: PassedOver, replayed: bool
     ) -> Choice:
-        own = self._of_expression(task)
+        own = self._known.of_expression(task)
         fit = here.fit(record)
         right = is_right(record, vouched(own), here)
         comparable = fit.same_options and not fit.refused and record.task == task.alias
@@ -431,16 +380,6 @@ class _Applied:
 def _name(task: Task) -> tuple[str, str]:
     """Tells the tasks of a report apart: by name and by all options of the target."""
     return task.alias, canonical_json(task.target.canonical)
-
-
-def _by_name(records: Iterable[Record]) -> dict[str, list[Record]]:
-    """Records by what they call their task, in order of first appearance."""
-    groups: dict[str, list[Record]] = {}
-    records = list(records)
-    (names,) = fields_of(records, "task")
-    for record, name in zip(records, names, strict=True):
-        groups.setdefault(name, []).append(record)
-    return groups
 
 
 def _index_spans(task: Task) -> list[Span | None]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from loopwright.inspection.report import page_of, report_html
+from loopwright.inspection.report import TunedKernels, model_page, page_of, report_html
 from loopwright.inspection.report.page_data import Roofline
 from loopwright.records import load
 from tests.browser.conftest import Browser, until
@@ -34,6 +34,26 @@ def three(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The page of three tasks, one of which has markup for a name."""
     folder = tmp_path_factory.mktemp("three")
     return report(made_up(folder / "log.jsonl", 40, ("matmul", SCRIPT, "conv2d")))
+
+
+def test_the_curve_of_a_model_falls(browser: Browser, tmp_path: Path) -> None:
+    log = load(made_up(tmp_path / "log.jsonl", 40, ("matmul", "conv2d")))
+    ways = [{trial(0, op).task: "definition"} for op in ("matmul", "conv2d")]
+    kernels = [TunedKernels(f"kernel {n}", n, 0, way) for n, way in enumerate(ways, 1)]
+    page = replace(page_of([log]), model=model_page("m.onnx", kernels, log))
+    path = tmp_path / "model.html"
+    path.write_text(report_html(page), encoding="utf-8")
+    browser.open(path)
+    data = browser.run("return JSON.parse(document.getElementById('data').textContent)")
+    figure = "#model figure"
+    steps = data["model"]["steps"]["seconds"]
+    assert browser.count(f"{figure} circle.step") == len(steps) > 3
+    heights = browser.run(
+        f"return [...document.querySelectorAll('{figure} circle.step')].map((c) =>"
+        " +c.getAttribute('cy'))"
+    )
+    assert heights == sorted(heights)  # downwards: a run takes less and less
+    assert browser.count("#model-table tbody tr") == 2
 
 
 def test_the_curve_has_the_points_of_the_data(browser: Browser, one: Path) -> None:

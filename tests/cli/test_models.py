@@ -53,7 +53,9 @@ def test_a_model_is_tuned_into_one_log_and_goes_on(cli: Cli, model: str, tmp_pat
     assert f"continue: {again} --trials 12" in ran.out
     for verb in ("inspect", "bench"):
         assert f"loopwright {verb} {model} --threads 1 --history m.jsonl" in ran.out
-    assert f"loopwright build {model} --threads 1 --history m.jsonl -o m.lw" in ran.out
+    assert (
+        f"loopwright build {model} --threads 1 --history m.jsonl --finalists 3 -o m.lw" in ran.out
+    )
     assert len({r.task for r in records.load(tmp_path / "m.jsonl")}) == 3
     more = cli("tune", model, *ONE, "--trials", "7", "--tuner", "random", "--json")
     said = json.loads(more.out)
@@ -158,6 +160,44 @@ def test_bench_times_a_model_in_turns(cli: Cli, model: str, log: str) -> None:
     assert re.search(r"^default +[\d.e-]+ ms +[\d.]+% +1\.00x$", text, re.MULTILINE)
 
 
+def test_finalists_take_turns_inside_the_model(cli: Cli, model: str, log: str) -> None:
+    words = (model, *ONE, "--history", log, "--finalists", "2")
+    ran = cli("build", *words, "-o", "m.lw")
+    assert ran.code == 0, ran.err
+    found = re.search(
+        r"^inside the model (\d) of (\d) kernels? with several candidates changed$",
+        ran.out,
+        re.MULTILINE,
+    )
+    nothing = "no kernel has another candidate than the one that is built" in ran.out
+    assert bool(found) != nothing
+    if found:
+        changes = re.findall(r"^  \w+_\d: .* in place of .* faster\)$", ran.out, re.MULTILINE)
+        assert len(changes) == int(found[1])
+    assert cli("run", "m.lw", "--repeat", "1").code == 0
+    ran = cli("bench", *words, "--rounds", "3")
+    assert ran.code == 0, ran.err
+    assert "candidate" in ran.out
+
+
+def test_the_report_shows_the_model(cli: Cli, model: str, log: str, tmp_path: Path) -> None:
+    ran = cli("report", log, "--model", model, "-o", "page.html")
+    assert ran.code == 0, ran.err
+    text = (tmp_path / "page.html").read_text()
+    assert "A run is expected to take" in text
+    data = json.loads(text.split('id="data">')[1].split("</script>")[0])
+    kernels = data["model"]["kernels"]
+    assert sorted(row["calls"] for row in kernels) == [1, 1, 2]
+    assert all(row["seconds"] and row["trials"] for row in kernels)
+    expected = sum(row["calls"] * row["seconds"] for row in kernels)
+    assert data["model"]["steps"]["seconds"][-1] == pytest.approx(expected, rel=0.9)
+    (tmp_path / "n.onnx").write_bytes(_named(3))
+    ran = cli("report", log, "--model", "n.onnx")
+    assert "no record of any kernel of n.onnx; it is a log of something else" in ran.err
+    assert "name it with --model" in cli("report", log, "--shape", "x=1x2").error
+    assert "no file 'none.onnx'" in cli("report", log, "--model", "none.onnx").error
+
+
 def _named(extent: str | int) -> bytes:
     """A model whose batch is an extent, or a name."""
     from onnx import TensorProto, helper
@@ -218,6 +258,8 @@ def test_options_that_mean_nothing_for_a_model_are_refused(
             "m.so.1",
         ): "m.so.1: a model is written as one file that",
         ("bench", model, "--history", log, "--trial", "0"): "--trial: for a workload",
+        ("bench", model, "--finalists", "3"): "name their log with --history",
+        ("build", model, "--finalists", "0", "-o", "m.lw"): "0 is not in the range x>=1",
         ("build", model, "--history", "other.jsonl", "-o", "m.lw"): "no record of any kernel",
         ("run", model, "--input", "y=x.npy"): "the model has no input 'y'; it has x",
         ("run", model, "--input", "x"): "write it as name=file.npy",
@@ -256,3 +298,5 @@ def test_nodes_without_a_kernel_are_listed_or_refused(cli: Cli, tmp_path: Path) 
         assert "1 node cannot be converted: If 'choice' (" in ran.err
     ran = cli("tune", "matmul", "M=8", "N=8", "K=8", "--no-fallback")
     assert "--no-fallback: for a model, not for a workload; leave it out" in ran.err
+    ran = cli("bench", "matmul", "M=8", "N=8", "K=8", "--finalists", "3")
+    assert "--finalists: for a model, not for a workload; leave it out" in ran.err

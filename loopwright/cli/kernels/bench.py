@@ -17,7 +17,9 @@ from loopwright.cli.kernels import workload_kernels
 from loopwright.cli.kernels.chosen_record import RecordName
 from loopwright.cli.models.benching import bench_model
 from loopwright.cli.models.given_model import (
+    finalists_option,
     is_model,
+    max_error_option,
     no_fallback_option,
     refuse_for_model,
     refuse_for_workload,
@@ -56,6 +58,8 @@ class Contestant:
 )
 @device_option
 @no_fallback_option
+@finalists_option
+@max_error_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 def command(
     workload: str,
@@ -70,6 +74,8 @@ def command(
     rounds: int,
     device: str | None,
     no_fallback: bool,
+    finalists: int | None,
+    max_error: float | None,
     as_json: bool,
 ) -> None:
     """Time WORKLOAD under its default configuration, under the best record of a log (--history) and
@@ -101,10 +107,14 @@ def command(
             rounds,
             allow_default=allow_default,
             no_fallback=no_fallback,
+            finalists=finalists,
+            max_error=max_error,
             as_json=as_json,
         )
         return
-    refuse_for_workload(no_fallback=no_fallback)
+    refuse_for_workload(
+        {"--no-fallback": no_fallback, "--finalists": finalists, "--max-error": max_error}
+    )
     resolved = find_workload(workload, params, target, threads)
     place = workload_kernels.device_of(resolved.task.target, device)
     name = RecordName(record, trial, run)

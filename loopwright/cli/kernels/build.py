@@ -12,7 +12,9 @@ from loopwright.cli.kernels import built_files, workload_kernels
 from loopwright.cli.kernels.chosen_record import RecordName
 from loopwright.cli.models.building import build_model
 from loopwright.cli.models.given_model import (
+    finalists_option,
     is_model,
+    max_error_option,
     no_fallback_option,
     refuse_for_model,
     refuse_for_workload,
@@ -25,6 +27,8 @@ from loopwright.errors import UsageError
 @workload_options
 @workload_kernels.history_options
 @no_fallback_option
+@finalists_option
+@max_error_option
 @click.option(
     "--verify",
     is_flag=True,
@@ -51,6 +55,8 @@ def command(
     trial: int | None,
     run: str | None,
     no_fallback: bool,
+    finalists: int | None,
+    max_error: float | None,
     verify: bool,
     output: str,
 ) -> None:
@@ -62,15 +68,27 @@ def command(
 
     WORKLOAD may be an ONNX model, model.onnx, with shapes of inputs such as image=1x3x224x224. It
     becomes one file, -o model.lw: its program, the code of its kernels, its weights. With --history
-    each kernel is that of its best record, or of its default where it has none. Nodes that have no
-    kernel are always refused, as with --no-fallback: a file cannot hold them.
+    each kernel is that of its best record, or of its default where it has none; with --finalists
+    the one that is fastest inside the model. Nodes that have no kernel are always refused, as with
+    --no-fallback: a file cannot hold them.
     """
     if is_model(workload):
         refuse_for_model({"--record": record, "--trial": trial, "--run": run, "--verify": verify})
         words = (workload, *params)
-        build_model(words, target, threads, history, output, allow_default=allow_default)
+        build_model(
+            words,
+            target,
+            threads,
+            history,
+            output,
+            allow_default=allow_default,
+            finalists=finalists,
+            max_error=max_error,
+        )
         return
-    refuse_for_workload(no_fallback=no_fallback)
+    refuse_for_workload(
+        {"--no-fallback": no_fallback, "--finalists": finalists, "--max-error": max_error}
+    )
     resolved = find_workload(workload, params, target, threads)
     if verify and not history:
         raise UsageError("--verify compares with a record: name its log with --history")

@@ -69,7 +69,7 @@ def command(
         refuse_for_model({"--device": device})
         run_model(file, inputs, output, repeat, no_fallback=no_fallback, as_json=as_json)
         return
-    refuse_for_workload(no_fallback=no_fallback)
+    refuse_for_workload({"--no-fallback": no_fallback})
     if inputs or output is not None:
         raise UsageError("--input and --output are for models; a kernel runs on random data")
     from loopwright import runtime

@@ -14,6 +14,7 @@ from loopwright.cli.models.building import compiled_with
 from loopwright.cli.models.given_model import find_model, told_fallbacks
 from loopwright.cli.models.timing import sampler
 from loopwright.cli.workload import counted
+from loopwright.errors import UsageError
 from loopwright.graph.random_inputs import random_inputs
 from loopwright.records import compared
 
@@ -32,16 +33,28 @@ def bench_model(
     *,
     allow_default: bool,
     no_fallback: bool,
+    finalists: int | None,
+    max_error: float | None,
     as_json: bool,
 ) -> None:
-    """Time a model, its file and shapes of inputs, beside what else runs it."""
+    """Time a model, its file and shapes of inputs, beside what else runs it.
+
+    Raises:
+        UsageError: ``finalists`` are asked for without a history.
+    """
+    if finalists is not None and not history:
+        raise UsageError("--finalists compares records: name their log with --history")
     from loopwright import runtime
     from loopwright.cli.kernels import workload_kernels
 
-    model = find_model(words[0], words[1:], target, threads, no_fallback=no_fallback)
+    model = find_model(
+        words[0], words[1:], target, threads, no_fallback=no_fallback, max_error=max_error
+    )
     models = {"default": compiled_with(model, (), allow_default=True)}
     if history:
-        models["tuned"] = compiled_with(model, history, allow_default=allow_default)
+        models["tuned"] = compiled_with(
+            model, history, allow_default=allow_default, finalists=finalists
+        )
     given = random_inputs(models["default"].program)
     kernels = models["default"].kernels.values()
     used = max(map(workload_kernels.threads_of, kernels), default=1)
@@ -62,6 +75,8 @@ def bench_model(
         built = models["tuned"]
         records = sum(c.record is not None for c in built.choices.values())
         click.echo(f"{records} of {len(built.choices)} kernels have a record")
+        if built.inside is not None:
+            echo(str(built.inside))
     _table(times)
     for line in gains:
         click.echo(line)

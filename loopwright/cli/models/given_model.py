@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,14 +32,24 @@ class GivenModel:
         words: the file and the shapes of inputs as they were written.
         module: the model.
         target: what its kernels are built for.
-        options: what ``--target``, ``--threads`` and ``--no-fallback`` said, as they are written
-            again.
+        options: what ``--target``, ``--threads``, ``--no-fallback`` and ``--max-error`` said, as
+            they are written again.
+        max_error: of implementations of operators; None: the usual limit.
     """
 
     words: tuple[str, ...]
     module: IRModule
     target: Target
     options: tuple[str, ...]
+    max_error: float | None = None
+
+    def limits(self) -> AbstractContextManager[object]:
+        """The context in which its kernels are chosen."""
+        from loopwright.lowering.context import PassContext
+
+        if self.max_error is None:
+            return nullcontext()
+        return PassContext(config={"max_error": self.max_error})
 
     @property
     def name(self) -> str:
@@ -55,6 +66,23 @@ no_fallback_option = click.option(
     is_flag=True,
     help="Of a model: refuse nodes that have no kernel, all of them at once, in place of leaving "
     "them to onnx.reference.",
+)
+
+
+max_error_option = click.option(
+    "--max-error",
+    type=click.FloatRange(0),
+    metavar="SHARE",
+    help="Of a model: the largest error that an implementation of an operator may have, as a share "
+    "of its largest result. 0: none but that of another order of sums, so no Winograd; 1e-4: "
+    "Winograd with larger tiles, too [default: 1e-5].",
+)
+finalists_option = click.option(
+    "--finalists",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Of a model: let the N fastest records of each kernel, and its default, take turns inside "
+    "runs of the model, and build what is fastest there [default: the best records].",
 )
 
 
@@ -78,14 +106,18 @@ def refuse_for_model(options: Mapping[str, object]) -> None:
         raise UsageError(f"{', '.join(given)}: for a workload, not for a model; leave it out")
 
 
-def refuse_for_workload(*, no_fallback: bool) -> None:
+def refuse_for_workload(options: Mapping[str, object]) -> None:
     """Refuse options that are for models alone.
+
+    Args:
+        options: their values by their names; what is None or False was not given.
 
     Raises:
         UsageError: one was given.
     """
-    if no_fallback:
-        raise UsageError("--no-fallback: for a model, not for a workload; leave it out")
+    given = [name for name, value in options.items() if value is not None and value is not False]
+    if given:
+        raise UsageError(f"{', '.join(given)}: for a model, not for a workload; leave it out")
 
 
 def told_fallbacks(model: Model) -> None:
@@ -103,6 +135,7 @@ def find_model(
     threads: int | None = None,
     *,
     no_fallback: bool = False,
+    max_error: float | None = None,
 ) -> GivenModel:
     """The model that the words of a command line name.
 
@@ -112,6 +145,7 @@ def find_model(
         target: as ``--target`` says.
         threads: as ``--threads`` says.
         no_fallback: as ``--no-fallback`` says.
+        max_error: as ``--max-error`` says.
 
     Raises:
         UsageError: there is no such file, a shape is malformed, or the target unknown.
@@ -128,8 +162,9 @@ def find_model(
     options = [*(["--target", target] if target != "llvm" else [])]
     options += [] if threads is None else ["--threads", str(threads)]
     options += ["--no-fallback"] if no_fallback else []
+    options += [] if max_error is None else ["--max-error", f"{max_error:g}"]
     _check_sizes(file, module)
-    return GivenModel((file, *params), module, resolved, tuple(options))
+    return GivenModel((file, *params), module, resolved, tuple(options), max_error)
 
 
 def _shape(word: str) -> tuple[str, tuple[int, ...]]:

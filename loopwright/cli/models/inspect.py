@@ -11,7 +11,12 @@ from typing import TYPE_CHECKING
 import click
 
 from loopwright.cli.harmless import echo
-from loopwright.cli.models.given_model import GivenModel, find_model, no_fallback_option
+from loopwright.cli.models.given_model import (
+    GivenModel,
+    find_model,
+    max_error_option,
+    no_fallback_option,
+)
 from loopwright.env import MAX_THREADS
 from loopwright.graph.random_inputs import random_inputs
 from loopwright.records import Json
@@ -88,6 +93,7 @@ class KernelRow:
     "records, and times them as these say. Several may be given.",
 )
 @no_fallback_option
+@max_error_option
 @click.option("--no-time", is_flag=True, help="Build and time nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 def command(
@@ -97,6 +103,7 @@ def command(
     threads: int | None,
     history: tuple[str, ...],
     no_fallback: bool,
+    max_error: float | None,
     no_time: bool,
     as_json: bool,
 ) -> None:
@@ -111,9 +118,10 @@ def command(
     from loopwright.graph.kernel_tasks import kernel_tasks
     from loopwright.task import apply_history_best
 
-    given = find_model(model, shapes, target, threads, no_fallback=no_fallback)
+    given = find_model(model, shapes, target, threads, no_fallback=no_fallback, max_error=max_error)
     planned = prepared(given.module)
-    tasks = kernel_tasks(planned, given.target)
+    with given.limits():
+        tasks = kernel_tasks(planned, given.target)
     applied = apply_history_best(list(history)) if history else None
     rows = _rows(planned, tasks, applied)
     if not no_time:

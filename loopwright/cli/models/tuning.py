@@ -87,6 +87,7 @@ def tune_model(
     search: Search,
     *,
     no_fallback: bool,
+    max_error: float | None,
     as_json: bool,
     fail_without_gain: bool,
 ) -> int | None:
@@ -96,11 +97,14 @@ def tune_model(
     begin = time.monotonic()
     budget, chosen = _budget(search.limits), chosen_tuner(search.tuner, search.options)[1]
     option = measuring(search.measure)
-    model = find_model(words[0], words[1:], target, threads, no_fallback=no_fallback)
+    model = find_model(
+        words[0], words[1:], target, threads, no_fallback=no_fallback, max_error=max_error
+    )
     model.target.check_machine()
     measured_on(model.target, "" if option is None else option.runner.devices)
     path = search.log or f"{model.name}.jsonl"
-    tasks = extract_tasks(model.module, model.target)
+    with model.limits():
+        tasks = extract_tasks(model.module, model.target)
     _check_log(path, tasks)
     if budget["timeout"] is not None:
         budget["timeout"] = max(1.0, budget["timeout"] - (time.monotonic() - begin))
@@ -190,7 +194,9 @@ def _next_steps(
     steps.append(("inspect", model.command("inspect", "--history", path)))
     steps.append(("compare", model.command("bench", "--history", path)))
     out = f"{model.name}{BUILT}"
-    steps.append(("build", model.command("build", "--history", path, "-o", out)))
+    steps.append(
+        ("build", model.command("build", "--history", path, "--finalists", "3", "-o", out))
+    )
     return [f"  {what + ':':10}{line}" for what, line in steps]
 
 

@@ -19,6 +19,7 @@ from loopwright.cli import verbosity
 from loopwright.cli.harmless import harmless
 from loopwright.cli.models.given_model import (
     is_model,
+    max_error_option,
     no_fallback_option,
     refuse_for_model,
     refuse_for_workload,
@@ -114,6 +115,7 @@ NOISY = 0.3
     "starts; they count for no trial. Several may be given.",
 )
 @no_fallback_option
+@max_error_option
 @measuring_options
 @script_options
 def command(
@@ -133,6 +135,7 @@ def command(
     log: str | None,
     pretrain: tuple[str, ...],
     no_fallback: bool,
+    max_error: float | None,
     as_json: bool,
     fail_without_gain: bool,
     **measure: float | str | None,
@@ -164,10 +167,11 @@ def command(
             threads,
             Search(tuner, options, seed, limits_given, log, measure),
             no_fallback=no_fallback,
+            max_error=max_error,
             as_json=as_json,
             fail_without_gain=fail_without_gain,
         )
-    refuse_for_workload(no_fallback=no_fallback)
+    refuse_for_workload({"--no-fallback": no_fallback, "--max-error": max_error})
     kind, chosen = chosen_tuner(tuner, options)
     resolved = find_workload(workload, params, target, threads)
     if effort is not None:

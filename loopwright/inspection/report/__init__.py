@@ -2,6 +2,7 @@
 
 from loopwright.inspection.report.collect import page_of
 from loopwright.inspection.report.html import is_report, report_html
+from loopwright.inspection.report.model_view import TunedKernels, model_page
 from loopwright.inspection.report.page_data import Page
 
-__all__ = ["Page", "is_report", "page_of", "report_html"]
+__all__ = ["Page", "TunedKernels", "is_report", "model_page", "page_of", "report_html"]

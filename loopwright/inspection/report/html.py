@@ -16,6 +16,7 @@ from loopwright.inspection.quantities import duration_text
 from loopwright.inspection.report.cards import card
 from loopwright.inspection.report.elements import Child, element, embedded, markup, raw
 from loopwright.inspection.report.log_sections import log_sections
+from loopwright.inspection.report.model_section import model_section
 from loopwright.inspection.report.page_data import Page, TaskPage
 from loopwright.inspection.report.tables import Cell, best_cell, number, table
 from loopwright.inspection.report.task_sections import task_sections
@@ -109,6 +110,8 @@ def parts_of(page: Page, complaints: Sequence[str] = ()) -> Parts:
         complaints: what else is to be said at its beginning, such as that a log is missing.
     """
     main = [element("p", text, class_="warn") for text in complaints]
+    if page.model is not None:
+        main.append(model_section(page.model, page))
     if len(page.tasks) > 1:
         main.append(_overview(page))
     main += [task_sections(at, task, page.logs) for at, task in enumerate(page.tasks)]

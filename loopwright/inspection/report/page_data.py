@@ -349,6 +349,51 @@ class LogPage:
 
 
 @dataclass(frozen=True)
+class ModelKernel:
+    """Kernels of a model that are one task.
+
+    Attributes:
+        name: what they compute, in words.
+        calls: in a run of the model.
+        flop: operations of a call; 0 where there are none to count.
+        way: the implementation of the best; empty where there is one alone.
+        id: of the record of the best; empty where there is none.
+        trials: in the log.
+        seconds: of a call of the best; None where there is none.
+        default: of a call of its default configuration; None where that is not known.
+    """
+
+    name: str
+    calls: int
+    flop: int
+    way: str
+    id: str
+    trials: int
+    seconds: float | None
+    default: float | None
+
+
+@dataclass(frozen=True)
+class ModelPage:
+    """A model whose kernels a log holds.
+
+    Attributes:
+        name: of the model.
+        kernels: those that are tuned, the longest first.
+        steps: the expected time of a run after each trial that lowered it, from the trial on with
+            which every task has a time.
+        trials: of all its tasks.
+        spent: seconds of tuning until the last of them.
+    """
+
+    name: str
+    kernels: tuple[ModelKernel, ...]
+    steps: Steps
+    trials: int
+    spent: float
+
+
+@dataclass(frozen=True)
 class Page:
     """A report.
 
@@ -358,6 +403,7 @@ class Page:
         logs: what it was made from.
         tasks: in order of first appearance.
         tasks_total: how many tasks there are; ``tasks`` has those with the most trials.
+        model: what the first log says of a model that was named; None where none was.
         version: of this form.
     """
 
@@ -366,6 +412,7 @@ class Page:
     logs: tuple[LogPage, ...]
     tasks: tuple[TaskPage, ...]
     tasks_total: int
+    model: ModelPage | None = None
     version: int = VERSION
 
     def to_json(self) -> str:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ import numpy.typing as npt
 
 from loopwright.errors import ArgumentError, RunError, did_you_mean
 from loopwright.runtime.arrays.host import NDArray
+from loopwright.runtime.executors.callees import callees
 from loopwright.runtime.executors.graph_executor import GraphExecutor
 from loopwright.runtime.executors.host_step import HostCall, HostStep
 from loopwright.runtime.executors.program import Program
@@ -28,6 +30,9 @@ from loopwright.runtime.profiling.report import ProfiledCall, Report
 from loopwright.runtime.timing import BenchmarkResult, run_repeat, time_call
 
 Array = npt.NDArray[Any]
+
+#: Rounds of a comparison, however long they take: with fewer there is no interval of 95 %.
+_FEWEST_ROUNDS = 6
 
 
 class DebugExecutor(GraphExecutor):
@@ -151,6 +156,67 @@ class DebugExecutor(GraphExecutor):
         ]
         return Report(tuple(rows), wall, number)
 
+    def compare(
+        self,
+        kernels: Mapping[str, Sequence[Module]],
+        rounds: int = 20,
+        seconds: float = 30.0,
+        inputs: Mapping[str, object] | None = None,
+    ) -> dict[str, list[list[float]]]:
+        """Time several kernels in the place of one, inside runs of the model.
+
+        A kernel that is called again and again finds what it reads where its last call has left it;
+        inside a model it finds what the calls before it have left. So the kernels take turns in
+        whole runs: a round is as many runs as one place has kernels, in each of which every place
+        has another one of its own, in an order that is drawn anew. The model stays as it is.
+
+        Args:
+            kernels: by the name of a kernel of the model, those that compute the same.
+            rounds: how often each kernel has its turn.
+            seconds: no round is begun after them, except the first six.
+            inputs: to be set before, by name.
+
+        Returns:
+            By the name, for each of its kernels the seconds of all its calls in a run, one for each
+            round.
+
+        Raises:
+            ArgumentError: as of `set_input`; the model has no such kernel, or a kernel takes other
+                values.
+            RunError: a kernel failed.
+
+        Example:
+            >>> x = lw.graph.var("x", (256,))
+            >>> module = lw.graph.IRModule.from_expr(lw.graph.op.exp(x))
+            >>> model = lw.graph.compile(module, "llvm -num-threads=1")
+            >>> other = lw.graph.compile(module, "llvm -num-threads=2")
+            >>> both = [model.kernels["exp_0"], other.kernels["exp_0"]]
+            >>> times = model.debug_executor().compare({"exp_0": both}, rounds=6)
+            >>> print([len(samples) for samples in times["exp_0"]])
+            [6, 6]
+        """
+        for name in kernels:
+            if name not in self.nodes:
+                raise ArgumentError(f"there is no kernel {name!r}{did_you_mean(name, self.nodes)}")
+        self.set_input(None, None, **(inputs or {}))
+        calls = self._calls_of(kernels)
+        turns = max(map(len, kernels.values()), default=0)
+        for turn in range(turns):  # whatever is slow the first time
+            _run_timed(calls, {name: turn % len(those) for name, those in kernels.items()})
+        times: dict[str, list[list[float]]] = {n: [[] for _ in ks] for n, ks in kernels.items()}
+        rng, end = random.Random(0), time.perf_counter() + seconds
+        for number in range(rounds):
+            if number >= _FEWEST_ROUNDS and time.perf_counter() > end:
+                break
+            orders = {n: rng.sample(range(len(those)), len(those)) for n, those in kernels.items()}
+            for turn in range(turns):
+                taken = {n: order[turn % len(order)] for n, order in orders.items()}
+                took = _run_timed(calls, taken)
+                for n, order in orders.items():
+                    if turn < len(order):  # a place with fewer kernels is done with this round
+                        times[n][order[turn]].append(took[n])
+        return times
+
     def debug_get_output(
         self, node: int | str, out: Array | NDArray | None = None, index: int = 0
     ) -> Array | NDArray:
@@ -192,6 +258,18 @@ class DebugExecutor(GraphExecutor):
             if ran:
                 call()
             yield number, call
+
+    def _calls_of(self, kernels: Mapping[str, Sequence[Module]]) -> list[tuple[str, list[Any]]]:
+        """For each step the name of its kernel, and its calls: one for each kernel of its place."""
+        own_calls = zip(self.nodes, self._calls, strict=True)
+        found = [(name, [] if name in kernels else [call]) for name, call in own_calls]
+        for turn in range(max(map(len, kernels.values()), default=0)):
+            own = {name: those[turn] for name, those in kernels.items() if turn < len(those)}
+            numbers = [n for n, name in enumerate(self.nodes) if name in own]
+            steps = [self.program.steps[n] for n in numbers]
+            for n, callee in zip(numbers, callees(steps, own, self._weights), strict=True):
+                found[n][1].append(self._bound_to(callee))
+        return found
 
     def _run_up_to(self, node: int | str) -> Any:
         """Run the model up to a step; returns its call."""
@@ -254,6 +332,20 @@ class DebugExecutor(GraphExecutor):
         except OSError as error:
             raise RunError(f"cannot write {folder}: {error.strerror or error}") from error
         save_params(folder / "outputs.safetensors", outputs)
+
+
+def _run_timed(
+    calls: Sequence[tuple[str, Sequence[Any]]], taken: Mapping[str, int]
+) -> dict[str, float]:
+    """Run a model once; seconds of the calls of each kernel of which one was to be taken."""
+    took = dict.fromkeys(taken, 0.0)
+    for name, those in calls:
+        call = those[taken.get(name, 0)]
+        before = time.perf_counter()
+        call()
+        if name in took:
+            took[name] += time.perf_counter() - before
+    return took
 
 
 def _seconds(call: Any, number: int) -> float:

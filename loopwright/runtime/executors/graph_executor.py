@@ -117,7 +117,9 @@ class GraphExecutor(Executor):
         return np.zeros(v.shape, v.dtype) if v.kind == "input" else self._weights[number]
 
     def _bound(self, number: int) -> Any:
-        callee = self._callees[number]
+        return self._bound_to(self._callees[number])
+
+    def _bound_to(self, callee: Callee) -> Any:
         return callee.function.bind(*(self._arrays[n] for n in callee.rest))
 
     def _input_array(self, place: int) -> Array:

@@ -153,3 +153,36 @@ function curveLegend(figure, series) {
   if (series.some((one) => one.points.kind.includes(2))) entries.push(["var(--bad)", "failed trial"]);
   legend(figure, entries);
 }
+
+/** What the reader chose of the curve of a model, kept when it is drawn anew. */
+const chosenOfModel = { x: "clock", y: "time" };
+
+/** The expected time of a run of a model, while its kernels were tuned. */
+function drawModel(figure, model) {
+  const { steps, trials, spent } = model;
+  const times = steps.seconds;
+  const last = times.length - 1;
+  const words = last < 0 ? "no run has a time" : `from ${timeText(times[0])} to ${timeText(times[last])} a run`;
+  const area = canvas(figure, { height: last < 0 ? 40 : 260, name: "Expected time of a run", description: words });
+  if (last < 0) {
+    area.svg.append(shape("text", { x: 0, y: 24 }, "Not every task has a time yet."));
+    return;
+  }
+  const chosen = chosenOfModel;
+  const one = { label: model.name, flop: 0, steps, points: { trial: [trials], clock: [spent], seconds: [null], kind: [0] } };
+  const scales = curveScales(area, [one], chosen, (_, seconds) => seconds);
+  axes(area, {
+    ...scales,
+    xText: chosen.x === "trial" ? (n) => short(n, 6) : durationText,
+    yText: timeText,
+    xLabel: chosen.x === "trial" ? "trials of all tasks so far" : "time of tuning",
+    yLabel: "time of a run",
+  });
+  drawSteps(area, one, 0, chosen, (_, seconds) => seconds, scales);
+  follow(area, (x, y) => nearestTrial([one], chosen, (_, seconds) => seconds, scales, x, y));
+  const tools = element("div", { class: "tools" });
+  tools.append(
+    choice("horizontal axis", [["trial", "by trial"], ["clock", "by time"]], chosen.x, (x) => { chosen.x = x; drawModel(figure, model); }),
+  );
+  figure.prepend(tools);
+}

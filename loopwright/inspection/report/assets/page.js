@@ -11,6 +11,7 @@ const CHARTS = {
   accuracy: (figure, task, series) => drawAccuracy(figure, series.accuracy),
   throughput: (figure, task, series, log) => drawThroughput(figure, log.throughput),
   time: (figure, task, series, log) => drawTime(figure, log.time),
+  model: (figure) => drawModel(figure, page.model),
 };
 
 /** Draw the charts that can be seen; a figure that is hidden has no width yet. */

@@ -1,0 +1,61 @@
+"""``loopwright report LOG --model model.onnx``: the kernels of a model, as the page shows them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from loopwright.cli.models.given_model import find_model
+from loopwright.errors import RecordError
+
+if TYPE_CHECKING:
+    from loopwright.inspection.report.model_view import TunedKernels
+    from loopwright.inspection.report.page_data import ModelPage
+    from loopwright.records import Log
+
+
+def model_of(file: str, shapes: Sequence[str], log: Log) -> ModelPage:
+    """What a log says of a model.
+
+    Args:
+        file: an ONNX model.
+        shapes: of its inputs, as ``name=1x3x224x224``, in place of those that it declares.
+        log: of tuning it; the target of its records is that of the model.
+
+    Raises:
+        UsageError: there is no such file, or a shape is malformed.
+        GraphError: the file is no model that can be had.
+        RecordError: the log has no record of it.
+    """
+    from loopwright.inspection.report import model_page
+
+    target = next((record.target for record in log), None)
+    if target is None:
+        raise RecordError(f"{log.path}: no record of any kernel of {file}; it is empty")
+    return model_page(Path(file).name, _kernels(file, shapes, str(target.get("kind"))), log)
+
+
+def _kernels(file: str, shapes: Sequence[str], kind: str) -> list[TunedKernels]:
+    """The kernels of a model that are tuned, in all the ways that there are."""
+    from loopwright.graph import extract_tasks
+    from loopwright.inspection.report import TunedKernels
+    from loopwright.tuner.run.state import flop_of
+
+    model = find_model(file, shapes, kind, max_error=_ANY)
+    with model.limits():
+        tasks = extract_tasks(model.module, model.target)
+    groups: dict[str, list[int]] = {}
+    for at, one in enumerate(tasks):
+        groups.setdefault(one.group, []).append(at)
+    found = []
+    for places in groups.values():
+        own = [tasks[at] for at in places]
+        plain = min(own, key=lambda one: one.implementation != "definition")
+        ways = {one.task.key: one.implementation for one in own}
+        found.append(TunedKernels(str(plain.task), plain.weight, flop_of(plain.task), ways))
+    return found
+
+
+#: Whatever a log holds was allowed when it was made.
+_ANY = 1.0

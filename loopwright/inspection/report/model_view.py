@@ -1,0 +1,113 @@
+"""What a log says of a whole model: the time of its runs by the best of each of its kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from loopwright.errors import RecordError
+from loopwright.inspection.report.page_data import ModelKernel, ModelPage, Steps
+from loopwright.records import Log, Record, fields_of, keys_of
+from loopwright.records.query import verdict_on
+from loopwright.records.ranking import ranked
+from loopwright.records.reports.curve import best_so_far
+from loopwright.records.reports.standings import default_record
+
+
+@dataclass(frozen=True)
+class TunedKernels:
+    """Kernels of a model that are one task, or the same computed in several ways.
+
+    Attributes:
+        name: what they compute, in words.
+        calls: of all of them together in a run of the model.
+        flop: operations of a call; 0 where there are none to count.
+        ways: by the key of each task, how it computes them.
+    """
+
+    name: str
+    calls: int
+    flop: int
+    ways: Mapping[str, str]
+
+
+def model_page(name: str, kernels: Sequence[TunedKernels], log: Log) -> ModelPage:
+    """The model of some kernels as a log knows them.
+
+    Where a log is of several machines, or numbers of threads, it is those with the most records of
+    the model that count.
+
+    Args:
+        name: of the model.
+        kernels: those of its kernels that are tuned.
+        log: the log.
+
+    Raises:
+        RecordError: the log has no record of any of them.
+    """
+    place = {key: at for at, one in enumerate(kernels) for key in one.ways}
+    records = _of_one_machine(log, place)
+    if not records:
+        raise RecordError(
+            f"{log.path}: no record of any kernel of {name}; it is a log of something else, of "
+            "another target, or of an earlier version of the model"
+        )
+    own: list[list[Record]] = [[] for _ in kernels]
+    keys = keys_of(records)
+    for record, key in zip(records, keys, strict=True):
+        own[place[key]].append(record)
+    rows = [_row(one, found) for one, found in zip(kernels, own, strict=True)]
+    rows.sort(key=lambda row: -(row.seconds or 0.0) * row.calls)
+    measured = [(r, place[k]) for r, k in zip(records, keys, strict=True) if _is_trial(r)]
+    steps, spent = _curve(measured, [one.calls for one in kernels], log)
+    return ModelPage(name, tuple(rows), steps, len(measured), spent)
+
+
+def _of_one_machine(log: Log, place: Mapping[str, int]) -> list[Record]:
+    """The records of the model's kernels on the machine that has the most, in the log's order."""
+    records = list(log)
+    machines: dict[tuple[str, int], list[Record]] = {}
+    columns = (keys_of(records), *fields_of(records, "hardware", "threads"))
+    for record, key, hardware, threads in zip(records, *columns, strict=True):
+        if key in place:
+            machines.setdefault((hardware, threads), []).append(record)
+    return max(machines.values(), key=len, default=[])
+
+
+def _is_trial(record: Record) -> bool:
+    """Whether it is a trial of a search: no later measurement, and no copy of another one."""
+    return not record.phase and not record.same_as
+
+
+def _row(one: TunedKernels, records: Sequence[Record]) -> ModelKernel:
+    best = next(iter(ranked(records, 1)), None)
+    trials = sum(map(_is_trial, records))
+    if best is None:
+        return ModelKernel(one.name, one.calls, one.flop, "", "", trials, None, None)
+    (key,) = keys_of([best])
+    beside = [r for r, k in zip(records, keys_of(records), strict=True) if k == key]
+    default = default_record(beside, verdict_on(best, beside))
+    seconds = None if default is None else default.median
+    way = one.ways.get(key, "") if len(one.ways) > 1 else ""
+    return ModelKernel(one.name, one.calls, one.flop, way, best.id, trials, best.median, seconds)
+
+
+def _curve(
+    measured: Sequence[tuple[Record, int]], calls: Sequence[int], log: Log
+) -> tuple[Steps, float]:
+    """The expected time of a run after each trial that lowered it, once each task has a time; and
+    the seconds of all trials."""
+    curve = best_so_far([record for record, _ in measured], log.headers)
+    best: dict[int, float] = {}
+    found: list[tuple[int, float, float, str]] = []
+    times = zip(measured, curve.clock, curve.seconds, curve.counts, strict=True)
+    for number, ((record, place), clock, seconds, counts) in enumerate(times, 1):
+        if not counts or seconds >= best.get(place, float("inf")):
+            continue
+        best[place] = float(seconds)
+        if len(best) == len(calls):
+            total = sum(calls[at] * t for at, t in best.items())
+            found.append((number, float(clock), total, record.id))
+    trial, clocks, totals, ids = zip(*found, strict=True) if found else ((), (), (), ())
+    spent = float(curve.clock[-1]) if len(curve) else 0.0
+    return Steps(trial, clocks, totals, totals, totals, ids), spent
