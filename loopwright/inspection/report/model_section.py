@@ -50,7 +50,7 @@ def _caption(model: ModelPage, whole: float) -> str:
         f"{said} That is the sum of calls x time over its tasks, each called again and again; "
         "kernels that map elements one by one are not tuned, and not in it. The curve has the best "
         f"single measurements until then ({model.trials:,} trials in "
-        f"{duration_text(model.spent)} of tuning); what stands in the table was measured again."
+        f"{duration_text(model.spent)} of tuning), the table the latest one of each best."
     )
 
 
