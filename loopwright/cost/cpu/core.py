@@ -44,6 +44,11 @@ PARTIAL = 5
 TESTED, TESTED_SPILLED = 8, 120
 #: Instructions of an unrolled body that still come fast.
 BODY = 1200
+#: Steps of which compilers load vectors before all else where these are no whole registers.
+LOADED_AHEAD = 4
+#: Cycles more of a load across two cache lines, and the vectors for which that was seen: those of
+#: AVX2, whose tiles are so small that nothing hides it.
+CROSSED, CROSSED_BYTES = 0.5, 32
 #: Operations that make float32 of a vector of 16-bit floats, and of one that all lanes share.
 WIDENED, WIDENED_ONE = 2, 3
 #: Operations beside each dot product of bytes that are both signed, or both unsigned: what has to
@@ -127,7 +132,8 @@ class Core:
         busy = most(most(fed, (halves + again) / LOADS), held_up)
         spills = spilled * self._split / STORES + guards.reads * guards.unmasked * UNMASKED
         long = most(tile.instructions(wide) - BODY, 0) / BODY / 2
-        worked = _with_waits((busy + spills) * (1 + long), self._wait) + self._rows_wait
+        worked = _with_waits((busy + spills) * (1 + long), self._wait)
+        worked = worked + self._rows_wait + self._crossing * CROSSED
         done = tile.begun * tails.shortened(self._latency * OPERATIONS)
         return done * (worked * tails.alive + ends * END)
 
@@ -158,6 +164,18 @@ class Core:
             vectors = vectors + tile.loaded(a, wide) * times
             halves = halves + tile.loaded(a, narrow) * times * tile.lines_of(a, narrow)
         return vectors, halves
+
+    @property
+    def _crossing(self) -> Number:
+        """Loads that lie across two cache lines."""
+        if self._machine.vector_bytes != CROSSED_BYTES:
+            return 0
+        tile, narrow = self.tile, self._machine.datapath
+        room = self._free - tile.live
+        return total(
+            tile.loaded(a, narrow) * self._times_loaded(a, room) * (tile.lines_of(a, narrow) - 1)
+            for a in self._loads
+        )
 
     @cached_property
     def _shared(self) -> Number:
@@ -223,18 +241,38 @@ class Core:
         """Registers for results: those that operands and what guards let through do not need.
 
         Of the operand that needs fewest all are held, of another one at a time; but what several
-        steps of a run read again is not loaded again, and held from one to the next.
+        steps of a run read again is not loaded again, and held from one to the next. Where a
+        reduction goes on outside of the tile, vectors that are no whole registers are loaded some
+        steps ahead.
         """
         tile, wide = self.tile, self._machine.vector_bytes
         operands = [tile.loaded_in_step(a, wide) for a in self._loads]
         fewest: Number = operands[0] if operands else 0
         for x in operands[1:]:
             fewest = least(fewest, x)
+        ahead = self._along * least(tile.steps, LOADED_AHEAD)
+        fewest = where(self._ragged, where(at_most(tile.reduced_outside, 1), fewest, ahead), fewest)
         kept: Number = 0
         for a, each in zip(self._loads, operands, strict=True):
             again = at_most(each * tile.steps, tile.loaded(a, wide))
             kept = kept + where(again, 0, each)
         return self._machine.registers - fewest - most(kept, 1) - self.guards.let_through
+
+    @property
+    def _ragged(self) -> Number:
+        """Whether vectors are no whole registers."""
+        d = self._t.vector_loop
+        if d is None:
+            return False
+        lanes = self._machine.lanes(self._store.access.buffer.itemsize)
+        return at_most(1, self._t.nest.loops[d].extent % lanes)
+
+    @property
+    def _along(self) -> Number:
+        """Vectors that a step of the tile loads of the operands that its lanes move."""
+        d, tile, wide = self._t.vector_loop, self.tile, self._machine.vector_bytes
+        along = [a for a in self._loads if d is not None and a.moves[d]]
+        return total(tile.loaded_in_step(a, wide) for a in along)
 
     @cached_property
     def _times(self) -> Number:

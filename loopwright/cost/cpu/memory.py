@@ -29,21 +29,26 @@ CROWDED = 5
 #: The part of the traffic of a written line that is not there where it is stored past the caches:
 #: it is not read before, only written back.
 UNREAD = 0.5
-#: Pages that a core reads at a time as streams; cycles of a piece of a page where there are more of
-#: them: nothing was asked for ahead, and the address has to be looked up.
-STREAMS, JUMP = 64, 16
+#: The part of a core's share of the third cache that it can count on: others use it too.
+OURS = 0.5
+#: Rows that a core reads side by side as streams; cycles of a piece of a row where there are more
+#: of them, in the third cache and in memory: nothing was asked for ahead, and the address of
+#: another page has to be looked up.
+STREAMS, JUMP_L3, JUMP_MEMORY = 32, 10, 30
 
 
 @dataclass(frozen=True, slots=True)
 class Level:
     """A cache: its bytes, those of a way, the ways that can be counted on, the bytes that come in a
-    cycle from behind it, and how much longer lines take that fall into crowded sets."""
+    cycle from behind it, how much longer lines take that fall into crowded sets, and cycles of
+    going on to another page behind it."""
 
     capacity: int
     way: int
     ways: float
     rate: int
     crowded: int
+    jump: int
 
 
 class Memory:
@@ -73,24 +78,23 @@ class Memory:
         """Cycles in which what a stage touches, or a part of that, comes through the caches."""
         out: Number = 0
         for level in _levels(t.machine):
-            cycles = self._moved(t, part, level) / level.rate
-            if level.rate == MEMORY:
-                cycles = cycles + total(_jumps(t, a) for a in part.accesses) * JUMP
+            moved = self._moved(t, part, level)
+            cycles = total(moved.values()) / level.rate
+            if level.jump:
+                cycles = cycles + total(n * _jumps(a) for a, n in moved.items()) * level.jump
             out = most(out, where(at_most(self._usage.used, level.capacity), 0, cycles))
         return out
 
-    def _moved(self, stage: Touches, t: Touches, level: Level) -> Number:
-        """Bytes of a part of a stage that come from behind a level; those that take longer count
-        as more."""
+    def _moved(self, stage: Touches, t: Touches, level: Level) -> dict[Touched, Number]:
+        """Bytes of each access of a part of a stage that come from behind a level; those that take
+        longer count as more."""
         before = {a: self._touched_before(stage, a) for a in t.accesses}
         fits = t.fitting(level.capacity)
-        out = t.moved([a for a in t.accesses if not before[a]], fits)
+        out = {a: t.moved([a], fits) for a in t.accesses}
         for a, depths in before.items():
-            moved: Number = t.moved([a], fits) if depths else 0
             for depth in depths:
                 together = total(s.bytes[depth] for s in self._stages if _common(s, t) >= depth)
-                moved = where(at_most(together, level.capacity), 0, moved)
-            out = out + moved
+                out[a] = where(at_most(together, level.capacity), 0, out[a])
         crowded = t.crowded(level.way)
         if not crowded:
             return out
@@ -98,8 +102,10 @@ class Memory:
         ways = t.ways(level.way)
         held = [where(at_most(n, level.ways), x, False) for n, x in zip(ways, fits, strict=True)]
         lost = t.outermost(fits, [least(most(n / level.ways - 1, 0), 1) for n in ways], 0)
-        again = t.moved(crowded, held) - t.moved(crowded, fits)
-        return out + again * lost * level.crowded
+        for a in crowded:
+            again = t.moved([a], held) - t.moved([a], fits)
+            out[a] = out[a] + again * lost * level.crowded
+        return out
 
     def _touched_before(self, t: Touches, a: Touched) -> list[int]:
         """How many loops are around this stage and earlier ones that touch the same buffer."""
@@ -112,28 +118,26 @@ class Memory:
         return sorted(found)
 
 
-def _jumps(t: Touches, a: Touched) -> Number:
-    """How often an access goes on to another page after a piece of a row, whose rest it reads
-    much later."""
-    size = a.access.buffer.itemsize
+def _jumps(a: Touched) -> Number:
+    """Pages that an access goes on to for each byte of it: where it reads more rows than streams
+    before it goes on in the first of them, each piece of a row is such a page."""
+    size, dims = a.access.buffer.itemsize, a.access.buffer.dims
+    if len(dims) < 2:
+        return 0
+    apart = least(dims[-2].stride * size / PAGE, 1)
     out: Number = 0
-    for d, x in enumerate(t.nest.loops):
-        if a.moves[d]:
-            *rows, row = a.boxes[d + 1]
-            piece = at_most(row * size, PAGE - 1)
-            many = where(at_most(x.extent, STREAMS), False, piece)
-            far = where(at_most(a.strides[d], PAGE - 1), False, many)
-            out = most(out, where(far, t.outer[d + 1] * product(rows), 0))
+    for *rows, row in a.boxes:
+        out = where(at_most(product(rows), STREAMS), out, apart / (row * size))
     return out
 
 
 def _levels(machine: Machine) -> list[Level]:
     caches = machine.caches
-    last = caches.l3 // machine.threads
+    last = int(caches.l3 // machine.threads * OURS)
     return [
-        Level(caches.l1, PAGE, caches.l1 / PAGE * COUNTED_ON, L2, 1),
-        Level(caches.l2, caches.l2 // WAYS, WAYS, L3, CROWDED),
-        Level(last, last // WAYS, WAYS, MEMORY, 1),
+        Level(caches.l1, PAGE, caches.l1 / PAGE * COUNTED_ON, L2, 1, 0),
+        Level(caches.l2, caches.l2 // WAYS, WAYS, L3, CROWDED, JUMP_L3),
+        Level(last, last // WAYS, WAYS, MEMORY, 1, JUMP_MEMORY),
     ]
 
 

@@ -22,7 +22,7 @@ from loopwright.space.kernels import Kernel
 from loopwright.space.rules.dots_cpu import dot_variants, pays_by_dots
 from loopwright.space.rules.outer_products_cpu import OuterProducts
 from loopwright.space.rules.pieces import ALONE, MAY_BE_ALONE
-from loopwright.space.rules.roles_cpu import Plan, Roles, block_steps
+from loopwright.space.rules.roles_cpu import Plan, Roles
 from loopwright.space.structure import Structure
 from loopwright.space.variant import Variant, structures_of
 
@@ -142,7 +142,7 @@ def _blocked(kernel: Kernel, roles: Sequence[Roles]) -> Iterator[Plan]:
     """A long reduction in blocks: what a block of rows and a panel read then stays in cache."""
     fitting = [r for r in roles if not (r.turned or r.group or r.row is None)]
     longest = max(roles[0].stage.reduced, key=lambda x: x.count)
-    if not fitting or longest.count <= _SHORT_REDUCTION or not block_steps(longest.count):
+    if not fitting or longest.count <= _SHORT_REDUCTION or not fitting[0].block_steps(longest):
         return
     for plan in list(_plans(kernel, fitting[0])):
         if plan.order == "vectors" and plan.packing in ("none", "panel"):

@@ -20,10 +20,10 @@ from loopwright.space.rules.pieces import (
     rfactored,
     run,
 )
-from loopwright.space.rules.roles_cpu import Plan, Roles, block_steps
+from loopwright.space.rules.roles_cpu import Plan, Roles
 from loopwright.space.sketch import Sketch
 
-__all__ = ["OuterProducts", "Plan", "Roles", "block_steps"]
+__all__ = ["OuterProducts", "Plan", "Roles"]
 
 _BLOCKS = (1, 2, 4, 8, 16, 32, 64)
 _BESIDE = (1, 2, 4, 7, 8, 14, 16, 28, 32, 56, 64)
@@ -200,7 +200,7 @@ class OuterProducts:
         memory meanwhile, or to a copy of it for a task."""
         s, roles, out, stage = self.s, self.roles, self.roles.out, self.roles.stage.tensor
         at = roles.stage.reduced.index(blocked)
-        steps = block_steps(blocked.count)
+        steps = roles.block_steps(blocked)
         step = self.sketch.number("steps", steps, min(steps, key=lambda n: abs(n - _USUAL_STEPS)))
         loop, _ = s[stage].split(s[stage].op.reduce_axis[at], factor=step)
         partial = rfactored(s, stage, loop)

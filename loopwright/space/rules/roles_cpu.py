@@ -13,11 +13,12 @@ from loopwright.space.analysis import OperandUse, StageAnalysis
 
 _ROWS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24)
 _VECTORS = (1, 2, 3, 4, 6)
-#: Fewest and most steps of a block of a reduction.
-_STEPS = (64, 1024)
+#: Fewest and most steps of a block of a reduction; the fewest where there are few rows, so that
+#: what vectors are loaded from is read along its rows, several of them side by side.
+_STEPS, _FEW_ROWS, _FEWEST = (64, 1024), 32, 4
 #: So many even blocks are enough to choose from; else numbers of blocks, and of what their steps
 #: are a multiple, so that they can be written out in part.
-_EVEN, _PARTS, _MULTIPLE = 3, (2, 3, 4, 6, 8, 12, 16, 24, 32), 8
+_EVEN, _PARTS, _MULTIPLE = 3, (2, 3, 4, 6, 8, 12, 16, 24, 32, 64, 128), 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,6 +100,18 @@ class Roles:
         widths = registers.column_tiles(self.vectors, dtype, _VECTORS)
         return [(r, w) for r in heights for w in widths if fits(r, w)]
 
+    def block_steps(self, reduced: IterVar) -> list[int]:
+        """Steps of a block of a reduction: those that cut it evenly, and where these are few, those
+        of about equal blocks, of which the last one is shorter."""
+        count, (low, high) = reduced.count, _STEPS
+        if self.row is not None and self.row.count <= _FEW_ROWS:
+            low = _FEWEST
+        even = [n for n in range(low, min(high, count - 1) + 1) if count % n == 0]
+        if len(even) >= _EVEN:
+            return even
+        near = (-(-count // (n * _MULTIPLE)) * _MULTIPLE for n in _PARTS)
+        return sorted({*even, *(n for n in near if low <= n <= min(high, count - 1))})
+
     def cost(self, tile: tuple[int, int]) -> float:
         """Multiplications and loads of a register tile for each useful multiplication."""
         r, w = tile
@@ -173,14 +186,3 @@ class Plan:
             f"{loaded} alone moves with {roles.vector.name}: vectors along it are used for every "
             f"{roles.row.name if roles.row is not None else 'point'}"
         )
-
-
-def block_steps(count: int) -> list[int]:
-    """Steps of a block of a reduction: those that cut it evenly, and where these are few, those of
-    about equal blocks, of which the last one is shorter."""
-    low, high = _STEPS
-    even = [n for n in range(low, min(high, count - 1) + 1) if count % n == 0]
-    if len(even) >= _EVEN:
-        return even
-    near = (-(-count // (n * _MULTIPLE)) * _MULTIPLE for n in _PARTS)
-    return sorted({*even, *(n for n in near if low <= n <= min(high, count - 1))})

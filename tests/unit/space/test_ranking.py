@@ -104,7 +104,7 @@ def test_a_packed_copy_of_a_constant_costs_nothing() -> None:
         W = te.placeholder((256, 512), name="W", constant=constant)
         k = te.reduce_axis((0, 256), name="k")
         C = te.compute((64, 512), lambda i, j: te.sum(A[i, k] * W[k, j], axis=k), name="C")
-        with lw.Target("llvm -num-threads=2"):
+        with lw.Target("llvm -mcpu=x86-64-v4 -num-threads=2"):
             found = ranked(structures(C, [A, W, C]))
         return {r.config["structure"].val: r.speed for r in found}
 

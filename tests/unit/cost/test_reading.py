@@ -1,0 +1,71 @@
+"""What the model says of spilled sums, beside compiled code, and of narrow pieces of many rows."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+import loopwright as lw
+from loopwright import te
+from loopwright.cost.cpu.buffer_usage import BufferUsage
+from loopwright.cost.cpu.core import Core
+from loopwright.cost.cpu.footprint import Touches
+from loopwright.cost.cpu.machine import Machine
+from loopwright.cost.cpu.memory import JUMP_MEMORY, MEMORY, STREAMS, Memory
+from loopwright.cost.symbolic.loop_nest import nests_of
+from loopwright.target.caches import Caches
+
+MACHINE = Machine(1, Caches(1 << 15, 1 << 20, 1 << 24, 64), 64, 32, 64)
+
+
+@pytest.mark.parametrize(
+    ("columns", "tile", "unroll"),
+    [(24, (14, 32), 1), (24, (14, 32), 2), (24, (10, 32), 2), (24, (12, 32), 4), (32, (14, 32), 4)],
+)
+def test_sums_spill_where_they_do_in_compiled_code(
+    columns: int, tile: tuple[int, int], unroll: int
+) -> None:
+    # 24 columns are vectors of 16 and of 8 lanes, of which those of all steps are loaded first.
+    A, B = te.placeholder((64, 96), name="A"), te.placeholder((96, columns), name="B")
+    k = te.reduce_axis((0, 96), name="k")
+    C = te.compute((64, columns), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")
+    task = lw.create_task([A, B, C], target="llvm -mcpu=x86-64-v4 -num-threads=1")
+    (structure,) = (s for s in task.structures if s.name == "i x j, B as it is, vectors outside")
+    space = structure.config_space
+    values = dict(space.get(space.default_index).values)
+    values |= {"tile": list(tile), "row_block": 1, "vector_block": 1, "unroll": unroll}
+    s, args = structure.instantiate(space.get(space.find(values)))
+    code = str(lw.build(s, args, task.target).get_source("asm"))
+    # The loop with the most products; a spilled sum is stored on the stack in it.
+    loop = max(re.split(r"^\.?\w+:", code, flags=re.MULTILINE), key=lambda x: x.count("vfmadd"))
+    spilled = re.search(r"vmov\w+\s+%[xyz]mm\d+, -?\d*\(%r[sb]p", loop) is not None
+    nests = nests_of(s.state)
+    (sums,) = (nest for nest in nests if nest.op.reduction is not None)
+    core = Core(Touches(sums, MACHINE), BufferUsage(nests).resident)
+    assert bool(core.spilled) is spilled
+
+
+@pytest.mark.parametrize(("steps", "columns"), [(16, 64), (16, 512), (512, 512)])
+def test_narrow_pieces_of_many_rows_take_longer(steps: int, columns: int) -> None:
+    # Four rows times a matrix of 16 MB, in blocks of steps by columns: as many rows as are read as
+    # streams, along as much of them as a block has; more rows are read a vector at a time.
+    n = 2048
+    A, B = te.placeholder((4, n), name="A"), te.placeholder((n, n), name="B")
+    k = te.reduce_axis((0, n), name="k")
+    C = te.compute((4, n), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")
+    s = te.create_schedule(C.op)
+    i, j = s[C].op.axis
+    j0, j1 = s[C].split(j, factor=columns)
+    j1, jv = s[C].split(j1, factor=16)
+    k0, k1 = s[C].split(s[C].op.reduce_axis[0], factor=steps)
+    s[C].reorder(j0, k0, j1, k1, i, jv)
+    s[C].unroll(i)
+    s[C].vectorize(jv)
+    nests = nests_of(s.state)
+    touches = Touches(nests[0], MACHINE)
+    cycles_here = Memory([touches], BufferUsage(nests)).cycles(touches)
+    # What is read once comes in whole lines, whatever the order.
+    least = n * n * 4 / MEMORY
+    pieces_of = n * n // (columns if steps <= STREAMS else 16)
+    assert cycles_here == pytest.approx(least + pieces_of * JUMP_MEMORY, rel=0.1)
