@@ -28,6 +28,8 @@ from loopwright.graph.ir.module import IRModule
 from loopwright.graph.ir.structural import structural_equal, structural_hash
 from loopwright.graph.ir.types import FuncType, TensorType, TupleType
 from loopwright.graph.ir.visitor import free_vars, post_order, rewrite, substitute
+from loopwright.graph.layout.choice import LayoutChoice
+from loopwright.graph.layout.tuning import tune_layouts
 from loopwright.graph.partitioned import compile_partitioned
 from loopwright.graph.quantize import quantize
 from loopwright.graph.registry import Op, Pattern, get_op, op_names, register_op, remove_op
@@ -53,6 +55,7 @@ __all__ = [
     "IRModule",
     "If",
     "Implementation",
+    "LayoutChoice",
     "Let",
     "ModelTask",
     "Op",
@@ -92,5 +95,6 @@ __all__ = [
     "structural_hash",
     "substitute",
     "transform",
+    "tune_layouts",
     "var",
 ]

@@ -8,29 +8,17 @@ from functools import cached_property
 from typing import Any
 
 from loopwright import driver
+from loopwright.errors import UsageError
 from loopwright.graph.fallbacks import Fallback, ModelReport, fallbacks_of
 from loopwright.graph.finalists import InsideReport, check_count, contest
 from loopwright.graph.frontend.source import ModelLike, module_of
 from loopwright.graph.ir.expr import HostFunction
-from loopwright.graph.ir.module import IRModule
 from loopwright.graph.ir.types import TupleType
 from loopwright.graph.kernel_tasks import KernelTasks, fastest, kernel_tasks
-from loopwright.graph.plan import Planned, plan
-from loopwright.graph.transform import (
-    ConvertLayout,
-    DeadCodeElimination,
-    EliminateCommonSubexpr,
-    FakeQuantizationToInteger,
-    FoldConstant,
-    FoldScaleAxis,
-    FuseOps,
-    InferType,
-    QnnCanonicalize,
-    RemoveUnusedFunctions,
-    SimplifyExpr,
-    SimplifyInference,
-)
-from loopwright.lowering.context import Sequential
+from loopwright.graph.layout.choice import LayoutChoice
+from loopwright.graph.layout.tuning import tune_layouts
+from loopwright.graph.pipeline import PIPELINE, prepared
+from loopwright.graph.plan import Planned
 from loopwright.runtime import Module
 from loopwright.runtime.executors import HostStep, Model
 from loopwright.target import Target
@@ -44,25 +32,10 @@ from loopwright.task.applying.sources import Source
 from loopwright.task.dispatch import DispatchContext, schedule_of
 from loopwright.task.task import TargetLike, resolve_target
 
-#: What is done to every module, in order.
-PIPELINE = Sequential(
-    [
-        InferType,
-        FakeQuantizationToInteger,
-        QnnCanonicalize,
-        SimplifyInference,
-        FoldConstant,
-        SimplifyExpr,
-        FoldScaleAxis,
-        ConvertLayout,
-        SimplifyExpr,
-        DeadCodeElimination,
-        EliminateCommonSubexpr,
-        RemoveUnusedFunctions,
-        FuseOps,
-    ],
-    name="compile",
-)
+__all__ = ["PIPELINE", "CompiledModel", "built", "compile", "prepared"]
+
+#: What asks for layouts by measurements.
+MEASURED = "measured"
 
 
 class CompiledModel(Model):
@@ -142,6 +115,7 @@ def compile(
     history: Source | Any = None,
     *,
     finalists: int | None = None,
+    layouts: LayoutChoice | str | None = None,
     example_inputs: Sequence[Any] | None = None,
     fallback: bool = True,
 ) -> CompiledModel:
@@ -161,14 +135,16 @@ def compile(
             runs of the model on random inputs: a kernel that wins by itself may lose there. What is
             measurably faster than the best record is built in its place;
             `CompiledModel.inside` tells. None: the best records are built.
+        layouts: what `tune_layouts` chose for the same model; ``"measured"`` calls it with this
+            history, and measures what that does not hold. None: as `ConvertLayout` has it.
         example_inputs: what a ``torch.nn.Module`` is called with.
         fallback: whether nodes of an ONNX model that are not supported are computed by
             ``onnx.reference``, those of a PyTorch model by PyTorch. `CompiledModel.report` lists
             them. False refuses them, all in one message.
 
     Raises:
-        GraphError: the model is none, nodes are not supported, a type does not fit, or ``main``
-            has branches.
+        GraphError: the model is none, nodes are not supported, a type does not fit, ``main``
+            has branches, or the layouts are of another model.
         RecordError: a log is missing or cannot be read.
         UsageError: ``finalists`` is no whole number above zero, or with it, there is no device of
             the target here.
@@ -184,7 +160,13 @@ def compile(
         check_count(finalists)
     resolved = resolve_target(target)
     module = module_of(model, example_inputs=example_inputs, fallback=fallback)
-    planned = prepared(module)
+    if isinstance(layouts, str):
+        if layouts != MEASURED:
+            raise UsageError(
+                f'layouts is {layouts!r}; give "measured", or what tune_layouts returns'
+            )
+        layouts = tune_layouts(module, resolved, history)
+    planned = prepared(module, layouts)
     tasks = kernel_tasks(planned, resolved)
     if history is not None and not isinstance(history, ApplyHistoryBest):
         history = apply_history_best(history)
@@ -194,15 +176,6 @@ def compile(
     records = records_in_force() if history is None else history
     chosen = {n: (way, compiled.choices.get(n)) for n, way in compiled.implementations.items()}
     return compiled.with_winners(contest(compiled, chosen, tasks, resolved, records, finalists))
-
-
-def prepared(module: IRModule) -> Planned:
-    """A module as the program of kernels that is built.
-
-    Raises:
-        GraphError: a type does not fit, or ``main`` has branches.
-    """
-    return plan(PIPELINE(module))
 
 
 def built(

@@ -7,10 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from loopwright.errors import GraphError, did_you_mean
-from loopwright.graph.compile import prepared
 from loopwright.graph.frontend.source import ModelLike, module_of
 from loopwright.graph.kernel_tasks import KernelTasks, kernel_tasks, operators_of
+from loopwright.graph.layout.choice import LayoutChoice
+from loopwright.graph.op.channels_blocked import CHANNELS_BLOCKED
 from loopwright.graph.op.channels_last import CHANNELS_LAST
+from loopwright.graph.pipeline import prepared
 from loopwright.graph.plan import Planned
 from loopwright.graph.registry import Pattern, get_op, op_names
 from loopwright.graph.strategy import DEFINITION
@@ -62,6 +64,7 @@ def extract_tasks(
     ops: Collection[str] | None = None,
     include_simple_tasks: bool = False,
     example_inputs: Sequence[Any] | None = None,
+    layouts: LayoutChoice | None = None,
 ) -> list[ModelTask]:
     """The tasks of a model, each once, in the order in which the model first needs them.
 
@@ -77,6 +80,7 @@ def extract_tasks(
         include_simple_tasks: also tasks that only move and map elements, whose default is mostly as
             fast as memory; they are left out unless ``ops`` names one of their operators.
         example_inputs: what a ``torch.nn.Module`` is called with.
+        layouts: as of `compile`.
 
     Raises:
         GraphError: there is no such operator, the model is none, or `compile` would refuse it.
@@ -93,7 +97,7 @@ def extract_tasks(
     """
     _check(ops)
     resolved = resolve_target(target)
-    planned = prepared(module_of(model, example_inputs=example_inputs))
+    planned = prepared(module_of(model, example_inputs=example_inputs), layouts)
     found = grouped(planned, kernel_tasks(planned, resolved))
     if ops is not None:
         return [
@@ -124,8 +128,8 @@ def grouped(planned: Planned, tasks: KernelTasks) -> list[ModelTask]:
 
 
 def _of_any_layout(op: str) -> str:
-    """The name that an operator had before `ConvertLayout`."""
-    return op.removesuffix(CHANNELS_LAST)
+    """The name that an operator had before `ConvertLayout` or `AlterOpLayout`."""
+    return op.removesuffix(CHANNELS_LAST).removesuffix(CHANNELS_BLOCKED)
 
 
 def _check(ops: Collection[str] | None) -> None:
