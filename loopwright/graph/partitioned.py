@@ -7,7 +7,7 @@ from typing import Any
 
 from loopwright import driver
 from loopwright.errors import UsageError
-from loopwright.graph.compile import applied_history, prepared, records_in_force
+from loopwright.graph.building import applied_history, prepared, records_in_force
 from loopwright.graph.frontend.source import ModelLike, module_of
 from loopwright.graph.kernel_tasks import fastest, kernel_tasks
 from loopwright.graph.plan import Planned

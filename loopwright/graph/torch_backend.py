@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from loopwright.errors import GraphError
-from loopwright.graph.compile import CompiledModel, built, prepared
+from loopwright.graph.building import CompiledModel, built, prepared
 from loopwright.graph.frontend.torch.arrays import as_array, torch_package
 from loopwright.graph.frontend.torch.importer import Importer
 from loopwright.graph.frontend.torch.model import input_type

@@ -15,7 +15,7 @@ import loopwright as lw
 from loopwright import graph
 from loopwright.errors import GraphError, RecordError, UsageError
 from loopwright.graph import op
-from loopwright.graph.compile import prepared
+from loopwright.graph.building import prepared
 from loopwright.graph.kernels import expression_of
 from loopwright.graph.tasks import ModelTask
 from loopwright.records import load
