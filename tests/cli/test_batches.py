@@ -62,7 +62,7 @@ def test_what_has_no_batch_that_varies_is_refused(cli: Cli, model: str) -> None:
     ran = cli("build", model, "x=nx16", *BATCHES, "-o", "m.so")
     assert "a library is of one batch; give --batch once" in ran.err
     ran = cli("build", model, "x=nx16", "-o", "m.lw")
-    assert "n has no number; give its shape behind the file, such as x=1x16, or --batch" in ran.err
+    assert "n has no number; give --batch where it varies, else its shape" in ran.err
     ran = cli("tune", "matmul", "M=8", "N=8", "K=8", "--batch", "1")
     assert "--batch: for a model, not for a workload" in ran.err
     assert cli("build", model, *ONE, "-o", "m.lw").code == 0

@@ -227,6 +227,7 @@ def _check_sizes(file: str, module: IRModule) -> None:
         example = "x".join(str(n) if isinstance(n, int) else "1" for n in shape)
         names = ", ".join(str(n) for n in shape if not isinstance(n, int))
         raise GraphError(
-            f"{file}: input {param.name!r} is {param.type}, and {names} has no number; give its "
-            f"shape behind the file, such as {param.name}={example}, or --batch where it varies"
+            f"{file}: input {param.name!r} is {param.type}, and {names} has no number; give "
+            "--batch where it varies, else its shape behind the file, such as "
+            f"{param.name}={example}"
         )
