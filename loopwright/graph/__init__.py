@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from loopwright.graph import dataflow_pattern, frontend, op, transform
-from loopwright.graph.compile import CompiledModel, compile
+from loopwright.graph.batches.compiled import CompiledBatches
+from loopwright.graph.building import CompiledModel
+from loopwright.graph.compile import compile
 from loopwright.graph.evaluate import evaluate
 from loopwright.graph.frontend.onnx import from_onnx
 from loopwright.graph.frontend.torch import from_torch
@@ -41,10 +43,13 @@ from loopwright.graph.strategy import (
     remove_implementation,
 )
 from loopwright.graph.tasks import ModelTask, extract_tasks
+from loopwright.runtime.executors import BatchedModel
 from loopwright.runtime.executors import load_model as load
 
 __all__ = [
+    "BatchedModel",
     "Call",
+    "CompiledBatches",
     "CompiledModel",
     "Constant",
     "Expr",
