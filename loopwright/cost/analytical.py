@@ -63,6 +63,23 @@ def predicted(state: State, target: Target) -> float:
     return -math.log2(float(slow)) if 0 < float(slow) < math.inf else math.nan
 
 
+def cycles(state: State, target: Target) -> float:
+    """The cycles of one call of a schedule, as `AnalyticalModel` has it.
+
+    Args:
+        state: the schedule's state, all of whose numbers are known.
+        target: for what it is.
+
+    Returns:
+        Cycles of a core (a processor of a GPU); infinite where the model has nothing to say.
+    """
+    if "gpu" in target.keys:
+        found = float(gpu_cycles.cycles(state, device_of(target)))
+    else:
+        found = float(cpu_cycles.cycles(state, machine_of(target), _constants(state)))
+    return found if 0 < found < math.inf else math.inf
+
+
 def _slowdown(target: Target) -> Derive:
     """What derives from a schedule how much longer it takes than its arithmetic at the peak."""
     if "gpu" in target.keys:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from loopwright.graph import dataflow_pattern, frontend, op, transform
-from loopwright.graph.compile import CompiledModel, compile
+from loopwright.graph.batches.compiled import CompiledBatches
+from loopwright.graph.building import CompiledModel
+from loopwright.graph.compile import compile
 from loopwright.graph.evaluate import evaluate
 from loopwright.graph.frontend.onnx import from_onnx
 from loopwright.graph.frontend.torch import from_torch
@@ -28,6 +30,8 @@ from loopwright.graph.ir.module import IRModule
 from loopwright.graph.ir.structural import structural_equal, structural_hash
 from loopwright.graph.ir.types import FuncType, TensorType, TupleType
 from loopwright.graph.ir.visitor import free_vars, post_order, rewrite, substitute
+from loopwright.graph.layout.choice import LayoutChoice
+from loopwright.graph.layout.tuning import tune_layouts
 from loopwright.graph.partitioned import compile_partitioned
 from loopwright.graph.quantize import quantize
 from loopwright.graph.registry import Op, Pattern, get_op, op_names, register_op, remove_op
@@ -39,10 +43,13 @@ from loopwright.graph.strategy import (
     remove_implementation,
 )
 from loopwright.graph.tasks import ModelTask, extract_tasks
+from loopwright.runtime.executors import BatchedModel
 from loopwright.runtime.executors import load_model as load
 
 __all__ = [
+    "BatchedModel",
     "Call",
+    "CompiledBatches",
     "CompiledModel",
     "Constant",
     "Expr",
@@ -53,6 +60,7 @@ __all__ = [
     "IRModule",
     "If",
     "Implementation",
+    "LayoutChoice",
     "Let",
     "ModelTask",
     "Op",
@@ -92,5 +100,6 @@ __all__ = [
     "structural_hash",
     "substitute",
     "transform",
+    "tune_layouts",
     "var",
 ]

@@ -1,150 +1,64 @@
-"""From a module to a model that runs: passes, kernels, memory."""
+"""`compile`: from a model to what runs it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from functools import cached_property
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, overload
 
-from loopwright import driver
-from loopwright.graph.fallbacks import Fallback, ModelReport, fallbacks_of
-from loopwright.graph.finalists import InsideReport, check_count, contest
+from loopwright.errors import UsageError
+from loopwright.graph.batches.compiled import CompiledBatches, compile_batches
+from loopwright.graph.batches.source import BatchSource, checked_batches, one_batch, source_of
+from loopwright.graph.building import CompiledModel, compile_module
+from loopwright.graph.finalists import check_count
 from loopwright.graph.frontend.source import ModelLike, module_of
-from loopwright.graph.ir.expr import HostFunction
-from loopwright.graph.ir.module import IRModule
-from loopwright.graph.ir.types import TupleType
-from loopwright.graph.kernel_tasks import KernelTasks, fastest, kernel_tasks
-from loopwright.graph.plan import Planned, plan
-from loopwright.graph.transform import (
-    ConvertLayout,
-    DeadCodeElimination,
-    EliminateCommonSubexpr,
-    FakeQuantizationToInteger,
-    FoldConstant,
-    FoldScaleAxis,
-    FuseOps,
-    InferType,
-    QnnCanonicalize,
-    RemoveUnusedFunctions,
-    SimplifyExpr,
-    SimplifyInference,
-)
-from loopwright.lowering.context import Sequential
-from loopwright.runtime import Module
-from loopwright.runtime.executors import HostStep, Model
-from loopwright.target import Target
-from loopwright.task import (
-    ApplyHistoryBest,
-    Choice,
-    FallbackContext,
-    apply_history_best,
-)
+from loopwright.graph.layout.choice import LayoutChoice
+from loopwright.graph.layout.tuning import tune_layouts
+from loopwright.task import ApplyHistoryBest, apply_history_best
 from loopwright.task.applying.sources import Source
-from loopwright.task.dispatch import DispatchContext, schedule_of
 from loopwright.task.task import TargetLike, resolve_target
 
-#: What is done to every module, in order.
-PIPELINE = Sequential(
-    [
-        InferType,
-        FakeQuantizationToInteger,
-        QnnCanonicalize,
-        SimplifyInference,
-        FoldConstant,
-        SimplifyExpr,
-        FoldScaleAxis,
-        ConvertLayout,
-        SimplifyExpr,
-        DeadCodeElimination,
-        EliminateCommonSubexpr,
-        RemoveUnusedFunctions,
-        FuseOps,
-    ],
-    name="compile",
-)
+#: What asks for layouts by measurements.
+MEASURED = "measured"
 
 
-class CompiledModel(Model):
-    """A model whose kernels are built.
-
-    Args:
-        planned: its program, and what its kernels are.
-        kernels: by name.
-        choices: which record each kernel was built from, by its name; none without a history.
-        implementations: how the anchor of each kernel is computed, by its name; see
-            `Implementation`.
-
-    Attributes:
-        planned, choices, implementations: as given; the others are those of `Model`.
-        inside: how kernels compared inside runs of the model; None where they did not.
-
-    Example:
-        >>> x = lw.graph.var("x", (2,))
-        >>> module = lw.graph.IRModule.from_expr(lw.graph.op.add(x, x))
-        >>> executor = lw.graph.compile(module, "llvm").executor()
-        >>> executor.run(x=np.array([1, 2], "float32"))
-        >>> print(executor.get_output(0).numpy())
-        [2. 4.]
-    """
-
-    def __init__(
-        self,
-        planned: Planned,
-        kernels: Mapping[str, Module],
-        choices: Mapping[str, Choice] | None = None,
-        implementations: Mapping[str, str] | None = None,
-    ) -> None:
-        hosts = {name: _host_step(name, host) for name, host in planned.hosts.items()}
-        super().__init__(planned.program, kernels, planned.constants, hosts)
-        self.planned, self.choices = planned, choices or {}
-        self.implementations = implementations or {}
-        self.inside: InsideReport | None = None
-
-    def with_winners(self, report: InsideReport) -> CompiledModel:
-        """The model with the kernels that were the fastest inside its runs."""
-        kernels, choices = dict(self.kernels), dict(self.choices)
-        implementations = dict(self.implementations)
-        for place in report.changed:
-            kernels[place.kernel] = place.winner.module
-            implementations[place.kernel] = place.winner.implementation
-            if place.winner.choice is not None:
-                choices[place.kernel] = place.winner.choice
-        made = CompiledModel(self.planned, kernels, choices, implementations)
-        made.inside = report
-        return made
-
-    @property
-    def report(self) -> ModelReport:
-        """What its kernels were built from, empty without a history, and the nodes that have none.
-
-        Where there are such nodes, the model runs a few times on random data when this is first
-        asked for, to tell their share of the time.
-
-        Raises:
-            RunError: the model has such nodes and does not run on random data.
-        """
-        return ModelReport(self.choices.values(), self._fallbacks)
-
-    @cached_property
-    def _fallbacks(self) -> tuple[Fallback, ...]:
-        return fallbacks_of(self, self.planned.hosts)
-
-
-def _host_step(name: str, host: HostFunction) -> HostStep:
-    outputs = len(host.result.fields) if isinstance(host.result, TupleType) else 1
-    return HostStep(name, host.function, outputs, host.by)
-
-
+@overload
 def compile(
-    model: ModelLike,
+    model: ModelLike | BatchSource,
+    target: TargetLike = None,
+    history: Source | Any = None,
+    *,
+    finalists: int | None = None,
+    layouts: LayoutChoice | str | None = None,
+    example_inputs: Sequence[Any] | None = None,
+    fallback: bool = True,
+    batches: None = None,
+) -> CompiledModel: ...
+
+
+@overload
+def compile(
+    model: ModelLike | BatchSource,
     target: TargetLike = None,
     history: Source | Any = None,
     *,
     finalists: int | None = None,
     example_inputs: Sequence[Any] | None = None,
     fallback: bool = True,
-) -> CompiledModel:
+    batches: Iterable[int],
+) -> CompiledBatches: ...
+
+
+def compile(
+    model: ModelLike | BatchSource,
+    target: TargetLike = None,
+    history: Source | Any = None,
+    *,
+    finalists: int | None = None,
+    layouts: LayoutChoice | str | None = None,
+    example_inputs: Sequence[Any] | None = None,
+    fallback: bool = True,
+    batches: Iterable[int] | None = None,
+) -> CompiledModel | CompiledBatches:
     """Build a model: simplify its graph, fuse, plan memory, and build each kernel once.
 
     Args:
@@ -161,17 +75,28 @@ def compile(
             runs of the model on random inputs: a kernel that wins by itself may lose there. What is
             measurably faster than the best record is built in its place;
             `CompiledModel.inside` tells. None: the best records are built.
+        layouts: what `tune_layouts` chose for the same model; ``"measured"`` calls it with this
+            history, and measures what that does not hold. None: as `ConvertLayout` has it.
         example_inputs: what a ``torch.nn.Module`` is called with.
         fallback: whether nodes of an ONNX model that are not supported are computed by
             ``onnx.reference``, those of a PyTorch model by PyTorch. `CompiledModel.report` lists
             them. False refuses them, all in one message.
+        batches: of a model one of whose extents is a size variable, such as the first of each
+            input, the values for which a program with kernels of its own is built. Inputs of any
+            other value are taken by a program whose kernels have a size variable, scheduled as for
+            the largest of these; where an operator needs to know the size, by a program that is
+            built when it first comes. None: all extents are numbers.
+
+    Returns:
+        A `CompiledModel`; with ``batches`` a `CompiledBatches`.
 
     Raises:
-        GraphError: the model is none, nodes are not supported, a type does not fit, or ``main``
-            has branches.
+        GraphError: the model is none, nodes are not supported, a type does not fit, ``main`` has
+            branches, or the layouts are of another model; with ``batches``, the inputs have no size
+            variable, or several.
         RecordError: a log is missing or cannot be read.
         UsageError: ``finalists`` is no whole number above zero, or with it, there is no device of
-            the target here.
+            the target here; or ``batches`` are none, or are given with ``layouts``.
 
     Example:
         >>> x = lw.graph.var("x", (4,))
@@ -182,74 +107,27 @@ def compile(
     """
     if finalists is not None:
         check_count(finalists)
+    declared = None if batches is None else checked_batches(batches)
     resolved = resolve_target(target)
-    module = module_of(model, example_inputs=example_inputs, fallback=fallback)
-    planned = prepared(module)
-    tasks = kernel_tasks(planned, resolved)
+    _check_layouts(layouts, declared)
     if history is not None and not isinstance(history, ApplyHistoryBest):
         history = apply_history_best(history)
-    compiled = built(planned, tasks, resolved, history)
-    if finalists is None:
-        return compiled
-    records = records_in_force() if history is None else history
-    chosen = {n: (way, compiled.choices.get(n)) for n, way in compiled.implementations.items()}
-    return compiled.with_winners(contest(compiled, chosen, tasks, resolved, records, finalists))
+    if declared is not None:
+        source = source_of(model, example_inputs=example_inputs, fallback=fallback)
+        return compile_batches(source, declared, resolved, history, finalists)
+    module = module_of(one_batch(model), example_inputs=example_inputs, fallback=fallback)
+    if isinstance(layouts, str):
+        layouts = tune_layouts(module, resolved, history)
+    return compile_module(module, resolved, history, finalists, layouts=layouts)
 
 
-def prepared(module: IRModule) -> Planned:
-    """A module as the program of kernels that is built.
-
-    Raises:
-        GraphError: a type does not fit, or ``main`` has branches.
-    """
-    return plan(PIPELINE(module))
-
-
-def built(
-    planned: Planned,
-    tasks: KernelTasks,
-    target: Target,
-    history: Source | Any = None,
-    known: dict[str, Module] | None = None,
-) -> CompiledModel:
-    """A program with its kernels, each from the schedule of the fastest of its tasks.
-
-    Args:
-        planned: the program.
-        tasks: what `kernel_tasks` gives for it.
-        target: what is built for.
-        history: as of `compile`.
-        known: kernels by the keys of their tasks, built before for the same target and history;
-            those that are built now are added.
-    """
-    known = {} if known is None else known
-    kernels, choices, implementations = {}, {}, {}
-    with applied_history(history) as applied:
-        records = records_in_force()
-        for name, candidates in tasks.items():
-            chosen = fastest(candidates, records)
-            if chosen.task.key not in known:
-                schedule, args = schedule_of(chosen.task)
-                known[chosen.task.key] = driver.build(schedule, args, target, name=name)
-            kernels[name] = known[chosen.task.key]
-            implementations[name] = chosen.implementation
-            if applied is not None:
-                choices[name] = applied.explain(chosen.task)
-    return CompiledModel(planned, kernels, choices, implementations)
-
-
-def records_in_force() -> ApplyHistoryBest | None:
-    """The innermost context, where it is one of records."""
-    around = DispatchContext.current
-    return around if isinstance(around, ApplyHistoryBest) else None
-
-
-@contextmanager
-def applied_history(history: Source | Any) -> Iterator[ApplyHistoryBest | None]:
-    """In which kernels are built; one without a record gets its default, which the report tells."""
-    if history is None:
-        yield None
+def _check_layouts(layouts: LayoutChoice | str | None, batches: Sequence[int] | None) -> None:
+    if layouts is None:
         return
-    applied = history if isinstance(history, ApplyHistoryBest) else apply_history_best(history)
-    with FallbackContext(), applied:
-        yield applied
+    if batches is not None:
+        raise UsageError(
+            "layouts are chosen for known sizes, and batches are declared; give one of the two, or "
+            "compile the model of each batch by itself"
+        )
+    if isinstance(layouts, str) and layouts != MEASURED:
+        raise UsageError(f'layouts is {layouts!r}; give "measured", or what tune_layouts returns')

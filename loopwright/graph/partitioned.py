@@ -7,9 +7,10 @@ from typing import Any
 
 from loopwright import driver
 from loopwright.errors import UsageError
-from loopwright.graph.compile import applied_history, prepared, records_in_force
+from loopwright.graph.building import applied_history, records_in_force
 from loopwright.graph.frontend.source import ModelLike, module_of
 from loopwright.graph.kernel_tasks import fastest, kernel_tasks
+from loopwright.graph.pipeline import prepared
 from loopwright.graph.plan import Planned
 from loopwright.runtime import Device, Module
 from loopwright.runtime.artifacts.kinds import artifact_kind

@@ -1,14 +1,10 @@
-"""A fused module as a program of kernels: which values there are, and where they lie in memory.
-
-Memory is shared out by liveness: a value gets the smallest gap that holds it among the values that
-are alive while it is, the largest values first (greedy by size; Pisarchyk and Lee, 2020).
-"""
+"""A fused module as a program of kernels: which values there are, and where they lie in memory."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -30,7 +26,10 @@ from loopwright.graph.ir.module import MAIN, OUTPUT_NAMES, IRModule
 from loopwright.graph.ir.structural import structural_hash
 from loopwright.graph.ir.types import TensorType, TupleType, Type
 from loopwright.graph.ir.visitor import post_order
-from loopwright.runtime.executors.program import ALIGNMENT, Kind, Program, Step, Value
+from loopwright.ir.expr import Var as IndexVar
+from loopwright.ir.sizes import SizeVar, size_json, size_vars
+from loopwright.runtime.executors import Program, SizedProgram, SizedValue, Step
+from loopwright.runtime.executors.program import Kind
 
 
 @dataclass(frozen=True)
@@ -65,6 +64,22 @@ class Planned:
     hosts: dict[str, HostFunction] = field(default_factory=dict)
 
 
+@dataclass
+class SizedPlan:
+    """A module as a program one of whose sizes is known only when it runs.
+
+    Attributes:
+        program: its values and steps.
+        kernels, constants, calls, hosts: as of `Planned`.
+    """
+
+    program: SizedProgram
+    kernels: dict[str, tuple[Function, tuple[int, ...]]]
+    constants: dict[str, np.ndarray[Any, Any]]
+    calls: dict[str, int]
+    hosts: dict[str, HostFunction] = field(default_factory=dict)
+
+
 def plan(module: IRModule) -> Planned:
     """The program of a module whose calls are all of functions of one kernel.
 
@@ -74,14 +89,29 @@ def plan(module: IRModule) -> Planned:
     Raises:
         GraphError: ``main`` has branches, calls functions by name, or sizes are not known.
     """
-    planner = _Planner(infer_types(module))
-    return planner.plan(module[MAIN])
+    found = _Planner(infer_types(module), None).plan(module[MAIN])
+    program = found.program.at(0)  # no extent depends on it
+    return Planned(program, found.kernels, found.constants, found.calls, found.hosts)
+
+
+def plan_sized(module: IRModule, size: SizeVar) -> SizedPlan:
+    """The program of a module whose extents depend on one size.
+
+    Args:
+        module: as of `plan`.
+        size: the size.
+
+    Raises:
+        GraphError: as of `plan`; or another size is not known.
+    """
+    return _Planner(infer_types(module), size).plan(module[MAIN])
 
 
 @dataclass
 class _Planner:
     types: Mapping[Expr, Type]
-    values: list[Value] = field(default_factory=list)
+    size: SizeVar | None
+    values: list[SizedValue] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
     names: dict[KernelKey, str] = field(default_factory=dict)
     kernels: dict[str, tuple[Function, tuple[int, ...]]] = field(default_factory=dict)
@@ -89,11 +119,11 @@ class _Planner:
     calls: dict[str, int] = field(default_factory=dict)
     hosts: dict[str, HostFunction] = field(default_factory=dict)
 
-    def plan(self, main: Function) -> Planned:
+    def plan(self, main: Function) -> SizedPlan:
         where: dict[Expr, list[int]] = {}
         used: set[str] = set()
         for p in main.params:
-            where[p] = [self._add(_unique(p.name, used), self.types[p], "input")]
+            where[p] = [self._add(unique(p.name, used), self.types[p], "input")]
         body = post_order(main.body)
         inner = {e for f in body if isinstance(f, Function) for e in post_order(f)}
         bound = {e.var: e.value for e in body if isinstance(e, Let)}
@@ -101,15 +131,15 @@ class _Planner:
             if e not in inner and e not in where:
                 where[e] = self._numbers(e, where, bound, used)
         inputs = [where[p][0] for p in main.params]
-        program = self._placed(inputs, where[main.body], main.attrs.get(OUTPUT_NAMES, ()))
-        return Planned(program, self.kernels, self.constants, self.calls, self.hosts)
+        program = self._program(inputs, where[main.body], main.attrs.get(OUTPUT_NAMES, ()))
+        return SizedPlan(program, self.kernels, self.constants, self.calls, self.hosts)
 
     def _numbers(
         self, e: Expr, where: dict[Expr, list[int]], bound: Mapping[Var, Expr], used: set[str]
     ) -> list[int]:
         match e:
             case Constant():
-                name = _unique(e.name or "constant", used)
+                name = unique(e.name or "constant", used)
                 self.constants[name] = e.data
                 return [self._add(name, e.type, "constant")]
             case Var():
@@ -156,63 +186,20 @@ class _Planner:
     def _add(self, name: str, t: Type, kind: Kind) -> int:
         if not isinstance(t, TensorType):
             raise GraphError(f"{name!r} is {t}; a program's values are tensors")
-        shape = tuple(n for n in t.shape if isinstance(n, int))
-        if len(shape) < len(t.shape):
+        known: dict[IndexVar, str] = {} if self.size is None else {self.size: self.size.name}
+        if any(v not in known for n in t.shape for v in size_vars([n])):
             raise GraphError(f"{name!r} is {t}; the graph executor runs sizes that are known")
-        self.values.append(Value(name, shape, t.dtype, kind))
+        shape = tuple(size_json(n, known) for n in t.shape)
+        self.values.append(SizedValue(name, shape, t.dtype, kind))
         return len(self.values) - 1
 
-    def _placed(self, inputs: list[int], outputs: list[int], names: Sequence[str]) -> Program:
-        lives = _lives(self.values, self.steps, outputs)
-        offsets, size = share_out({n: self.values[n].nbytes for n in lives}, lives)
-        values = [replace(v, offset=offsets.get(n, 0)) for n, v in enumerate(self.values)]
+    def _program(self, inputs: list[int], outputs: list[int], names: Sequence[str]) -> SizedProgram:
         used: set[str] = set()
-        named = tuple(_unique(name, used) for name in names)
-        return Program(tuple(values), tuple(self.steps), tuple(inputs), tuple(outputs), size, named)
-
-
-def _lives(
-    values: list[Value], steps: list[Step], outputs: list[int]
-) -> dict[int, tuple[int, int]]:
-    """For what is stored the step that makes it, and the last one that reads it."""
-    lives: dict[int, tuple[int, int]] = {}
-    for at, step in enumerate(steps):
-        for n in step.args:
-            if values[n].kind == "stored":
-                lives[n] = (lives.get(n, (at, at))[0], at)
-    return {n: (a, len(steps) if n in outputs else b) for n, (a, b) in lives.items()}
-
-
-def share_out(
-    sizes: Mapping[int, int], lives: Mapping[int, tuple[int, int]]
-) -> tuple[dict[int, int], int]:
-    """Offsets in a pool of memory for values that live for some steps, both ends included.
-
-    Args:
-        sizes: bytes of each value.
-        lives: its first and its last step.
-
-    Returns:
-        Offsets, multiples of 64; values that live at one time do not overlap. And the pool's bytes.
-    """
-    offsets: dict[int, int] = {}
-    rounded = {n: -(-max(size, 1) // ALIGNMENT) * ALIGNMENT for n, size in sizes.items()}
-    for n in sorted(rounded, key=lambda n: (-rounded[n], lives[n])):
-        begin, end = lives[n]
-        beside = [m for m in offsets if lives[m][0] <= end and begin <= lives[m][1]]
-        offsets[n] = _gap(rounded[n], sorted((offsets[m], rounded[m]) for m in beside))
-    return offsets, max((offsets[n] + rounded[n] for n in offsets), default=0)
-
-
-def _gap(size: int, taken: list[tuple[int, int]]) -> int:
-    """The beginning of the smallest gap between places that are taken; else their end."""
-    best, end = None, 0
-    for offset, taken_size in taken:
-        gap = offset - end
-        if gap >= size and (best is None or gap < best[0]):
-            best = (gap, end)
-        end = max(end, offset + taken_size)
-    return end if best is None else best[1]
+        named = tuple(unique(name, used) for name in names)
+        size = "" if self.size is None else self.size.name
+        return SizedProgram(
+            size, tuple(self.values), tuple(self.steps), tuple(inputs), tuple(outputs), named
+        )
 
 
 def _label(function: Function) -> str:
@@ -227,7 +214,8 @@ def _plain(name: str) -> str:
     return re.sub("[^0-9A-Za-z]+", "_", name).strip("_").lower()
 
 
-def _unique(name: str, used: set[str]) -> str:
+def unique(name: str, used: set[str]) -> str:
+    """A name, with a number behind it where it is among those used; it is entered there."""
     found, n = name, 0
     while found in used:
         n += 1

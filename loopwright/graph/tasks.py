@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from loopwright.errors import GraphError, did_you_mean
-from loopwright.graph.compile import prepared
+from loopwright.errors import GraphError, UsageError, did_you_mean
+from loopwright.graph.batches.source import BatchSource, checked_batches, one_batch, source_of
 from loopwright.graph.frontend.source import ModelLike, module_of
 from loopwright.graph.kernel_tasks import KernelTasks, kernel_tasks, operators_of
+from loopwright.graph.layout.choice import LayoutChoice
+from loopwright.graph.op.channels_blocked import CHANNELS_BLOCKED
 from loopwright.graph.op.channels_last import CHANNELS_LAST
+from loopwright.graph.pipeline import prepared
 from loopwright.graph.plan import Planned
 from loopwright.graph.registry import Pattern, get_op, op_names
 from loopwright.graph.strategy import DEFINITION
@@ -25,7 +28,8 @@ class ModelTask:
     Attributes:
         task: what is tuned; its key is the hash of the expression and the kind of target.
         weight: how often its kernels are called in a run of the model.
-        kernels: their names in the compiled model.
+        kernels: their names in the compiled model; of several batches with the batch behind, such
+            as ``"dense_0@8"``.
         ops: the operators that they are made of, in order.
         implementation: how their anchor is computed, see `Implementation`.
         group: equal for tasks that compute the same kernels in different ways: the fastest counts.
@@ -56,12 +60,14 @@ class ModelTask:
 
 
 def extract_tasks(
-    model: ModelLike,
+    model: ModelLike | BatchSource,
     target: TargetLike = None,
     *,
     ops: Collection[str] | None = None,
     include_simple_tasks: bool = False,
     example_inputs: Sequence[Any] | None = None,
+    layouts: LayoutChoice | None = None,
+    batches: Iterable[int] | None = None,
 ) -> list[ModelTask]:
     """The tasks of a model, each once, in the order in which the model first needs them.
 
@@ -77,9 +83,13 @@ def extract_tasks(
         include_simple_tasks: also tasks that only move and map elements, whose default is mostly as
             fast as memory; they are left out unless ``ops`` names one of their operators.
         example_inputs: what a ``torch.nn.Module`` is called with.
+        layouts: as of `compile`.
+        batches: as of `compile`: tasks are those of all these batches, each expression once, with
+            its calls in a run of each of them.
 
     Raises:
         GraphError: there is no such operator, the model is none, or `compile` would refuse it.
+        UsageError: ``batches`` are none.
 
     Example:
         >>> x = lw.graph.var("x", (1, 64))
@@ -93,8 +103,18 @@ def extract_tasks(
     """
     _check(ops)
     resolved = resolve_target(target)
-    planned = prepared(module_of(model, example_inputs=example_inputs))
-    found = grouped(planned, kernel_tasks(planned, resolved))
+    if batches is None:
+        planned = prepared(module_of(one_batch(model), example_inputs=example_inputs), layouts)
+        found = grouped(planned, kernel_tasks(planned, resolved))
+    else:
+        if layouts is not None:
+            raise UsageError("layouts are chosen for known sizes; give them or batches, not both")
+        source = source_of(model, example_inputs=example_inputs)
+        found = _merged(
+            (batch, grouped(planned, kernel_tasks(planned, resolved)))
+            for batch in checked_batches(batches)
+            for planned in [prepared(source.at(batch))]
+        )
     if ops is not None:
         return [
             one
@@ -123,9 +143,23 @@ def grouped(planned: Planned, tasks: KernelTasks) -> list[ModelTask]:
     return list(found.values())
 
 
+def _merged(found: Iterable[tuple[int, list[ModelTask]]]) -> list[ModelTask]:
+    """The tasks of several batches, each once."""
+    merged: dict[str, ModelTask] = {}
+    for batch, tasks in found:
+        for one in tasks:
+            kernels = tuple(f"{name}@{batch}" for name in one.kernels)
+            before = merged.get(one.task.key)
+            if before is not None:
+                kernels = (*before.kernels, *kernels)
+                one = replace(before, weight=before.weight + one.weight)
+            merged[one.task.key] = replace(one, kernels=kernels)
+    return list(merged.values())
+
+
 def _of_any_layout(op: str) -> str:
-    """The name that an operator had before `ConvertLayout`."""
-    return op.removesuffix(CHANNELS_LAST)
+    """The name that an operator had before `ConvertLayout` or `AlterOpLayout`."""
+    return op.removesuffix(CHANNELS_LAST).removesuffix(CHANNELS_BLOCKED)
 
 
 def _check(ops: Collection[str] | None) -> None:

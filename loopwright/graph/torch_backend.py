@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from loopwright.errors import GraphError
-from loopwright.graph.compile import CompiledModel, built, prepared
+from loopwright.graph.building import CompiledModel, built
 from loopwright.graph.frontend.torch.arrays import as_array, torch_package
 from loopwright.graph.frontend.torch.importer import Importer
 from loopwright.graph.frontend.torch.model import input_type
@@ -24,6 +24,7 @@ from loopwright.graph.frontend.torch.options import Options, options_of
 from loopwright.graph.ir.expr import Expr, Function, Tuple, Var, const
 from loopwright.graph.ir.module import MAIN, IRModule
 from loopwright.graph.kernel_tasks import kernel_tasks
+from loopwright.graph.pipeline import prepared
 from loopwright.graph.tuning import tune
 from loopwright.runtime import Module
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from loopwright.errors import GraphError, UsageError
+from loopwright.graph.batches.source import BatchSource
 from loopwright.graph.frontend.source import ModelLike
+from loopwright.graph.layout.choice import LayoutChoice
 from loopwright.graph.tasks import ModelTask, extract_tasks
 from loopwright.task.task import TargetLike
 from loopwright.tuner import TasksMonitor, TasksSummary, log_to_file, tune_tasks
@@ -23,7 +25,7 @@ _LIMITS = ("early_stopping", "per_task_early_stopping", "min_gain")
 
 
 def tune(
-    model: ModelLike | list[ModelTask],
+    model: ModelLike | BatchSource | list[ModelTask],
     target: TargetLike = None,
     *,
     log: str | os.PathLike[str],
@@ -32,6 +34,8 @@ def tune(
     ops: Collection[str] | None = None,
     include_simple_tasks: bool = False,
     example_inputs: Sequence[Any] | None = None,
+    layouts: LayoutChoice | None = None,
+    batches: Iterable[int] | None = None,
     callbacks: Sequence[Callback | TasksMonitor] = (),
     **options: Any,
 ) -> TasksSummary:
@@ -54,7 +58,7 @@ def tune(
             without any limit 64 for each task.
         timeout: of this call, making the tasks and the final comparison included: seconds, or
             ``"90s"``, ``"30m"``, ``"8h"``.
-        ops, include_simple_tasks, example_inputs: as of `extract_tasks`.
+        ops, include_simple_tasks, example_inputs, layouts, batches: as of `extract_tasks`.
         callbacks: such as ``loopwright.tuner.task_table()``; see `loopwright.tune_tasks`.
         options: others of `loopwright.tune_tasks`, such as ``tuner``, ``seed``, ``min_gain`` and
             ``measure_option``.
@@ -89,6 +93,8 @@ def tune(
             ops=ops,
             include_simple_tasks=include_simple_tasks,
             example_inputs=example_inputs,
+            layouts=layouts,
+            batches=batches,
         )
         tasks = _by_work(found)
     if trials is None and limit is None and all(options.get(name) is None for name in _LIMITS):

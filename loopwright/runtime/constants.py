@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -96,6 +96,15 @@ class FunctionWithConstants:
     def given(self) -> tuple[Any, ...]:
         """An array for each argument of `function` that is given; None where a call gives it."""
         return tuple(self._given)
+
+    def keep_once(self, one_of: Callable[[Any], Any]) -> None:
+        """Let arrays on the host that equal those of other functions be those.
+
+        Args:
+            one_of: from an array to the one that is kept of all that are equal to it.
+        """
+        given = (one_of(x) if isinstance(x, np.ndarray) else x for x in self._given)
+        self._given = list(given)
 
     def __call__(self, *args: object) -> None:
         """Check the arguments, then run.

@@ -17,6 +17,7 @@ from loopwright.cli.kernels import workload_kernels
 from loopwright.cli.kernels.chosen_record import RecordName
 from loopwright.cli.models.benching import bench_model
 from loopwright.cli.models.given_model import (
+    batch_option,
     finalists_option,
     is_model,
     max_error_option,
@@ -58,6 +59,7 @@ class Contestant:
 )
 @device_option
 @no_fallback_option
+@batch_option
 @finalists_option
 @max_error_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
@@ -74,6 +76,7 @@ def command(
     rounds: int,
     device: str | None,
     no_fallback: bool,
+    batches: tuple[int, ...],
     finalists: int | None,
     max_error: float | None,
     as_json: bool,
@@ -109,11 +112,17 @@ def command(
             no_fallback=no_fallback,
             finalists=finalists,
             max_error=max_error,
+            batches=batches,
             as_json=as_json,
         )
         return
     refuse_for_workload(
-        {"--no-fallback": no_fallback, "--finalists": finalists, "--max-error": max_error}
+        {
+            "--no-fallback": no_fallback,
+            "--batch": batches,
+            "--finalists": finalists,
+            "--max-error": max_error,
+        }
     )
     resolved = find_workload(workload, params, target, threads)
     place = workload_kernels.device_of(resolved.task.target, device)

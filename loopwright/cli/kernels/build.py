@@ -12,6 +12,7 @@ from loopwright.cli.kernels import built_files, workload_kernels
 from loopwright.cli.kernels.chosen_record import RecordName
 from loopwright.cli.models.building import build_model
 from loopwright.cli.models.given_model import (
+    batch_option,
     finalists_option,
     is_model,
     max_error_option,
@@ -27,6 +28,7 @@ from loopwright.errors import UsageError
 @workload_options
 @workload_kernels.history_options
 @no_fallback_option
+@batch_option
 @finalists_option
 @max_error_option
 @click.option(
@@ -55,6 +57,7 @@ def command(
     trial: int | None,
     run: str | None,
     no_fallback: bool,
+    batches: tuple[int, ...],
     finalists: int | None,
     max_error: float | None,
     verify: bool,
@@ -84,10 +87,16 @@ def command(
             allow_default=allow_default,
             finalists=finalists,
             max_error=max_error,
+            batches=batches,
         )
         return
     refuse_for_workload(
-        {"--no-fallback": no_fallback, "--finalists": finalists, "--max-error": max_error}
+        {
+            "--no-fallback": no_fallback,
+            "--batch": batches,
+            "--finalists": finalists,
+            "--max-error": max_error,
+        }
     )
     resolved = find_workload(workload, params, target, threads)
     if verify and not history:

@@ -11,6 +11,7 @@ import click
 from loopwright.cli.device_option import device_option
 from loopwright.cli.harmless import echo
 from loopwright.cli.models.given_model import (
+    batch_option,
     no_fallback_option,
     refuse_for_model,
     refuse_for_workload,
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     help="Of a model: write its outputs to this .npz file of NumPy, as output_0, output_1, ...",
 )
 @no_fallback_option
+@batch_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 def command(
     file: str,
@@ -55,6 +57,7 @@ def command(
     inputs: tuple[str, ...],
     output: str | None,
     no_fallback: bool,
+    batches: tuple[int, ...],
     as_json: bool,
 ) -> None:
     """Run the kernel in FILE once on random inputs, check the outputs, and time it.
@@ -67,9 +70,11 @@ def command(
     """
     if is_runnable_model(file):
         refuse_for_model({"--device": device})
-        run_model(file, inputs, output, repeat, no_fallback=no_fallback, as_json=as_json)
+        run_model(
+            file, inputs, output, repeat, no_fallback=no_fallback, batches=batches, as_json=as_json
+        )
         return
-    refuse_for_workload({"--no-fallback": no_fallback})
+    refuse_for_workload({"--no-fallback": no_fallback, "--batch": batches})
     if inputs or output is not None:
         raise UsageError("--input and --output are for models; a kernel runs on random data")
     from loopwright import runtime

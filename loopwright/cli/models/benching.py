@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from loopwright.cli.harmless import echo
-from loopwright.cli.models.building import compiled_with
-from loopwright.cli.models.given_model import find_model, told_fallbacks
+from loopwright.cli.models.building import compiled_one
+from loopwright.cli.models.given_model import GivenModel, find_model, told_fallbacks
 from loopwright.cli.models.timing import sampler
 from loopwright.cli.workload import counted
 from loopwright.errors import UsageError
@@ -35,41 +35,57 @@ def bench_model(
     no_fallback: bool,
     finalists: int | None,
     max_error: float | None,
+    batches: Sequence[int],
     as_json: bool,
 ) -> None:
-    """Time a model, its file and shapes of inputs, beside what else runs it.
+    """Time a model, its file and shapes of inputs, beside what else runs it, each batch by itself.
 
     Raises:
         UsageError: ``finalists`` are asked for without a history.
     """
     if finalists is not None and not history:
         raise UsageError("--finalists compares records: name their log with --history")
+    model = find_model(
+        words[0],
+        words[1:],
+        target,
+        threads,
+        no_fallback=no_fallback,
+        max_error=max_error,
+        batches=batches,
+    )
+    for one in model.each():
+        models = {"default": compiled_one(one, (), allow_default=True)}
+        if history:
+            models["tuned"] = compiled_one(
+                one, history, allow_default=allow_default, finalists=finalists
+            )
+        _bench(one, models, rounds, as_json=as_json)
+
+
+def _bench(
+    model: GivenModel, models: Mapping[str, CompiledModel], rounds: int, *, as_json: bool
+) -> None:
+    """Time the default and the tuned form of a model, beside what else runs it."""
     from loopwright import runtime
     from loopwright.cli.kernels import workload_kernels
 
-    model = find_model(
-        words[0], words[1:], target, threads, no_fallback=no_fallback, max_error=max_error
-    )
-    models = {"default": compiled_with(model, (), allow_default=True)}
-    if history:
-        models["tuned"] = compiled_with(
-            model, history, allow_default=allow_default, finalists=finalists
-        )
     given = random_inputs(models["default"].program)
     kernels = models["default"].kernels.values()
     used = max(map(workload_kernels.threads_of, kernels), default=1)
     runs = {name: _run(one, given) for name, one in models.items()}
-    other = _onnx_runtime(words[0], used, given)
+    other = _onnx_runtime(model.words[0], used, given)
     runs |= {} if other is None else {_OTHER: other}
     with workload_kernels.alone(), runtime.pinned(used):
         samplers = {name: sampler(run) for name, run in runs.items()}
         times = _in_turns(samplers, rounds)
     gains = _gains(times)
     if as_json:
-        said = {"model": words[0], "threads": used, "times": times, "gains": gains}
+        said = {"model": model.words[0], "threads": used, "times": times, "gains": gains}
+        said |= {"batch": model.batches[0]} if model.batches else {}
         click.echo(json.dumps(said))
         return
-    echo(f"{words[0]}, {counted(used)}, {rounds} samples each, interleaved")
+    echo(f"{model.title}, {counted(used)}, {rounds} samples each, interleaved")
     told_fallbacks(models["default"])
     if "tuned" in models:
         built = models["tuned"]

@@ -12,9 +12,10 @@ from loopwright.cli import program
 from loopwright.cli.harmless import echo
 from loopwright.cli.models.given_model import BUILT, GivenModel, find_model
 from loopwright.errors import RecordError, UsageError
+from loopwright.graph.building import CompiledModel
 
 if TYPE_CHECKING:
-    from loopwright.graph import CompiledModel
+    from loopwright.graph.batches.compiled import CompiledBatches
 
 #: Endings of libraries: shared, and static.
 _LIBRARIES = (".so", ".a")
@@ -30,6 +31,7 @@ def build_model(
     allow_default: bool,
     finalists: int | None,
     max_error: float | None,
+    batches: Sequence[int],
 ) -> None:
     """Compile a model, its file and shapes of inputs, into a file or library of kernels alone."""
     form = Path(output).suffix
@@ -38,15 +40,30 @@ def build_model(
             f"-o {output}: a model is written as one file that ends in {BUILT}, or as a library "
             f"for C that ends in {' or '.join(_LIBRARIES)}"
         )
-    model = find_model(words[0], words[1:], target, threads, no_fallback=True, max_error=max_error)
+    model = find_model(
+        words[0],
+        words[1:],
+        target,
+        threads,
+        no_fallback=True,
+        max_error=max_error,
+        batches=batches,
+    )
+    if form != BUILT and len(model.batches) > 1:
+        raise UsageError(
+            f"-o {output}: a library is of one batch; give --batch once, or write a {BUILT} file"
+        )
     compiled = compiled_with(model, history, allow_default=allow_default, finalists=finalists)
     path = compiled.save(output) if form == BUILT else compiled.export_library(output)
-    if history:
+    if history or model.batches:
         echo(str(compiled.report))
-    if compiled.inside is not None:
-        echo(str(compiled.inside))
+    single = [compiled] if isinstance(compiled, CompiledModel) else [*compiled.models.values()]
+    for one in single:
+        if one.inside is not None:
+            echo(str(one.inside))
     size = path.stat().st_size
-    click.echo(f"wrote {path} ({size} bytes, {len(compiled.kernels)} kernels)")
+    kernels = sum(len(one.kernels) for one in single)
+    click.echo(f"wrote {path} ({size} bytes, {kernels} kernels)")
     if form != BUILT:
         click.echo(f"wrote {path.with_suffix('.h')}")
     click.echo(f"run it: {program.command(['run', str(path)])}")
@@ -58,11 +75,11 @@ def compiled_with(
     *,
     allow_default: bool,
     finalists: int | None = None,
-) -> CompiledModel:
+) -> CompiledModel | CompiledBatches:
     """A model whose kernels are those of the best records.
 
     Args:
-        model: the model.
+        model: the model; with batches it becomes one of any batch.
         history: logs or folders of logs; empty: all kernels are the default ones.
         allow_default: accept logs in which no kernel has a record.
         finalists: of `loopwright.compile`.
@@ -72,16 +89,50 @@ def compiled_with(
     """
     from loopwright.graph import compile as compile_model
 
+    if model.source is None:
+        return compiled_one(model, history, allow_default=allow_default, finalists=finalists)
     logs = list(history) or None
     with model.limits():
-        compiled = compile_model(model.module, model.target, logs, finalists=finalists)
-    known = [*compiled.choices.values()]
-    known += [f.choice for p in compiled.inside or () for f in p.finalists if f.choice is not None]
+        compiled = compile_model(
+            model.source, model.target, logs, finalists=finalists, batches=model.batches
+        )
+    _check_records(model, history, [*compiled.models.values()], allow_default=allow_default)
+    return compiled
+
+
+def compiled_one(
+    model: GivenModel,
+    history: Sequence[str],
+    *,
+    allow_default: bool,
+    finalists: int | None = None,
+) -> CompiledModel:
+    """A model without batches; arguments and errors as of `compiled_with`."""
+    from loopwright.graph import compile as compile_model
+
+    with model.limits():
+        compiled = compile_model(
+            model.module, model.target, list(history) or None, finalists=finalists
+        )
+    _check_records(model, history, [compiled], allow_default=allow_default)
+    return compiled
+
+
+def _check_records(
+    model: GivenModel,
+    history: Sequence[str],
+    built: Sequence[CompiledModel],
+    *,
+    allow_default: bool,
+) -> None:
+    """Refuse logs in which no kernel has a record."""
+    known = [choice for one in built for choice in one.choices.values()]
+    places = [place for one in built for place in one.inside or ()]
+    known += [f.choice for p in places for f in p.finalists if f.choice is not None]
     found = any(choice.record is not None for choice in known)
     if history and not found and not allow_default:
-        why = next(iter(compiled.choices.values()), "it has no kernels")
+        why = next(iter(known), "it has no kernels")
         raise RecordError(
             f"{', '.join(history)}: no record of any kernel of {model.words[0]}, such as {why}; "
             "tune it, or pass --allow-default"
         )
-    return compiled

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,12 +16,14 @@ from loopwright.errors import GraphError, UsageError
 
 if TYPE_CHECKING:
     from loopwright.graph import IRModule
+    from loopwright.graph.batches.source import BatchSource
     from loopwright.runtime.executors import Model
     from loopwright.target import Target
 
 #: How the file of a model ends, and that of one that is built.
 ONNX, BUILT = ".onnx", ".lw"
-_SHAPE = re.compile(r"[0-9]+(?:[x,][0-9]+)*")
+_EXTENT = "(?:[0-9]+|[A-WYZa-wyz_]+)"
+_SHAPE = re.compile(f"{_EXTENT}(?:[x,]{_EXTENT})*")
 
 
 @dataclass(frozen=True)
@@ -30,11 +32,13 @@ class GivenModel:
 
     Attributes:
         words: the file and the shapes of inputs as they were written.
-        module: the model.
+        module: the model; with batches that of the first one.
         target: what its kernels are built for.
         options: what ``--target``, ``--threads``, ``--no-fallback`` and ``--max-error`` said, as
             they are written again.
         max_error: of implementations of operators; None: the usual limit.
+        source: the model of any batch; None where no ``--batch`` was given.
+        batches: what ``--batch`` said, in order.
     """
 
     words: tuple[str, ...]
@@ -42,6 +46,23 @@ class GivenModel:
     target: Target
     options: tuple[str, ...]
     max_error: float | None = None
+    source: BatchSource | None = None
+    batches: tuple[int, ...] = ()
+
+    def each(self) -> Iterator[GivenModel]:
+        """The model of each batch by itself; the model where there are no batches."""
+        if self.source is None:
+            yield self
+            return
+        for batch in self.batches:
+            module = self.source.at(batch)
+            yield replace(self, module=module, source=None, batches=(batch,))
+
+    @property
+    def title(self) -> str:
+        """The file, with the batch behind where it is the model of one."""
+        batch = f" of batch {self.batches[0]}" if len(self.batches) == 1 else ""
+        return f"{self.words[0]}{batch}"
 
     def limits(self) -> AbstractContextManager[object]:
         """The context in which its kernels are chosen."""
@@ -86,6 +107,17 @@ finalists_option = click.option(
 )
 
 
+batch_option = click.option(
+    "--batch",
+    "batches",
+    multiple=True,
+    type=click.IntRange(1),
+    metavar="N",
+    help="Of a model whose inputs have a batch that varies (an extent with a name, as in "
+    "image=nx3x224x224): a value of it with kernels of its own. Several may be given.",
+)
+
+
 def is_model(word: str) -> bool:
     """Whether a word names the file of a model, and not a workload."""
     return Path(word).suffix.lower() == ONNX
@@ -110,12 +142,13 @@ def refuse_for_workload(options: Mapping[str, object]) -> None:
     """Refuse options that are for models alone.
 
     Args:
-        options: their values by their names; what is None or False was not given.
+        options: their values by their names; what is None, False or empty was not given.
 
     Raises:
         UsageError: one was given.
     """
-    given = [name for name, value in options.items() if value is not None and value is not False]
+    absent = (None, False, ())
+    given = [n for n, value in options.items() if not any(value is x for x in absent)]
     if given:
         raise UsageError(f"{', '.join(given)}: for a model, not for a workload; leave it out")
 
@@ -136,6 +169,7 @@ def find_model(
     *,
     no_fallback: bool = False,
     max_error: float | None = None,
+    batches: Sequence[int] = (),
 ) -> GivenModel:
     """The model that the words of a command line name.
 
@@ -146,32 +180,42 @@ def find_model(
         threads: as ``--threads`` says.
         no_fallback: as ``--no-fallback`` says.
         max_error: as ``--max-error`` says.
+        batches: as ``--batch`` says.
 
     Raises:
         UsageError: there is no such file, a shape is malformed, or the target unknown.
         GraphError: the package onnx is not installed, or the file is no model that can be had.
     """
     from loopwright.graph import from_onnx
+    from loopwright.graph.batches.source import checked_batches, source_of
     from loopwright.target import Target
 
     shapes = dict(_shape(word) for word in params)
     if not Path(file).is_file():
         raise UsageError(f"no file {file!r}; name an ONNX model")
     resolved = Target(target if threads is None else f"{target} -num-threads={threads}")
-    module = from_onnx(file, shape=shapes, fallback=not no_fallback)
     options = [*(["--target", target] if target != "llvm" else [])]
     options += [] if threads is None else ["--threads", str(threads)]
     options += ["--no-fallback"] if no_fallback else []
     options += [] if max_error is None else ["--max-error", f"{max_error:g}"]
+    words = (file, *params)
+    if batches:
+        several = checked_batches(batches)
+        source = source_of(file, shapes, fallback=not no_fallback)
+        options += [word for batch in several for word in ("--batch", str(batch))]
+        first = source.at(several[0])
+        return GivenModel(words, first, resolved, tuple(options), max_error, source, several)
+    module = from_onnx(file, shape=shapes, fallback=not no_fallback)
     _check_sizes(file, module)
-    return GivenModel((file, *params), module, resolved, tuple(options), max_error)
+    return GivenModel(words, module, resolved, tuple(options), max_error)
 
 
-def _shape(word: str) -> tuple[str, tuple[int, ...]]:
+def _shape(word: str) -> tuple[str, tuple[int | str, ...]]:
     name, _, text = word.rpartition("=")
     if not name or not _SHAPE.fullmatch(text):
         raise UsageError(f"{word!r} is no shape of an input; write it as name=1x3x224x224")
-    return name, tuple(int(n) for n in re.split("[x,]", text))
+    extents = re.split("[x,]", text)
+    return name, tuple(int(n) if n.isdigit() else n for n in extents)
 
 
 def _check_sizes(file: str, module: IRModule) -> None:
@@ -183,6 +227,7 @@ def _check_sizes(file: str, module: IRModule) -> None:
         example = "x".join(str(n) if isinstance(n, int) else "1" for n in shape)
         names = ", ".join(str(n) for n in shape if not isinstance(n, int))
         raise GraphError(
-            f"{file}: input {param.name!r} is {param.type}, and {names} has no number; give its "
-            f"shape behind the file, such as {param.name}={example}"
+            f"{file}: input {param.name!r} is {param.type}, and {names} has no number; give "
+            "--batch where it varies, else its shape behind the file, such as "
+            f"{param.name}={example}"
         )

@@ -13,6 +13,7 @@ import click
 from loopwright.cli.harmless import echo
 from loopwright.cli.models.given_model import (
     GivenModel,
+    batch_option,
     find_model,
     max_error_option,
     no_fallback_option,
@@ -23,7 +24,7 @@ from loopwright.records import Json
 
 if TYPE_CHECKING:
     from loopwright.graph import HostFunction
-    from loopwright.graph.compile import CompiledModel
+    from loopwright.graph.building import CompiledModel
     from loopwright.graph.kernel_tasks import KernelTasks
     from loopwright.graph.plan import Planned
     from loopwright.task import ApplyHistoryBest, Choice
@@ -93,6 +94,7 @@ class KernelRow:
     "records, and times them as these say. Several may be given.",
 )
 @no_fallback_option
+@batch_option
 @max_error_option
 @click.option("--no-time", is_flag=True, help="Build and time nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
@@ -103,6 +105,7 @@ def command(
     threads: int | None,
     history: tuple[str, ...],
     no_fallback: bool,
+    batches: tuple[int, ...],
     max_error: float | None,
     no_time: bool,
     as_json: bool,
@@ -112,24 +115,36 @@ def command(
 
     INPUT=SHAPE, such as image=1x3x224x224, goes before what the model declares. Times are those of
     runs on random data; kernels that map elements one by one are not tuned. Nodes that have no
-    kernel stand among the kernels, with who computes them, and why.
+    kernel stand among the kernels, with who computes them, and why. With --batch all of this is
+    told of each batch, one after the other; --json prints a line for each.
     """
-    from loopwright.graph.compile import built, prepared
+    from loopwright.graph.building import built
     from loopwright.graph.kernel_tasks import kernel_tasks
+    from loopwright.graph.pipeline import prepared
     from loopwright.task import apply_history_best
 
-    given = find_model(model, shapes, target, threads, no_fallback=no_fallback, max_error=max_error)
-    planned = prepared(given.module)
-    with given.limits():
-        tasks = kernel_tasks(planned, given.target)
+    given = find_model(
+        model,
+        shapes,
+        target,
+        threads,
+        no_fallback=no_fallback,
+        max_error=max_error,
+        batches=batches,
+    )
     applied = apply_history_best(list(history)) if history else None
-    rows = _rows(planned, tasks, applied)
-    if not no_time:
-        rows = _timed(rows, built(planned, tasks, given.target, applied))
-    if as_json:
-        click.echo(json.dumps(_as_json(given, planned, rows)))
-        return
-    echo("\n".join(_text(given, planned, rows, with_records=applied is not None)))
+    for number, one in enumerate(given.each()):
+        planned = prepared(one.module)
+        with one.limits():
+            tasks = kernel_tasks(planned, one.target)
+        rows = _rows(planned, tasks, applied)
+        if not no_time:
+            rows = _timed(rows, built(planned, tasks, one.target, applied))
+        if as_json:
+            click.echo(json.dumps(_as_json(one, planned, rows)))
+            continue
+        lines = _text(one, planned, rows, with_records=applied is not None)
+        echo("\n".join([*([""] if number else []), *lines]))
 
 
 def _rows(
@@ -207,6 +222,7 @@ def _as_json(given: GivenModel, planned: Planned, rows: Sequence[KernelRow]) -> 
     program = planned.program
     return {
         "model": given.words[0],
+        **({"batch": given.batches[0]} if given.batches else {}),
         "target": str(given.target),
         "inputs": {v.name: [v.dtype, *v.shape] for v in program.input_values},
         "outputs": {v.name: [v.dtype, *v.shape] for v in program.output_values},
@@ -225,7 +241,7 @@ def _text(
     weights = sum(a.nbytes for a in planned.constants.values())
     tuned = {row.key for row in rows if row.tuned}
     head = (
-        f"{given.words[0]} on {given.target}: {operators.total()} operators in "
+        f"{given.title} on {given.target}: {operators.total()} operators in "
         f"{len(program.steps)} calls of {len(planned.kernels)} kernels, {len(tuned)} tasks"
     )
     head += f"; without a kernel: {len(planned.hosts)}" if planned.hosts else ""

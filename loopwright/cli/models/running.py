@@ -16,12 +16,13 @@ from loopwright.cli.models.timing import sampler
 from loopwright.cli.workload import counted
 from loopwright.errors import RunError, UsageError, did_you_mean
 from loopwright.graph.random_inputs import random_inputs
+from loopwright.runtime.executors import BatchedModel, Model, load_model
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     from loopwright.records import Json
-    from loopwright.runtime.executors import GraphExecutor, Model
+    from loopwright.runtime.executors import GraphExecutor
 
     Array = npt.NDArray[Any]
 
@@ -38,9 +39,10 @@ def run_model(
     repeat: int,
     *,
     no_fallback: bool,
+    batches: Sequence[int],
     as_json: bool,
 ) -> None:
-    """Run a model once, tell its outputs, and time it.
+    """Run a model once, tell its outputs, and time it; of several batches each by itself.
 
     Args:
         file: the model.
@@ -48,13 +50,44 @@ def run_model(
         output: an ``.npz`` file for the outputs; None: they are only described.
         repeat: samples that are timed.
         no_fallback: refuse nodes that have no kernel.
-        as_json: print JSON instead of text.
+        batches: of a model of any batch, those that run; none: that of the inputs that are given,
+            else those that it was built for.
+        as_json: print JSON instead of text, a line for each batch.
+
+    Raises:
+        UsageError: batches are given for a model that has none, or outputs of several are to be
+            written.
     """
+    model = _model(file, no_fallback=no_fallback, batches=batches)
+    if isinstance(model, Model):
+        if batches:
+            raise UsageError(f"--batch: {file} was built for one batch; leave it out")
+        given = _read(inputs, [v.name for v in model.program.input_values])
+        _run_one(file, model, given, output, repeat, as_json=as_json)
+        return
+    given = _read(inputs, [v.name for v in model.inputs])
+    told = [] if batches or not given else [model.batch_of_named(given)]
+    several = tuple(batches) or tuple(told) or model.batches
+    if output is not None and len(several) > 1:
+        raise UsageError(f"--output {output}: outputs are written of one batch; give --batch once")
+    for batch in several:
+        title = f"{file} of {model.size} {batch}"
+        _run_one(title, model.at(batch), given, output, repeat, as_json=as_json)
+
+
+def _run_one(
+    file: str,
+    model: Model,
+    given: Mapping[str, Array],
+    output: str | None,
+    repeat: int,
+    *,
+    as_json: bool,
+) -> None:
+    """Run a model of one batch; arguments as of `run_model`."""
     from loopwright import runtime
     from loopwright.cli.kernels import workload_kernels
 
-    model = _model(file, no_fallback=no_fallback)
-    given = _read(inputs, [model.program.values[n].name for n in model.program.inputs])
     executor = model.executor()
     executor.run(**{**random_inputs(model.program), **given})
     outputs = dict(zip(model.program.output_names, _outputs(executor), strict=True))
@@ -78,13 +111,14 @@ def run_model(
     click.echo(f"time:    {times}")
 
 
-def _model(file: str, *, no_fallback: bool) -> Model:
+def _model(file: str, *, no_fallback: bool, batches: Sequence[int]) -> Model | BatchedModel:
     from loopwright.graph import compile as compile_model
-    from loopwright.runtime.executors import load_model
 
     if not is_model(file):
         return load_model(file)
-    given = find_model(file, (), no_fallback=no_fallback)
+    given = find_model(file, (), no_fallback=no_fallback, batches=batches)
+    if given.source is not None:
+        return compile_model(given.source, given.target, batches=given.batches)
     return compile_model(given.module, given.target)
 
 

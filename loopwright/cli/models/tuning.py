@@ -88,6 +88,7 @@ def tune_model(
     *,
     no_fallback: bool,
     max_error: float | None,
+    batches: Sequence[int],
     as_json: bool,
     fail_without_gain: bool,
 ) -> int | None:
@@ -98,13 +99,22 @@ def tune_model(
     budget, chosen = _budget(search.limits), chosen_tuner(search.tuner, search.options)[1]
     option = measuring(search.measure)
     model = find_model(
-        words[0], words[1:], target, threads, no_fallback=no_fallback, max_error=max_error
+        words[0],
+        words[1:],
+        target,
+        threads,
+        no_fallback=no_fallback,
+        max_error=max_error,
+        batches=batches,
     )
     model.target.check_machine()
     measured_on(model.target, "" if option is None else option.runner.devices)
     path = search.log or f"{model.name}.jsonl"
     with model.limits():
-        tasks = extract_tasks(model.module, model.target)
+        if model.source is None:
+            tasks = extract_tasks(model.module, model.target)
+        else:
+            tasks = extract_tasks(model.source, model.target, batches=model.batches)
     _check_log(path, tasks)
     if budget["timeout"] is not None:
         budget["timeout"] = max(1.0, budget["timeout"] - (time.monotonic() - begin))

@@ -18,6 +18,7 @@ from loopwright.automatic import EFFORTS
 from loopwright.cli import verbosity
 from loopwright.cli.harmless import harmless
 from loopwright.cli.models.given_model import (
+    batch_option,
     is_model,
     max_error_option,
     no_fallback_option,
@@ -115,6 +116,7 @@ NOISY = 0.3
     "starts; they count for no trial. Several may be given.",
 )
 @no_fallback_option
+@batch_option
 @max_error_option
 @measuring_options
 @script_options
@@ -135,6 +137,7 @@ def command(
     log: str | None,
     pretrain: tuple[str, ...],
     no_fallback: bool,
+    batches: tuple[int, ...],
     max_error: float | None,
     as_json: bool,
     fail_without_gain: bool,
@@ -168,10 +171,13 @@ def command(
             Search(tuner, options, seed, limits_given, log, measure),
             no_fallback=no_fallback,
             max_error=max_error,
+            batches=batches,
             as_json=as_json,
             fail_without_gain=fail_without_gain,
         )
-    refuse_for_workload({"--no-fallback": no_fallback, "--max-error": max_error})
+    refuse_for_workload(
+        {"--no-fallback": no_fallback, "--batch": batches, "--max-error": max_error}
+    )
     kind, chosen = chosen_tuner(tuner, options)
     resolved = find_workload(workload, params, target, threads)
     if effort is not None:

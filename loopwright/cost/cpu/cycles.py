@@ -47,6 +47,11 @@ def slowdown(
         constants: inputs that are known before the program is called: what is computed at root from
             these alone, such as a packed copy, is done by then and costs nothing.
     """
+    return cycles(state, machine, constants) / _ideal(state, machine)
+
+
+def cycles(state: State, machine: Machine, constants: Collection[StageId] = frozenset()) -> Number:
+    """Cycles of a schedule; arguments are those of `slowdown`."""
     nests = nests_of(state)
     usage = BufferUsage(nests)
     stages = [Touches(nest, machine) for nest in nests]
@@ -57,8 +62,7 @@ def slowdown(
     memory = Memory(cached, usage)
     done = _done_before(nests, constants)
     timed = [(t, c) for t, c in zip(stages, cached, strict=True) if t.nest.stage.id not in done]
-    cycles = total(stage_cycles(t, usage, memory.cycles(c)) for t, c in timed)
-    return cycles / _ideal(state, machine)
+    return total(stage_cycles(t, usage, memory.cycles(c)) for t, c in timed)
 
 
 def _done_before(nests: Sequence[StageNest], constants: Collection[StageId]) -> set[StageId]:

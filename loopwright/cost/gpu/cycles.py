@@ -52,9 +52,13 @@ def slowdown(state: State, device: Device) -> Number:
         state: the schedule's state; split factors may be `Sym`.
         device: what it runs on.
     """
+    return cycles(state, device) / _ideal(state, device)
+
+
+def cycles(state: State, device: Device) -> Number:
+    """Cycles of a schedule; arguments are those of `slowdown`."""
     kernels = kernels_of(state, device)
-    cycles = total(kernel_cycles(k) for k in kernels) + _on_the_host(state, kernels)
-    return cycles / _ideal(state, device)
+    return total(kernel_cycles(k) for k in kernels) + _on_the_host(state, kernels)
 
 
 def _on_the_host(state: State, kernels: list[Kernel]) -> Number:

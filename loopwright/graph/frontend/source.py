@@ -41,23 +41,33 @@ def module_of(
     Raises:
         GraphError: it is no model, or one that cannot be imported.
     """
-    if _is_torch(model):
+    if is_torch(model):
         return from_torch(model, example_inputs, fallback=fallback)
     if example_inputs is not None:
         raise GraphError(
             f"example_inputs are for a torch.nn.Module; this model is a {type(model).__name__}"
         )
+    check_model(model)
     if isinstance(model, IRModule):
         return model
-    if not isinstance(model, (str, Path, bytes)) and not hasattr(model, "SerializeToString"):
-        raise GraphError(
-            f"a {type(model).__name__} is no model; give a module, an ONNX model as a file, its "
-            "bytes, or a ModelProto, or a torch.nn.Module with example_inputs"
-        )
     return from_onnx(model, shape=shape, fallback=fallback)
 
 
-def _is_torch(model: object) -> bool:
+def check_model(model: object) -> None:
+    """Refuse what is neither a module nor an ONNX model.
+
+    Raises:
+        GraphError: it is none.
+    """
+    if isinstance(model, (IRModule, str, Path, bytes)) or hasattr(model, "SerializeToString"):
+        return
+    raise GraphError(
+        f"a {type(model).__name__} is no model; give a module, an ONNX model as a file, its "
+        "bytes, or a ModelProto, or a torch.nn.Module with example_inputs"
+    )
+
+
+def is_torch(model: object) -> bool:
     """Whether it is a model of PyTorch, which is loaded then."""
     torch = sys.modules.get("torch")
     if torch is None:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from loopwright.graph.op import (
+    channels_blocked,
     channels_last,
     determinants,
     elementwise,
@@ -26,6 +27,7 @@ from loopwright.graph.registry import Op, get_op, op_names
 
 #: Importing these registers what comes along.
 _MODULES = (
+    channels_blocked,
     channels_last,
     determinants,
     elementwise,

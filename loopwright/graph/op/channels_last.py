@@ -76,7 +76,7 @@ def _first_channel(o: Any, channels: Any, outputs: Any, groups: int) -> Any:
     return te.indexdiv(o, outputs // groups) * channels
 
 
-def _windows(
+def windows(
     data: te.Tensor,
     window: Sequence[int],
     stride: Sequence[int],
@@ -84,17 +84,22 @@ def _windows(
     reduce: Callable[..., Any],
     name: str,
 ) -> te.Tensor:
-    """A reduction over the windows of data that is padded already."""
+    """A reduction over the windows of data that is padded already.
+
+    Its last dimension is of channels, those of the image are before it, as many as the window has.
+    """
     reach = [(n - 1) * d + 1 for n, d in zip(window, spread, strict=True)]
-    size = steps(data.shape[1:-1], reach, stride)
+    rank = len(window)
+    size = steps(data.shape[-1 - rank : -1], reach, stride)
     taps = [te.reduce_axis((0, n), name=f"r{d}") for d, n in enumerate(window)]
 
-    def value(n: Any, *i: Any) -> Any:
-        *place, c = i
+    def value(*i: Any) -> Any:
+        outer, place, c = i[: -1 - rank], i[-1 - rank : -1], i[-1]
         at = [y * s + r * d for y, s, r, d in zip(place, stride, taps, spread, strict=True)]
-        return reduce(data(n, *at, c), axis=taps)
+        return reduce(data(*outer, *at, c), axis=taps)
 
-    tensor: te.Tensor = te.compute((data.shape[0], *size, data.shape[-1]), value, name=name)
+    shape = (*data.shape[: -1 - rank], *size, data.shape[-1])
+    tensor: te.Tensor = te.compute(shape, value, name=name)
     return tensor
 
 
@@ -110,7 +115,7 @@ def max_pool_channels_last(
     """The largest element of each window over the dimensions between the first and the last."""
     rank = len(data.shape) - 2
     pads = [*pads_of(padding, rank), (0, 0)]
-    return _windows(
+    return windows(
         padded(data, pads, te.min_value(data.dtype)),
         several(pool_size, rank, "pool_size"),
         several(strides, rank, "strides"),
@@ -132,21 +137,31 @@ def avg_pool_channels_last(
     """The mean of each window over the dimensions between the first and the last."""
     rank = len(data.shape) - 2
     window, stride = several(pool_size, rank, "pool_size"), several(strides, rank, "strides")
-    pads = pads_of(padding, rank)
+    return means(data, window, stride, pads_of(padding, rank), count_include_pad)
+
+
+def means(
+    data: te.Tensor,
+    window: Sequence[int],
+    stride: Sequence[int],
+    pads: Sequence[tuple[int, int]],
+    count_include_pad: bool,
+) -> te.Tensor:
+    """The means of windows over the dimensions before the last one, which is of channels."""
+    rank = len(window)
     wide = as_dtype(padded(data, [*pads, (0, 0)]), accumulator(data.dtype))
-    summed = _windows(wide, window, stride, (1,) * rank, te.sum, "pool_sum")
+    summed = windows(wide, window, stride, (1,) * rank, te.sum, "pool_sum")
     bounded = not count_include_pad and any(p != (0, 0) for p in pads)
 
-    def mean(n: Any, *i: Any) -> Any:
-        *place, _ = i
+    def mean(*i: Any) -> Any:
         if not bounded:
-            return summed(n, *i) * te.const(1 / math.prod(window), summed.dtype)
+            return summed(*i) * te.const(1 / math.prod(window), summed.dtype)
         count: Any = 1
-        extents = data.shape[1:-1]
+        place, extents = i[-1 - rank : -1], data.shape[-1 - rank : -1]
         for y, s, w, (low, _), extent in zip(place, stride, window, pads, extents, strict=True):
             first, last = te.max(y * s - low, 0), te.min(y * s - low + w, extent)
             count = count * (last - first)
-        return summed(n, *i) / count.astype(summed.dtype)
+        return summed(*i) / count.astype(summed.dtype)
 
     tensor: te.Tensor = te.compute(summed.shape, mean, name="avg_pool")
     return as_dtype(tensor, data.dtype)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from loopwright import dtypes, te
 from loopwright.errors import GraphError
 from loopwright.graph.ir.types import Size
+from loopwright.ir.affine import Affine
+from loopwright.ir.sizes import Sizes, SizeVar
 
 
 def broadcast(a: Sequence[Size], b: Sequence[Size]) -> tuple[Size, ...]:
@@ -62,6 +64,45 @@ def static_shape(t: te.Tensor, what: str) -> tuple[int, ...]:
     if len(found) < len(t.shape):
         raise GraphError(f"{what} takes a tensor whose extents are numbers")
     return found
+
+
+def is_static(shape: Iterable[Size]) -> bool:
+    """Whether every extent is a number."""
+    return all(isinstance(n, int) for n in shape)
+
+
+def quotient(a: Sequence[Size], b: Sequence[Size]) -> Size | None:
+    """The product of some extents over that of others; None where it is no whole number.
+
+    What a symbolic extent is divided by must be known: a number, or an extent that is the same.
+    """
+    (count, above), (divisor, below) = _product(a), _product(b)
+    for e in below:
+        if not any(same(e, other) for other in above):
+            return None
+        above.remove(next(other for other in above if same(e, other)))
+    if divisor == 0 or count % divisor:
+        return None
+    found: Any = count // divisor
+    for e in above:
+        found = e if same(found, 1) else e * found
+    return found  # type: ignore[no-any-return]
+
+
+def _product(shape: Sequence[Size]) -> tuple[int, list[te.Expr]]:
+    """The number in a product of extents, and its symbolic factors."""
+    number, factors = 1, list[te.Expr]()
+    for n in shape:
+        if isinstance(n, int):
+            number *= n
+            continue
+        form = Sizes().of(n)
+        if isinstance(form, Affine) and not form.const and len(form.terms) == 1:
+            ((v, times),) = form.terms.items()
+            if isinstance(v, SizeVar):
+                number, n = number * times, v
+        factors.append(n)
+    return number, factors
 
 
 def accumulator(dtype: str) -> str:

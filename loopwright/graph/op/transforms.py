@@ -16,23 +16,38 @@ from loopwright.graph.op.shapes import (
     axis_of,
     broadcast,
     element,
+    is_static,
+    quotient,
     require_same,
-    static_shape,
+    same,
 )
 from loopwright.graph.registry import Pattern, register_op
 
+#: Ends of slices from here on mean the end of any axis, as ONNX has it.
+_WHOLE = 2**31 - 1
 
-def _moved(data: te.Tensor, shape: Sequence[int], name: str) -> te.Tensor:
-    """The elements in their order in memory, in another shape."""
-    old = static_shape(data, name)
+
+def _moved(data: te.Tensor, shape: Sequence[Size], name: str) -> te.Tensor:
+    """The elements in their order in memory, in another shape.
+
+    Leading extents that are the same before and after stay by themselves where one is symbolic;
+    behind them the first one alone may be.
+    """
+    kept = 0 if is_static((*data.shape, *shape)) else _same_extents(data.shape, shape)
+    old, new = data.shape[kept:], shape[kept:]
+    if not is_static((*old[1:], *new[1:])):
+        raise GraphError(
+            f"{name}: ({', '.join(map(str, data.shape))}) to ({', '.join(map(str, shape))}) moves "
+            "elements by an extent that is not known"
+        )
 
     def value(*i: Any) -> Any:
         flat: Any = 0
-        for x, n in zip(i, shape, strict=True):
+        for x, n in zip(i[kept:], new, strict=True):
             flat = flat * n + x
-        index = []
+        index = list(i[:kept])
         for d, n in enumerate(old):
-            inner = math.prod(old[d + 1 :])
+            inner = math.prod(n for n in old[d + 1 :] if isinstance(n, int))
             at = flat if inner == 1 else te.indexdiv(flat, inner)
             index.append(at if d == 0 else te.indexmod(at, n))
         return data(*index)
@@ -41,28 +56,40 @@ def _moved(data: te.Tensor, shape: Sequence[int], name: str) -> te.Tensor:
     return tensor
 
 
+def _same_extents(a: Sequence[Size], b: Sequence[Size]) -> int:
+    """How many leading extents of two shapes are the same."""
+    pairs = zip(a, b, strict=False)
+    return next((d for d, (n, m) in enumerate(pairs) if not same(n, m)), min(len(a), len(b)))
+
+
 @register_op("reshape", Pattern.INJECTIVE)
 def reshape(data: te.Tensor, *, newshape: Sequence[int]) -> te.Tensor:
     """The elements in another shape: -1 is what is left, 0 the extent of the input there."""
-    old = static_shape(data, "reshape")
+    old = data.shape
     if any(n == 0 and d >= len(old) for d, n in enumerate(newshape)):
-        raise GraphError(f"newshape {tuple(newshape)} copies an extent that {old} does not have")
-    shape = [old[d] if n == 0 else n for d, n in enumerate(newshape)]
-    count, known = math.prod(old), math.prod(n for n in shape if n != -1)
-    if shape.count(-1) > 1 or any(n < -1 for n in shape):
+        told = ", ".join(map(str, old))
+        raise GraphError(f"newshape {tuple(newshape)} copies an extent that ({told}) does not have")
+    if newshape.count(-1) > 1 or any(n < -1 for n in newshape):
         raise GraphError(f"newshape {tuple(newshape)} is no shape: at most one extent is -1")
-    if -1 in shape and known and count % known == 0:
-        shape[shape.index(-1)] = count // known
-    if math.prod(shape) != count or -1 in shape:
-        raise GraphError(f"{count} elements of shape {old} do not fill {tuple(newshape)}")
+    shape: list[Size] = [old[d] if n == 0 else n for d, n in enumerate(newshape)]
+    if -1 in newshape:
+        at = newshape.index(-1)
+        rest = quotient(old, [n for d, n in enumerate(shape) if d != at])
+        shape[at] = -1 if rest is None else rest
+    if (-1 in newshape and shape[newshape.index(-1)] == -1) or quotient(old, shape) != 1:
+        told = ", ".join(map(str, old))
+        count = math.prod(old) if is_static(old) else "the"
+        raise GraphError(f"{count} elements of shape ({told}) do not fill {tuple(newshape)}")
     return _moved(data, shape, "reshape")
 
 
 @register_op("nn.batch_flatten", Pattern.INJECTIVE)
 def batch_flatten(data: te.Tensor) -> te.Tensor:
     """(N, ...) to (N, the product of the others)."""
-    old = static_shape(data, "batch_flatten")
-    return _moved(data, (old[0], math.prod(old[1:])), "flatten")
+    first, *others = data.shape
+    rest = quotient(others, ())
+    assert rest is not None, "a product divided by nothing is itself"
+    return _moved(data, (first, rest), "flatten")
 
 
 @register_op("transpose", Pattern.INJECTIVE)
@@ -158,21 +185,34 @@ def strided_slice(
     axes: Sequence[int] | None = None,
 ) -> te.Tensor:
     """Every so many elements between two bounds of some axes, as Python's slices have it."""
-    old = static_shape(data, "strided_slice")
+    old = data.shape
     named = range(len(begin)) if axes is None else [axis_of(a, len(old)) for a in axes]
     steps = (1,) * len(begin) if strides is None else tuple(strides)
     slices = {a: slice(*bounds) for a, *bounds in zip(named, begin, end, steps, strict=True)}
     if 0 in steps:
         raise GraphError("a slice has a stride of 0")
-    runs = [range(n)[slices.get(d, slice(None))] for d, n in enumerate(old)]
-    if any(len(r) == 0 for r in runs):
-        raise GraphError(f"a slice of shape {old} is empty: begin {begin}, end {end}")
+    runs = [_taken(n, slices.get(d, slice(None))) for d, n in enumerate(old)]
+    if any(r is not None and len(r) == 0 for r in runs):
+        told = ", ".join(map(str, old))
+        raise GraphError(f"a slice of shape ({told}) is empty: begin {begin}, end {end}")
 
     def value(*i: Any) -> Any:
-        return data(*(x * r.step + r.start for x, r in zip(i, runs, strict=True)))
+        pairs = zip(i, runs, strict=True)
+        return data(*(x if r is None else x * r.step + r.start for x, r in pairs))
 
-    tensor: te.Tensor = te.compute(tuple(len(r) for r in runs), value, name="slice")
+    shape = tuple(n if r is None else len(r) for n, r in zip(old, runs, strict=True))
+    tensor: te.Tensor = te.compute(shape, value, name="slice")
     return tensor
+
+
+def _taken(extent: Size, part: slice) -> range | None:
+    """The places of an axis that a slice takes; None for all of an axis that is not known."""
+    if isinstance(extent, int):
+        return range(extent)[part]
+    whole = part.start in (None, 0) and part.step in (None, 1)
+    if whole and (part.stop is None or part.stop >= _WHOLE):
+        return None
+    raise GraphError(f"a slice of an axis whose extent {extent} is not known: {part}")
 
 
 @register_op("nn.pad", Pattern.INJECTIVE)

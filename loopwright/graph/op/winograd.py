@@ -18,10 +18,12 @@ from typing import Any
 
 from loopwright import te
 from loopwright.graph.ir.expr import Attrs
+from loopwright.graph.ir.types import Size
 from loopwright.graph.op.nn import padded
 from loopwright.graph.op.shapes import pads_of, several
 from loopwright.graph.strategy import PLEVEL, is_constant, register_implementation
 from loopwright.target import Target
+from loopwright.te.tensor import static_shape
 
 Matrix = Sequence[Sequence[float]]
 
@@ -76,7 +78,7 @@ F2_ERROR, F4_ERROR = 2e-6, 4e-5
 
 def winograd(
     transforms: Transforms,
-    shape: Sequence[int],
+    shape: tuple[Size, int, int, int],
     channels: int,
     image: Callable[..., Any],
     weight: Callable[..., Any],
@@ -180,7 +182,7 @@ def _extents(inputs: Sequence[te.Tensor], attrs: Attrs, last: bool) -> tuple[int
     data, weight = inputs
     if len(data.shape) != 4 or len(weight.shape) != 4:
         return None
-    if not all(isinstance(n, int) for n in (*data.shape, *weight.shape)):
+    if not all(isinstance(n, int) for n in (*data.shape[1:], *weight.shape)):
         return None
     if last:
         *window, channels, outputs = weight.static_shape
@@ -188,7 +190,9 @@ def _extents(inputs: Sequence[te.Tensor], attrs: Attrs, last: bool) -> tuple[int
         outputs, channels, *window = weight.static_shape
     if window != [3, 3]:
         return None
-    images, height, width, _ = _in_order(data.static_shape, last and _is_last(attrs))
+    # A batch that varies counts as one image here, which is all that a priority asks.
+    images = data.shape[0] if isinstance(data.shape[0], int) else 1
+    height, width = _rows_and_columns(data, last and _is_last(attrs))
     (top, bottom), (left, right) = pads_of(attrs["padding"], 2)
     return images, channels, height + top + bottom, width + left + right, outputs
 
@@ -197,9 +201,9 @@ def _is_last(attrs: Attrs) -> bool:
     return bool(attrs.get("data_layout", "channels_last") == "channels_last")
 
 
-def _in_order(shape: tuple[int, ...], last: bool) -> tuple[int, ...]:
-    """Images, rows, columns, channels."""
-    return shape if last else (shape[0], shape[2], shape[3], shape[1])
+def _rows_and_columns(data: te.Tensor, last: bool) -> tuple[int, int]:
+    rows, columns = static_shape(data.shape[1:3] if last else data.shape[2:])
+    return rows, columns
 
 
 def _computes(
@@ -270,9 +274,9 @@ def _channels_first(transforms: Transforms) -> Callable[..., te.Tensor]:
 
 def _image(
     data: te.Tensor, attrs: Attrs, transforms: Transforms, last: bool, outputs: int
-) -> tuple[Callable[..., Any], tuple[int, ...]]:
+) -> tuple[Callable[..., Any], tuple[Size, int, int, int]]:
     """The padded image as a function of (image, row, column, channel), and the result's shape."""
-    images, height, width, _ = _in_order(data.static_shape, last)
+    height, width = _rows_and_columns(data, last)
     step = transforms.step
     pads, shape = [], []
     for (low, high), extent in zip(pads_of(attrs["padding"], 2), (height, width), strict=True):
@@ -282,7 +286,8 @@ def _image(
         shape.append(count)
     x = padded(data, [*pads, (0, 0)] if last else pads)
     at = x if last else (lambda n, row, column, c: x(n, c, row, column))
-    return at, (images, *shape, outputs)
+    rows, columns = shape
+    return at, (data.shape[0], rows, columns, outputs)
 
 
 def _register(transforms: Transforms, error: float) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from loopwright.graph.transform.alter_op_layout import AlterOpLayout
 from loopwright.graph.transform.combine_parallel_conv2d import (
     combine_parallel_conv2d as CombineParallelConv2D,
 )
@@ -33,6 +34,7 @@ from loopwright.graph.transform.to_mixed_precision import ToMixedPrecision
 from loopwright.lowering.context import Pass, PassContext, Sequential
 
 __all__ = [
+    "AlterOpLayout",
     "CombineParallelConv2D",
     "CombineParallelDense",
     "ConvertLayout",

@@ -85,13 +85,7 @@ def fuse_ops(module: IRModule) -> IRModule:
 def _fused(f: Function, types: Mapping[Expr, Type]) -> Function:
     if f.primitive:
         return f
-    groups: dict[Expr, _Group] = {}
-    for block in _all_blocks(blocks(f.body)):
-        nodes = _linked(block)
-        for phase in (_after_anchor, _into_what_follows, _along_injective):
-            for node in nodes:
-                phase(node)
-        groups |= {node.call: node.group for node in nodes}
+    groups = _groups(f)
     made: dict[Expr, Expr] = {}
     for e in post_order(f):
         group = groups.get(e)
@@ -104,6 +98,25 @@ def _fused(f: Function, types: Mapping[Expr, Type]) -> Function:
     found = made[f]
     assert isinstance(found, Function)
     return found
+
+
+def _groups(f: Function) -> dict[Expr, _Group]:
+    groups: dict[Expr, _Group] = {}
+    for block in _all_blocks(blocks(f.body)):
+        nodes = _linked(block)
+        for phase in (_after_anchor, _into_what_follows, _along_injective):
+            for node in nodes:
+                phase(node)
+        groups |= {node.call: node.group for node in nodes}
+    return groups
+
+
+def calls_beside(f: Function) -> dict[Expr, tuple[Call, ...]]:
+    """For each call of an operator of a function, the calls that would be one kernel with it."""
+    return {
+        call: tuple(n.call for n in sorted(group.nodes, key=lambda n: n.at))
+        for call, group in _groups(f).items()
+    }
 
 
 def _all_blocks(top: Block) -> Iterator[Block]:

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from loopwright.errors import ArgumentError
+from loopwright.runtime.executors.batches.shared_arrays import SharedArrays
 from loopwright.runtime.executors.host_step import HostStep
 from loopwright.runtime.executors.program import Step
 from loopwright.runtime.module import Module
@@ -31,6 +32,7 @@ def callees(
     weights: Mapping[int, Any],
     before: Sequence[Callee] = (),
     changed: Collection[int] = (),
+    shared: SharedArrays | None = None,
 ) -> list[Callee]:
     """What each step calls; steps that give one kernel the same constants share what it prepares.
 
@@ -40,6 +42,7 @@ def callees(
         weights: arrays by the numbers of the values that are constant.
         before: what the steps called with other weights; empty: prepare all of them.
         changed: numbers of the weights that have changed since then.
+        shared: arrays of other programs; what is prepared and equals one of them is that.
 
     Raises:
         ArgumentError: a kernel is missing, or takes other values than the program gives.
@@ -53,14 +56,21 @@ def callees(
             continue
         key = (step.kernel, *given)
         if key not in made:
-            made[key] = _with_constants(module, [weights[n] for n in given])
+            made[key] = _with_constants(module, [weights[n] for n in given], shared)
         found.append(Callee(made[key], given, rest))
     return found
 
 
-def _with_constants(module: Module | HostStep, given: Sequence[Any]) -> Any:
+def _with_constants(
+    module: Module | HostStep, given: Sequence[Any], shared: SharedArrays | None
+) -> Any:
     """A kernel with its constants; a Python function reads all that it is given in every call."""
-    return module if isinstance(module, HostStep) or not given else module.with_constants(*given)
+    if isinstance(module, HostStep) or not given:
+        return module
+    made = module.with_constants(*given)
+    if shared is not None:
+        made.keep_once(shared.one_of)
+    return made
 
 
 def _split(

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from loopwright.errors import ArgumentError, did_you_mean
 from loopwright.runtime.arrays.host import aligned_bytes
+from loopwright.runtime.executors.batches.shared_arrays import SharedArrays
 from loopwright.runtime.executors.callees import Callee, callees
 from loopwright.runtime.executors.dependencies import independent_runs
 from loopwright.runtime.executors.executor import Executor, fitted, seconds_of
@@ -38,6 +39,8 @@ class GraphExecutor(Executor):
         kernels: by name; Python functions among them. What an argument that is constant leads to is
             computed now, once.
         constants: by the names of the program's values; they are taken over.
+        shared: arrays that are kept once for several programs; None: what is computed from
+            constants is this executor's alone, and of those that share its weights.
 
     Attributes:
         program: as given.
@@ -62,10 +65,12 @@ class GraphExecutor(Executor):
         program: Program,
         kernels: Mapping[str, Module | HostStep],
         constants: Mapping[str, Array],
+        shared: SharedArrays | None = None,
     ) -> None:
         numbers = [n for n, v in enumerate(program.values) if v.kind == "constant"]
         weights = {n: weight_of(program.values[n], constants) for n in numbers}
-        self._begin(program, kernels, weights, callees(program.steps, kernels, weights))
+        called = callees(program.steps, kernels, weights, shared=shared)
+        self._begin(program, kernels, weights, called)
 
     def _begin(
         self,
@@ -102,6 +107,23 @@ class GraphExecutor(Executor):
         """
         made = GraphExecutor.__new__(GraphExecutor)
         made._begin(self.program, self._kernels, self._weights, self._callees)
+        return made
+
+    def of_size(self, program: Program) -> GraphExecutor:
+        """The same kernels on values of other sizes.
+
+        Args:
+            program: the same steps over the same values, whose shapes may differ where kernels take
+                any size.
+
+        Returns:
+            An executor that shares the weights of this one, and what was computed from them.
+
+        Raises:
+            ArgumentError: a kernel does not take values of these sizes.
+        """
+        made = GraphExecutor.__new__(GraphExecutor)
+        made._begin(program, self._kernels, self._weights, self._callees)
         return made
 
     # -- memory --------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from loopwright.errors import ArgumentError, RunError
 from loopwright.runtime.executors import saved
 from loopwright.runtime.executors.aot_executor import AotExecutor
 from loopwright.runtime.executors.async_executor import AsyncGraphExecutor
+from loopwright.runtime.executors.batches.shared_arrays import SharedArrays
 from loopwright.runtime.executors.debug_executor import DebugExecutor
 from loopwright.runtime.executors.graph_executor import GraphExecutor
 from loopwright.runtime.executors.host_step import HostStep
@@ -33,6 +34,7 @@ class Model:
         kernels: by name.
         constants: arrays by the names of the program's values.
         host_steps: steps that are Python functions, by name.
+        shared: arrays that are kept once for several models, such as those of several batches.
 
     Attributes:
         program, kernels, constants, host_steps: as given.
@@ -54,9 +56,11 @@ class Model:
         kernels: Mapping[str, Module],
         constants: Mapping[str, Array],
         host_steps: Mapping[str, HostStep] | None = None,
+        shared: SharedArrays | None = None,
     ) -> None:
         self.program, self.kernels, self.constants = program, kernels, constants
         self.host_steps = host_steps or {}
+        self._shared = shared
 
     def executor(self) -> GraphExecutor:
         """The model, ready to run; each executor has memory of its own, and all share weights."""
@@ -65,7 +69,7 @@ class Model:
     @cached_property
     def _first(self) -> GraphExecutor:
         """An executor that nobody runs: it has what is computed from weights, once for all."""
-        return GraphExecutor(self.program, self._called, self.constants)
+        return GraphExecutor(self.program, self._called, self.constants, self._shared)
 
     @property
     def _called(self) -> dict[str, Module | HostStep]:
@@ -108,7 +112,7 @@ class Model:
             >>> print(executor.get_output(0).numpy())
             [1. 0.]
         """
-        self._refuse_host_steps("one function")
+        refuse_host_steps(self.host_steps, "one function")
         return AotExecutor(self._first.whole_program("model").module())
 
     def export_library(
@@ -149,7 +153,7 @@ class Model:
             >>> print(path.name, y)
             relu.so [1. 0.]
         """
-        self._refuse_host_steps("a library")
+        refuse_host_steps(self.host_steps, "a library")
         target = Path(path)
         return export_model(self._first.whole_program(c_name(target)), target, cc, fcompile)
 
@@ -198,21 +202,8 @@ class Model:
             >>> print(lw.graph.load(path)(np.array([1, -2, 3, -4], "float32"))[0])
             [1. 0. 3. 0.]
         """
-        self._refuse_host_steps("saved")
+        refuse_host_steps(self.host_steps, "saved")
         return saved.write(path, self.program, self.kernels, self.constants)
-
-    def _refuse_host_steps(self, done: str) -> None:
-        """Refuse what code alone can be; ``done`` says what was to be done.
-
-        Raises:
-            RunError: a step is a Python function.
-        """
-        if self.host_steps:
-            named = "; ".join(f"{name} ({s.by})" for name, s in self.host_steps.items())
-            raise RunError(
-                f"a model with steps that run in Python cannot be {done}: {named:.300}; compile "
-                "it with fallback=False to see what its nodes lack"
-            )
 
     def __repr__(self) -> str:
         shapes = ", ".join(self._named(n) for n in self.program.inputs)
@@ -223,24 +214,19 @@ class Model:
         return f"{v.name}: {v.dtype}{list(v.shape)}"
 
 
-def load_model(path: str | os.PathLike[str]) -> Model:
-    """Read what `Model.save` wrote; nothing of it runs before the model does.
-
-    The file holds machine code, as an executable does: run only what you trust.
+def refuse_host_steps(steps: Mapping[str, HostStep], done: str) -> None:
+    """Refuse what code alone can be.
 
     Args:
-        path: the file.
+        steps: Python functions among the steps of a model, by name.
+        done: what was to be done with it.
 
     Raises:
-        UsageError: there is no such file; it is no model, damaged, or of another version.
-        RunError: it cannot be read, or its parts do not fit together.
-        TargetError: its kernels are for another CPU; the message names both.
-
-    Example:
-        >>> x = lw.graph.var("x", (4,))
-        >>> module = lw.graph.IRModule.from_expr(lw.graph.op.tanh(x))
-        >>> path = lw.graph.compile(module, "llvm").save("tanh.lw")
-        >>> print(lw.graph.load(path))
-        <Model of x: float32[4]: 1 kernels>
+        RunError: there are some.
     """
-    return Model(*saved.read(path))
+    if steps:
+        named = "; ".join(f"{name} ({s.by})" for name, s in steps.items())
+        raise RunError(
+            f"a model with steps that run in Python cannot be {done}: {named:.300}; compile "
+            "it with fallback=False to see what its nodes lack"
+        )

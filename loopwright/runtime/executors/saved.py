@@ -30,7 +30,9 @@ from loopwright.runtime.module import Module
 from loopwright.runtime.params import decoded, encoded
 
 Array = npt.NDArray[Any]
-_FORMAT, _VERSION = "loopwright.model", 1
+FORMAT, _VERSION = "loopwright.model", 1
+#: Versions that are read: models of one program, and of several batches.
+VERSIONS = (1, 2)
 _MODEL, _WEIGHTS = "model.json", "weights.safetensors"
 #: What reading an archive raises where its bytes were changed, beside what it says of itself.
 _DAMAGE = (
@@ -57,17 +59,38 @@ def write(
         RunError: the file cannot be written.
     """
     names = list(kernels)
-    head = {"format": _FORMAT, "version": _VERSION, "program": program.to_json(), "kernels": names}
+    head = {"format": FORMAT, "version": _VERSION, "program": program.to_json(), "kernels": names}
     used = {v.name for v in program.values if v.kind == "constant"}
-    weights = {n: np.asarray(a, order="C") for n, a in constants.items() if n in used}
+    weights = {n: a for n, a in constants.items() if n in used}
+    return write_parts(path, head, [kernels[name] for name in names], weights)
+
+
+def write_parts(
+    path: str | os.PathLike[str],
+    head: Mapping[str, Any],
+    kernels: Sequence[Module],
+    weights: Mapping[str, Array],
+) -> Path:
+    """Write the parts of a model.
+
+    Args:
+        path: the file; it is replaced in one step.
+        head: what ``model.json`` says.
+        kernels: known by their places.
+        weights: by name.
+
+    Raises:
+        RunError: the file cannot be written.
+    """
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_STORED) as archive:
         _add(archive, _MODEL, json.dumps(head).encode())
-        for number, name in enumerate(names):
-            artifact = kernels[name].artifact
+        for number, module in enumerate(kernels):
+            artifact = module.artifact
             _add(archive, f"kernels/{number}.json", json.dumps(artifact.manifest).encode())
             _add(archive, f"kernels/{number}.bin", artifact.objects)
-        _add(archive, _WEIGHTS, encoded(weights))
+        arrays = {n: np.asarray(a, order="C") for n, a in weights.items()}
+        _add(archive, _WEIGHTS, encoded(arrays))
     target = Path(path)
     try:
         replace([(destination(target), packed.getvalue())])
@@ -81,13 +104,13 @@ def _add(archive: zipfile.ZipFile, name: str, data: bytes) -> None:
     archive.writestr(zipfile.ZipInfo(name), data)
 
 
-def read(
-    path: str | os.PathLike[str],
-) -> tuple[Program, dict[str, Module], dict[str, Array]]:
-    """Read a model; see `load_model`.
+@contextmanager
+def opened(path: str | os.PathLike[str]) -> Iterator[tuple[zipfile.ZipFile, Mapping[str, Any]]]:
+    """The archive of a model, and what its ``model.json`` says, of a version that is known.
 
     Raises:
-        UsageError, RunError, TargetError: as of that.
+        UsageError: there is no such file; it is no model, damaged, or of another version.
+        RunError: it cannot be read.
     """
     source = Path(path)
     with _refusing(source), zipfile.ZipFile(source) as archive:
@@ -96,19 +119,40 @@ def read(
             if part.compress_type != zipfile.ZIP_STORED or part.file_size > whole:
                 raise zipfile.BadZipFile(f"its part {part.filename!r:.80} is compressed")
         head = json.loads(archive.read(_MODEL))
-        if not isinstance(head, dict) or head.get("format") != _FORMAT:
+        if not isinstance(head, dict) or head.get("format") != FORMAT:
             raise UsageError(f"{source} is no model of loopwright")
-        if head.get("version") != _VERSION:
+        if head.get("version") not in VERSIONS:
             raise UsageError(
-                f"{source} has version {head.get('version')!r:.40}, and {_VERSION} is known; "
-                "save the model again with this version of loopwright"
+                f"{source} has version {head.get('version')!r:.40}, and "
+                f"{' and '.join(map(str, VERSIONS))} are known; save the model again with this "
+                "version of loopwright"
             )
-        program = Program.from_json(head["program"])
-        kernels = {str(name): _kernel(archive, n) for n, name in enumerate(head["kernels"])}
-        weights = decoded(archive.read(_WEIGHTS), source / _WEIGHTS)
-    constants = {name: array.numpy() for name, array in weights.items()}
-    _check(source, program, kernels, constants)
+        yield archive, head
+
+
+def read(
+    archive: zipfile.ZipFile, head: Mapping[str, Any], source: Path
+) -> tuple[Program, dict[str, Module], dict[str, Array]]:
+    """Read a model of one program; see `load_model`.
+
+    Args:
+        archive, head: as `opened` gives them.
+        source: the file, for messages.
+
+    Raises:
+        UsageError, RunError, TargetError: as of that.
+    """
+    program = Program.from_json(head["program"])
+    kernels = {str(name): kernel_of(archive, n) for n, name in enumerate(head["kernels"])}
+    constants = weights_of(archive, source)
+    check(source, program, kernels, constants)
     return program, kernels, constants
+
+
+def weights_of(archive: zipfile.ZipFile, source: Path) -> dict[str, Array]:
+    """The weights of an archive by name."""
+    found = decoded(archive.read(_WEIGHTS), source / _WEIGHTS)
+    return {name: array.numpy() for name, array in found.items()}
 
 
 @contextmanager
@@ -127,18 +171,19 @@ def _refusing(source: Path) -> Iterator[None]:
         ) from error
 
 
-def _kernel(archive: zipfile.ZipFile, number: int) -> Module:
+def kernel_of(archive: zipfile.ZipFile, number: int) -> Module:
+    """A kernel of an archive; nothing of its code is mapped before it runs."""
     manifest = json.loads(archive.read(f"kernels/{number}.json"))
     if not isinstance(manifest, dict):
         raise ValueError(f"kernel {number} has no manifest")
     artifact = Artifact(manifest, archive.read(f"kernels/{number}.bin"))
-    check = artifact_kind(artifact.kind).check
-    if check is not None:
-        check(artifact.contents)
+    check_kind = artifact_kind(artifact.kind).check
+    if check_kind is not None:
+        check_kind(artifact.contents)
     return Module(artifact)
 
 
-def _check(
+def check(
     source: Path,
     program: Program,
     kernels: Mapping[str, Module],
@@ -167,7 +212,13 @@ def _takes(args: Sequence[ArgSpec], step: Step, program: Program) -> bool:
     first_output = len(args) - step.outputs
     for at, (arg, number) in enumerate(zip(args, step.args, strict=True)):
         v = program.values[number]
-        same = tuple(arg.shape) == v.shape and arg.dtype == v.dtype
+        same = _fits(arg.shape, v.shape) and arg.dtype == v.dtype
         if not same or arg.output != (at >= first_output):
             return False
     return True
+
+
+def _fits(declared: Sequence[object], shape: Sequence[int]) -> bool:
+    """Whether a kernel takes an array of a shape; formulas are computed when it is bound to one."""
+    same = (not isinstance(n, int) or n == m for n, m in zip(declared, shape, strict=False))
+    return len(declared) == len(shape) and all(same)

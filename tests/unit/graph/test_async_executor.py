@@ -14,7 +14,6 @@ import loopwright as lw
 from loopwright import graph, te
 from loopwright.errors import RunError, UsageError
 from loopwright.graph import op
-from loopwright.graph.plan import share_out
 from loopwright.runtime import Module
 from loopwright.runtime.executors import (
     AsyncGraphExecutor,
@@ -25,6 +24,7 @@ from loopwright.runtime.executors import (
     graph_executor,
 )
 from loopwright.runtime.executors.dependencies import dependencies, independent_runs
+from loopwright.runtime.executors.memory_plan import share_out
 
 Array = np.ndarray[Any, Any]
 N = 8

@@ -144,7 +144,10 @@ def _other_weights(parts: dict[str, bytes]) -> None:
 CHANGES = {
     "another format": (_head(lambda h: h.update(format="zip")), "is no model of loopwright$"),
     "a list": (lambda p: p.update({"model.json": b"[]"}), "is no model of loopwright$"),
-    "a newer version": (_head(lambda h: h.update(version=2)), "has version 2, and 1 is known"),
+    "a newer version": (
+        _head(lambda h: h.update(version=3)),
+        "has version 3, and 1 and 2 are known",
+    ),
     "no kernels": (_head(lambda h: h.update(kernels=[])), "kernel '.*' is missing"),
     "other kernels": (_head(lambda h: h.update(kernels=["x"])), "kernel '.*' is missing"),
     "more kernels": (_head(lambda h: h["kernels"].append("x")), "or was damaged"),

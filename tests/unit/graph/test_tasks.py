@@ -15,8 +15,8 @@ import loopwright as lw
 from loopwright import graph
 from loopwright.errors import GraphError, RecordError, UsageError
 from loopwright.graph import op
-from loopwright.graph.compile import prepared
 from loopwright.graph.kernels import expression_of
+from loopwright.graph.pipeline import prepared
 from loopwright.graph.tasks import ModelTask
 from loopwright.records import load
 from loopwright.testing.tuner_contract import FakeMeasurer

@@ -35,6 +35,7 @@ def from_onnx(
         model: a file (external data are read from its folder), its bytes, or the model itself.
         shape: shapes of inputs by name, in place of those that the model declares; a list of
             shapes for an input that is a sequence of tensors, which becomes a parameter for each.
+            An extent is a number, or a name, such as ``"batch"``, for a size variable.
         constants: values of inputs by name, which then are none of the module's: what decides
             sizes, such as the shape that a ``Reshape`` reads, must be known; None for an optional
             input that is not there.
@@ -78,6 +79,23 @@ def from_onnx(
     names, values = tuple(name for name, _ in parts), tuple(value for _, value in parts)
     body = values[0] if len(values) == 1 else Tuple(values)
     return IRModule({MAIN: Function(params, body, attrs={OUTPUT_NAMES: names})})
+
+
+def input_types(
+    loaded: Any, shape: Mapping[str, Sequence[int | str]] | None = None
+) -> dict[str, TensorType]:
+    """The types of the inputs of a model by name.
+
+    Args:
+        loaded: a ``ModelProto``.
+        shape: as of `from_onnx`.
+
+    Raises:
+        GraphError: an input has no known shape, or is a sequence.
+    """
+    importer = Importer(check_opset(loaded), loaded.functions, fallback=False)
+    params = _Inputs(loaded.graph, dict(shape or {}), {}, importer).bind(Scope())
+    return {p.name: p.type for p in params if isinstance(p.type, TensorType)}
 
 
 def _parts(name: str, value: Expr) -> list[tuple[str, Expr]]:
@@ -149,14 +167,14 @@ class _Inputs:
             raise GraphError(f"input {info.name!r} is {wanted}, got a constant of {value.dtype}")
         return constant(self._importer.types, value, info.name)
 
-    def _variable(self, name: str, declared: Any, given: Sequence[Size] | None) -> Var:
+    def _variable(self, name: str, declared: Any, given: Sequence[Size | str] | None) -> Var:
         var = Var(name, self._type(name, declared, given))
         dtype = _numpy_dtype(declared.tensor_type.elem_type).name
         if dtype in NAMES:
             self._importer.types.mark(var, dtype)
         return var
 
-    def _type(self, name: str, declared: Any, given: Sequence[Size] | None) -> TensorType:
+    def _type(self, name: str, declared: Any, given: Sequence[Size | str] | None) -> TensorType:
         kind = declared.WhichOneof("value")
         if kind != "tensor_type":
             raise GraphError(
@@ -170,8 +188,9 @@ class _Inputs:
             raise GraphError(f"input {name!r}: {exc}") from exc
         if given is None and not tensor.HasField("shape"):
             raise GraphError(f"input {name!r} has no shape; give it: shape={{{name!r}: ...}}")
-        shape = given if given is not None else [self._size(d, name) for d in tensor.shape.dim]
-        found = TensorType(tuple(shape), dtype)
+        shape = [self._size(d, name) for d in tensor.shape.dim] if given is None else given
+        sizes = (self._named(n) if isinstance(n, str) else n for n in shape)
+        found = TensorType(tuple(sizes), dtype)
         if 0 in found.shape:
             raise UnboundInputsError(
                 f"input {name!r} is {found}, which has no elements: it cannot be an input of "
@@ -188,7 +207,11 @@ class _Inputs:
                 f"input {name!r} has an extent that is not known; give its shape: "
                 f"shape={{{name!r}: ...}}"
             )
-        return self._sizes.setdefault(dim.dim_param, te.size_var(dim.dim_param))
+        return self._named(dim.dim_param)
+
+    def _named(self, name: str) -> Size:
+        """The size variable of a name, which all inputs share."""
+        return self._sizes.setdefault(name, te.size_var(name))
 
 
 def _numpy_dtype(number: int) -> np.dtype[Any]:

@@ -147,9 +147,9 @@ class Node:
         """The dtype of an expression."""
         return self.type_of(e).dtype
 
-    def shape(self, e: Expr) -> tuple[int, ...]:
-        """The extents of an expression as numbers; GraphError where one has none."""
-        shape = self.type_of(e).shape
+    def shape(self, e: Expr, begin: int = 0) -> tuple[int, ...]:
+        """The extents of an expression from an axis on; GraphError where one is no number."""
+        shape = self.type_of(e).shape[begin:]
         found = tuple(n for n in shape if isinstance(n, int))
         if len(found) < len(shape):
             raise GraphError(f"it needs extents that are known, got {list(map(str, shape))}")

@@ -123,7 +123,7 @@ def layer_normalization(node: Node) -> list[Expr]:
     axis, epsilon = node.attr("axis", -1) % rank, node.attr("epsilon", 1e-5)
     dtype, bias = node.dtype(x), node.optional(2)
     if len([n for n in node.outputs if n]) == 1 and dtype == "float32":
-        inner = node.shape(x)[axis:]
+        inner = node.shape(x, axis)
         beta = bias if bias is not None else const(np.zeros(inner, dtype))
         if node.shape(node[1]) == node.shape(beta) == inner:
             attrs = {"axis": axis, "epsilon": epsilon}

@@ -164,7 +164,7 @@ def conv_integer(node: Node) -> Expr:
 
 
 def _convolved(node: Node, x: Expr, w: Expr) -> Expr:
-    attrs = window_of(node, node.shape(w)[2:], node.shape(x)[2:]).attrs
+    attrs = window_of(node, node.shape(w, 2), node.shape(x, 2)).attrs
     return node.call("nn.conv", x, w, groups=node.attr("group", 1), **attrs)
 
 

@@ -45,7 +45,7 @@ def deformable_convolution(node: Node) -> Expr:
     if node.rank(x) != 4:
         raise GraphError(f"images of {node.rank(x) - 2} dimensions are not supported; 2 are")
     rows, inner, *kernel = node.shape(w)
-    window = window_of(node, tuple(kernel), node.shape(x)[2:])
+    window = window_of(node, tuple(kernel), node.shape(x, 2))
     mask = [] if node.optional(4) is None else [node[4]]
     columns = node.call(
         "nn.deformable_columns",

@@ -12,6 +12,7 @@ from loopwright.errors import GraphError
 from loopwright.graph.frontend.onnx.narrow import constant as known_array
 from loopwright.graph.frontend.onnx.node import Node, converter
 from loopwright.graph.ir.expr import Constant, Expr, const
+from loopwright.graph.op.shapes import same
 
 
 @converter("Constant")
@@ -72,9 +73,11 @@ def reshape(node: Node) -> Expr:
 @converter("Flatten")
 def flatten(node: Node) -> Expr:
     """Two dimensions: those before an axis, and the others."""
-    old = node.shape(node[0])
     axis = node.attr("axis", 1)
-    axis = axis + len(old) if axis < 0 else axis
+    axis = axis + node.rank(node[0]) if axis < 0 else axis
+    if axis == 1 and not node.type_of(node[0]).static:
+        return node.call("nn.batch_flatten", node[0])
+    old = node.shape(node[0])
     return node.call("reshape", node[0], newshape=(prod(old[:axis]), prod(old[axis:])))
 
 
@@ -178,13 +181,18 @@ def sliced(node: Node, e: Expr, begin: Any, end: Any, axes: Any, steps: Any = No
     """A part of some axes of an expression; a constant where it has no elements."""
     named = tuple(range(len(begin))) if axes is None else axes
     strides = (1,) * len(begin) if steps is None else steps
-    extents = list(node.shape(e))
+    extents = list(node.type_of(e).shape)
     for a, *bounds in zip(named, begin, end, strides, strict=True):
         if not -len(extents) <= a < len(extents) or not bounds[2]:
             break  # which the operator refuses
-        extents[a] = len(range(extents[a])[slice(*bounds)])
-    if 0 in extents:
-        return const(np.empty(extents, node.dtype(e)))
+        extent = extents[a]
+        if isinstance(extent, int):
+            extents[a] = len(range(extent)[slice(*bounds)])
+    if any(same(n, 0) for n in extents):
+        known = [n for n in extents if isinstance(n, int)]
+        if len(known) < len(extents):
+            raise GraphError("its result has no elements, and an extent that is not known")
+        return const(np.empty(known, node.dtype(e)))
     return node.call("strided_slice", e, begin=begin, end=end, strides=strides, axes=named)
 
 
@@ -202,8 +210,8 @@ def slice_by_inputs(node: Node) -> Expr:
 
 
 def _split(node: Node, parts: Sequence[int] | None) -> list[Expr]:
-    axis = node.attr("axis", 0)
-    extent = node.shape(node[0])[axis]
+    axis = node.attr("axis", 0) % node.rank(node[0])
+    extent = node.shape(node[0], axis)[0]
     if parts is None:
         each = -(-extent // node.attr("num_outputs", len(node.outputs)))
         parts = [min(each, extent - at) for at in range(0, extent, each)]

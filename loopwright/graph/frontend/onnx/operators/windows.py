@@ -83,7 +83,7 @@ def _pads(
 @converter("Conv")
 def conv(node: Node) -> Expr:
     """A convolution of any rank, with a bias."""
-    size, kernel = node.shape(node[0])[2:], node.shape(node[1])[2:]
+    size, kernel = node.shape(node[0], 2), node.shape(node[1], 2)
     attrs = window_of(node, kernel, size).attrs
     found: Expr = node.call("nn.conv", node[0], node[1], groups=node.attr("group", 1), **attrs)
     return biased(node, found, 2)
@@ -98,7 +98,7 @@ def biased(node: Node, found: Expr, index: int) -> Expr:
 @converter("ConvTranspose")
 def conv_transpose(node: Node) -> Expr:
     """A transposed convolution, with a bias."""
-    size, kernel = node.shape(node[0])[2:], node.shape(node[1])[2:]
+    size, kernel = node.shape(node[0], 2), node.shape(node[1], 2)
     rank = len(kernel)
     strides = node.attr("strides", (1,) * rank)
     dilation = node.attr("dilations", (1,) * rank)
@@ -134,7 +134,7 @@ def conv_transpose(node: Node) -> Expr:
 
 def _pooling(node: Node) -> Window:
     kernel = tuple(node.attr("kernel_shape"))
-    return window_of(node, kernel, node.shape(node[0])[2:])
+    return window_of(node, kernel, node.shape(node[0], 2))
 
 
 @converter("MaxPool")
@@ -162,7 +162,7 @@ def average_pool(node: Node) -> Expr:
         return node.call("nn.avg_pool", node[0], **size, **attrs)
     total = node.call("nn.sum_pool", node[0], pool_size=window.kernel, **window.attrs)
     share = np.ones((), "float64")
-    for d, n in enumerate(node.shape(node[0])[2:]):
+    for d, n in enumerate(node.shape(node[0], 2)):
         counts = _counts(window, d, n, counted, node.shape(total)[2 + d])
         share = share[..., None] / counts
     return node.call("multiply", total, share[None, None].astype(node.dtype(total)))

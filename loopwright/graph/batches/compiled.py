@@ -1,0 +1,192 @@
+"""Building a model of any batch: each declared batch by itself, and what serves the rest."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from loopwright.errors import GraphError
+from loopwright.graph.batches.sized_kernels import sized_kernels
+from loopwright.graph.batches.source import BatchSource
+from loopwright.graph.building import (
+    CompiledModel,
+    applied_history,
+    compile_module,
+    host_step,
+    records_in_force,
+)
+from loopwright.graph.fallbacks import ModelReport
+from loopwright.graph.pipeline import PIPELINE
+from loopwright.graph.plan import plan_sized
+from loopwright.lowering.context import PassContext
+from loopwright.runtime import Module
+from loopwright.runtime.executors import BatchedModel, Model, SizedModel
+from loopwright.runtime.executors.batches.shared_arrays import SharedArrays
+from loopwright.target import Target
+from loopwright.task import ApplyHistoryBest
+
+#: Models that are kept of those that were built for a batch when it first came.
+KEEP = 4
+
+
+@dataclass(frozen=True)
+class BatchesReport:
+    """What the programs of a model were built from.
+
+    Attributes:
+        batches: the report of each declared batch.
+        rest: how other batches are served, in words.
+
+    Example:
+        >>> x = lw.graph.var("x", (te.size_var("n"), 4))
+        >>> module = lw.graph.IRModule.from_expr(lw.graph.op.exp(x))
+        >>> print(lw.graph.compile(module, "llvm", batches=[2, 8]).report)
+        n 2: nothing was built under this history
+        n 8: nothing was built under this history
+        any other n: one program, whose kernels have the schedules of n 8
+    """
+
+    size: str
+    batches: Mapping[int, ModelReport]
+    rest: str
+
+    def __str__(self) -> str:
+        lines = [_titled(f"{self.size} {batch}", str(r)) for batch, r in self.batches.items()]
+        return "\n".join([*lines, f"any other {self.size}: {self.rest}"])
+
+
+def _titled(title: str, text: str) -> str:
+    """A title and one line behind it, or several below."""
+    return f"{title}:\n{text}" if "\n" in text else f"{title}: {text}"
+
+
+class CompiledBatches(BatchedModel):
+    """A model of any batch whose kernels are built; made by `loopwright.graph.compile`.
+
+    Args:
+        source: the model.
+        models: for each declared batch.
+        rest: for all others; None: a model is built for each when it first comes, and a few of them
+            are kept.
+        served: how others are served, in words.
+        build: the model for a batch.
+
+    Attributes:
+        models: as given; the others are those of `BatchedModel`.
+    """
+
+    models: dict[int, CompiledModel]  # type: ignore[assignment]
+
+    def __init__(
+        self,
+        source: BatchSource,
+        models: Mapping[int, CompiledModel],
+        rest: SizedModel | None,
+        served: str,
+        build: Callable[[int], CompiledModel],
+    ) -> None:
+        super().__init__(source.size.name, source.inputs, models, rest)
+        self._served, self._build = served, build
+        self._built: OrderedDict[int, CompiledModel] = OrderedDict()
+        self._lock = threading.Lock()
+
+    @property
+    def report(self) -> BatchesReport:
+        """What its kernels were built from, and how batches that were not declared are served."""
+        reports = {batch: one.report for batch, one in self.models.items()}
+        return BatchesReport(self.size, reports, self._served)
+
+    def _other(self, batch: int) -> Model:
+        if self.rest is not None:
+            return self.rest.at(batch)
+        with self._lock:
+            found = self._built.pop(batch, None) or self._build(batch)
+            self._built[batch] = found
+            if len(self._built) > KEEP:
+                self._built.popitem(last=False)
+        return found
+
+
+def compile_batches(
+    source: BatchSource,
+    batches: Sequence[int],
+    target: Target,
+    history: ApplyHistoryBest | None,
+    finalists: int | None,
+) -> CompiledBatches:
+    """Build a model of any batch.
+
+    Args:
+        source: the model.
+        batches: those that get a program of their own.
+        target: what is built for.
+        history, finalists: as of `loopwright.compile`.
+
+    Raises:
+        GraphError, RecordError, UsageError: as of `loopwright.compile`.
+    """
+    weights, packed, known = SharedArrays(), SharedArrays(), dict[str, Module]()
+    models = {
+        batch: compile_module(
+            source.at(batch),
+            target,
+            history,
+            finalists,
+            known=known,
+            weights=weights,
+            packed=packed,
+        )
+        for batch in batches
+    }
+    later = records_in_force() if history is None else history
+    context = PassContext.current()
+
+    def build(batch: int) -> CompiledModel:
+        """The model of a batch that was not declared, as if it had been."""
+        with context:
+            return compile_module(
+                source.at(batch), target, later, None, weights=weights, packed=packed
+            )
+
+    rest, served = None, source.why_not
+    if source.symbolic is not None:
+        try:
+            rest, served = _sized(source, batches, target, history, known, weights, packed)
+        except GraphError as error:
+            served = " ".join(str(error).split())
+    if rest is None:
+        served = f"built when it first comes, and {KEEP} are kept: {served}"
+    return CompiledBatches(source, models, rest, served, build)
+
+
+def _sized(
+    source: BatchSource,
+    batches: Sequence[int],
+    target: Target,
+    history: ApplyHistoryBest | None,
+    known: dict[str, Module],
+    weights: SharedArrays,
+    packed: SharedArrays,
+) -> tuple[SizedModel, str]:
+    """The model of any batch, and how its kernels came about.
+
+    Raises:
+        GraphError: an operator or a kernel needs to know the batch.
+    """
+    assert source.symbolic is not None
+    planned = plan_sized(PIPELINE(source.symbolic), source.size)
+    # Of large batches the tiles are large, too; what is left over is guarded.
+    order = sorted(batches, reverse=True)
+    with applied_history(history):
+        kernels = sized_kernels(planned, source.size, order, target, known)
+    constants = {n: weights.one_of(np.asarray(a)) for n, a in planned.constants.items()}
+    hosts = {name: host_step(name, host) for name, host in planned.hosts.items()}
+    made = SizedModel(planned.program, kernels.modules, constants, hosts, packed)
+    size = source.size.name
+    told = " and ".join(f"{size} {batch}" for batch in kernels.scheduled_as)
+    how = f"whose kernels have the schedules of {told}" if told else f"no kernel depends on {size}"
+    return made, f"one program, {how}"

@@ -1,0 +1,196 @@
+"""What a module becomes: a program of kernels, and each of them built once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from loopwright import driver
+from loopwright.graph.fallbacks import Fallback, ModelReport, fallbacks_of
+from loopwright.graph.finalists import InsideReport, contest
+from loopwright.graph.ir.expr import HostFunction
+from loopwright.graph.ir.module import IRModule
+from loopwright.graph.ir.types import TupleType
+from loopwright.graph.kernel_tasks import KernelTasks, fastest, kernel_tasks
+from loopwright.graph.layout.choice import LayoutChoice
+from loopwright.graph.pipeline import prepared
+from loopwright.graph.plan import Planned
+from loopwright.runtime import Module
+from loopwright.runtime.executors import HostStep, Model
+from loopwright.runtime.executors.batches.shared_arrays import SharedArrays
+from loopwright.target import Target
+from loopwright.task import (
+    ApplyHistoryBest,
+    Choice,
+    FallbackContext,
+    apply_history_best,
+)
+from loopwright.task.applying.sources import Source
+from loopwright.task.dispatch import DispatchContext, schedule_of
+
+
+class CompiledModel(Model):
+    """A model whose kernels are built.
+
+    Args:
+        planned: its program, and what its kernels are.
+        kernels: by name.
+        choices: which record each kernel was built from, by its name; none without a history.
+        implementations: how the anchor of each kernel is computed, by its name; see
+            `Implementation`.
+        shared: as of `Model`.
+
+    Attributes:
+        planned, choices, implementations: as given; the others are those of `Model`.
+        inside: how kernels compared inside runs of the model; None where they did not.
+
+    Example:
+        >>> x = lw.graph.var("x", (2,))
+        >>> module = lw.graph.IRModule.from_expr(lw.graph.op.add(x, x))
+        >>> executor = lw.graph.compile(module, "llvm").executor()
+        >>> executor.run(x=np.array([1, 2], "float32"))
+        >>> print(executor.get_output(0).numpy())
+        [2. 4.]
+    """
+
+    def __init__(
+        self,
+        planned: Planned,
+        kernels: Mapping[str, Module],
+        choices: Mapping[str, Choice] | None = None,
+        implementations: Mapping[str, str] | None = None,
+        shared: SharedArrays | None = None,
+    ) -> None:
+        hosts = {name: host_step(name, host) for name, host in planned.hosts.items()}
+        super().__init__(planned.program, kernels, planned.constants, hosts, shared)
+        self.planned, self.choices = planned, choices or {}
+        self.implementations = implementations or {}
+        self.inside: InsideReport | None = None
+
+    def with_winners(self, report: InsideReport) -> CompiledModel:
+        """The model with the kernels that were the fastest inside its runs."""
+        kernels, choices = dict(self.kernels), dict(self.choices)
+        implementations = dict(self.implementations)
+        for place in report.changed:
+            kernels[place.kernel] = place.winner.module
+            implementations[place.kernel] = place.winner.implementation
+            if place.winner.choice is not None:
+                choices[place.kernel] = place.winner.choice
+        made = CompiledModel(self.planned, kernels, choices, implementations, self._shared)
+        made.inside = report
+        return made
+
+    @property
+    def report(self) -> ModelReport:
+        """What its kernels were built from, empty without a history, and the nodes that have none.
+
+        Where there are such nodes, the model runs a few times on random data when this is first
+        asked for, to tell their share of the time.
+
+        Raises:
+            RunError: the model has such nodes and does not run on random data.
+        """
+        return ModelReport(self.choices.values(), self._fallbacks)
+
+    @cached_property
+    def _fallbacks(self) -> tuple[Fallback, ...]:
+        return fallbacks_of(self, self.planned.hosts)
+
+
+def host_step(name: str, host: HostFunction) -> HostStep:
+    """The step of a program that a Python function is."""
+    outputs = len(host.result.fields) if isinstance(host.result, TupleType) else 1
+    return HostStep(name, host.function, outputs, host.by)
+
+
+def compile_module(
+    module: IRModule,
+    target: Target,
+    history: ApplyHistoryBest | None,
+    finalists: int | None,
+    *,
+    layouts: LayoutChoice | None = None,
+    known: dict[str, Module] | None = None,
+    weights: SharedArrays | None = None,
+    packed: SharedArrays | None = None,
+) -> CompiledModel:
+    """Build a module whose extents are numbers.
+
+    Args:
+        module, target, history, finalists: as of `loopwright.compile`.
+        layouts: as of `prepared`.
+        known: as of `built`.
+        weights, packed: weights, and what kernels pack of them, of other models; those that are
+            equal are kept once. None: this is the only one.
+
+    Raises:
+        GraphError, UsageError: as of `loopwright.compile`.
+    """
+    planned = prepared(module, layouts)
+    if weights is not None:
+        shared = {n: weights.one_of(np.asarray(a)) for n, a in planned.constants.items()}
+        planned = replace(planned, constants=shared)
+    tasks = kernel_tasks(planned, target)
+    compiled = built(planned, tasks, target, history, known, packed)
+    if finalists is None:
+        return compiled
+    records = records_in_force() if history is None else history
+    chosen = {n: (way, compiled.choices.get(n)) for n, way in compiled.implementations.items()}
+    return compiled.with_winners(contest(compiled, chosen, tasks, target, records, finalists))
+
+
+def built(
+    planned: Planned,
+    tasks: KernelTasks,
+    target: Target,
+    history: Source | Any = None,
+    known: dict[str, Module] | None = None,
+    shared: SharedArrays | None = None,
+) -> CompiledModel:
+    """A program with its kernels, each from the schedule of the fastest of its tasks.
+
+    Args:
+        planned: the program.
+        tasks: what `kernel_tasks` gives for it.
+        target: what is built for.
+        history: as of `compile`.
+        known: kernels by the keys of their tasks, built before for the same target and history;
+            those that are built now are added.
+        shared: as of `Model`.
+    """
+    known = {} if known is None else known
+    kernels, choices, implementations = {}, {}, {}
+    with applied_history(history) as applied:
+        records = records_in_force()
+        for name, candidates in tasks.items():
+            chosen = fastest(candidates, records)
+            if chosen.task.key not in known:
+                schedule, args = schedule_of(chosen.task)
+                known[chosen.task.key] = driver.build(schedule, args, target, name=name)
+            kernels[name] = known[chosen.task.key]
+            implementations[name] = chosen.implementation
+            if applied is not None:
+                choices[name] = applied.explain(chosen.task)
+    return CompiledModel(planned, kernels, choices, implementations, shared)
+
+
+def records_in_force() -> ApplyHistoryBest | None:
+    """The innermost context, where it is one of records."""
+    around = DispatchContext.current
+    return around if isinstance(around, ApplyHistoryBest) else None
+
+
+@contextmanager
+def applied_history(history: Source | Any) -> Iterator[ApplyHistoryBest | None]:
+    """In which kernels are built; one without a record gets its default, which the report tells."""
+    if history is None:
+        yield None
+        return
+    applied = history if isinstance(history, ApplyHistoryBest) else apply_history_best(history)
+    with FallbackContext(), applied:
+        yield applied

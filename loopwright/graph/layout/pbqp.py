@@ -1,0 +1,201 @@
+"""Partitioned Boolean quadratic problems: a choice for each node, so that the costs are low.
+
+A node has a cost for each of its choices; an edge has a cost for each pair of choices of its two
+nodes. Nodes are reduced one after the other, which gives the problem of the others:
+
+* R0, R1, R2: a node of no, one or two neighbours, exactly. On a tree this is dynamic programming.
+* RN: a node of more is decided on by what it and its neighbours cost, which is a heuristic.
+
+Scholz and Eckstein, *Register Allocation for Irregular Architectures*, LCTES 2002; Hames and
+Scholz, *Nearly Optimal Register Allocation with PBQP*, JMLC 2006. Layouts of convolutions are
+chosen so by Liu et al., *Optimizing CNN Model Inference on CPUs*, USENIX ATC 2019.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from loopwright.errors import UsageError
+
+_Array = np.ndarray[Any, np.dtype[np.float64]]
+#: The costs of edges: one row for each choice of the first node, a column for each of the second.
+Edges = Mapping[tuple[int, int], Any]
+
+
+@dataclass(frozen=True)
+class Solution:
+    """A choice for each node.
+
+    Attributes:
+        choice: the number of the choice of each node, in order.
+        cost: the sum over nodes and edges.
+        exact: whether no other choices cost less for certain: no node needed the heuristic.
+    """
+
+    choice: tuple[int, ...]
+    cost: float
+    exact: bool
+
+
+def solve(costs: Sequence[Any], edges: Edges, starts: Sequence[Sequence[int]] = ()) -> Solution:
+    """Choose for each node, so that the sum of the costs of nodes and edges is low.
+
+    Where the heuristic was needed, single nodes are changed as long as that makes it cheaper, from
+    what the reduction found, from the choices that cost least by themselves, and from ``starts``;
+    so the result is never worse than any of these.
+
+    Args:
+        costs: for each node the costs of its choices.
+        edges: for pairs of nodes a matrix of costs; a pair may be given in both orders.
+        starts: choices for all nodes that are known already.
+
+    Raises:
+        UsageError: a node has no choice, a shape does not fit, or a cost is no finite number.
+
+    Example:
+        >>> from loopwright.graph.layout.pbqp import solve
+        >>> costs = [[1.0, 5.0], [4.0, 1.0]]
+        >>> print(solve(costs, {(0, 1): [[0.0, 9.0], [9.0, 0.0]]}))
+        Solution(choice=(0, 0), cost=5.0, exact=True)
+    """
+    problem = _Problem.of(costs, edges)
+    reduction = _Reduction([c.copy() for c in problem.costs], [dict(m) for m in problem.neighbours])
+    found, exact = reduction.run()
+    if not exact:
+        own = [int(np.argmin(c)) for c in problem.costs]
+        begins = [found, own, *map(list, starts)]
+        found = min((problem.improved(b) for b in begins), key=problem.cost)
+    return Solution(tuple(found), problem.cost(found), exact)
+
+
+@dataclass(frozen=True)
+class _Problem:
+    """A problem with one matrix for each two neighbours, seen from both sides."""
+
+    costs: list[_Array]
+    neighbours: list[dict[int, _Array]]
+
+    @staticmethod
+    def of(costs: Sequence[Any], edges: Edges) -> _Problem:
+        vectors = [_numbers(c, f"the costs of node {n}") for n, c in enumerate(costs)]
+        for n, vector in enumerate(vectors):
+            if vector.ndim != 1 or not len(vector):
+                raise UsageError(f"node {n} has costs of shape {vector.shape}; give one a choice")
+        made = _Problem(vectors, [{} for _ in vectors])
+        for (a, b), given in edges.items():
+            if a == b or not (0 <= a < len(vectors) and 0 <= b < len(vectors)):
+                raise UsageError(f"there is no edge {(a, b)} among {len(vectors)} nodes")
+            matrix = _numbers(given, f"the costs of edge {(a, b)}")
+            wanted = (len(vectors[a]), len(vectors[b]))
+            if matrix.shape != wanted:
+                raise UsageError(f"edge {(a, b)} has shape {matrix.shape}; give {wanted}")
+            _add(made.neighbours, a, b, matrix)
+        return made
+
+    def cost(self, choice: Sequence[int]) -> float:
+        """The costs of a choice for each node."""
+        nodes = sum(float(c[i]) for c, i in zip(self.costs, choice, strict=True))
+        pairs = (
+            float(m[choice[a], choice[b]])
+            for a, near in enumerate(self.neighbours)
+            for b, m in near.items()
+            if a < b
+        )
+        return nodes + sum(pairs)
+
+    def improved(self, choice: Sequence[int]) -> list[int]:
+        """A choice of which no change of a single node makes a cheaper one."""
+        found, changed = list(choice), True
+        while changed:
+            changed = False
+            for n, vector in enumerate(self.costs):
+                total = vector + sum(m[:, found[b]] for b, m in self.neighbours[n].items())
+                best = int(np.argmin(total))
+                if total[best] < total[found[n]]:
+                    found[n], changed = best, True
+        return found
+
+
+def _numbers(given: Any, what: str) -> _Array:
+    array = np.asarray(given, "float64")
+    if not np.isfinite(array).all():
+        raise UsageError(f"{what} are not all finite numbers; leave such choices out")
+    return array
+
+
+def _add(neighbours: list[dict[int, _Array]], a: int, b: int, matrix: _Array) -> None:
+    """Add the costs of an edge to what there is between two nodes."""
+    before = neighbours[a].get(b)
+    both = matrix if before is None else before + matrix
+    neighbours[a][b], neighbours[b][a] = both, both.T
+
+
+@dataclass
+class _Reduction:
+    """A problem that becomes smaller by a node at a time.
+
+    Attributes:
+        costs, neighbours: as of `_Problem`; these of nodes that are gone stay as they were then.
+        gone: the nodes in the order in which they went.
+    """
+
+    costs: list[_Array]
+    neighbours: list[dict[int, _Array]]
+    gone: list[int] = field(default_factory=list)
+
+    def run(self) -> tuple[list[int], bool]:
+        """A choice for each node, and whether it is exact."""
+        left, decided = set(range(len(self.costs))), dict[int, int]()
+        while left:
+            # The number decides between equals: one problem has one result.
+            node = min(left, key=lambda n: (len(self.neighbours[n]), n))
+            degree = len(self.neighbours[node])
+            if degree > 2:
+                node = max(left, key=lambda n: (len(self.neighbours[n]), -n))
+                decided[node] = self._decide(node)
+            elif degree == 2:
+                self._join(node)
+            elif degree == 1:
+                self._push(node)
+            self._remove(node)
+            left.remove(node)
+        return self._chosen(decided), not decided
+
+    def _push(self, node: int) -> None:
+        """R1: what a node costs at best is a cost of its only neighbour."""
+        ((other, matrix),) = self.neighbours[node].items()
+        self.costs[other] = self.costs[other] + (self.costs[node][:, None] + matrix).min(axis=0)
+
+    def _join(self, node: int) -> None:
+        """R2: what a node costs at best is a cost of the pair of its two neighbours."""
+        (a, to_a), (b, to_b) = self.neighbours[node].items()
+        every = self.costs[node][:, None, None] + to_a[:, :, None] + to_b[:, None, :]
+        _add(self.neighbours, a, b, every.min(axis=0))
+
+    def _decide(self, node: int) -> int:
+        """RN: the choice that is cheapest together with the best of each neighbour by itself."""
+        near = self.neighbours[node].items()
+        total = self.costs[node] + sum((m + self.costs[b]).min(axis=1) for b, m in near)
+        best = int(np.argmin(total))
+        for b, m in near:
+            self.costs[b] = self.costs[b] + m[best]
+        return best
+
+    def _remove(self, node: int) -> None:
+        for other in self.neighbours[node]:
+            del self.neighbours[other][node]
+        self.gone.append(node)
+
+    def _chosen(self, decided: Mapping[int, int]) -> list[int]:
+        """The choices from the last node that went to the first: its neighbours are known then."""
+        found = dict(decided)
+        for node in reversed(self.gone):
+            if node not in found:
+                near = self.neighbours[node].items()
+                total = self.costs[node] + sum(m[:, found[b]] for b, m in near)
+                found[node] = int(np.argmin(total))
+        return [found[n] for n in range(len(self.costs))]

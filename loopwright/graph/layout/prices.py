@@ -1,0 +1,93 @@
+"""What kernels cost: by the best record, by a measurement of the default, or by a model."""
+
+from __future__ import annotations
+
+import math
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from loopwright.cost.analytical import cycles
+from loopwright.graph.kernel_tasks import KernelTask, fastest
+from loopwright.task import ApplyHistoryBest, apply_history_best
+from loopwright.task.applying.sources import Source
+from loopwright.task.dispatch import fallback
+from loopwright.tuner import log_to_file, tune_tasks
+
+if TYPE_CHECKING:
+    from loopwright.graph.layout.kernels import Kernels
+
+#: What some kernels cost together; infinite where one of them cannot be built.
+Price = Callable[["Kernels"], float]
+
+
+def modelled(kernels: Kernels) -> float:
+    """The cycles of the defaults of some kernels by the analytical model."""
+    return sum(count * _cycles(candidates[0]) for candidates, count in kernels)
+
+
+def _cycles(one: KernelTask) -> float:
+    schedule, _ = fallback(one.task)
+    return cycles(schedule.state, one.task.target)
+
+
+class Measured:
+    """Seconds of kernels, by records.
+
+    Args:
+        history: records that there are already; None: none.
+        log: the file that measurements are appended to, which counts as a history, too; None: they
+            are forgotten.
+        options: of `loopwright.tune_tasks`.
+    """
+
+    def __init__(
+        self, history: Source | Any, log: str | os.PathLike[str] | None, **options: Any
+    ) -> None:
+        self._log, self._options = log, options
+        self._sources = [] if history is None else [_records(history)]
+        if log is not None and Path(log).exists():
+            self._sources.append(apply_history_best(os.fspath(log)))
+
+    def measure(self, every: Iterable[Kernels]) -> None:
+        """Measure the defaults of those of which there is no record, each once.
+
+        Raises:
+            TuneError, NothingRan, TuningInterrupted: as of `loopwright.tune_tasks`.
+        """
+        missing = {
+            candidates[0].task.key: candidates[0].task
+            for kernels in every
+            for candidates, _ in kernels
+            if self._seconds(candidates) is None
+        }
+        if not missing:
+            return
+        if self._log is not None:
+            self._run(list(missing.values()), os.fspath(self._log))
+            return
+        with tempfile.TemporaryDirectory() as folder:
+            self._run(list(missing.values()), str(Path(folder, "layouts.jsonl")))
+
+    def _run(self, tasks: Sequence[Any], log: str) -> None:
+        options = {"tuner": "grid", "n_trial": len(tasks), **self._options}
+        tune_tasks(tasks, callbacks=[log_to_file(log)], **options)
+        self._sources.append(apply_history_best(log))
+
+    def __call__(self, kernels: Kernels) -> float:
+        """The seconds of some kernels."""
+        found = [(self._seconds(candidates), count) for candidates, count in kernels]
+        return sum(math.inf if s is None else s * count for s, count in found)
+
+    def _seconds(self, candidates: Sequence[KernelTask]) -> float | None:
+        """Those of the fastest way to compute a kernel that was measured."""
+        times = [
+            source.choose(fastest(candidates, source).task)[0].expected for source in self._sources
+        ]
+        return min((t for t in times if t is not None), default=None)
+
+
+def _records(history: Source | Any) -> ApplyHistoryBest:
+    return history if isinstance(history, ApplyHistoryBest) else apply_history_best(history)

@@ -1,0 +1,217 @@
+"""The graph tuner: layouts of a whole model by what kernels, and transforms between them, cost."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from loopwright.errors import UsageError
+from loopwright.graph.frontend.source import ModelLike, module_of
+from loopwright.graph.infer import infer_types
+from loopwright.graph.ir.module import MAIN
+from loopwright.graph.ir.structural import structural_hash
+from loopwright.graph.ir.types import TensorType
+from loopwright.graph.layout.choice import LayoutChoice
+from loopwright.graph.layout.kernels import Kernels, kernels_of_calls, kernels_of_transform
+from loopwright.graph.layout.layouts import FIRST, LAST, Layout, blocked
+from loopwright.graph.layout.pbqp import solve
+from loopwright.graph.layout.places import Places
+from loopwright.graph.layout.prices import Measured, Price, modelled
+from loopwright.graph.pipeline import BEFORE_LAYOUTS
+from loopwright.graph.transform.fuse_ops import calls_beside
+from loopwright.task.applying.sources import Source
+from loopwright.task.task import TargetLike, resolve_target
+
+if TYPE_CHECKING:
+    from loopwright.target import Target
+
+#: Sizes of blocks of channels that are candidates.
+BLOCKS = (8, 16)
+
+
+def tune_layouts(
+    model: ModelLike,
+    target: TargetLike = None,
+    history: Source | Any = None,
+    *,
+    log: str | os.PathLike[str] | None = None,
+    blocks: Sequence[int] = BLOCKS,
+    measure: bool = True,
+    example_inputs: Sequence[Any] | None = None,
+    **options: Any,
+) -> LayoutChoice:
+    """Choose a layout for each convolution and pool of a model, by what they cost.
+
+    Candidates are NCHW, NHWC, and NCHWc for each block that divides the channels. A kernel costs
+    what its best record says; one without a record is built as its default, and measured once.
+    Between calls of different layouts a transform stands, whose price is measured as well: for each
+    two layouts that of the largest value, and of smaller ones in proportion to their bytes. The sum
+    is made small by `loopwright.graph.layout.pbqp`, exactly where what calls read from each other
+    is a tree or nearly one; it is never more than that of the layouts of `ConvertLayout`.
+
+    That a value is moved once for several readers in the same layout is not known to the prices,
+    nor that a kernel finds its inputs in caches inside the model. After Liu et al., *Optimizing CNN
+    Model Inference on CPUs*, USENIX ATC 2019, and TVM's graph tuner.
+
+    Args:
+        model: as of `compile`.
+        target: None is the current target, or the default one.
+        history: records of earlier runs, as of `compile`.
+        log: the file that measurements are appended to, and which counts as a history, too; None:
+            they are forgotten.
+        blocks: channels in a block, such as the lanes of a vector and twice as many.
+        measure: False prices all kernels by the analytical model, in cycles: nothing is built, and
+            records are not looked at.
+        example_inputs: what a ``torch.nn.Module`` is called with.
+        options: of `loopwright.tune_tasks`, such as ``measure_option``.
+
+    Raises:
+        GraphError: the model is none.
+        UsageError: a block is no number above one.
+        TuneError, NothingRan, TuningInterrupted: as of `loopwright.tune_tasks`.
+
+    Example:
+        >>> x = lw.graph.var("x", (1, 16, 8, 8))
+        >>> y = lw.graph.op.nn.conv(x, np.ones((16, 16, 3, 3), "float32"))
+        >>> module = lw.graph.IRModule.from_expr(lw.graph.op.nn.relu(y))
+        >>> choice = lw.graph.tune_layouts(module, "llvm", measure=False)
+        >>> print(len(choice.layouts), choice.unit, choice.cost <= choice.converted)
+        1 cycles True
+    """
+    for block in blocks:
+        if isinstance(block, bool) or not isinstance(block, int) or block < 2:
+            raise UsageError(f"blocks has {block!r}; give numbers of channels, such as 8 and 16")
+    resolved = resolve_target(target)
+    module = BEFORE_LAYOUTS(module_of(model, example_inputs=example_inputs))
+    f = module[MAIN]
+    places = Places.of(f, infer_types(module))
+    layouts = [FIRST, LAST, *(blocked(b) for b in dict.fromkeys(blocks))]
+    costs = _Costs.of(places, calls_beside(f), layouts, resolved)
+    price: Price = modelled
+    if measure:
+        price = Measured(history, log, **options)
+        price.measure([*costs.kernels.values(), *(k for k, _ in costs.moves.values())])
+    chosen, cost, converted, exact = costs.solved(price)
+    return LayoutChoice(
+        tuple(chosen),
+        places.operators,
+        structural_hash(module),
+        cost,
+        converted,
+        "seconds" if measure else "cycles",
+        exact,
+    )
+
+
+@dataclass
+class _Costs:
+    """What is to be priced.
+
+    Attributes:
+        places: of the function.
+        candidates: the layouts of each place.
+        kernels: of a place in a layout, for places with kernels.
+        moves: for each two layouts and dtype the transform of the largest value, with its elements.
+    """
+
+    places: Places
+    candidates: list[list[Layout]]
+    kernels: dict[tuple[int, Layout], Kernels] = field(default_factory=dict)
+    moves: dict[tuple[Layout, Layout, str], tuple[Kernels, int]] = field(default_factory=dict)
+
+    @staticmethod
+    def of(places: Places, beside: Any, layouts: Sequence[Layout], target: Target) -> _Costs:
+        """All candidates of some places, with their kernels."""
+        made = _Costs(places, [])
+        for n, anchor in enumerate(places.anchors):
+            found = places.candidates(n, layouts)
+            if places.is_kernel(n):
+                every = {
+                    one: kernels_of_calls(beside[anchor], places.types, one, target)
+                    for one in found
+                }
+                found = [one for one in found if every[one] is not None]
+                made.kernels |= {(n, one): k for one, k in every.items() if k is not None}
+            made.candidates.append(found)
+        largest: dict[tuple[Layout, Layout, str], TensorType] = {}
+        for t, source, to in made._transforms():
+            key = (source, to, t.dtype)
+            if key not in largest or _elements(t) > _elements(largest[key]):
+                largest[key] = t
+        for (source, to, dtype), t in largest.items():
+            kernels = kernels_of_transform(t, source, to, target)
+            made.moves[source, to, dtype] = (kernels, _elements(t))
+        return made
+
+    def _transforms(self) -> list[tuple[TensorType, Layout, Layout]]:
+        """Each value that may be moved, from which layout to which one."""
+        every = [(t, self.candidates[a], self.candidates[b]) for a, b, t in self.places.edges]
+        every += [(t, [FIRST], self.candidates[n]) for n, t in self.places.entering]
+        every += [(t, self.candidates[n], [FIRST]) for n, t in self.places.leaving]
+        return [
+            (t, source, to)
+            for t, sources, goals in every
+            for source in sources
+            for to in goals
+            if source != to and source.fits(t.shape) and to.fits(t.shape)
+        ]
+
+    def solved(self, price: Price) -> tuple[list[Layout], float, float, bool]:
+        """The layouts of the places, their cost, that of `ConvertLayout`, whether it is exact."""
+        kernels = {key: price(found) for key, found in self.kernels.items()}
+        for n, found in enumerate(self.candidates):
+            # What could not be measured is none; that of before is kept, so that there is one.
+            self.candidates[n] = [
+                one for one in found if math.isfinite(kernels.get((n, one), 0.0))
+            ] or [FIRST]
+        each = {key: price(found) / count for key, (found, count) in self.moves.items()}
+        moved = self._mover(each)
+        costs = []
+        for n, found in enumerate(self.candidates):
+            own = np.array([_finite(kernels.get((n, one), 0.0)) for one in found])
+            for place, t in self.places.entering:
+                own += [moved(t, FIRST, one) if place == n else 0.0 for one in found]
+            for place, t in self.places.leaving:
+                own += [moved(t, one, FIRST) if place == n else 0.0 for one in found]
+            costs.append(own)
+        edges: dict[tuple[int, int], Any] = {}
+        for a, b, t in self.places.edges:
+            pairs = [[moved(t, i, j) for j in self.candidates[b]] for i in self.candidates[a]]
+            edges[a, b] = edges.get((a, b), 0.0) + np.array(pairs)
+        default = [
+            found.index(one) if one in found else 0
+            for one, found in zip(self.places.converted(), self.candidates, strict=True)
+        ]
+        solution = solve(costs, edges, [default, [0] * len(costs)])
+        nodes = sum(float(c[i]) for c, i in zip(costs, default, strict=True))
+        converted = nodes + sum(float(m[default[a], default[b]]) for (a, b), m in edges.items())
+        chosen = [found[i] for found, i in zip(self.candidates, solution.choice, strict=True)]
+        return chosen, solution.cost, converted, solution.exact
+
+    def _mover(
+        self, each: dict[tuple[Layout, Layout, str], float]
+    ) -> Callable[[TensorType, Layout, Layout], float]:
+        known = [p for p in each.values() if math.isfinite(p)]
+        # A transform that could not be measured costs as much as the slowest that could.
+        worst = max(known, default=0.0)
+
+        def moved(t: TensorType, source: Layout, to: Layout) -> float:
+            if source == to:
+                return 0.0
+            own = each.get((source, to, t.dtype), worst)
+            return _elements(t) * (own if math.isfinite(own) else worst)
+
+        return moved
+
+
+def _finite(cost: float) -> float:
+    return cost if math.isfinite(cost) else 0.0
+
+
+def _elements(t: TensorType) -> int:
+    return math.prod(n if isinstance(n, int) else 1 for n in t.shape)

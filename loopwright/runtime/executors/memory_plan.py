@@ -1,0 +1,79 @@
+"""Where the values of a program lie: those that are not alive at one time share memory.
+
+Memory is shared out by liveness: a value gets the smallest gap that holds it among the values that
+are alive while it is, the largest values first (greedy by size; Pisarchyk and Lee, 2020).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from loopwright.runtime.executors.program import ALIGNMENT, Program, Step, Value
+
+
+def placed(
+    values: Sequence[Value],
+    steps: Sequence[Step],
+    inputs: Sequence[int],
+    outputs: Sequence[int],
+    output_names: Sequence[str] = (),
+) -> Program:
+    """A program whose stored values have their places in memory.
+
+    Args:
+        values: its tensors; offsets of those that are stored are set here.
+        steps: its kernels, in order.
+        inputs, outputs: numbers of values.
+        output_names: of its outputs.
+    """
+    lives = _lives(values, steps, outputs)
+    offsets, size = share_out({n: values[n].nbytes for n in lives}, lives)
+    found = [replace(v, offset=offsets.get(n, 0)) for n, v in enumerate(values)]
+    return Program(
+        tuple(found), tuple(steps), tuple(inputs), tuple(outputs), size, tuple(output_names)
+    )
+
+
+def _lives(
+    values: Sequence[Value], steps: Sequence[Step], outputs: Sequence[int]
+) -> dict[int, tuple[int, int]]:
+    """For what is stored the step that makes it, and the last one that reads it."""
+    lives: dict[int, tuple[int, int]] = {}
+    for at, step in enumerate(steps):
+        for n in step.args:
+            if values[n].kind == "stored":
+                lives[n] = (lives.get(n, (at, at))[0], at)
+    return {n: (a, len(steps) if n in outputs else b) for n, (a, b) in lives.items()}
+
+
+def share_out(
+    sizes: Mapping[int, int], lives: Mapping[int, tuple[int, int]]
+) -> tuple[dict[int, int], int]:
+    """Offsets in a pool of memory for values that live for some steps, both ends included.
+
+    Args:
+        sizes: bytes of each value.
+        lives: its first and its last step.
+
+    Returns:
+        Offsets, multiples of 64; values that live at one time do not overlap. And the pool's bytes.
+    """
+    offsets: dict[int, int] = {}
+    rounded = {n: -(-max(size, 1) // ALIGNMENT) * ALIGNMENT for n, size in sizes.items()}
+    for n in sorted(rounded, key=lambda n: (-rounded[n], lives[n])):
+        begin, end = lives[n]
+        beside = [m for m in offsets if lives[m][0] <= end and begin <= lives[m][1]]
+        offsets[n] = _gap(rounded[n], sorted((offsets[m], rounded[m]) for m in beside))
+    return offsets, max((offsets[n] + rounded[n] for n in offsets), default=0)
+
+
+def _gap(size: int, taken: list[tuple[int, int]]) -> int:
+    """The beginning of the smallest gap between places that are taken; else their end."""
+    best, end = None, 0
+    for offset, taken_size in taken:
+        gap = offset - end
+        if gap >= size and (best is None or gap < best[0]):
+            best = (gap, end)
+        end = max(end, offset + taken_size)
+    return end if best is None else best[1]
