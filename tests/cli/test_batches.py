@@ -56,6 +56,14 @@ def test_a_model_of_any_batch_is_built_and_run(cli: Cli, model: str, tmp_path: P
     assert isinstance(graph.load(tmp_path / "m.lw"), graph.BatchedModel)
 
 
+def test_a_library_has_the_kernels_of_one_batch(cli: Cli, model: str) -> None:
+    built = cli("build", model, "x=nx16", *ONE, "--batch", "4", "-o", "m.so")
+    assert built.code == 0, built.err
+    assert built.out.startswith("wrote m.so")
+    ran = cli("run", "m.so", "--repeat", "1")
+    assert "x: float32[4, 16]" in ran.out
+
+
 def test_what_has_no_batch_that_varies_is_refused(cli: Cli, model: str) -> None:
     ran = cli("build", model, *BATCHES, "-o", "m.lw")
     assert "every extent of the inputs is a number" in ran.err

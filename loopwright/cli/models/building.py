@@ -53,9 +53,11 @@ def build_model(
         raise UsageError(
             f"-o {output}: a library is of one batch; give --batch once, or write a {BUILT} file"
         )
+    if form != BUILT:
+        (model,) = model.each()
     compiled = compiled_with(model, history, allow_default=allow_default, finalists=finalists)
     path = compiled.save(output) if form == BUILT else compiled.export_library(output)
-    if history or model.batches:
+    if history or model.source is not None:
         echo(str(compiled.report))
     single = [compiled] if isinstance(compiled, CompiledModel) else [*compiled.models.values()]
     for one in single:

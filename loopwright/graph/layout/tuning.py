@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 #: Sizes of blocks of channels that are candidates.
 BLOCKS = (8, 16)
+#: The part of its cost by which a choice has to be cheaper than what `ConvertLayout` gives, which
+#: is kept else: prices differ by as much from one measurement to the next.
+LEAST_GAIN = 0.03
 
 
 def tune_layouts(
@@ -52,7 +55,8 @@ def tune_layouts(
     Between calls of different layouts a transform stands, whose price is measured as well: for each
     two layouts that of the largest value, and of smaller ones in proportion to their bytes. The sum
     is made small by `loopwright.graph.layout.pbqp`, exactly where what calls read from each other
-    is a tree or nearly one; it is never more than that of the layouts of `ConvertLayout`.
+    is a tree or nearly one. Where that is less than 3 % below what the layouts of `ConvertLayout`
+    cost, these are kept.
 
     That a value is moved once for several readers in the same layout is not known to the prices,
     nor that a kernel finds its inputs in caches inside the model. After Liu et al., *Optimizing CNN
@@ -190,8 +194,10 @@ class _Costs:
         solution = solve(costs, edges, [default, [0] * len(costs)])
         nodes = sum(float(c[i]) for c, i in zip(costs, default, strict=True))
         converted = nodes + sum(float(m[default[a], default[b]]) for (a, b), m in edges.items())
-        chosen = [found[i] for found, i in zip(self.candidates, solution.choice, strict=True)]
-        return chosen, solution.cost, converted, solution.exact
+        gains = solution.cost <= converted * (1 - LEAST_GAIN)
+        choice, cost = (solution.choice, solution.cost) if gains else (default, converted)
+        chosen = [found[i] for found, i in zip(self.candidates, choice, strict=True)]
+        return chosen, cost, converted, solution.exact
 
     def _mover(
         self, each: dict[tuple[Layout, Layout, str], float]

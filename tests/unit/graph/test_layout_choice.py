@@ -174,6 +174,22 @@ def test_blocks_from_end_to_end_need_no_transforms() -> None:
     assert len(prepared(module, choice).program.steps) <= 4
 
 
+@pytest.mark.parametrize(("kernel", "name"), [(1000.0, "NHWC"), (1.0, "NCHW")])
+def test_a_small_gain_keeps_what_convert_layout_gives(
+    monkeypatch: pytest.MonkeyPatch, kernel: float, name: str
+) -> None:
+    # Channels last cost two transforms more, which is much beside a cheap kernel only.
+    monkeypatch.setattr("loopwright.graph.layout.tuning.kernels_of_transform", lambda *given: ())
+    monkeypatch.setattr(
+        "loopwright.graph.layout.tuning.modelled", lambda kernels: kernel if kernels else 1.0
+    )
+    x = graph.var("x", (1, 16, 8, 8))
+    module = graph.IRModule.from_expr(op.nn.conv(x, _array(16, 16, 3, 3)))
+    choice = graph.tune_layouts(module, TARGET, measure=False, blocks=())
+    assert [str(one) for one in choice.layouts] == [name]
+    assert choice.cost == (kernel if name == "NCHW" else choice.converted)
+
+
 def test_choices_of_other_modules_are_refused() -> None:
     other = graph.IRModule.from_expr(op.nn.max_pool(graph.var("x", (1, 8, 4, 4)), pool_size=2))
     choice = graph.LayoutChoice.of(other, ["NHWC"])
