@@ -14,6 +14,8 @@ from loopwright.graph.registry import Pattern, register_op
 
 #: What quantised tensors are made of.
 WHOLE = ("int8", "uint8")
+#: Products of a sum at most, so that sums of 255 * 128 fit int32.
+LONGEST = (1 << 31) // (255 * 128) - 1
 
 
 @register_op("qnn.quantize", Pattern.BROADCAST)

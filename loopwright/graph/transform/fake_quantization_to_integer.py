@@ -10,14 +10,13 @@ from loopwright.graph.dataflow_pattern import DFPattern, Match, Rule, is_constan
 from loopwright.graph.dataflow_pattern import rewrite as rewritten
 from loopwright.graph.ir.expr import Call, Expr, const
 from loopwright.graph.ir.module import IRModule
+from loopwright.graph.op.qnn import LONGEST
 from loopwright.graph.op.shapes import pads_of
 from loopwright.graph.registry import get_op
 from loopwright.graph.transform.module_pass import module_pass
 
 #: Products, with the dimension of the weight that has the output channels.
 _CHANNELS = {"nn.conv": 0, "nn.dense": 0, "matmul": 1}
-#: Products of a sum at most, so that sums of 255 * 128 fit int32.
-_LONGEST = (1 << 31) // (255 * 128) - 1
 #: Calls that choose or move elements of one input.
 _MOVES = ("nn.max_pool", "reshape", "squeeze", "expand_dims", "nn.batch_flatten", "transpose")
 
@@ -41,7 +40,7 @@ def _product(m: Match) -> Expr | None:
         m.constant(_SCALE).ndim == m.constant(_ZERO).ndim == 0,
         not m.constant(_WEIGHT_ZERO).any(),
         not by_channel or axis == channels,
-        weight.size // weight.shape[channels] <= _LONGEST,
+        weight.size // weight.shape[channels] <= LONGEST,
         name != "matmul" or weight.ndim == 2,
         m.attrs().get("out_dtype", "") in ("", "float32"),
     ]

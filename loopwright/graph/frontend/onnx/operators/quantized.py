@@ -21,6 +21,7 @@ from loopwright.graph.frontend.onnx.operators.windows import window_of
 from loopwright.graph.ir.expr import Constant, Expr, const
 from loopwright.graph.op import qnn
 from loopwright.graph.op.narrow import FORMATS
+from loopwright.graph.op.shapes import pads_of
 
 #: Whole numbers that quantised tensors are made of, beside narrow ones.
 WHOLE = ("int8", "uint8", "int16", "uint16", "int32")
@@ -143,8 +144,55 @@ def _shifted(node: Node, index: int, zero: Expr | None, axis: int) -> Expr:
 @converter("MatMulInteger", since=10)
 def matmul_integer(node: Node) -> Expr:
     """The product of whole numbers, each less its zero, as int32."""
-    a, b = _zeroed(node, 0, node.optional(2), -2), _zeroed(node, 1, node.optional(3), -1)
-    return node.call("matmul", a, b)
+    return _multiplied(node, (0, node.optional(2)), (1, node.optional(3)))
+
+
+def _multiplied(
+    node: Node, first: tuple[int, Expr | None], second: tuple[int, Expr | None]
+) -> Expr:
+    """The product of two matrices, each given as the place of an input and its zero."""
+    (at, zero), (weight_at, weight_zero) = first, second
+    x, w = node[at], node[weight_at]
+    if node.rank(w) != 2 or not _are_bytes(node, x, w, weight_zero, 1):
+        a, b = _zeroed(node, at, zero, -2), _zeroed(node, weight_at, weight_zero, -1)
+        return node.call("matmul", a, b)
+    assert isinstance(w, Constant)
+    total: Expr = node.call("matmul", x, w, out_dtype="int32")
+    if _stands_for_itself(zero):
+        return total
+    assert zero is not None
+    if node.rank(zero) != node.rank(x) or node.rank(x) == 1:
+        zero = _along(node, zero, x, -2, 0)
+    return _less(node, total, zero, w.data.sum(axis=0, dtype="int32"))
+
+
+def _are_bytes(node: Node, x: Expr, w: Expr, zero: Expr | None, channels: int) -> bool:
+    """Whether operands are bytes, the second one constant, with a zero of 0, and sums fit int32.
+
+    CPUs have instructions for such products; what the zero of the first operand adds to each sum
+    is taken off behind: sum((x - zero) * w) is sum(x * w) - zero * sum(w).
+
+    Args:
+        node: the node.
+        x, w: the operands.
+        zero: of the second one.
+        channels: the dimension of the second one that the result has.
+    """
+    if not isinstance(w, Constant) or not _stands_for_itself(zero):
+        return False
+    whole = node.dtype(x) in qnn.WHOLE and node.dtype(w) in qnn.WHOLE
+    return whole and w.data.size // max(w.data.shape[channels], 1) <= qnn.LONGEST
+
+
+def _stands_for_itself(zero: Expr | None) -> bool:
+    """Whether the zero of a tensor is 0."""
+    return zero is None or (isinstance(zero, Constant) and not zero.data.any())
+
+
+def _less(node: Node, total: Expr, zero: Expr, sums: Any) -> Expr:
+    """Sums of products less what a zero of the first operand adds to them."""
+    added = node.call("multiply", cast(node, zero, "int32"), const(sums, "int32"))
+    return node.call("subtract", total, added)
 
 
 def _zeroed(node: Node, index: int, zero: Expr | None, axis: int) -> Expr:
@@ -159,13 +207,35 @@ def _zeroed(node: Node, index: int, zero: Expr | None, axis: int) -> Expr:
 @converter("ConvInteger", since=10)
 def conv_integer(node: Node) -> Expr:
     """The convolution of whole numbers, each less its zero, as int32."""
-    x, w = _shifted(node, 0, node.optional(2), 1), _shifted(node, 1, node.optional(3), 0)
-    return _convolved(node, x, w)
+    return _convolved(node, (0, node.optional(2)), (1, node.optional(3)))
 
 
-def _convolved(node: Node, x: Expr, w: Expr) -> Expr:
-    attrs = window_of(node, node.shape(w, 2), node.shape(x, 2)).attrs
-    return node.call("nn.conv", x, w, groups=node.attr("group", 1), **attrs)
+def _convolved(node: Node, first: tuple[int, Expr | None], second: tuple[int, Expr | None]) -> Expr:
+    """The convolution of two tensors, each given as the place of an input and its zero."""
+    (at, zero), (weight_at, weight_zero) = first, second
+    x, w = node[at], node[weight_at]
+    attrs = dict(window_of(node, node.shape(w, 2), node.shape(x, 2)).attrs)
+    attrs["groups"] = node.attr("group", 1)
+    pads = pads_of(attrs["padding"], node.rank(x) - 2)
+    padded = any(pair != (0, 0) for pair in pads) and not _stands_for_itself(zero)
+    known = isinstance(zero, Constant) and zero.data.size == 1
+    if (padded and not known) or not _are_bytes(node, x, w, weight_zero, 0):
+        shifted = _shifted(node, at, zero, 1), _shifted(node, weight_at, weight_zero, 0)
+        return node.call("nn.conv", *shifted, **attrs)
+    assert isinstance(w, Constant)
+    if padded:
+        assert isinstance(zero, Constant)
+        # What stands for 0 is around the image.
+        width, attrs["padding"] = ((0, 0), (0, 0), *pads), 0
+        x = node.call("nn.pad", x, pad_width=width, pad_value=float(zero.data.item()))
+    total: Expr = node.call("nn.conv", x, w, out_dtype="int32", **attrs)
+    if _stands_for_itself(zero):
+        return total
+    assert zero is not None
+    sums = w.data.sum(axis=tuple(range(1, w.data.ndim)), dtype="int32")
+    return _less(
+        node, total, _along(node, zero, x, 1, 0), sums.reshape(-1, *(1,) * (w.data.ndim - 2))
+    )
 
 
 def _requantized(node: Node, total: Expr, places: Any, axis: int) -> Expr:
@@ -196,15 +266,13 @@ def _scale(node: Node, e: Expr, total: Expr, axis: int) -> Expr:
 @converter("QLinearMatMul", since=10)
 def quantized_matmul(node: Node) -> Expr:
     """A product of quantised matrices."""
-    a, b = _zeroed(node, 0, node[2], -2), _zeroed(node, 3, node[5], -1)
-    return _requantized(node, node.call("matmul", a, b), (1, 4, 6, 7), -1)
+    return _requantized(node, _multiplied(node, (0, node[2]), (3, node[5])), (1, 4, 6, 7), -1)
 
 
 @converter("QLinearConv", since=10)
 def quantized_conv(node: Node) -> Expr:
     """A convolution of quantised tensors, with a bias of the product's scale."""
-    x, w = _shifted(node, 0, node[2], 1), _shifted(node, 3, node[5], 0)
-    total, bias = _convolved(node, x, w), node.optional(8)
+    total, bias = _convolved(node, (0, node[2]), (3, node[5])), node.optional(8)
     if bias is not None:
         total = node.call("nn.bias_add", total, bias, axis=1)
     return _requantized(node, total, (1, 4, 6, 7), 1)
