@@ -41,7 +41,7 @@ class Tuner(_Tuner):
         ...         left = [i for i in range(len(self.task.config_space)) if i not in self.visited]
         ...         return [self.task.config_space.get(i) for i in left[: -batch_size - 1 : -1]]
         ...
-        >>> task = autotvm.task.create("matmul", args=(16, 16, 16), target="llvm")
+        >>> task = autotvm.task.create("matmul", args=(16, 16, 16), target="llvm -mcpu=x86-64-v4")
         >>> tuner = LastFirst(task)
         >>> print([config.index for config in tuner.ask(2)], tuner.name)
         [815, 814] LastFirst

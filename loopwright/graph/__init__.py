@@ -43,11 +43,9 @@ from loopwright.graph.strategy import (
     remove_implementation,
 )
 from loopwright.graph.tasks import ModelTask, extract_tasks
-from loopwright.runtime.executors import BatchedModel
 from loopwright.runtime.executors import load_model as load
 
 __all__ = [
-    "BatchedModel",
     "Call",
     "CompiledBatches",
     "CompiledModel",

@@ -326,7 +326,7 @@ def create_task(
         TaskError: see :class:`Task`.
 
     Example:
-        >>> task = lw.create_task("matmul", (64, 64, 64), "llvm")
+        >>> task = lw.create_task("matmul", (64, 64, 64), "llvm -mcpu=x86-64-v4")
         >>> print(task)
         matmul(64, 64, 64, False, False, 'float32')
         >>> print(len(task.config_space))

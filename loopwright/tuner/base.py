@@ -158,7 +158,7 @@ class Tuner(ABC):
         """Yield up to ``n`` indices of the space that are valid and not in ``self.visited``.
 
         Example:
-            >>> task = lw.create_task("matmul", (64, 64, 64), "llvm")
+            >>> task = lw.create_task("matmul", (64, 64, 64), "llvm -mcpu=x86-64-v4")
             >>> class LastFirst(lw.tuner.Tuner):
             ...     def propose(self, n):
             ...         yield from reversed(range(len(self.task.config_space)))

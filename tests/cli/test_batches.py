@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from loopwright import graph, records
+from loopwright.runtime import executors
 from tests.cli.conftest import Cli
 from tests.unit.graph.small_onnx import layers_by_numpy, perceptron
 
@@ -53,7 +54,7 @@ def test_a_model_of_any_batch_is_built_and_run(cli: Cli, model: str, tmp_path: P
     each = cli("run", "m.lw", "--repeat", "1", "--json")
     shapes = [json.loads(line)["outputs"]["p"]["shape"] for line in each.out.splitlines()]
     assert shapes == [[1, 8], [4, 8]]
-    assert isinstance(graph.load(tmp_path / "m.lw"), graph.BatchedModel)
+    assert isinstance(graph.load(tmp_path / "m.lw"), executors.BatchedModel)
 
 
 def test_a_library_has_the_kernels_of_one_batch(cli: Cli, model: str) -> None:

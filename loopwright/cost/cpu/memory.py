@@ -29,8 +29,6 @@ CROWDED = 5
 #: The part of the traffic of a written line that is not there where it is stored past the caches:
 #: it is not read before, only written back.
 UNREAD = 0.5
-#: The part of a core's share of the third cache that it can count on: others use it too.
-OURS = 0.5
 #: Rows that a core reads side by side as streams; cycles of a piece of a row where there are more
 #: of them, in the third cache and in memory: nothing was asked for ahead, and the address of
 #: another page has to be looked up.
@@ -133,7 +131,7 @@ def _jumps(a: Touched) -> Number:
 
 def _levels(machine: Machine) -> list[Level]:
     caches = machine.caches
-    last = int(caches.l3 // machine.threads * OURS)
+    last = caches.l3 // machine.threads
     return [
         Level(caches.l1, PAGE, caches.l1 / PAGE * COUNTED_ON, L2, 1, 0),
         Level(caches.l2, caches.l2 // WAYS, WAYS, L3, CROWDED, JUMP_L3),

@@ -77,6 +77,12 @@ class CompiledBatches(BatchedModel):
 
     Attributes:
         models: as given; the others are those of `BatchedModel`.
+
+    Example:
+        >>> x = lw.graph.var("x", (te.size_var("n"), 4))
+        >>> model = lw.graph.compile(lw.graph.IRModule.from_expr(lw.graph.op.exp(x)), batches=[2])
+        >>> print(model(np.zeros((3, 4), "float32"))[0].shape)
+        (3, 4)
     """
 
     models: dict[int, CompiledModel]  # type: ignore[assignment]

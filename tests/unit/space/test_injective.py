@@ -174,7 +174,10 @@ def test_results_larger_than_all_caches_are_stored_past_them() -> None:
 def test_a_large_result_past_the_caches_is_right() -> None:
     args = turned(1024, 2048)
     x = np.random.default_rng(0).random((2048, 1024), "float32")
-    for structure in derived(args):
+    # With AVX2 not every structure writes whole cache lines.
+    structures = [s for s in derived(args) if "nontemporal" in s.config_space.knobs]
+    assert structures
+    for structure in structures:
         space = structure.config_space
         configs = (space.get(n) for n in range(space.range_length))
         config = next(c for c in configs if dict(c.values).get("nontemporal"))
