@@ -1,0 +1,1 @@
+"""Whole models end to end: tuned and untuned, beside ONNX Runtime, PyTorch eager and compiled."""
