@@ -56,17 +56,18 @@ INSIDE = {
         LayoutRewriteOption LocalBuilder LocalRPCMeasureContext LocalRunner MeasureInput
         MeasureResult PreloadCustomSketchRule PreloadMeasuredStates RandomModel RecordReader
         RecordToFile SearchTask SketchPolicy TaskScheduler TuningOptions XGBModel auto_schedule
-        create_task is_auto_scheduler_enabled load_best_record load_records make_workload_key
-        register_workload register_workload_tensors save_records
+        create_task extract_tasks is_auto_scheduler_enabled load_best_record load_records
+        make_workload_key register_workload register_workload_tensors save_records
     """,
     "autotvm": """
         BuildResult GLOBAL_SCOPE LocalBuilder LocalRunner apply_graph_best apply_history_best
-        callback create_measure_batch database env get_config measure_option record task template
-        tuner util utils
+        callback create_measure_batch database env get_config graph_tuner measure_option record task
+        template tuner util utils
     """,
     "autotvm.task": """
         ApplyConfig ApplyFixedConfig ApplyGraphBest ApplyHistoryBest ApplyHistoryBestOrSample
-        DispatchContext FallbackContext clear_fallback_cache create
+        DispatchContext FallbackContext clear_fallback_cache create extract_from_multiple_program
+        extract_from_program
     """,
     "autotvm.task.dispatcher": "ApplyConfig DispatchContext FallbackContext",
     "autotvm.task.space": """
@@ -76,6 +77,7 @@ INSIDE = {
     "autotvm.tuner": "DropletTuner GATuner GridSearchTuner RandomTuner XGBTuner",
     "autotvm.callback": "log_to_database log_to_file progress_bar",
     "autotvm.database": "Database DummyDatabase filter_inputs",
+    "autotvm.graph_tuner": "DPTuner PBQPTuner",
     "autotvm.measure": "BuildResult MeasureInput MeasureResult create_measure_batch",
     "autotvm.measure.measure_methods": "LocalBuilder LocalRunner",
     "autotvm.utils": "get_const_int get_const_tuple",

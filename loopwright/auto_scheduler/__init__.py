@@ -20,6 +20,7 @@ from loopwright.auto_scheduler import (
     loop_state,
     measure,
     measure_record,
+    relay_integration,
     search_policy,
     search_task,
     task_scheduler,
@@ -48,6 +49,7 @@ from loopwright.auto_scheduler.measure_record import (
     load_records,
     save_records,
 )
+from loopwright.auto_scheduler.relay_integration import extract_tasks
 from loopwright.auto_scheduler.search_policy import (
     EmptyPolicy,
     PreloadCustomSketchRule,
@@ -98,6 +100,7 @@ __all__ = [
     "cost_model",
     "create_task",
     "dispatcher",
+    "extract_tasks",
     "is_auto_scheduler_enabled",
     "load_best_record",
     "load_records",
@@ -107,6 +110,7 @@ __all__ = [
     "measure_record",
     "register_workload",
     "register_workload_tensors",
+    "relay_integration",
     "save_records",
     "search_policy",
     "search_task",
@@ -114,18 +118,13 @@ __all__ = [
     "workload_registry",
 ]
 
-_NETWORK = (
-    "loopwright.graph.extract_tasks gives the tasks of a network, and loopwright.tune tunes them; "
-    "layers by themselves are workloads, which a TaskScheduler tunes"
-)
+_INDICES = "indices are checked where a schedule has to: nothing of it is left in most kernels"
 #: Names of Ansor that cannot be had, and what takes their place.
 _INSTEAD = {
     **{name: text for name, text in INSTEAD.items() if name not in ("ProgramMeasurer",)},
-    "extract_tasks": _NETWORK,
     "feature": "loopwright explain tells what a model sees of a record",
     "get_shape_from_rewritten_layout": "operands have the layout in which they are declared",
-    "relay_integration": _NETWORK,
-    "remove_index_check": _NETWORK,
+    "remove_index_check": _INDICES,
     "rewrite_compute_body": "operands have the layout in which they are declared",
     "rewrite_tensor_shape": "operands have the layout in which they are declared",
     "utils": "Python and NumPy have what it holds",

@@ -16,7 +16,8 @@ Accepted, and without effect: ``log_interval`` of XGBTuner, ``min_seed_records``
 
 from __future__ import annotations
 
-from typing import NoReturn
+import importlib
+from typing import Any
 
 from loopwright.autotvm import database, env, measure, record, task, tuner, utils
 from loopwright.autotvm.env import GLOBAL_SCOPE
@@ -73,6 +74,7 @@ __all__ = [
     "database",
     "env",
     "get_config",
+    "graph_tuner",
     "measure",
     "measure_option",
     "record",
@@ -89,7 +91,6 @@ _OPERATOR = "decorate a function that returns (schedule, [tensors]) with @autotv
 _INSTEAD = {
     "RPCRunner": _REMOTE,
     "feature": "loopwright.tuner explains features: loopwright explain",
-    "graph_tuner": "ApplyGraphBest applies a log of one record for each call",
     "register_topi_compute": _OPERATOR,
     "register_topi_schedule": _OPERATOR,
     "rpc": _REMOTE,
@@ -98,5 +99,7 @@ _INSTEAD = {
 }
 
 
-def __getattr__(name: str) -> NoReturn:
+def __getattr__(name: str) -> Any:
+    if name == "graph_tuner":  # it needs whole models, which take long to import
+        return importlib.import_module("loopwright.autotvm.graph_tuner")
     raise no_such_name("loopwright.autotvm", name, _INSTEAD)

@@ -32,6 +32,12 @@ from loopwright.errors import LoopwrightError, UsageError
     help="Of the model: the shape of an input, such as image=1x3x224x224, in place of the one that "
     "it declares. Several may be given.",
 )
+@click.option(
+    "--layouts",
+    type=click.Path(dir_okay=False),
+    metavar="FILE",
+    help="Of the model: the file of layouts in which `loopwright tune --layouts` tuned it.",
+)
 @click.option("--task", metavar="TEXT", help="Only tasks whose key or name contains this text.")
 @click.option("--open", "show", is_flag=True, help="Open the page in a browser.")
 def command(
@@ -40,6 +46,7 @@ def command(
     out: str | None,
     model: str | None,
     shapes: tuple[str, ...],
+    layouts: str | None,
     task: str | None,
     show: bool,
 ) -> None:
@@ -59,11 +66,13 @@ def command(
     _check_free(path)
     if shapes and model is None:
         raise UsageError("--shape is of inputs of a model: name it with --model")
+    if layouts is not None and model is None:
+        raise UsageError("--layouts is of a model: name it with --model")
     page = page_of(logs, task)
     if model is not None:
         from loopwright.cli.models.reporting import model_of
 
-        page = replace(page, model=model_of(model, shapes, logs[0]))
+        page = replace(page, model=model_of(model, shapes, logs[0], layouts))
     size = _write(path, report_html(page))
     tasks = f"{page.tasks_total} task{'s' * (page.tasks_total != 1)}"
     count = sum(shown.records for shown in page.logs)

@@ -32,6 +32,7 @@ from loopwright.graph.ir.types import FuncType, TensorType, TupleType
 from loopwright.graph.ir.visitor import free_vars, post_order, rewrite, substitute
 from loopwright.graph.layout.choice import LayoutChoice
 from loopwright.graph.layout.tuning import tune_layouts
+from loopwright.graph.params import bind_params_by_name
 from loopwright.graph.partitioned import compile_partitioned
 from loopwright.graph.quantize import quantize
 from loopwright.graph.registry import Op, Pattern, get_op, op_names, register_op, remove_op
@@ -69,6 +70,7 @@ __all__ = [
     "TupleGetItem",
     "TupleType",
     "Var",
+    "bind_params_by_name",
     "compile",
     "compile_partitioned",
     "const",

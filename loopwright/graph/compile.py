@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from typing import Any, overload
 
@@ -11,14 +12,11 @@ from loopwright.graph.batches.source import BatchSource, checked_batches, one_ba
 from loopwright.graph.building import CompiledModel, compile_module
 from loopwright.graph.finalists import check_count
 from loopwright.graph.frontend.source import ModelLike, module_of
-from loopwright.graph.layout.choice import LayoutChoice
+from loopwright.graph.layout.choice import MEASURED, LayoutChoice, chosen_layouts
 from loopwright.graph.layout.tuning import tune_layouts
 from loopwright.task import ApplyHistoryBest, apply_history_best
 from loopwright.task.applying.sources import Source
 from loopwright.task.task import TargetLike, resolve_target
-
-#: What asks for layouts by measurements.
-MEASURED = "measured"
 
 
 @overload
@@ -28,7 +26,7 @@ def compile(
     history: Source | Any = None,
     *,
     finalists: int | None = None,
-    layouts: LayoutChoice | str | None = None,
+    layouts: LayoutChoice | str | os.PathLike[str] | None = None,
     example_inputs: Sequence[Any] | None = None,
     fallback: bool = True,
     batches: None = None,
@@ -54,7 +52,7 @@ def compile(
     history: Source | Any = None,
     *,
     finalists: int | None = None,
-    layouts: LayoutChoice | str | None = None,
+    layouts: LayoutChoice | str | os.PathLike[str] | None = None,
     example_inputs: Sequence[Any] | None = None,
     fallback: bool = True,
     batches: Iterable[int] | None = None,
@@ -75,8 +73,9 @@ def compile(
             runs of the model on random inputs: a kernel that wins by itself may lose there. What is
             measurably faster than the best record is built in its place;
             `CompiledModel.inside` tells. None: the best records are built.
-        layouts: what `tune_layouts` chose for the same model; ``"measured"`` calls it with this
-            history, and measures what that does not hold. None: as `ConvertLayout` has it.
+        layouts: what `tune_layouts` chose for the same model, or the file that this was saved to;
+            ``"measured"`` calls it with this history, and measures what that does not hold. None:
+            as `ConvertLayout` has it.
         example_inputs: what a ``torch.nn.Module`` is called with.
         fallback: whether nodes of an ONNX model that are not supported are computed by
             ``onnx.reference``, those of a PyTorch model by PyTorch. `CompiledModel.report` lists
@@ -109,25 +108,19 @@ def compile(
         check_count(finalists)
     declared = None if batches is None else checked_batches(batches)
     resolved = resolve_target(target)
-    _check_layouts(layouts, declared)
+    measured = isinstance(layouts, str) and layouts == MEASURED
+    choice = None if measured else chosen_layouts(layouts)
+    if layouts is not None and declared is not None:
+        raise UsageError(
+            "layouts are chosen for known sizes, and batches are declared; give one of the two, or "
+            "compile the model of each batch by itself"
+        )
     if history is not None and not isinstance(history, ApplyHistoryBest):
         history = apply_history_best(history)
     if declared is not None:
         source = source_of(model, example_inputs=example_inputs, fallback=fallback)
         return compile_batches(source, declared, resolved, history, finalists)
     module = module_of(one_batch(model), example_inputs=example_inputs, fallback=fallback)
-    if isinstance(layouts, str):
-        layouts = tune_layouts(module, resolved, history)
-    return compile_module(module, resolved, history, finalists, layouts=layouts)
-
-
-def _check_layouts(layouts: LayoutChoice | str | None, batches: Sequence[int] | None) -> None:
-    if layouts is None:
-        return
-    if batches is not None:
-        raise UsageError(
-            "layouts are chosen for known sizes, and batches are declared; give one of the two, or "
-            "compile the model of each batch by itself"
-        )
-    if isinstance(layouts, str) and layouts != MEASURED:
-        raise UsageError(f'layouts is {layouts!r}; give "measured", or what tune_layouts returns')
+    if measured:
+        choice = tune_layouts(module, resolved, history)
+    return compile_module(module, resolved, history, finalists, layouts=choice)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,7 +11,7 @@ from loopwright.errors import GraphError, UsageError, did_you_mean
 from loopwright.graph.batches.source import BatchSource, checked_batches, one_batch, source_of
 from loopwright.graph.frontend.source import ModelLike, module_of
 from loopwright.graph.kernel_tasks import KernelTasks, kernel_tasks, operators_of
-from loopwright.graph.layout.choice import LayoutChoice
+from loopwright.graph.layout.choice import LayoutChoice, chosen_layouts
 from loopwright.graph.op.channels_blocked import CHANNELS_BLOCKED
 from loopwright.graph.op.channels_last import CHANNELS_LAST
 from loopwright.graph.pipeline import prepared
@@ -66,7 +67,7 @@ def extract_tasks(
     ops: Collection[str] | None = None,
     include_simple_tasks: bool = False,
     example_inputs: Sequence[Any] | None = None,
-    layouts: LayoutChoice | None = None,
+    layouts: LayoutChoice | str | os.PathLike[str] | None = None,
     batches: Iterable[int] | None = None,
 ) -> list[ModelTask]:
     """The tasks of a model, each once, in the order in which the model first needs them.
@@ -83,13 +84,14 @@ def extract_tasks(
         include_simple_tasks: also tasks that only move and map elements, whose default is mostly as
             fast as memory; they are left out unless ``ops`` names one of their operators.
         example_inputs: what a ``torch.nn.Module`` is called with.
-        layouts: as of `compile`.
+        layouts: what `tune_layouts` chose for the model, or the file that this was saved to; None:
+            as `ConvertLayout` has it.
         batches: as of `compile`: tasks are those of all these batches, each expression once, with
             its calls in a run of each of them.
 
     Raises:
         GraphError: there is no such operator, the model is none, or `compile` would refuse it.
-        UsageError: ``batches`` are none.
+        UsageError: ``batches`` are none, or are given with layouts; or the layouts are none.
 
     Example:
         >>> x = lw.graph.var("x", (1, 64))
@@ -104,7 +106,8 @@ def extract_tasks(
     _check(ops)
     resolved = resolve_target(target)
     if batches is None:
-        planned = prepared(module_of(one_batch(model), example_inputs=example_inputs), layouts)
+        module = module_of(one_batch(model), example_inputs=example_inputs)
+        planned = prepared(module, chosen_layouts(layouts))
         found = grouped(planned, kernel_tasks(planned, resolved))
     else:
         if layouts is not None:

@@ -34,7 +34,7 @@ def tune(
     ops: Collection[str] | None = None,
     include_simple_tasks: bool = False,
     example_inputs: Sequence[Any] | None = None,
-    layouts: LayoutChoice | None = None,
+    layouts: LayoutChoice | str | os.PathLike[str] | None = None,
     batches: Iterable[int] | None = None,
     callbacks: Sequence[Callback | TasksMonitor] = (),
     **options: Any,

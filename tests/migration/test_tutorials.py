@@ -24,6 +24,7 @@ ALLOWED = {
     "tensorize": 49,
     "tune_conv2d_cuda": 2,
     "tune_conv2d_layer_cuda": 30,
+    "tune_network_x86": 15,
 }
 #: Scripts that run on a device of OpenCL.
 ON_OPENCL = {"tune_conv2d_cuda"}
@@ -42,6 +43,7 @@ LAST_WORDS = {
     "tune_conv2d_cuda": "Time cost of this operator: ",
     "tune_conv2d_layer_cuda": "the search went on",
     "tune_matmul_x86": "the search went on",
+    "tune_network_x86": "the network was tuned",
 }
 
 

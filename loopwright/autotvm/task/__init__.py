@@ -6,6 +6,10 @@ from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
 from loopwright.autotvm.task import dispatcher, space
+from loopwright.autotvm.task.relay_integration import (
+    extract_from_multiple_program,
+    extract_from_program,
+)
 from loopwright.errors import no_such_name
 from loopwright.ops import create_task
 from loopwright.records import Json
@@ -45,15 +49,14 @@ __all__ = [
     "clear_fallback_cache",
     "create",
     "dispatcher",
+    "extract_from_multiple_program",
+    "extract_from_program",
     "get_config",
     "space",
     "template",
 ]
 
-_NETWORK = (
-    "loopwright.graph.extract_tasks gives the tasks of a network, and loopwright.tune tunes them; "
-    "layers by themselves are tasks (create, or a file of them for loopwright tune-tasks)"
-)
+_NETWORK = "extract_from_program gives the tasks of a network"
 _OPERATOR = "decorate a function that returns (schedule, [tensors]) with @autotvm.template(name)"
 _ARGUMENTS = "arguments of templates are numbers, texts and tuples of these: task.args, as they are"
 _INSTEAD = {
@@ -61,8 +64,6 @@ _INSTEAD = {
     "args_to_workload": _ARGUMENTS,
     "compute_flop": "task.flop counts the operations",
     "deserialize_args": _ARGUMENTS,
-    "extract_from_multiple_program": _NETWORK,
-    "extract_from_program": _NETWORK,
     "get_workload": "task.workload is the name with the arguments",
     "register_topi_compute": _OPERATOR,
     "register_topi_schedule": _OPERATOR,

@@ -17,9 +17,11 @@ from loopwright.cli.kernels import workload_kernels
 from loopwright.cli.kernels.chosen_record import RecordName
 from loopwright.cli.models.benching import bench_model
 from loopwright.cli.models.given_model import (
+    APPLIED_LAYOUTS,
     batch_option,
     finalists_option,
     is_model,
+    layouts_option,
     max_error_option,
     no_fallback_option,
     refuse_for_model,
@@ -60,6 +62,7 @@ class Contestant:
 @device_option
 @no_fallback_option
 @batch_option
+@layouts_option(APPLIED_LAYOUTS)
 @finalists_option
 @max_error_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
@@ -77,6 +80,7 @@ def command(
     device: str | None,
     no_fallback: bool,
     batches: tuple[int, ...],
+    layouts: str | None,
     finalists: int | None,
     max_error: float | None,
     as_json: bool,
@@ -113,6 +117,7 @@ def command(
             finalists=finalists,
             max_error=max_error,
             batches=batches,
+            layouts=layouts,
             as_json=as_json,
         )
         return
@@ -120,6 +125,7 @@ def command(
         {
             "--no-fallback": no_fallback,
             "--batch": batches,
+            "--layouts": layouts,
             "--finalists": finalists,
             "--max-error": max_error,
         }

@@ -12,9 +12,11 @@ from loopwright.cli.kernels import built_files, workload_kernels
 from loopwright.cli.kernels.chosen_record import RecordName
 from loopwright.cli.models.building import build_model
 from loopwright.cli.models.given_model import (
+    APPLIED_LAYOUTS,
     batch_option,
     finalists_option,
     is_model,
+    layouts_option,
     max_error_option,
     no_fallback_option,
     refuse_for_model,
@@ -29,6 +31,7 @@ from loopwright.errors import UsageError
 @workload_kernels.history_options
 @no_fallback_option
 @batch_option
+@layouts_option(APPLIED_LAYOUTS)
 @finalists_option
 @max_error_option
 @click.option(
@@ -58,6 +61,7 @@ def command(
     run: str | None,
     no_fallback: bool,
     batches: tuple[int, ...],
+    layouts: str | None,
     finalists: int | None,
     max_error: float | None,
     verify: bool,
@@ -88,12 +92,14 @@ def command(
             finalists=finalists,
             max_error=max_error,
             batches=batches,
+            layouts=layouts,
         )
         return
     refuse_for_workload(
         {
             "--no-fallback": no_fallback,
             "--batch": batches,
+            "--layouts": layouts,
             "--finalists": finalists,
             "--max-error": max_error,
         }

@@ -11,7 +11,9 @@ import click
 from loopwright.cli.device_option import device_option
 from loopwright.cli.harmless import echo
 from loopwright.cli.models.given_model import (
+    APPLIED_LAYOUTS,
     batch_option,
+    layouts_option,
     no_fallback_option,
     refuse_for_model,
     refuse_for_workload,
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
 )
 @no_fallback_option
 @batch_option
+@layouts_option(APPLIED_LAYOUTS)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 def command(
     file: str,
@@ -58,6 +61,7 @@ def command(
     output: str | None,
     no_fallback: bool,
     batches: tuple[int, ...],
+    layouts: str | None,
     as_json: bool,
 ) -> None:
     """Run the kernel in FILE once on random inputs, check the outputs, and time it.
@@ -71,10 +75,17 @@ def command(
     if is_runnable_model(file):
         refuse_for_model({"--device": device})
         run_model(
-            file, inputs, output, repeat, no_fallback=no_fallback, batches=batches, as_json=as_json
+            file,
+            inputs,
+            output,
+            repeat,
+            no_fallback=no_fallback,
+            batches=batches,
+            layouts=layouts,
+            as_json=as_json,
         )
         return
-    refuse_for_workload({"--no-fallback": no_fallback, "--batch": batches})
+    refuse_for_workload({"--no-fallback": no_fallback, "--batch": batches, "--layouts": layouts})
     if inputs or output is not None:
         raise UsageError("--input and --output are for models; a kernel runs on random data")
     from loopwright import runtime

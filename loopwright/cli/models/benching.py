@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import statistics
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -36,6 +37,7 @@ def bench_model(
     finalists: int | None,
     max_error: float | None,
     batches: Sequence[int],
+    layouts: str | None,
     as_json: bool,
 ) -> None:
     """Time a model, its file and shapes of inputs, beside what else runs it, each batch by itself.
@@ -53,10 +55,11 @@ def bench_model(
         no_fallback=no_fallback,
         max_error=max_error,
         batches=batches,
+        layouts=layouts,
     )
     for one in model.each():
-        models = {"default": compiled_one(one, (), allow_default=True)}
-        if history:
+        models = {"default": compiled_one(replace(one, layouts=None), (), allow_default=True)}
+        if history or layouts is not None:
             models["tuned"] = compiled_one(
                 one, history, allow_default=allow_default, finalists=finalists
             )
@@ -89,8 +92,11 @@ def _bench(
     told_fallbacks(models["default"])
     if "tuned" in models:
         built = models["tuned"]
-        records = sum(c.record is not None for c in built.choices.values())
-        click.echo(f"{records} of {len(built.choices)} kernels have a record")
+        if built.choices:
+            records = sum(c.record is not None for c in built.choices.values())
+            click.echo(f"{records} of {len(built.choices)} kernels have a record")
+        if model.layouts is not None:
+            echo(f"layouts of tuned: {model.layouts}")
         if built.inside is not None:
             echo(str(built.inside))
     _table(times)

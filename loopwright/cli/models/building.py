@@ -32,6 +32,7 @@ def build_model(
     finalists: int | None,
     max_error: float | None,
     batches: Sequence[int],
+    layouts: str | None,
 ) -> None:
     """Compile a model, its file and shapes of inputs, into a file or library of kernels alone."""
     form = Path(output).suffix
@@ -48,6 +49,7 @@ def build_model(
         no_fallback=True,
         max_error=max_error,
         batches=batches,
+        layouts=layouts,
     )
     if form != BUILT and len(model.batches) > 1:
         raise UsageError(
@@ -114,7 +116,11 @@ def compiled_one(
 
     with model.limits():
         compiled = compile_model(
-            model.module, model.target, list(history) or None, finalists=finalists
+            model.module,
+            model.target,
+            list(history) or None,
+            finalists=finalists,
+            layouts=model.layouts,
         )
     _check_records(model, history, [compiled], allow_default=allow_default)
     return compiled

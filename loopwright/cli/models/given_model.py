@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -15,11 +15,12 @@ from loopwright.cli import program
 from loopwright.errors import GraphError, UsageError
 
 if TYPE_CHECKING:
-    from loopwright.graph import IRModule
+    from loopwright.graph import IRModule, LayoutChoice
     from loopwright.graph.batches.source import BatchSource
     from loopwright.runtime.executors import Model
     from loopwright.target import Target
 
+_Command = TypeVar("_Command", bound="Callable[..., Any]")
 #: How the file of a model ends, and that of one that is built.
 ONNX, BUILT = ".onnx", ".lw"
 _EXTENT = "(?:[0-9]+|[A-WYZa-wyz_]+)"
@@ -34,11 +35,12 @@ class GivenModel:
         words: the file and the shapes of inputs as they were written.
         module: the model; with batches that of the first one.
         target: what its kernels are built for.
-        options: what ``--target``, ``--threads``, ``--no-fallback`` and ``--max-error`` said, as
-            they are written again.
+        options: what ``--target``, ``--threads``, ``--no-fallback``, ``--max-error`` and
+            ``--layouts`` said, as they are written again.
         max_error: of implementations of operators; None: the usual limit.
         source: the model of any batch; None where no ``--batch`` was given.
         batches: what ``--batch`` said, in order.
+        layouts: what the file of ``--layouts`` holds; None: those of `ConvertLayout`.
     """
 
     words: tuple[str, ...]
@@ -48,6 +50,21 @@ class GivenModel:
     max_error: float | None = None
     source: BatchSource | None = None
     batches: tuple[int, ...] = ()
+    layouts: LayoutChoice | None = None
+
+    def with_layouts(self, choice: LayoutChoice | None, path: str) -> GivenModel:
+        """The model in the layouts of a file.
+
+        Args:
+            choice: what the file holds; None: it is not read yet.
+            path: the file.
+
+        Raises:
+            UsageError: batches were given.
+        """
+        check_no_batches(path, self.batches)
+        options = (*self.options, "--layouts", path)
+        return replace(self, layouts=choice, options=options)
 
     def each(self) -> Iterator[GivenModel]:
         """The model of each batch by itself; the model where there are no batches."""
@@ -118,6 +135,40 @@ batch_option = click.option(
 )
 
 
+def layouts_option(verb: str) -> Callable[[_Command], _Command]:
+    """The option ``--layouts`` of a verb.
+
+    Args:
+        verb: what the verb does with the file, as a sentence.
+    """
+    return click.option(
+        "--layouts",
+        type=click.Path(dir_okay=False),
+        metavar="FILE",
+        help=f"Of a model: {verb}",
+    )
+
+
+#: What verbs do with layouts that were chosen before.
+APPLIED_LAYOUTS = (
+    "compute convolutions and pools in the layouts of this file, which `loopwright tune --layouts` "
+    "wrote [default: channels last where that suits]."
+)
+
+
+def check_no_batches(layouts: str, batches: Sequence[int]) -> None:
+    """Refuse layouts together with batches.
+
+    Raises:
+        UsageError: there are batches.
+    """
+    if batches:
+        raise UsageError(
+            f"--layouts {layouts}: layouts are chosen for known sizes; leave --batch out, and give "
+            "the shapes of inputs behind the file"
+        )
+
+
 def is_model(word: str) -> bool:
     """Whether a word names the file of a model, and not a workload."""
     return Path(word).suffix.lower() == ONNX
@@ -170,6 +221,7 @@ def find_model(
     no_fallback: bool = False,
     max_error: float | None = None,
     batches: Sequence[int] = (),
+    layouts: str | None = None,
 ) -> GivenModel:
     """The model that the words of a command line name.
 
@@ -181,11 +233,20 @@ def find_model(
         no_fallback: as ``--no-fallback`` says.
         max_error: as ``--max-error`` says.
         batches: as ``--batch`` says.
+        layouts: as ``--layouts`` says: a file that holds some.
 
     Raises:
-        UsageError: there is no such file, a shape is malformed, or the target unknown.
-        GraphError: the package onnx is not installed, or the file is no model that can be had.
+        UsageError: there is no such file, a shape is malformed, the target unknown, or layouts and
+            batches are both given.
+        GraphError: the package onnx is not installed, the file is no model that can be had, or that
+            of layouts holds none.
     """
+    if layouts is not None:
+        check_no_batches(layouts, batches)
+        given = find_model(
+            file, params, target, threads, no_fallback=no_fallback, max_error=max_error
+        )
+        return given.with_layouts(_layouts(layouts), layouts)
     from loopwright.graph import from_onnx
     from loopwright.graph.batches.source import checked_batches, source_of
     from loopwright.target import Target
@@ -208,6 +269,16 @@ def find_model(
     module = from_onnx(file, shape=shapes, fallback=not no_fallback)
     _check_sizes(file, module)
     return GivenModel(words, module, resolved, tuple(options), max_error)
+
+
+def _layouts(path: str) -> LayoutChoice:
+    from loopwright.graph import LayoutChoice
+
+    if not Path(path).is_file():
+        raise UsageError(
+            f"--layouts {path}: there is no such file; `loopwright tune --layouts` writes it"
+        )
+    return LayoutChoice.load(path)
 
 
 def _shape(word: str) -> tuple[str, tuple[int | str, ...]]:

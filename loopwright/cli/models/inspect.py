@@ -12,9 +12,11 @@ import click
 
 from loopwright.cli.harmless import echo
 from loopwright.cli.models.given_model import (
+    APPLIED_LAYOUTS,
     GivenModel,
     batch_option,
     find_model,
+    layouts_option,
     max_error_option,
     no_fallback_option,
 )
@@ -23,7 +25,7 @@ from loopwright.graph.random_inputs import random_inputs
 from loopwright.records import Json
 
 if TYPE_CHECKING:
-    from loopwright.graph import HostFunction
+    from loopwright.graph import HostFunction, LayoutChoice
     from loopwright.graph.building import CompiledModel
     from loopwright.graph.kernel_tasks import KernelTasks
     from loopwright.graph.plan import Planned
@@ -95,6 +97,7 @@ class KernelRow:
 )
 @no_fallback_option
 @batch_option
+@layouts_option(APPLIED_LAYOUTS)
 @max_error_option
 @click.option("--no-time", is_flag=True, help="Build and time nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
@@ -106,6 +109,7 @@ def command(
     history: tuple[str, ...],
     no_fallback: bool,
     batches: tuple[int, ...],
+    layouts: str | None,
     max_error: float | None,
     no_time: bool,
     as_json: bool,
@@ -116,7 +120,8 @@ def command(
     INPUT=SHAPE, such as image=1x3x224x224, goes before what the model declares. Times are those of
     runs on random data; kernels that map elements one by one are not tuned. Nodes that have no
     kernel stand among the kernels, with who computes them, and why. With --batch all of this is
-    told of each batch, one after the other; --json prints a line for each.
+    told of each batch, one after the other; --json prints a line for each. With --layouts the model
+    is told as it is in these layouts.
     """
     from loopwright.graph.building import built
     from loopwright.graph.kernel_tasks import kernel_tasks
@@ -131,10 +136,11 @@ def command(
         no_fallback=no_fallback,
         max_error=max_error,
         batches=batches,
+        layouts=layouts,
     )
     applied = apply_history_best(list(history)) if history else None
     for number, one in enumerate(given.each()):
-        planned = prepared(one.module)
+        planned = prepared(one.module, one.layouts)
         with one.limits():
             tasks = kernel_tasks(planned, one.target)
         rows = _rows(planned, tasks, applied)
@@ -226,6 +232,7 @@ def _as_json(given: GivenModel, planned: Planned, rows: Sequence[KernelRow]) -> 
         "target": str(given.target),
         "inputs": {v.name: [v.dtype, *v.shape] for v in program.input_values},
         "outputs": {v.name: [v.dtype, *v.shape] for v in program.output_values},
+        **({"layouts": given.layouts.to_json()} if given.layouts is not None else {}),
         "weight_bytes": sum(a.nbytes for a in planned.constants.values()),
         "pool_bytes": program.pool_bytes,
         "operators": dict(_operators(rows)),
@@ -251,8 +258,15 @@ def _text(
         lines.append(f"{title + ':':11}{told}")
     lines.append(f"{'memory:':11}{_bytes(weights)} of weights, {_bytes(program.pool_bytes)} beside")
     told = ", ".join(f"{count} {name}" for name, count in operators.most_common())
-    lines += [f"{'operators:':11}{told}", "", *_table(rows, with_records)]
+    lines.append(f"{'operators:':11}{told}")
+    lines += [] if given.layouts is None else [f"{'layouts:':11}{_layouts(given.layouts)}"]
+    lines += ["", *_table(rows, with_records)]
     return lines
+
+
+def _layouts(choice: LayoutChoice) -> str:
+    """Which layouts there are, what that is worth, and what for."""
+    return f"{choice}, for {choice.target}" if choice.target else str(choice)
 
 
 def _table(rows: Sequence[KernelRow], with_records: bool) -> list[str]:

@@ -15,13 +15,14 @@ if TYPE_CHECKING:
     from loopwright.records import Log
 
 
-def model_of(file: str, shapes: Sequence[str], log: Log) -> ModelPage:
+def model_of(file: str, shapes: Sequence[str], log: Log, layouts: str | None = None) -> ModelPage:
     """What a log says of a model.
 
     Args:
         file: an ONNX model.
         shapes: of its inputs, as ``name=1x3x224x224``, in place of those that it declares.
         log: of tuning it; the target of its records is that of the model.
+        layouts: the file of layouts in which it was tuned; None: none was.
 
     Raises:
         UsageError: there is no such file, or a shape is malformed.
@@ -33,18 +34,21 @@ def model_of(file: str, shapes: Sequence[str], log: Log) -> ModelPage:
     target = next((record.target for record in log), None)
     if target is None:
         raise RecordError(f"{log.path}: no record of any kernel of {file}; it is empty")
-    return model_page(Path(file).name, _kernels(file, shapes, str(target.get("kind"))), log)
+    kind = str(target.get("kind"))
+    return model_page(Path(file).name, _kernels(file, shapes, kind, layouts), log)
 
 
-def _kernels(file: str, shapes: Sequence[str], kind: str) -> list[TunedKernels]:
+def _kernels(
+    file: str, shapes: Sequence[str], kind: str, layouts: str | None
+) -> list[TunedKernels]:
     """The kernels of a model that are tuned, in all the ways that there are."""
     from loopwright.graph import extract_tasks
     from loopwright.inspection.report import TunedKernels
     from loopwright.tuner.run.state import flop_of
 
-    model = find_model(file, shapes, kind, max_error=_ANY)
+    model = find_model(file, shapes, kind, max_error=_ANY, layouts=layouts)
     with model.limits():
-        tasks = extract_tasks(model.module, model.target)
+        tasks = extract_tasks(model.module, model.target, layouts=model.layouts)
     groups: dict[str, list[int]] = {}
     for at, one in enumerate(tasks):
         groups.setdefault(one.group, []).append(at)

@@ -40,6 +40,7 @@ def run_model(
     *,
     no_fallback: bool,
     batches: Sequence[int],
+    layouts: str | None,
     as_json: bool,
 ) -> None:
     """Run a model once, tell its outputs, and time it; of several batches each by itself.
@@ -52,13 +53,14 @@ def run_model(
         no_fallback: refuse nodes that have no kernel.
         batches: of a model of any batch, those that run; none: that of the inputs that are given,
             else those that it was built for.
+        layouts: a file of layouts in which an ONNX model is built.
         as_json: print JSON instead of text, a line for each batch.
 
     Raises:
-        UsageError: batches are given for a model that has none, or outputs of several are to be
-            written.
+        UsageError: batches are given for a model that has none, outputs of several are to be
+            written, or layouts are given for a model that is built.
     """
-    model = _model(file, no_fallback=no_fallback, batches=batches)
+    model = _model(file, no_fallback=no_fallback, batches=batches, layouts=layouts)
     if isinstance(model, Model):
         if batches:
             raise UsageError(f"--batch: {file} was built for one batch; leave it out")
@@ -111,15 +113,19 @@ def _run_one(
     click.echo(f"time:    {times}")
 
 
-def _model(file: str, *, no_fallback: bool, batches: Sequence[int]) -> Model | BatchedModel:
+def _model(
+    file: str, *, no_fallback: bool, batches: Sequence[int], layouts: str | None
+) -> Model | BatchedModel:
     from loopwright.graph import compile as compile_model
 
     if not is_model(file):
+        if layouts is not None:
+            raise UsageError(f"--layouts: {file} was built, and has its layouts; leave it out")
         return load_model(file)
-    given = find_model(file, (), no_fallback=no_fallback, batches=batches)
+    given = find_model(file, (), no_fallback=no_fallback, batches=batches, layouts=layouts)
     if given.source is not None:
         return compile_model(given.source, given.target, batches=given.batches)
-    return compile_model(given.module, given.target)
+    return compile_model(given.module, given.target, layouts=given.layouts)
 
 
 def _read(words: Sequence[str], known: Sequence[str]) -> dict[str, Array]:

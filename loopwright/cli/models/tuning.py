@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -33,7 +34,8 @@ from loopwright.tuner.run.budget import count, seconds, share
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from loopwright.graph import ModelTask
+    from loopwright.graph import LayoutChoice, ModelTask
+    from loopwright.measure import MeasureOption
 
 #: Options that are written again in the command that goes on.
 _REPEATED = (
@@ -89,6 +91,7 @@ def tune_model(
     no_fallback: bool,
     max_error: float | None,
     batches: Sequence[int],
+    layouts: str | None,
     as_json: bool,
     fail_without_gain: bool,
 ) -> int | None:
@@ -110,17 +113,22 @@ def tune_model(
     model.target.check_machine()
     measured_on(model.target, "" if option is None else option.runner.devices)
     path = search.log or f"{model.name}.jsonl"
-    with model.limits():
-        if model.source is None:
-            tasks = extract_tasks(model.module, model.target)
-        else:
-            tasks = extract_tasks(model.source, model.target, batches=model.batches)
-    _check_log(path, tasks)
-    if budget["timeout"] is not None:
-        budget["timeout"] = max(1.0, budget["timeout"] - (time.monotonic() - begin))
+    if layouts is not None:
+        model = model.with_layouts(None, layouts)
     given = {"tuner": search.tuner, "tuner_options": chosen, "seed": search.seed}
+    console = verbosity.progress_console(stderr=as_json)
     try:
-        console = verbosity.progress_console(stderr=as_json)
+        if layouts is not None:
+            choice = _layouts(model, layouts, path, search.seed, option, console)
+            model = replace(model, layouts=choice)
+        with model.limits():
+            if model.source is None:
+                tasks = extract_tasks(model.module, model.target, layouts=model.layouts)
+            else:
+                tasks = extract_tasks(model.source, model.target, batches=model.batches)
+        _check_log(path, tasks)
+        if budget["timeout"] is not None:
+            budget["timeout"] = max(1.0, budget["timeout"] - (time.monotonic() - begin))
         head = f"{words[0]} on {model.target}: {len(tasks)} tasks, tuner {search.tuner}, log {path}"
         console.print(harmless_lines(head), markup=False, soft_wrap=True)
         summary = _tuned(tasks, path, {**given, **budget, "measure_option": option}, console)
@@ -132,6 +140,55 @@ def tune_model(
         return 130
     _tell(model, path, summary, search.limits.trials, as_json=as_json)
     return NO_GAIN if fail_without_gain and not summary.is_gain else None
+
+
+def _layouts(
+    model: GivenModel,
+    file: str,
+    log: str,
+    seed: int,
+    option: MeasureOption | None,
+    console: Console,
+) -> LayoutChoice:
+    """The layouts of a file, which is written where there is none yet.
+
+    Args:
+        model: the model.
+        file: of layouts.
+        log: where measurements are appended to, and known ones are taken from.
+        seed: of the tuner.
+        option: how kernels are measured.
+        console: for progress.
+
+    Raises:
+        GraphError: the file holds layouts of another model, or cannot be written.
+    """
+    from loopwright.graph import LayoutChoice, tune_layouts
+    from loopwright.graph.pipeline import BEFORE_LAYOUTS
+
+    if Path(file).exists():
+        choice = LayoutChoice.load(file)
+        choice.check(BEFORE_LAYOUTS(model.module))
+        said = f"{choice}, of {file}"
+    else:
+        Store(log).close()
+        with model.limits():
+            table = task_table(console)
+            try:
+                choice = tune_layouts(
+                    model.module,
+                    model.target,
+                    log=log,
+                    seed=seed,
+                    measure_option=option,
+                    callbacks=[table],
+                )
+            finally:
+                table.close()
+        choice.save(file)
+        said = f"{choice}; written to {file}"
+    console.print(harmless_lines(f"layouts: {said}"), markup=False, soft_wrap=True)
+    return choice
 
 
 def _budget(limits: Limits) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from loopwright.cli.harmless import harmless
 from loopwright.cli.models.given_model import (
     batch_option,
     is_model,
+    layouts_option,
     max_error_option,
     no_fallback_option,
     refuse_for_model,
@@ -117,6 +118,12 @@ NOISY = 0.3
 )
 @no_fallback_option
 @batch_option
+@layouts_option(
+    "choose a layout for each convolution and pool before it is tuned: kernels of which the log "
+    "has no record are measured as their defaults, in all layouts. The choice is written to this "
+    "file, which `build`, `run`, `bench` and `inspect` take as well; one that is there already is "
+    "kept."
+)
 @max_error_option
 @measuring_options
 @script_options
@@ -138,6 +145,7 @@ def command(
     pretrain: tuple[str, ...],
     no_fallback: bool,
     batches: tuple[int, ...],
+    layouts: str | None,
     max_error: float | None,
     as_json: bool,
     fail_without_gain: bool,
@@ -172,11 +180,17 @@ def command(
             no_fallback=no_fallback,
             max_error=max_error,
             batches=batches,
+            layouts=layouts,
             as_json=as_json,
             fail_without_gain=fail_without_gain,
         )
     refuse_for_workload(
-        {"--no-fallback": no_fallback, "--batch": batches, "--max-error": max_error}
+        {
+            "--no-fallback": no_fallback,
+            "--batch": batches,
+            "--layouts": layouts,
+            "--max-error": max_error,
+        }
     )
     kind, chosen = chosen_tuner(tuner, options)
     resolved = find_workload(workload, params, target, threads)

@@ -57,8 +57,14 @@ def _modules_equal(a: object, b: object) -> bool:
     return all(structural_equal(f, b.functions[name]) for name, f in a.functions.items())
 
 
-def structural_hash(e: Expr | IRModule, map_free_vars: bool = False) -> str:
+def structural_hash(e: Expr | IRModule, map_free_vars: bool = False, *, values: bool = True) -> str:
     """A text that is equal for equal programs, in every process; hexadecimal, 32 digits.
+
+    Args:
+        e: the program.
+        map_free_vars: as of `structural_equal`.
+        values: False takes constants by their types alone, and Python functions by their names, so
+            that the same network with other weights has the same hash.
 
     Example:
         >>> x = lw.graph.var("x", (4,))
@@ -69,15 +75,16 @@ def structural_hash(e: Expr | IRModule, map_free_vars: bool = False) -> str:
     found = hashlib.sha256()
     if isinstance(e, IRModule):
         for name in sorted(e.functions):
-            found.update(f"{name}={structural_hash(e.functions[name])};".encode())
+            own = structural_hash(e.functions[name], values=values)
+            found.update(f"{name}={own};".encode())
     else:
-        for line in _numbered(e, map_free_vars, in_this_process=False):
+        for line in _numbered(e, map_free_vars, in_this_process=False, values=values):
             found.update(f"{line!r}\n".encode())
     return found.hexdigest()[:32]
 
 
 def _numbered(
-    root: Expr, map_free_vars: bool, in_this_process: bool = True
+    root: Expr, map_free_vars: bool, in_this_process: bool = True, values: bool = True
 ) -> list[tuple[Any, ...]]:
     """Each node as what it is and the numbers of its children, in the order of a walk."""
     free = set() if map_free_vars else set(free_vars(root))
@@ -85,7 +92,7 @@ def _numbered(
     lines = []
     for e in post_order(root):
         number[e] = len(number)
-        own: tuple[Any, ...] = _own(e)
+        own = _own(e) if values else _without_values(e)
         if e in free:
             own += (id(e) if in_this_process else getattr(e, "name", ""),)
         lines.append((type(e).__name__, own, tuple(number[c] for c in e.children)))
@@ -112,6 +119,16 @@ def _own(e: Expr) -> tuple[Any, ...]:
         case Let():
             return ()
     return ()
+
+
+def _without_values(e: Expr) -> tuple[Any, ...]:
+    """What a node is beside its children, whatever numbers and functions it holds."""
+    match e:
+        case Constant():
+            return (str(e.type),)
+        case HostFunction():
+            return e.name, str(e.result)
+    return _own(e)
 
 
 def digest(e: Constant) -> str:

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
-from loopwright.errors import GraphError
+from loopwright.errors import GraphError, UsageError
 from loopwright.graph.infer import infer_types
 from loopwright.graph.ir.module import MAIN, IRModule
 from loopwright.graph.ir.structural import structural_hash
 from loopwright.graph.layout.layouts import Layout
 from loopwright.graph.layout.places import Places
+from loopwright.records import Json
+
+_FORMAT, _VERSION = "loopwright.layouts", 1
+#: What has layouts chosen anew, in the place of a file.
+MEASURED = "measured"
 
 
 @dataclass(frozen=True)
@@ -21,12 +30,16 @@ class LayoutChoice:
     Attributes:
         layouts: of the places of the module, in the order of its calls.
         operators: what they are, such as ``nn.conv``.
-        module: the hash of the module.
+        module: the hash of the module, without the values of its weights: a network that is trained
+            anew keeps its layouts.
         cost: what kernels and transforms between layouts are expected to take in a run, in
             ``unit``; None where nothing was priced.
         converted: the same for the layouts that `ConvertLayout` gives.
         unit: ``"seconds"`` where it was measured, ``"cycles"`` by the analytical model.
         exact: whether no other layouts cost less by the same prices for certain.
+        target: what kernels were priced for, in words; empty where nothing was priced.
+        source: the file that it was read from; empty for none. It does not count when choices are
+            compared.
 
     Example:
         >>> x = lw.graph.var("x", (1, 8, 6, 6))
@@ -42,6 +55,8 @@ class LayoutChoice:
     converted: float | None = None
     unit: str = "seconds"
     exact: bool = False
+    target: str = ""
+    source: str = field(default="", compare=False)
 
     @staticmethod
     def of(module: IRModule, names: Sequence[str]) -> LayoutChoice:
@@ -54,11 +69,125 @@ class LayoutChoice:
         if len(names) != len(places.anchors):
             raise GraphError(f"{len(names)} layouts for {len(places.anchors)} places of the module")
         layouts = tuple(Layout(n) for n in names)
-        return LayoutChoice(layouts, places.operators, structural_hash(module))
+        return LayoutChoice(layouts, places.operators, identity(module))
 
     def fits(self, module: IRModule) -> bool:
         """Whether it is of a module."""
-        return structural_hash(module) == self.module
+        return identity(module) == self.module
+
+    def to_json(self) -> dict[str, Json]:
+        """As data; `from_json` reads it."""
+        return {
+            "format": _FORMAT,
+            "version": _VERSION,
+            "module": self.module,
+            "target": self.target,
+            "unit": self.unit,
+            "cost": self.cost,
+            "converted": self.converted,
+            "exact": self.exact,
+            "places": [
+                {"operator": operator, "layout": layout.name}
+                for operator, layout in zip(self.operators, self.layouts, strict=True)
+            ],
+        }
+
+    @staticmethod
+    def from_json(data: object, source: str = "") -> LayoutChoice:
+        """The choice that `to_json` wrote.
+
+        Args:
+            data: what was written.
+            source: where it is from, for messages; empty for nowhere.
+
+        Raises:
+            GraphError: it is none of it, of another version, or was changed.
+
+        Example:
+            >>> x = lw.graph.var("x", (1, 8, 6, 6))
+            >>> module = lw.graph.IRModule.from_expr(lw.graph.op.nn.max_pool(x, pool_size=2))
+            >>> choice = lw.graph.LayoutChoice.of(module, ["NCHW8c"])
+            >>> print(lw.graph.LayoutChoice.from_json(choice.to_json()) == choice)
+            True
+        """
+        at = f"{source}: " if source else ""
+        if not isinstance(data, Mapping) or data.get("format") != _FORMAT:
+            raise GraphError(
+                f"{at}these are no layouts of a model; `loopwright tune model.onnx --layouts FILE` "
+                "writes them, and LayoutChoice.save"
+            )
+        if data.get("version") != _VERSION:
+            raise GraphError(
+                f"{at}these layouts have version {data.get('version')!r:.40}, and {_VERSION} is "
+                "known; choose them again with this version of loopwright"
+            )
+        try:
+            return _read(data, source)
+        except (KeyError, TypeError, ValueError, GraphError) as error:
+            raise GraphError(
+                f"{at}these layouts were changed: {type(error).__name__}: {error!s:.200}; choose "
+                "them again"
+            ) from error
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write it to a file of JSON, which `load`, and ``layouts=`` of `compile`, read.
+
+        Raises:
+            GraphError: the file cannot be written.
+        """
+        text = json.dumps(self.to_json(), indent=1)
+        try:
+            Path(path).write_text(f"{text}\n", encoding="utf-8")
+        except OSError as error:
+            raise GraphError(f"cannot write {path}: {error.strerror or error}") from error
+        return Path(path)
+
+    @staticmethod
+    def load(path: str | os.PathLike[str]) -> LayoutChoice:
+        """The choice that `save` wrote.
+
+        Raises:
+            GraphError: the file cannot be read, or is none of it.
+
+        Example:
+            >>> x = lw.graph.var("x", (1, 8, 6, 6))
+            >>> module = lw.graph.IRModule.from_expr(lw.graph.op.nn.max_pool(x, pool_size=2))
+            >>> path = lw.graph.LayoutChoice.of(module, ["NCHW8c"]).save("pool.layouts.json")
+            >>> print(lw.graph.LayoutChoice.load(path))
+            1 NCHW8c
+        """
+        try:
+            data = json.loads(Path(path).read_text(encoding="utf-8"))
+        except OSError as error:
+            raise GraphError(f"cannot read {path}: {error.strerror or error}") from error
+        except ValueError:  # no JSON, or no text; `from_json` says what is expected
+            data = None
+        return LayoutChoice.from_json(data, os.fspath(path))
+
+    def check(self, module: IRModule) -> None:
+        """Refuse a module that it is not of.
+
+        Raises:
+            GraphError: it is of another one.
+        """
+        if not self.fits(module):
+            raise self._of_another()
+
+    def check_places(self, operators: Sequence[str]) -> None:
+        """Refuse a module that has other places, which a file that was changed may claim to be of.
+
+        Raises:
+            GraphError: it has.
+        """
+        if self.operators != tuple(operators):
+            raise self._of_another()
+
+    def _of_another(self) -> GraphError:
+        at = f"{self.source}: " if self.source else ""
+        return GraphError(
+            f"{at}the layouts were chosen for another module, or under other passes; call "
+            "tune_layouts for this one"
+        )
 
     def __str__(self) -> str:
         counted = Counter(layout.name for layout in self.layouts)
@@ -69,3 +198,46 @@ class LayoutChoice:
             return f"{told}: {self.cost:.3g} cycles, {self.converted:.3g} by ConvertLayout"
         ours, theirs = self.cost * 1e3, self.converted * 1e3
         return f"{told}: {ours:.3f} ms expected, {theirs:.3f} ms by ConvertLayout"
+
+
+def identity(module: IRModule) -> str:
+    """By which a choice knows its module: the hash of it without the values of its weights."""
+    return structural_hash(module, values=False)
+
+
+def chosen_layouts(given: LayoutChoice | str | os.PathLike[str] | None) -> LayoutChoice | None:
+    """The layouts that an argument ``layouts`` names.
+
+    Args:
+        given: a choice, a file of one, or None.
+
+    Raises:
+        UsageError: it is none of these.
+        GraphError: the file cannot be read, or holds no layouts.
+    """
+    if given is None or isinstance(given, LayoutChoice):
+        return given
+    if isinstance(given, (str, os.PathLike)) and Path(given).exists():
+        return LayoutChoice.load(given)
+    raise UsageError(
+        f'layouts is {given!r:.80}; give "{MEASURED}", what tune_layouts returns, or a file that '
+        "it was saved to"
+    )
+
+
+def _read(data: Mapping[str, Any], source: str) -> LayoutChoice:
+    places = [(str(p["operator"]), Layout(p["layout"])) for p in data["places"]]
+    cost, converted = (
+        None if data[name] is None else float(data[name]) for name in ("cost", "converted")
+    )
+    return LayoutChoice(
+        tuple(layout for _, layout in places),
+        tuple(operator for operator, _ in places),
+        str(data["module"]),
+        cost,
+        converted,
+        str(data["unit"]),
+        bool(data["exact"]),
+        str(data["target"]),
+        source,
+    )

@@ -47,9 +47,15 @@ class Measured:
         self, history: Source | Any, log: str | os.PathLike[str] | None, **options: Any
     ) -> None:
         self._log, self._options = log, options
-        self._sources = [] if history is None else [_records(history)]
+        self._sources: list[ApplyHistoryBest] = []
+        self.know(history)
         if log is not None and Path(log).exists():
-            self._sources.append(apply_history_best(os.fspath(log)))
+            self.know(os.fspath(log))
+
+    def know(self, history: Source | Any) -> None:
+        """Take further records; None: none."""
+        if history is not None:
+            self._sources.append(_records(history))
 
     def measure(self, every: Iterable[Kernels]) -> None:
         """Measure the defaults of those of which there is no record, each once.
@@ -73,7 +79,8 @@ class Measured:
 
     def _run(self, tasks: Sequence[Any], log: str) -> None:
         options = {"tuner": "grid", "n_trial": len(tasks), **self._options}
-        tune_tasks(tasks, callbacks=[log_to_file(log)], **options)
+        callbacks = [log_to_file(log), *options.pop("callbacks", ())]
+        tune_tasks(tasks, callbacks=callbacks, **options)
         self._sources.append(apply_history_best(log))
 
     def __call__(self, kernels: Kernels) -> float:

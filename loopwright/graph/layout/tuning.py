@@ -13,10 +13,9 @@ import numpy as np
 from loopwright.errors import UsageError
 from loopwright.graph.frontend.source import ModelLike, module_of
 from loopwright.graph.infer import infer_types
-from loopwright.graph.ir.module import MAIN
-from loopwright.graph.ir.structural import structural_hash
+from loopwright.graph.ir.module import MAIN, IRModule
 from loopwright.graph.ir.types import TensorType
-from loopwright.graph.layout.choice import LayoutChoice
+from loopwright.graph.layout.choice import LayoutChoice, identity
 from loopwright.graph.layout.kernels import Kernels, kernels_of_calls, kernels_of_transform
 from loopwright.graph.layout.layouts import FIRST, LAST, Layout, blocked
 from loopwright.graph.layout.pbqp import solve
@@ -87,70 +86,104 @@ def tune_layouts(
         >>> print(len(choice.layouts), choice.unit, choice.cost <= choice.converted)
         1 cycles True
     """
-    for block in blocks:
-        if isinstance(block, bool) or not isinstance(block, int) or block < 2:
-            raise UsageError(f"blocks has {block!r}; give numbers of channels, such as 8 and 16")
-    resolved = resolve_target(target)
-    module = BEFORE_LAYOUTS(module_of(model, example_inputs=example_inputs))
-    f = module[MAIN]
-    places = Places.of(f, infer_types(module))
-    layouts = [FIRST, LAST, *(blocked(b) for b in dict.fromkeys(blocks))]
-    costs = _Costs.of(places, calls_beside(f), layouts, resolved)
-    price: Price = modelled
-    if measure:
-        price = Measured(history, log, **options)
-        price.measure([*costs.kernels.values(), *(k for k, _ in costs.moves.values())])
-    chosen, cost, converted, exact = costs.solved(price)
-    return LayoutChoice(
-        tuple(chosen),
-        places.operators,
-        structural_hash(module),
-        cost,
-        converted,
-        "seconds" if measure else "cycles",
-        exact,
-    )
+    module = module_of(model, example_inputs=example_inputs)
+    costs = LayoutCosts.of(module, resolve_target(target), blocks)
+    if not measure:
+        return costs.choice(modelled, "cycles")
+    price = Measured(history, log, **options)
+    price.measure([*costs.kernels.values(), *costs.transforms])
+    return costs.choice(price)
 
 
 @dataclass
-class _Costs:
-    """What is to be priced.
+class LayoutCosts:
+    """What is to be priced, and the choice that follows from the prices.
 
     Attributes:
-        places: of the function.
+        places: of the ``main`` of a module.
+        module: what a choice knows the module by.
+        target: what kernels are for.
         candidates: the layouts of each place.
         kernels: of a place in a layout, for places with kernels.
         moves: for each two layouts and dtype the transform of the largest value, with its elements.
     """
 
     places: Places
-    candidates: list[list[Layout]]
+    module: str
+    target: Target
+    candidates: list[list[Layout]] = field(default_factory=list)
     kernels: dict[tuple[int, Layout], Kernels] = field(default_factory=dict)
     moves: dict[tuple[Layout, Layout, str], tuple[Kernels, int]] = field(default_factory=dict)
 
     @staticmethod
-    def of(places: Places, beside: Any, layouts: Sequence[Layout], target: Target) -> _Costs:
-        """All candidates of some places, with their kernels."""
-        made = _Costs(places, [])
-        for n, anchor in enumerate(places.anchors):
-            found = places.candidates(n, layouts)
-            if places.is_kernel(n):
+    def of(module: IRModule, target: Target, blocks: Sequence[int] = BLOCKS) -> LayoutCosts:
+        """All candidates of a model with their kernels; nothing is built yet.
+
+        Args:
+            module: the model.
+            target: what kernels are for.
+            blocks: as of `tune_layouts`.
+
+        Raises:
+            GraphError: a type does not fit.
+            UsageError: a block is no number above one.
+        """
+        for block in blocks:
+            if isinstance(block, bool) or not isinstance(block, int) or block < 2:
+                raise UsageError(f"blocks has {block!r}; give numbers of channels, such as 8, 16")
+        module = BEFORE_LAYOUTS(module)
+        f = module[MAIN]
+        made = LayoutCosts(Places.of(f, infer_types(module)), identity(module), target)
+        layouts = [FIRST, LAST, *(blocked(b) for b in dict.fromkeys(blocks))]
+        made._add_kernels(calls_beside(f), layouts)
+        made._add_moves()
+        return made
+
+    def _add_kernels(self, beside: Any, layouts: Sequence[Layout]) -> None:
+        for n, anchor in enumerate(self.places.anchors):
+            found = self.places.candidates(n, layouts)
+            if self.places.is_kernel(n):
                 every = {
-                    one: kernels_of_calls(beside[anchor], places.types, one, target)
+                    one: kernels_of_calls(beside[anchor], self.places.types, one, self.target)
                     for one in found
                 }
                 found = [one for one in found if every[one] is not None]
-                made.kernels |= {(n, one): k for one, k in every.items() if k is not None}
-            made.candidates.append(found)
+                self.kernels |= {(n, one): k for one, k in every.items() if k is not None}
+            self.candidates.append(found)
+
+    def _add_moves(self) -> None:
         largest: dict[tuple[Layout, Layout, str], TensorType] = {}
-        for t, source, to in made._transforms():
+        for t, source, to in self._transforms():
             key = (source, to, t.dtype)
             if key not in largest or _elements(t) > _elements(largest[key]):
                 largest[key] = t
         for (source, to, dtype), t in largest.items():
-            kernels = kernels_of_transform(t, source, to, target)
-            made.moves[source, to, dtype] = (kernels, _elements(t))
-        return made
+            kernels = kernels_of_transform(t, source, to, self.target)
+            self.moves[source, to, dtype] = (kernels, _elements(t))
+
+    @property
+    def transforms(self) -> list[Kernels]:
+        """The kernels of all transforms that are priced."""
+        return [kernels for kernels, _ in self.moves.values()]
+
+    def choice(self, price: Price, unit: str = "seconds") -> LayoutChoice:
+        """The layouts that cost least.
+
+        Args:
+            price: of kernels.
+            unit: of the prices, ``"seconds"`` or ``"cycles"``.
+        """
+        chosen, cost, converted, exact = self._solved(price)
+        return LayoutChoice(
+            tuple(chosen),
+            self.places.operators,
+            self.module,
+            cost,
+            converted,
+            unit,
+            exact,
+            str(self.target),
+        )
 
     def _transforms(self) -> list[tuple[TensorType, Layout, Layout]]:
         """Each value that may be moved, from which layout to which one."""
@@ -165,18 +198,18 @@ class _Costs:
             if source != to and source.fits(t.shape) and to.fits(t.shape)
         ]
 
-    def solved(self, price: Price) -> tuple[list[Layout], float, float, bool]:
+    def _solved(self, price: Price) -> tuple[list[Layout], float, float, bool]:
         """The layouts of the places, their cost, that of `ConvertLayout`, whether it is exact."""
         kernels = {key: price(found) for key, found in self.kernels.items()}
-        for n, found in enumerate(self.candidates):
-            # What could not be measured is none; that of before is kept, so that there is one.
-            self.candidates[n] = [
-                one for one in found if math.isfinite(kernels.get((n, one), 0.0))
-            ] or [FIRST]
+        # What could not be measured is no candidate; that of before is kept, so that there is one.
+        candidates = [
+            [one for one in found if math.isfinite(kernels.get((n, one), 0.0))] or [FIRST]
+            for n, found in enumerate(self.candidates)
+        ]
         each = {key: price(found) / count for key, (found, count) in self.moves.items()}
         moved = self._mover(each)
         costs = []
-        for n, found in enumerate(self.candidates):
+        for n, found in enumerate(candidates):
             own = np.array([_finite(kernels.get((n, one), 0.0)) for one in found])
             for place, t in self.places.entering:
                 own += [moved(t, FIRST, one) if place == n else 0.0 for one in found]
@@ -185,18 +218,18 @@ class _Costs:
             costs.append(own)
         edges: dict[tuple[int, int], Any] = {}
         for a, b, t in self.places.edges:
-            pairs = [[moved(t, i, j) for j in self.candidates[b]] for i in self.candidates[a]]
+            pairs = [[moved(t, i, j) for j in candidates[b]] for i in candidates[a]]
             edges[a, b] = edges.get((a, b), 0.0) + np.array(pairs)
         default = [
             found.index(one) if one in found else 0
-            for one, found in zip(self.places.converted(), self.candidates, strict=True)
+            for one, found in zip(self.places.converted(), candidates, strict=True)
         ]
         solution = solve(costs, edges, [default, [0] * len(costs)])
         nodes = sum(float(c[i]) for c, i in zip(costs, default, strict=True))
         converted = nodes + sum(float(m[default[a], default[b]]) for (a, b), m in edges.items())
         gains = solution.cost <= converted * (1 - LEAST_GAIN)
         choice, cost = (solution.choice, solution.cost) if gains else (default, converted)
-        chosen = [found[i] for found, i in zip(self.candidates, choice, strict=True)]
+        chosen = [found[i] for found, i in zip(candidates, choice, strict=True)]
         return chosen, cost, converted, solution.exact
 
     def _mover(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from loopwright.errors import GraphError
 from loopwright.graph.infer import infer_types
 from loopwright.graph.ir.module import MAIN, IRModule
 from loopwright.graph.layout.choice import LayoutChoice
@@ -36,13 +35,10 @@ def AlterOpLayout(choice: LayoutChoice) -> Pass:
     """
 
     def run(module: IRModule) -> IRModule:
-        if not choice.fits(module):
-            raise GraphError(
-                "the layouts were chosen for another module, or under other passes; call "
-                "tune_layouts for this one"
-            )
+        choice.check(module)
         f, types = module[MAIN], infer_types(module)
         places = Places.of(f, types)
+        choice.check_places(places.operators)
         layouts = {call: choice.layouts[n] for call, n in places.of_call.items()}
         made = Rewriting(types, layouts.get, rule_of, leaving).function(f)
         return IRModule({**module.functions, MAIN: made})

@@ -11,7 +11,6 @@ from loopwright.errors import TargetError, UsageError
 #: Names that scripts use and that cannot be had, with what the message names instead.
 REFUSED = {
     "RPCRunner": "LocalRunner",
-    "extract_tasks": "TaskScheduler",
     "feature": "loopwright explain",
     "measure.ProgramMeasurer": "TuningOptions",
     "measure.ProgramRunner": "LocalRunner",
@@ -51,6 +50,7 @@ def test_names_stand_in_the_modules_of_ansor() -> None:
         "dispatcher": "ApplyHistoryBest ApplyHistoryBestOrSample",
         "loop_state": "State",
         "measure": "LocalBuilder LocalRunner LocalRPCMeasureContext MeasureInput MeasureResult",
+        "relay_integration": "extract_tasks",
         "measure_record": "RecordReader RecordToFile load_best_record load_records save_records",
         "search_policy": "EmptyPolicy PreloadCustomSketchRule PreloadMeasuredStates SketchPolicy",
         "search_task": "HardwareParams SearchTask TuningOptions auto_schedule create_task",

@@ -60,3 +60,20 @@ def branching() -> Any:
     infos = [info("x", 1, [2, 3]), info("flag", TensorProto.BOOL, [])]
     g = helper.make_graph(nodes, "g", infos, [info("y", 1, [2, 3])])
     return helper.make_model(g, opset_imports=[helper.make_opsetid("", 17)], ir_version=10)
+
+
+def convolutional() -> Any:
+    """A convolution of an image x (1, 8, 6, 6), a rectifier and a pool."""
+    from onnx import TensorProto, helper, numpy_helper
+
+    w = np.random.default_rng(3).standard_normal((8, 8, 2, 2)).astype("float32")
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["a"], pads=[1, 1, 0, 0]),
+        helper.make_node("Relu", ["a"], ["b"]),
+        helper.make_node("MaxPool", ["b"], ["y"], kernel_shape=[2, 2], strides=[2, 2]),
+    ]
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 8, 6, 6])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 8, 3, 3])
+    weights = [numpy_helper.from_array(w, "w")]
+    made = helper.make_graph(nodes, "convolutional", [x], [y], weights)
+    return helper.make_model(made, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)

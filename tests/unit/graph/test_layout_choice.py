@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -201,6 +202,69 @@ def test_choices_of_other_modules_are_refused() -> None:
         graph.compile(other, TARGET, layouts="fast")
     with pytest.raises(UsageError, match="blocks has 1"):
         graph.tune_layouts(other, TARGET, blocks=(1,))
+
+
+# ---------------------------------------------------------------- files
+
+
+def _pool() -> graph.IRModule:
+    return graph.IRModule.from_expr(op.nn.max_pool(graph.var("x", (1, 8, 4, 4)), pool_size=2))
+
+
+def test_a_choice_in_a_file_is_read_back_and_applied(tmp_path: Path) -> None:
+    module = _two()
+    choice = graph.tune_layouts(module, TARGET, measure=False, blocks=())
+    path = choice.save(tmp_path / "two.json")
+    again = graph.LayoutChoice.load(path)
+    assert again == choice
+    assert again.target == str(resolve_target(TARGET))
+    image = _array(1, 8, 6, 6)
+    model = graph.compile(module, TARGET, layouts=path)
+    np.testing.assert_allclose(model(image)[0], run(module, image)[0], rtol=1e-4, atol=1e-5)
+    ways = [graph.extract_tasks(module, TARGET, layouts=given) for given in (choice, str(path))]
+    assert [t.task.key for t in ways[0]] == [t.task.key for t in ways[1]]
+
+
+def test_other_weights_keep_their_layouts(tmp_path: Path) -> None:
+    path = graph.LayoutChoice.of(BEFORE_LAYOUTS(_two()), ["NCHW8c", "NCHW"]).save(tmp_path / "c")
+    other = _two()
+    assert graph.structural_hash(other) != graph.structural_hash(_two())
+    assert graph.LayoutChoice.load(path).fits(BEFORE_LAYOUTS(other))
+
+
+def test_a_file_of_another_module_is_named(tmp_path: Path) -> None:
+    path = graph.LayoutChoice.of(_pool(), ["NHWC"]).save(tmp_path / "pool.json")
+    with pytest.raises(GraphError, match=r"pool\.json: the layouts were chosen for another module"):
+        graph.compile(_two(), TARGET, layouts=path)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (None, "these are no layouts of a model; `loopwright tune"),
+        ({"format": "x"}, "these are no layouts of a model"),
+        ({"version": 2}, "these layouts have version 2, and 1 is known"),
+        ({"places": [{"operator": "nn.conv"}]}, "these layouts were changed: KeyError: 'layout'"),
+        ({"places": [{"operator": "nn.conv", "layout": "N"}]}, "there is no layout 'N'"),
+        ({"cost": "much"}, "these layouts were changed: ValueError"),
+    ],
+)
+def test_files_that_hold_no_layouts(
+    change: dict[str, Any] | None, said: str, tmp_path: Path
+) -> None:
+    data = graph.LayoutChoice.of(_pool(), ["NHWC"]).to_json()
+    path = tmp_path / "c.json"
+    path.write_text("{" if change is None else json.dumps({**data, **change}))
+    with pytest.raises(GraphError, match=rf"c\.json: .*{said}"):
+        graph.compile(_pool(), TARGET, layouts=path)
+
+
+def test_a_file_whose_places_were_changed_is_refused(tmp_path: Path) -> None:
+    data = graph.LayoutChoice.of(_pool(), ["NHWC"]).to_json()
+    path = tmp_path / "c.json"
+    path.write_text(json.dumps({**data, "places": []}))
+    with pytest.raises(GraphError, match="chosen for another module"):
+        graph.compile(_pool(), TARGET, layouts=path)
 
 
 # ---------------------------------------------------------------- the choice
