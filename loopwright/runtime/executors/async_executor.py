@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from concurrent.futures import Future
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
 from loopwright.errors import RunError
