@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, overload
 
 from loopwright.errors import UsageError
@@ -13,6 +13,8 @@ from loopwright.graph.finalists import check_count
 from loopwright.graph.frontend.source import ModelLike, module_of
 from loopwright.graph.layout.choice import LayoutChoice
 from loopwright.graph.layout.tuning import tune_layouts
+from loopwright.runtime.artifacts.kinds import device_of_target
+from loopwright.target import Target
 from loopwright.task import ApplyHistoryBest, apply_history_best
 from loopwright.task.applying.sources import Source
 from loopwright.task.task import TargetLike, resolve_target
@@ -64,7 +66,8 @@ def compile(
     Args:
         model: a module, whose ``main`` is built; an ONNX model as `from_onnx` takes it; or a model
             of PyTorch as `from_torch` does.
-        target: None is the current target, or the default one.
+        target: None is the current target, or the default one. Of ``"cuda"`` or ``"opencl"`` the
+            model runs on such a device, see `CompiledModel.executor`.
         history: a log, or whatever else `loopwright.apply_history_best` takes: kernels of whose
             expression it has a record are built from the best one, the others as without a history;
             `CompiledModel.report` says which. Where an operator has several implementations, that
@@ -96,7 +99,8 @@ def compile(
             variable, or several.
         RecordError: a log is missing or cannot be read.
         UsageError: ``finalists`` is no whole number above zero, or with it, there is no device of
-            the target here; or ``batches`` are none, or are given with ``layouts``.
+            the target here; or ``batches`` are none, or are given with ``layouts``; or either is
+            given for a target that is no CPU.
 
     Example:
         >>> x = lw.graph.var("x", (4,))
@@ -110,6 +114,7 @@ def compile(
     declared = None if batches is None else checked_batches(batches)
     resolved = resolve_target(target)
     _check_layouts(layouts, declared)
+    _check_device(resolved, {"finalists": finalists, "batches": declared})
     if history is not None and not isinstance(history, ApplyHistoryBest):
         history = apply_history_best(history)
     if declared is not None:
@@ -119,6 +124,18 @@ def compile(
     if isinstance(layouts, str):
         layouts = tune_layouts(module, resolved, history)
     return compile_module(module, resolved, history, finalists, layouts=layouts)
+
+
+def _check_device(target: Target, options: Mapping[str, object]) -> None:
+    """Refuse what is for CPUs alone."""
+    if device_of_target(target.kind) in (None, "cpu"):
+        return
+    given = next((name for name, value in options.items() if value is not None), None)
+    if given is not None:
+        raise UsageError(
+            f"{given}: models for {target.kind} are built without, since it is for CPUs; leave it "
+            "out"
+        )
 
 
 def _check_layouts(layouts: LayoutChoice | str | None, batches: Sequence[int] | None) -> None:

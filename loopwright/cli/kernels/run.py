@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="Of a model: write its outputs to this .npz file of NumPy, as output_0, output_1, ...",
 )
+@click.option("--target", help="Of an ONNX file: what it is built for [default: llvm].")
 @no_fallback_option
 @batch_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
@@ -56,6 +57,7 @@ def command(
     device: str | None,
     inputs: tuple[str, ...],
     output: str | None,
+    target: str | None,
     no_fallback: bool,
     batches: tuple[int, ...],
     as_json: bool,
@@ -71,10 +73,17 @@ def command(
     if is_runnable_model(file):
         refuse_for_model({"--device": device})
         run_model(
-            file, inputs, output, repeat, no_fallback=no_fallback, batches=batches, as_json=as_json
+            file,
+            inputs,
+            output,
+            repeat,
+            no_fallback=no_fallback,
+            batches=batches,
+            as_json=as_json,
+            target=target,
         )
         return
-    refuse_for_workload({"--no-fallback": no_fallback, "--batch": batches})
+    refuse_for_workload({"--no-fallback": no_fallback, "--batch": batches, "--target": target})
     if inputs or output is not None:
         raise UsageError("--input and --output are for models; a kernel runs on random data")
     from loopwright import runtime

@@ -12,10 +12,11 @@ import numpy as np
 
 from loopwright.cli.harmless import echo
 from loopwright.cli.models.given_model import BUILT, find_model, is_model, told_fallbacks
-from loopwright.cli.models.timing import sampler
+from loopwright.cli.models.timing import sampler, waited
 from loopwright.cli.workload import counted
 from loopwright.errors import RunError, UsageError, did_you_mean
 from loopwright.graph.random_inputs import random_inputs
+from loopwright.runtime import NDArray
 from loopwright.runtime.executors import BatchedModel, Model, load_model
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ def run_model(
     no_fallback: bool,
     batches: Sequence[int],
     as_json: bool,
+    target: str | None = None,
 ) -> None:
     """Run a model once, tell its outputs, and time it; of several batches each by itself.
 
@@ -53,12 +55,13 @@ def run_model(
         batches: of a model of any batch, those that run; none: that of the inputs that are given,
             else those that it was built for.
         as_json: print JSON instead of text, a line for each batch.
+        target: what an ONNX file is built for; None: the CPU.
 
     Raises:
         UsageError: batches are given for a model that has none, or outputs of several are to be
             written.
     """
-    model = _model(file, no_fallback=no_fallback, batches=batches)
+    model = _model(file, target, no_fallback=no_fallback, batches=batches)
     if isinstance(model, Model):
         if batches:
             raise UsageError(f"--batch: {file} was built for one batch; leave it out")
@@ -95,7 +98,7 @@ def _run_one(
         _write(Path(output), outputs)
     threads = max(map(workload_kernels.threads_of, model.kernels.values()), default=1)
     with workload_kernels.alone(), runtime.pinned(threads):
-        sample = sampler(executor.run)
+        sample = sampler(waited(executor))
         times = runtime.BenchmarkResult(tuple(sample() for _ in range(repeat)))
     if as_json:
         told = {name: _described(a) for name, a in outputs.items()}
@@ -111,12 +114,16 @@ def _run_one(
     click.echo(f"time:    {times}")
 
 
-def _model(file: str, *, no_fallback: bool, batches: Sequence[int]) -> Model | BatchedModel:
+def _model(
+    file: str, target: str | None, *, no_fallback: bool, batches: Sequence[int]
+) -> Model | BatchedModel:
     from loopwright.graph import compile as compile_model
 
     if not is_model(file):
+        if target is not None:
+            raise UsageError(f"--target {target}: {file} is built already; leave it out")
         return load_model(file)
-    given = find_model(file, (), no_fallback=no_fallback, batches=batches)
+    given = find_model(file, (), target or "llvm", no_fallback=no_fallback, batches=batches)
     if given.source is not None:
         return compile_model(given.source, given.target, batches=given.batches)
     return compile_model(given.module, given.target)
@@ -152,7 +159,8 @@ def _array(path: str) -> Array:
 
 
 def _outputs(executor: GraphExecutor) -> list[Array]:
-    return [np.asarray(executor.get_output(n)) for n in range(executor.get_num_outputs())]
+    outputs = map(executor.get_output, range(executor.get_num_outputs()))
+    return [a.numpy() if isinstance(a, NDArray) else a for a in outputs]
 
 
 def _write(path: Path, outputs: Mapping[str, Array]) -> None:
