@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, overload
 
 from loopwright.errors import UsageError
@@ -14,6 +14,8 @@ from loopwright.graph.finalists import check_count
 from loopwright.graph.frontend.source import ModelLike, module_of
 from loopwright.graph.layout.choice import MEASURED, LayoutChoice, chosen_layouts
 from loopwright.graph.layout.tuning import tune_layouts
+from loopwright.runtime.artifacts.kinds import device_of_target
+from loopwright.target import Target
 from loopwright.task import ApplyHistoryBest, apply_history_best
 from loopwright.task.applying.sources import Source
 from loopwright.task.task import TargetLike, resolve_target
@@ -62,7 +64,8 @@ def compile(
     Args:
         model: a module, whose ``main`` is built; an ONNX model as `from_onnx` takes it; or a model
             of PyTorch as `from_torch` does.
-        target: None is the current target, or the default one.
+        target: None is the current target, or the default one. Of ``"cuda"`` or ``"opencl"`` the
+            model runs on such a device, see `CompiledModel.executor`.
         history: a log, or whatever else `loopwright.apply_history_best` takes: kernels of whose
             expression it has a record are built from the best one, the others as without a history;
             `CompiledModel.report` says which. Where an operator has several implementations, that
@@ -95,7 +98,8 @@ def compile(
             variable, or several.
         RecordError: a log is missing or cannot be read.
         UsageError: ``finalists`` is no whole number above zero, or with it, there is no device of
-            the target here; or ``batches`` are none, or are given with ``layouts``.
+            the target here; or ``batches`` are none, or are given with ``layouts``; or either is
+            given for a target that is no CPU.
 
     Example:
         >>> x = lw.graph.var("x", (4,))
@@ -108,6 +112,7 @@ def compile(
         check_count(finalists)
     declared = None if batches is None else checked_batches(batches)
     resolved = resolve_target(target)
+    _check_device(resolved, {"finalists": finalists, "batches": declared})
     measured = isinstance(layouts, str) and layouts == MEASURED
     choice = None if measured else chosen_layouts(layouts)
     if layouts is not None and declared is not None:
@@ -124,3 +129,15 @@ def compile(
     if measured:
         choice = tune_layouts(module, resolved, history)
     return compile_module(module, resolved, history, finalists, layouts=choice)
+
+
+def _check_device(target: Target, options: Mapping[str, object]) -> None:
+    """Refuse what is for CPUs alone."""
+    if device_of_target(target.kind) in (None, "cpu"):
+        return
+    given = next((name for name, value in options.items() if value is not None), None)
+    if given is not None:
+        raise UsageError(
+            f"{given}: models for {target.kind} are built without, since it is for CPUs; leave it "
+            "out"
+        )

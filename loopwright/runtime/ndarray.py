@@ -215,6 +215,22 @@ def _device_of(source: object) -> tuple[int, int]:
     return int(kind), int(number)
 
 
+def is_on_host(source: object) -> bool:
+    """Whether the host reads an array by its address: all that does not say otherwise by DLPack."""
+    if not hasattr(source, "__dlpack__") or not hasattr(source, "__dlpack_device__"):
+        return True
+    return _device_of(source)[0] in _READABLE
+
+
+def device_of(source: object) -> Device:
+    """The device of an array that has ``__dlpack__``.
+
+    Raises:
+        ArgumentError: it has none.
+    """
+    return Device(*_device_of(source))
+
+
 def _of_capsule(capsule: object) -> NDArray:
     found = dlpack.consume(capsule)
     name = dtypes.check(found.dtype)

@@ -26,6 +26,7 @@ from loopwright.runtime.devices.interface import (
     check_request,
 )
 from loopwright.runtime.devices.registry import register_device_api, unregister_device_api
+from loopwright.runtime.devices.transfers import note_copy
 from loopwright.testing.simulation.memory import Access, HostAccess, MemoryBook
 from loopwright.testing.simulation.program import Kernel, SimulatedProgram, Values
 from loopwright.testing.simulation.queue import CurrentStreams, Mark, Queue, Wait, Work
@@ -224,6 +225,7 @@ class SimulatedDevice(DeviceAPI):
         if not owners:
             raise self._book.fault(f"copy: neither {source} nor {target} is on a device")
         queue = self._queue("copy", stream or self._current_stream(owners[-1]), *owners)
+        note_copy(source, target, nbytes)
 
         def run() -> None:
             write.take()[:] = read.take()

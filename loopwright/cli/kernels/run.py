@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="Of a model: write its outputs to this .npz file of NumPy, as output_0, output_1, ...",
 )
+@click.option("--target", help="Of an ONNX file: what it is built for [default: llvm].")
 @no_fallback_option
 @batch_option
 @layouts_option(APPLIED_LAYOUTS)
@@ -59,6 +60,7 @@ def command(
     device: str | None,
     inputs: tuple[str, ...],
     output: str | None,
+    target: str | None,
     no_fallback: bool,
     batches: tuple[int, ...],
     layouts: str | None,
@@ -83,9 +85,11 @@ def command(
             batches=batches,
             layouts=layouts,
             as_json=as_json,
+            target=target,
         )
         return
-    refuse_for_workload({"--no-fallback": no_fallback, "--batch": batches, "--layouts": layouts})
+    for_models = {"--no-fallback": no_fallback, "--batch": batches, "--layouts": layouts}
+    refuse_for_workload({**for_models, "--target": target})
     if inputs or output is not None:
         raise UsageError("--input and --output are for models; a kernel runs on random data")
     from loopwright import runtime

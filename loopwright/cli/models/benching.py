@@ -13,7 +13,7 @@ import click
 from loopwright.cli.harmless import echo
 from loopwright.cli.models.building import compiled_one
 from loopwright.cli.models.given_model import GivenModel, find_model, told_fallbacks
-from loopwright.cli.models.timing import sampler
+from loopwright.cli.models.timing import sampler, waited
 from loopwright.cli.workload import counted
 from loopwright.errors import UsageError
 from loopwright.graph.random_inputs import random_inputs
@@ -109,7 +109,8 @@ def _bench(
 def _run(model: CompiledModel, given: Mapping[str, Any]) -> Callable[[], object]:
     executor = model.executor()
     executor.run(**given)
-    return executor.run
+    executor.sync()
+    return waited(executor)
 
 
 def _onnx_runtime(file: str, threads: int, given: Mapping[str, Any]) -> Callable[[], object] | None:

@@ -12,10 +12,11 @@ import numpy as np
 
 from loopwright.cli.harmless import echo
 from loopwright.cli.models.given_model import BUILT, find_model, is_model, told_fallbacks
-from loopwright.cli.models.timing import sampler
+from loopwright.cli.models.timing import sampler, waited
 from loopwright.cli.workload import counted
 from loopwright.errors import RunError, UsageError, did_you_mean
 from loopwright.graph.random_inputs import random_inputs
+from loopwright.runtime import NDArray
 from loopwright.runtime.executors import BatchedModel, Model, load_model
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ def run_model(
     batches: Sequence[int],
     layouts: str | None,
     as_json: bool,
+    target: str | None = None,
 ) -> None:
     """Run a model once, tell its outputs, and time it; of several batches each by itself.
 
@@ -55,12 +57,13 @@ def run_model(
             else those that it was built for.
         layouts: a file of layouts in which an ONNX model is built.
         as_json: print JSON instead of text, a line for each batch.
+        target: what an ONNX file is built for; None: the CPU.
 
     Raises:
         UsageError: batches are given for a model that has none, outputs of several are to be
             written, or layouts are given for a model that is built.
     """
-    model = _model(file, no_fallback=no_fallback, batches=batches, layouts=layouts)
+    model = _model(file, target, no_fallback=no_fallback, batches=batches, layouts=layouts)
     if isinstance(model, Model):
         if batches:
             raise UsageError(f"--batch: {file} was built for one batch; leave it out")
@@ -97,7 +100,7 @@ def _run_one(
         _write(Path(output), outputs)
     threads = max(map(workload_kernels.threads_of, model.kernels.values()), default=1)
     with workload_kernels.alone(), runtime.pinned(threads):
-        sample = sampler(executor.run)
+        sample = sampler(waited(executor))
         times = runtime.BenchmarkResult(tuple(sample() for _ in range(repeat)))
     if as_json:
         told = {name: _described(a) for name, a in outputs.items()}
@@ -114,15 +117,23 @@ def _run_one(
 
 
 def _model(
-    file: str, *, no_fallback: bool, batches: Sequence[int], layouts: str | None
+    file: str,
+    target: str | None,
+    *,
+    no_fallback: bool,
+    batches: Sequence[int],
+    layouts: str | None,
 ) -> Model | BatchedModel:
     from loopwright.graph import compile as compile_model
 
     if not is_model(file):
-        if layouts is not None:
-            raise UsageError(f"--layouts: {file} was built, and has its layouts; leave it out")
+        for option, value in {"--layouts": layouts, "--target": target}.items():
+            if value is not None:
+                raise UsageError(f"{option} {value}: {file} is built already; leave it out")
         return load_model(file)
-    given = find_model(file, (), no_fallback=no_fallback, batches=batches, layouts=layouts)
+    given = find_model(
+        file, (), target or "llvm", no_fallback=no_fallback, batches=batches, layouts=layouts
+    )
     if given.source is not None:
         return compile_model(given.source, given.target, batches=given.batches)
     return compile_model(given.module, given.target, layouts=given.layouts)
@@ -158,7 +169,8 @@ def _array(path: str) -> Array:
 
 
 def _outputs(executor: GraphExecutor) -> list[Array]:
-    return [np.asarray(executor.get_output(n)) for n in range(executor.get_num_outputs())]
+    outputs = map(executor.get_output, range(executor.get_num_outputs()))
+    return [a.numpy() if isinstance(a, NDArray) else a for a in outputs]
 
 
 def _write(path: Path, outputs: Mapping[str, Array]) -> None:

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from loopwright.runtime.executors import Executor
 
 #: A sample holds so many seconds of runs, at least one.
 _SAMPLE_S = 0.05
@@ -24,6 +28,16 @@ def sampler(run: Callable[[], object]) -> Callable[[], float]:
         return _seconds(run, number) / number
 
     return sample
+
+
+def waited(executor: Executor) -> Callable[[], object]:
+    """A run that has ended when it returns, as those of devices have not."""
+
+    def run() -> None:
+        executor.run()
+        executor.sync()
+
+    return run
 
 
 def _seconds(run: Callable[[], object], number: int) -> float:

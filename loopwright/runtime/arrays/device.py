@@ -17,6 +17,7 @@ from loopwright.runtime.devices.device import Device
 from loopwright.runtime.devices.interface import HOST, DeviceAPI, Memory
 from loopwright.runtime.devices.registry import device_api
 from loopwright.runtime.memory import note_use
+from loopwright.runtime.memory.pool import lease_of
 
 
 class DeviceArray(NDArray):
@@ -179,7 +180,7 @@ class DeviceArray(NDArray):
         if options.get("copy"):
             return self.copyto(self.device).__dlpack__(stream=options.get("stream"))
         if options.get("stream") != -1:
-            self.api.synchronize(self.device.device_id)
+            self._hand_over(options.get("stream"))
         # Where a handle is an address, consumers that do not know of offsets are served too.
         begin, offset = (
             (self.memory.address, 0)
@@ -187,6 +188,21 @@ class DeviceArray(NDArray):
             else (self.memory.handle, self.memory.offset)
         )
         return dlpack.export(begin, offset, self._shape, self.dtype, where, self)
+
+    def _hand_over(self, number: int | None) -> None:
+        """Let a consumer's stream wait for all that is queued here, or wait on the host.
+
+        Args:
+            number: of that stream, as DLPack counts them.
+        """
+        lease, device_id = lease_of(self.memory), self.device.device_id
+        if lease is not None:  # else nobody knows in which streams it was used
+            streams = {id(s): s for s in lease.streams.values()}
+            current = self.api.current_stream(device_id)
+            streams[id(current)] = current
+            if self.api.let_follow(device_id, list(streams.values()), number):
+                return
+        self.api.synchronize(device_id)
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickled, and copied by the module ``copy``, by its elements, for a device of its name."""

@@ -44,12 +44,15 @@ from loopwright.runtime.devices.interface import (
     check_copy,
     check_request,
 )
+from loopwright.runtime.devices.transfers import note_copy
 
 CUDA = 2
 #: Static shared memory that every kernel may have; more has to be asked for.
 _STATIC_SHARED = 49152
 #: The driver's flag CU_MEMHOSTALLOC_PORTABLE: pinned for every context.
 _FOR_ALL_DEVICES = 1
+#: DLPack's number of the default stream, and the driver's.
+_LEGACY = 1
 #: The driver's names of attributes.
 _ATTRIBUTES = {
     "max_threads_per_block": "MAX_THREADS_PER_BLOCK",
@@ -72,6 +75,7 @@ class CudaAPI(DeviceAPI):
 
     device_type = CUDA
     name = "cuda"
+    has_graphs = True
 
     def __init__(self, driver: Driver = None, devices: int = 1) -> None:
         self._given = driver, devices
@@ -210,6 +214,7 @@ class CudaAPI(DeviceAPI):
         check_sides(source, target, self)
         if not nbytes:
             return
+        note_copy(source, target, nbytes)
         device_id = target.device_id if source.device_type == HOST else source.device_id
         queue = self.queue_of(device_id, stream)
         doing = f"copying {nbytes} bytes"
@@ -240,7 +245,24 @@ class CudaAPI(DeviceAPI):
                 raise
 
     def exchange_stream(self, device_id: int) -> int:
-        return self.current_stream(device_id).handle or 1  # DLPack's number of the default one
+        return self.current_stream(device_id).handle or _LEGACY
+
+    def let_follow(self, device_id: int, streams: Sequence[Stream], number: int | None) -> bool:
+        wanted = _LEGACY if number is None else number
+        if not isinstance(wanted, int) or wanted < 1:
+            raise ArgumentError(
+                f"stream {number!r}: DLPack has -1 for none, 1 and 2 for CUDA's default streams, "
+                "and handles of others"
+            )
+        # These numbers of the default streams are the driver's own (CU_STREAM_LEGACY and so on).
+        follower = self.driver.CUstream(wanted)
+        for stream in streams:
+            if (stream.handle or _LEGACY) == wanted:
+                continue  # what is in one stream is done in order
+            event = self._event(device_id, stream)
+            self.call(device_id, "joining two streams", "cuStreamWaitEvent", follower, event, 0)
+            self.call(device_id, "freeing an event", "cuEventDestroy", event)
+        return True
 
     def fill(self, memory: Memory, value: int, stream: Stream | None = None) -> None:
         check_memory("fill", memory, self)

@@ -187,12 +187,14 @@ class DeviceAPI(ABC):
         name: as in ``opencl(0)``.
         unified: whether the host may read and write the memory by its address.
         has_addresses: whether a handle of memory is an address, so that parts have one too.
+        has_graphs: whether `record_graph` records launches.
     """
 
     device_type: int
     name: str
     unified: bool = False
     has_addresses: bool = True
+    has_graphs: bool = False
 
     @abstractmethod
     def count(self) -> int:
@@ -346,6 +348,22 @@ class DeviceAPI(ABC):
         """What a library that hands out an array by DLPack is given as ``stream``: where the array
         will be used, for which that library waits; None where DLPack knows no such number."""
         return None
+
+    def let_follow(self, device_id: int, streams: Sequence[Stream], number: int | None) -> bool:
+        """Let a stream of another library wait for what is in some of ours; the host does not wait.
+
+        Args:
+            device_id: of the device.
+            streams: ours.
+            number: of the other stream, as DLPack counts them; None: as DLPack has it, the default.
+
+        Returns:
+            False where a kind of devices has no such numbers; then nothing was done.
+
+        Raises:
+            ArgumentError: DLPack has no such number.
+        """
+        return False
 
     def adopt(self, device_id: int, handle: int, offset: int, nbytes: int, owner: object) -> Memory:
         """Memory of another library, which is neither copied nor given back.

@@ -51,6 +51,7 @@ from loopwright.runtime.devices.opencl_program import (
     OpenCLProgram,
     buffer_of,
 )
+from loopwright.runtime.devices.transfers import note_copy
 
 
 class OpenCLAPI(DeviceAPI):
@@ -142,6 +143,7 @@ class OpenCLAPI(DeviceAPI):
         check_sides(source, target, self)
         if not nbytes:
             return
+        note_copy(source, target, nbytes)
         device_id = target.device_id if source.device_type == HOST else source.device_id
         if HOST not in (source.device_type, target.device_type) and (
             source.device_id != target.device_id

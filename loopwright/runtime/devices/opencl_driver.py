@@ -97,5 +97,6 @@ ATTRIBUTES: dict[str, Callable[[Cl], AttributeValue]] = {
     "compute_version": lambda d: d.version.split()[1],
     "api_version": lambda d: int(d.version.split()[1].replace(".", "")) * 10,
     "driver_version": lambda d: str(d.driver_version),
+    "has_float64": lambda d: "cl_khr_fp64" in d.extensions,
     "is_host_processor": lambda d: bool(d.type & package().device_type.CPU),
 }

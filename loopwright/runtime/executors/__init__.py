@@ -8,6 +8,8 @@ from loopwright.runtime.executors.batches.batched_model import BatchedModel
 from loopwright.runtime.executors.batches.sized_model import SizedModel
 from loopwright.runtime.executors.batches.sized_program import SizedProgram, SizedValue
 from loopwright.runtime.executors.debug_executor import DebugExecutor
+from loopwright.runtime.executors.device_executor import DeviceGraphExecutor
+from loopwright.runtime.executors.device_program import DeviceProgram
 from loopwright.runtime.executors.executor import Executor
 from loopwright.runtime.executors.graph_executor import GraphExecutor
 from loopwright.runtime.executors.host_step import HostStep
@@ -22,6 +24,8 @@ __all__ = [
     "AsyncGraphExecutor",
     "BatchedModel",
     "DebugExecutor",
+    "DeviceGraphExecutor",
+    "DeviceProgram",
     "Edge",
     "Executor",
     "GraphExecutor",

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from concurrent.futures import Future
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
 from loopwright.errors import RunError
@@ -92,10 +91,10 @@ class AsyncGraphExecutor(GraphExecutor):
         """The same model with workers and memory of its own; weights are shared."""
         return self.of(self, self._workers.num_threads, self._share_memory)
 
-    def _memory(self) -> npt.NDArray[np.uint8]:
+    def _memory(self) -> Any:
         return super()._memory() if self._share_memory else aligned_bytes(1)
 
-    def _array(self, number: int, v: Value) -> Array:
+    def _array(self, number: int, v: Value) -> Any:
         if v.kind != "stored" or self._share_memory:
             return super()._array(number, v)
         return aligned_bytes(max(v.nbytes, 1))[: v.nbytes].view(v.dtype).reshape(v.shape)

@@ -50,7 +50,7 @@ def callees(
     made: dict[tuple[object, ...], Any] = {}
     found = []
     for at, step in enumerate(steps):
-        module, given, rest = _split(step, kernels, weights)
+        module, given, rest = split(step, kernels, weights)
         if before and not set(given) & set(changed):
             found.append(before[at])
             continue
@@ -73,10 +73,19 @@ def _with_constants(
     return made
 
 
-def _split(
-    step: Step, kernels: Mapping[str, Module | HostStep], weights: Mapping[int, Any]
+def split(
+    step: Step, kernels: Mapping[str, Module | HostStep], weights: Collection[int]
 ) -> tuple[Module | HostStep, tuple[int, ...], tuple[int, ...]]:
-    """The kernel of a step, the values that are its constants, and the others."""
+    """The kernel of a step, the values that are its constants, and the others.
+
+    Args:
+        step: the step.
+        kernels: by name; Python functions, which take no constants, among them.
+        weights: numbers of the values that are constant.
+
+    Raises:
+        ArgumentError: the kernel is missing, or takes other values than the program gives.
+    """
     if step.kernel not in kernels:
         raise ArgumentError(f"kernel {step.kernel!r} is missing")
     module = kernels[step.kernel]

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from loopwright.errors import ArgumentError, UsageError, did_you_mean
 from loopwright.runtime.arrays.host import NDArray
 from loopwright.runtime.executors.program import Value
-from loopwright.runtime.ndarray import array
+from loopwright.runtime.ndarray import array, host_array, is_on_host
 from loopwright.runtime.timing import BenchmarkResult, check_options, run_repeat
 
 Array = npt.NDArray[Any]
@@ -69,6 +69,27 @@ class Executor(ABC):
     def _run(self) -> None:
         """Run the model on its inputs as they are."""
 
+    # -- what one on a device does otherwise ---------------------------------------------------
+
+    def _fitted(self, v: Value, given: object) -> Any:
+        """What was given for a value, as an array of its shape and dtype, without a copy."""
+        return fitted(v, given)
+
+    def _fill(self, place: int, elements: Any) -> None:
+        """Copy an array that fits into an input."""
+        self._input_array(place)[...] = elements
+
+    def _copy_out(self, place: int, out: Any) -> Any:
+        """Copy an output into an array that fits, or into a new one where there is none."""
+        found = self._output_array(place)
+        if out is None:
+            return array(found)
+        out[...] = found
+        return out
+
+    def sync(self) -> None:  # noqa: B027 - one of the host waits in each run
+        """Wait until all has run that was started; without a device nothing is waited for."""
+
     # -- inputs --------------------------------------------------------------------------------
 
     def get_num_inputs(self) -> int:
@@ -102,9 +123,10 @@ class Executor(ABC):
         if key is not None:
             given[key] = value
         places = [self._input_place(k) for k in given]
-        fitting = [fitted(self.inputs[n], x) for n, x in zip(places, given.values(), strict=True)]
+        pairs = zip(places, given.values(), strict=True)
+        fitting = [self._fitted(self.inputs[n], x) for n, x in pairs]
         for n, elements in zip(places, fitting, strict=True):
-            self._input_array(n)[...] = elements
+            self._fill(n, elements)
 
     def set_input_zero_copy(self, key: str | int, value: object) -> None:
         """Let an input be an array of the caller's, whose elements count when the model runs.
@@ -113,7 +135,7 @@ class Executor(ABC):
             ArgumentError: as of `set_input`; or it is not contiguous.
         """
         place = self._input_place(key)
-        self._replace_input(place, fitted(self.inputs[place], value))
+        self._replace_input(place, self._fitted(self.inputs[place], value))
 
     def get_input(self, key: str | int) -> NDArray:
         """A copy of an input, as it is now."""
@@ -147,8 +169,8 @@ class Executor(ABC):
             ArgumentError: there is no such output, the array does not fit, or cannot be written.
         """
         place = self._output_place(index)
-        given = fitted(self.outputs[place], value)
-        if not given.flags.writeable:
+        given = self._fitted(self.outputs[place], value)
+        if isinstance(given, np.ndarray) and not given.flags.writeable:
             raise ArgumentError(f"the array for output {index!r} cannot be written")
         self._replace_output(place, given)
 
@@ -163,10 +185,10 @@ class Executor(ABC):
             ArgumentError: there is no such output, or ``out`` has another shape or dtype.
         """
         place = self._output_place(index)
-        found = self._output_array(place)
         if out is None:
-            return array(found)
-        fitted(self.outputs[place], out)[...] = found
+            made: NDArray = self._copy_out(place, None)
+            return made
+        self._copy_out(place, self._fitted(self.outputs[place], out))
         return out
 
     def _output_place(self, key: str | int) -> int:
@@ -245,20 +267,31 @@ class Executor(ABC):
         self.set_input(None, None, **inputs)
         once = self._end_to_end(inputs) if end_to_end else self._run
         once()
+        self.sync()
         results = []
         for sample in range(1, repeat + 1):
             seconds, number = run_repeat(
-                lambda n: seconds_of(once, n), number, least_ms, limit_zero_time_iterations
+                lambda n: self._seconds(once, n), number, least_ms, limit_zero_time_iterations
             )
             results.append(seconds)
             if cooldown_interval_ms and sample % repeats_to_cooldown == 0:
                 time.sleep(cooldown_interval_ms * 1e-3)
         return BenchmarkResult(tuple(results))
 
+    def _seconds(self, once: Callable[[], object], number: int) -> float:
+        """Seconds of so many runs together, until the last has ended."""
+        begin = time.perf_counter()
+        for _ in range(number):
+            once()
+        self.sync()
+        return time.perf_counter() - begin
+
     def _end_to_end(self, inputs: dict[str, object]) -> Callable[[], None]:
         """A run with copies of what it takes and gives; inputs that are not given keep theirs."""
-        given = {v.name: np.array(self._input_array(n)) for n, v in enumerate(self.inputs)}
-        given |= inputs  # type: ignore[arg-type]
+        given: dict[str, object] = {
+            v.name: self.get_input(n).numpy() for n, v in enumerate(self.inputs)
+        }
+        given |= inputs
         outputs = [np.empty(v.shape, v.dtype) for v in self.outputs]
 
         def run() -> None:
@@ -290,12 +323,22 @@ def fitted(v: Value, given: object) -> Array:
     Raises:
         ArgumentError: it has another shape or dtype.
     """
-    found: Array = given.numpy() if isinstance(given, NDArray) else np.asarray(given)
+    found = _on_host(v, given)
     if found.shape != v.shape or found.dtype != np.dtype(v.dtype):
         raise ArgumentError(
             f"{v.name!r} is {v.dtype}{list(v.shape)}, got {found.dtype}{list(found.shape)}"
         )
     return found
+
+
+def _on_host(v: Value, given: object) -> Array:
+    """An array of the host, without a copy."""
+    if isinstance(given, np.ndarray) or is_on_host(given):
+        return np.asarray(given)
+    try:
+        return host_array(given)  # says where it lies
+    except ArgumentError as error:
+        raise ArgumentError(f"{v.name!r}: {error}") from None
 
 
 def _place(key: str | int, places: dict[str, int], what: str) -> int:

@@ -83,7 +83,7 @@ class GraphExecutor(Executor):
         self.program, self._kernels = program, kernels
         self._weights, self._callees = weights, called
         self._pool = self._memory()
-        self._arrays = [self._array(n, v) for n, v in enumerate(program.values)]
+        self._arrays: list[Any] = [self._array(n, v) for n, v in enumerate(program.values)]
         self._calls = [self._bound(n) for n in range(len(program.steps))]
         self._groups: tuple[range, ...] = ()
         self._sequence: Callable[[], None] | None = None
@@ -128,11 +128,11 @@ class GraphExecutor(Executor):
 
     # -- memory --------------------------------------------------------------------------------
 
-    def _memory(self) -> npt.NDArray[np.uint8]:
+    def _memory(self) -> Any:
         """The memory that values between kernels share."""
         return aligned_bytes(max(self.program.pool_bytes, 1))
 
-    def _array(self, number: int, v: Value) -> Array:
+    def _array(self, number: int, v: Value) -> Any:
         if v.kind == "stored":
             part = self._pool[v.offset : v.offset + v.nbytes]
             return part.view(v.dtype).reshape(v.shape)
@@ -144,10 +144,10 @@ class GraphExecutor(Executor):
     def _bound_to(self, callee: Callee) -> Any:
         return callee.function.bind(*(self._arrays[n] for n in callee.rest))
 
-    def _input_array(self, place: int) -> Array:
+    def _input_array(self, place: int) -> Any:
         return self._arrays[self.program.inputs[place]]
 
-    def _output_array(self, place: int) -> Array:
+    def _output_array(self, place: int) -> Any:
         return self._arrays[self.program.outputs[place]]
 
     def _replace_input(self, place: int, elements: Array) -> None:
@@ -163,7 +163,7 @@ class GraphExecutor(Executor):
             )
         self._replace(number, elements)
 
-    def _replace(self, number: int, elements: Array) -> None:
+    def _replace(self, number: int, elements: Any) -> None:
         """Bind what works on a value to another array; where that is refused, nothing changes."""
         touched = [n for n, step in enumerate(self.program.steps) if number in step.args]
         before, self._arrays[number] = self._arrays[number], elements

@@ -18,6 +18,7 @@ def placed(
     inputs: Sequence[int],
     outputs: Sequence[int],
     output_names: Sequence[str] = (),
+    alignment: int = ALIGNMENT,
 ) -> Program:
     """A program whose stored values have their places in memory.
 
@@ -26,9 +27,10 @@ def placed(
         steps: its kernels, in order.
         inputs, outputs: numbers of values.
         output_names: of its outputs.
+        alignment: of the places, a power of two from 64 on.
     """
     lives = _lives(values, steps, outputs)
-    offsets, size = share_out({n: values[n].nbytes for n in lives}, lives)
+    offsets, size = share_out({n: values[n].nbytes for n in lives}, lives, alignment)
     found = [replace(v, offset=offsets.get(n, 0)) for n, v in enumerate(values)]
     return Program(
         tuple(found), tuple(steps), tuple(inputs), tuple(outputs), size, tuple(output_names)
@@ -48,19 +50,21 @@ def _lives(
 
 
 def share_out(
-    sizes: Mapping[int, int], lives: Mapping[int, tuple[int, int]]
+    sizes: Mapping[int, int], lives: Mapping[int, tuple[int, int]], alignment: int = ALIGNMENT
 ) -> tuple[dict[int, int], int]:
     """Offsets in a pool of memory for values that live for some steps, both ends included.
 
     Args:
         sizes: bytes of each value.
         lives: its first and its last step.
+        alignment: of the offsets.
 
     Returns:
-        Offsets, multiples of 64; values that live at one time do not overlap. And the pool's bytes.
+        Offsets, multiples of the alignment; values that live at one time do not overlap. And the
+        pool's bytes.
     """
     offsets: dict[int, int] = {}
-    rounded = {n: -(-max(size, 1) // ALIGNMENT) * ALIGNMENT for n, size in sizes.items()}
+    rounded = {n: -(-max(size, 1) // alignment) * alignment for n, size in sizes.items()}
     for n in sorted(rounded, key=lambda n: (-rounded[n], lives[n])):
         begin, end = lives[n]
         beside = [m for m in offsets if lives[m][0] <= end and begin <= lives[m][1]]

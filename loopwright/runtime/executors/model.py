@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
@@ -11,17 +12,25 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from loopwright.errors import ArgumentError, RunError
+from loopwright.errors import ArgumentError, RunError, UsageError
+from loopwright.runtime.arrays.device import DeviceArray
+from loopwright.runtime.artifacts.kinds import artifact_kind
+from loopwright.runtime.devices.device import Device
+from loopwright.runtime.devices.device import device as as_device
+from loopwright.runtime.devices.interface import HOST
 from loopwright.runtime.executors import saved
 from loopwright.runtime.executors.aot_executor import AotExecutor
 from loopwright.runtime.executors.async_executor import AsyncGraphExecutor
 from loopwright.runtime.executors.batches.shared_arrays import SharedArrays
 from loopwright.runtime.executors.debug_executor import DebugExecutor
+from loopwright.runtime.executors.device_executor import DeviceGraphExecutor
+from loopwright.runtime.executors.device_program import DeviceProgram
 from loopwright.runtime.executors.graph_executor import GraphExecutor
 from loopwright.runtime.executors.host_step import HostStep
 from loopwright.runtime.executors.model_library import c_name, export_model
 from loopwright.runtime.executors.program import Program
 from loopwright.runtime.module import Module
+from loopwright.runtime.ndarray import device_of, is_on_host
 
 Array = npt.NDArray[Any]
 
@@ -61,14 +70,75 @@ class Model:
         self.program, self.kernels, self.constants = program, kernels, constants
         self.host_steps = host_steps or {}
         self._shared = shared
+        self._lock, self._devices = threading.Lock(), dict[Device, DeviceProgram]()
 
-    def executor(self) -> GraphExecutor:
-        """The model, ready to run; each executor has memory of its own, and all share weights."""
+    @cached_property
+    def device_type(self) -> str:
+        """Type of the devices that its kernels are for, such as ``cpu`` or ``cuda``.
+
+        Example:
+            >>> x = lw.graph.var("x", (2,))
+            >>> module = lw.graph.IRModule.from_expr(lw.graph.op.nn.relu(x))
+            >>> print(lw.graph.compile(module, "llvm").device_type)
+            cpu
+        """
+        kinds = {artifact_kind(m.artifact.kind).device for m in self.kernels.values()}
+        return next(iter(kinds), "cpu")
+
+    def executor(self, device: Device | str | None = None, *, graph: bool = False) -> GraphExecutor:
+        """The model, ready to run; each executor has memory of its own, and all share weights.
+
+        Args:
+            device: where it runs, such as ``"cuda:1"``; default the first device of the type that
+                it was built for.
+            graph: of a device whose driver records launches as a graph, as CUDA's does: record
+                those of a run, and launch them all at once from then on.
+
+        Returns:
+            A `GraphExecutor`; on another device than the CPU a `DeviceGraphExecutor`.
+
+        Raises:
+            UsageError: the device is of another type, or not here; or it records no graphs.
+            TargetError, OutOfMemoryError: as of `DeviceGraphExecutor`.
+        """
+        home = self._home(device)
+        if home.device_type != HOST:
+            return DeviceGraphExecutor(self._placed_on(home), graph=graph)
+        if graph:
+            raise UsageError("graph=True: cpu(0) records no graphs; leave it out")
         return self._first.another()
+
+    def _home(self, device: Device | str | None) -> Device:
+        """A device that the model was built for.
+
+        Raises:
+            UsageError: it is of another type, or not here.
+        """
+        home = as_device(self.device_type if device is None else device)
+        if home.name != self.device_type:
+            raise UsageError(
+                f"the model is built for {self.device_type}, and cannot run on {home}; compile it "
+                "for that"
+            )
+        home.require()
+        return home
+
+    def _placed_on(self, home: Device) -> DeviceProgram:
+        """The model on a device, where its weights are copied once."""
+        with self._lock:
+            if home not in self._devices:
+                called = self.program, self._called, self.constants
+                self._devices[home] = DeviceProgram(*called, home)
+            return self._devices[home]
 
     @cached_property
     def _first(self) -> GraphExecutor:
         """An executor that nobody runs: it has what is computed from weights, once for all."""
+        if self.device_type != "cpu":
+            raise UsageError(
+                f"the model is built for {self.device_type}, where executor() runs it; others are "
+                "for CPUs"
+            )
         return GraphExecutor(self.program, self._called, self.constants, self._shared)
 
     @property
@@ -157,19 +227,23 @@ class Model:
         target = Path(path)
         return export_model(self._first.whole_program(c_name(target)), target, cc, fcompile)
 
-    def __call__(self, *inputs: Any) -> list[Array]:
+    def __call__(self, *inputs: Any) -> list[Any]:
         """Run once, with an executor of its own.
 
         Args:
-            inputs: an array for each input, in order.
+            inputs: an array for each input, in order. Of a model for devices they may lie on one
+                of them, such as tensors of PyTorch: then it runs there.
 
         Returns:
-            The outputs.
+            The outputs, as arrays of NumPy; where an input lies on a device, as arrays there,
+            which ``torch.from_dlpack`` takes over.
 
         Raises:
             ArgumentError: there are more or fewer inputs, or one has another shape or dtype.
         """
-        executor = self.executor()
+        placed = [device_of(x) for x in inputs if not is_on_host(x)]
+        home = next((d for d in placed if d.name == self.device_type), None)
+        executor = self.executor(home)
         count = executor.get_num_inputs()
         if len(inputs) != count:
             names = ", ".join(executor.get_input_info()[0])
@@ -177,7 +251,10 @@ class Model:
         for n, x in enumerate(inputs):
             executor.set_input(n, x)
         executor.run()
-        return [np.asarray(executor.get_output(n)) for n in range(executor.get_num_outputs())]
+        outputs = [executor.get_output(n) for n in range(executor.get_num_outputs())]
+        if home is not None:
+            return outputs
+        return [a.numpy() if isinstance(a, DeviceArray) else np.asarray(a) for a in outputs]
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the model to one file: its program, the machine code of its kernels, its weights.

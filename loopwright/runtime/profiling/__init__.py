@@ -6,6 +6,7 @@ launch through `recorded`; what else is to be counted is a `MetricCollector`.
 """
 
 from loopwright.runtime.devices.launches import recorded
+from loopwright.runtime.devices.transfers import CopiedBytes, counted_copies
 from loopwright.runtime.profiling.calls import observe_calls_of
 from loopwright.runtime.profiling.collectors import MetricCollector, ResourceCollector
 from loopwright.runtime.profiling.monitor import Metrics, PerformanceMonitor
@@ -13,6 +14,7 @@ from loopwright.runtime.profiling.profile import profile, profile_function
 from loopwright.runtime.profiling.report import DeviceTotal, ProfiledCall, Report
 
 __all__ = [
+    "CopiedBytes",
     "DeviceTotal",
     "MetricCollector",
     "Metrics",
@@ -20,6 +22,7 @@ __all__ = [
     "ProfiledCall",
     "Report",
     "ResourceCollector",
+    "counted_copies",
     "observe_calls_of",
     "profile",
     "profile_function",

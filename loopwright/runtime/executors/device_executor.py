@@ -1,0 +1,326 @@
+"""The graph executor of a device: all kernels in one stream, over memory that is shared out there.
+
+Nothing waits between two kernels: a run puts all of them into the device's current stream and
+returns. Copies to the host wait for them, as for all that is queued.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from loopwright.errors import ArgumentError, UsageError
+from loopwright.runtime.arrays.device import DeviceArray
+from loopwright.runtime.arrays.host import NDArray
+from loopwright.runtime.devices.function import DeviceCall
+from loopwright.runtime.devices.interface import Memory, Stream
+from loopwright.runtime.executors.callees import Callee
+from loopwright.runtime.executors.device_callees import (
+    DeviceKernel,
+    DeviceWeights,
+    HostCallOnDevice,
+    device_callees,
+)
+from loopwright.runtime.executors.device_program import DeviceProgram, room
+from loopwright.runtime.executors.executor import fitted
+from loopwright.runtime.executors.graph_executor import GraphExecutor
+from loopwright.runtime.executors.host_step import HostStep
+from loopwright.runtime.executors.program import Program, Value
+from loopwright.runtime.memory import note_use
+from loopwright.runtime.module import Module
+from loopwright.runtime.ndarray import device_of, empty, from_dlpack, is_on_host
+
+Array = npt.NDArray[Any]
+
+
+class DeviceGraphExecutor(GraphExecutor):
+    """A model on a device, ready to run; `Model.executor` makes it.
+
+    Weights are copied there when it is made, and packed where kernels pack constants; executors
+    that `another` gives share them. Values between kernels share one piece of memory, by when they
+    are needed, and temporary buffers of kernels another one. A run is queued in the device's
+    current stream, and waits for nothing.
+
+    Inputs may be arrays of the host, which are copied to the device, or arrays of this device with
+    ``__dlpack__``: those of PyTorch, CuPy, or `loopwright.runtime.DeviceArray`, which are copied on
+    it. `set_input_zero_copy` and `set_output_zero_copy` take arrays of this device alone, without a
+    copy. What `get_output` gives lies on the device; ``numpy()`` of it copies it to the host, and
+    ``torch.from_dlpack`` takes it over.
+
+    Args:
+        program: the program on its device.
+        graph: record the launches of a run as a graph of the driver, and launch this from then on.
+            Profiles then see no kernels.
+
+    Attributes:
+        program: as it is placed there.
+        device, graph: as given.
+
+    Raises:
+        UsageError: the device records no graphs, or a step runs in Python, and one is asked for.
+        OutOfMemoryError: the device has no room; the message says what for.
+
+    Example:
+        >>> x = lw.graph.var("x", (4,))
+        >>> module = lw.graph.IRModule.from_expr(lw.graph.op.nn.relu(x))
+        >>> if lw.opencl().exist:
+        ...     executor = lw.graph.compile(module, "opencl").executor()
+        ...     executor.run(x=np.array([1, -2, 3, -4], "float32"))
+        ...     assert executor.get_output(0).numpy().tolist() == [1.0, 0.0, 3.0, 0.0]
+        ...
+    """
+
+    def __init__(self, program: DeviceProgram, *, graph: bool = False) -> None:
+        self.device, self.graph, self._there = program.device, graph, program.weights
+        self._begin(program.program, program.kernels, program.constants, program.callees)
+
+    def _begin(
+        self,
+        program: Program,
+        kernels: Mapping[str, Module | HostStep],
+        weights: Mapping[int, Array],
+        called: Sequence[Callee],
+    ) -> None:
+        self._noted: Stream | None = None
+        self._recorded: Callable[[Stream | None], None] | None = None
+        self._workspace = self._temporary(program, called)
+        super()._begin(program, kernels, weights, called)
+        if self.graph:
+            self._check_graph()
+
+    def another(self) -> DeviceGraphExecutor:
+        """The same model on the same device, ready to run beside this one.
+
+        Returns:
+            An executor with inputs, outputs and memory of its own; weights are shared.
+
+        Raises:
+            OutOfMemoryError: the device has no room for a second one.
+        """
+        made = DeviceGraphExecutor.__new__(DeviceGraphExecutor)
+        made.device, made.graph, made._there = self.device, self.graph, self._there
+        made._begin(self.program, self._kernels, self._weights, self._callees)
+        return made
+
+    def of_size(self, program: Program) -> GraphExecutor:
+        """Refused: kernels of a device are built for sizes that are known.
+
+        Raises:
+            UsageError: always.
+        """
+        raise UsageError(f"a model for {self.device} has sizes that are known; compile it for each")
+
+    # -- memory --------------------------------------------------------------------------------
+
+    def _empty(self, program: Program, what: str, shape: tuple[int, ...], dtype: str) -> Any:
+        nbytes = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
+        with room(self.device, program, what, nbytes):
+            return empty(shape, dtype, self.device)
+
+    def _temporary(self, program: Program, called: Sequence[Callee]) -> DeviceArray:
+        """Memory for the temporary buffers of any one kernel: they run one after the other."""
+        needs = (self._extent(c) for c in called if isinstance(c.function, DeviceKernel))
+        found: DeviceArray = self._empty(
+            program, "temporary buffers of its kernels", (max(needs, default=0),), "uint8"
+        )
+        return found
+
+    def _extent(self, callee: Callee) -> int:
+        return sum(map(self._aligned, callee.function.function.buffer_bytes))
+
+    def _aligned(self, nbytes: int) -> int:
+        unit = self.device.api.alignment(self.device.device_id)
+        return -(-max(nbytes, 1) // unit) * unit
+
+    def _buffers(self, callee: Callee) -> list[Memory]:
+        found, at = [], 0
+        for nbytes in callee.function.function.buffer_bytes:
+            found.append(self._workspace.memory.part(at, nbytes))
+            at += self._aligned(nbytes)
+        return found
+
+    def _memory(self) -> Any:
+        """The memory that values between kernels share."""
+        size = max(self.program.pool_bytes, 1)
+        return self._empty(self.program, "values between its kernels", (size,), "uint8")
+
+    def _array(self, number: int, v: Value) -> Any:
+        if v.kind == "constant":
+            return self._there.there.get(number, self._weights[number])
+        if v.kind == "stored":
+            part = self._pool.memory.part(v.offset, v.nbytes)
+            return DeviceArray(part, v.shape, v.dtype, self.device, self._pool)
+        made = self._empty(self.program, f"its input {v.name!r}", v.shape, v.dtype)
+        if v.nbytes:
+            self.device.api.fill(made.memory, 0)
+        return made
+
+    def _bound_to(self, callee: Callee) -> Any:
+        arrays = [self._arrays[n] for n in callee.rest]
+        if isinstance(callee.function, DeviceKernel):
+            return callee.function.bind(*arrays, buffers=self._buffers(callee))
+        first = len(arrays) - callee.function.outputs
+        return HostCallOnDevice(callee.function, tuple(arrays[:first]), tuple(arrays[first:]))
+
+    def _bind_again(self, steps: Sequence[int]) -> None:
+        super()._bind_again(steps)
+        self._noted = self._recorded = None
+
+    # -- inputs and outputs --------------------------------------------------------------------
+
+    def _fitted(self, v: Value, given: object) -> Any:
+        """An array of this device as it is, and one of the host."""
+        if is_on_host(given):
+            return fitted(v, given)
+        where = device_of(given)
+        if where != self.device:
+            raise ArgumentError(
+                f"{v.name!r}: the array lies on {where}, and the model runs on {self.device}; copy "
+                "it there, or to the host"
+            )
+        try:
+            found = given if isinstance(given, DeviceArray) else from_dlpack(given)
+        except ArgumentError as error:
+            raise ArgumentError(f"{v.name!r}: {error}") from None
+        if found.shape != v.shape or found.dtype != v.dtype:
+            raise ArgumentError(
+                f"{v.name!r} is {v.dtype}{list(v.shape)}, got {found.dtype}{list(found.shape)}"
+            )
+        return found
+
+    def _fill(self, place: int, elements: Any) -> None:
+        target: Any = self._input_array(place)
+        target.copyfrom(elements)
+
+    def _replace(self, number: int, elements: Any) -> None:
+        if not isinstance(elements, DeviceArray):
+            name = self.program.values[number].name
+            raise ArgumentError(
+                f"{name!r}: the array lies on the host, and the model runs on {self.device}; "
+                "without a copy it takes arrays of that alone, such as lw.nd.empty(shape, dtype, "
+                "device)"
+            )
+        super()._replace(number, elements)
+
+    def get_input(self, key: str | int) -> NDArray:
+        """A copy of an input on the device, as it is now."""
+        found: Any = self._input_array(self._input_place(key))
+        made: NDArray = found.copyto(self.device)
+        return made
+
+    def _copy_out(self, place: int, out: Any) -> Any:
+        found: Any = self._output_array(place)
+        if isinstance(found, np.ndarray):  # a weight that no kernel reads
+            found = self._there[self.program.outputs[place]]
+        if out is None:
+            return found.copyto(self.device)
+        if isinstance(out, DeviceArray):
+            return out.copyfrom(found)
+        out[...] = found.numpy()
+        return out
+
+    # -- weights -------------------------------------------------------------------------------
+
+    def share_params(self, other: GraphExecutor) -> None:
+        """Take the weights of another executor of the program on this device; see `GraphExecutor`.
+
+        Raises:
+            ArgumentError: it runs another program, or on another device.
+        """
+        if not isinstance(other, DeviceGraphExecutor) or other.device != self.device:
+            raise ArgumentError(f"share_params: the other executor does not run on {self.device}")
+        if other.program != self.program:
+            raise ArgumentError("share_params: the other executor runs another program")
+        self._take(other._weights, other._there, other._callees)
+
+    def _set_weights(self, weights: Mapping[int, Array], changed: Mapping[int, Array]) -> None:
+        same = {n: a for n, a in self._there.there.items() if n not in changed}
+        there = DeviceWeights(weights, self.device, same)
+        called = device_callees(
+            self.program.steps, self._kernels, there, self._callees, list(changed)
+        )
+        self._take(weights, there, called)
+
+    def _take(
+        self, weights: Mapping[int, Array], there: DeviceWeights, called: Sequence[Callee]
+    ) -> None:
+        self._weights, self._there, self._callees = weights, there, called
+        for n, v in enumerate(self.program.values):
+            if v.kind == "constant":
+                self._arrays[n] = self._array(n, v)
+        self._bind_again(range(len(self._calls)))
+
+    # -- running -------------------------------------------------------------------------------
+
+    def sync(self) -> None:
+        """Wait until all has run that is in the device's current stream.
+
+        Raises:
+            RunError: something in it failed.
+        """
+        api, device_id = self.device.api, self.device.device_id
+        api.synchronize(device_id, api.current_stream(device_id))
+
+    def _run(self) -> None:
+        stream = self.device.api.current_stream(self.device.device_id)
+        if stream is not self._noted:
+            self._note(stream)
+        if not self.graph:
+            self._launch(stream)
+            return
+        if self._recorded is None:
+            self._record(stream)
+            return
+        self._recorded(stream)
+
+    def _launch(self, stream: Stream) -> None:
+        for call in self._calls:
+            if isinstance(call, DeviceCall):
+                call.launch(stream)
+            else:
+                call()
+
+    def seconds_of_steps(self) -> list[float]:
+        """Run once, and wait for each step: the seconds of each, the host's part among them.
+
+        Raises:
+            RunError: a step failed.
+        """
+        found = []
+        for call in self._calls:
+            begin = time.perf_counter()
+            call()
+            self.sync()
+            found.append(time.perf_counter() - begin)
+        return found
+
+    def _record(self, stream: Stream) -> None:
+        """Run once, for what drivers prepare at the first launch, and record the next runs."""
+        self._launch(stream)
+        self._recorded = self.device.api.record_graph(self.device.device_id, self._launch)
+
+    def _note(self, stream: Stream) -> None:
+        """Say that a stream uses all memory, which is then not given to others too early."""
+        held = [self._pool, self._workspace, *self._there.there.values()]
+        for a in [*held, *(a for a in self._arrays if isinstance(a, DeviceArray))]:
+            note_use(a.memory, stream)
+        for callee in self._callees:
+            if isinstance(callee.function, DeviceKernel):
+                for given in callee.function.given:
+                    if given is not None:
+                        note_use(given.memory, stream)
+        self._noted = stream
+
+    def _check_graph(self) -> None:
+        """Refuse what cannot be recorded."""
+        hosts = [c.function.name for c in self._callees if isinstance(c.function, HostStep)]
+        if hosts:
+            raise UsageError(
+                f"graph=True: step {hosts[0]!r} runs in Python and cannot be recorded; leave it out"
+            )
+        if not self.device.api.has_graphs:
+            raise UsageError(f"graph=True: {self.device} records no graphs; leave it out")
