@@ -16,6 +16,7 @@ from loopwright.errors import GraphError, UsageError
 from loopwright.graph import op
 from loopwright.graph.layout.kernels import kernels_of_transform
 from loopwright.graph.layout.layouts import FIRST, LAST, Layout, blocked
+from loopwright.graph.layout.places import Places
 from loopwright.graph.pipeline import BEFORE_LAYOUTS, prepared
 from loopwright.graph.transform import AlterOpLayout
 from loopwright.records import load
@@ -137,7 +138,7 @@ def _network() -> graph.IRModule:
 NETWORK = _network()
 IMAGE = _array(1, 3, 8, 8)
 EXPECTED = run(NETWORK, IMAGE)
-PLACES = len(graph.tune_layouts(NETWORK, TARGET, blocks=(), measure=False).layouts)
+PLACES = len(Places.of(NETWORK["main"], graph.infer_types(NETWORK)).anchors)
 
 
 def _altered(names: list[str]) -> graph.IRModule:
@@ -147,6 +148,11 @@ def _altered(names: list[str]) -> graph.IRModule:
 def _check(module: graph.IRModule) -> None:
     for found, wanted in zip(run(module, IMAGE), EXPECTED, strict=True):
         np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-4)
+
+
+def test_each_place_of_a_network_gets_a_layout() -> None:
+    choice = graph.tune_layouts(NETWORK, TARGET, blocks=(), measure=False)
+    assert len(choice.layouts) == PLACES
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
