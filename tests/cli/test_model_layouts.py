@@ -129,4 +129,4 @@ def test_files_that_hold_no_layouts_of_the_model_are_refused(
         in cli("tune", "matmul", "M=8", "N=8", "K=8", "--layouts", chosen).error
     )
     assert cli("build", model, *ONE, "-o", "c.lw").code == 0
-    assert "c.lw was built, and has its layouts" in cli("run", "c.lw", "--layouts", chosen).error
+    assert "c.lw is built already" in cli("run", "c.lw", "--layouts", chosen).error

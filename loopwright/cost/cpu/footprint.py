@@ -22,11 +22,14 @@ from loopwright.cost.symbolic.symbols import (
     ceil_div,
     least,
     magnitude,
+    most,
     product,
     total,
     where,
 )
 
+#: Bytes of a page of memory.
+PAGE = 4096
 #: How much of what an input costs that begins within a cache line, as NumPy's do, is counted:
 #: arrays of our own, those in a model and those of measurements begin at one.
 MISPLACED = 0.25
@@ -121,6 +124,15 @@ class Touched:
             line: bytes of a line.
         """
         return self.lines[depth] / least(self._sets_reached(depth, way, line), way // line)
+
+    def pages(self, depth: int) -> Number:
+        """Pages of memory that what is touched at a depth lies in."""
+        dims, size = self.access.buffer.dims, self.access.buffer.itemsize
+        if len(dims) < 2:
+            return 1 + self.elements[depth] * size / PAGE
+        *rows, row = self.boxes[depth]
+        apart = least(dims[-2].stride * size / PAGE, 1)
+        return 1 + product(rows) * most(apart, row * size / PAGE)
 
     def is_crowded(self, way: int, line: int) -> bool:
         """Whether what is touched may fall into few of the sets."""
@@ -227,6 +239,18 @@ class Touches:
             total(a.lines[d] for a in accesses) * line * out for d, out in enumerate(self.outer)
         ]
         return self.outermost(stays, [moved[0], *moved[:-1]], moved[-1])
+
+    def page_moves(self, pages: int) -> Number:
+        """How often an access goes on to a page that is not among the ones that stay at hand.
+
+        Args:
+            pages: so many stay at hand.
+        """
+        depths = range(len(self.nest.loops) + 1)
+        touched = [total(a.pages(d) for a in self.accesses) for d in depths]
+        stays = [at_most(n, pages) for n in touched]
+        moves = [n * out for n, out in zip(touched, self.outer, strict=True)]
+        return self.outermost(stays, [0, *moves[:-1]], moves[-1])
 
     def outermost(
         self, stays: Sequence[Number], values: Sequence[Number], otherwise: Number

@@ -11,15 +11,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from loopwright.cost.cpu.buffer_usage import BufferUsage
-from loopwright.cost.cpu.footprint import Touched, Touches
+from loopwright.cost.cpu.footprint import PAGE, Touched, Touches
 from loopwright.cost.cpu.machine import Machine
 from loopwright.cost.symbolic.symbols import Number, at_most, least, most, product, total, where
 
 #: Bytes per cycle that come from the second level, the third level, and memory.
 L2, L3, MEMORY = 40, 22, 5
-#: Bytes of a way of the first cache, which is looked up by the address within a page; ways of the
-#: other caches.
-PAGE, WAYS = 4096, 16
+#: Ways of the caches but the first, a way of which is a page.
+WAYS = 16
 #: The part of the first cache's ways that a loop can count on: which line is given up is not quite
 #: the one that was not used for longest, and other lines come in between.
 COUNTED_ON = 0.75
@@ -33,6 +32,9 @@ UNREAD = 0.5
 #: of them, in the third cache and in memory: nothing was asked for ahead, and the address of
 #: another page has to be looked up.
 STREAMS, JUMP_L3, JUMP_MEMORY = 32, 10, 30
+#: Pages whose addresses a core has at hand, and cycles of going on to one that is not among them,
+#: though what is read lies in a cache.
+PAGES, PAGE_MOVE = 64, 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +83,7 @@ class Memory:
             if level.jump:
                 cycles = cycles + total(n * _jumps(a) for a, n in moved.items()) * level.jump
             out = most(out, where(at_most(self._usage.used, level.capacity), 0, cycles))
-        return out
+        return most(out, part.page_moves(PAGES) * PAGE_MOVE)
 
     def _moved(self, stage: Touches, t: Touches, level: Level) -> dict[Touched, Number]:
         """Bytes of each access of a part of a stage that come from behind a level; those that take

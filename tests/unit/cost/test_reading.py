@@ -1,8 +1,10 @@
-"""What the model says of spilled sums, beside compiled code, and of narrow pieces of many rows."""
+"""What the model says of spilled sums, beside compiled code, of narrow pieces of many rows, and of
+pages, beside a memory of the pages that were used last."""
 
 from __future__ import annotations
 
 import re
+from collections import OrderedDict
 
 import pytest
 
@@ -10,9 +12,9 @@ import loopwright as lw
 from loopwright import te
 from loopwright.cost.cpu.buffer_usage import BufferUsage
 from loopwright.cost.cpu.core import Core
-from loopwright.cost.cpu.footprint import Touches
+from loopwright.cost.cpu.footprint import PAGE, Touches
 from loopwright.cost.cpu.machine import Machine
-from loopwright.cost.cpu.memory import JUMP_MEMORY, MEMORY, STREAMS, Memory
+from loopwright.cost.cpu.memory import JUMP_MEMORY, MEMORY, PAGES, STREAMS, Memory
 from loopwright.cost.symbolic.loop_nest import nests_of
 from loopwright.target.caches import Caches
 
@@ -69,3 +71,35 @@ def test_narrow_pieces_of_many_rows_take_longer(steps: int, columns: int) -> Non
     least = n * n * 4 / MEMORY
     pieces_of = n * n // (columns if steps <= STREAMS else 16)
     assert cycles_here == pytest.approx(least + pieces_of * JUMP_MEMORY, rel=0.1)
+
+
+@pytest.mark.parametrize(("steps", "width"), [(32, 1024), (128, 1024), (300, 1024), (300, 256)])
+def test_pages_are_gone_on_to_as_by_a_memory_of_those_used_last(steps: int, width: int) -> None:
+    # Tiles of 4 rows times 16 columns of a matrix whose rows are a page apart, or a quarter of one.
+    rows, columns = 12, 16
+    A, B = te.placeholder((rows, steps), name="A"), te.placeholder((steps, width), name="B")
+    k = te.reduce_axis((0, steps), name="k")
+    C = te.compute((rows, columns), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")
+    s = te.create_schedule(C.op)
+    (i, j), (k,) = s[C].op.axis, s[C].op.reduce_axis
+    i0, i1 = s[C].split(i, factor=4)
+    s[C].reorder(i0, k, i1, j)
+    touches = Touches(nests_of(s.state)[0], MACHINE)
+    used: OrderedDict[tuple[str, int], None] = OrderedDict()
+    missing = 0
+    for row, step, each in (
+        (r, s, x) for r in range(0, rows, 4) for s in range(steps) for x in range(4)
+    ):
+        at = row + each
+        for buffer, place in (
+            ("A", at * steps + step),
+            ("B", step * width),
+            ("C", at * columns),
+        ):
+            page = (buffer, place * 4 // PAGE)
+            missing += page not in used
+            used[page] = None
+            used.move_to_end(page)
+            if len(used) > PAGES:
+                used.popitem(last=False)
+    assert abs(touches.page_moves(PAGES) - missing) <= PAGES
