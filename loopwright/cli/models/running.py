@@ -61,7 +61,7 @@ def run_model(
 
     Raises:
         UsageError: batches are given for a model that has none, outputs of several are to be
-            written, or layouts are given for a model that is built.
+            written, or layouts or a target are given for a model that is built.
     """
     model = _model(file, target, no_fallback=no_fallback, batches=batches, layouts=layouts)
     if isinstance(model, Model):
