@@ -19,6 +19,14 @@ class CopiedBytes:
         to_host: from devices to the host.
         on_devices: between pieces of memory of devices.
         copies: how many copies these were, all together.
+
+    Example:
+        >>> from loopwright.runtime.profiling import counted_copies
+        >>> with counted_copies() as copied:
+        ...     a = lw.nd.array(np.zeros(4, "float32"))
+        ...
+        >>> print(copied)
+        CopiedBytes(to_device=0, to_host=0, on_devices=0, copies=0)
     """
 
     to_device: int = 0

@@ -45,6 +45,18 @@ class DeviceProgram:
         TargetError: kernels are for another architecture, or the device computes no float64.
         ArgumentError: a kernel or a constant is missing, or has another shape or dtype.
         OutOfMemoryError: the device has no room for the weights.
+
+    Example:
+        >>> from loopwright.runtime.executors import DeviceGraphExecutor, DeviceProgram
+        >>> x = lw.graph.var("x", (4,))
+        >>> module = lw.graph.IRModule.from_expr(lw.graph.op.nn.relu(x))
+        >>> if lw.opencl().exist:
+        ...     model = lw.graph.compile(module, "opencl")
+        ...     there = DeviceProgram(model.program, model.kernels, model.constants, lw.opencl())
+        ...     executor = DeviceGraphExecutor(there)
+        ...     executor.run(x=np.array([1, -2, 3, -4], "float32"))
+        ...     assert executor.get_output(0).numpy().tolist() == [1.0, 0.0, 3.0, 0.0]
+        ...
     """
 
     def __init__(

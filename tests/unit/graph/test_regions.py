@@ -70,7 +70,8 @@ def test_samples_whose_number_depends_on_data_are_refused() -> None:
 )  # fmt: skip
 def test_convolutions_bend(attrs: dict[str, Any], masked: bool) -> None:
     group, offsets = attrs.get("group", 1), attrs.get("offset_group", 1)
-    weight = RNG.standard_normal((4, 4 // group, 2, 3)).astype("float32")
+    # Small enough that a sum's rounding is no more than what may differ near zero.
+    weight = (0.1 * RNG.standard_normal((4, 4 // group, 2, 3))).astype("float32")
     pads, strides = attrs.get("pads", [0] * 4), attrs.get("strides", [1, 1])
     reach = [(k - 1) * d + 1 for k, d in zip((2, 3), attrs.get("dilations", [1, 1]), strict=True)]
     free = [6 + pads[0] + pads[2] - reach[0], 7 + pads[1] + pads[3] - reach[1]]
