@@ -7,8 +7,8 @@
     python -m benchmarks.end_to_end report FOLDER
 
 It needs torch, torchvision, onnx, onnxscript and onnxruntime beside this package; weights are
-drawn, none are fetched. Each verb writes what it found into the folder, model by model, and passes
-over what is there. ``time`` compares outputs first, then lets all sides take turns: its ratio is
+drawn, none are fetched. Each verb writes what it found into the folder, model by model. ``export``
+and ``time`` pass over what is there, ``tune`` goes on with the log. ``time`` compares outputs first, then lets all sides take turns: its ratio is
 how many times as fast we are as the fastest other side, with an interval of 95 %. ``start`` runs
 each side in a process of its own: seconds until a first run ended, and its memory.
 """
@@ -58,8 +58,6 @@ def _export(chosen: list[Subject], options: argparse.Namespace) -> int:
 
 def _tune(chosen: list[Subject], options: argparse.Namespace) -> int:
     for subject in chosen:
-        if subject.log.exists():
-            continue
         subject.export()
         with PassContext(config={"max_error": MAX_ERROR}):
             summary = lw.tune(
