@@ -8,9 +8,10 @@
 
 It needs torch, torchvision, onnx, onnxscript and onnxruntime beside this package; weights are
 drawn, none are fetched. Each verb writes what it found into the folder, model by model. ``export``
-and ``time`` pass over what is there, ``tune`` goes on with the log. ``time`` compares outputs first, then lets all sides take turns: its ratio is
-how many times as fast we are as the fastest other side, with an interval of 95 %. ``start`` runs
-each side in a process of its own: seconds until a first run ended, and its memory.
+and ``time`` pass over what is there, ``tune`` goes on with the log. ``time`` compares outputs
+first, then lets all sides take turns: its ratio is how many times as fast we are as the fastest
+other side, with an interval of 95 %. ``start`` runs each side in a process of its own: seconds
+until a first run ended, and its memory.
 """
 
 from __future__ import annotations
