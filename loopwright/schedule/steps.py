@@ -83,6 +83,10 @@ class Step(ABC):
             shown = shown[:-1]
         return [self.primitive, *(self._field_json(f.name) for f in shown)]
 
+    def fields_json(self) -> list[Any]:
+        """All fields as JSON has them, those that are default, too."""
+        return [self._field_json(f.name) for f in fields(self)]
+
     def _field_json(self, name: str) -> Any:
         value = getattr(self, name)
         if isinstance(value, Sampled) and name in self.may_be_sampled:

@@ -7,17 +7,21 @@ knobs changed, for some generations.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from loopwright.cost.analytical import AnalyticalModel
+from loopwright.cost.cpu.machine import machine_of
+from loopwright.cost.gpu.device import device_of
 from loopwright.errors import UsageError
 from loopwright.records import Json
 from loopwright.space.composition import Composed, combined
+from loopwright.space.structure import Structure
 from loopwright.task.interfaces import Scheduler
+from loopwright.task.knobs import value_text
 from loopwright.task.space import ConfigEntity, ConfigSpace
 from loopwright.task.vectors import (
     Digits,
@@ -36,6 +40,9 @@ _FIRST_LOOK, _CLOSER = 1 << 8, 8
 #: asked before fewer will do.
 _PARENTS, _CHILDREN = 64, 16
 _ASKED = 1 << 9
+#: What was found for structures by this process, and how much of that is kept.
+_KNOWN: dict[Hashable, list[tuple[int, float]]] = {}
+_MOST_KNOWN = 1 << 13
 
 _Scores = npt.NDArray[np.float64]
 
@@ -103,14 +110,13 @@ def ranked(
     for structure, model in zip(structures, models, strict=True):
         first_of_all = isinstance(structure, Composed) and not found
         look = sample if first_of_all else min(sample, _FIRST_LOOK)
-        found.append(_best(structure, model, look, seed, start))
+        found.append(_best(structure, model, look, seed, start, top))
         if first_of_all and found[0]:
             start = found[0][0].config.values
     if sample > _FIRST_LOOK:
         for n in sorted(range(len(found)), key=lambda n: -_speed(found[n]))[:_CLOSER]:
-            found[n] = _best(structures[n], models[n], sample, seed, start)
-    each = [r for own in found for r in own[:top]]
-    return sorted(each, key=lambda r: -r.speed)
+            found[n] = _best(structures[n], models[n], sample, seed, start, top)
+    return sorted((r for own in found for r in own), key=lambda r: -r.speed)
 
 
 def put_together(found: Sequence[Ranked], sample: int = _FIRST_LOOK, seed: int = 0) -> list[Ranked]:
@@ -140,7 +146,7 @@ def put_together(found: Sequence[Ranked], sample: int = _FIRST_LOOK, seed: int =
             prefix = first.composition.prefix(t)
             values = best[s].config.values
             start |= {name: v for name, v in values.items() if name.startswith(prefix)}
-        made += _best(structure, AnalyticalModel(structure), sample, seed, start)[:1]
+        made += _best(structure, AnalyticalModel(structure), sample, seed, start, top=1)
     return sorted(made, key=lambda r: -r.speed)
 
 
@@ -154,9 +160,41 @@ def _best(
     sample: int,
     seed: int,
     start: Mapping[str, Json],
+    top: int,
 ) -> list[Ranked]:
-    """The configurations of a structure that were looked at, the most promising few first; among
-    them that with some values for its knobs."""
+    """The most promising configurations of a structure among those that are looked at, best first;
+    that with some values for its knobs is one of these. What was found before is kept."""
+    key = _known_as(structure, sample, seed, start, top)
+    points = _KNOWN.get(key)
+    if points is None:
+        points = _points(structure, model, sample, seed, start)[:top]
+    if key is not None:
+        if len(_KNOWN) >= _MOST_KNOWN:
+            _KNOWN.clear()
+        _KNOWN[key] = points
+    return [Ranked(structure, structure.config_space.get(index), s) for index, s in points]
+
+
+def _known_as(
+    structure: Scheduler, sample: int, seed: int, start: Mapping[str, Json], top: int
+) -> Hashable:
+    """What decides which configurations `_points` finds; None where that is not known: a filter, or
+    a template, is a function, of which it cannot be said that it is the same as another one."""
+    if not isinstance(structure, Structure) or structure.config_space.is_filtered:
+        return None
+    target = structure.target
+    machine = device_of(target) if "gpu" in target.keys else machine_of(target)
+    return structure.content, repr(machine), sample, seed, top, value_text(dict(start))
+
+
+def _points(
+    structure: Scheduler,
+    model: AnalyticalModel,
+    sample: int,
+    seed: int,
+    start: Mapping[str, Json],
+) -> list[tuple[int, float]]:
+    """The points of `_best`, by index, with their speeds."""
     space = structure.config_space
     valid = ValidMemo(space)
     if space.range_length <= sample:
@@ -166,10 +204,7 @@ def _best(
         digits, scores = _searched(space, model, sample, np.random.default_rng(seed), start, valid)
     best = _leaders(space, digits, scores, valid)
     indices = indices_of(space, digits[best])
-    return [
-        Ranked(structure, space.get(index), float(2.0 ** scores[at]))
-        for at, index in zip(best, indices, strict=True)
-    ]
+    return [(index, float(2.0 ** scores[at])) for at, index in zip(best, indices, strict=True)]
 
 
 def _leaders(space: ConfigSpace, digits: Digits, scores: _Scores, valid: ValidMemo) -> list[int]:

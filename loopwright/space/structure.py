@@ -7,11 +7,14 @@ numbers in the place of symbols.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import hashlib
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import Any
 
 from loopwright import te
+from loopwright.cost.symbolic.operations import reachable
 from loopwright.cost.symbolic.symbols import Sym, with_leaves
 from loopwright.errors import InternalError
 from loopwright.schedule import Schedule, replay
@@ -56,6 +59,21 @@ class Structure:
     trace: tuple[Step, ...]
     symbols: Mapping[int, tuple[str, int]]
 
+    @cached_property
+    def content(self) -> str:
+        """A hash of what it is: the expression, the arguments, the target, the knobs with their
+        defaults, and the steps; two structures of one content schedule every point alike."""
+        space = self.config_space
+        values = [getattr(step, f.name) for step in self.trace for f in fields(step)]
+        symbols = [symbol for value in values for symbol in _symbols_in(value)]
+        # All are of one graph.
+        nodes = dict(enumerate(symbols[0].graph.nodes)) if symbols else {}
+        needed = [(n, nodes[n]) for n in reachable(nodes, {x.number for x in symbols})]
+        parts: list[object] = [self.dag.hash, self.arg_ids, self.target.canonical]
+        parts += [space.space_hash, space.default_index, sorted(self.symbols.items()), needed]
+        parts += [(type(step).__name__, step.fields_json()) for step in self.trace]
+        return hashlib.sha256(repr(parts).encode()).hexdigest()
+
     def instantiate(self, config: ConfigEntity) -> tuple[Schedule, list[te.Tensor]]:
         """The schedule of a configuration of its space.
 
@@ -85,6 +103,15 @@ class Structure:
 
     def __str__(self) -> str:
         return f"{self.name} ({self.config_space.range_length} configurations)"
+
+
+def _symbols_in(x: object) -> Iterator[Sym]:
+    """The symbols of a step's field."""
+    if isinstance(x, Sym):
+        yield x
+    elif isinstance(x, tuple):
+        for part in x:
+            yield from _symbols_in(part)
 
 
 def _resolved(step: Step, value: Callable[[Sym], Any]) -> Step:

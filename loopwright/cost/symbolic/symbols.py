@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 
@@ -28,6 +28,7 @@ NodeOperand = int | tuple[float]
 #: An operation and its operands; a leaf has its knob and its part, in a tuple each.
 GraphNode = tuple[str, tuple[NodeOperand, ...]]
 _INF = math.inf
+_EVERYTHING: ValueRange = (-_INF, _INF)
 
 
 class DataDependent(Exception):
@@ -76,10 +77,18 @@ class Graph:
 
     def apply(self, op: str, args: tuple[Number, ...]) -> Number:
         """An operation on at least one `Sym`."""
-        key = (op, *[(a.number,) if isinstance(a, Sym) else a for a in args])
+        key = (op, *[a.key if type(a) is Sym else a for a in args])
         known = self._table.get(key)
         if known is None:
             known = self._table[key] = self._new(op, args)
+        return known
+
+    def apply_to_two(self, op: str, a: Number, b: Number) -> Number:
+        """The same of two operands, as nearly all operations have."""
+        key = (op, a.key if type(a) is Sym else a, b.key if type(b) is Sym else b)
+        known = self._table.get(key)
+        if known is None:
+            known = self._table[key] = self._new(op, (a, b))
         return known
 
     def forget(self) -> None:
@@ -95,7 +104,7 @@ class Graph:
         operands: list[NodeOperand] = []
         knobs: frozenset[int] = frozenset()
         for a in args:
-            if isinstance(a, Sym):
+            if type(a) is Sym:
                 operands.append(a.number)
                 # Most are made of the same knobs: one set serves them all.
                 knobs = a.knobs if knobs <= a.knobs else knobs | a.knobs
@@ -121,24 +130,35 @@ _Method = Callable[["Sym", "Number"], "Number"]
 
 def _operators(op: str) -> tuple[_Method, _Method]:
     """The method of an operator, and the one for the operand on the right."""
-    return lambda a, b: _operation(op, a, b), lambda a, b: _operation(op, b, a)
+
+    # A model writes down hundreds of thousands of them, nearly all on plain numbers and symbols.
+    def method(a: Sym, b: Number) -> Number:
+        return _apply(op, a, b) if type(b) in _PLAIN else _operation(op, a, b)
+
+    def reflected(a: Sym, b: Number) -> Number:
+        return _apply(op, b, a) if type(b) in _PLAIN else _operation(op, b, a)
+
+    return method, reflected
 
 
+@final
 class Sym(Symbol):
     """An expression; see the text of this module.
 
     Attributes:
         number: which node of its graph it is.
+        key: what stands for it where operations are looked up.
         bounds: least and largest value that it may take.
         knobs: numbers of the knobs that it depends on.
     """
 
-    __slots__ = ("bounds", "graph", "knobs", "number")
+    __slots__ = ("bounds", "graph", "key", "knobs", "number")
 
     def __init__(
         self, graph: Graph, number: int, bounds: ValueRange, knobs: frozenset[int]
     ) -> None:
         self.graph, self.number, self.bounds, self.knobs = graph, number, bounds, knobs
+        self.key = (number,)
 
     def __repr__(self) -> str:
         return f"<sym {self.number} in {self.bounds}>"
@@ -197,6 +217,7 @@ Number = int | float | Sym
 
 
 _NUMBERS = (Sym, int, float, np.number)
+_PLAIN = frozenset((Sym, int, float))
 _TESTS = ("<", "<=", "==", "!=")
 _FOLD: dict[str, Callable[[Number, Number], Number]] = {
     "+": operator.add,
@@ -227,34 +248,64 @@ def _operation(op: str, a: Any, b: Any) -> Any:
 
 
 def _apply(op: str, a: Number, b: Number) -> Number:
-    graph = a.graph if isinstance(a, Sym) else b.graph if isinstance(b, Sym) else None
-    if graph is None:
+    if type(a) is Sym:
+        graph = a.graph
+    elif type(b) is Sym:
+        graph = b.graph
+    else:
         return _FOLD[op](a, b)
-    short = _simple(op, a, b)
-    return graph.apply(op, (a, b)) if short is None else short
+    simple = _SIMPLE.get(op)
+    short = simple(a, b) if simple is not None else None
+    return graph.apply_to_two(op, a, b) if short is None else short
 
 
-def _simple(op: str, a: Number, b: Number) -> Number | None:
-    """What an operation is without computing it, or None."""
-    if op in ("+", "-") and not isinstance(b, Sym) and b == 0:
-        return a
-    if op == "+" and not isinstance(a, Sym) and a == 0:
+def _simple_sum(a: Number, b: Number) -> Number | None:
+    if type(a) is not Sym and a == 0:
         return b
-    if op in ("*", "//", "ceil", "/") and not isinstance(b, Sym) and b == 1:
-        return a
-    if op == "*" and not isinstance(a, Sym):
+    return _simple_difference(a, b)
+
+
+def _simple_difference(a: Number, b: Number) -> Number | None:
+    return a if type(b) is not Sym and b == 0 else None
+
+
+def _simple_product(a: Number, b: Number) -> Number | None:
+    if type(a) is not Sym:
         return 0 if a == 0 else b if a == 1 else None
-    if op == "*" and not isinstance(b, Sym) and b == 0:
-        return 0
-    if op in ("min", "max"):
-        if a is b:
-            return a
-        (alo, ahi), (blo, bhi) = _interval(a), _interval(b)
-        if ahi <= blo:
-            return a if op == "min" else b
-        if bhi <= alo:
-            return b if op == "min" else a
+    if type(b) is not Sym:
+        return 0 if b == 0 else a if b == 1 else None
     return None
+
+
+def _simple_quotient(a: Number, b: Number) -> Number | None:
+    return a if type(b) is not Sym and b == 1 else None
+
+
+def _simple_least(a: Number, b: Number) -> Number | None:
+    if a is b:
+        return a
+    (alo, ahi), (blo, bhi) = _interval(a), _interval(b)
+    return a if ahi <= blo else b if bhi <= alo else None
+
+
+def _simple_most(a: Number, b: Number) -> Number | None:
+    if a is b:
+        return a
+    (alo, ahi), (blo, bhi) = _interval(a), _interval(b)
+    return b if ahi <= blo else a if bhi <= alo else None
+
+
+#: What operations are without computing them, or None.
+_SIMPLE: dict[str, Callable[[Number, Number], Number | None]] = {
+    "+": _simple_sum,
+    "-": _simple_difference,
+    "*": _simple_product,
+    "//": _simple_quotient,
+    "ceil": _simple_quotient,
+    "/": _simple_quotient,
+    "min": _simple_least,
+    "max": _simple_most,
+}
 
 
 def with_leaves(symbol: Sym, leaf: Callable[[int], Any]) -> Any:
@@ -282,55 +333,80 @@ def with_leaves(symbol: Sym, leaf: Callable[[int], Any]) -> Any:
 
 
 def _interval(x: Number) -> ValueRange:
-    return x.bounds if isinstance(x, Sym) else (x, x)
+    return x.bounds if type(x) is Sym else (x, x)
 
 
 def _bounds(op: str, args: tuple[Number, ...]) -> ValueRange:
     """Bounds of an operation from those of its operands; a test gives 0 or 1."""
+    known = _BOUNDS.get(op)
+    if known is not None:
+        (alo, ahi), (blo, bhi) = _interval(args[0]), _interval(args[1])
+        return known(alo, ahi, blo, bhi)
     if op in ("sectors", "wavefronts"):  # `loopwright.cost.symbolic.warps`
         return 1, _INF
     if op == "where":
         (_, _), (alo, ahi), (blo, bhi) = map(_interval, args)
         return min(alo, blo), max(ahi, bhi)
-    (alo, ahi), (blo, bhi) = map(_interval, args)
-    match op:
-        case "+":
-            return alo + blo, ahi + bhi
-        case "-":
-            return alo - bhi, ahi - blo
-        case "*" if alo >= 0 and blo >= 0 and ahi < _INF and bhi < _INF:
-            return alo * blo, ahi * bhi  # nearly all are such
-        case "*":
-            return _hull([x * y for x in (alo, ahi) for y in (blo, bhi)])
-        case "//" if blo > 0:
-            return _hull([x // y for x in (alo, ahi) for y in (blo, bhi)])
-        case "ceil" if blo > 0:
-            return _hull([-(-x // y) for x in (alo, ahi) for y in (blo, bhi)])
-        case "/" if blo > 0 and alo >= 0 and ahi < _INF and bhi < _INF:
-            return alo / bhi, ahi / blo
-        case "/" if blo > 0:
-            return _hull([x / y for x in (alo, ahi) for y in (blo, bhi)])
-        case "%" if blo > 0:
-            return 0, bhi - 1
-        case "min":
-            return min(alo, blo), min(ahi, bhi)
-        case "max":
-            return max(alo, blo), max(ahi, bhi)
-        case "<":
-            return (1, 1) if ahi < blo else (0, 0) if alo >= bhi else (0, 1)
-        case "<=":
-            return (1, 1) if ahi <= blo else (0, 0) if alo > bhi else (0, 1)
-        case "==" | "!=" if ahi < blo or bhi < alo:
-            return (0, 0) if op == "==" else (1, 1)
-        case "==" | "!=" | "and" | "or" | "unless" | "implies":
-            return 0, 1
-    return -_INF, _INF
+    assert op in ("and", "or", "unless", "implies"), op
+    return 0, 1
+
+
+def _bounds_of_product(alo: float, ahi: float, blo: float, bhi: float) -> ValueRange:
+    if alo >= 0 and blo >= 0 and ahi < _INF and bhi < _INF:
+        return alo * blo, ahi * bhi  # nearly all are such
+    return _hull([x * y for x in (alo, ahi) for y in (blo, bhi)])
+
+
+def _bounds_of_floor(alo: float, ahi: float, blo: float, bhi: float) -> ValueRange:
+    if blo <= 0:
+        return _EVERYTHING
+    return _hull([x // y for x in (alo, ahi) for y in (blo, bhi)])
+
+
+def _bounds_of_ceil(alo: float, ahi: float, blo: float, bhi: float) -> ValueRange:
+    if blo <= 0:
+        return _EVERYTHING
+    return _hull([-(-x // y) for x in (alo, ahi) for y in (blo, bhi)])
+
+
+def _bounds_of_quotient(alo: float, ahi: float, blo: float, bhi: float) -> ValueRange:
+    if blo <= 0:
+        return _EVERYTHING
+    if alo >= 0 and ahi < _INF and bhi < _INF:
+        return alo / bhi, ahi / blo
+    return _hull([x / y for x in (alo, ahi) for y in (blo, bhi)])
+
+
+def _bounds_of_less(alo: float, ahi: float, blo: float, bhi: float) -> ValueRange:
+    return (1, 1) if ahi < blo else (0, 0) if alo >= bhi else (0, 1)
+
+
+def _bounds_of_at_most(alo: float, ahi: float, blo: float, bhi: float) -> ValueRange:
+    return (1, 1) if ahi <= blo else (0, 0) if alo > bhi else (0, 1)
+
+
+#: Bounds of an operation from the least and largest value of both operands.
+_BOUNDS: dict[str, Callable[[float, float, float, float], ValueRange]] = {
+    "+": lambda alo, ahi, blo, bhi: (alo + blo, ahi + bhi),
+    "-": lambda alo, ahi, blo, bhi: (alo - bhi, ahi - blo),
+    "*": _bounds_of_product,
+    "//": _bounds_of_floor,
+    "ceil": _bounds_of_ceil,
+    "/": _bounds_of_quotient,
+    "%": lambda _alo, _ahi, blo, bhi: (0, bhi - 1) if blo > 0 else _EVERYTHING,
+    "min": lambda alo, ahi, blo, bhi: (min(alo, blo), min(ahi, bhi)),
+    "max": lambda alo, ahi, blo, bhi: (max(alo, blo), max(ahi, bhi)),
+    "<": _bounds_of_less,
+    "<=": _bounds_of_at_most,
+    "==": lambda alo, ahi, blo, bhi: (0, 0) if ahi < blo or bhi < alo else (0, 1),
+    "!=": lambda alo, ahi, blo, bhi: (1, 1) if ahi < blo or bhi < alo else (0, 1),
+}
 
 
 def _hull(ends: Sequence[float]) -> ValueRange:
     """The interval of its ends; everything where one is unknown (0 times infinity)."""
     if any(x != x for x in ends):
-        return -_INF, _INF
+        return _EVERYTHING
     return min(ends), max(ends)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -42,13 +44,10 @@ def test_symbols_describe_what_instances_are() -> None:
         np.testing.assert_array_equal(together, alone.predict(digits))
 
 
-def test_one_seed_gives_one_order() -> None:
-    args = product(96, 80, 40)()
-    with lw.Target("llvm -num-threads=1"):
-        once, again = (ranked(structures(args[-1], args), 32, seed=3) for _ in range(2))
-    assert [(str(r.structure), str(r.config)) for r in once] == [
-        (str(r.structure), str(r.config)) for r in again
-    ]
+def test_one_seed_gives_one_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    once = _ranked_anew("llvm -num-threads=1", sample=32, seed=3)
+    monkeypatch.setattr("loopwright.space.ranking._KNOWN", {})
+    assert _ranked_anew("llvm -num-threads=1", sample=32, seed=3) == once
 
 
 def test_a_search_in_a_large_space_finds_about_the_best_of_all_its_points() -> None:
@@ -64,19 +63,79 @@ def test_a_search_in_a_large_space_finds_about_the_best_of_all_its_points() -> N
         assert found.speed >= 0.97 * float(2.0**best)
 
 
-def test_a_search_looks_at_no_more_points_than_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[int] = []
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many points the model was asked about, by call; nothing is known of former rankings."""
+    calls: list[int] = []
     predict = AnalyticalModel.predict
 
     def counted(model: AnalyticalModel, digits: np.ndarray) -> np.ndarray:
-        asked.append(len(digits))
+        calls.append(len(digits))
         return predict(model, digits)
 
     monkeypatch.setattr(AnalyticalModel, "predict", counted)
+    monkeypatch.setattr("loopwright.space.ranking._KNOWN", {})
+    return calls
+
+
+def test_a_search_looks_at_no_more_points_than_it_may(asked: list[int]) -> None:
     args = product(640, 512, 96)()
     with lw.Target("llvm -num-threads=2"):
         ranked(structures(args[-1], args)[:1], sample=300)
     assert 250 <= sum(asked) <= 300 + 256
+
+
+def _ranked_anew(target: str, **options: int) -> list[tuple[str, int | None, float]]:
+    """A product that is written down, derived and ranked."""
+    args = product(96, 80, 40)()
+    with lw.Target(target):
+        found = ranked(structures(args[-1], args), **options)
+    return [(r.structure.name, r.config.index, r.speed) for r in found]
+
+
+def test_what_was_ranked_before_is_known(asked: list[int]) -> None:
+    first = _ranked_anew("llvm -num-threads=1")
+    assert asked
+    asked.clear()
+    assert _ranked_anew("llvm -num-threads=1") == first
+    assert not asked
+
+
+@pytest.mark.parametrize(
+    ("target", "options"),
+    [
+        ("llvm -num-threads=2", {}),
+        ("llvm -num-threads=1 -l2_cache_bytes=65536", {}),
+        ("llvm -num-threads=1 -mcpu=x86-64-v2", {}),
+        ("llvm -num-threads=1", {"seed": 1}),
+        ("llvm -num-threads=1", {"sample": 100}),
+        ("llvm -num-threads=1", {"top": 2}),
+    ],
+)
+def test_another_question_is_asked_anew(
+    asked: list[int], target: str, options: dict[str, int]
+) -> None:
+    _ranked_anew("llvm -num-threads=1")
+    asked.clear()
+    _ranked_anew(target, **options)
+    assert asked
+
+
+def test_a_structure_with_other_steps_is_ranked_anew(asked: list[int]) -> None:
+    args = product(96, 80, 40)()
+    with lw.Target("llvm -num-threads=1"):
+        derived = structures(args[-1], args)
+    structure = next(s for s in derived if len(s.symbols) > 1)
+    turned = dict(zip(structure.symbols, reversed(structure.symbols.values()), strict=True))
+    for other in (
+        replace(structure, trace=structure.trace[:-1]),
+        replace(structure, symbols=turned),
+    ):
+        ranked([structure], sample=20)
+        asked.clear()
+        ranked([other], sample=20)
+        assert asked
+        assert other.content != structure.content
 
 
 def test_several_leading_points_of_each_structure_are_different() -> None:
