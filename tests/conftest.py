@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -56,12 +57,47 @@ SERIAL = (
 )
 
 
+#: Tests with many parameters that take minutes together. For every change one of so many of them
+#: runs, the first among them; the others are `slow`, for `make nightly`.
+SHARES = {
+    "migration/test_tutorials.py::test_a_script_runs_with_other_imports": 2,
+    "numeric/test_values.py::test_intrinsic_against_numpy_in_float64": 2,
+    "numeric/test_values.py::test_intrinsic_at_the_edges": 2,
+    "numeric/test_vector_math.py::test_no_call_of_a_library": 2,
+    "numeric/test_vector_math.py::test_the_result_does_not_depend_on_the_schedule": 2,
+    "property/test_hostile_lines.py::test_every_verb_takes_it": 2,
+    "property/test_symbolic.py::test_one_function_for_several_sizes": 2,
+    "test_docs.py::test_tutorial_runs": 2,  # `make docs` runs all of them, too
+    "unit/lowering/test_tensor_cores.py::test_products": 2,
+    "unit/ops/test_gpu.py::test_defaults_and_random_points_are_right": 2,
+    "unit/ops/test_gpu.py::test_points_of_large_shapes_are_within_the_limits": 2,
+    "unit/ops/test_ops.py::test_conv2d_in_random_configurations": 2,
+    "unit/ops/test_ops.py::test_rows_and_elementwise_in_random_configurations": 2,
+    "unit/space/test_structures.py::test_structures_compute_what_the_naive_schedule_does": 2,
+    "unit/space/test_structures.py::test_structures_lower_at_their_default_and_elsewhere": 3,
+    "unit/space/test_structures_gpu.py::test_defaults_and_random_points_are_right": 3,
+    "unit/space/test_structures_gpu.py::test_points_are_within_the_limits_of_other_devices": 3,
+    "unit/space/test_tensor_core_structures.py::test_products_of_halves_go_to_tensor_cores": 2,
+    "unit/space/test_windows.py::test_structures_compute_what_numpy_does": 2,
+    "unit/tuner/test_every_dtype.py::test_operators_are_tuned_in_a_dtype": 2,
+    "unit/tuner/test_replayed_spaces.py::test_one_seed_one_sequence_in_another_process": 2,
+    "unit/tuner/test_structures.py::test_real_structures_are_tuned_by_every_tuner": 2,
+}
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give the tests of `SERIAL` their marker, before ``-m`` chooses."""
+    """Give tests the markers that `SERIAL` and `SHARES` ask for, before ``-m`` chooses."""
+    seen: Counter[str] = Counter()
     for item in items:
-        if item.nodeid.removeprefix("tests/").startswith(SERIAL):
+        name = item.nodeid.removeprefix("tests/")
+        if name.startswith(SERIAL):
             item.add_marker("serial")
+        test = name.partition("[")[0]
+        if test in SHARES and item.get_closest_marker("slow") is None:
+            if seen[test] % SHARES[test]:
+                item.add_marker("slow")
+            seen[test] += 1
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

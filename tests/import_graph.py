@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 #: Module -> modules of the package that it imports, by dotted names.
 Graph = Mapping[str, frozenset[str]]
 
 
+@cache
 def import_graph(package: Path) -> Graph:
-    """The imports between the files of a package.
+    """The imports between the files of a package; they are read once.
 
     ``from a.b import c`` is an import of ``a.b.c`` where that is a file, else of ``a.b``.
     """

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import SERIAL
+from tests.conftest import SERIAL, SHARES, pytest_collection_modifyitems
 
 
 def make(golden, folder: Path, update: bool = False):
@@ -49,9 +49,32 @@ def test_isa_marker_skips() -> None:
     pytest.fail("ran on a CPU without the feature")
 
 
-@pytest.mark.parametrize("entry", SERIAL)
-def test_what_runs_alone_is_there(entry: str) -> None:
-    """A folder, file or test that got another name would run beside others."""
+class _Test:
+    """As much of a test as choosing looks at."""
+
+    def __init__(self, nodeid: str, *markers: str) -> None:
+        self.nodeid, self.markers = nodeid, list(markers)
+
+    def add_marker(self, name: str) -> None:
+        self.markers.append(name)
+
+    def get_closest_marker(self, name: str) -> str | None:
+        return name if name in self.markers else None
+
+
+def test_one_of_so_many_parameters_runs_for_every_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(SHARES, "unit/test_a.py::test_b", 3)
+    tests = [_Test(f"tests/unit/test_a.py::test_b[{n}]", *["slow"][: n == 1]) for n in range(6)]
+    other = _Test("tests/unit/test_a.py::test_bc[0]")
+    pytest_collection_modifyitems([*tests, other])  # type: ignore[list-item]
+    assert [n for n, test in enumerate(tests) if test.markers == []] == [0, 4]
+    assert all(test.markers in ([], ["slow"]) for test in tests)
+    assert other.markers == []
+
+
+@pytest.mark.parametrize("entry", [*SERIAL, *SHARES])
+def test_what_runs_alone_or_in_part_is_there(entry: str) -> None:
+    """A folder, file or test that got another name would run beside others, or as a whole."""
     file, _, test = entry.partition("::")
     path = Path(__file__).parent / file
     assert path.exists()

@@ -16,7 +16,7 @@ DEVICE = "opencl -max-threads-per-block=128 -max-shared-memory-per-block=8192"
 
 
 @pytest.mark.parametrize(
-    ("first", "count"), [(0, 60), pytest.param(10_000, 1500, marks=pytest.mark.slow)]
+    ("first", "count"), [(0, 30), pytest.param(10_000, 1500, marks=pytest.mark.slow)]
 )
 def test_points_of_structures(first: int, count: int) -> None:
     with closing(Checker()) as checker:
@@ -30,7 +30,7 @@ def test_points_of_structures(first: int, count: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("first", "count"), [(0, 25), pytest.param(10_000, 400, marks=pytest.mark.slow)]
+    ("first", "count"), [(0, 12), pytest.param(10_000, 400, marks=pytest.mark.slow)]
 )
 def test_points_of_structures_for_devices(first: int, count: int) -> None:
     """All bound and within the limits before anything is built, and right without races."""

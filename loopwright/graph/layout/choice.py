@@ -10,13 +10,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from loopwright.errors import GraphError, UsageError
+from loopwright.errors import GraphError, RunError, UsageError
 from loopwright.graph.infer import infer_types
 from loopwright.graph.ir.module import MAIN, IRModule
 from loopwright.graph.ir.structural import structural_hash
 from loopwright.graph.layout.layouts import Layout
 from loopwright.graph.layout.places import Places
 from loopwright.records import Json
+from loopwright.runtime.artifacts.artifact import destination, replace
 
 _FORMAT, _VERSION = "loopwright.layouts", 1
 #: What has layouts chosen anew, in the place of a file.
@@ -130,14 +131,17 @@ class LayoutChoice:
             ) from error
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write it to a file of JSON, which `load`, and ``layouts=`` of `compile`, read.
+        """Write it to a file of JSON, which `load`, and ``layouts=`` of `compile`, read. A file that
+        is there is replaced in one step.
 
         Raises:
             GraphError: the file cannot be written.
         """
         text = json.dumps(self.to_json(), indent=1)
         try:
-            Path(path).write_text(f"{text}\n", encoding="utf-8")
+            replace([(destination(Path(path)), f"{text}\n".encode())])
+        except RunError as error:
+            raise GraphError(f"{error}") from error
         except OSError as error:
             raise GraphError(f"cannot write {path}: {error.strerror or error}") from error
         return Path(path)

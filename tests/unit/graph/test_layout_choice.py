@@ -231,6 +231,22 @@ def test_a_choice_in_a_file_is_read_back_and_applied(tmp_path: Path) -> None:
     assert [t.task.key for t in ways[0]] == [t.task.key for t in ways[1]]
 
 
+def test_a_file_that_cannot_be_replaced_stays_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = graph.LayoutChoice.of(_pool(), ["NHWC"]).save(tmp_path / "pool.json")
+    before = path.read_bytes()
+
+    def no_space(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.replace", no_space)
+    with pytest.raises(GraphError, match=r"cannot write .*pool\.json: No space left on device"):
+        graph.LayoutChoice.of(_pool(), ["NCHW"]).save(path)
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
+
+
 def test_other_weights_keep_their_layouts(tmp_path: Path) -> None:
     path = graph.LayoutChoice.of(BEFORE_LAYOUTS(_two()), ["NCHW8c", "NCHW"]).save(tmp_path / "c")
     other = _two()

@@ -85,11 +85,13 @@ def test_a_search_looks_at_no_more_points_than_it_may(asked: list[int]) -> None:
     assert 250 <= sum(asked) <= 300 + 256
 
 
-def _ranked_anew(target: str, **options: int) -> list[tuple[str, int | None, float]]:
+def _ranked_anew(
+    target: str, sample: int = 300, **options: int
+) -> list[tuple[str, int | None, float]]:
     """A product that is written down, derived and ranked."""
     args = product(96, 80, 40)()
     with lw.Target(target):
-        found = ranked(structures(args[-1], args), **options)
+        found = ranked(structures(args[-1], args), sample, **options)
     return [(r.structure.name, r.config.index, r.speed) for r in found]
 
 

@@ -280,8 +280,8 @@ def test_a_space_of_threads_is_sampled_and_every_point_lowers():
     space.define_annotate("bind", loops[:6], "bind_gpu_virtual")
     space.freeze()
     assert len(space.knobs["order"]) == 20, "merges of three and three outer loops"
-    indices = space.sample_ints(6, rng=0)
-    assert len(set(indices)) == 6
+    indices = space.sample_ints(3, rng=0)
+    assert len(set(indices)) == 3
     columns = [c for knob in space.knobs.values() for c in knob.columns()]
     assert all(np.isfinite(values).all() for _, values in columns)
     for index in indices:
