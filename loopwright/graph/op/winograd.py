@@ -211,12 +211,12 @@ def _computes(
 ) -> bool:
     """Whether a call is a convolution of constant windows of 3 x 3 with stride 1, in float32."""
     data, weight = inputs
-    plain = all(several(attrs[n], 2, n) == (1, 1) for n in ("strides", "dilation"))
-    if not plain or attrs["groups"] != 1 or target.kind not in _CPUS or not is_constant(weight):
-        return False
-    dtypes = {data.dtype, weight.dtype, attrs["out_dtype"] or data.dtype}
     found = _extents(inputs, attrs, last)
-    if found is None or dtypes != {"float32"}:
+    if found is None or target.kind not in _CPUS or not is_constant(weight):
+        return False
+    plain = all(several(attrs[n], 2, n) == (1, 1) for n in ("strides", "dilation"))
+    dtypes = {data.dtype, weight.dtype, attrs["out_dtype"] or data.dtype}
+    if not plain or attrs["groups"] != 1 or dtypes != {"float32"}:
         return False
     _, channels, height, width, outputs = found
     return min(channels, outputs) >= _FEWEST and min(height, width) - 2 >= transforms.step

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.lib.stride_tricks import sliding_window_view
 
 import loopwright as lw
 from loopwright import graph, te
@@ -159,6 +160,22 @@ def test_what_it_does_not_compute_is_left_to_the_definition() -> None:
     _, small, _ = tensors((1, 7, 7, 512), 512, 1)
     assert names(small) == ["definition", "winograd_2x2"]
     assert names(inputs, lw.Target("llvm -mcpu=x86-64-v2")) == ["definition", "winograd_2x2"]
+
+
+@pytest.mark.parametrize("window", [(3,), (3, 3, 3)])
+def test_windows_of_other_dimensions_are_left_to_the_definition(window: tuple[int, ...]) -> None:
+    """Their strides are one number, or three."""
+    rng = np.random.default_rng(len(window))
+    data = rng.integers(-4, 5, (1, 64, *[5] * len(window))).astype("float32")
+    weight = rng.integers(-4, 5, (64, 64, *window)).astype("float32")
+    ones = (1,) * len(window)
+    x = graph.var("x", data.shape)
+    module = graph.IRModule.from_expr(op.nn.conv(x, weight, strides=ones, dilation=ones))
+    pieces = sliding_window_view(data[0], window, axis=tuple(range(1, len(window) + 1)))
+    size = weight[0, 0].size
+    right = np.einsum("cpk,ock->op", pieces.reshape(64, -1, size), weight.reshape(64, 64, size))
+    found = graph.compile(module, TARGET)(data)[0]
+    np.testing.assert_array_equal(found.reshape(64, -1), right)
 
 
 def test_a_model_is_built_of_it_with_its_epilogue() -> None:
