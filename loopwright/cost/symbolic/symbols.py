@@ -13,22 +13,19 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, final
 
 import numpy as np
 
+from loopwright.cost.symbolic.value_ranges import RANGES, ValueRange
 from loopwright.ir.expr import Expr, IterVar, binary
 from loopwright.ir.symbol import Symbol
 
-#: Least and largest value that an expression may take.
-ValueRange = tuple[float, float]
 #: An operand of a node: the number of another node, or a constant, in a tuple.
 NodeOperand = int | tuple[float]
 #: An operation and its operands; a leaf has its knob and its part, in a tuple each.
 GraphNode = tuple[str, tuple[NodeOperand, ...]]
-_INF = math.inf
-_EVERYTHING: ValueRange = (-_INF, _INF)
 
 
 class DataDependent(Exception):
@@ -338,76 +335,17 @@ def _interval(x: Number) -> ValueRange:
 
 def _bounds(op: str, args: tuple[Number, ...]) -> ValueRange:
     """Bounds of an operation from those of its operands; a test gives 0 or 1."""
-    known = _BOUNDS.get(op)
+    known = RANGES.get(op)
     if known is not None:
         (alo, ahi), (blo, bhi) = _interval(args[0]), _interval(args[1])
         return known(alo, ahi, blo, bhi)
     if op in ("sectors", "wavefronts"):  # `loopwright.cost.symbolic.warps`
-        return 1, _INF
+        return 1, math.inf
     if op == "where":
         (_, _), (alo, ahi), (blo, bhi) = map(_interval, args)
         return min(alo, blo), max(ahi, bhi)
     assert op in ("and", "or", "unless", "implies"), op
     return 0, 1
-
-
-def _bounds_of_product(alo: float, ahi: float, blo: float, bhi: float) -> ValueRange:
-    if alo >= 0 and blo >= 0 and ahi < _INF and bhi < _INF:
-        return alo * blo, ahi * bhi  # nearly all are such
-    return _hull([x * y for x in (alo, ahi) for y in (blo, bhi)])
-
-
-def _bounds_of_floor(alo: float, ahi: float, blo: float, bhi: float) -> ValueRange:
-    if blo <= 0:
-        return _EVERYTHING
-    return _hull([x // y for x in (alo, ahi) for y in (blo, bhi)])
-
-
-def _bounds_of_ceil(alo: float, ahi: float, blo: float, bhi: float) -> ValueRange:
-    if blo <= 0:
-        return _EVERYTHING
-    return _hull([-(-x // y) for x in (alo, ahi) for y in (blo, bhi)])
-
-
-def _bounds_of_quotient(alo: float, ahi: float, blo: float, bhi: float) -> ValueRange:
-    if blo <= 0:
-        return _EVERYTHING
-    if alo >= 0 and ahi < _INF and bhi < _INF:
-        return alo / bhi, ahi / blo
-    return _hull([x / y for x in (alo, ahi) for y in (blo, bhi)])
-
-
-def _bounds_of_less(alo: float, ahi: float, blo: float, bhi: float) -> ValueRange:
-    return (1, 1) if ahi < blo else (0, 0) if alo >= bhi else (0, 1)
-
-
-def _bounds_of_at_most(alo: float, ahi: float, blo: float, bhi: float) -> ValueRange:
-    return (1, 1) if ahi <= blo else (0, 0) if alo > bhi else (0, 1)
-
-
-#: Bounds of an operation from the least and largest value of both operands.
-_BOUNDS: dict[str, Callable[[float, float, float, float], ValueRange]] = {
-    "+": lambda alo, ahi, blo, bhi: (alo + blo, ahi + bhi),
-    "-": lambda alo, ahi, blo, bhi: (alo - bhi, ahi - blo),
-    "*": _bounds_of_product,
-    "//": _bounds_of_floor,
-    "ceil": _bounds_of_ceil,
-    "/": _bounds_of_quotient,
-    "%": lambda _alo, _ahi, blo, bhi: (0, bhi - 1) if blo > 0 else _EVERYTHING,
-    "min": lambda alo, ahi, blo, bhi: (min(alo, blo), min(ahi, bhi)),
-    "max": lambda alo, ahi, blo, bhi: (max(alo, blo), max(ahi, bhi)),
-    "<": _bounds_of_less,
-    "<=": _bounds_of_at_most,
-    "==": lambda alo, ahi, blo, bhi: (0, 0) if ahi < blo or bhi < alo else (0, 1),
-    "!=": lambda alo, ahi, blo, bhi: (1, 1) if ahi < blo or bhi < alo else (0, 1),
-}
-
-
-def _hull(ends: Sequence[float]) -> ValueRange:
-    """The interval of its ends; everything where one is unknown (0 times infinity)."""
-    if any(x != x for x in ends):
-        return _EVERYTHING
-    return min(ends), max(ends)
 
 
 def least(a: Number, b: Number) -> Number:

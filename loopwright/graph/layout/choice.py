@@ -131,8 +131,9 @@ class LayoutChoice:
             ) from error
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write it to a file of JSON, which `load`, and ``layouts=`` of `compile`, read. A file that
-        is there is replaced in one step.
+        """Write it to a file of JSON, which `load`, and ``layouts=`` of `compile`, read.
+
+        A file that is there is replaced in one step.
 
         Raises:
             GraphError: the file cannot be written.
