@@ -101,12 +101,16 @@ fuzz-devices: $(DEV_STAMP) ## random kernels on an OpenCL device, and as cubins 
 soak: $(DEV_STAMP) ## thousands of trials while everything goes wrong, and what is left afterwards (SOAK=3000)
 	$(BIN)/python -m benchmarks.soak --trials $(SOAK)
 
-# The figures are those that passed at the last count; `docs/onnx-cases.md` lists the others.
+# The figures are those that passed at the last count; `docs/onnx-cases.md` lists the others. Whole
+# models are compared with ONNX Runtime: onnx's own LRN normalises as many channels as there are images.
 conformance: $(DEV_STAMP) ## ONNX's own cases of nodes, those from PyTorch, whole models, by compiled kernels
 	$(BIN)/python -m benchmarks.onnx_conformance --least $(NODE_CASES)
 	$(BIN)/python -m benchmarks.onnx_conformance --kind pytorch-converted --least $(CONVERTED_CASES)
 	$(BIN)/python -m benchmarks.onnx_conformance --kind pytorch-operator --least $(OPERATOR_CASES)
-	$(BIN)/python -m benchmarks.onnx_models $(LIGHT_MODELS) --seconds 0 --tolerance 1e-4
+	@test -d $(VENV)/onnxruntime \
+		|| $(PIP) install --quiet --no-deps --target $(VENV)/onnxruntime onnxruntime
+	PYTHONPATH=$(VENV)/onnxruntime \
+		$(BIN)/python -m benchmarks.onnx_models $(LIGHT_MODELS) --seconds 0 --tolerance 1e-4
 
 nightly: ## what takes too long for every change: the slow tests, the soak, an hour of random schedules
 	$(MAKE) test SLOW=1
