@@ -102,6 +102,7 @@ def test_a_log_that_does_not_exist_yet(browser: Browser, tmp_path: Path) -> None
         until(lambda: browser.count("circle.trial"))
         assert browser.texts("#logs") == ["later.jsonl"]
         assert browser.run("return document.title") == "matmul(256, 256) - tuning report"
+        browser.open("about:blank")  # a page whose server has gone complains
     finally:
         dashboard.end()
 
