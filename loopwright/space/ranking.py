@@ -168,11 +168,17 @@ def _best(
     points = _KNOWN.get(key)
     if points is None:
         points = _points(structure, model, sample, seed, start)[:top]
-    if key is not None:
-        if len(_KNOWN) >= _MOST_KNOWN:
-            _KNOWN.clear()
-        _KNOWN[key] = points
+        _keep(key, points)
     return [Ranked(structure, structure.config_space.get(index), s) for index, s in points]
+
+
+def _keep(key: Hashable, points: list[tuple[int, float]]) -> None:
+    """Let points be known from now on, unless nothing says what they are the points of."""
+    if key is None:
+        return
+    if len(_KNOWN) >= _MOST_KNOWN:
+        _KNOWN.clear()
+    _KNOWN[key] = points
 
 
 def _known_as(

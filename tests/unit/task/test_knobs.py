@@ -264,7 +264,8 @@ def test_too_few_loops_to_bind_are_refused(policy, count):
         ConfigSpace().define_annotate("bind", [4] * count, policy)
 
 
-def test_a_space_of_threads_is_sampled_and_every_point_lowers():
+@pytest.mark.parametrize("points", [3, pytest.param(6, marks=pytest.mark.slow)])
+def test_a_space_of_threads_is_sampled_and_every_point_lowers(points: int):
     """Orders of ``interleave_cuda`` and bindings of ``bind_gpu_virtual``, as AutoTVM's templates
     use them together."""
     A = te.placeholder((64, 48), name="A")
@@ -280,8 +281,8 @@ def test_a_space_of_threads_is_sampled_and_every_point_lowers():
     space.define_annotate("bind", loops[:6], "bind_gpu_virtual")
     space.freeze()
     assert len(space.knobs["order"]) == 20, "merges of three and three outer loops"
-    indices = space.sample_ints(3, rng=0)
-    assert len(set(indices)) == 3
+    indices = space.sample_ints(points, rng=0)
+    assert len(set(indices)) == points
     columns = [c for knob in space.knobs.values() for c in knob.columns()]
     assert all(np.isfinite(values).all() for _, values in columns)
     for index in indices:
