@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from loopwright.graph.random_inputs import random_inputs
-from loopwright.runtime.executors import DeviceGraphExecutor
+from loopwright.graph.step_times import seconds_by_step
 from loopwright.task import Choice, Report
 
 if TYPE_CHECKING:
@@ -87,31 +86,12 @@ def fallbacks_of(model: Model, hosts: Mapping[str, HostFunction]) -> tuple[Fallb
     """
     if not hosts:
         return ()
-    if model.device_type != "cpu":
-        return _on_device(model, hosts)
-    report = model.debug_executor().profile(_RUNS, **random_inputs(model.program))
-    took = {call.name: call.seconds for call in report.rows()}
+    took = seconds_by_step(model, _RUNS)
     whole = sum(took.values())
+    where = model.device_type
+    moved = "" if where == "cpu" else f"; its values go from {where} to the host and back"
     found = [
-        Fallback(name, host.span or host.name, host.by, host.reason, took[name] / whole)
+        Fallback(name, host.span or host.name, host.by, host.reason + moved, took[name] / whole)
         for name, host in hosts.items()
     ]
-    return tuple(sorted(found, key=lambda f: -f.share))
-
-
-def _on_device(model: Model, hosts: Mapping[str, HostFunction]) -> tuple[Fallback, ...]:
-    """The nodes of a model for a device, whose values go to the host and back."""
-    executor = model.executor()
-    assert isinstance(executor, DeviceGraphExecutor)
-    executor.run(**random_inputs(model.program))
-    steps = [step.kernel for step in model.program.steps]
-    seconds = [
-        sum(each) for each in zip(*(executor.seconds_of_steps() for _ in range(_RUNS)), strict=True)
-    ]
-    whole = sum(seconds)
-    found = []
-    for name, host in hosts.items():
-        share = sum(t for step, t in zip(steps, seconds, strict=True) if step == name) / whole
-        reason = f"{host.reason}; its values go from {executor.device} to the host and back"
-        found.append(Fallback(name, host.span or host.name, host.by, reason, share))
     return tuple(sorted(found, key=lambda f: -f.share))

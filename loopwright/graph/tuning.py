@@ -20,7 +20,9 @@ from loopwright.tuner.run.state import flop_of
 
 #: Trials of a task, on average, where no limit is given.
 TRIALS = 64
-#: What ends a run, by the names of `tune_tasks`.
+#: What `tune_tasks` calls the number of trials.
+_TRIALS = "n_trial"
+#: What else ends a run, by its names.
 _LIMITS = ("early_stopping", "per_task_early_stopping", "min_gain")
 
 
@@ -83,6 +85,8 @@ def tune(
         >>> model = lw.compile(module, "llvm", history="model.jsonl")
     """
     begin = time.monotonic()
+    if _TRIALS in options:
+        raise UsageError(f"{_TRIALS}: of a model it is called trials, of all its tasks together")
     limit = seconds(timeout)
     if isinstance(model, list):
         tasks = _by_work(model)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from loopwright import records
-from loopwright.runtime import load_module
+from loopwright.runtime import load_module, opencl
 from tests.cli.conftest import Cli
 from tests.unit.graph.small_onnx import branching, layers_by_numpy, perceptron
 
@@ -61,6 +61,26 @@ def test_a_model_is_tuned_into_one_log_and_goes_on(cli: Cli, model: str, tmp_pat
     said = json.loads(more.out)
     assert (said["from_log"], said["measured"]) == (6, 1)
     assert [row["weight"] for row in said["tasks"]] == [2, 1, 1]
+
+
+@pytest.mark.skipif(not opencl().exist, reason="no OpenCL device")
+def test_a_model_for_a_device_is_tuned_inspected_timed_and_run(cli: Cli, model: str) -> None:
+    """The kernels are measured where they run, whose times are those that are told."""
+    there = ("--target", "opencl")
+    ran = cli("tune", model, *there, "--trials", "3", "--tuner", "random")
+    assert ran.code == 0, ran.err
+    built = f"loopwright build {model} --target opencl --history m.jsonl -o m.lw"
+    assert f"build:    {built}" in ran.out
+    applied = (model, *there, "--history", "m.jsonl")
+    inspected = cli("inspect", *applied, "--json")
+    kernels = json.loads(inspected.out)["kernels"]
+    assert all(row["seconds"] > 0 for row in kernels)
+    assert cli("build", *applied, "-o", "m.lw").code == 0
+    benched, run = cli("bench", *applied, "--rounds", "6"), cli("run", "m.lw")
+    assert "3 of 3 kernels have a record" in benched.out
+    for said in (benched.out, run.out):
+        assert said.splitlines()[0].split(", ")[1].startswith("opencl(0) (")
+    assert "ONNX Runtime" not in benched.out
 
 
 @pytest.mark.usefixtures("instant")

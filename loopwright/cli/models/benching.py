@@ -13,8 +13,7 @@ import click
 from loopwright.cli.harmless import echo
 from loopwright.cli.models.building import compiled_one
 from loopwright.cli.models.given_model import GivenModel, find_model, told_fallbacks
-from loopwright.cli.models.timing import sampler, waited
-from loopwright.cli.workload import counted
+from loopwright.cli.models.timing import place_of, sampler, waited
 from loopwright.errors import UsageError
 from loopwright.graph.random_inputs import random_inputs
 from loopwright.records import compared
@@ -70,25 +69,21 @@ def _bench(
     model: GivenModel, models: Mapping[str, CompiledModel], rounds: int, *, as_json: bool
 ) -> None:
     """Time the default and the tuned form of a model, beside what else runs it."""
-    from loopwright import runtime
-    from loopwright.cli.kernels import workload_kernels
-
     given = random_inputs(models["default"].program)
-    kernels = models["default"].kernels.values()
-    used = max(map(workload_kernels.threads_of, kernels), default=1)
+    place = place_of(models["default"])
     runs = {name: _run(one, given) for name, one in models.items()}
-    other = _onnx_runtime(model.words[0], used, given)
+    other = _onnx_runtime(model.words[0], place.threads, given) if place.on_cpu else None
     runs |= {} if other is None else {_OTHER: other}
-    with workload_kernels.alone(), runtime.pinned(used):
+    with place.held():
         samplers = {name: sampler(run) for name, run in runs.items()}
         times = _in_turns(samplers, rounds)
     gains = _gains(times)
     if as_json:
-        said = {"model": model.words[0], "threads": used, "times": times, "gains": gains}
+        said = {"model": model.words[0], **place.to_json(), "times": times, "gains": gains}
         said |= {"batch": model.batches[0]} if model.batches else {}
         click.echo(json.dumps(said))
         return
-    echo(f"{model.title}, {counted(used)}, {rounds} samples each, interleaved")
+    echo(f"{model.title}, {place}, {rounds} samples each, interleaved")
     told_fallbacks(models["default"])
     if "tuned" in models:
         built = models["tuned"]
@@ -102,7 +97,7 @@ def _bench(
     _table(times)
     for line in gains:
         click.echo(line)
-    if other is None:
+    if other is None and place.on_cpu:
         click.echo(f"{_OTHER} is not installed (pip install onnxruntime), or takes other inputs")
 
 

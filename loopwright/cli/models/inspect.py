@@ -21,7 +21,6 @@ from loopwright.cli.models.given_model import (
     no_fallback_option,
 )
 from loopwright.env import MAX_THREADS
-from loopwright.graph.random_inputs import random_inputs
 from loopwright.records import Json
 
 if TYPE_CHECKING:
@@ -203,14 +202,11 @@ def _timed(rows: Sequence[KernelRow], model: CompiledModel) -> list[KernelRow]:
     """The rows with the time of their calls inside runs of the model, longest first."""
     from dataclasses import replace
 
-    from loopwright import runtime
-    from loopwright.cli.kernels import workload_kernels
+    from loopwright.cli.models.timing import place_of
+    from loopwright.graph.step_times import seconds_by_step
 
-    threads = max(map(workload_kernels.threads_of, model.kernels.values()), default=1)
-    executor = model.debug_executor()
-    with workload_kernels.alone(), runtime.pinned(threads):
-        report = executor.profile(_RUNS, **random_inputs(model.program))
-    took = {call.name: call.seconds / report.runs for call in report.rows()}
+    with place_of(model).held():
+        took = seconds_by_step(model, _RUNS)
     found = [replace(row, seconds=took[row.name]) for row in rows]
     return sorted(found, key=lambda row: -(row.seconds or 0.0))
 

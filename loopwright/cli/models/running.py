@@ -12,8 +12,7 @@ import numpy as np
 
 from loopwright.cli.harmless import echo
 from loopwright.cli.models.given_model import BUILT, find_model, is_model, told_fallbacks
-from loopwright.cli.models.timing import sampler, waited
-from loopwright.cli.workload import counted
+from loopwright.cli.models.timing import place_of, sampler, waited
 from loopwright.errors import RunError, UsageError, did_you_mean
 from loopwright.graph.random_inputs import random_inputs
 from loopwright.runtime import NDArray
@@ -90,23 +89,22 @@ def _run_one(
     as_json: bool,
 ) -> None:
     """Run a model of one batch; arguments as of `run_model`."""
-    from loopwright import runtime
-    from loopwright.cli.kernels import workload_kernels
+    from loopwright.runtime import BenchmarkResult
 
+    place = place_of(model)
     executor = model.executor()
     executor.run(**{**random_inputs(model.program), **given})
     outputs = dict(zip(model.program.output_names, _outputs(executor), strict=True))
     if output is not None:
         _write(Path(output), outputs)
-    threads = max(map(workload_kernels.threads_of, model.kernels.values()), default=1)
-    with workload_kernels.alone(), runtime.pinned(threads):
+    with place.held():
         sample = sampler(waited(executor))
-        times = runtime.BenchmarkResult(tuple(sample() for _ in range(repeat)))
+        times = BenchmarkResult(tuple(sample() for _ in range(repeat)))
     if as_json:
         told = {name: _described(a) for name, a in outputs.items()}
-        click.echo(json.dumps({"outputs": told, "threads": threads, "times": times.results}))
+        click.echo(json.dumps({"outputs": told, **place.to_json(), "times": times.results}))
         return
-    echo(f"{file}, {counted(threads)}")
+    echo(f"{file}, {place}")
     random = [v for v in executor.get_input_info()[0] if v not in given]
     if random:
         echo(f"inputs:  random data for {', '.join(random)}; --input NAME=FILE.npy gives others")

@@ -3,14 +3,73 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from loopwright.cli.workload import counted
+
 if TYPE_CHECKING:
-    from loopwright.runtime.executors import Executor
+    from loopwright.records import Json
+    from loopwright.runtime import Device
+    from loopwright.runtime.executors import Executor, Model
 
 #: A sample holds so many seconds of runs, at least one.
 _SAMPLE_S = 0.05
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a model runs.
+
+    Attributes:
+        device: the first of those that it was built for.
+        threads: that its kernels use at most.
+    """
+
+    device: Device
+    threads: int
+
+    def __str__(self) -> str:
+        if self.on_cpu:
+            return counted(self.threads)
+        return f"{self.device} ({self.device.device_name})"
+
+    @property
+    def on_cpu(self) -> bool:
+        """Whether that is the CPU."""
+        from loopwright.runtime import cpu
+
+        return self.device == cpu()
+
+    def to_json(self) -> dict[str, Json]:
+        """For scripts: as ``loopwright bench`` of a kernel tells it."""
+        return {"threads": self.threads if self.on_cpu else None, "device": str(self.device)}
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Nobody else of loopwright times anything there, and threads stay on their CPUs."""
+        from loopwright import runtime
+        from loopwright.cli.kernels import workload_kernels
+
+        with workload_kernels.alone(self.device), runtime.pinned(self.threads):
+            yield
+
+
+def place_of(model: Model) -> Place:
+    """Where a model runs.
+
+    Raises:
+        UsageError: there is no such device here.
+    """
+    from loopwright import runtime
+    from loopwright.cli.kernels import workload_kernels
+
+    home = runtime.device(model.device_type)
+    home.require()
+    threads = map(workload_kernels.threads_of, model.kernels.values())
+    return Place(home, max(threads, default=1))
 
 
 def sampler(run: Callable[[], object]) -> Callable[[], float]:

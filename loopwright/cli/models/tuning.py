@@ -27,6 +27,7 @@ from loopwright.cli.verbosity import Verbosity
 from loopwright.measure import lock_log
 from loopwright.measure.devices import measured_on
 from loopwright.records import Store
+from loopwright.runtime.artifacts.kinds import device_of_target
 from loopwright.task.applying.as_called import duration
 from loopwright.tuner import TasksSummary, TuningInterrupted, task_table
 from loopwright.tuner.run.budget import count, seconds, share
@@ -261,9 +262,9 @@ def _next_steps(
     steps.append(("inspect", model.command("inspect", "--history", path)))
     steps.append(("compare", model.command("bench", "--history", path)))
     out = f"{model.name}{BUILT}"
-    steps.append(
-        ("build", model.command("build", "--history", path, "--finalists", "3", "-o", out))
-    )
+    on_cpu = device_of_target(model.target.kind) in (None, "cpu")
+    finalists = ("--finalists", "3") if on_cpu else ()
+    steps.append(("build", model.command("build", "--history", path, *finalists, "-o", out)))
     return [f"  {what + ':':10}{line}" for what, line in steps]
 
 

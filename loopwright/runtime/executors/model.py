@@ -134,12 +134,15 @@ class Model:
     @cached_property
     def _first(self) -> GraphExecutor:
         """An executor that nobody runs: it has what is computed from weights, once for all."""
+        self._refuse_devices()
+        return GraphExecutor(self.program, self._called, self.constants, self._shared)
+
+    def _refuse_devices(self) -> None:
         if self.device_type != "cpu":
             raise UsageError(
                 f"the model is built for {self.device_type}, where executor() runs it; others are "
                 "for CPUs"
             )
-        return GraphExecutor(self.program, self._called, self.constants, self._shared)
 
     @property
     def _called(self) -> dict[str, Module | HostStep]:
@@ -152,7 +155,11 @@ class Model:
         Args:
             dump_root: a folder into which each run writes its calls, their outputs and a trace;
                 None: nothing is written.
+
+        Raises:
+            UsageError: the model is not built for CPUs.
         """
+        self._refuse_devices()
         return DebugExecutor(self.program, self._called, self.constants, dump_root)
 
     def async_executor(

@@ -147,8 +147,9 @@ def test_what_does_not_fit_is_refused(gpus: FakeDriver) -> None:
         executor.set_input("x", lw.nd.array(W, device="cuda:1"))
     with pytest.raises(ArgumentError, match="lies on the host, and the model runs on"):
         executor.set_input_zero_copy("x", W)
-    with pytest.raises(UsageError, match="built for cuda, where executor"):
-        built.aot_executor()
+    for other in (built.aot_executor, built.debug_executor):
+        with pytest.raises(UsageError, match="built for cuda, where executor"):
+            other()
 
 
 def test_too_little_memory_says_how_much_and_what_for(gpus: FakeDriver) -> None:

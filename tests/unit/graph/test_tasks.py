@@ -152,6 +152,8 @@ def test_what_cannot_be_tuned_is_refused(module: graph.IRModule, tmp_path: Path)
     path = tmp_path / "m.jsonl"
     with pytest.raises(UsageError, match="less than one trial for each of the 3 tasks"):
         lw.tune(module, TARGET, log=path, trials=2)
+    with pytest.raises(UsageError, match="n_trial: of a model it is called trials"):
+        lw.tune(module, TARGET, log=path, n_trial=8)
     with pytest.raises(UsageError, match="is not a duration"):
         lw.tune(module, TARGET, log=path, timeout="soon")
     simple = graph.IRModule.from_expr(op.tanh(graph.var("x", (4,))))

@@ -1,0 +1,54 @@
+"""Where the time of a run of a model goes."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from loopwright.graph.random_inputs import random_inputs
+from loopwright.runtime.executors import DeviceGraphExecutor
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from loopwright.runtime.executors import Model
+
+
+def seconds_by_step(model: Model, runs: int) -> dict[str, float]:
+    """Seconds in a run, on random data, of all calls of each kernel or Python function.
+
+    On a CPU calls are timed inside runs, one behind the other. On a device each call is waited for,
+    so that what the host takes to launch it is counted, too.
+
+    Args:
+        model: the model.
+        runs: those that are timed, from 1; one that is not comes before them.
+
+    Returns:
+        By the names of the program's steps, the mean over the runs.
+
+    Raises:
+        RunError: the model does not run on random data.
+        UsageError: its device is not here.
+    """
+    inputs = random_inputs(model.program)
+    if model.device_type == "cpu":
+        report = model.debug_executor().profile(runs, **inputs)
+        return {call.name: call.seconds / report.runs for call in report.rows()}
+    executor = model.executor()
+    assert isinstance(executor, DeviceGraphExecutor)
+    executor.run(**inputs)
+    executor.sync()
+    names = [step.kernel for step in model.program.steps]
+    return _summed(
+        (name, seconds / runs)
+        for _ in range(runs)
+        for name, seconds in zip(names, executor.seconds_of_steps(), strict=True)
+    )
+
+
+def _summed(parts: Iterable[tuple[str, float]]) -> dict[str, float]:
+    found: defaultdict[str, float] = defaultdict(float)
+    for name, seconds in parts:
+        found[name] += seconds
+    return dict(found)
