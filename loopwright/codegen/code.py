@@ -21,10 +21,12 @@ class CodePart:
     Attributes:
         func: the function.
         workspace_bytes: bytes that its caller provides.
+        parallel_workspace_bytes: at least those of each worker of the pool.
     """
 
     func: Func
     workspace_bytes: Bytes = 0
+    parallel_workspace_bytes: Bytes = 0
 
 
 def whole_workspace(kept: Sequence[Buffer], parts: Sequence[CodePart]) -> Bytes:

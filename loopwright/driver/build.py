@@ -374,27 +374,30 @@ def _manifest(
     f: Func, code: Code, target: Target, dag: Dag | None, order: Sequence[int | SizeVar] | None
 ) -> Manifest:
     sizes = SizeManifest(f.sizes)
-    parallel = sizes.formula(code.parallel_workspace_bytes)
+    # Where sizes are passed, a call of the second part alone would not know their places.
+    passed = any(isinstance(x, SizeVar) for x in order or ())
+    code_parts = () if passed else code.parts
     function = FunctionSpec(
         f.name,
         _arg_specs(f, sizes),
         sizes.formula(code.workspace_bytes),
-        parallel,
+        sizes.formula(code.parallel_workspace_bytes),
         code.uses_pool,
         code.checks,
         sizes.spec(f, dag, order) if f.sizes else None,
         code.packed,
-        _parts_spec(f) if isinstance(f, SplitFunc) and code.parts else None,
+        _parts_spec(f) if isinstance(f, SplitFunc) and code_parts else None,
     )
     parts = [
         FunctionSpec(
             part.func.name,
             _arg_specs(part.func, sizes),
             sizes.formula(part.workspace_bytes),
-            parallel,
+            sizes.formula(part.parallel_workspace_bytes),
             code.uses_pool,
+            sizes=sizes.spec(part.func, dag, None) if part.func.sizes else None,
         )
-        for part in code.parts
+        for part in code_parts
     ]
     unit = target.vector_unit
     return Manifest(

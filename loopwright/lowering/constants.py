@@ -7,13 +7,14 @@ call: a function ``prepare`` computes them, and ``main`` takes its results as fu
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from loopwright.errors import LowerError
 from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.node import Node
+from loopwright.ir.sizes import SizeVar, size_vars
 from loopwright.ir.stmt import PREPARE, PREPARED, CallPacked, Func, Prefetch, SplitFunc, Stmt
-from loopwright.ir.traversal import walk
+from loopwright.ir.traversal import free_vars, walk
 from loopwright.lowering.nest.buffers import Buffers
 from loopwright.lowering.nest.builder import NestBuilder
 from loopwright.schedule.bounds.results import Bounds
@@ -100,7 +101,8 @@ def split(
 ) -> SplitFunc | None:
     """A function in two parts; None where nothing can be computed before calls.
 
-    Programs with size variables are left whole: the sizes come with a call.
+    Sizes come with a call: a program with size variables is left whole where what is computed
+    before calls depends on one, or an argument that varies does not tell it.
 
     Args:
         whole: the function.
@@ -109,7 +111,7 @@ def split(
         partition_cap: as of `NestBuilder`.
     """
     first = prepared_stages(state, frozenset(sid for sid, _ in params))
-    if not first or whole.sizes:
+    if not first:
         return None
     kept = _kept(state, bounds, params, first)
     if not kept:
@@ -118,30 +120,29 @@ def split(
     prepare = builder.build(first)
     main = builder.build([i for i in bounds.stages if i not in first])
     buffers = tuple(kept.values())
+    if _has_sizes(prepare, buffers):
+        return None
     read, also = _touched(prepare), _touched(main)
     of_first = tuple(b for b in whole.params if b in read)
     of_second = tuple(b for b in whole.params if not b.constant or b in also)
     written = dict(zip(whole.params, whole.outputs, strict=True))
     marks = tuple(written[b] for b in of_second)
+    told = {n for b in of_second for n in b.shape if isinstance(n, SizeVar)}
+    if not told.issuperset(whole.sizes):
+        return None
+    writes, reads = (True,) * len(buffers), (False,) * len(buffers)
     return SplitFunc(
         whole,
-        _part(whole, PREPARE, of_first + buffers, (False,) * len(of_first), True, prepare),
-        _part(whole, PREPARED, of_second + buffers, marks, False, main),
+        Func(whole.name + PREPARE, of_first + buffers, (False,) * len(of_first) + writes, prepare),
+        Func(whole.name + PREPARED, of_second + buffers, marks + reads, main, whole.sizes),
         buffers,
     )
 
 
-def _part(
-    whole: Func,
-    ending: str,
-    params: tuple[Buffer, ...],
-    outputs: tuple[bool, ...],
-    writes_kept: bool,
-    body: Stmt,
-) -> Func:
-    """A part of a function, whose last parameters are the buffers that are kept."""
-    marks = outputs + (writes_kept,) * (len(params) - len(outputs))
-    return Func(whole.name + ending, params, marks, body)
+def _has_sizes(s: Stmt, buffers: Sequence[Buffer]) -> bool:
+    """Whether a statement, or the shape of a buffer in it or given, depends on a size variable."""
+    shapes = [n for b in (*buffers, *_touched(s)) for n in b.shape]
+    return bool(size_vars(shapes)) or any(isinstance(v, SizeVar) for v in free_vars(s))
 
 
 def _kept(

@@ -2,7 +2,7 @@
 
 The code of such a function has three entries: ``name`` does everything in each call,
 ``name_prepare`` computes what the constants determine (a packed copy of weights, say), and
-``name_prepared`` the rest.
+``name_prepared`` the rest. Of a function that serves every size only the latter depends on these.
 """
 
 from __future__ import annotations
@@ -92,9 +92,9 @@ class Parts:
 
     def __init__(
         self,
-        whole: Function | DeviceFunction,
+        whole: AnyFunction,
         prepare: Function | DeviceFunction,
-        main: Function | DeviceFunction,
+        main: AnyFunction,
         spec: PartsSpec,
     ) -> None:
         self.whole, self._prepare, self._main, self._spec = whole, prepare, main, spec
@@ -111,7 +111,7 @@ class Parts:
         return self._spec.prepare_args
 
     @property
-    def second(self) -> Function | DeviceFunction:
+    def second(self) -> AnyFunction:
         """The second part."""
         return self._main
 
@@ -144,6 +144,33 @@ class Parts:
             return [_placed(aligned_bytes(arg.nbytes), arg) for arg in self.kept]
         return [empty(arg.shape, arg.dtype.name, device) for arg in self.kept]
 
+    def of_sizes(self, arrays: Sequence[Any]) -> Parts:
+        """The parts for the sizes of these arguments; themselves where the function has no sizes.
+
+        Args:
+            arrays: one for each argument of the whole.
+
+        Raises:
+            ArgumentError: their shapes disagree.
+
+        Example:
+            >>> n = te.size_var("n")
+            >>> A, W = te.placeholder((n, 4), name="A"), te.placeholder((4,), constant=True)
+            >>> V = te.compute((4,), lambda i: W[i] * 2, name="V")
+            >>> B = te.compute((n, 4), lambda i, j: A[i, j] + V[j], name="B")
+            >>> parts = lw.build(te.create_schedule(B.op), [A, W, B]).parts()
+            >>> a, w = np.zeros((3, 4), "float32"), np.ones(4, "float32")
+            >>> print(parts.second.args[0], "becomes", parts.of_sizes([a, w, a]).second.args[0])
+            A: float32[n, 4] becomes A: float32[3, 4]
+        """
+        if not isinstance(self.whole, SymbolicFunction):
+            return self
+        assert isinstance(self._main, SymbolicFunction)
+        whole, _ = self.whole.resolve(arrays)
+        shapes = [*(arrays[n] for n in self._spec.main_args), *map(_shape_only, self.kept)]
+        main, _ = self._main.resolve(shapes)
+        return Parts(whole, self._prepare, main, self._spec)
+
     def bind(
         self,
         arrays: Sequence[Any],
@@ -171,6 +198,8 @@ class Parts:
             >>> b = np.empty(4, "float32")
             >>> f.parts().bind([np.zeros(4, "float32"), b + 1, b]).prepare.run()
         """
+        if isinstance(self.whole, SymbolicFunction):
+            return self.of_sizes(arrays).bind(arrays, workspace, buffers)
         self.whole.bind(*arrays)
         given = dict(enumerate(arrays))
         if isinstance(self._prepare, DeviceFunction) and isinstance(self._main, DeviceFunction):
@@ -241,9 +270,7 @@ def parts_of(spec: FunctionSpec, functions: Mapping[str, AnyFunction]) -> Parts 
     whole, prepare, main = (
         functions[name] for name in (spec.name, spec.parts.prepare, spec.parts.main)
     )
-    assert not isinstance(whole, SymbolicFunction)  # as manifests are checked
-    assert not isinstance(prepare, SymbolicFunction)
-    assert not isinstance(main, SymbolicFunction)
+    assert not isinstance(prepare, SymbolicFunction)  # as manifests are checked
     return Parts(whole, prepare, main, spec.parts)
 
 
@@ -251,6 +278,11 @@ def _bound(function: Function, held: list[Any], space: npt.NDArray[np.uint8]) ->
     """A call on arrays that are checked, in a workspace that is large enough."""
     addresses = [int(x.ctypes.data) for x in held]
     return BoundCall(function, held, addresses, space if function.workspace_bytes else None)
+
+
+def _shape_only(arg: Arg) -> npt.NDArray[Any]:
+    """An array of an argument's shape that takes no memory."""
+    return np.broadcast_to(np.zeros((), arg.dtype), arg.shape)
 
 
 def _placed(memory: npt.NDArray[np.uint8], arg: Arg) -> npt.NDArray[Any]:

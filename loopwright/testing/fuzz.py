@@ -36,7 +36,7 @@ from loopwright.testing.driver_faults import OPTIMISER_CRASHED
 from loopwright.testing.execution_path import ExecutionPath
 from loopwright.testing.random.attempts import RandomSchedule
 from loopwright.testing.random.kernel import random_kernel
-from loopwright.testing.random.program import random_product, random_program
+from loopwright.testing.random.program import mark_constants, random_product, random_program
 from loopwright.testing.random.schedule import random_schedule
 from loopwright.testing.random.structure import random_structure
 from loopwright.testing.random.values import Draw
@@ -95,6 +95,8 @@ def examples(seed: int, kind: str, targets: Sequence[str] = ()) -> Example:
     d = Draw.random(random.Random(seed))
     program = random_program(d)
     kernel = kind == "threads"
+    if kind == "sizes" and d.chance(50):
+        mark_constants(program, [d.chance(60) for _ in program.tensors])
     schedule = random_kernel(d, program.dag) if kernel else random_schedule(d, program.dag, 14)
     case = case_of(program, schedule.trace)
     return (symbolic_cases(d, case) if kind == "sizes" else [case]), targets_of(d), schedule

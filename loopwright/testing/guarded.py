@@ -193,9 +193,11 @@ def _run(
 
     module = Module(Artifact(head["manifest"], objects))
     f = module[module.entry_name]
-    if isinstance(f, SymbolicFunction):
-        f, _ = f.resolve([np.broadcast_to(0, shape) for shape, _ in head["arrays"]])
     parts = module.parts() if head["prepared"] else None
+    if isinstance(f, SymbolicFunction):
+        shapes = [np.broadcast_to(0, shape) for shape, _ in head["arrays"]]
+        f, _ = f.resolve(shapes)
+        parts = None if parts is None else parts.of_sizes(shapes)
     if isinstance(f, DeviceFunction):
         arrays = zip(blobs, head["arrays"], strict=True)
         given = [np.frombuffer(b, t).reshape(s) for b, (s, t) in arrays]

@@ -15,20 +15,13 @@ from hypothesis import strategies as st
 
 from loopwright.errors import ScheduleError
 from loopwright.ir.stmt import SplitFunc
-from loopwright.te.tensor import PlaceholderOp
 from loopwright.testing.differential import Checker, case_of, interpreted_parts
-from loopwright.testing.random.program import Program, programs, random_program
+from loopwright.testing.random.program import mark_constants, programs, random_program
 from loopwright.testing.random.schedule import random_schedule, schedules
 from loopwright.testing.random.values import Draw
+from loopwright.testing.symbolic import symbolic_cases
 
 TARGETS = ["llvm -num-threads=1"]
-
-
-def mark(program: Program, chosen: list[bool]) -> None:
-    """Let the inputs be constants, or not."""
-    inputs = [t.op for t in program.tensors if isinstance(t.op, PlaceholderOp)]
-    for op, constant in zip(inputs, chosen, strict=False):
-        op.constant = constant
 
 
 @settings(
@@ -40,7 +33,7 @@ def test_constants_change_no_result(checker: Checker, data: st.DataObject) -> No
     program = data.draw(programs(), label="program")
     many = len(program.tensors)
     chosen = data.draw(st.lists(st.booleans(), min_size=many, max_size=many), label="constants")
-    mark(program, chosen)
+    mark_constants(program, chosen)
     made = data.draw(schedules(program.dag), label="schedule")
     checker.check(case_of(program, made.trace), TARGETS)
 
@@ -54,7 +47,7 @@ def test_both_parts_of_programs_of_fixed_seeds_agree_with_the_whole(
     for seed in range(seeds):
         d = Draw.random(random.Random(seed))
         program = random_program(d)
-        mark(program, [d.chance(70) for _ in program.tensors])
+        mark_constants(program, [d.chance(70) for _ in program.tensors])
         case = case_of(program, random_schedule(d, program.dag, 6).trace)
         try:
             prepared = checker.prepare(case)
@@ -64,4 +57,27 @@ def test_both_parts_of_programs_of_fixed_seeds_agree_with_the_whole(
             split += 1
             checker._compare(prepared, interpreted_parts(prepared.f, case))
             checker.check(case, TARGETS if seed % 5 == 0 else [])
+    assert split >= seeds // 4
+
+
+@pytest.mark.parametrize("seeds", [30, pytest.param(400, marks=pytest.mark.slow)])
+def test_both_parts_of_programs_of_any_size_agree_with_the_whole(
+    checker: Checker, seeds: int
+) -> None:
+    """What depends on constants alone is computed once for all sizes."""
+    split = 0
+    for seed in range(seeds):
+        d = Draw.random(random.Random(seed))
+        program = random_program(d)
+        mark_constants(program, [d.chance(70) for _ in program.tensors])
+        cases = symbolic_cases(d, case_of(program, random_schedule(d, program.dag, 6).trace))
+        for case in cases:
+            try:
+                prepared = checker.prepare(case)
+            except ScheduleError:
+                break
+            if isinstance(prepared.f, SplitFunc):
+                split += 1
+                checker._compare(prepared, interpreted_parts(prepared.f, case))
+                checker.check(case, TARGETS if seed % 3 == 0 else [])
     assert split >= seeds // 4

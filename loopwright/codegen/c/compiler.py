@@ -244,12 +244,14 @@ def _split(unit: Unit, f: SplitFunc) -> tuple[list[str], Bytes]:
     for part in (f.prepare, f.main):
         made, workspace = _entry(unit, part)
         texts += made
-        parts.append(CodePart(part, workspace))
+        parts.append(CodePart(part, workspace, unit.parallel_workspace))
     unit.parts = tuple(parts)
     *offsets, rest = kept_offsets(f.kept)
     at = {b: f"args[{k}]" for k, b in enumerate(f.params)}
     at |= {b: f"space + {n}" for b, n in zip(f.kept, offsets, strict=True)}
-    lists = [", ".join(at[b] for b in part.params) for part in (f.prepare, f.main)]
+    sizes = [f"args[{len(f.params) + k}]" for k in range(len(f.sizes))]
+    given = ([at[b] for b in f.prepare.params], [*(at[b] for b in f.main.params), *sizes])
+    lists = [", ".join(those) for those in given]
     lines = [
         "  unsigned char *space = ws;",
         f"  void *first[] = {{{lists[0]}}}, *second[] = {{{lists[1]}}};",

@@ -116,7 +116,7 @@ def split_host_device(f: Func, language: str) -> SplitProgram:
 
 def split_parts(f: Func, language: str) -> tuple[SplitProgram, tuple[SplitProgram, ...]]:
     """Split a lowered function and its parts, if it has such; the kernels of these are those of
-    the whole.
+    the whole. A function with size variables stays whole.
 
     Args:
         f: the function.
@@ -125,7 +125,7 @@ def split_parts(f: Func, language: str) -> tuple[SplitProgram, tuple[SplitProgra
     Raises:
         CodegenError: as `split_host_device`.
     """
-    if not isinstance(f, SplitFunc):
+    if not isinstance(f, SplitFunc) or f.sizes:
         return split_host_device(f, language), ()
     parts = tuple(split_host_device(part, language) for part in (f.prepare, f.main))
     kernels = tuple(k for part in parts for k in part.kernels)

@@ -27,12 +27,16 @@ _LAUNCH = "lw_parallel_launch"
 def write_split(module: ModuleWriter, f: SplitFunc) -> Bytes:
     """Write the two parts of a function, and the whole, which calls one after the other; returns
     the workspace that the whole needs."""
-    parts = [CodePart(x, write_entry(module, x, "noinline ")) for x in (f.prepare, f.main)]
+    parts = []
+    for x in (f.prepare, f.main):
+        workspace = write_entry(module, x, "noinline ")
+        parts.append(CodePart(x, workspace, module.parallel_workspace))
     module.parts = tuple(parts)
     *offsets, rest = kept_offsets(f.kept)
     place = dict(zip(f.kept, offsets, strict=True))
     lines = [f"define i32 @{f.name}(ptr %args, ptr %ws) nounwind {{", "entry:"]
-    for k in range(len(f.params)):
+    count = len(f.params)
+    for k in range(count + len(f.sizes)):
         lines.append(f"  %s{k} = getelementptr ptr, ptr %args, i64 {k}")
         lines.append(f"  %x{k} = load ptr, ptr %s{k}, align 8")
     refs = {b: f"%x{k}" for k, b in enumerate(f.params)}
@@ -41,10 +45,12 @@ def write_split(module: ModuleWriter, f: SplitFunc) -> Bytes:
         lines.append(f"  %k{k} = getelementptr i8, ptr %ws, i64 {place[b]}")
     lines.append(f"  %rest = getelementptr i8, ptr %ws, i64 {rest}")
     for n, part in enumerate((f.prepare, f.main)):
-        lines.append(f"  %given{n} = alloca [{len(part.params)} x ptr], align 8")
-        for k, b in enumerate(part.params):
+        # A size takes as many bytes as a pointer, and is handed on as one.
+        given = [refs[b] for b in part.params] + [f"%x{count + k}" for k in range(len(part.sizes))]
+        lines.append(f"  %given{n} = alloca [{len(given)} x ptr], align 8")
+        for k, ref in enumerate(given):
             lines.append(f"  %g{n}.{k} = getelementptr ptr, ptr %given{n}, i64 {k}")
-            lines.append(f"  store ptr {refs[b]}, ptr %g{n}.{k}, align 8")
+            lines.append(f"  store ptr {ref}, ptr %g{n}.{k}, align 8")
     lines += [
         f"  %first = call i32 @{f.prepare.name}(ptr %given0, ptr %rest)",
         "  %bad = icmp ne i32 %first, 0",

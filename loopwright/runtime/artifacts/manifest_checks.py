@@ -136,7 +136,7 @@ class _Function(_Checks):
         kept = []
         for which in ("prepare", "main"):
             part = functions.get(self.name(parts[which], f"parts.{which}"))
-            if part is None or part is f or part.get("parts") or part.get("sizes"):
+            if part is None or part is f or part.get("parts"):
                 self.refuse(f"parts.{which}", parts[which], "another function without parts")
             at = f"parts.{which}_args"
             numbers = self.entries(parts[f"{which}_args"], at)
@@ -148,7 +148,10 @@ class _Function(_Checks):
                 self.refuse(at, numbers, f"the first arguments of {parts[which]}")
             kept.append(taken[len(own) :])
         needed = {n for n, arg in enumerate(args) if not arg.get("constant")}
-        if f.get("sizes") or not needed <= set(parts["main_args"]):
+        first, second = (functions[parts[which]].get("sizes") for which in ("prepare", "main"))
+        if first or second != f.get("sizes"):
+            self.refuse("parts", parts["main"], "the sizes of the function in its second part")
+        if not needed <= set(parts["main_args"]):
             self.refuse("parts.main_args", parts["main_args"], "every argument that varies")
         if needed & set(parts["prepare_args"]):
             self.refuse("parts.prepare_args", parts["prepare_args"], "constant arguments")

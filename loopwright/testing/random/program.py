@@ -11,7 +11,7 @@ an integer.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -60,6 +60,13 @@ class Program:
             body = "input" if op.body is None else print_expr(op.body)
             lines.append(f"  {i}: {op.name}: {op.dtype}{list(op.shape)} [{axes}] = {body}")
         return "\n".join([*lines, f"  outputs {dag.outputs}"])
+
+
+def mark_constants(program: Program, chosen: Iterable[bool]) -> None:
+    """Let the inputs of a program be constants, or not, in calling order."""
+    inputs = [t.op for t in program.tensors if isinstance(t.op, PlaceholderOp)]
+    for op, is_constant in zip(inputs, chosen, strict=False):
+        op.constant = is_constant
 
 
 def random_program(d: Draw, max_stages: int = 5) -> Program:

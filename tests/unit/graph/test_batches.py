@@ -100,6 +100,14 @@ def test_weights_are_kept_once(model: CompiledBatches) -> None:
     assert len(held) == len({(a.shape, a.tobytes()) for a in held.values()})
 
 
+def test_kernels_of_any_batch_pack_their_weights_once(model: CompiledBatches) -> None:
+    """Those do that have the schedule of a kernel which does."""
+    assert model.rest is not None
+    packs = {name for name, kernel in model.models[4].kernels.items() if kernel.parts() is not None}
+    assert packs
+    assert {n for n, kernel in model.rest.kernels.items() if kernel.parts() is not None} == packs
+
+
 def test_inputs_that_disagree_and_batches_that_are_none() -> None:
     n = te.size_var("n")
     x, y = graph.var("x", (n, 4)), graph.var("y", (n, 4))

@@ -181,11 +181,27 @@ def test_several_outputs_of_a_stage() -> None:
     assert low.op is high.op
 
 
-def test_programs_of_symbolic_sizes_are_left_whole() -> None:
+def test_what_is_computed_once_for_all_sizes_depends_on_none() -> None:
     n = te.var("n")
-    a, w = te.placeholder((n,), name="A"), te.placeholder((n,), name="W", constant=True)
-    v = te.compute((n,), lambda i: w[i] * 2, name="V")
-    b = te.compute((n,), lambda i: a[i] + v[i], name="B")
+    a, w = te.placeholder((n, 4), name="A"), te.placeholder((4,), name="W", constant=True)
+    v = te.compute((4,), lambda i: w[i] * 2, name="V")
+    b = te.compute((n, 4), lambda i, j: a[i, j] + v[j], name="B")
+    f = split(lower(create_schedule(b.op), [a, w, b]))
+    assert (f.sizes, f.prepare.sizes, f.main.sizes) == ((n,), (), (n,))
+    for rows in (1, 3):
+        got = np.empty((rows, 4), "float32")
+        given = {"A": np.zeros((rows, 4), "float32"), "W": np.ones(4, "float32"), "B": got}
+        run_parts(f, given)
+        np.testing.assert_array_equal(got, 2)
+
+
+@pytest.mark.parametrize("told_by", ["the constant", "what is prepared", "no argument"])
+def test_programs_of_symbolic_sizes_are_left_whole(told_by: str) -> None:
+    n = te.var("n")
+    a = te.placeholder((n,) if told_by != "no argument" else (n * 2,), name="A")
+    w = te.placeholder((n,) if told_by == "the constant" else (4,), name="W", constant=True)
+    v = te.compute((4,) if told_by == "no argument" else (n,), lambda i: w[i % 4], name="V")
+    b = te.compute(a.shape, lambda i: a[i] + v[i % 4], name="B")
     assert type(lower(create_schedule(b.op), [a, w, b])) is Func
 
 

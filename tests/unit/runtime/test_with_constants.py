@@ -197,6 +197,40 @@ def test_constants_of_a_program_without_such_stages_and_of_any_size() -> None:
     np.testing.assert_array_equal(got, 2)
 
 
+@pytest.mark.parametrize("target", ["llvm -num-threads=1", "llvm -num-threads=2", "c", "interp"])
+def test_constants_are_prepared_once_for_all_sizes(target: str) -> None:
+    n = te.size_var("n")
+    a, w = te.placeholder((n, 6), name="A"), te.placeholder((8, 6), name="W", constant=True)
+    packed = te.compute((6, 8), lambda k, j: w[j, k], name="P")
+    more = te.compute((n, 6), lambda i, k: a[i, k] + 1, name="T")
+    r = te.reduce_axis((0, 6), name="r")
+    b = te.compute((n, 8), lambda i, j: te.sum(more[i, r] * packed[r, j], axis=r), name="B")
+    s = lw.create_schedule(b.op)
+    if "2" in target:
+        s[packed].parallel(s[packed].op.axis[0])
+        s[b].parallel(s[b].op.axis[0])
+    f = lw.build(s, [a, w, b], target)
+    rng = np.random.default_rng(0)
+    w_now = rng.standard_normal((8, 6), np.float32)
+    g = f.with_constants(w_now)
+    parts = f.parts()
+    assert parts is not None
+    for rows in (3, 1, 7):
+        a_now = rng.standard_normal((rows, 6), np.float32)
+        want = (a_now + 1) @ w_now.T
+        for call in (
+            lambda out, a_now=a_now: g(a_now, out),
+            lambda out, a_now=a_now: g.bind(a_now, out).run(),
+            lambda out, a_now=a_now: f(a_now, w_now, out),
+            lambda out, a_now=a_now: parts.bind([a_now, w_now, out]).run(),
+        ):
+            got = np.full((rows, 8), np.nan, "float32")
+            call(got)
+            np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+    with pytest.raises(ArgumentError, match="dimension 1 of argument 0"):
+        g(np.zeros((3, 5), "float32"), np.zeros((3, 8), "float32"))
+
+
 def test_a_timed_call_runs_both_parts_and_times_the_second() -> None:
     d, f = Data(), packed_product()
     call = f.timed_call(d.a, d.w, d.bias, d.c)
