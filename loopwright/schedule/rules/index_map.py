@@ -183,6 +183,36 @@ def bounds(e: IndexExpr, shape: tuple[Extent, ...]) -> Interval:
     return (lo // k, hi // k) if op == "//" else (0, k - 1)
 
 
+def simplified(e: IndexExpr) -> IndexExpr:
+    """An expression without operations that 0 or 1 make void, as arithmetic on indices gives it.
+
+    Example:
+        >>> from loopwright.schedule.rules.index_map import simplified
+        >>> print(simplified(("+", ("//", "i0", 1), ("%", "i1", 1))))
+        i0
+    """
+    if not isinstance(e, tuple):
+        return e
+    if e[0] == "+":
+        return plus(simplified(e[1]), simplified(e[2]))
+    return _by_number(e[0], simplified(e[1]), e[2])
+
+
+def plus(a: IndexExpr, b: IndexExpr) -> IndexExpr:
+    """A sum; nothing is added as zero, which the text of a trace would lose."""
+    if a == 0 or b == 0:
+        return b if a == 0 else a
+    return a + b if isinstance(a, int) and isinstance(b, int) else ("+", a, b)
+
+
+def _by_number(op: Literal["*", "//", "%"], a: IndexExpr, k: int) -> IndexExpr:
+    if isinstance(a, int) and type(k) is int:  # no symbol, of which nothing is known yet
+        return int(_ARITHMETIC[op](a, k))
+    if k == 1:
+        return 0 if op == "%" else a
+    return 0 if k == 0 else (op, a, k)
+
+
 def text(e: IndexExpr, outer: int = 0) -> str:
     """An expression as Python."""
     if isinstance(e, int | str):

@@ -59,6 +59,10 @@ class TransformLayout(Step):
     dims: tuple[LayoutDim, ...]
     pad_value: float | None = None
 
+    def __post_init__(self) -> None:
+        # As Python reads the text of the map, so that this gives the very step again.
+        object.__setattr__(self, "dims", tuple(map(_simplified, self.dims)))
+
     def apply(self, state: State, t: int) -> State:
         """Set where the elements of a stage's buffer lie."""
         stage = own_buffer(state, self.stage, "transform_layout", t)
@@ -154,6 +158,13 @@ def _symbolic(x: object) -> bool:
     return isinstance(x, Symbol) or (isinstance(x, tuple) and any(map(_symbolic, x)))
 
 
+def _simplified(x: LayoutDim) -> LayoutDim:
+    """A dimension without operations that a number of 1 makes void."""
+    if not is_digit(x):
+        return im.simplified(expression(x))
+    return 0 if is_int(x[2]) and x[2] == 1 else x
+
+
 def expression(x: LayoutDim) -> IndexExpr:
     """A dimension of a layout as an expression."""
     if not isinstance(x, tuple) or isinstance(x[0], str):
@@ -192,8 +203,9 @@ def layout_text(dims: tuple[LayoutDim, ...]) -> str:
 
 def digits_only(dims: tuple[LayoutDim, ...], ndim: int) -> bool:
     """Whether a layout consists of digits that rebuild every index, whatever the extents are."""
-    digits = sorted((x for x in dims if is_digit(x)), key=lambda x: x[1])
-    if len(digits) < len(dims):
+    varying = [x for x in dims if not is_int(x)]  # an index that stays what it is tells nothing
+    digits = sorted((x for x in varying if is_digit(x)), key=lambda x: x[1])
+    if len(digits) < len(varying):
         return False
     return all(_covers([(div, mod) for dim, div, mod in digits if dim == d]) for d in range(ndim))
 

@@ -8,6 +8,7 @@ from typing import Any
 from loopwright.errors import ScheduleError
 from loopwright.ir.expr import Binary, Cast, Const, Unary, Var
 from loopwright.ir.symbol import Symbol
+from loopwright.schedule.rules.index_map import plus
 from loopwright.schedule.state import IndexExpr, LayoutDim
 
 
@@ -78,10 +79,10 @@ def _expression(e: object, axes: list[Var], who: str) -> IndexExpr:
         case Unary(op="-", a=a):
             return ("*", _expression(a, axes, who), -1)
         case Binary(op="+", a=a, b=b):
-            return _plus(_expression(a, axes, who), _expression(b, axes, who))
+            return plus(_expression(a, axes, who), _expression(b, axes, who))
         case Binary(op="-", a=a, b=b):
             y = _expression(b, axes, who)
-            return _plus(_expression(a, axes, who), -y if isinstance(y, int) else ("*", y, -1))
+            return plus(_expression(a, axes, who), -y if isinstance(y, int) else ("*", y, -1))
         case Binary(op="*", a=Const() | Symbol() as v, b=b):
             return ("*", _expression(b, axes, who), _number(v))
         case Binary(op="*", a=b, b=Const() | Symbol() as v):
@@ -92,10 +93,3 @@ def _expression(e: object, axes: list[Var], who: str) -> IndexExpr:
         f"{who}: each new index must be made of the old ones with +, -, and *, // and % by "
         f"constants (those of // and % positive), got {e!r}"
     )
-
-
-def _plus(a: IndexExpr, b: IndexExpr) -> IndexExpr:
-    """A sum; nothing is added as zero, which the text of a trace would lose."""
-    if a == 0 or b == 0:
-        return b if a == 0 else a
-    return a + b if isinstance(a, int) and isinstance(b, int) else ("+", a, b)

@@ -14,7 +14,7 @@ from loopwright.errors import ScheduleError
 from loopwright.lowering import lower
 from loopwright.schedule import create_schedule, replay
 from loopwright.schedule.rules import index_map as im
-from loopwright.schedule.rules.layout import expression
+from loopwright.schedule.rules.layout import TransformLayout, expression
 from loopwright.schedule.surface.layout_map import trace_map
 from tests.unit.schedule.programs import chain
 
@@ -101,6 +101,27 @@ def test_verdicts_bounds_and_texts_against_brute_force(case: Any) -> None:
         assert column.max() <= hi
         names = {f"i{d}": points[:, d] for d in range(len(shape))}
         np.testing.assert_array_equal(eval(im.text(e), {}, names) + 0 * points[:, 0], column)
+        simple = im.simplified(e)
+        assert im.simplified(simple) == simple
+        np.testing.assert_array_equal(im.places((simple,), points)[:, 0], column)
+
+
+def test_numbers_that_make_operations_void() -> None:
+    """Points of a space have them; the text of a schedule, which loses them, gives the same."""
+    step = TransformLayout(1, ((0, 1, None), ("//", ("*", "i1", 1), 1), (0, 1, 1), ("*", "i0", 0)))
+    assert step.dims == ((0, 1, None), "i1", 0, 0)
+    p = chain()
+    again = replay(
+        p.s.dag, [["transform_layout", 1, [[0, 1, None], [1, 4, None], [1, 1, 4], [0, 1, 1]]]]
+    )
+    scope: dict[str, Any] = {"te": te}
+    exec(again.as_python(), scope)
+    scope["schedule"](p.s, *p.s.tensors)
+    assert p.s.trace == again.trace
+    assert "float32[8, 2, 4, 1]" in str(lower(p.s, [p.a, p.d]))
+    digits = te.create_schedule(te.compute((te.size_var("n"), 8), lambda i, j: i + j, name="B"))
+    digits.apply_step(TransformLayout(0, ((0, 1, None), (1, 1, None), (0, 1, 1))))
+    assert digits.state.stages[0].layout == ((0, 1, None), (1, 1, None), 0)
 
 
 def test_the_trace_of_a_general_map() -> None:
