@@ -33,9 +33,11 @@ from loopwright.te.dag import ArgId, Dag, arg_id, read_arg_id
 from loopwright.te.tensor import Tensor
 from loopwright.testing.artifact_cache import ArtifactCache
 from loopwright.testing.driver_faults import (
+    COMPILER_DID_NOT_END,
     COMPILER_FAILED,
     OPTIMISER_CRASHED,
     UNOPTIMISED,
+    is_endless_compilation,
     is_of_the_optimiser,
     is_pocl_assertion,
     with_second_run,
@@ -226,6 +228,9 @@ class Checker:
             return
         if path.kind != "target" or Target(path.target).kind != "opencl":
             raise error
+        if is_endless_compilation(error):
+            self.runs[COMPILER_DID_NOT_END] += 1
+            return
         second = self._without_optimiser(prepared, path)
         if not is_of_the_optimiser(error, second):
             raise with_second_run(error, second) from error

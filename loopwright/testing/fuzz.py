@@ -32,7 +32,7 @@ from loopwright.testing.differential import (
     is_for_devices,
     runs_here,
 )
-from loopwright.testing.driver_faults import OPTIMISER_CRASHED
+from loopwright.testing.driver_faults import COMPILER_DID_NOT_END, OPTIMISER_CRASHED
 from loopwright.testing.execution_path import ExecutionPath
 from loopwright.testing.random.attempts import RandomSchedule
 from loopwright.testing.random.kernel import random_kernel
@@ -175,8 +175,9 @@ class Fuzz:
                 self._report(seed, kind, case, error)
                 return False
         new = self.checker.runs - before
-        if new[OPTIMISER_CRASHED]:
-            print(f"seed {seed} ({kind}), no failure: {OPTIMISER_CRASHED}", flush=True)
+        for fault in (OPTIMISER_CRASHED, COMPILER_DID_NOT_END):
+            if new[fault]:
+                print(f"seed {seed} ({kind}), no failure: {fault}", flush=True)
         self.runs += new
         self.ends[kind, end] += 1
         return True

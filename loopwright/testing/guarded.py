@@ -15,6 +15,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
@@ -37,15 +38,22 @@ class ProcessKilledError(RunError):
     """A function, or a driver that was to run it, ended the process that it ran in."""
 
 
+class ProcessTimedOutError(ProcessKilledError):
+    """A function, or a driver that was to run it, did not end."""
+
+
 class GuardedRunner:
     """A worker process; it is started when needed and again after a fault.
 
     Args:
         environment: variables of the process that differ from those of this one.
+        seconds: that a run may take, compilation by a driver included.
     """
 
-    def __init__(self, environment: Mapping[str, str] | None = None) -> None:
-        self._environment = dict(environment or {})
+    def __init__(
+        self, environment: Mapping[str, str] | None = None, seconds: float = 120.0
+    ) -> None:
+        self._environment, self._seconds = dict(environment or {}), seconds
         self._process: subprocess.Popen[bytes] | None = None
         self._errors: IO[bytes] | None = None
         # PoCL writes drawings of what it cannot compile into the folder that it runs in.
@@ -68,7 +76,8 @@ class GuardedRunner:
                 the first leaves for the second is guarded as well.
 
         Raises:
-            ProcessKilledError: the function faulted, or the driver did that was to run it.
+            ProcessKilledError: the function faulted, or the driver did that was to run it; a
+                `ProcessTimedOutError` where either did not end in time.
             RunError: the function failed, or wrote outside its arrays.
         """
         process = self._process or self._start()
@@ -82,6 +91,8 @@ class GuardedRunner:
             "arrays": [[list(a.shape), a.dtype.name] for a in arrays],
         }
         data = [np.asarray(a, order="C") for a in arrays]
+        late = threading.Timer(self._seconds, process.kill)
+        late.start()
         try:
             _send(process.stdin, head, [artifact.objects, *(a.tobytes() for a in data)])
             reply = _receive(process.stdout)
@@ -92,9 +103,15 @@ class GuardedRunner:
         except (BrokenPipeError, EOFError):
             code, said = process.wait(), self._last_words()
             self.close()
+            if late.finished.is_set():
+                raise ProcessTimedOutError(
+                    f"the function did not end in {self._seconds:g} s"
+                ) from None
             raise ProcessKilledError(
                 f"the function killed its process (exit status {code}){said}"
             ) from None
+        finally:
+            late.cancel()
         if reply["error"]:
             raise RunError(reply["error"])
         return out

@@ -13,9 +13,9 @@ from loopwright.runtime import Artifact
 from loopwright.schedule import create_schedule
 from loopwright.testing import fuzz
 from loopwright.testing.differential import Case, Checker
-from loopwright.testing.driver_faults import OPTIMISER_CRASHED
+from loopwright.testing.driver_faults import COMPILER_DID_NOT_END, OPTIMISER_CRASHED
 from loopwright.testing.execution_path import ExecutionPath
-from loopwright.testing.guarded import ProcessKilledError
+from loopwright.testing.guarded import ProcessKilledError, ProcessTimedOutError
 from loopwright.testing.numpy_eval import Array
 from loopwright.testing.random.values import Info
 from tests.pocl_kernels import needs_pocl
@@ -111,6 +111,14 @@ def test_other_failures_say_what_there_is_without_the_optimiser(
         checker.run(checker.prepare(case), ON_DEVICE)
     assert type(caught.value) is kind
     assert not checker.runs
+
+
+def test_a_kernel_that_does_not_end_is_of_the_driver(checker: Checker, case: Case) -> None:
+    """The interpreter has run it to its end; to run it again would take as long."""
+    runners = with_runners(checker, ProcessTimedOutError("did not end in 120 s"), RIGHT)
+    checker.run(checker.prepare(case), ON_DEVICE)
+    assert [r.asked for r in runners] == [1, 0]
+    assert checker.runs == {COMPILER_DID_NOT_END: 1}
 
 
 def test_what_runs_well_runs_once(checker: Checker, case: Case) -> None:

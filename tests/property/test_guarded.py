@@ -12,7 +12,7 @@ from loopwright.driver import build
 from loopwright.errors import RunError
 from loopwright.runtime.artifacts.artifact import Artifact
 from loopwright.schedule import create_schedule
-from loopwright.testing.guarded import GuardedRunner
+from loopwright.testing.guarded import GuardedRunner, ProcessTimedOutError
 
 
 @pytest.fixture(scope="module")
@@ -57,3 +57,15 @@ def test_an_access_past_the_end_is_told_and_survived(runner: GuardedRunner) -> N
         with pytest.raises(RunError, match="wrote outside B"):
             runner.run(add_one(16), short, "start")
     test_a_right_function_passes(runner, 7, "end")
+
+
+def test_a_function_that_does_not_end_is_ended() -> None:
+    """A sum of 2^60 numbers in order, of which no compiler knows the result."""
+    a, x = np.ones(1, "float32"), te.placeholder((1,), name="A")
+    axes = [te.reduce_axis((0, 1 << 20)) for _ in range(3)]
+    b = te.compute((1,), lambda i: te.sum(x[i] + axes[0] + axes[1] * axes[2], axis=axes), name="B")
+    runner = GuardedRunner(seconds=2.0)
+    with pytest.raises(ProcessTimedOutError, match=r"did not end in 2 s"):
+        runner.run(build(create_schedule(b), [x, b]).artifact, [a, np.zeros(1, "float32")])
+    test_a_right_function_passes(runner, 7, "end")
+    runner.close()

@@ -119,7 +119,8 @@ def test_numbers_that_make_operations_void() -> None:
     scope["schedule"](p.s, *p.s.tensors)
     assert p.s.trace == again.trace
     assert "float32[8, 2, 4, 1]" in str(lower(p.s, [p.a, p.d]))
-    digits = te.create_schedule(te.compute((te.size_var("n"), 8), lambda i, j: i + j, name="B"))
+    b = te.compute((te.size_var("n"), 8), lambda i, j: i + j, name="B")
+    digits = create_schedule(te.compute(b.shape, lambda i, j: b[i, j] + 1, name="C"))
     digits.apply_step(TransformLayout(0, ((0, 1, None), (1, 1, None), (0, 1, 1))))
     assert digits.state.stages[0].layout == ((0, 1, None), (1, 1, None), 0)
 
