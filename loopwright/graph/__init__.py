@@ -37,6 +37,7 @@ from loopwright.graph.partitioned import compile_partitioned
 from loopwright.graph.quantize import quantize
 from loopwright.graph.registry import Op, Pattern, get_op, op_names, register_op, remove_op
 from loopwright.graph.serial import load_json, save_json
+from loopwright.graph.sparse import sparse_dense
 from loopwright.graph.strategy import (
     Implementation,
     implementations,
@@ -96,6 +97,7 @@ __all__ = [
     "remove_op",
     "rewrite",
     "save_json",
+    "sparse_dense",
     "structural_equal",
     "structural_hash",
     "substitute",

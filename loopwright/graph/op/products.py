@@ -105,3 +105,37 @@ def resample(data: te.Tensor, indices: te.Tensor, weights: te.Tensor, *, axis: i
     shape = (*data.shape[:at], indices.shape[0], *data.shape[at + 1 :])
     tensor: te.Tensor = te.compute(shape, value, name="resample")
     return tensor
+
+
+@register_op("nn.sparse_dense", Pattern.OUT_ELEMENTWISE_FUSABLE)
+def sparse_dense(
+    data: te.Tensor, values: te.Tensor, columns: te.Tensor, *, least: int = 0, width: int = 0
+) -> te.Tensor:
+    """A dense layer of few weights: those of each output, and the columns of data that they are of.
+
+    ``values`` and ``columns`` are of shape (outputs, weights of an output at most); a value of 0
+    stands for none, whatever its column holds. The data have ``least`` columns at least, and
+    ``width`` where that is not 0. `loopwright.graph.sparse_dense` makes all of it.
+    """
+    if len(values.shape) != 2 or len(columns.shape) != 2 or not data.shape:
+        raise GraphError("the weights are of 2 dimensions, and the data of 1 at least")
+    for a, b in zip(values.shape, columns.shape, strict=True):
+        require_same(a, b, "the shapes of values and columns")
+    if data.dtype != values.dtype:
+        raise GraphError(f"the data are {data.dtype}, the weights {values.dtype}")
+    if width:
+        require_same(data.shape[-1], width, "the columns of the data and of the weights")
+    if isinstance(data.shape[-1], int) and data.shape[-1] < least:
+        raise GraphError(f"the weights read column {least - 1}, the data have {data.shape[-1]}")
+    k = te.reduce_axis((0, values.shape[1]), name="k")
+    extent = data.shape[-1]
+
+    def value(*i: Any) -> Any:
+        n = te.max(te.min(columns[i[-1], k], extent - 1), 0)
+        product = data(*i[:-1], n) * values[i[-1], k]
+        return te.sum(
+            te.select(te.not_equal(values[i[-1], k], 0), product, te.const(0, data.dtype)), axis=k
+        )
+
+    tensor: te.Tensor = te.compute((*data.shape[:-1], values.shape[0]), value, name="sparse_dense")
+    return tensor

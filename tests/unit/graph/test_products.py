@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
+from scipy import sparse
 
 from loopwright import graph
 from loopwright.errors import GraphError
@@ -45,6 +48,50 @@ def test_resampling_is_a_map_of_one_axis() -> None:
     weights = RNG.standard_normal((6, 2)).astype("float32")
     wanted = sum(A[:, places[:, k]] * weights[None, :, k, None] for k in range(2))
     same(op.nn.resample(A, places, weights, axis=1), np.asarray(wanted))
+
+
+def few_weights(rows: int = 6, columns: int = 9) -> np.ndarray[Any, Any]:
+    """Weights of which one row has none, one has all, and the others have a third."""
+    dense = RNG.standard_normal((rows, columns)).astype("float32")
+    dense *= RNG.random(dense.shape) < 0.3
+    dense[1], dense[2] = 0, 1
+    return dense
+
+
+def test_dense_layers_of_few_weights() -> None:
+    dense = few_weights()
+    data = RNG.standard_normal((2, 3, 9)).astype("float32")
+    rows = sparse.csr_array(dense)
+    for weight in (rows, rows.tocoo(), (rows.data, rows.indices, rows.indptr)):
+        same(graph.sparse_dense(data, weight), data @ dense.T)
+    nothing = (np.zeros(0, "float32"), np.zeros(0, "int64"), np.zeros(7, "int64"))
+    same(graph.sparse_dense(data, nothing), np.zeros((2, 3, 6), "float32"))
+
+
+def test_what_has_no_weight_is_not_read() -> None:
+    data = np.array([[np.inf, 2.0, np.nan]], "float32")
+    weight = (np.array([3.0], "float32"), np.array([1]), np.array([0, 1, 1]))
+    same(graph.sparse_dense(data, weight), np.array([[6.0, 0.0]], "float32"))
+
+
+@pytest.mark.parametrize(
+    ("weight", "text"),
+    [
+        (np.ones((2, 9), "float32"), "the weight is ndarray; give a matrix of SciPy"),
+        ((np.ones(2), np.ones(2), np.arange(3)), "columns and starts are whole numbers"),
+        ((np.ones(2), np.arange(2), np.array([0, 1])), "starts go from 0 up to the 2 values"),
+        ((np.ones(2), np.arange(2), np.array([0, 2, 1, 2])), "starts go from 0 up to the 2 values"),
+        ((np.ones(1), np.array([-1]), np.array([0, 1])), "column -1 is negative"),
+        ((np.ones(1, "f"), np.array([9]), np.array([0, 1])), "read column 9, the data have 9"),
+        (sparse.csr_array(few_weights(4, 8)), "columns of the data and of the weights differ"),
+        (sparse.csr_array(np.eye(9)), "the data are float32, the weights float64"),
+    ],
+)
+def test_weights_that_are_no_rows_are_refused(weight: Any, text: str) -> None:
+    with pytest.raises(GraphError, match=text):
+        graph.infer_types(
+            graph.IRModule.from_expr(graph.sparse_dense(graph.var("x", (2, 9)), weight))
+        )
 
 
 @pytest.mark.parametrize("groups", [1, 2])

@@ -19,6 +19,7 @@ from loopwright.graph.frontend.onnx.files import domain, onnx_package, operator,
 from loopwright.graph.frontend.onnx.folding import folded
 from loopwright.graph.frontend.onnx.narrow import check_taken, constant
 from loopwright.graph.frontend.onnx.node import Node, UnboundInputsError, converter_of
+from loopwright.graph.frontend.onnx.sparse import dense_of
 from loopwright.graph.frontend.types import Types
 from loopwright.graph.ir.expr import Expr
 
@@ -134,17 +135,16 @@ class Importer:
     def initializers(self, graph: Any, scope: Scope) -> None:
         """Name the constants of a graph."""
         numpy_helper = onnx_package().numpy_helper
-        if graph.sparse_initializer:
-            raise GraphError("the model has sparse weights, which are not supported")
-        for tensor in graph.initializer:
+        dense = ((t.name, t, numpy_helper.to_array) for t in graph.initializer)
+        sparse = ((t.values.name, t, dense_of) for t in graph.sparse_initializer)
+        for name, tensor, read in (*dense, *sparse):
             try:
-                value = numpy_helper.to_array(tensor)
-                scope[tensor.name] = constant(self.types, value, tensor.name)
+                scope[name] = constant(self.types, read(tensor), name)
             except LoopwrightError as exc:
-                self._refuse(f"weight {tensor.name!r}", str(exc))
-                scope[tensor.name] = _LEFT
+                self._refuse(f"weight {name!r}", str(exc))
+                scope[name] = _LEFT
             except (TypeError, ValueError, KeyError) as exc:
-                raise GraphError(f"weight {tensor.name!r} is malformed: {exc}") from exc
+                raise GraphError(f"weight {name!r} is malformed: {exc}") from exc
 
     def convert(self, nodes: Iterable[Any], scope: Scope) -> None:
         """Convert nodes, and name what they make."""
@@ -300,6 +300,8 @@ def _plain(onnx: Any, value: Any) -> Any:
         return value.decode(errors="replace")
     if isinstance(value, onnx.TensorProto):
         return np.asarray(onnx.numpy_helper.to_array(value))
+    if isinstance(value, onnx.SparseTensorProto):
+        return dense_of(value)
     if isinstance(value, (int, float, str, onnx.GraphProto)):
         return value
     try:

@@ -14,12 +14,15 @@ from loopwright.graph.frontend.onnx.node import Node, converter
 from loopwright.graph.ir.expr import Constant, Expr, const
 from loopwright.graph.op.shapes import same
 
+#: Attributes that hold the array of a `Constant`.
+_VALUES = ("value", "sparse_value", "value_int", "value_ints", "value_float", "value_floats")
+
 
 @converter("Constant")
 def constant(node: Node) -> Expr:
     """A known array."""
     for name, value in node.attrs.items():
-        if name in ("value", "value_int", "value_ints", "value_float", "value_floats"):
+        if name in _VALUES:
             dtype = "int64" if "int" in name else "float32" if "float" in name else None
             return known_array(node.around.types, np.asarray(value, dtype))
     raise GraphError(f"its value is {', '.join(node.attrs)}; tensors and numbers are supported")
