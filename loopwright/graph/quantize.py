@@ -13,7 +13,7 @@ from loopwright.graph.frontend.source import ModelLike, module_of
 from loopwright.graph.infer import infer_types
 from loopwright.graph.ir.expr import Call, Constant, Expr, Function, const
 from loopwright.graph.ir.module import MAIN, IRModule
-from loopwright.graph.ir.types import TensorType
+from loopwright.graph.ir.types import TensorType, Type
 from loopwright.graph.ir.visitor import called, post_order, rewrite_each
 from loopwright.graph.registry import get_op
 from loopwright.graph.transform.folding import FOLDING
@@ -34,6 +34,7 @@ def quantize(
     calibration: Method = "min_max",
     percentile: float = 99.99,
     skip: Sequence[str] = (),
+    of_values: bool = False,
     target: TargetLike = None,
 ) -> IRModule:
     """Quantise the products of a model: int8 weights, uint8 data, sums in int32.
@@ -52,6 +53,8 @@ def quantize(
         percentile: how many of a hundred numbers the range holds; for that method.
         skip: spans of products that stay in float32, such as ``"Conv 'conv_3'"`` for a node of an
             ONNX model.
+        of_values: quantise products of two values, too, such as those of attention: the first
+            operand to uint8, the second to int8 with the zero point 0, by one scale each.
         target: what the model is run on for calibration; None as in `compile`.
 
     Returns:
@@ -76,8 +79,9 @@ def quantize(
         raise UsageError(f"percentile is {percentile}; give more than 50, and 100 at most")
     module = FOLDING(module_of(model))
     main = module[MAIN]
-    products = _without(_products(module), skip)
-    values = list(dict.fromkeys(p.args[0] for p in products))
+    products = _without(_products(module, of_values), skip)
+    read = [*(p.args[0] for p in products), *(p.args[1] for p in products if _of_values(p))]
+    values = list(dict.fromkeys(read))
     if not values:
         return module
     data = [_by_name(main, given) for given in calibration_data]
@@ -105,8 +109,8 @@ def _without(products: Sequence[Call], skip: Sequence[str]) -> list[Call]:
     return [p for p in products if p.span not in skip]
 
 
-def _products(module: IRModule) -> list[Call]:
-    """The products of float32 data with constant weights."""
+def _products(module: IRModule, of_values: bool) -> list[Call]:
+    """The products of float32 data with constant weights, and with other data where asked for."""
     types = infer_types(module)
     found = []
     for e in post_order(module[MAIN].body):
@@ -114,9 +118,20 @@ def _products(module: IRModule) -> list[Call]:
         if name is None or name not in _CHANNELS or not isinstance(e, Call):
             continue
         t = types[e.args[0]]
-        if isinstance(t, TensorType) and t.dtype == "float32" and _pays(name, e):
+        chosen = _pays(name, e) or (of_values and _of_values(e) and _are_matrices(e, types))
+        if isinstance(t, TensorType) and t.dtype == "float32" and chosen:
             found.append(e)
     return found
+
+
+def _of_values(product: Call) -> bool:
+    """Whether no operand of a product is constant."""
+    return called(product) == "matmul" and not any(isinstance(a, Constant) for a in product.args)
+
+
+def _are_matrices(product: Call, types: Mapping[Expr, Type]) -> bool:
+    found = [types[a] for a in product.args]
+    return all(isinstance(t, TensorType) and len(t.shape) >= 2 for t in found)
 
 
 def _pays(name: str, product: Call) -> bool:
@@ -131,14 +146,25 @@ def _pays(name: str, product: Call) -> bool:
 
 
 def _annotated(main: Function, products: Sequence[Call], ranges: Mapping[Expr, Range]) -> Function:
-    """The function with its values and weights quantised and dequantised."""
-    chosen = set(products)
+    """The function with its values and weights quantised and dequantised.
+
+    What a product reads first is quantised for all that read it, and its second operand there: as
+    int8, unless it is what another product reads first.
+    """
+    chosen, first = set(products), {p.args[0] for p in products}
+
+    def second(old: Call, new: Call) -> Expr:
+        if not _of_values(old):
+            return _weight(new)
+        other = old.args[1]
+        return new.args[1] if other in first else _signed(new.args[1], ranges[other])
 
     def change(old: Expr, new: Expr) -> Expr:
         if old in chosen:
+            assert isinstance(old, Call)
             assert isinstance(new, Call)
-            new = Call(new.op, (new.args[0], _weight(new)), new.attrs, span=new.span)
-        return _value(new, ranges[old]) if old in ranges else new
+            new = Call(new.op, (new.args[0], second(old, new)), new.attrs, span=new.span)
+        return _value(new, ranges[old]) if old in first else new
 
     return Function(main.params, rewrite_each(main.body, change), main.result, main.attrs)
 
@@ -147,8 +173,18 @@ def _value(e: Expr, r: Range) -> Expr:
     """A value, rounded to uint8 and back; 0 stays 0."""
     scale = np.float32(max((r.high - r.low) / 255, _SMALLEST))
     zero = int(np.clip(np.rint(-r.low / scale), 0, 255))
+    return _there_and_back(e, scale, zero, "uint8")
+
+
+def _signed(e: Expr, r: Range) -> Expr:
+    """A value, rounded to int8 and back, where 0 stands for 0."""
+    scale = np.float32(max(r.high / 127, -r.low / 127, _SMALLEST))
+    return _there_and_back(e, scale, 0, "int8")
+
+
+def _there_and_back(e: Expr, scale: np.float32, zero: int, dtype: str) -> Expr:
     parameters = (const(scale, "float32"), const(zero, "int32"))
-    whole = get_op("qnn.quantize")(e, *parameters, out_dtype="uint8", span=e.span)
+    whole = get_op("qnn.quantize")(e, *parameters, out_dtype=dtype, span=e.span)
     return get_op("qnn.dequantize")(whole, *parameters, span=e.span)
 
 

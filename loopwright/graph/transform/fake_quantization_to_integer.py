@@ -25,6 +25,8 @@ _WEIGHT, _WEIGHT_SCALE, _WEIGHT_ZERO = is_constant(), is_constant(), is_constant
 _QUANTIZE, _DEQUANTIZE = is_op("qnn.quantize"), is_op("qnn.dequantize")
 _REAL = _DEQUANTIZE(_DATA, _SCALE, _ZERO)
 _REAL_WEIGHT = _DEQUANTIZE(_WEIGHT, _WEIGHT_SCALE, _WEIGHT_ZERO)
+_OTHER, _OTHER_SCALE, _OTHER_ZERO = wildcard(), is_constant(), is_constant()
+_OTHER_REAL = _DEQUANTIZE(_OTHER, _OTHER_SCALE, _OTHER_ZERO)
 
 
 def _product(m: Match) -> Expr | None:
@@ -70,6 +72,45 @@ def _total(m: Match, name: str, zero: int) -> Expr:
             attrs["padding"] = 0
     attrs["out_dtype"] = "int32"
     return get_op(name)(data, m[_WEIGHT], span=m.root.span, **attrs)
+
+
+def _product_of_values(m: Match) -> Expr | None:
+    """A product of two values, such as those of attention, by one scale of each."""
+    root = m.root
+    assert isinstance(root, Call)
+    shapes = [m.type(_DATA).shape, m.type(_OTHER).shape]
+    count = shapes[0][-1] if shapes[0] else 0
+    parameters = [m.constant(p) for p in (_SCALE, _ZERO, _OTHER_SCALE, _OTHER_ZERO)]
+    fits = [
+        all(p.ndim == 0 for p in parameters),
+        all(len(shape) >= 2 for shape in shapes),
+        m.attrs().get("out_dtype", "") in ("", "float32"),
+    ]
+    if not all(fits) or not isinstance(count, int) or count > LONGEST:
+        return None
+    left, zero = _as_bytes(m, _DATA, int(parameters[1]), "uint8")
+    right, other_zero = _as_bytes(m, _OTHER, int(parameters[3]), "int8")
+    total = get_op("matmul")(left, right, out_dtype="int32", span=root.span)
+    # sum((a - y) * (b - z)) is sum(a * b) - y * sum(b) - z * sum(a) + y * z * how many there are.
+    for less, of, axis in ((zero, right, -2), (other_zero, left, -1)):
+        if less:
+            sums = get_op("sum")(get_op("cast")(of, dtype="int32"), axis=axis, keepdims=True)
+            weighted = get_op("multiply")(sums, const(less, "int32"))
+            total = get_op("subtract")(total, weighted)
+    if zero and other_zero:
+        total = get_op("add")(total, const(zero * other_zero * count, "int32"))
+    factor = parameters[0] * parameters[2]
+    real = get_op("cast")(total, dtype="float32")
+    return get_op("multiply")(real, const(factor.astype("float32")), span=root.span)
+
+
+def _as_bytes(m: Match, part: DFPattern, zero: int, dtype: str) -> tuple[Expr, int]:
+    """Whole numbers in the dtype that the CPU's instructions take, and what stands for 0 there."""
+    if m.type(part).dtype == dtype:
+        return m[part], zero
+    move = 128 if dtype == "uint8" else -128
+    wide = get_op("add")(get_op("cast")(m[part], dtype="int32"), const(move, "int32"))
+    return get_op("cast")(wide, dtype=dtype), zero + move
 
 
 # ---------------------------------------------------------------- moves and activations
@@ -140,6 +181,7 @@ def _over_root(m: Match, data: Expr) -> Call:
 #: In the order in which they are tried.
 RULES = (
     Rule(is_op(*_CHANNELS)(_REAL, _REAL_WEIGHT), _product),
+    Rule(is_op("matmul")(_REAL, _OTHER_REAL), _product_of_values),
     Rule(_QUANTIZE(_REAL, _AGAIN_SCALE, _AGAIN_ZERO), _there_and_back),
     Rule(_QUANTIZE(_RELU, _SCALE, _ZERO), _held_anyway),
     Rule(_QUANTIZE(_MOVED, _SCALE, _ZERO), _quantized_first),
@@ -152,8 +194,10 @@ def fake_quantization_to_integer(module: IRModule) -> IRModule:
     """Write products of dequantised data and weights as products of whole numbers in int32.
 
     The weight is a constant with the zero point 0, and one scale or one for each output channel;
-    the data have one scale and one zero point, which are constants. What moves elements, a pool of
-    the largest among it, works on whole numbers. The name is that of TVM's pass.
+    the data have one scale and one zero point, which are constants, as have both operands of a
+    `matmul` of two values: there sums of either operand make up for the zero point of the other.
+    What moves elements, a pool of the largest among it, works on whole numbers. The name is that of
+    TVM's pass.
 
     Before::
 

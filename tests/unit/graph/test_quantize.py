@@ -118,6 +118,35 @@ def test_products_of_quantised_tensors_are_of_whole_numbers(name: str, zero: int
     assert "qnn.dequantize" not in _names(after)
 
 
+@pytest.mark.parametrize("dtypes", [("uint8", "int8"), ("uint8", "uint8"), ("int8", "int8")])
+@pytest.mark.parametrize("zeros", [(0, 0), (7, 0), (0, -3), (7, 5)])
+@pytest.mark.parametrize("shapes", [((4, 6), (6, 5)), ((2, 3, 4, 6), (3, 6, 5))])
+def test_products_of_two_values_are_of_whole_numbers(
+    dtypes: tuple[str, str], zeros: tuple[int, int], shapes: tuple[tuple[int, ...], ...]
+) -> None:
+    x, y = (graph.var(n, s, d) for n, s, d in zip("xy", shapes, dtypes, strict=True))
+    product = op.matmul(_real(x, 0.5, zeros[0]), _real(y, 0.25, zeros[1]))
+    given = [_bytes(s, k).astype(d) for k, (s, d) in enumerate(zip(shapes, dtypes, strict=True))]
+    after = _same_values(product, *given)
+    assert _product_dtypes(after) == {"int32"}
+    types = graph.infer_types(after)
+    (whole,) = (e for e in _calls(after) if e.op.name == "matmul")  # type: ignore[attr-defined]
+    read = [types[a].dtype for a in whole.args]  # type: ignore[union-attr]
+    assert read == ["uint8", "int8"]  # as the CPU's instructions have them
+
+
+def test_products_of_two_values_that_do_not_fit_stay_in_float32() -> None:
+    x, y = graph.var("x", (4, 6), "uint8"), graph.var("y", (6, 4), "int8")
+    by_axis = op.qnn.dequantize(y, np.ones(4, "float32"), np.zeros(4, "int32"), axis=1)
+    vector = graph.var("v", (6,), "int8")
+    for product in (
+        op.matmul(_real(x, 0.5, 3), by_axis),
+        op.matmul(_real(x, 0.5, 3), _real(vector, 0.5, 0)),
+    ):
+        after = TO_INTEGER(graph.IRModule.from_expr(product))
+        assert _product_dtypes(after) == {"float32"}
+
+
 def test_depthwise_convolutions_and_one_scale_for_all() -> None:
     x = graph.var("x", (1, 4, 5, 5), "uint8")
     weight = _real_weight(0, (4, 1, 3, 3), 0)
@@ -264,6 +293,28 @@ def test_one_row_of_few_bytes_is_summed_as_a_whole(count: int) -> None:
     module = graph.IRModule.from_expr(op.nn.dense(x, weight.astype("int8"), out_dtype="int32"))
     row = _bytes((1, count))
     np.testing.assert_array_equal(graph.compile(module, "llvm")(row)[0], row @ weight.T)
+
+
+def test_attention_is_quantised_where_that_is_asked_for() -> None:
+    x = graph.var("x", (2, 8, 16))
+    scores = op.matmul(x, op.transpose(x, axes=(0, 2, 1)))
+    module = graph.IRModule.from_expr(op.matmul(op.nn.softmax(scores), op.tanh(x)))
+    data = [_rng(k).standard_normal((2, 8, 16)).astype("float32") for k in range(4)]
+    assert "qnn.quantize" not in _names(graph.quantize(module, data, target="llvm"))
+    quantized = graph.quantize(module, data, of_values=True, target="llvm")
+    after = LOWER(quantized)
+    assert _product_dtypes(after) == {"int32"}
+    (wanted,), (found,) = run(module, data[0]), run(after, data[0])
+    assert np.linalg.norm(found - wanted) < 0.03 * np.linalg.norm(wanted)
+
+
+def test_what_both_operands_read_is_rounded_once() -> None:
+    x = graph.var("x", (4, 4))
+    module = graph.IRModule.from_expr(op.matmul(x, x))
+    data = [_rng().standard_normal((4, 4)).astype("float32")]
+    quantized = graph.quantize(module, data, of_values=True, target="llvm")
+    assert _names(quantized).count("qnn.quantize") == 1
+    assert _product_dtypes(LOWER(quantized)) == {"int32"}
 
 
 def test_what_is_skipped_stays_in_float32() -> None:
