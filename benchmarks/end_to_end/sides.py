@@ -92,15 +92,20 @@ def _ours(name: str, subject: Subject, threads: int) -> _Made:
 
 
 def _runtime(subject: Subject, threads: int) -> _Made:
+    session = session_of(subject, threads)
+    given = {session.get_inputs()[0].name: _input(subject)}
+    return lambda: session.run(None, given), lambda: session.run(None, given)[0], {}
+
+
+def session_of(subject: Subject, threads: int) -> Any:
+    """The model in ONNX Runtime, without anything of PyTorch."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.log_severity_level = 3  # errors
     path, providers = str(subject.onnx), ["CPUExecutionProvider"]
-    session = onnxruntime.InferenceSession(path, options, providers=providers)
-    given = {session.get_inputs()[0].name: _input(subject)}
-    return lambda: session.run(None, given), lambda: session.run(None, given)[0], {}
+    return onnxruntime.InferenceSession(path, options, providers=providers)
 
 
 def _eager(subject: Subject, threads: int) -> _Made:

@@ -7,6 +7,7 @@ does it. Narrow integers are cut after every operation, since C computes them as
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from typing import NamedTuple, assert_never
 
 import numpy as np
@@ -53,7 +54,7 @@ class Text(NamedTuple):
         return self.text if self.level >= level else f"({self.text})"
 
 
-class ExpressionWriter:
+class ExpressionWriter(ABC):
     """Writes expressions; the owner names variables and buffers, and knows ranges of axes.
 
     Attributes:
@@ -70,9 +71,9 @@ class ExpressionWriter:
         self.prelude = prelude
         self.ranges: dict[Var, Interval] = {}
 
+    @abstractmethod
     def name(self, x: Var | Buffer) -> str:
         """The identifier of a variable or buffer."""
-        raise NotImplementedError
 
     def element(self, b: Buffer, indices: tuple[Expr, ...]) -> str:
         """An element of a buffer, to be read or written."""

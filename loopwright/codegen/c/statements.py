@@ -7,6 +7,7 @@ compiler is told to vectorise, an unrolled one a loop that it is told to unroll.
 from __future__ import annotations
 
 import re
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import assert_never
@@ -122,25 +123,25 @@ class CFamilyWriter(ExpressionWriter):
 
     # ------------------------------------------------------------ hooks
 
+    @abstractmethod
     def hint(self, s: For) -> str | None:
         """The line before a loop that tells the compiler what to do with it."""
-        raise NotImplementedError
 
+    @abstractmethod
     def launch(self, s: For) -> bool:
         """Write a parallel loop as such; False: it is to be written as a serial one."""
-        raise NotImplementedError
 
+    @abstractmethod
     def prefetch(self, b: Buffer, indices: tuple[Expr, ...]) -> None:
         """Write that the line of an element will be read, which may lie outside of its buffer."""
-        raise NotImplementedError
 
+    @abstractmethod
     def instruction(self, s: IntrinsicCall) -> bool:
         """Write an instruction; False: there is none, and its plain form is to be written."""
-        raise NotImplementedError
 
+    @abstractmethod
     def check(self, s: Check) -> None:
         """Write that the function is left with a code unless a condition holds."""
-        raise NotImplementedError
 
     def barrier(self, s: Barrier) -> None:
         """Write that the threads of a block wait for each other; refused where there are none."""

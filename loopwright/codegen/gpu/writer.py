@@ -6,6 +6,7 @@ unrolled, since arrays with indices that are not constant lie in memory.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 
 from loopwright import dtypes
@@ -64,33 +65,33 @@ class KernelWriter(NarrowIndices):
 
     # ------------------------------------------------------------ hooks
 
+    @abstractmethod
     def head(self, parameters: Sequence[str]) -> str:
         """The first line of the kernel."""
-        raise NotImplementedError
 
+    @abstractmethod
     def axis(self, tag: str) -> str:
         """The index of this thread on a launch axis."""
-        raise NotImplementedError
 
+    @abstractmethod
     def share(self) -> None:
         """Declare the buffers of a block."""
-        raise NotImplementedError
 
+    @abstractmethod
     def aligned(self, declaration: str, alignment: int) -> str:
         """A declaration of an array at a multiple of some bytes."""
-        raise NotImplementedError
 
+    @abstractmethod
     def vector_load(self, b: Buffer, lanes: int, offset: str, name: str) -> None:
         """Declare a vector and load it."""
-        raise NotImplementedError
 
+    @abstractmethod
     def vector_store(self, b: Buffer, lanes: int, offset: str, values: Sequence[str]) -> None:
         """Store a vector of values."""
-        raise NotImplementedError
 
+    @abstractmethod
     def component(self, vector: str, lane: int) -> str:
         """One lane of a vector."""
-        raise NotImplementedError
 
     def hint(self, s: For) -> str | None:
         """A pragma that all compilers for devices know."""

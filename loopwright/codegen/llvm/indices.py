@@ -6,6 +6,7 @@ are values in i64.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 from loopwright.codegen.llvm.emitter import Emitter, ModuleWriter
@@ -45,7 +46,7 @@ def flat_offset(b: Buffer, indices: Sequence[Affine]) -> Affine:
     return out
 
 
-class IndexWriter(Emitter):
+class IndexWriter(Emitter, ABC):
     """The part of a function's writer that turns indices into offsets.
 
     Attributes:
@@ -64,9 +65,9 @@ class IndexWriter(Emitter):
         self.quotients = Quotients(self.affine)
         self._registers: dict[str, Var] = {}
 
+    @abstractmethod
     def expr(self, e: Expr) -> Value:
         """The value of an expression."""
-        raise NotImplementedError
 
     def affine(self, e: Expr) -> Affine | None:
         """An index as an affine form over registers and the lane."""
