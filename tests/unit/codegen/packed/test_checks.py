@@ -11,7 +11,8 @@ import pytest
 import loopwright as lw
 from loopwright import te, tir
 from loopwright.codegen.c.prelude import Prelude
-from loopwright.codegen.c.statements import RESERVED, CFamilyWriter, Identifiers
+from loopwright.codegen.gpu.opencl import OPENCL_C, OpenClWriter
+from loopwright.codegen.gpu.split import Kernel
 from loopwright.errors import CodegenError, LowerError, TensorError, UsageError
 from loopwright.ir.buffer import Buffer
 from loopwright.ir.expr import Var
@@ -97,11 +98,13 @@ def test_malformed_calls_do_not_pass_the_verifier() -> None:
 
 
 def test_code_of_devices_refuses_it() -> None:
-    writer = CFamilyWriter(Prelude(), Identifiers(RESERVED), "opencl")
+    call = CallPacked("tests.f", ())
+    kernel = Kernel("k", (), (), (), call, (), (), frozenset())
+    writer = OpenClWriter(Prelude(True, OPENCL_C), kernel, frozenset())
     with pytest.raises(
         CodegenError, match=r"opencl: call_packed 'tests.f' stands in code of a device"
     ):
-        writer.stmt(CallPacked("tests.f", ()))
+        writer.stmt(call)
 
 
 def test_no_trace_can_hold_a_call() -> None:
