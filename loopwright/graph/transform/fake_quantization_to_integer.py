@@ -10,13 +10,15 @@ from loopwright.graph.dataflow_pattern import DFPattern, Match, Rule, is_constan
 from loopwright.graph.dataflow_pattern import rewrite as rewritten
 from loopwright.graph.ir.expr import Call, Expr, const
 from loopwright.graph.ir.module import IRModule
-from loopwright.graph.op.qnn import LONGEST
+from loopwright.graph.op.qnn import LONGEST, WHOLE
 from loopwright.graph.op.shapes import pads_of
 from loopwright.graph.registry import get_op
 from loopwright.graph.transform.module_pass import module_pass
 
 #: Products, with the dimension of the weight that has the output channels.
 _CHANNELS = {"nn.conv": 0, "nn.dense": 0, "matmul": 1}
+#: Products of two bytes less their zero points, of a sum at most, so that it fits int32.
+_LONGEST_OF_VALUES = (1 << 31) // (255 * 255) - 1
 #: Calls that choose or move elements of one input.
 _MOVES = ("nn.max_pool", "reshape", "squeeze", "expand_dims", "nn.batch_flatten", "transpose")
 
@@ -84,9 +86,10 @@ def _product_of_values(m: Match) -> Expr | None:
     fits = [
         all(p.ndim == 0 for p in parameters),
         all(len(shape) >= 2 for shape in shapes),
+        all(m.type(part).dtype in WHOLE for part in (_DATA, _OTHER)),
         m.attrs().get("out_dtype", "") in ("", "float32"),
     ]
-    if not all(fits) or not isinstance(count, int) or count > LONGEST:
+    if not all(fits) or not isinstance(count, int) or count > _LONGEST_OF_VALUES:
         return None
     left, zero = _as_bytes(m, _DATA, int(parameters[1]), "uint8")
     right, other_zero = _as_bytes(m, _OTHER, int(parameters[3]), "int8")

@@ -138,8 +138,11 @@ def test_products_of_two_values_are_of_whole_numbers(
 def test_products_of_two_values_that_do_not_fit_stay_in_float32() -> None:
     x, y = graph.var("x", (4, 6), "uint8"), graph.var("y", (6, 4), "int8")
     by_axis = op.qnn.dequantize(y, np.ones(4, "float32"), np.zeros(4, "int32"), axis=1)
-    vector = graph.var("v", (6,), "int8")
+    vector, wide = graph.var("v", (6,), "int8"), graph.var("w", (6, 4), "int32")
+    long = graph.var("a", (1, 40_000), "uint8"), graph.var("b", (40_000, 1), "uint8")
     for product in (
+        op.matmul(_real(x, 0.5, 3), _real(wide, 0.5, 0)),
+        op.matmul(*(_real(v, 0.5, 1) for v in long)),
         op.matmul(_real(x, 0.5, 3), by_axis),
         op.matmul(_real(x, 0.5, 3), _real(vector, 0.5, 0)),
     ):

@@ -27,6 +27,8 @@ def dense_of(tensor: Any) -> Array:
     """
     to_array = onnx_package().numpy_helper.to_array
     values, indices, shape = to_array(tensor.values), to_array(tensor.indices), tuple(tensor.dims)
+    if min(shape, default=0) < 0:
+        raise GraphError(f"the sparse tensor has the shape {list(shape)}")
     if prod(shape) * values.dtype.itemsize > _MOST_BYTES:
         raise GraphError(f"with its zeros the sparse tensor {list(shape)} is over 16 GB")
     if values.ndim != 1 or len(indices) != len(values) or indices.dtype.kind != "i":
