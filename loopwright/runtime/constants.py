@@ -68,16 +68,23 @@ class FunctionWithConstants:
         self.args = tuple(arg for n, arg in enumerate(known) if n not in values)
         self.prepare_seconds = 0.0
         home = _home(whole.device, values)
-        owned = {n: _taken_over(spec.name, n, known[n], x, home) for n, x in values.items()}
         self._function, held = whole, list[Any]()
-        if parts is None:
-            order = whole.order if isinstance(whole, SymbolicFunction) else range(len(whole.args))
+        if parts is not None:
+            order: Sequence[int | str] = parts.read_later
+        elif isinstance(whole, SymbolicFunction):
+            order = whole.order
         else:
+            order = range(len(whole.args))
+        owned = {
+            n: _taken_over(spec.name, n, known[n], x, home, copy=n in order)
+            for n, x in values.items()
+        }
+        if parts is not None:
             held = parts.room(home)
             begin = time.perf_counter()
             parts.prepare(owned, held)
             self.prepare_seconds = time.perf_counter() - begin
-            self._function, order = parts.second, parts.read_later
+            self._function = parts.second
         #: The arguments of the function that is called, with None where a call gives one.
         self._given = [owned.get(n) if isinstance(n, int) else None for n in order] + held
         self.nbytes = sum(int(x.nbytes) for x in self._given if x is not None)
@@ -97,13 +104,13 @@ class FunctionWithConstants:
         """An array for each argument of `function` that is given; None where a call gives it."""
         return tuple(self._given)
 
-    def keep_once(self, one_of: Callable[[Any], Any]) -> None:
-        """Let arrays on the host that equal those of other functions be those.
+    def exchange(self, equal: Callable[[Any], Any]) -> None:
+        """Read other arrays of the host in place of those that are `given`.
 
         Args:
-            one_of: from an array to the one that is kept of all that are equal to it.
+            equal: from an array to another one with the same elements.
         """
-        given = (one_of(x) if isinstance(x, np.ndarray) else x for x in self._given)
+        given = (equal(x) if isinstance(x, np.ndarray) else x for x in self._given)
         self._given = list(given)
 
     def __call__(self, *args: object) -> None:
@@ -214,8 +221,10 @@ def _home(device: Device, values: Mapping[int, object]) -> Device:
     return same[0] if same else device
 
 
-def _taken_over(name: str, number: int, arg: Arg | SymbolicArg, value: Any, home: Device) -> Any:
-    """A copy of a constant where the function wants it.
+def _taken_over(
+    name: str, number: int, arg: Arg | SymbolicArg, value: Any, home: Device, copy: bool
+) -> Any:
+    """A constant where the function wants it: a copy, if calls will read it.
 
     Raises:
         ArgumentError: it has another shape or dtype.
@@ -231,5 +240,5 @@ def _taken_over(name: str, number: int, arg: Arg | SymbolicArg, value: Any, home
         got = f"{data.dtype}{list(data.shape)}"
         raise ArgumentError(f"{name}: argument {number} ({arg.name!r}): expected {arg}, got {got}")
     if home.device_type == HOST:
-        return np.array(data, order="C", copy=True)
+        return np.array(data, order="C", copy=copy or None)
     return array(data, device=home)

@@ -112,6 +112,25 @@ class BoundCall:
         if left == 0:
             self._make_fast()
 
+    @property
+    def workspace_bytes(self) -> int:
+        """Bytes that its workspace has at least; 0 where it needs none."""
+        return self.function.workspace_bytes
+
+    def use_workspace(self, space: npt.NDArray[np.uint8]) -> None:
+        """Work in other memory from now on; no thread may be in a call.
+
+        Args:
+            space: of `workspace_bytes` at least, from a multiple of 64. Calls that never run at the
+                same time may share it.
+        """
+        if self.workspace == space.ctypes.data:
+            return
+        self._held = (self._held[0], space)
+        self.workspace = int(space.ctypes.data)
+        self._own = [self.workspace]
+        self._fast, self._left = fastcall.refuse, _WARM
+
     def run(self) -> None:
         """Run the function once; the same as calling this.
 

@@ -11,14 +11,15 @@
 ;         range is left, then waits only for those who joined. So a worker that the system did not
 ;         schedule in time delays nobody, and the fields of a job hold still while anyone reads them.
 ; @done   how many of those who joined have finished. @waiting: the caller sleeps until it changes.
-; @next   first index of [0, n) that nobody took. @result: the first failure that a body returned.
+; @ranges what nobody took yet of each one's range, by place in the team (the caller's is 0):
+;         end << 32 | first, in units. @result: the first failure that a body returned.
 
-%job = type { ptr, ptr, i64, i64, i64 }               ; body, closure, n, workspace bytes, threads
+%job = type { ptr, ptr, i64, i64, i64, i64 }          ; body, closure, n, workspace bytes, team, unit
 %slot = type { ptr, i64, i32, i32, [10 x i32] }       ; workspace, its bytes, thread id, epoch at start
 
 @owner = internal global i64 0, align 128
 @gate = internal global i64 0, align 128
-@next = internal global i64 0, align 128
+@ranges = internal global [1024 x [16 x i64]] zeroinitializer, align 128 ; one a cache line pair
 @done = internal global i32 0, align 128
 @sleepers = internal global i32 0, align 128
 @waiting = internal global i32 0, align 128
@@ -108,7 +109,7 @@ open:
   store i64 %n, ptr getelementptr (%job, ptr @job, i32 0, i32 2)
   store i64 %bytes, ptr getelementptr (%job, ptr @job, i32 0, i32 3)
   store i64 %team, ptr getelementptr (%job, ptr @job, i32 0, i32 4)
-  store atomic i64 0, ptr @next monotonic, align 8
+  call void @share_out(i64 %n, i64 %team)
   store atomic i32 0, ptr @done monotonic, align 4
   store atomic i32 0, ptr @result monotonic, align 4
   %last = load atomic i64, ptr @gate monotonic, align 8
@@ -125,7 +126,7 @@ wake:
   call void @wake_workers()
   br label %work
 work:
-  call void @drain(ptr %workspace)
+  call void @drain(i64 0, ptr %workspace)
   %closed = atomicrmw or ptr @gate, i64 2147483648 seq_cst
   %joined64 = and i64 %closed, 2147483647
   %joined = trunc i64 %joined64 to i32
@@ -211,43 +212,94 @@ out:
   ret i32 %have
 }
 
-; Take ranges until none is left or a body failed.
-; Guided self-scheduling: a range is a share of what remains, so late and slow threads even out.
-define internal void @drain(ptr %workspace) {
+; Give each member of a team its range of [0, n): the same share of each loop, so that it finds in
+; its own caches what it wrote, or read, the last time. Ranges count in units of so many indices that
+; their ends fit 32 bits.
+define internal void @share_out(i64 %n, i64 %team) {
+entry:
+  %over = lshr i64 %n, 31
+  %unit = add i64 %over, 1
+  store i64 %unit, ptr getelementptr (%job, ptr @job, i32 0, i32 5)
+  %n1 = add i64 %n, %over
+  %units = udiv i64 %n1, %unit
+  br label %next
+next:
+  %at = phi i64 [ 0, %entry ], [ %at1, %next ]
+  %first = phi i64 [ 0, %entry ], [ %end, %next ]
+  %at1 = add i64 %at, 1
+  %product = mul i64 %units, %at1
+  %end = udiv i64 %product, %team
+  %high = shl i64 %end, 32
+  %range = or i64 %high, %first
+  %place = getelementptr [1024 x [16 x i64]], ptr @ranges, i64 0, i64 %at
+  store atomic i64 %range, ptr %place monotonic, align 8
+  %more = icmp ult i64 %at1, %team
+  br i1 %more, label %next, label %out
+out:
+  ret void
+}
+
+; Take parts of one's own range from its front, then of the others' from their backs, until none is
+; left or a body failed. A part is half of what a range has left, so that late and slow threads even
+; out. After Markatos and LeBlanc, Using Processor Affinity in Loop Scheduling on Shared-Memory
+; Multiprocessors, 1994.
+define internal void @drain(i64 %member, ptr %workspace) {
 entry:
   %body = load ptr, ptr @job
   %closure = load ptr, ptr getelementptr (%job, ptr @job, i32 0, i32 1)
   %n = load i64, ptr getelementptr (%job, ptr @job, i32 0, i32 2)
   %team = load i64, ptr getelementptr (%job, ptr @job, i32 0, i32 4)
-  %twice = shl i64 %team, 1
+  %unit = load i64, ptr getelementptr (%job, ptr @job, i32 0, i32 5)
+  br label %visit
+visit:
+  %k = phi i64 [ 0, %entry ], [ %k1, %leave ]
+  %sum = add i64 %member, %k
+  %whose = urem i64 %sum, %team
+  %place = getelementptr [1024 x [16 x i64]], ptr @ranges, i64 0, i64 %whose
+  %own = icmp eq i64 %k, 0
   br label %look
 look:
   %failed = load atomic i32, ptr @result monotonic, align 4
   %fine = icmp eq i32 %failed, 0
   br i1 %fine, label %fetch, label %out
 fetch:
-  %first = load atomic i64, ptr @next monotonic, align 8
+  %found = load atomic i64, ptr %place monotonic, align 8
   br label %take
 take:
-  %begin = phi i64 [ %first, %fetch ], [ %moved, %claim ]
-  %left = sub i64 %n, %begin
-  %any = icmp sgt i64 %left, 0
-  br i1 %any, label %claim, label %out
+  %range = phi i64 [ %found, %fetch ], [ %moved, %claim ]
+  %first = and i64 %range, 4294967295
+  %end = lshr i64 %range, 32
+  %left = sub i64 %end, %first
+  %any = icmp ne i64 %left, 0
+  br i1 %any, label %claim, label %leave
 claim:
-  %share = udiv i64 %left, %twice
-  %chunk = call i64 @llvm.smax.i64(i64 %share, i64 1)
-  %end = add i64 %begin, %chunk
-  %swap = cmpxchg ptr @next, i64 %begin, i64 %end monotonic monotonic, align 8
+  %half = lshr i64 %left, 1
+  %part = call i64 @llvm.smax.i64(i64 %half, i64 1)
+  %first_moved = add i64 %range, %part
+  %part_high = shl i64 %part, 32
+  %end_moved = sub i64 %range, %part_high
+  %rest = select i1 %own, i64 %first_moved, i64 %end_moved
+  %swap = cmpxchg ptr %place, i64 %range, i64 %rest monotonic monotonic, align 8
   %moved = extractvalue { i64, i1 } %swap, 0
   %won = extractvalue { i64, i1 } %swap, 1
   br i1 %won, label %run, label %take
 run:
-  %rc = call i32 %body(i64 %begin, i64 %end, ptr %closure, ptr %workspace)
+  %from_back = sub i64 %end, %part
+  %part_first = select i1 %own, i64 %first, i64 %from_back
+  %part_end = add i64 %part_first, %part
+  %begin = mul i64 %part_first, %unit
+  %full_stop = mul i64 %part_end, %unit
+  %stop = call i64 @llvm.umin.i64(i64 %full_stop, i64 %n)
+  %rc = call i32 %body(i64 %begin, i64 %stop, ptr %closure, ptr %workspace)
   %good = icmp eq i32 %rc, 0
   br i1 %good, label %look, label %fail
 fail:
   %kept = cmpxchg ptr @result, i32 0, i32 %rc monotonic monotonic, align 4
   br label %out
+leave:
+  %k1 = add i64 %k, 1
+  %others = icmp ult i64 %k1, %team
+  br i1 %others, label %visit, label %out
 out:
   ret void
 }
@@ -346,7 +398,8 @@ enter:
   %in = extractvalue { i64, i1 } %swap, 1
   br i1 %in, label %work, label %knock
 work:
-  call void @take_part(ptr %slot)
+  %place = add i64 %index64, 1
+  call void @take_part(ptr %slot, i64 %place)
   %d = atomicrmw add ptr @done, i32 1 seq_cst
   %w = load atomic i32, ptr @waiting seq_cst, align 4
   %caller_sleeps = icmp ne i32 %w, 0
@@ -359,7 +412,7 @@ rest:
 }
 
 ; Grow the private workspace if this job needs more, then take ranges.
-define internal void @take_part(ptr %slot) {
+define internal void @take_part(ptr %slot, i64 %place) {
 entry:
   %need = load i64, ptr getelementptr (%job, ptr @job, i32 0, i32 3)
   %size_place = getelementptr %slot, ptr %slot, i32 0, i32 1
@@ -383,6 +436,6 @@ failed:
   ret void
 ready:
   %workspace = load ptr, ptr %slot
-  call void @drain(ptr %workspace)
+  call void @drain(i64 %place, ptr %workspace)
   ret void
 }

@@ -103,8 +103,19 @@ class Memory:
         if stride != 1 or (w.mask is not None and b.dtype == "bool"):
             return self._register(b, self._load_strided(b, offset, stride))
         mask = None if w.mask is None else w.vector_mask()
-        ref = self._load_vector(b, self.address(b, offset), mask)
+        ref = self._load_vector(b, self._address_to_read(b, offset), mask)
         return self._register(b, Value(ref, b.dtype, w.lanes))
+
+    def _address_to_read(self, b: Buffer, offset: Affine) -> str:
+        """The address of a vector; where no lane is active, one that is there in any case.
+
+        A masked load of nothing from a page that is not there, such as that of the padding before
+        a buffer's first element, gives zeros as it should, and takes hundreds of cycles for it.
+        """
+        w, ptr = self.w, self.address(b, offset)
+        if w.mask is None or w.mask.lanes > 1:
+            return ptr
+        return w.pure(f"select i1 {w.mask.ref}, ptr {ptr}, ptr {w.pointers[b]}")
 
     def prefetch(self, b: Buffer, offset: Affine | Value) -> None:
         """Bring the line of an element (of the first lane) into all caches, to be read."""

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from loopwright import dtypes
 from loopwright.errors import ArgumentError
+from loopwright.runtime.arrays.huge_pages import AVAILABLE, HUGE_PAGE, huge_pages
 from loopwright.runtime.devices import dlpack
 from loopwright.runtime.devices.device import Device, device
 from loopwright.runtime.devices.interface import HOST, Memory
@@ -24,7 +25,14 @@ ALIGNMENT = 64
 
 
 def aligned_bytes(nbytes: int) -> npt.NDArray[np.uint8]:
-    """Uninitialised bytes whose first one lies at a multiple of 64."""
+    """Uninitialised bytes whose first one lies at a multiple of 64; many are in huge pages.
+
+    Raises:
+        MemoryError: there is no room for them.
+        ValueError: NumPy cannot count so many.
+    """
+    if AVAILABLE and nbytes >= HUGE_PAGE:
+        return huge_pages(nbytes)
     block = np.empty(nbytes + ALIGNMENT, dtype=np.uint8)
     start = -block.ctypes.data % ALIGNMENT
     return block[start : start + nbytes]

@@ -6,7 +6,7 @@ as the steps end and not beforehand).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
 
@@ -93,6 +93,9 @@ class AsyncGraphExecutor(GraphExecutor):
 
     def _memory(self) -> Any:
         return super()._memory() if self._share_memory else aligned_bytes(1)
+
+    def _share_workspace(self, others: Sequence[Any] = ()) -> None:
+        """Calls may run at the same time: each keeps its own."""
 
     def _array(self, number: int, v: Value) -> Any:
         if v.kind != "stored" or self._share_memory:

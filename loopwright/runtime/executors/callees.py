@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from loopwright.errors import ArgumentError
+from loopwright.runtime.arrays.huge_pages import Arena
 from loopwright.runtime.executors.batches.shared_arrays import SharedArrays
 from loopwright.runtime.executors.host_step import HostStep
 from loopwright.runtime.executors.program import Step
@@ -36,6 +38,8 @@ def callees(
 ) -> list[Callee]:
     """What each step calls; steps that give one kernel the same constants share what it prepares.
 
+    What kernels read of constants lies side by side in huge pages.
+
     Args:
         steps: of a program.
         kernels: by name; Python functions, which take no constants, among them.
@@ -47,6 +51,8 @@ def callees(
     Raises:
         ArgumentError: a kernel is missing, or takes other values than the program gives.
     """
+    arena = Arena()
+    kept = arena.copy_of if shared is None else partial(shared.one_of, copy=arena.copy_of)
     made: dict[tuple[object, ...], Any] = {}
     found = []
     for at, step in enumerate(steps):
@@ -56,20 +62,19 @@ def callees(
             continue
         key = (step.kernel, *given)
         if key not in made:
-            made[key] = _with_constants(module, [weights[n] for n in given], shared)
+            made[key] = _with_constants(module, [weights[n] for n in given], kept)
         found.append(Callee(made[key], given, rest))
     return found
 
 
 def _with_constants(
-    module: Module | HostStep, given: Sequence[Any], shared: SharedArrays | None
+    module: Module | HostStep, given: Sequence[Any], kept: Callable[[Any], Any]
 ) -> Any:
     """A kernel with its constants; a Python function reads all that it is given in every call."""
     if isinstance(module, HostStep) or not given:
         return module
     made = module.with_constants(*given)
-    if shared is not None:
-        made.keep_once(shared.one_of)
+    made.exchange(kept)
     return made
 
 

@@ -255,6 +255,7 @@ class DebugExecutor(GraphExecutor):
         """The number of each step, and its call, which has run where ``ran`` is said."""
         for number in range(len(self.nodes)):
             call = self._bound(number)
+            self._share_workspace([call])
             if ran:
                 call()
             yield number, call
@@ -269,6 +270,7 @@ class DebugExecutor(GraphExecutor):
             steps = [self.program.steps[n] for n in numbers]
             for n, callee in zip(numbers, callees(steps, own, self._weights), strict=True):
                 found[n][1].append(self._bound_to(callee))
+        self._share_workspace([call for _, calls in found for call in calls])
         return found
 
     def _run_up_to(self, node: int | str) -> Any:

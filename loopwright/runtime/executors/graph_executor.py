@@ -25,6 +25,7 @@ from loopwright.runtime.executors.host_step import HostStep
 from loopwright.runtime.executors.program import Program, Value
 from loopwright.runtime.executors.sequence import in_one_piece, sequence
 from loopwright.runtime.executors.whole_program import WholeProgram, whole_program
+from loopwright.runtime.function import BoundCall
 from loopwright.runtime.module import Module
 from loopwright.runtime.params import decoded, load_params, save_params
 
@@ -84,8 +85,10 @@ class GraphExecutor(Executor):
         self._weights, self._callees = weights, called
         self._pool = self._memory()
         self._arrays: list[Any] = [self._array(n, v) for n, v in enumerate(program.values)]
+        self._room = aligned_bytes(0)
         self._calls = [self._bound(n) for n in range(len(program.steps))]
         self._groups: tuple[range, ...] = ()
+        self._share_workspace()
         self._sequence: Callable[[], None] | None = None
 
     def another(self) -> GraphExecutor:
@@ -132,6 +135,20 @@ class GraphExecutor(Executor):
         """The memory that values between kernels share."""
         return aligned_bytes(max(self.program.pool_bytes, 1))
 
+    def _share_workspace(self, others: Sequence[Any] = ()) -> None:
+        """Let calls that never run together work in the same memory, which caches hold then.
+
+        Args:
+            others: calls beside those of the program's steps.
+        """
+        steps = [c for n, c in enumerate(self._calls) if not any(n in g for g in self._groups)]
+        calls = [c for c in (*steps, *others) if isinstance(c, BoundCall) and c.workspace_bytes]
+        most = max((call.workspace_bytes for call in calls), default=0)
+        if most > len(self._room):
+            self._room = aligned_bytes(most)
+        for call in calls:
+            call.use_workspace(self._room)
+
     def _array(self, number: int, v: Value) -> Any:
         if v.kind == "stored":
             part = self._pool[v.offset : v.offset + v.nbytes]
@@ -177,6 +194,7 @@ class GraphExecutor(Executor):
         bound = [self._bound(n) for n in steps]
         for n, call in zip(steps, bound, strict=True):
             self._calls[n] = call
+        self._share_workspace()
         self._sequence = None
 
     # -- weights -------------------------------------------------------------------------------
@@ -331,14 +349,18 @@ class GraphExecutor(Executor):
         """
         self._run()
         groups = independent_runs(self.program.steps, self.program.values)
-        calls = self._calls if in_one_piece(self._calls) else []
-        self._groups = tuple(
-            group
-            for group in groups
-            if calls and _faster_together([calls[n] for n in group], number, gain)
-        )
+        found = groups if in_one_piece(self._calls) else []
+        self._groups = tuple(g for g in found if self._takes_group(g, number, gain))
         self._sequence = None
         return tuple(tuple(self.program.steps[n].kernel for n in g) for g in self._groups)
+
+    def _takes_group(self, group: range, number: int, gain: float) -> bool:
+        """Give the calls of a group workspaces of their own if they are faster side by side."""
+        apart = [self._bound(n) for n in group]
+        if not _faster_together(apart, number, gain):
+            return False
+        self._calls[group.start : group.stop] = apart
+        return True
 
 
 def _faster_together(calls: Sequence[Any], number: int, gain: float) -> bool:

@@ -140,6 +140,34 @@ def test_groups_are_chosen_by_their_time(monkeypatch: pytest.MonkeyPatch) -> Non
         np.testing.assert_array_equal(executor.get_output(0).numpy(), 0.5)
 
 
+def test_calls_share_a_workspace_and_those_of_a_group_have_their_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    size = 4096
+    a = te.placeholder((size,), name="A")
+    b = te.compute((size,), lambda i: a[i] + 1, name="B")
+    c = te.compute((size,), lambda i: b[i] * b[size - 1 - i], name="C")
+    kernel = lw.build(te.create_schedule(c.op), [a, c], "llvm")
+    values = [Value("x", (size,), "float32", "input")]
+    values += [Value(f"v{n}", (size,), "float32", "stored", 4 * size * n) for n in range(3)]
+    steps = (Step("f", (0, 1)), Step("f", (0, 2)), Step("f", (1, 3)))
+    program = Program(tuple(values), steps, (0,), (2, 3), 12 * size)
+    executor = GraphExecutor(program, {"f": kernel}, {})
+    assert len({call.workspace for call in executor._calls}) == 1
+    monkeypatch.setattr(graph_executor, "_faster_together", lambda *_: True)
+    assert executor.run_side_by_side() == (("f", "f"),)
+    x = np.random.default_rng(0).standard_normal(size).astype("float32")
+    once = (x + 1) * (x + 1)[::-1]
+    for _ in range(2):
+        assert len({call.workspace for call in executor._calls}) == 3
+        executor.run(x=x)
+        np.testing.assert_array_equal(executor.get_output(0).numpy(), once)
+        np.testing.assert_array_equal(executor.get_output(1).numpy(), (once + 1) * (once + 1)[::-1])
+        executor.set_input_zero_copy("x", x.copy())  # binds the first two steps again
+    beside = AsyncGraphExecutor(program, {"f": kernel}, {}, 2)
+    assert len({call.workspace for call in beside._calls}) == 3
+
+
 def test_steps_run_beside_each_other(subtract: Module) -> None:
     values = [Value(name, (N,), "int32", "input") for name in "xy"]
     values += [Value("v", (N,), "int32", "stored", 64 * n) for n in range(2)]

@@ -185,6 +185,29 @@ out:
 """
 )
 
+# args: n int64[1], calls int64[1], indices int64[1]: how many ranges came, and how long they were.
+RANGES = (
+    LAUNCH
+    + """
+define i32 @ranges(ptr %args, ptr %workspace) {
+  %p = load ptr, ptr %args
+  %n = load i64, ptr %p
+  %rc = call i32 @lw_parallel_launch(ptr @one, ptr %args, i64 %n, i64 0, ptr null)
+  ret i32 %rc
+}
+define internal i32 @one(i64 %begin, i64 %end, ptr %args, ptr %workspace) {
+  %cp = getelementptr ptr, ptr %args, i64 1
+  %calls = load ptr, ptr %cp
+  %ip = getelementptr ptr, ptr %args, i64 2
+  %indices = load ptr, ptr %ip
+  %size = sub i64 %end, %begin
+  %old1 = atomicrmw add ptr %calls, i64 1 seq_cst
+  %old2 = atomicrmw add ptr %indices, i64 %size seq_cst
+  ret i32 0
+}
+"""
+)
+
 # A parallel loop over 16 rows whose body launches one over 8 columns: hits[16 * 8].
 NESTED = (
     LAUNCH
@@ -289,6 +312,12 @@ def cover(n: int, num_threads: int = 0) -> Module:
     args = [arg("params", [5], "int64"), arg("hits", [n], "int32", True)]
     args.append(arg("where", [n], "int64", True))
     return Module(artifact(COVER, "cover", args, workspace=64, num_threads=num_threads))
+
+
+def ranges() -> Module:
+    args = [arg("n", [1], "int64")]
+    args += [arg(name, [1], "int64", True) for name in ("calls", "indices")]
+    return Module(artifact(RANGES, "ranges", args))
 
 
 def nested() -> Module:

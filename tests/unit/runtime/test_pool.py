@@ -74,6 +74,33 @@ def test_slow_bodies_are_shared_by_several_threads_with_workspaces_of_their_own(
     assert all(address % 64 == 0 for address in used)
 
 
+def test_each_thread_keeps_its_share_of_every_loop(cover: Module) -> None:
+    set_num_threads(2)
+    for _ in range(50):  # one thread may take from the other's, where that comes late
+        _, where = run(cover, 8, nbytes=1000, us=3000)
+        first, second = where[:4], where[4:8]
+        if len(set(first)) == len(set(second)) == 1 and first[0] != second[0]:
+            return
+    pytest.fail("no launch gave each of two threads its half")
+
+
+def test_who_has_done_its_share_takes_of_others_from_their_ends(cover: Module) -> None:
+    set_num_threads(2)
+    for _ in range(50):  # [0, 2) and [2, 5): the caller is done first, and sleeps less than late
+        _, where = run(cover, 5, nbytes=1000, us=3000)
+        if where[0] == where[1] == where[4] != where[2] == where[3]:
+            return
+    pytest.fail("the index that is one too many stayed where it was in all launches")
+
+
+@pytest.mark.parametrize("n", [2**31 - 1, 2**31, 2**33 + 5, 2**40 + 123457])
+def test_ranges_may_be_longer_than_32_bits_tell(n: int) -> None:
+    calls, indices = np.zeros(1, np.int64), np.zeros(1, np.int64)
+    kernels.ranges()(np.array([n]), calls, indices)
+    assert indices[0] == n
+    assert calls[0] <= 64 * THREADS
+
+
 def test_a_workspace_grows_between_launches(cover: Module) -> None:
     for nbytes in (64, 1 << 20, 128):
         hits, where = run(cover, 20, nbytes=nbytes, us=500)

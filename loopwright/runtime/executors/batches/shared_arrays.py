@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -27,9 +28,18 @@ class SharedArrays:
         # What no model has any more is not held.
         self._arrays = weakref.WeakValueDictionary[tuple[object, ...], Array]()
 
-    def one_of(self, array: Array) -> Array:
-        """The array that was given first of those that are equal to one, bit by bit."""
+    def one_of(self, array: Array, copy: Callable[[Array], Array] | None = None) -> Array:
+        """The array that was given first of those that are equal to one, bit by bit.
+
+        Args:
+            array: the one; where none was equal to it, it is kept.
+            copy: what is kept in its place is this copy of it; None: itself.
+        """
         if not array.flags.c_contiguous:
             return array
         digest = hashlib.blake2b(array.reshape(-1).view(np.uint8).data, digest_size=16).digest()
-        return self._arrays.setdefault((array.dtype.name, array.shape, digest), array)
+        key = array.dtype.name, array.shape, digest
+        found = self._arrays.get(key)
+        if found is None:
+            found = self._arrays.setdefault(key, array if copy is None else copy(array))
+        return found
