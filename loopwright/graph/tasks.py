@@ -35,6 +35,7 @@ class ModelTask:
         implementation: how their anchor is computed, see `Implementation`.
         group: equal for tasks that compute the same kernels in different ways: the fastest counts.
         rank: how many of its group have a higher priority.
+        constant_bytes: of the constants that one call of its kernels reads, as the model has them.
 
     Example:
         >>> x = lw.graph.var("x", (1, 64))
@@ -52,6 +53,7 @@ class ModelTask:
     implementation: str = DEFINITION
     group: str = ""
     rank: int = 0
+    constant_bytes: int = 0
 
     @property
     def is_simple(self) -> bool:
@@ -140,10 +142,19 @@ def grouped(planned: Planned, tasks: KernelTasks) -> list[ModelTask]:
                 found[key] = replace(before, weight=before.weight + calls, kernels=kernels)
                 continue
             operators = operators_of(planned.kernels[name][0])
+            read = _constant_bytes(planned, name)
             found[key] = ModelTask(
-                one.task, calls, (name,), operators, one.implementation, group, rank
+                one.task, calls, (name,), operators, one.implementation, group, rank, read
             )
     return list(found.values())
+
+
+def _constant_bytes(planned: Planned, kernel: str) -> int:
+    """Bytes of the constants of a call of a kernel."""
+    program = planned.program
+    step = next(step for step in program.steps if step.kernel == kernel)
+    values = [program.values[n] for n in step.args]
+    return sum(v.nbytes for v in values if v.kind == "constant")
 
 
 def _merged(found: Iterable[tuple[int, list[ModelTask]]]) -> list[ModelTask]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from loopwright.errors import GraphError, UsageError
@@ -12,6 +13,7 @@ from loopwright.graph.batches.source import BatchSource
 from loopwright.graph.frontend.source import ModelLike
 from loopwright.graph.layout.choice import LayoutChoice
 from loopwright.graph.tasks import ModelTask, extract_tasks
+from loopwright.measure import MeasureOption, measure_option
 from loopwright.task.task import TargetLike
 from loopwright.tuner import TasksMonitor, TasksSummary, log_to_file, tune_tasks
 from loopwright.tuner.run.budget import seconds
@@ -20,6 +22,8 @@ from loopwright.tuner.run.state import flop_of
 
 #: Trials of a task, on average, where no limit is given.
 TRIALS = 64
+#: Bytes of weights that are told: more than caches hold.
+_MOST = 64 << 20
 #: What `tune_tasks` calls the number of trials.
 _TRIALS = "n_trial"
 #: What else ends a run, by its names.
@@ -49,6 +53,11 @@ def tune(
     fastest then counts, and goes on. Every
     measurement is in the log before anything follows from it: what is killed goes on from there
     when it is called again. `compile` takes the log as its history.
+
+    On a CPU, a call of a kernel finds its constants where they are inside the model: as many bytes
+    of others have been read since the last one as the model has weights
+    (``LocalRunner.other_constants``), unless the option of measuring says otherwise. A kernel that
+    reads its weights often is no good where each time they come from memory.
 
     Args:
         model: a module, an ONNX model as `from_onnx` takes it, a model of PyTorch as `from_torch`
@@ -110,6 +119,7 @@ def tune(
                 f"timeout {timeout!r}: making {len(tasks)} tasks of the model took longer; give it "
                 "more time"
             )
+    options["measure_option"] = _among_weights(options.get("measure_option"), tasks)
     return tune_tasks(
         [one.task for one in tasks],
         n_trial=trials,
@@ -119,6 +129,15 @@ def tune(
         alternatives=[one.group or None for one in tasks],
         **options,
     )
+
+
+def _among_weights(given: Any, tasks: Sequence[ModelTask]) -> Any:
+    """How to measure kernels between whose calls the weights of a model are read."""
+    option = measure_option() if given is None else given
+    if not isinstance(option, MeasureOption) or option.runner.other_constants is not None:
+        return option
+    weights = sum(one.weight * one.constant_bytes for one in tasks if one.rank == 0)
+    return replace(option, runner=replace(option.runner, other_constants=min(weights, _MOST)))
 
 
 def _by_work(tasks: list[ModelTask]) -> list[ModelTask]:

@@ -159,6 +159,11 @@ class LocalRunner:
         cooldown_interval: seconds of rest before each candidate. 0, not AutoTVM's 0.1.
         enable_cpu_cache_flush: empty the caches before each call, of a device its second-level one;
             each sample is then one call.
+        other_constants: bytes of constants that are read between two calls of a kernel, such as the
+            weights of the other layers of a model: its calls then read copies of its own constants
+            in turns, so many bytes together, or 64 copies; what is larger than the caches comes
+            from memory, as it does in a model. Of kernels on CPUs. None: who tunes decides, which
+            is 0, and for a model its weights.
         check: check a candidate that would become the best: its outputs on two sets of inputs, and
             that it touches nothing else (`loopwright.measure.workers.checkup`).
         racing: stop after a warm-up and one run when that run takes more than twice the incumbent,
@@ -189,6 +194,7 @@ class LocalRunner:
     memory_bytes: int | None = None
     seed: int = 0
     _: KW_ONLY
+    other_constants: int | None = None
     device: str | Device | Sequence[str | Device] = ""
     module_loader: InitVar[object] = None
 
@@ -205,6 +211,7 @@ class LocalRunner:
         _positive("LocalRunner", "min_repeat_ms", self.min_repeat_ms, zero=True)
         _positive("LocalRunner", "cooldown_interval", self.cooldown_interval, zero=True)
         _count("LocalRunner", "memory_bytes", self.memory_bytes)
+        _positive("LocalRunner", "other_constants", self.other_constants, zero=True)
         if not isinstance(self.seed, int) or self.seed < 0:
             raise UsageError(
                 f"LocalRunner: seed must be an integer of at least 0; it is {self.seed!r}"

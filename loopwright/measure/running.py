@@ -215,6 +215,7 @@ class RunSession:
             manifest=artifact.manifest,
             drop=DROP_RATIO * incumbent if race and incumbent is not None else None,
             flush=self.option.enable_cpu_cache_flush,
+            other_constants=self.option.other_constants or 0,
             payload=artifact.objects,
         )
         limit = self.option.limit(incumbent) + self._load_s

@@ -113,6 +113,11 @@ class BoundCall:
             self._make_fast()
 
     @property
+    def arrays(self) -> tuple[npt.NDArray[Any], ...]:
+        """The arrays that it works on, in the order of the arguments."""
+        return tuple(self._held[0])
+
+    @property
     def workspace_bytes(self) -> int:
         """Bytes that its workspace has at least; 0 where it needs none."""
         return self.function.workspace_bytes

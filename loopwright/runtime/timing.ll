@@ -14,18 +14,25 @@ define internal i64 @now() {
   ret i64 %sum
 }
 
-; Nanoseconds of `number` calls back to back. A call that fails ends it: the upper half of the result
-; is then -1 (so it is negative), the lower half the call's code.
-define i64 @lw_time(ptr %f, ptr %args, ptr %workspace, i64 %number) {
+; Nanoseconds of `number` calls back to back, which take turns on `count` sets of arguments, from the
+; set `first` on. A call that fails ends it: the upper half of the result is then -1 (so it is
+; negative), the lower half the call's code.
+define i64 @lw_time_turns(ptr %f, ptr %sets, i64 %count, i64 %first, ptr %workspace, i64 %number) {
 entry:
   %start = call i64 @now()
   br label %check
 check:
   %i = phi i64 [ 0, %entry ], [ %i1, %call ]
+  %set = phi i64 [ %first, %entry ], [ %next, %call ]
   %more = icmp slt i64 %i, %number
   br i1 %more, label %call, label %end
 call:
   %i1 = add i64 %i, 1
+  %place = getelementptr ptr, ptr %sets, i64 %set
+  %args = load ptr, ptr %place
+  %set1 = add i64 %set, 1
+  %around = icmp eq i64 %set1, %count
+  %next = select i1 %around, i64 0, i64 %set1
   %rc = call i32 %f(ptr %args, ptr %workspace)
   %ok = icmp eq i32 %rc, 0
   br i1 %ok, label %check, label %failed
@@ -37,6 +44,14 @@ failed:
   %code = zext i32 %rc to i64
   %tagged = or i64 %code, -4294967296
   ret i64 %tagged
+}
+
+; The same with one set of arguments.
+define i64 @lw_time(ptr %f, ptr %args, ptr %workspace, i64 %number) {
+  %set = alloca ptr
+  store ptr %args, ptr %set
+  %took = call i64 @lw_time_turns(ptr %f, ptr %set, i64 1, i64 0, ptr %workspace, i64 %number)
+  ret i64 %took
 }
 
 ; Evict `bytes` bytes from every cache.

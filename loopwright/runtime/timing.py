@@ -95,6 +95,7 @@ def _unit(seconds: float) -> tuple[str, float]:
 class _NativeTimer:
     code: linker.Linked
     time: ctypes._CFunctionType
+    turns: ctypes._CFunctionType
     flush: ctypes._CFunctionType
 
 
@@ -106,11 +107,15 @@ def _native() -> _NativeTimer:
     text = text.replace("$CLOCK", "6" if sys.platform == "darwin" else "1").replace("$FLUSH", flush)
     if declared:
         text += f"\ndeclare void @{declared}\n"
-    code = linker.link(linker.compile_text(text), ["lw_time", "lw_flush"]).keep_forever()
+    names = ["lw_time", "lw_time_turns", "lw_flush"]
+    code = linker.link(linker.compile_text(text), names).keep_forever()
     pointer, number = ctypes.c_void_p, ctypes.c_int64
     return _NativeTimer(
         code,
         ctypes.CFUNCTYPE(number, pointer, pointer, pointer, number)(code.addresses["lw_time"]),
+        ctypes.CFUNCTYPE(number, pointer, pointer, number, number, pointer, number)(
+            code.addresses["lw_time_turns"]
+        ),
         ctypes.CFUNCTYPE(None, pointer, number)(code.addresses["lw_flush"]),
     )
 
@@ -144,6 +149,45 @@ def time_call(call: BoundCall | DeviceCall | PreparedCall, number: int) -> float
     if took < 0:
         raise failure(call.function, ctypes.c_int32(took & 0xFFFFFFFF).value)
     return float(took) * 1e-9
+
+
+class Turns:
+    """Calls of one function on several sets of arguments, which are timed in turns.
+
+    What a call reads was then last read by the call before in its place: caches do not hold it
+    where all sets together are larger than they are.
+
+    Args:
+        calls: bound calls of one function of compiled code; they share the workspace of the first.
+
+    Example:
+        >>> from loopwright.runtime.timing import Turns
+        >>> A = te.placeholder((4,), name="A")
+        >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
+        >>> f = lw.build(te.create_schedule(B.op), [A, B])
+        >>> outputs = [np.zeros(4, "float32") for _ in range(3)]
+        >>> turns = Turns([f.bind(np.zeros(4, "float32"), out) for out in outputs])
+        >>> print(turns.time(2) > 0, [out[0] for out in outputs])
+        True [np.float32(1.0), np.float32(1.0), np.float32(0.0)]
+    """
+
+    def __init__(self, calls: Sequence[BoundCall]) -> None:
+        self._calls, self._next = tuple(calls), 0
+        places = [ctypes.addressof(call.pointers) for call in calls]
+        self._sets = (ctypes.c_void_p * len(places))(*places)
+
+    def time(self, number: int) -> float:
+        """Seconds of so many calls together; the next time goes on with the set behind the last.
+
+        Raises:
+            RunError: a call failed; those after it did not run.
+        """
+        first, count = self._calls[0], len(self._calls)
+        took = _native().turns(first.entry, self._sets, count, self._next, first.workspace, number)
+        self._next = (self._next + number) % count
+        if took < 0:
+            raise failure(first.function, ctypes.c_int32(took & 0xFFFFFFFF).value)
+        return float(took) * 1e-9
 
 
 def time_once(

@@ -15,11 +15,15 @@ from loopwright.measure.workers.array_bytes import guard_pattern, outside_text
 from loopwright.measure.workers.kernel_host import ArgumentMemory, LoadedKernel, prepared
 from loopwright.runtime import Arg, timing
 from loopwright.runtime.arrays.host import aligned_bytes
+from loopwright.runtime.arrays.huge_pages import Arena
 from loopwright.runtime.artifacts.kinds import artifact_kind
 from loopwright.runtime.function import BoundCall, Function
 from loopwright.runtime.parts import PreparedCall
+from loopwright.runtime.timing import Turns
 
 _ALIGN = 64
+#: Copies of constants at most. Those of which more would fit are small, and are read in no time.
+_MOST_COPIES = 64
 _GUARD = 4096  # bytes before and after every array that no kernel may write
 
 
@@ -110,7 +114,9 @@ class CpuKernel(LoadedKernel):
         uses_pool = contents.function(artifact.entry).uses_pool
         self._threads = contents.num_threads or None if uses_pool else 1
         self._memory = memory
+        self._constants = [a.constant for a in contents.function(artifact.entry).args]
         self._call = self.bound(memory)
+        self._turns: Turns | None = None
         self.prepare_seconds = prepared(self._call)
 
     def pinned(self) -> AbstractContextManager[None]:
@@ -119,7 +125,33 @@ class CpuKernel(LoadedKernel):
     def run(self, number: int = 1, *, flush: bool = False) -> float:
         if flush:
             self.flush(self._memory)
+        elif self._turns is not None:
+            return self._turns.time(number)
         return runtime.time_call(self._call, 1 if flush else number)
+
+    def take_turns(self, nbytes: int) -> None:
+        main = self._call.main if isinstance(self._call, PreparedCall) else self._call
+        if self._function.timer is not None or not isinstance(main, BoundCall):
+            return
+        places = self._constant_places()
+        each = sum(main.arrays[n].nbytes for n in places)
+        count = min(_MOST_COPIES, nbytes // each) if each else 0
+        if count < 2:
+            return
+        arena, calls = Arena(), [main]
+        for _ in range(count - 1):
+            arrays = [arena.copy_of(x) if n in places else x for n, x in enumerate(main.arrays)]
+            addresses = [x.ctypes.data for x in arrays]
+            calls.append(BoundCall(main.function, arrays, addresses, None))
+        self._turns = Turns(calls)
+
+    def _constant_places(self) -> set[int]:
+        """Where among the arguments of what is timed constants are, and what they determine."""
+        if self._parts is None:
+            return {n for n, constant in enumerate(self._constants) if constant}
+        read = self._parts.read_later
+        places = {n for n, number in enumerate(read) if self._constants[number]}
+        return places | set(range(len(read), len(read) + len(self._parts.kept)))
 
     def bound(
         self, memory: ArgumentMemory, workspace: Array | None = None

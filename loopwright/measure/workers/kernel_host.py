@@ -135,6 +135,9 @@ class LoadedKernel(ABC):
     def pinned(self) -> AbstractContextManager[None]:
         """Inside the block its threads stay where they are."""
 
+    def take_turns(self, nbytes: int) -> None:  # noqa: B027 - devices time on one copy
+        """Let the calls of `run` read constants from copies in turns, so many bytes together."""
+
     @abstractmethod
     def run(self, number: int = 1, *, flush: bool = False) -> float:
         """Seconds of ``number`` calls together; with ``flush`` of one call with cold caches."""

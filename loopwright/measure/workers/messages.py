@@ -142,12 +142,14 @@ class RaceRequest(Message):
         manifest: of the artifact.
         drop: a first run that takes longer than this decides that no more are made.
         flush: empty the caches before the run.
+        other_constants: see `loopwright.measure.LocalRunner`; 0: one copy of the constants.
     """
 
     slot: int
     manifest: Mapping[str, Json]
     drop: float | None
     flush: bool
+    other_constants: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -140,6 +140,7 @@ class RunRole:
         self._kernels.pop(request.slot, None)
         artifact = runtime.Artifact(request.manifest, request.payload)
         kernel = self._host.load(artifact, self._data.memory)
+        kernel.take_turns(request.other_constants)
         self._kernels[request.slot] = kernel
         limit = math.inf if request.drop is None else request.drop
         with kernel.pinned():

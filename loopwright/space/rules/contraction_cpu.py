@@ -145,7 +145,7 @@ def _blocked(kernel: Kernel, roles: Sequence[Roles]) -> Iterator[Plan]:
     if not fitting or longest.count <= _SHORT_REDUCTION or not fitting[0].block_steps(longest):
         return
     for plan in list(_plans(kernel, fitting[0])):
-        if plan.order == "vectors" and plan.packing in ("none", "panel"):
+        if plan.order == "vectors" and plan.packing != "task":
             yield replace(plan, blocked=longest)
             if fitting[0].rows_dimension is not None:
                 yield replace(plan, blocked=longest, rows_packed=True)

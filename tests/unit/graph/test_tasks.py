@@ -136,6 +136,19 @@ lw.tune(perceptron(), "llvm -num-threads=1", log=sys.argv[1], trials=9, tuner="r
 """
 
 
+def test_kernels_are_timed_as_if_the_weights_of_the_model_were_read_in_between(
+    module: graph.IRModule, log: Path, tmp_path: Path
+) -> None:
+    tasks = graph.extract_tasks(module, TARGET)
+    weights = sum(a.nbytes for a in prepared(module).constants.values())
+    assert sum(t.weight * t.constant_bytes for t in tasks) == weights
+    assert {h["measure"]["runner"]["other_constants"] for h in load(log).headers} == {weights}
+    path = tmp_path / "own.jsonl"
+    option = lw.measure_option(runner=lw.LocalRunner(other_constants=0, check=False))
+    lw.tune(tasks, log=path, trials=3, tuner="random", measure_option=option)
+    assert {h["measure"]["runner"]["other_constants"] for h in load(path).headers} == {0}
+
+
 def test_a_run_that_was_killed_goes_on(module: graph.IRModule, tmp_path: Path) -> None:
     path = tmp_path / "m.jsonl"
     ran = subprocess.run([sys.executable, "-c", KILLED, str(path)], timeout=120, check=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,10 @@ import pytest
 
 from loopwright import runtime, te
 from loopwright.driver import build
-from loopwright.measure import ErrorKind, Measurer
+from loopwright.errors import UsageError
+from loopwright.measure import ErrorKind, LocalRunner, Measurer
+from loopwright.measure.arguments import arguments
+from loopwright.measure.workers.cpu_kernels import CpuKernel, GuardedHostMemory
 from loopwright.measure.workers.messages import (
     CheckReply,
     CheckRequest,
@@ -114,6 +118,58 @@ def test_a_suspected_kernel_is_timed_again_on_what_was_prepared_for_the_new_inpu
     assert isinstance(checked, CheckReply)
     assert checked.problem is None
     assert len(checked.times) == 2
+
+
+@pytest.mark.parametrize("target", ["llvm -num-threads=1", "llvm -num-threads=2", "interp"])
+@pytest.mark.parametrize("packed", [True, False])
+def test_calls_take_turns_on_copies_of_constants(target: str, packed: bool) -> None:
+    """What calls read of constants is other memory from call to call, and says the same."""
+    n = 300
+    a, w = te.placeholder((n,), name="A"), te.placeholder((n,), name="W", constant=True)
+    v = te.compute((n,), lambda i: w[i] * 2, name="V") if packed else w
+    b = te.compute((n,), lambda i: a[i] + v[i], name="B")
+    artifact = build(create_schedule(b.op), [a, w, b], target).artifact
+    memory = GuardedHostMemory(arguments(artifact))
+    rng = np.random.default_rng(0)
+    given = [rng.standard_normal(n).astype("float32") for _ in range(2)]
+    memory.fill(given)
+    kernel = CpuKernel(artifact, memory)
+    wanted = given[0] + given[1] * (2 if packed else 1)
+    for nbytes, count in ((0, 1), (4 * n, 1), (12 * n + 7, 3), (1 << 30, 64)):
+        kernel = CpuKernel(artifact, memory)
+        kernel.take_turns(nbytes)
+        for _ in range(count + 1):
+            memory.poison_outputs()
+            assert kernel.run() >= 0
+            np.testing.assert_array_equal(memory.read(2), wanted)
+        if count == 1:
+            assert kernel._turns is None
+            continue
+        assert kernel._turns is not None
+        read = [{id(x) for x in call.arrays} for call in kernel._turns._calls]
+        assert len(read) == count
+        assert all(len(one & read[0]) == 2 for one in read[1:])  # the input and the output
+    assert memory.written_outside() is None
+
+
+def test_without_constants_there_is_nothing_to_take_turns_on() -> None:
+    a = te.placeholder((8,), name="A")
+    b = te.compute((8,), lambda i: a[i] + 1, name="B")
+    artifact = build(create_schedule(b.op), [a, b], "llvm").artifact
+    kernel = CpuKernel(artifact, GuardedHostMemory(arguments(artifact)))
+    kernel.take_turns(1 << 20)
+    assert kernel._turns is None
+
+
+def test_a_runner_is_told_of_other_constants(measurer: Measurer) -> None:
+    task = SumTask(reference=right)
+    option = replace(measurer.option, runner=LocalRunner(other_constants=100 * 4 * N))
+    with Measurer(task, option) as m:
+        (result,) = m.measure(task.inputs(0))
+    assert result.error is None
+    assert result.checked is Checked.YES
+    with pytest.raises(UsageError, match="other_constants must be a number"):
+        LocalRunner(other_constants=-1)
 
 
 def test_kernels_are_timed_without_what_they_prepare() -> None:

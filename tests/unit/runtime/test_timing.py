@@ -176,3 +176,24 @@ def test_code_is_timed_on_its_own_kind_of_devices(module: Module) -> None:
         pytest.raises(UsageError, match=r"the code is for cpu\(0\), not for ext_dev\(0\)"),
     ):
         module.time_evaluator("count", "ext_dev:0")
+
+
+@pytest.mark.parametrize("numbers", [(1,), (3,), (7,), (2, 2, 5), (1, 1, 1, 1)])
+def test_calls_take_turns_and_go_on_where_they_ended(
+    module: Module, numbers: tuple[int, ...]
+) -> None:
+    counters = [np.zeros(1, np.int64) for _ in range(3)]
+    turns = timing.Turns([module["count"].bind(c) for c in counters])
+    for number in numbers:
+        assert turns.time(number) >= 0
+    done = sum(numbers)
+    assert [int(c[0]) for c in counters] == [(done + 2 - n) // 3 for n in range(3)]
+
+
+def test_a_call_that_fails_among_others_ends_the_turns() -> None:
+    fails = Module(kernels.artifact(kernels.FAIL, "fail", [kernels.arg("code", [1], "int32")]))
+    codes = [np.array([n], np.int32) for n in (0, 9, 0)]
+    turns = timing.Turns([fails["fail"].bind(c) for c in codes])
+    assert turns.time(1) >= 0
+    with pytest.raises(RunError, match="code 9"):
+        turns.time(5)
