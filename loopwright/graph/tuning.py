@@ -13,9 +13,10 @@ from loopwright.graph.batches.source import BatchSource
 from loopwright.graph.frontend.source import ModelLike
 from loopwright.graph.layout.choice import LayoutChoice
 from loopwright.graph.tasks import ModelTask, extract_tasks
-from loopwright.measure import MeasureOption, measure_option
+from loopwright.measure import MeasureOption
 from loopwright.task.task import TargetLike
 from loopwright.tuner import TasksMonitor, TasksSummary, log_to_file, tune_tasks
+from loopwright.tuner.run import loop
 from loopwright.tuner.run.budget import seconds
 from loopwright.tuner.run.interfaces import Callback
 from loopwright.tuner.run.state import flop_of
@@ -133,7 +134,7 @@ def tune(
 
 def _among_weights(given: Any, tasks: Sequence[ModelTask]) -> Any:
     """How to measure kernels between whose calls the weights of a model are read."""
-    option = measure_option() if given is None else given
+    option = loop.default_option() if given is None else given
     if not isinstance(option, MeasureOption) or option.runner.other_constants is not None:
         return option
     weights = sum(one.weight * one.constant_bytes for one in tasks if one.rank == 0)
