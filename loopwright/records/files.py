@@ -224,7 +224,8 @@ def _write(
     """Write records, each expression before the first one that names it."""
     if headers:
         runs = {record.run for record in records}
-        opened = [h for log in logs for h in log.headers if h.get("run") in runs]
+        headed = ((h.get("run"), h) for log in logs for h in log.headers)
+        opened = [h for run, h in headed if isinstance(run, str | None) and run in runs]
         lines = (sealed(canonical_json({"v": VERSION, "header": header})) for header in opened)
         file.writelines(f"{line}\n" for line in dict.fromkeys(lines))
     written: set[str] = set()

@@ -15,8 +15,7 @@ from typing import Generic, TypeVar
 
 from loopwright import records
 from loopwright.errors import RecordError, TuneError, UsageError
-from loopwright.measure import MeasureOption, Measurer, lock_log
-from loopwright.measure import measure_option as default_option
+from loopwright.measure import MeasureOption, Measurer, lock_log, measure_option
 from loopwright.measure.devices import measured_on
 from loopwright.measure.interfaces import MeasurerLike
 from loopwright.records.log import without_collector
@@ -32,6 +31,8 @@ from loopwright.tuner.run.state import flop_of
 
 #: Trials of one round: so many the tuner is asked for, and told of, at once.
 PLAN_SIZE = 16
+#: Makes the way of measuring where none is given.
+default_option = measure_option
 
 
 S = TypeVar("S")
