@@ -108,7 +108,7 @@ def test_split_makes_a_file_for_each_task(tmp_path):
     write(
         log,
         *(make(1, 1.0, run="r"), make(1, 2.0, task="../u", run="s"), make(2, 2.0, run="r")),
-        headers=[{"run": "r"}, {"run": "s"}, {"run": "none"}],
+        headers=[{"run": "r"}, {"run": "s"}, {"run": "none"}, {"run": ["r"]}],
     )
     for _ in range(2):  # the second time adds nothing
         counts = split(log, tmp_path / "made" / "here")
