@@ -168,7 +168,7 @@ def test_nothing_that_is_appended_meanwhile_is_lost(tmp_path):
     while not done.is_set() or not rounds:
         merge([log], log)
         rounds += 1
-        done.wait(0.001)  # locks of files are not fair: who takes one again at once shuts others out
+        done.wait(0.001)  # locks are not fair: who takes one again at once shuts others out
     writer.join()
     assert sorted(r.config["a"] for r in load(log)) == list(range(300))
 
