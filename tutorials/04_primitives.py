@@ -371,6 +371,23 @@ def prefetch():
     show("after: s[C].prefetch(B, k, 4), two lines of 16 floats a row", s, [A, B, C], ref)
 
 
+def prefetch_next():
+    """What a loop further out reads next is brought nearer, a share in each iteration inside."""
+    s, (A, B, C), ref = matmul(4, 32, 8)
+    jo, ji = s[C].split(C.op.axis[1], factor=16)
+    k = C.op.reduce_axis[0]
+    s[C].reorder(jo, C.op.axis[0], k, ji)
+    task = s[C].fuse(jo, C.op.axis[0])
+    show("before: 16 columns of B are read for each of 4 rows", s, [A, B, C], ref)
+    s[C].prefetch_next(B, k, C, task)
+    show(
+        "after: s[C].prefetch_next(B, k, C, task), each of 32 iterations has a share",
+        s,
+        [A, B, C],
+        ref,
+    )
+
+
 def set_scope():
     """The kind of memory: global, shared (of a thread block) or local (of a thread)."""
     s, (A, C), B, ref = stencil(4, 8)
@@ -451,7 +468,7 @@ SAMPLING = [sample_categorical, sample_perfect_tile, sample_compute_location]
 LOOPS = [split, *FOLLOWING, fuse, reorder, tile, vectorize, unroll, parallel, pragma]
 PLACES = [compute_at, compute_inline, compute_root, store_at, create_group]
 COPIES = [cache_read, cache_write, rfactor, blocked_scan]
-MEMORY = [transform_layout, storage_align, double_buffer, prefetch, set_scope]
+MEMORY = [transform_layout, storage_align, double_buffer, prefetch, prefetch_next, set_scope]
 SECTIONS = [*LOOPS, *PLACES, *COPIES, *MEMORY, *SAMPLING, tensorize, tuples, sizes]
 PRIMITIVES = {f.__name__: f for f in SECTIONS}
 

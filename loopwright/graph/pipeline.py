@@ -19,6 +19,7 @@ from loopwright.graph.transform import (
     RemoveUnusedFunctions,
     SimplifyExpr,
     SimplifyInference,
+    SplitConcatenation,
 )
 from loopwright.lowering.context import Sequential
 
@@ -30,6 +31,7 @@ _BEFORE = [
     FoldConstant,
     SimplifyExpr,
     FoldScaleAxis,
+    SplitConcatenation,
 ]
 _AFTER = [
     SimplifyExpr,

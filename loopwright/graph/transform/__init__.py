@@ -30,6 +30,9 @@ from loopwright.graph.transform.remove_unused_functions import (
 )
 from loopwright.graph.transform.simplify_expr import simplify_expr as SimplifyExpr
 from loopwright.graph.transform.simplify_inference import simplify_inference as SimplifyInference
+from loopwright.graph.transform.split_concatenation import (
+    split_concatenation as SplitConcatenation,
+)
 from loopwright.graph.transform.to_mixed_precision import ToMixedPrecision
 from loopwright.lowering.context import Pass, PassContext, Sequential
 
@@ -52,6 +55,7 @@ __all__ = [
     "Sequential",
     "SimplifyExpr",
     "SimplifyInference",
+    "SplitConcatenation",
     "ToMixedPrecision",
     "function_pass",
     "module_pass",

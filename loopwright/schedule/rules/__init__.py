@@ -21,6 +21,7 @@ from loopwright.schedule.rules.storage import (
 )
 from loopwright.schedule.rules.layout import TransformLayout
 from loopwright.schedule.rules.prefetch import Prefetch
+from loopwright.schedule.rules.prefetch_next import PrefetchNext
 from loopwright.schedule.rules.tensorize import Tensorize
 from loopwright.schedule.rules.caching import CacheRead, CacheWrite
 from loopwright.schedule.rules.rfactor import RFactor
@@ -50,6 +51,7 @@ __all__ = [
     "Fuse",
     "Pragma",
     "Prefetch",
+    "PrefetchNext",
     "RFactor",
     "Reorder",
     "SampleCategorical",

@@ -11,7 +11,7 @@ from loopwright.schedule.bounds.infer import runs_inside
 from loopwright.schedule.bounds.results import Bounds, StageBounds
 from loopwright.schedule.names import Names
 from loopwright.schedule.nesting import loops_around
-from loopwright.schedule.state import Prefetched, StageId, State, Tensorized, refuse
+from loopwright.schedule.state import Prefetched, StageId, StageState, State, Tensorized, refuse
 from loopwright.schedule.steps import Step, register
 
 
@@ -28,15 +28,7 @@ class Prefetch(Step):
         """Note what a loop prefetches; a later offset for one tensor replaces the earlier."""
         stage = state.compute_stage(self.stage, "prefetch")
         loop = state.leaf(stage, self.loop, "prefetch")
-        source = state.stage(self.source, "prefetch")
-        n = source.op.num_outputs
-        if not 0 <= self.value_index < n:
-            refuse(
-                "prefetch",
-                t,
-                f"{state.label(source.id)!r} has {n} output(s), there is no output "
-                f"{self.value_index}",
-            )
+        source = source_of("prefetch", state, self.source, self.value_index, t)
         if isinstance(self.offset, bool) or not isinstance(self.offset, int) or self.offset < 1:
             refuse(
                 "prefetch",
@@ -58,7 +50,21 @@ class Prefetch(Step):
         """What is prefetched is read inside the loop, at affine indices, and is in memory."""
         for sb in bounds.stages.values():
             for want in sb.stage.prefetches:
-                _check(state, bounds, sb, want)
+                check_prefetched("prefetch", state, bounds, sb, want)
+
+
+def source_of(who: str, state: State, source: StageId, output: int, t: int) -> StageState:
+    """The stage of a tensor that is prefetched.
+
+    Raises:
+        ScheduleError: there is no such stage, or it has no such output.
+    """
+    stage = state.stage(source, who)
+    n = stage.op.num_outputs
+    if not 0 <= output < n:
+        label = state.label(stage.id)
+        refuse(who, t, f"{label!r} has {n} output(s), there is no output {output}")
+    return stage
 
 
 def reads_inside(
@@ -72,7 +78,20 @@ def reads_inside(
             yield reader, read
 
 
-def _check(state: State, bounds: Bounds, sb: StageBounds, want: Prefetched) -> None:
+def check_prefetched(
+    who: str, state: State, bounds: Bounds, sb: StageBounds, want: Prefetched
+) -> None:
+    """Refuse to prefetch for a loop what is not read inside it, at affine indices, from memory.
+
+    Args:
+        who: the primitive that asks, for messages.
+        state, bounds: of the schedule.
+        sb: the stage of the loop.
+        want: the loop and the tensor.
+
+    Raises:
+        ScheduleError: it cannot be prefetched; says why.
+    """
     label = state.loop_label(sb.stage, want.loop)
     name = state.output_label(want.source, want.value_index)
     mark = sb.stage.marks.get(want.loop)
@@ -116,7 +135,7 @@ def _check(state: State, bounds: Bounds, sb: StageBounds, want: Prefetched) -> N
                 "loops, so what an iteration ahead will read is not known"
             )
     if why:
-        refuse("prefetch", want.step, why)
+        refuse(who, want.step, why)
 
 
 def _intrinsic_around(sb: StageBounds, want: Prefetched) -> Tensorized | None:

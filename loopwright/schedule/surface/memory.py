@@ -15,7 +15,6 @@ from loopwright.ir.symbol import Symbol
 from loopwright.schedule.rules import (
     CacheRead,
     DoubleBuffer,
-    Prefetch,
     SetScope,
     StorageAlign,
     StoreAt,
@@ -24,7 +23,7 @@ from loopwright.schedule.rules import (
 )
 from loopwright.schedule.surface.layout_map import trace_map
 from loopwright.schedule.surface.resolution import StageLike
-from loopwright.schedule.surface.view import StageView, output_of
+from loopwright.schedule.surface.view import StageView
 from loopwright.te.tensor import Tensor
 
 _T = TypeVar("_T")
@@ -262,49 +261,6 @@ class MemoryPrimitives(StageView):
                   C[i, j_1] = B[place_1, 0, j_1 * -1 + 3] + 1.0
         """
         self.schedule.apply_step(DoubleBuffer(self.id, plain(stages)))
-
-    def prefetch(self, tensor: StageLike, var: IterVar, offset: int) -> None:
-        """Bring what a later iteration of a loop will read of a tensor nearer to the core.
-
-        Each iteration begins with prefetches of the region that the one ``offset`` later reads, in
-        this stage or in those computed inside the loop, one for each line (64 bytes) of a row.
-        They change no value. The iteration ahead may lie beyond the last one: its addresses are
-        reckoned all the same, which are those of the next iteration of the loop around where that
-        goes on, and are not touched where they are outside of the tensor.
-
-        Args:
-            tensor: what to prefetch: an input, or a tensor that is computed outside of the loop.
-            var: a loop of this stage.
-            offset: how many iterations ahead, 1 or more.
-
-        Raises:
-            ScheduleError: the loop no longer exists, the offset is not positive; (when lowering)
-                nothing inside the loop reads the tensor, or it does at an index that is not affine;
-                the tensor is inlined or computed inside the loop; the loop is vectorized or runs in
-                a GPU kernel.
-
-        Example:
-            >>> A = te.placeholder((64, 32), name="A")
-            >>> B = te.compute((64, 32), lambda i, j: A[i, j] + 1, name="B")
-            >>> s = te.create_schedule(B.op)
-            >>> print(lw.lower(s, [A, B]))
-            def main(A: float32[64, 32], B: out float32[64, 32]):
-              for i in range(64):
-                for j in range(32):
-                  B[i, j] = A[i, j] + 1.0
-            >>> s[B].prefetch(A, B.op.axis[0], 4)
-            >>> print(lw.lower(s, [A, B]))
-            def main(A: float32[64, 32], B: out float32[64, 32]):
-              for i in range(64):
-                for p1 in unrolled(2):
-                  prefetch A[i + 4, p1 * 16]
-                for j in range(32):
-                  B[i, j] = A[i, j] + 1.0
-        """
-        who = self._who("prefetch")
-        loop, source = self.loop_id(var, "prefetch"), self.schedule.stage_id(tensor, who)
-        step = Prefetch(self.id, loop, source, plain(offset), output_of(tensor, who))
-        self.schedule.apply_step(step)
 
     def set_scope(self, scope: Scope) -> None:
         """Put the stage's buffer into another memory scope.

@@ -24,6 +24,7 @@ from loopwright.schedule.rules.loops import check_even
 from loopwright.schedule.state import PragmaValue
 from loopwright.schedule.surface.following import FollowingPrimitives
 from loopwright.schedule.surface.memory import MemoryPrimitives
+from loopwright.schedule.surface.prefetching import PrefetchPrimitives
 from loopwright.schedule.surface.resolution import StageLike
 from loopwright.schedule.surface.sampling import SamplingPrimitives, sampled
 from loopwright.schedule.surface.tensorize import TensorizePrimitive
@@ -31,7 +32,12 @@ from loopwright.schedule.surface.threads import ThreadPrimitives
 
 
 class Stage(
-    FollowingPrimitives, SamplingPrimitives, MemoryPrimitives, ThreadPrimitives, TensorizePrimitive
+    FollowingPrimitives,
+    SamplingPrimitives,
+    MemoryPrimitives,
+    PrefetchPrimitives,
+    ThreadPrimitives,
+    TensorizePrimitive,
 ):
     """One stage of a schedule; its methods are the primitives.
 

@@ -285,11 +285,10 @@ class _DotTiles(OuterProducts):
             else:
                 compute_in_vectors(s, t, roles.out, None)
 
-    def _registers(self, t: te.Tensor, turned: bool) -> None:
+    def _registers(self, t: te.Tensor, turned: bool) -> list[IterVar]:
         s, roles, spatial = self.s, self.roles, self.roles.stage.spatial
         if not s[t].op.reduce_axis:
-            super()._registers(t, turned)
-            return
+            return super()._registers(t, turned)
         self._sums = t
         axis = dict(zip(spatial, s[t].op.axis, strict=True))
         if turned:
@@ -308,6 +307,7 @@ class _DotTiles(OuterProducts):
         cut_short(s, t, *row, blocks)
         dot = roles.dot
         s[t].tensorize(lanes, te.intrinsics.dot_products(dot.data, dot.kernel, dot.lanes))
+        return loops
 
     def _steps(self, t: te.Tensor, loops: list[IterVar]) -> tuple[list[IterVar], list[IterVar]]:
         """Loops of the reduction, and what of the last one is written out: a rest would be tested
@@ -321,7 +321,7 @@ class _DotTiles(OuterProducts):
 
     # ------------------------------------------------------------ copies
 
-    def _pack(self, acc: te.Tensor, reader: te.Tensor, loop: IterVar) -> None:
+    def _pack(self, acc: te.Tensor, reader: te.Tensor, loop: IterVar) -> te.Tensor:
         """Copy the loaded operand in blocks of the register tile's width, each group together."""
         s, roles, width, group = self.s, self.roles, self.width, self.roles.dot.group
         d, g = roles.dimension, self._grouped(roles.loaded)
@@ -344,15 +344,16 @@ class _DotTiles(OuterProducts):
             self._share_out(packed, block)
         if not root and roles.grouped.count % group:
             s[packed].reorder(block, *rest, along, mine)
-            return
+            return packed
         along, few = s[packed].split(along, factor=group)
         if roles.side_by_side:
             s[packed].reorder(block, *rest, along, few, mine)
             s[packed].unroll(few)
             s[packed].vectorize(mine)
-            return
+            return packed
         s[packed].reorder(block, *rest, mine, along, few)
         s[packed].vectorize(few)
+        return packed
 
     def _pack_other(self) -> None:
         """Copy the other operand with each group together, before all tasks."""

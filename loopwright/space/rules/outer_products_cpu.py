@@ -30,6 +30,8 @@ _BESIDE = (1, 2, 4, 7, 8, 14, 16, 28, 32, 56, 64)
 _UNROLL = (1, 2, 4, 8)
 #: Steps of a block of a reduction that are usual.
 _USUAL_STEPS = 384
+#: Bytes of a packed copy from which on its panels are worth fetching before they are read.
+_LARGE_COPY = 1 << 16
 #: A reduction loop that is no longer is written out as a whole.
 _SHORT = 8
 
@@ -72,11 +74,13 @@ class OuterProducts:
         if roles.turned:
             acc = s.cache_write(acc, "local")
         position, task, at = self._result()
+        reduce: list[IterVar] = []
         for t in dict.fromkeys([block, acc]):
             s[t].compute_at(s[out], at)
-            self._registers(t, block is not acc)
+            reduce = self._registers(t, block is not acc)
         if self.plan.packing != "none":
-            self._pack(acc, out, task if self.plan.packing == "task" else position)
+            packed = self._pack(acc, out, task if self.plan.packing == "task" else position)
+            self._fetch_ahead(packed, acc, reduce, out, task)
         return task
 
     def _result(self) -> tuple[IterVar, IterVar, IterVar]:
@@ -150,7 +154,8 @@ class OuterProducts:
     def _narrowest(self) -> int:
         return min(w for _, w in self.roles.tiles())
 
-    def _registers(self, t: te.Tensor, turned: bool) -> None:
+    def _registers(self, t: te.Tensor, turned: bool) -> list[IterVar]:
+        """Compute a register tile; the loops of the reduction that stay loops."""
         s, spatial = self.s, self.roles.stage.spatial
         axis = dict(zip(spatial, s[t].op.axis, strict=True))
         if turned:
@@ -163,6 +168,7 @@ class OuterProducts:
         s[t].reorder(*others, *reduce, *tile)
         run(s, t, tile)
         self._cut_short(t, row[0] if row else None, tile[-1])
+        return reduce
 
     def _unrolled(self, t: te.Tensor) -> tuple[list[IterVar], list[IterVar]]:
         """The reduction loops of a stage, and those that are written out: a short last one, else
@@ -207,7 +213,7 @@ class OuterProducts:
         s[partial].set_scope("local")
         row_block, vector_block, _ = self._blocks()
         task = self._task(row_block, vector_block) if out is not stage else None
-        position, block, inner = self._accumulated(row_block, vector_block, task is None)
+        own, position, block, inner = self._accumulated(row_block, vector_block, task is None)
         if task is not None:
             s[stage].compute_at(s[out], task)
         s[partial].compute_at(s[stage], inner)
@@ -220,7 +226,9 @@ class OuterProducts:
         self._cut_short(partial, *tile[-2:])
         cut_short(s, partial, reduce[-1])
         if self.plan.packing != "none":
-            self._pack(partial, stage, position)
+            packed = self._pack(partial, stage, position)
+            host, loop = (stage, own) if task is None else (out, task)
+            self._fetch_ahead(packed, partial, reduce, host, loop)
         if self.plan.rows_packed:
             self._pack_rows(partial, stage, block)
         return block if task is None else task
@@ -244,8 +252,9 @@ class OuterProducts:
 
     def _accumulated(
         self, row_block: Any, vector_block: Any, parallel: bool
-    ) -> tuple[IterVar, IterVar, IterVar]:
-        """Tile the sums over blocks; the loops of a panel, of a block and of a register tile."""
+    ) -> tuple[IterVar, IterVar, IterVar, IterVar]:
+        """Tile the sums over blocks; the loops of a task (in a task of another stage: of a block),
+        of a panel, of a block and of a register tile."""
         s, roles, stage = self.s, self.roles, self.roles.stage.tensor
         axis = dict(zip(roles.stage.spatial, s[stage].op.axis, strict=True))
         assert roles.row is not None
@@ -259,15 +268,17 @@ class OuterProducts:
             r0, r1 = s[stage].split(r1, factor=row_block)
             outer = (v0, r0)
         s[stage].reorder(*others, *outer, block, v1, r1, r2, v2)
+        task = block
         if parallel:
-            s[stage].parallel(fused(s, stage, [*others, *outer]))
+            task = fused(s, stage, [*others, *outer])
+            s[stage].parallel(task)
         run(s, stage, (r2, v2))
         self._cut_short(stage, r2, v2)
-        return v1, block, r1
+        return task, v1, block, r1
 
     # ------------------------------------------------------------ copies
 
-    def _pack(self, acc: te.Tensor, reader: te.Tensor, loop: IterVar) -> None:
+    def _pack(self, acc: te.Tensor, reader: te.Tensor, loop: IterVar) -> te.Tensor:
         """Copy the loaded operand as the register tile reads it: blocks of its width, the reduction
         outside of them."""
         s, roles, width = self.s, self.roles, self.width
@@ -286,8 +297,23 @@ class OuterProducts:
         if roles.side_by_side:
             s[packed].reorder(block, *axes, mine)
             s[packed].vectorize(mine)
-            return
-        self._turn(packed, block, axes, mine)
+        else:
+            self._turn(packed, block, axes, mine)
+        return packed
+
+    def _fetch_ahead(
+        self,
+        packed: te.Tensor,
+        acc: te.Tensor,
+        reduce: Sequence[IterVar],
+        host: te.Tensor,
+        task: IterVar,
+    ) -> None:
+        """Fetch the next panels of a large packed copy while the rows of one are computed."""
+        large = prod(packed.static_shape) * registers.nbytes(packed) >= _LARGE_COPY
+        if self.plan.packing == "root" and self.plan.order == "vectors" and large and reduce:
+            ahead = self.sketch.number("ahead", [1, 0])
+            self.s[acc].prefetch_next(packed, reduce[-1], host, task, ahead)
 
     def _turn(self, packed: te.Tensor, block: IterVar, axes: list[IterVar], mine: IterVar) -> None:
         """Copy what lies in memory along another dimension: squares are turned on the way."""

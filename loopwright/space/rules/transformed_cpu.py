@@ -268,6 +268,9 @@ def _product(sketch: Sketch, parts: _Parts, panel: IterVar, tile: tuple[int, int
     k, again = s[local].split(k, factor=sketch.number("unroll", unroll, unroll[len(unroll) // 2]))
     s[local].reorder(a, b, n, k, again, y, x, o)
     run(s, local, [again, y, x, o])
+    # While the product of one place is made, the weights of the next one are fetched.
+    place = s[product].op.axis[1]
+    s[local].prefetch_next(parts.weights, k, product, place, sketch.number("ahead", [1, 0]))
 
 
 def _weights(sketch: Sketch, parts: _Parts, width: int) -> None:

@@ -109,5 +109,5 @@ class Attempts:
 def _refused_late(x: StageState) -> bool:
     """Whether it has what is mostly refused when extents are known."""
     bound = any(m.kind == "thread" for m in x.marks.values())
-    asked = x.store or x.layout or x.double is not None or x.prefetches or x.tensorized
+    asked = x.store or x.layout or x.double is not None or x.prefetches or x.notes or x.tensorized
     return bool(asked or bound)

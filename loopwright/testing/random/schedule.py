@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from loopwright.errors import ScheduleError
 from loopwright.schedule import rules
 from loopwright.schedule.bounds.infer import infer_bounds
+from loopwright.schedule.nesting import loops_around
 from loopwright.schedule.state import StageState
 from loopwright.te.dag import Dag
 from loopwright.testing.random.attempts import RandomSchedule
@@ -46,7 +47,7 @@ class Drawing(Moves):
             self.recipe_cache, self.split, self.recipe_flat, self.attach_all, self.bind,
             self.storage, self.halves, self.storage_outside, self.rfactor, self.prefetch,
             self.group, self.recipe_tail, self.follow, self.follow, self.sample, self.sample_place,
-            self.storage_outside,
+            self.storage_outside, self.prefetch_next,
         ]  # fmt: skip
         self.blocked_scan()
         for _ in range(self.d.integer(0, max_moves)):
@@ -147,6 +148,24 @@ class Drawing(Moves):
             reads = [(sid, 0) for sid in self.state.order]
         sid, k = self.d.pick(reads)
         self.do(rules.Prefetch(stage.id, x, sid, self.d.integer(1, 5), k))
+
+    def prefetch_next(self) -> None:
+        """Prefetch a tensor in shares for a loop around one of a stage that reads it, mostly."""
+        stage = self.stage()
+        x = self.loop(stage, last=True) if stage else None
+        if not stage or not x:
+            return
+        own = [(stage.id, p) for p in range(stage.leaves.index(x))]
+        around = [*own, *loops_around(self.state, stage)]
+        if not around or self.d.chance(10):
+            around = [(s.id, 0) for s in self.state.stages.values() if s.leaves]
+        host, p = self.d.pick(around)
+        reads = list(dict.fromkeys((r.source, r.value_index) for r in stage.op.reads()))
+        if not reads:
+            return
+        sid, k = self.d.pick(reads)
+        outer, offset = self.state.stages[host].leaves[p], self.d.integer(0, 3)
+        self.do(rules.PrefetchNext(stage.id, x, sid, host, outer, offset, k))
 
     def tensorize(self) -> None:
         """Put a drawn intrinsic in the place of some of the inner loops."""

@@ -57,6 +57,7 @@ STEPS: list[Step] = [
     rules.Annotate(3, "3.1", "vectorized"),
     rules.Pragma(3, "2.1", "auto_unroll_max_step", 8),
     rules.Prefetch(3, "2.1", 1, 2),
+    rules.PrefetchNext(3, "2.1", 1, 3, "5.0"),
     rules.ComputeAt("s0", 3, "5.0"),
     rules.ComputeInline(2),
     rules.ComputeRoot(2),

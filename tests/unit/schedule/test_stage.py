@@ -15,6 +15,7 @@ from loopwright.schedule.steps import Step
 from loopwright.schedule.surface.following import FollowingPrimitives
 from loopwright.schedule.surface.group import Group
 from loopwright.schedule.surface.memory import MemoryPrimitives
+from loopwright.schedule.surface.prefetching import PrefetchPrimitives
 from loopwright.schedule.surface.sampling import SamplingPrimitives
 from loopwright.schedule.surface.tensorize import TensorizePrimitive
 from loopwright.schedule.surface.threads import ThreadPrimitives
@@ -27,8 +28,9 @@ PRIMITIVES = [
             "split", "tile", "fuse", "reorder", "vectorize", "unroll", "parallel", "bind", "pragma",
             "compute_at", "compute_inline", "compute_root", "transform_layout", "set_scope",
             "storage_align", "store_at", "store_root", "double_buffer", "env_threads",
-            "set_store_predicate", "tensorize", "prefetch", "follow_split", "follow_fused_split",
-            "sample_categorical", "sample_perfect_tile", "sample_compute_location",
+            "set_store_predicate", "tensorize", "prefetch", "prefetch_next", "follow_split",
+            "follow_fused_split", "sample_categorical", "sample_perfect_tile",
+            "sample_compute_location",
         )
     ),
     (Schedule, "cache_read"),
@@ -60,7 +62,7 @@ def test_docstring_says_what_is_refused(cls: type, name: str) -> None:
 def test_every_public_method_is_a_known_primitive() -> None:
     own = {**vars(MemoryPrimitives), **vars(ThreadPrimitives)}
     own |= {**vars(TensorizePrimitive), **vars(FollowingPrimitives), **vars(Stage)}
-    own |= vars(SamplingPrimitives)
+    own |= {**vars(SamplingPrimitives), **vars(PrefetchPrimitives)}
     public = {n for n, f in own.items() if callable(f) and not n.startswith("_")}
     assert public == {n for c, n in PRIMITIVES if c is Stage}
 
