@@ -293,7 +293,10 @@ class LogJournal(Journal):
         same = records.by_code(past, self._now)
         # All at once: one by one, 100 000 records take three seconds.
         results = zip(same.items(), results_of(list(same.values())), strict=True)
-        self.by_code = {code: replace(result, times_of=r.id) for (code, r), result in results}
+        # Where samples were shared, the record that they are from is none of this run's trials.
+        self.by_code = {
+            code: replace(result, times_of=r.id, same_as="") for (code, r), result in results
+        }
 
     def _configs(self, past: Sequence[Record]) -> list[ConfigEntity | None]:
         (configs,) = records.fields_of(past, "config")

@@ -148,6 +148,35 @@ def test_an_upgrade_that_changes_no_code_runs_nothing_again(tmp_path, monkeypatc
     assert len(again) == len(log)
 
 
+class InPairs(Compiling):
+    """Two configurations are one program each time: the second shares the samples of the first."""
+
+    def __init__(self):
+        super().__init__()
+        self.shared = {}
+
+    def result(self, index):
+        program = f"p{index // 2}"
+        if program in self.shared:
+            return replace(self.shared[program], same_as=program)
+        measured = replace(super().result(index // 2), program=program)
+        self.shared[program] = measured
+        return measured
+
+
+def test_times_that_were_shared_before_an_upgrade_are_known_after_it(tmp_path, monkeypatch):
+    """The latest record of a code is the one that shares; its samples are its own from then on."""
+    _, before = tuned(tmp_path, InPairs(), n_trial=64)
+    assert any(r.same_as for r in before)
+    monkeypatch.setattr(records, "build_hash", lambda target, passes: "another")
+    measurer = InPairs()
+    _, log = tuned(tmp_path, measurer, n_trial=64)
+    assert measurer.ran == []
+    assert not log.skipped
+    ids = {r.id for r in log if r.build == "another"}
+    assert {r.same_as for r in log if r.build == "another"} <= {"", *ids}
+
+
 def test_what_the_upgrade_changes_is_measured_again(tmp_path, monkeypatch):
     measurer, log = upgraded(tmp_path, monkeypatch, version="v2 ")
     assert sorted(measurer.ran) == list(range(64))
