@@ -45,3 +45,7 @@ class LoopNote:
     loop: str
     step: int
     text: str
+
+    def needs(self, stage: int | str, loop: str) -> bool:
+        """Whether a loop of another stage has to stay as it is for it."""
+        return False

@@ -376,6 +376,10 @@ class State:
     def uses(self, stage: StageState, loop: str) -> list[Use]:
         """Everything that a loop of a stage is used for; nothing: it may be taken apart."""
         out = list(stage.uses(loop))
+        for other in self.stages.values():
+            needed = (note for note in other.notes if note.needs(stage.id, loop))
+            text = f"is prefetched for by {self.label(other.id)!r}"
+            out += [Use("note", note.step, f"{text} (step {note.step})") for note in needed]
         for sid in self.attached_at(stage.id, loop):
             computed = self.stages[sid].attach
             stored = self.stages[sid].store or computed

@@ -51,7 +51,7 @@ def share(b: Buffers, sb: StageBounds, note: Shares) -> Stmt:
 
 def _moving(b: Buffers, host: StageBounds, p: int, note: Shares) -> tuple[Var, int] | None:
     """The outermost part of loop p with which the tensor moves, and for how many iterations of the
-    loop it stands still; None: it does not move with the loop."""
+    loop it stands still; None: it does not move with the loop, or parts have no constant length."""
     loop, parents = host.loops[p].var, dict(host.lets[p + 1])
     forms = (form for at in indices_read(b, host, note.ahead) for form in at)
     read = {v for form in forms if form is not None for v in form.terms}
@@ -59,12 +59,19 @@ def _moving(b: Buffers, host: StageBounds, p: int, note: Shares) -> tuple[Var, i
     if not used:
         return None
     paths = [_path(v, loop, parents) for v in used]
+    if not all(_has_length(parents[v]) for path in paths for v in path[:-1]):
+        return None
     common = [x for x in paths[0] if all(x in path for path in paths)]
     for x in common:
         length = _stands_still(x, loop, parents)
         if length is not None:
             return x, length
     return loop, 1
+
+
+def _has_length(part: Expr) -> bool:
+    """Whether a part of a fused loop is a quotient, or a rest, by a constant."""
+    return isinstance(part, Binary) and isinstance(part.b, Const)
 
 
 def _path(var: Var, loop: Var, parents: Mapping[Var, Expr]) -> list[Var]:
@@ -83,10 +90,10 @@ def _stands_still(var: Var, loop: Var, parents: Mapping[Var, Expr]) -> int | Non
     length = 1
     for part, whole in pairwise(_path(var, loop, parents)):
         value = parents[part]
-        if not isinstance(value, Binary) or value.op != "//" or value.a is not whole:
+        assert isinstance(value, Binary)
+        if value.op != "//" or value.a is not whole:
             return None
-        if not isinstance(value.b, Const):
-            return None
+        assert isinstance(value.b, Const)
         length *= value.b.value
     return length
 

@@ -26,6 +26,10 @@ class Shares(LoopNote):
     around: StageId
     ahead: Prefetched
 
+    def needs(self, stage: StageId, loop: str) -> bool:
+        """Whether a loop is the one ahead."""
+        return (stage, loop) == (self.around, self.ahead.loop)
+
 
 @register("prefetch_next")
 class PrefetchNext(Step):
@@ -119,6 +123,10 @@ def _check(state: State, bounds: Bounds, sb: StageBounds, note: Shares) -> None:
     if note.around not in bounds.stages:
         label = state.label(note.around)
         refuse("prefetch_next", note.step, f"{label!r} is inlined and has no loops")
+    host = bounds.stages[note.around].stage
+    if note.ahead.loop not in host.leaves:
+        label = state.label(host.id)
+        refuse("prefetch_next", note.step, f"the loop of {label!r} that was named is gone")
     mark = sb.stage.marks.get(note.loop)
     if mark is not None and mark.kind == "vectorized":
         label = state.loop_label(sb.stage, note.loop)

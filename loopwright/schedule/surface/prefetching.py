@@ -75,7 +75,8 @@ class PrefetchPrimitives(StageView):
 
         Args:
             tensor: what to prefetch: an input, or a tensor that is computed outside of ``scope``,
-                of constant shape. Where it does not move with ``scope``, nothing is prefetched.
+                of constant shape. Where it does not move with ``scope``, or the fused parts of that
+                have no constant extents, nothing is prefetched.
             var: a loop of this stage.
             parent: the stage of ``scope``: this one, or one that this one is computed in.
             scope: a loop around ``var``; the extents of loops between are constants.

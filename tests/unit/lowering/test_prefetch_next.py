@@ -94,6 +94,19 @@ def test_what_does_not_move_with_the_loop_is_not_fetched() -> None:
     assert "prefetch" not in str(lower(s, [a, v, b]))
 
 
+def test_nothing_is_fetched_where_parts_have_no_constant_extent() -> None:
+    """How long a panel is read follows from the rows, which are known only when it runs."""
+    n = te.size_var("n")
+    a, b = te.placeholder((n, 24), name="A"), te.placeholder((24, 32), name="B")
+    k = te.reduce_axis((0, 24), name="k")
+    c = te.compute((n, 32), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="C")
+    s = create_schedule(c)
+    jo, ji = s[c].split(c.op.axis[1], factor=16)
+    s[c].reorder(jo, c.op.axis[0], k, ji)
+    s[c].prefetch_next(b, k, c, s[c].fuse(jo, c.op.axis[0]))
+    assert "prefetch" not in str(lower(s, [a, b, c]))
+
+
 def test_nothing_is_fetched_with_an_offset_of_nothing() -> None:
     fetching, plain, none = (
         str(lower(*product(8, 32, 24, (2, 16), offset=offset))) for offset in (1, None, 0)

@@ -83,6 +83,21 @@ def test_the_loop_of_the_shares_stays_whole() -> None:
         p.s[p.d].split(j, 2)
 
 
+def test_the_loop_ahead_stays_whole() -> None:
+    p = chain()
+    i, j = p.d.op.axis
+    p.s[p.c].compute_at(p.s[p.d], j)
+    p.s[p.c].prefetch_next(p.b, p.c.op.axis[1], p.d, i)
+    with pytest.raises(
+        ScheduleError, match=r"loop 'D\.i' is prefetched for by 'C' \(step 1\); spl"
+    ):
+        p.s[p.d].split(i, 2)
+    with pytest.raises(
+        ScheduleError, match=r"loop 'D\.i' is prefetched for by 'C' \(step 1\); fus"
+    ):
+        p.s[p.d].fuse(i, j)
+
+
 def _not_around(p: Chain) -> None:
     p.s[p.d].prefetch_next(p.c, p.d.op.axis[0], p.d, p.d.op.axis[1])
 
