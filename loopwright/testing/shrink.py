@@ -94,11 +94,26 @@ def shortest(case: Case, fails: Fails, end: float = float("inf")) -> Case:
     """Drop steps as long as the case still fails."""
     k = len(case.trace) - 1
     while k >= 0 and time.monotonic() < end:
-        smaller = replace(case, trace=without(case.trace, k))
-        if fails(smaller):
-            case = smaller
+        traces = [without(case.trace, k), *_with_its_loops(case.trace, k)]
+        smaller = (replace(case, trace=t) for t in traces)
+        case = next(filter(fails, smaller), case)
         k = min(k, len(case.trace)) - 1
     return case
+
+
+def _with_its_loops(trace: list[list[Any]], k: int) -> Iterator[list[list[Any]]]:
+    """A trace without the split or fusion of step ``k``: what used a loop that it made uses one of
+    those that it was made of."""
+    name, _, *fields = trace[k]
+    made_of = {"fuse": fields[:2], "split": fields[:1]}.get(name, [])
+    for loop in made_of:
+
+        def renamed(x: Any, loop: str = loop) -> Any:
+            if isinstance(x, list):
+                return [renamed(v) for v in x]
+            return loop if isinstance(x, str) and re.fullmatch(rf"{k}\.\d", x) else x
+
+        yield without([*trace[: k + 1], *map(renamed, trace[k + 1 :])], k)
 
 
 # ---------------------------------------------------------------- programs

@@ -117,9 +117,8 @@ def test_a_failing_case_becomes_small() -> None:
     case = fuzz.example(seed)[0]
     small = shrink(case, _multiplies, 20)
     dag = Dag.from_json(small.dag)
-    # The loop may be one that a fusion and a split made.
-    *before, last = (step[0] for step in small.trace)
-    assert (last, set(before) <= {"fuse", "split"}, len(before) <= 2) == ("annotate", True, True)
+    # The loop may be one that a split made.
+    assert [step[0] for step in small.trace] in (["annotate"], ["split", "annotate"])
     assert len(dag.outputs) == 1
     assert max(n for op in dag.ops for n in (*op.shape, 1)) <= 2
     assert str(dag.as_python()).count(" * ") <= 2

@@ -8,10 +8,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-import loopwright as lw
 from loopwright import graph
 from loopwright.graph import op, transform
-from tests.unit.graph.values import run
+from tests.unit.graph.values import with_the_same_values
 
 COMBINING = transform.Sequential([transform.CombineParallelDense, transform.CombineParallelConv2D])
 
@@ -21,24 +20,9 @@ def _weight(seed: int, *shape: int) -> graph.Constant:
     return graph.const(drawn.astype("float32"), name=f"w{seed}")
 
 
-def _operators(module: graph.IRModule) -> list[str]:
-    nodes = graph.post_order(module["main"])
-    return [e.op.name for e in nodes if isinstance(e, graph.Call)]  # type: ignore[attr-defined]
-
-
 def _combined(*branches: graph.Expr) -> list[str]:
     """The operators that are left, where the values are the same."""
-    before = graph.IRModule.from_expr(graph.Tuple(branches))
-    with lw.PassContext(config={"verify": True}):
-        after = COMBINING(before)
-    rng = np.random.default_rng(0)
-    inputs = [
-        rng.standard_normal([int(n) for n in p.type.shape]).astype("float32")  # type: ignore[union-attr]
-        for p in before["main"].params
-    ]
-    for a, b in zip(run(after, *inputs), run(before, *inputs), strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
-    return _operators(after)
+    return with_the_same_values(COMBINING, *branches)
 
 
 X = graph.var("x", (2, 5, 4))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+import loopwright as lw
 from loopwright import graph, te
 from loopwright.te.dag import Dag, arg_id
 from loopwright.testing.numpy_eval import evaluate
@@ -59,3 +61,26 @@ def same(call: graph.Call, *wanted: Array, rtol: float = 2e-5) -> None:
         assert part == graph.TensorType(array.shape, str(array.dtype))
         assert array.shape == want.shape
         np.testing.assert_allclose(array, want, rtol=rtol, atol=2e-6)
+
+
+def with_the_same_values(
+    change: Callable[[graph.IRModule], graph.IRModule], *results: graph.Expr, atol: float = 1e-5
+) -> list[str]:
+    """The operators that a pass leaves of some results, after a look that their values stay."""
+    before = graph.IRModule.from_expr(graph.Tuple(results))
+    with lw.PassContext(config={"verify": True}):
+        after = change(before)
+    rng = np.random.default_rng(0)
+    inputs = [
+        rng.standard_normal([int(n) for n in p.type.shape]).astype("float32")  # type: ignore[union-attr]
+        for p in before["main"].params
+    ]
+    for a, b in zip(run(after, *inputs), run(before, *inputs), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=atol)
+    return operators(after)
+
+
+def operators(module: graph.IRModule) -> list[str]:
+    """The operators that the main function calls, in order."""
+    nodes = graph.post_order(module["main"])
+    return [e.op.name for e in nodes if isinstance(e, graph.Call)]  # type: ignore[attr-defined]
