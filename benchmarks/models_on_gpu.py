@@ -313,7 +313,7 @@ def _models(run: Run, module: Any) -> list[tuple[str, Any]]:
         return found
     log, seconds = run.options.log, run.left / 2
     try:
-        summary = graph.tune(
+        summary = lw.tune(
             module, run.options.target, log=log, trials=run.options.trials, timeout=seconds
         )
         run.note(trials=summary.trials, tuned_latency_ms=1e3 * summary.latency, log=log)

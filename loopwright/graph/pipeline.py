@@ -12,6 +12,7 @@ from loopwright.graph.transform import (
     EliminateCommonSubexpr,
     FakeQuantizationToInteger,
     FoldConstant,
+    FoldRequantize,
     FoldScaleAxis,
     FuseOps,
     InferType,
@@ -31,6 +32,7 @@ _BEFORE = [
     FoldConstant,
     SimplifyExpr,
     FoldScaleAxis,
+    FoldRequantize,
     SplitConcatenation,
 ]
 _AFTER = [

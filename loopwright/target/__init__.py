@@ -17,7 +17,7 @@ from loopwright.target.cpu import (
     same_code,
     stores_too_wide,
 )
-from loopwright.target.dots import bf16_dot_lanes, dot_lanes
+from loopwright.target.dots import bf16_dot_lanes, dot_lanes, pair_lanes
 from loopwright.target.hardware import HardwareParams
 from loopwright.target.kinds import (
     COMMON,
@@ -48,6 +48,7 @@ __all__ = [
     "has_instruction",
     "host_cpu",
     "host_unit",
+    "pair_lanes",
     "permuted_bytes",
     "permutes_memory",
     "register_target_kind",

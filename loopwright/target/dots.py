@@ -1,4 +1,4 @@
-"""Which CPUs have instructions for dot products of bytes, and of bfloat16.
+"""Which CPUs have instructions for dot products of bytes, of pairs of 16 bits, and of bfloat16.
 
 LLVM ends the process when it is asked for an instruction that a CPU lacks, and does not tell what a
 CPU by name has; so the names are listed here (LLVM's ``X86.td``). A CPU that is not listed runs the
@@ -6,6 +6,8 @@ plain code.
 """
 
 from __future__ import annotations
+
+from loopwright.target.cpu import code_features
 
 _AVX512 = {
     "cascadelake", "cooperlake", "icelake-client", "icelake-server", "tigerlake", "rocketlake",
@@ -41,6 +43,22 @@ def dot_lanes(cpu: str, features: str) -> int:
         return 16
     without = {"-avx", "-avx2"} & _given(features)
     return 8 if _has("avxvnni", _AVX, cpu, features) and not without else 0
+
+
+def pair_lanes(cpu: str, features: str) -> int:
+    """Lanes of int32 that one ``vpmaddwd`` of a CPU with these features makes; 0: AVX2 is missing.
+
+    Each lane is the sum of two products of signed numbers of 16 bits (AVX-512 BW: 16 lanes, AVX2:
+    8). Two of them make a dot product of four bytes where there is no ``vpdpbusd``.
+
+    Example:
+        >>> print(lw.target.pair_lanes("znver3", ""), lw.target.pair_lanes("x86-64", ""))
+        8 0
+    """
+    have = code_features(cpu, features)
+    if {"avx512bw", "avx512vl"} <= have:
+        return 16
+    return 8 if "avx2" in have else 0
 
 
 def bf16_dot_lanes(cpu: str, features: str) -> int:

@@ -15,7 +15,7 @@ from typing import Any, Literal, overload
 from loopwright.errors import TargetError
 from loopwright.target.caches import Caches, caches_of
 from loopwright.target.cpu import host_cpu, missing_here, vector_bytes
-from loopwright.target.dots import bf16_dot_lanes, dot_lanes
+from loopwright.target.dots import bf16_dot_lanes, dot_lanes, pair_lanes
 from loopwright.target.hardware import HardwareParams
 from loopwright.target.kinds import KINDS, OptionValues, kind_of, option
 from loopwright.target.vectors import VectorUnit, vector_unit
@@ -204,17 +204,32 @@ class Target:
 
     @property
     def dot_lanes(self) -> dict[str, int]:
-        """Lanes of one instruction of the CPU for dot products of few elements, by the type of the
-        result: ``int32`` for those of bytes, ``float32`` for those of bfloat16; 0: it has none.
+        """Lanes of a dot product of few elements on the CPU, by the type of the result: ``int32``
+        for those of bytes, ``float32`` for those of bfloat16; 0: it has no instructions for them.
 
         Example:
             >>> print(lw.Target("llvm -mcpu=x86-64-v3").dot_lanes)
-            {'int32': 0, 'float32': 0}
+            {'int32': 8, 'float32': 0}
         """
         if "mcpu" not in self.options:
             return {"int32": 0, "float32": 0}
         cpu, most = (self.options["mcpu"], self.options["mattr"]), self.vector_bytes // 4
-        return {"int32": min(dot_lanes(*cpu), most), "float32": min(bf16_dot_lanes(*cpu), most)}
+        of_bytes = dot_lanes(*cpu) or pair_lanes(*cpu)
+        return {"int32": min(of_bytes, most), "float32": min(bf16_dot_lanes(*cpu), most)}
+
+    @property
+    def has_dots_by_pairs(self) -> bool:
+        """Whether a dot product of four bytes is two products of pairs of 16 bits (``vpmaddwd``),
+        since the CPU has no ``vpdpbusd``.
+
+        Example:
+            >>> print(lw.Target("llvm -mcpu=znver3").has_dots_by_pairs)
+            True
+        """
+        if "mcpu" not in self.options:
+            return False
+        cpu = self.options["mcpu"], self.options["mattr"]
+        return not dot_lanes(*cpu) and pair_lanes(*cpu) > 0
 
     @property
     def missing(self) -> tuple[str, ...]:

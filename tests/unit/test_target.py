@@ -19,6 +19,7 @@ from loopwright.target import (
     create,
     dot_lanes,
     host_cpu,
+    pair_lanes,
 )
 from loopwright.target.cpu import ALIASES, check_triple
 
@@ -388,6 +389,40 @@ def test_what_the_kinds_do_not_understand(spec: Any, text: str) -> None:
 )
 def test_lanes_of_dot_products(cpu: str, features: str, lanes: int) -> None:
     assert dot_lanes(cpu, features) == lanes
+
+
+@pytest.mark.parametrize(
+    ("cpu", "features", "lanes"),
+    [
+        ("x86-64", "", 0),
+        ("x86-64-v3", "", 8),
+        ("x86-64-v3", "-avx2", 0),
+        ("znver3", "", 8),
+        ("skylake-avx512", "", 16),
+        ("skylake-avx512", "-avx512vl", 8),
+        ("skylake-avx512", "-avx512bw", 8),
+        ("icelake-server", "", 16),
+    ],
+)
+def test_lanes_of_products_of_pairs(cpu: str, features: str, lanes: int) -> None:
+    assert pair_lanes(cpu, features) == lanes
+
+
+@pytest.mark.parametrize(
+    ("cpu", "by_pairs", "lanes"),
+    [
+        ("znver4", False, 16),
+        ("znver3", True, 8),
+        ("skylake-avx512", True, 16),
+        ("x86-64", False, 0),
+    ],
+)
+def test_dots_of_bytes_are_two_products_of_pairs_without_vnni(
+    cpu: str, by_pairs: bool, lanes: int
+) -> None:
+    target = Target(f"llvm -mcpu={cpu}")
+    assert (target.has_dots_by_pairs, target.dot_lanes["int32"]) == (by_pairs, lanes)
+    assert not Target("interp").has_dots_by_pairs
 
 
 @pytest.mark.parametrize(

@@ -74,6 +74,7 @@ class Unit:
     written: frozenset[Buffer]
     functions: list[str]
     dot_lanes: Mapping[str, int] = field(default_factory=dict)
+    has_dots_by_pairs: bool = False
     loops: int = 0
     parallel_workspace: Bytes = 0
     checks: list[str] = field(default_factory=list)
@@ -115,7 +116,8 @@ class CWriter(CFamilyWriter):
         """As a helper that takes pointers; inside vector code the plain form is written."""
         if self.in_vector:
             return False
-        helper = instruction(self.prelude, s.name, self.unit.dot_lanes)
+        by_pairs = self.unit.has_dots_by_pairs
+        helper = instruction(self.prelude, s.name, self.unit.dot_lanes, by_pairs)
         if helper is not None:
             at = ", ".join(f"&{self.element(x.buffer, x.indices)}" for x in s.operands)
             self.put(f"{helper}({at});")
@@ -194,7 +196,7 @@ def write_c(f: Func, target: Target) -> tuple[str, Unit, Bytes]:
     prelude = Prelude(has_instruction(options["mcpu"], options["mattr"], "fma"))
     install(prelude)
     unit = Unit(f.name, options["num_threads"], prelude, frozenset(), [])
-    unit.dot_lanes = target.dot_lanes
+    unit.dot_lanes, unit.has_dots_by_pairs = target.dot_lanes, target.has_dots_by_pairs
     entry, workspace = _split(unit, f) if isinstance(f, SplitFunc) else _entry(unit, f)
     head = f"/* {f.name}: C made by loopwright {__version__}. */\n"
     head += "#include <math.h>\n#include <stdbool.h>\n#include <stdint.h>\n"

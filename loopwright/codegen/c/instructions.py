@@ -20,13 +20,16 @@ _VECTORS = {
 _POINTERS = {"bfloat16": "uint16_t", "float32": "float"}
 
 
-def instruction(prelude: Prelude, name: str, dot_lanes: Mapping[str, int]) -> str | None:
+def instruction(
+    prelude: Prelude, name: str, dot_lanes: Mapping[str, int], by_pairs: bool
+) -> str | None:
     """The helper that does what an instruction does to pointers to its operands.
 
     Args:
         prelude: of the file.
         name: of the instruction, as in `loopwright.ir.instructions`.
         dot_lanes: lanes of the CPU's dot products, see `loopwright.target.Target.dot_lanes`.
+        by_pairs: whether those of bytes are two products of pairs, see ``has_dots_by_pairs`` there.
 
     Returns:
         The helper's name, or None where the CPU has no such instruction.
@@ -39,11 +42,11 @@ def instruction(prelude: Prelude, name: str, dot_lanes: Mapping[str, int]) -> st
         prelude.put("immintrin.h", "#include <immintrin.h>")
     helper = f"lw_{name}"
     if helper not in prelude:
-        prelude.put(helper, _helper(helper, dot, native))
+        prelude.put(helper, _helper(helper, dot, native, by_pairs))
     return helper
 
 
-def _helper(name: str, dot: DotProduct, native: int) -> str:
+def _helper(name: str, dot: DotProduct, native: int, by_pairs: bool) -> str:
     ty, mm, whole = _VECTORS[native]
     c, a, b = (_POINTERS.get(t, f"{t}_t") for t in (dot.result, dot.data, dot.kernel))
     lines = [
@@ -52,9 +55,10 @@ def _helper(name: str, dot: DotProduct, native: int) -> str:
         "  __builtin_memcpy(&group, a, 4);",
         f"  const {ty} x = {mm}_set1_epi32(group);",
     ]
+    added = _added_by_pairs if by_pairs and dot.result == "int32" else _added
     for first in range(0, dot.lanes, native):
         kernel = f"{mm}_loadu_{whole}((const {ty} *)(b + {dot.group * first}))"
-        lines += ["  {", f"    const {ty} y = {kernel};", *_added(dot, native, first), "  }"]
+        lines += ["  {", f"    const {ty} y = {kernel};", *added(dot, native, first), "  }"]
     return "\n".join([*lines, "}"])
 
 
@@ -79,3 +83,20 @@ def _added(dot: DotProduct, native: int, first: int) -> list[str]:
         lines.append(f"    const {ty} more = {mm}_dpbusd_epi32({mm}_setzero_{whole}(), {more});")
         old = f"{mm}_sub_epi32({old}, more)"
     return [*lines, f"    {mm}_storeu_{whole}({at}, {mm}_dpbusd_epi32({old}, {x}, {y}));"]
+
+
+def _added_by_pairs(dot: DotProduct, native: int, first: int) -> list[str]:
+    """As `_added`, by two products of pairs of numbers of 16 bits."""
+    ty, mm, whole = _VECTORS[native]
+    at = f"({ty} *)(c + {first})"
+    lines = []
+    for name, dtype in (("x", dot.data), ("y", dot.kernel)):
+        shift = f"{mm}_sra" if dtype == "int8" else f"{mm}_srl"
+        even = f"{shift}i_epi16({mm}_slli_epi16({name}, 8), 8)"
+        lines += [
+            f"    const {ty} {name}_even = {even};",
+            f"    const {ty} {name}_odd = {shift}i_epi16({name}, 8);",
+        ]
+    even, odd = (f"{mm}_madd_epi16(x_{n}, y_{n})" for n in ("even", "odd"))
+    total = f"{mm}_add_epi32({mm}_loadu_{whole}({at}), {mm}_add_epi32({even}, {odd}))"
+    return [*lines, f"    {mm}_storeu_{whole}({at}, {total});"]

@@ -36,6 +36,7 @@ def write_module(f: Func, target: Target) -> tuple[str, ModuleWriter, Bytes]:
     module.hides_masks = stores_too_wide(*cpu)
     module.hides_load_masks = permutes_memory(*cpu)
     module.dot_lanes = target.dot_lanes
+    module.has_dots_by_pairs = target.has_dots_by_pairs
     module.permuted_bytes = permuted_bytes(*cpu)
     module.streams = architecture() == "x86_64"
     install(module)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 
 from loopwright.codegen.code import CodePart
-from loopwright.codegen.llvm.ops import MathSource, Operations, Value, llvm_type
+from loopwright.codegen.llvm.ops import MathSource, Operations
+from loopwright.codegen.llvm.values import Value, llvm_type
 from loopwright.codegen.workspace import Bytes
 from loopwright.ir.affine import Affine
 from loopwright.ir.buffer import Buffer
@@ -41,8 +42,10 @@ class ModuleWriter:
         self.permuted_bytes = 0
         self.hides_masks = False
         self.hides_load_masks = False
-        #: Lanes of one instruction of the CPU for dot products, by their result; 0: it has none.
+        #: Lanes of a dot product on the CPU, by its result; 0: it has no instructions for them.
         self.dot_lanes = {"int32": 0, "float32": 0}
+        #: Whether those of bytes are two instructions for products of pairs of 16 bits.
+        self.has_dots_by_pairs = False
         self.offsets: dict[tuple[Buffer, tuple[Expr, ...]], Affine | None] = {}
 
     def text(self) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from loopwright.codegen.code import CodePart, whole_workspace
 from loopwright.codegen.llvm.emitter import ModuleWriter
 from loopwright.codegen.llvm.indices import UNKNOWN
-from loopwright.codegen.llvm.ops import Value, llvm_type
+from loopwright.codegen.llvm.values import Value, llvm_type
 from loopwright.codegen.llvm.writer import FunctionWriter
 from loopwright.codegen.program_queries import buffers_of, has_nontemporal
 from loopwright.codegen.workspace import Bytes, SizeDefinitions, kept_offsets, larger

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from loopwright import dtypes
 from loopwright.codegen.llvm.indices import LANE, IndexWriter, flat_offset
 from loopwright.codegen.llvm.memory import Memory, memory_type
-from loopwright.codegen.llvm.ops import Value, llvm_type
+from loopwright.codegen.llvm.values import Value, llvm_type
 from loopwright.ir.affine import Affine, to_affine
 from loopwright.ir.buffer import Buffer
 from loopwright.ir.expr import Binary, Call, Cast, Const, Expr, Var

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 from loopwright.codegen.llvm.emitter import Emitter, ModuleWriter
-from loopwright.codegen.llvm.ops import Value, literal
+from loopwright.codegen.llvm.values import Value, literal
 from loopwright.codegen.quotients import Quotients
 from loopwright.errors import CodegenError
 from loopwright.ir.affine import Affine, Interval, exact, fits, interval, to_affine

@@ -4,6 +4,10 @@
 by flipping its highest bit, and 128 times the sum of the other is taken off again; where both are
 unsigned, 128 is taken off one of them. That sum is of one operand alone, so that loops that are
 written out around share it, and it is taken off once at their end.
+
+Without ``vpdpbusd`` bytes are extended to 16 bits, the even and the odd ones by themselves, and
+``vpmaddwd`` multiplies pairs of either: two products and two sums for each vector, whatever the
+signs. What is extended is shared by the vectors and rows of a tile that is written out.
 """
 
 from __future__ import annotations
@@ -14,11 +18,17 @@ from typing import NamedTuple
 
 from loopwright.codegen.llvm.emitter import Emitter
 from loopwright.codegen.llvm.memory import Memory
-from loopwright.codegen.llvm.ops import Value
+from loopwright.codegen.llvm.values import Value
 from loopwright.ir.buffer import Load
 from loopwright.ir.instructions import DOT_PRODUCTS, DotProduct
 from loopwright.ir.stmt import For, IntrinsicCall, Seq, Stmt
 
+#: Products of pairs of 16 bits, by lanes of the result.
+_PAIRS = {
+    4: "llvm.x86.sse2.pmadd.wd",
+    8: "llvm.x86.avx2.pmadd.wd",
+    16: "llvm.x86.avx512.pmaddw.d.512",
+}
 #: Four bytes of which each has its highest bit set: four times 128, or -128.
 _HIGHEST = -0x7F7F7F80
 
@@ -127,6 +137,8 @@ class _Products:
 
     def _of(self, old: str, own: str, a: Operand, b: Operand) -> str:
         """The new sum of products of bytes, but for what is owed."""
+        if self.w.module.has_dots_by_pairs:
+            return self._pairs(old, a.words, b.words)
         match self.dot.data, self.dot.kernel:
             case "int8", "uint8":
                 return self._bytes(old, b.words, a.words)
@@ -147,6 +159,27 @@ class _Products:
         name = f"llvm.x86.avx512.vpdpbusd.{32 * self.lanes}"
         self.w.declare(name, f"declare {ty} @{name}({ty}, {ty}, {ty})")
         return self.w.emit(f"call {ty} @{name}({ty} {old}, {ty} {unsigned}, {ty} {signed})")
+
+    def _pairs(self, old: str, a: str, b: str) -> str:
+        """``vpmaddwd`` twice: products of bytes as numbers of 16 bits, by pairs."""
+        ty = _vector(self.lanes, "int32")
+        shorts, name = f"<{2 * self.lanes} x i16>", _PAIRS[self.lanes]
+        self.w.declare(name, f"declare {ty} @{name}({shorts}, {shorts})")
+        each = self._extended(a, self.dot.data), self._extended(b, self.dot.kernel)
+        for x, y in zip(*each, strict=True):
+            products = self.w.emit(f"call {ty} @{name}({shorts} {x}, {shorts} {y})")
+            old = self.w.emit(f"add {ty} {old}, {products}")
+        return old
+
+    def _extended(self, words: str, dtype: str) -> tuple[str, str]:
+        """The even and the odd bytes of words, each as 16 bits."""
+        shorts = f"<{2 * self.lanes} x i16>"
+        all_of = self.w.emit(f"bitcast {_vector(self.lanes, 'int32')} {words} to {shorts}")
+        eight = f"<{', '.join(['i16 8'] * (2 * self.lanes))}>"
+        moved = self.w.emit(f"shl {shorts} {all_of}, {eight}")
+        shift = "ashr" if dtype == "int8" else "lshr"
+        even, odd = (self.w.emit(f"{shift} {shorts} {x}, {eight}") for x in (moved, all_of))
+        return even, odd
 
     def _halves(self, old: str, a: Operand, b: Operand) -> str:
         """``vdpbf16ps``: products of bfloat16 by pairs."""

@@ -8,7 +8,7 @@ does not break the sums that they rely on.
 from __future__ import annotations
 
 from loopwright.codegen.llvm.emitter import Emitter, ModuleWriter
-from loopwright.codegen.llvm.ops import Value, literal, llvm_type
+from loopwright.codegen.llvm.values import Value, literal, llvm_type
 from loopwright.errors import InternalError
 from loopwright.ir.expr import Binary, Call, Cast, Const, Expr, IfThenElse, Select, Unary, Var
 from loopwright.ir.half import conversion

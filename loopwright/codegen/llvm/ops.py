@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from loopwright import dtypes
 from loopwright.codegen.c_library import MATH_FUNCTIONS
+from loopwright.codegen.llvm.saturate import is_cut_first, saturated
+from loopwright.codegen.llvm.values import FALSE, TRUE, Value, literal, llvm_type
 from loopwright.errors import CodegenError
 from loopwright.ir.operations import SHIFTS
 
@@ -16,45 +16,8 @@ _NATIVE = {
     "sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "trunc": "trunc", "round": "roundeven",
 }  # fmt: skip
 _BITS = {"&": "and", "|": "or", "^": "xor"}
-#: Values of 16-bit floats are kept as the float32 that equals them.
-_REGISTERS = {
-    "float16": "float", "bfloat16": "float", "float32": "float", "float64": "double", "bool": "i1",
-}  # fmt: skip
 _EXACT = ("abs", "floor", "ceil", "trunc", "round")
 _COMPARE = {"==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
-
-
-@dataclass(frozen=True, slots=True)
-class Value:
-    """A computed value: its text (a register or a literal), element dtype and number of lanes."""
-
-    ref: str
-    dtype: str
-    lanes: int = 1
-
-
-def llvm_type(dtype: str, lanes: int = 1) -> str:
-    """The register type of a dtype."""
-    base = _REGISTERS.get(dtype)
-    if base is None:
-        base = f"i{dtypes.bits(dtype)}"
-    return base if lanes == 1 else f"<{lanes} x {base}>"
-
-
-#: Conditions that are known; such a value has one lane.
-TRUE, FALSE = "true", "false"
-
-
-def literal(value: float, dtype: str) -> str:
-    """A literal in LLVM's spelling; floats as the bits of a double."""
-    if dtype == "bool":
-        return TRUE if value else FALSE
-    if not dtypes.is_float(dtype):
-        return str(int(value))
-    bits = struct.unpack("<Q", struct.pack("<d", float(value)))[0]
-    return f"0x{bits:016X}"
-
-
 #: ``(fn, dtype, lanes)`` -> the name of the module's own function, or None where there is none.
 MathSource = Callable[[str, str, int], str | None]
 
@@ -205,6 +168,8 @@ class Operations:
             return self.narrow(Value(self.cast(v, "float32").ref, to, v.lanes))
         if to == "bool":
             return self.compare("!=", v, self.const(0, v))
+        if is_cut_first(frm, to, v.lanes):
+            return saturated(self, v, to)
         src, dst = llvm_type(frm, v.lanes), llvm_type(to, v.lanes)
         if dtypes.is_float(frm) and not dtypes.is_float(to):
             many = f"v{v.lanes}" if v.lanes > 1 else ""

@@ -17,9 +17,9 @@ from loopwright.codegen.llvm.indices import LANE, IndexWriter
 from loopwright.codegen.llvm.instructions import Corrections, is_corrected, write_instruction
 from loopwright.codegen.llvm.interleave import interleaved_copy
 from loopwright.codegen.llvm.memory import Memory
-from loopwright.codegen.llvm.ops import FALSE, TRUE, Value, literal
 from loopwright.codegen.llvm.packed import write_call
 from loopwright.codegen.llvm.transpose import rest_of_copy, transposed_copy
+from loopwright.codegen.llvm.values import FALSE, TRUE, Value, literal
 from loopwright.codegen.program_queries import has_blocks, touches_memory, widest
 from loopwright.codegen.workspace import SizeDefinitions
 from loopwright.errors import CodegenError

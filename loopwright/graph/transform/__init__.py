@@ -20,6 +20,7 @@ from loopwright.graph.transform.fake_quantization_to_integer import (
     fake_quantization_to_integer as FakeQuantizationToInteger,
 )
 from loopwright.graph.transform.fold_constant import fold_constant as FoldConstant
+from loopwright.graph.transform.fold_requantize import fold_requantize as FoldRequantize
 from loopwright.graph.transform.fold_scale_axis import fold_scale_axis as FoldScaleAxis
 from loopwright.graph.transform.fuse_ops import fuse_ops as FuseOps
 from loopwright.graph.transform.infer_type import infer_type as InferType
@@ -45,6 +46,7 @@ __all__ = [
     "EliminateCommonSubexpr",
     "FakeQuantizationToInteger",
     "FoldConstant",
+    "FoldRequantize",
     "FoldScaleAxis",
     "FuseOps",
     "InferType",

@@ -6,10 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from loopwright import dtypes
 from loopwright.graph.dataflow_pattern import DFPattern, Match, Rule, is_constant, is_op, wildcard
 from loopwright.graph.dataflow_pattern import rewrite as rewritten
 from loopwright.graph.ir.expr import Call, Expr, const
 from loopwright.graph.ir.module import IRModule
+from loopwright.graph.ir.visitor import called
 from loopwright.graph.op.qnn import LONGEST, WHOLE
 from loopwright.graph.op.shapes import pads_of
 from loopwright.graph.registry import get_op
@@ -118,7 +120,8 @@ def _as_bytes(m: Match, part: DFPattern, zero: int, dtype: str) -> tuple[Expr, i
 
 # ---------------------------------------------------------------- moves and activations
 
-_MOVED, _RELU = is_op(*_MOVES)(wildcard()), is_op("nn.relu")(_DATA)
+_MOVED, _LIMIT = is_op(*_MOVES)(wildcard()), is_constant()
+_LIMITED = is_op("nn.relu")(_DATA) | is_op("maximum", "minimum")(_DATA, _LIMIT)
 
 
 def _one_number(m: Match) -> bool:
@@ -169,10 +172,14 @@ def _there_and_back(m: Match) -> Expr | None:
 
 
 def _held_anyway(m: Match) -> Expr | None:
-    """Where 0 is the smallest number, what is negative becomes 0 in any case."""
-    if m.attrs()["out_dtype"] != "uint8" or m.constant(_ZERO).any():
+    """A limit is left out that the range of the whole numbers sets in any case."""
+    limit = m.constant(_LIMIT) if _LIMIT in m else np.zeros(())
+    if not _one_number(m) or limit.ndim or not m.constant(_SCALE) > 0:
         return None
-    return _over_root(m, m[_DATA])
+    low, high = dtypes.limits(m.attrs()["out_dtype"])
+    whole = np.rint(limit / m.constant(_SCALE)) + m.constant(_ZERO)
+    held = whole >= high if called(m[_LIMITED]) == "minimum" else whole <= low
+    return _over_root(m, m[_DATA]) if held else None
 
 
 def _over_root(m: Match, data: Expr) -> Call:
@@ -186,7 +193,7 @@ RULES = (
     Rule(is_op(*_CHANNELS)(_REAL, _REAL_WEIGHT), _product),
     Rule(is_op("matmul")(_REAL, _OTHER_REAL), _product_of_values),
     Rule(_QUANTIZE(_REAL, _AGAIN_SCALE, _AGAIN_ZERO), _there_and_back),
-    Rule(_QUANTIZE(_RELU, _SCALE, _ZERO), _held_anyway),
+    Rule(_QUANTIZE(_LIMITED, _SCALE, _ZERO), _held_anyway),
     Rule(_QUANTIZE(_MOVED, _SCALE, _ZERO), _quantized_first),
     Rule(_MOVED_REAL, _dequantized_last),
 )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from loopwright import dtypes
 from loopwright.graph.dataflow_pattern import Match, Rule, is_op, rewrite, wildcard
 from loopwright.graph.ir.expr import Constant, Expr, const
 from loopwright.graph.ir.module import IRModule
@@ -38,8 +37,7 @@ def _quantized(m: Match) -> Expr:
     whole = _call("round", _call("divide", m[_DATA], scale))
     if not _is_zero(m[_ZERO]):
         whole = _call("add", whole, _call("cast", _spread(m, m[_ZERO]), dtype="float32"))
-    low, high = dtypes.limits(dtype)
-    return _call("cast", _call("clip", whole, a_min=float(low), a_max=float(high)), dtype=dtype)
+    return _call("cast", whole, dtype=dtype)  # a cast holds numbers in the range of its dtype
 
 
 def _dequantized(m: Match) -> Expr:
@@ -76,8 +74,7 @@ def qnn_canonicalize(module: IRModule) -> IRModule:
           %1 = round(%0);
           %2 = cast(3:int32, dtype="float32");
           %3 = add(%1, %2);
-          %4 = clip(%3, a_min=0.0, a_max=255.0);
-          cast(%4, dtype="uint8")
+          cast(%3, dtype="uint8")
         }
     """
     return rewrite(RULES, module)

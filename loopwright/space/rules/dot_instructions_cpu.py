@@ -126,9 +126,11 @@ class DotRoles(Roles):
         return self.cost(self.best) * whole / self.grouped.count + turned
 
     def tiles(self) -> list[tuple[int, int]]:
-        """Register tiles; where operands are of one sign, sums of one of them need registers."""
+        """Register tiles; where operands are of one sign, sums of one of them need registers, and
+        where bytes are extended to 16 bits, so do their halves."""
         found = super().tiles()
-        if self.dot.data != self.dot.kernel or self.dot.result == "float32":
+        by_pairs = Target.current().has_dots_by_pairs
+        if self.dot.result == "float32" or not (by_pairs or self.dot.data == self.dot.kernel):
             return found
         lanes, room = self.dot.lanes, registers.registers()
         fits = [(r, w) for r, w in found if r * (w // lanes) + 2 * (w // lanes) + 2 <= room]
@@ -158,7 +160,7 @@ class DotPlan(Plan):
         """Its reason."""
         roles = self.roles
         return (
-            f"the CPU has an instruction for sums of {roles.dot.group} products of "
+            f"the CPU has instructions for sums of {roles.dot.group} products of "
             f"{roles.dot.data} by {roles.dot.kernel}, here along {roles.grouped.name}"
         )
 

@@ -16,6 +16,7 @@ from tests.unit.graph.values import Array, run
 
 TO_INTEGER = transform.FakeQuantizationToInteger
 LOWER = transform.Sequential([TO_INTEGER, transform.QnnCanonicalize, transform.SimplifyExpr])
+REQUANTIZED = transform.Sequential([LOWER, transform.FoldConstant, transform.FoldRequantize])
 
 
 def _rng(seed: int = 0) -> np.random.Generator:
@@ -191,6 +192,74 @@ def test_what_moves_elements_moves_bytes() -> None:
     flat = op.nn.batch_flatten(_real(graph.var("x", (2, 3, 2), "uint8"), 0.5, 3))
     dense = op.nn.dense(flat, _real_weight(0, (4, 6), 0))
     assert _product_dtypes(_same_values(dense, _bytes((2, 3, 2)))) == {"int32"}
+
+
+@pytest.mark.parametrize(
+    ("name", "limit", "dtype", "zero", "held"),
+    [
+        ("maximum", 0.0, "uint8", 0, True),
+        ("maximum", 0.1, "uint8", 0, False),
+        ("maximum", -1.3, "uint8", 13, True),
+        ("maximum", -12.8, "int8", 0, True),
+        ("maximum", 0.0, "int8", 0, False),
+        ("minimum", 25.5, "uint8", 0, True),
+        ("minimum", 25.4, "uint8", 0, False),
+        ("minimum", 13.0, "int8", 0, True),
+        ("minimum", 6.0, "uint8", 0, False),
+    ],
+)
+def test_limits_that_whole_numbers_have_in_any_case_are_left_out(
+    name: str, limit: float, dtype: str, zero: int, held: bool
+) -> None:
+    x = graph.var("x", (512,))
+    limited = graph.get_op(name)(x, limit)
+    whole = op.qnn.quantize(limited, 0.1, _i32(zero), out_dtype=dtype)
+    before = graph.IRModule.from_expr(whole)
+    after = TO_INTEGER(before)
+    assert (name in _names(after)) == (not held)
+    values = np.linspace(-40, 40, 512, dtype="float32")
+    values[7] = np.nan
+    np.testing.assert_array_equal(run(after, values)[0], run(before, values)[0])
+
+
+@given(st.data())
+@settings(max_examples=25)
+def test_a_scale_between_whole_numbers_goes_into_the_factors(data: st.DataObject) -> None:
+    dtype, zero = data.draw(st.sampled_from([("int8", -3), ("uint8", 0), ("uint8", 100)]))
+    rng = _rng(data.draw(st.integers(0, 99)))
+    x, y = graph.var("x", (3, 6), "uint8"), graph.var("y", (3, 4), "int8")
+    real = op.nn.dense(_real(x, 0.05, 7), _real_weight(0, (4, 6), 0))
+    steps = data.draw(st.lists(st.sampled_from(["bias", "limits", "relu", "other"]), max_size=4))
+    for step in steps:
+        if step == "bias":
+            real = op.add(real, rng.standard_normal(4).astype("float32"))
+        elif step == "limits":
+            real = op.minimum(op.maximum(real, -1.0), 6.0)
+        elif step == "relu":
+            real = op.nn.relu(real)
+        else:
+            real = op.add(real, op.qnn.dequantize(y, 0.25, _i32(2)))
+    scale = float(np.float32(data.draw(st.floats(0.01, 0.2))))
+    module = graph.IRModule.from_expr(op.qnn.quantize(real, scale, _i32(zero), out_dtype=dtype))
+    after = REQUANTIZED(module)
+    assert "divide" not in _names(after)
+    given_ = [_bytes((3, 6)), rng.integers(-128, 128, (3, 4)).astype("int8")]
+    free = [p.name for p in module["main"].params]
+    named = dict(zip("xy", given_, strict=True))
+    a, b = (run(m, *(named[n] for n in free))[0].astype(int) for m in (after, module))
+    assert np.abs(a - b).max() <= 1
+    assert np.count_nonzero(a != b) <= 1  # of 12, where it lies between two whole numbers
+
+
+def test_a_scale_stays_where_others_read_what_lies_between_or_it_does_not_fit() -> None:
+    x, scale = graph.var("x", (3, 6), "uint8"), 0.1
+    real = op.add(op.nn.dense(_real(x, 0.05, 7), _real_weight(0, (4, 6), 0)), 1.0)
+    whole = op.qnn.quantize(real, scale, _i32(0))
+    tiny = op.qnn.quantize(op.multiply(op.cast(x, dtype="float32"), 1e30), 1e-30, _i32(0))
+    by_axis = op.qnn.quantize(real, np.full(4, 0.1, "float32"), _i32(0).data.repeat(4))
+    of_floats = op.qnn.quantize(op.multiply(graph.var("z", (4,)), 0.5), scale, _i32(0))
+    for e in (graph.Tuple((whole, real)), tiny, by_axis, of_floats):
+        assert "divide" in _names(REQUANTIZED(graph.IRModule.from_expr(e)))
 
 
 def test_there_and_back_is_nothing() -> None:

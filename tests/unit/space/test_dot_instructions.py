@@ -16,8 +16,15 @@ from loopwright.space.rules.dot_instructions_cpu import dot_instructions
 from loopwright.te import Tensor
 
 HERE = "llvm -num-threads=1"
-#: A CPU with the instructions, and one without: their structures are told on any machine.
-WITH, WITHOUT = "llvm -mcpu=znver4 -num-threads=2", "llvm -mcpu=x86-64-v3 -num-threads=2"
+#: A CPU with the instructions, one that multiplies pairs of 16 bits in their place, and one with
+#: neither: their structures are told on any machine.
+WITH, WITHOUT = "llvm -mcpu=znver4 -num-threads=2", "llvm -mcpu=x86-64-v2 -num-threads=2"
+PAIRS = "llvm -mcpu=znver3 -num-threads=2"
+#: This machine with the instruction, and without it.
+TARGETS_HERE = [
+    pytest.param(HERE, marks=pytest.mark.isa("avx512vnni"), id="vnni"),
+    pytest.param(f"{HERE} -mattr=-avx512vnni,-avxvnni", marks=pytest.mark.isa("avx2"), id="pairs"),
+]
 BYTES = [("uint8", "int8"), ("int8", "uint8"), ("int8", "int8"), ("uint8", "uint8")]
 
 
@@ -99,22 +106,24 @@ def run(structure: Structure, index: int, inputs: list[np.ndarray], target: str)
     return out
 
 
-@pytest.mark.isa("avx512vnni")
+@pytest.mark.parametrize("target", TARGETS_HERE)
 @pytest.mark.parametrize("types", BYTES)
 @pytest.mark.parametrize(
     "shape",
     [(16, 32, 16), (13, 37, 22), (5, 70, 9, True), (33, 18, 7, False, True), (2, 65, 130)],
 )
-def test_sums_of_bytes_are_exact(types: tuple[str, str], shape: tuple[int, ...]) -> None:
+def test_sums_of_bytes_are_exact(
+    target: str, types: tuple[str, str], shape: tuple[int, ...]
+) -> None:
     args = product(*shape[:3], *types, *map(bool, shape[3:]))
     a, b = inputs = extreme(args[:2])
     left = a.T if shape[3:4] == (True,) else a
     right = b.T if shape[4:5] == (True,) else b
     right_sums = left.astype(np.int64) @ right.astype(np.int64)
-    found = made(args)
+    found = made(args, target)
     assert found
     for structure, index in points(found, sum(shape[:3])):
-        answer = run(structure, index, inputs, HERE)
+        answer = run(structure, index, inputs, target)
         np.testing.assert_array_equal(answer, right_sums, err_msg=str(structure))
 
 
@@ -136,22 +145,22 @@ def test_corrections_are_taken_off_once_for_all_written_out_steps(types: tuple[s
         np.testing.assert_array_equal(answer, a.astype(np.int64) @ b.astype(np.int64))
 
 
-@pytest.mark.isa("avx512vnni")
-def test_sums_neither_saturate_nor_lose_bits() -> None:
+@pytest.mark.parametrize("target", TARGETS_HERE)
+def test_sums_neither_saturate_nor_lose_bits(target: str) -> None:
     k = 4096
     args = product(16, 16, k, "uint8", "int8")
     for signed in (-128, 127):
         inputs = [np.full((16, k), 255, np.uint8), np.full((k, 16), signed, np.int8)]
-        for structure, index in points(made(args), 0):
-            assert np.unique(run(structure, index, inputs, HERE)).tolist() == [255 * signed * k]
+        for structure, index in points(made(args, target), 0):
+            assert np.unique(run(structure, index, inputs, target)).tolist() == [255 * signed * k]
 
 
-@pytest.mark.isa("avx512vnni")
+@pytest.mark.parametrize("target", TARGETS_HERE)
 @pytest.mark.parametrize("types", BYTES)
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
 @pytest.mark.parametrize(("channels", "stride"), [(8, 1), (6, 2)])
 def test_convolutions_with_what_follows(
-    layout: str, types: tuple[str, str], channels: int, stride: int
+    layout: str, types: tuple[str, str], channels: int, stride: int, target: str
 ) -> None:
     args = convolution(layout, channels, stride, *types)
     inputs = extreme(args[:2])
@@ -162,8 +171,8 @@ def test_convolutions_with_what_follows(
     sums = np.einsum("nchwyx,ocyx->nohw", windows[:, :, ::stride, ::stride], w)
     scaled = np.round(sums.astype(np.float32) * np.float32(0.01)).clip(-128, 127).astype(np.int8)
     want = scaled if layout == "NCHW" else scaled.transpose(0, 2, 3, 1)
-    for structure, index in points(made(args), channels):
-        np.testing.assert_array_equal(run(structure, index, inputs, HERE), want, str(structure))
+    for structure, index in points(made(args, target), channels):
+        np.testing.assert_array_equal(run(structure, index, inputs, target), want, str(structure))
 
 
 @pytest.mark.isa("avx512bf16")
@@ -247,6 +256,16 @@ def test_a_cpu_with_dot_products_of_bytes_alone() -> None:
     assert not names(product(32, 64, 32, "bfloat16", "bfloat16"), target)[0]
 
 
+def test_a_cpu_that_multiplies_pairs_in_place_of_the_instruction() -> None:
+    args = product(32, 64, 32, "uint8", "int8")
+    assert sorted(names(args, PAIRS)[0]) == sorted(names(args, WITH)[0])
+    first = made(args, PAIRS)[0]
+    s, own = first.instantiate(first.config_space.get(first.config_space.default_index))
+    text = lw.build(s, own, PAIRS, name="f").get_source("asm")
+    assert "vpmaddwd" in text
+    assert "vpdpbusd" not in text
+
+
 def test_other_sums_are_left_to_other_rules() -> None:
     for a, b in [("float32", "float32"), ("int16", "int8"), ("float16", "float16")]:
         A, B = te.placeholder((32, 32), a, name="A"), te.placeholder((32, 64), b, name="B")
@@ -302,9 +321,12 @@ def test_padding_of_weights_that_lie_in_groups_may_hold_anything() -> None:
 
 
 @pytest.mark.parametrize("types", [("uint8", "int8"), ("int8", "int8"), ("bfloat16", "bfloat16")])
-def test_the_analytical_model_prefers_the_instruction(types: tuple[str, str]) -> None:
+@pytest.mark.parametrize("target", [WITH, PAIRS])
+def test_the_analytical_model_prefers_the_instruction(types: tuple[str, str], target: str) -> None:
+    if types[0] == "bfloat16" and target == PAIRS:
+        pytest.skip("AVX2 has no instruction for bfloat16")
     args = product(96, 128, 128, *types)
-    with lw.Target(WITH):
+    with lw.Target(target):
         found = lw.space.ranked(structures(args[-1], args), sample=64)
     by_dots = [r.structure.name.startswith("by dot products") for r in found]
     assert by_dots == sorted(by_dots, reverse=True)
@@ -325,8 +347,8 @@ def test_constant_weights_are_packed_before_the_call() -> None:
     assert not any("B packed at task" in s.name or "B packed at panel" in s.name for s in found)
 
 
-@pytest.mark.isa("avx512vnni")
-def test_padded_copies_of_constants_are_made_once() -> None:
+@pytest.mark.parametrize("target", TARGETS_HERE)
+def test_padded_copies_of_constants_are_made_once(target: str) -> None:
     A = te.placeholder((9, 62), "uint8", name="A")
     B = te.placeholder((62, 37), "int8", name="B", constant=True)
     k = te.reduce_axis((0, 62), name="k")
@@ -336,9 +358,9 @@ def test_padded_copies_of_constants_are_made_once() -> None:
         name="C",
     )
     a, b = extreme([A, B])
-    for structure, index in list(points(made([A, B, C]), 3))[:2]:
+    for structure, index in list(points(made([A, B, C], target), 3))[:2]:
         s, args = structure.instantiate(structure.config_space.get(index))
-        f = lw.build(s, args, HERE).with_constants(B=b)
+        f = lw.build(s, args, target).with_constants(B=b)
         for data in (a, a[::-1].copy(), a):
             out = np.zeros((9, 37), np.int32)
             f(data, out)
