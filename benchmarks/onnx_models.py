@@ -117,8 +117,9 @@ def reference(model: Any, threads: int) -> Callable[[dict[str, Array]], list[Arr
 
 
 #: Runs of one side before the other one's turn, and seconds after which the threads of the side
-#: before have gone to sleep: until then they look for work, and take a CPU for that.
-_TURN, _REST = 5, 0.03
+#: before have gone to sleep: until then they look for work, and take a CPU for that. ONNX Runtime's
+#: do so for 60 ms and more.
+_TURN, _REST = 5, 0.15
 
 
 def _alternated(runs: Sequence[Callable[[], object]], seconds: float) -> list[float]:

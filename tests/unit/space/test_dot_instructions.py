@@ -256,12 +256,16 @@ def test_a_cpu_with_dot_products_of_bytes_alone() -> None:
     assert not names(product(32, 64, 32, "bfloat16", "bfloat16"), target)[0]
 
 
-def test_a_cpu_that_multiplies_pairs_in_place_of_the_instruction() -> None:
-    args = product(32, 64, 32, "uint8", "int8")
-    assert sorted(names(args, PAIRS)[0]) == sorted(names(args, WITH)[0])
-    first = made(args, PAIRS)[0]
+@pytest.mark.parametrize("target", [PAIRS, "llvm -mcpu=skylake-avx512 -num-threads=2"])
+@pytest.mark.parametrize("types", BYTES)
+def test_a_cpu_that_multiplies_pairs_in_place_of_the_instruction(
+    target: str, types: tuple[str, str]
+) -> None:
+    args = product(32, 64, 32, *types)
+    assert sorted(names(args, target)[0]) == sorted(names(args, WITH)[0])
+    first = made(args, target)[0]
     s, own = first.instantiate(first.config_space.get(first.config_space.default_index))
-    text = lw.build(s, own, PAIRS, name="f").get_source("asm")
+    text = lw.build(s, own, target, name="f").get_source("asm")
     assert "vpmaddwd" in text
     assert "vpdpbusd" not in text
 
