@@ -80,6 +80,13 @@ class IRModule:
         """The module with one function added or replaced."""
         return IRModule({**self.functions, name: function})
 
+    def with_functions(self, functions: Mapping[str, Function]) -> IRModule:
+        """The module with other functions; itself where they are the ones that it has, by which a
+        pass says that there was nothing to do."""
+        same = functions.keys() == self.functions.keys()
+        same = same and all(f is self.functions[name] for name, f in functions.items())
+        return self if same else IRModule(functions)
+
     def astext(self) -> str:
         """The functions as text, in the manner of Relay's text format."""
         return "\n\n".join(function_text(n, f)[0] for n, f in self.functions.items())

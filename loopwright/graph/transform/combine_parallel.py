@@ -61,9 +61,9 @@ def combined(module: IRModule, products: Mapping[str, Product]) -> IRModule:
         The module; itself where nothing was combined.
     """
     types = Types(module)
-    made = {n: _function(f, products, types) for n, f in module.functions.items()}
-    same = all(f is module.functions[n] for n, f in made.items())
-    return module if same else IRModule(made)
+    return module.with_functions(
+        {n: _function(f, products, types) for n, f in module.functions.items()}
+    )
 
 
 def _function(f: Function, products: Mapping[str, Product], types: Types) -> Function:

@@ -30,8 +30,7 @@ def convert_layout(module: IRModule) -> IRModule:
         n: Rewriting(types, _last, rule_of, leaving).function(f)
         for n, f in module.functions.items()
     }
-    same = all(f is module.functions[n] for n, f in made.items())
-    return module if same else IRModule(made)
+    return module.with_functions(made)
 
 
 def _last(call: Call) -> Layout | None:

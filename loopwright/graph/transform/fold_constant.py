@@ -22,9 +22,7 @@ _LARGE = 1 << 16
 def fold_constant(module: IRModule) -> IRModule:
     """Replace calls of operators over constants by their values."""
     types = infer_types(module)
-    made = {n: _folded(f, types) for n, f in module.functions.items()}
-    same = all(f is module.functions[n] for n, f in made.items())
-    return module if same else IRModule(made)
+    return module.with_functions({n: _folded(f, types) for n, f in module.functions.items()})
 
 
 def _folded(f: Function, types: Mapping[Expr, Type]) -> Function:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from loopwright import dtypes
 from loopwright.graph.dataflow_pattern import Types
 from loopwright.graph.ir.expr import Call, Constant, Expr, Function, const
 from loopwright.graph.ir.module import IRModule
@@ -46,9 +47,7 @@ def fold_requantize(module: IRModule) -> IRModule:
         }
     """
     types = Types(module)
-    made = {n: _folded(f, types) for n, f in module.functions.items()}
-    same = all(f is module.functions[n] for n, f in made.items())
-    return module if same else IRModule(made)
+    return module.with_functions({n: _folded(f, types) for n, f in module.functions.items()})
 
 
 def _folded(f: Function, types: Types) -> Function:
@@ -93,7 +92,7 @@ def _by_factor(product: Call, by: float, types: Types) -> Expr | None:
     whole, factor = product.args
     if called(whole) != "cast" or not isinstance(whole, Call) or not isinstance(factor, Constant):
         return None
-    if not np.issubdtype(types.tensor(whole.args[0]).dtype, np.integer):
+    if not dtypes.is_int(types.tensor(whole.args[0]).dtype):
         return None
     less = _divided(factor, by)
     return None if less is None else replace(product, args=(whole, less))

@@ -25,9 +25,7 @@ def fold_scale_axis(module: IRModule) -> IRModule:
     are added up in another order.
     """
     types = infer_types(module)
-    made = {n: _folded(f, types) for n, f in module.functions.items()}
-    same = all(f is module.functions[n] for n, f in made.items())
-    return module if same else IRModule(made)
+    return module.with_functions({n: _folded(f, types) for n, f in module.functions.items()})
 
 
 def _folded(f: Function, types: Mapping[Expr, Type]) -> Function:

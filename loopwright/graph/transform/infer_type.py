@@ -20,5 +20,4 @@ def infer_type(module: IRModule) -> IRModule:
         assert isinstance(found, FuncType)
         known = function.result is not None
         made[name] = function if known else replace(function, result=found.result)
-    same = all(f is module.functions[n] for n, f in made.items())
-    return module if same else IRModule(made)
+    return module.with_functions(made)

@@ -70,9 +70,9 @@ def function_pass(
 
     def decorate(run: Callable[[Function], Expr]) -> Pass:
         def over_all(module: IRModule) -> IRModule:
-            made = {n: _function(n, run(f)) for n, f in module.functions.items()}
-            same = all(f is module.functions[n] for n, f in made.items())
-            return module if same else IRModule(made)
+            return module.with_functions(
+                {n: _function(n, run(f)) for n, f in module.functions.items()}
+            )
 
         over_all.__module__ = run.__module__  # whose pass it is, decides who may replace it
         return module_pass(opt_level, name or run.__name__)(over_all)

@@ -44,9 +44,7 @@ def split_concatenation(module: IRModule) -> IRModule:
         }
     """
     types = Types(module)
-    made = {n: _split(f, types) for n, f in module.functions.items()}
-    same = all(f is module.functions[n] for n, f in made.items())
-    return module if same else IRModule(made)
+    return module.with_functions({n: _split(f, types) for n, f in module.functions.items()})
 
 
 def _split(f: Function, types: Types) -> Function:
