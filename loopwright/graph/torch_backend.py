@@ -16,12 +16,13 @@ from typing import Any
 import numpy as np
 
 from loopwright.errors import GraphError
-from loopwright.graph.building import CompiledModel, built
+from loopwright.graph.building import CompiledModel, built, records_in_force
 from loopwright.graph.frontend.torch.arrays import as_array, torch_package
 from loopwright.graph.frontend.torch.importer import Importer
 from loopwright.graph.frontend.torch.model import input_type
 from loopwright.graph.frontend.torch.options import Options, options_of
-from loopwright.graph.ir.expr import Expr, Function, Tuple, Var, const
+from loopwright.graph.frontend.torch.weights import Weights, is_weight
+from loopwright.graph.ir.expr import Expr, Function, Tuple, Var
 from loopwright.graph.ir.module import MAIN, IRModule
 from loopwright.graph.kernel_tasks import kernel_tasks
 from loopwright.graph.pipeline import prepared
@@ -173,23 +174,21 @@ def _specialised(graph: Any, args: Sequence[Any]) -> Any:
 class _Build:
     """A graph of known sizes as a model, and what it needs to run.
 
-    Weights are constants of the model. A weight whose memory or version is another one than when
-    it was read makes the model anew; kernels stay.
+    Weights are constants of the model. One that lies elsewhere than before, or from which
+    something was computed that it no longer gives, makes the model anew; kernels stay.
     """
 
     def __init__(self, graph: Any, static: frozenset[int], options: Options) -> None:
         self._graph, self._options = graph, options
         self._holders = [n for n in graph.graph.nodes if n.op == "placeholder"]
         self._maybe_static = static
-        self._weights: list[int] = []
-        self._versions: list[tuple[int, int]] | None = None
+        self._weights: Weights | None = None
         self._kernels: dict[str, Module] = {}
         self._outputs: list[Any] = []
 
     def run(self, args: Sequence[Any]) -> list[Any]:
         """The outputs for some inputs."""
-        weights = [args[n] for n in self._weights]
-        if self._versions is None or self._versions != [*map(_version, weights)]:
+        if self._weights is None or self._weights.changed(args):
             self._make(args)
         for place, n in enumerate(self._inputs):
             self._set_input(place, args[n])
@@ -207,26 +206,28 @@ class _Build:
 
     def _make(self, args: Sequence[Any]) -> None:
         torch = torch_package()
-        # Tensors of inference mode count no versions: those are read in every call.
-        self._versions = None
-        self._weights = [n for n in sorted(self._maybe_static) if _is_weight(args[n])]
-        # Memory that is held is not given to another tensor, which would look like the same one.
-        self._held = [as_array(args[n]) for n in self._weights]
+        self._weights = None
+        places = [n for n in sorted(self._maybe_static) if is_weight(args[n])]
         with torch.no_grad():
-            module = self._module(args)
-        self.model = self._compiled(module)
-        _MODELS.append(weakref.ref(self.model))
-        self._executor = self.model.executor()
+            weights = Weights({n: args[n] for n in places}, self._options.resolved)
+            module = self._module(args, weights)
+            # Records are of kernels whose weights are constants.
+            if not (self._options.tunes or self._options.history or records_in_force()):
+                module, moved = weights.with_inputs(module)
+                self._inputs += moved
+        self.model = model = self._compiled(module)
+        _MODELS.append(weakref.ref(model))
+        self._executor = model.executor(in_place=weights.in_place(module, model))
         self._addresses: list[int | None] = [None] * len(self._inputs)
-        self._versions = [_version(args[n]) for n in self._weights]
+        self._weights = weights
 
-    def _module(self, args: Sequence[Any]) -> IRModule:
+    def _module(self, args: Sequence[Any], weights: Weights) -> IRModule:
         bound: dict[Any, Any] = {}
-        weights, params = set(self._weights), []
+        params = []
         self._inputs: list[int] = []
         for n, (node, value) in enumerate(zip(self._holders, args, strict=True)):
             if n in weights:
-                bound[node] = const(as_array(value), name=node.name)
+                bound[node] = weights.constant(n, node.name)
             elif hasattr(value, "shape"):
                 bound[node] = Var(node.name, input_type(node.name, value))
                 params.append(bound[node])
@@ -280,12 +281,3 @@ class _Place:
 
     def __init__(self, number: int) -> None:
         self.number = number
-
-
-def _is_weight(tensor: Any) -> bool:
-    return isinstance(tensor, torch_package().Tensor) and not tensor.is_inference()
-
-
-def _version(tensor: Any) -> tuple[int, int]:
-    """Where the elements of a tensor lie, and how often they were written."""
-    return tensor.data_ptr(), tensor._version

@@ -7,7 +7,7 @@ so that a run is a call of each and nothing else.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -42,6 +42,8 @@ class GraphExecutor(Executor):
         constants: by the names of the program's values; they are taken over.
         shared: arrays that are kept once for several programs; None: what is computed from
             constants is this executor's alone, and of those that share its weights.
+        in_place: names of the constants that kernels read where they lie, in place of copies: a
+            change of their elements counts in the next run, but for what was computed from them.
 
     Attributes:
         program: as given.
@@ -67,10 +69,12 @@ class GraphExecutor(Executor):
         kernels: Mapping[str, Module | HostStep],
         constants: Mapping[str, Array],
         shared: SharedArrays | None = None,
+        in_place: Collection[str] = (),
     ) -> None:
         numbers = [n for n, v in enumerate(program.values) if v.kind == "constant"]
         weights = {n: weight_of(program.values[n], constants) for n in numbers}
-        called = callees(program.steps, kernels, weights, shared=shared)
+        live = {n for n in numbers if program.values[n].name in in_place}
+        called = callees(program.steps, kernels, weights, shared=shared, in_place=live)
         self._begin(program, kernels, weights, called)
 
     def _begin(
