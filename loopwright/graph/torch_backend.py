@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 import weakref
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -18,9 +19,11 @@ import numpy as np
 from loopwright.errors import GraphError
 from loopwright.graph.building import CompiledModel, built, records_in_force
 from loopwright.graph.frontend.torch.arrays import as_array, torch_package
+from loopwright.graph.frontend.torch.decompositions import decompositions
 from loopwright.graph.frontend.torch.importer import Importer
 from loopwright.graph.frontend.torch.model import input_type
 from loopwright.graph.frontend.torch.options import Options, options_of
+from loopwright.graph.frontend.torch.share import FallbackShare
 from loopwright.graph.frontend.torch.weights import Weights, is_weight
 from loopwright.graph.ir.expr import Expr, Function, Tuple, Var
 from loopwright.graph.ir.module import MAIN, IRModule
@@ -28,6 +31,7 @@ from loopwright.graph.kernel_tasks import kernel_tasks
 from loopwright.graph.pipeline import prepared
 from loopwright.graph.tuning import tune
 from loopwright.runtime import Module
+from loopwright.runtime.executors.batches.shared_arrays import SharedArrays
 
 
 def loopwright(
@@ -66,7 +70,7 @@ def loopwright(
     backend = aot_autograd(
         fw_compiler=_refuse_gradients,
         inference_compiler=inference,
-        decompositions=torch._decomp.core_aten_decompositions,
+        decompositions={**torch._decomp.core_aten_decompositions(), **decompositions()},
     )
     made: Callable[..., Any] = backend(gm, example_inputs)
     return made
@@ -74,6 +78,10 @@ def loopwright(
 
 #: What was built and is still there, in order.
 _MODELS: list[weakref.ref[CompiledModel]] = []
+#: Sizes of a graph whose programs are kept.
+_KEEP = 4
+#: What kernels compute from weights, which programs of several sizes share.
+_PACKED = SharedArrays()
 #: Outputs of fewer bytes are copied.
 _COPIED = 1 << 17
 _NO_GRADIENTS = (
@@ -127,7 +135,8 @@ class CompiledGraph:
         self._graph, self._static, self._options = graph, static, options
         holders = [n for n in graph.graph.nodes if n.op == "placeholder"]
         self._dynamic = any(_is_symbolic(n.meta.get("val")) for n in holders)
-        self._builds: dict[Any, _Build] = {}
+        self._builds: OrderedDict[Any, _Build] = OrderedDict()
+        self._share = FallbackShare()
         self._lock = threading.Lock()
 
     def boxed(self) -> Callable[[list[Any]], Any]:
@@ -143,12 +152,15 @@ class CompiledGraph:
         return run
 
     def _build(self, args: Sequence[Any]) -> _Build:
-        """What runs inputs of these sizes: one is built for each that comes."""
+        """What runs inputs of these sizes: those that came last are kept."""
         key = tuple(map(_sizes, args)) if self._dynamic else None
-        found = self._builds.get(key)
+        found = self._builds.pop(key, None)
         if found is None:
             graph = _specialised(self._graph, args) if self._dynamic else self._graph
-            found = self._builds[key] = _Build(graph, self._static, self._options)
+            found = _Build(graph, self._static, self._options, self._share)
+        self._builds[key] = found
+        if len(self._builds) > _KEEP:
+            self._builds.popitem(last=False)
         return found
 
 
@@ -178,8 +190,10 @@ class _Build:
     something was computed that it no longer gives, makes the model anew; kernels stay.
     """
 
-    def __init__(self, graph: Any, static: frozenset[int], options: Options) -> None:
-        self._graph, self._options = graph, options
+    def __init__(
+        self, graph: Any, static: frozenset[int], options: Options, share: FallbackShare
+    ) -> None:
+        self._graph, self._options, self._share = graph, options, share
         self._holders = [n for n in graph.graph.nodes if n.op == "placeholder"]
         self._maybe_static = static
         self._weights: Weights | None = None
@@ -193,7 +207,10 @@ class _Build:
         for place, n in enumerate(self._inputs):
             self._set_input(place, args[n])
         made = [self._fresh(place) for place in range(self._executor.get_num_outputs())]
-        self._executor.run()
+        if self._share.known:
+            self._executor.run()
+        else:
+            self._share.run(self._executor, self.model.planned.hosts)
         return [self._output(value, made) for value in self._outputs]
 
     def _set_input(self, place: int, tensor: Any) -> None:
@@ -216,7 +233,7 @@ class _Build:
                 module, moved = weights.with_inputs(module)
                 self._inputs += moved
         self.model = model = self._compiled(module)
-        _MODELS.append(weakref.ref(model))
+        _MODELS[:] = [ref for ref in _MODELS if ref() is not None] + [weakref.ref(model)]
         self._executor = model.executor(in_place=weights.in_place(module, model))
         self._addresses: list[int | None] = [None] * len(self._inputs)
         self._weights = weights
@@ -248,7 +265,7 @@ class _Build:
         history = options.log if options.tunes else options.history
         planned = prepared(module)
         tasks = kernel_tasks(planned, target)
-        return built(planned, tasks, target, history, self._kernels)
+        return built(planned, tasks, target, history, self._kernels, _PACKED)
 
     def _fresh(self, place: int) -> Any:
         """A tensor into which the model writes an output; None where it is copied, as small ones

@@ -7,6 +7,7 @@ so that a run is a call of each and nothing else.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from statistics import median
@@ -321,6 +322,20 @@ class GraphExecutor(Executor):
         if self._sequence is None:
             self._sequence = sequence(self._calls, self._groups)
         self._sequence()
+
+    def seconds_of_steps(self) -> list[float]:
+        """Run once, and wait for each step: the seconds of each, the host's part among them.
+
+        Raises:
+            RunError: a step failed.
+        """
+        found = []
+        for call in self._calls:
+            begin = time.perf_counter()
+            call()
+            self.sync()
+            found.append(time.perf_counter() - begin)
+        return found
 
     def run_side_by_side(self, number: int = 20, gain: float = 0.05) -> tuple[tuple[str, ...], ...]:
         """Find calls that are faster side by side than one after the other, and run them so.
