@@ -1,4 +1,4 @@
-"""Every exception that loopwright raises on purpose.
+"""Every exception that loopwright raises on purpose, and its warnings.
 
 One base class, one subclass per stage of the pipeline. A message says what was asked, what the
 state is, and what to do instead; the command line prints it as one line.
@@ -93,6 +93,10 @@ class TimeLimitError(LoopwrightError):
 
 class GraphError(LoopwrightError):
     """A graph of operators is malformed: a type, an attribute or a name does not fit."""
+
+
+class FallbackWarning(UserWarning):
+    """A model runs, but for a good part by another library, since operators have no kernel."""
 
 
 class InternalError(LoopwrightError):

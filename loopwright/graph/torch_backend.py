@@ -10,23 +10,28 @@ from __future__ import annotations
 
 import threading
 import weakref
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from loopwright.errors import GraphError
-from loopwright.graph.building import CompiledModel, built
+from loopwright.graph.building import CompiledModel, built, records_in_force
 from loopwright.graph.frontend.torch.arrays import as_array, torch_package
+from loopwright.graph.frontend.torch.decompositions import decompositions
 from loopwright.graph.frontend.torch.importer import Importer
 from loopwright.graph.frontend.torch.model import input_type
 from loopwright.graph.frontend.torch.options import Options, options_of
-from loopwright.graph.ir.expr import Expr, Function, Tuple, Var, const
+from loopwright.graph.frontend.torch.share import FallbackShare
+from loopwright.graph.frontend.torch.weights import Weights, is_weight
+from loopwright.graph.ir.expr import Expr, Function, Tuple, Var
 from loopwright.graph.ir.module import MAIN, IRModule
 from loopwright.graph.kernel_tasks import kernel_tasks
 from loopwright.graph.pipeline import prepared
 from loopwright.graph.tuning import tune
 from loopwright.runtime import Module
+from loopwright.runtime.executors.batches.shared_arrays import SharedArrays
 
 
 def loopwright(
@@ -65,7 +70,7 @@ def loopwright(
     backend = aot_autograd(
         fw_compiler=_refuse_gradients,
         inference_compiler=inference,
-        decompositions=torch._decomp.core_aten_decompositions,
+        decompositions={**torch._decomp.core_aten_decompositions(), **decompositions()},
     )
     made: Callable[..., Any] = backend(gm, example_inputs)
     return made
@@ -73,6 +78,10 @@ def loopwright(
 
 #: What was built and is still there, in order.
 _MODELS: list[weakref.ref[CompiledModel]] = []
+#: Sizes of a graph whose programs are kept.
+_KEEP = 4
+#: What kernels compute from weights, which programs of several sizes share.
+_PACKED = SharedArrays()
 #: Outputs of fewer bytes are copied.
 _COPIED = 1 << 17
 _NO_GRADIENTS = (
@@ -126,7 +135,8 @@ class CompiledGraph:
         self._graph, self._static, self._options = graph, static, options
         holders = [n for n in graph.graph.nodes if n.op == "placeholder"]
         self._dynamic = any(_is_symbolic(n.meta.get("val")) for n in holders)
-        self._builds: dict[Any, _Build] = {}
+        self._builds: OrderedDict[Any, _Build] = OrderedDict()
+        self._share = FallbackShare()
         self._lock = threading.Lock()
 
     def boxed(self) -> Callable[[list[Any]], Any]:
@@ -142,12 +152,15 @@ class CompiledGraph:
         return run
 
     def _build(self, args: Sequence[Any]) -> _Build:
-        """What runs inputs of these sizes: one is built for each that comes."""
+        """What runs inputs of these sizes: those that came last are kept."""
         key = tuple(map(_sizes, args)) if self._dynamic else None
-        found = self._builds.get(key)
+        found = self._builds.pop(key, None)
         if found is None:
             graph = _specialised(self._graph, args) if self._dynamic else self._graph
-            found = self._builds[key] = _Build(graph, self._static, self._options)
+            found = _Build(graph, self._static, self._options, self._share)
+        self._builds[key] = found
+        if len(self._builds) > _KEEP:
+            self._builds.popitem(last=False)
         return found
 
 
@@ -173,28 +186,31 @@ def _specialised(graph: Any, args: Sequence[Any]) -> Any:
 class _Build:
     """A graph of known sizes as a model, and what it needs to run.
 
-    Weights are constants of the model. A weight whose memory or version is another one than when
-    it was read makes the model anew; kernels stay.
+    Weights are constants of the model. One that lies elsewhere than before, or from which
+    something was computed that it no longer gives, makes the model anew; kernels stay.
     """
 
-    def __init__(self, graph: Any, static: frozenset[int], options: Options) -> None:
-        self._graph, self._options = graph, options
+    def __init__(
+        self, graph: Any, static: frozenset[int], options: Options, share: FallbackShare
+    ) -> None:
+        self._graph, self._options, self._share = graph, options, share
         self._holders = [n for n in graph.graph.nodes if n.op == "placeholder"]
         self._maybe_static = static
-        self._weights: list[int] = []
-        self._versions: list[tuple[int, int]] | None = None
+        self._weights: Weights | None = None
         self._kernels: dict[str, Module] = {}
         self._outputs: list[Any] = []
 
     def run(self, args: Sequence[Any]) -> list[Any]:
         """The outputs for some inputs."""
-        weights = [args[n] for n in self._weights]
-        if self._versions is None or self._versions != [*map(_version, weights)]:
+        if self._weights is None or self._weights.changed(args):
             self._make(args)
         for place, n in enumerate(self._inputs):
             self._set_input(place, args[n])
         made = [self._fresh(place) for place in range(self._executor.get_num_outputs())]
-        self._executor.run()
+        if self._share.known:
+            self._executor.run()
+        else:
+            self._share.run(self._executor, self.model.planned.hosts)
         return [self._output(value, made) for value in self._outputs]
 
     def _set_input(self, place: int, tensor: Any) -> None:
@@ -207,26 +223,28 @@ class _Build:
 
     def _make(self, args: Sequence[Any]) -> None:
         torch = torch_package()
-        # Tensors of inference mode count no versions: those are read in every call.
-        self._versions = None
-        self._weights = [n for n in sorted(self._maybe_static) if _is_weight(args[n])]
-        # Memory that is held is not given to another tensor, which would look like the same one.
-        self._held = [as_array(args[n]) for n in self._weights]
+        self._weights = None
+        places = [n for n in sorted(self._maybe_static) if is_weight(args[n])]
         with torch.no_grad():
-            module = self._module(args)
-        self.model = self._compiled(module)
-        _MODELS.append(weakref.ref(self.model))
-        self._executor = self.model.executor()
+            weights = Weights({n: args[n] for n in places}, self._options.resolved)
+            module = self._module(args, weights)
+            # Records are of kernels whose weights are constants.
+            if not (self._options.tunes or self._options.history or records_in_force()):
+                module, moved = weights.with_inputs(module)
+                self._inputs += moved
+        self.model = model = self._compiled(module)
+        _MODELS[:] = [ref for ref in _MODELS if ref() is not None] + [weakref.ref(model)]
+        self._executor = model.executor(in_place=weights.in_place(module, model))
         self._addresses: list[int | None] = [None] * len(self._inputs)
-        self._versions = [_version(args[n]) for n in self._weights]
+        self._weights = weights
 
-    def _module(self, args: Sequence[Any]) -> IRModule:
+    def _module(self, args: Sequence[Any], weights: Weights) -> IRModule:
         bound: dict[Any, Any] = {}
-        weights, params = set(self._weights), []
+        params = []
         self._inputs: list[int] = []
         for n, (node, value) in enumerate(zip(self._holders, args, strict=True)):
             if n in weights:
-                bound[node] = const(as_array(value), name=node.name)
+                bound[node] = weights.constant(n, node.name)
             elif hasattr(value, "shape"):
                 bound[node] = Var(node.name, input_type(node.name, value))
                 params.append(bound[node])
@@ -247,7 +265,7 @@ class _Build:
         history = options.log if options.tunes else options.history
         planned = prepared(module)
         tasks = kernel_tasks(planned, target)
-        return built(planned, tasks, target, history, self._kernels)
+        return built(planned, tasks, target, history, self._kernels, _PACKED)
 
     def _fresh(self, place: int) -> Any:
         """A tensor into which the model writes an output; None where it is copied, as small ones
@@ -280,12 +298,3 @@ class _Place:
 
     def __init__(self, number: int) -> None:
         self.number = number
-
-
-def _is_weight(tensor: Any) -> bool:
-    return isinstance(tensor, torch_package().Tensor) and not tensor.is_inference()
-
-
-def _version(tensor: Any) -> tuple[int, int]:
-    """Where the elements of a tensor lie, and how often they were written."""
-    return tensor.data_ptr(), tensor._version

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,11 +23,24 @@ from loopwright.runtime.symbolic import SymbolicArg, SymbolicFunction
 from loopwright.runtime.timing import Evaluator
 
 
+@dataclass(frozen=True)
+class InPlace:
+    """A constant that calls read where it lies, so that a change of it counts in the next one.
+
+    What is computed from it beforehand stays as it was.
+
+    Attributes:
+        array: of the host, contiguous.
+    """
+
+    array: Any
+
+
 class FunctionWithConstants:
     """A function whose constants are given: call it with its other arguments, in order.
 
     Several threads may call it at once. The values were taken over when it was made: a change of
-    the arrays that were given then changes nothing.
+    the arrays that were given then changes nothing, but for those that are `InPlace`.
 
     Attributes:
         name: the function's name.
@@ -87,6 +101,7 @@ class FunctionWithConstants:
             self._function = parts.second
         #: The arguments of the function that is called, with None where a call gives one.
         self._given = [owned.get(n) if isinstance(n, int) else None for n in order] + held
+        self._in_place = {id(owned[n]) for n, x in values.items() if isinstance(x, InPlace)}
         self.nbytes = sum(int(x.nbytes) for x in self._given if x is not None)
 
     @property
@@ -105,13 +120,14 @@ class FunctionWithConstants:
         return tuple(self._given)
 
     def exchange(self, equal: Callable[[Any], Any]) -> None:
-        """Read other arrays of the host in place of those that are `given`.
+        """Read other arrays of the host in place of those that are `given`, `InPlace` excepted.
 
         Args:
             equal: from an array to another one with the same elements.
         """
-        given = (equal(x) if isinstance(x, np.ndarray) else x for x in self._given)
-        self._given = list(given)
+        kept = [not isinstance(x, np.ndarray) or id(x) in self._in_place for x in self._given]
+        pairs = zip(self._given, kept, strict=True)
+        self._given = [x if stays else equal(x) for x, stays in pairs]
 
     def __call__(self, *args: object) -> None:
         """Check the arguments, then run.
@@ -229,6 +245,8 @@ def _taken_over(
     Raises:
         ArgumentError: it has another shape or dtype.
     """
+    if isinstance(value, InPlace):
+        value, copy = value.array, False
     try:
         data = value if isinstance(value, np.ndarray | DeviceArray) else host_array(value)
         if isinstance(data, DeviceArray) and home.device_type == HOST:

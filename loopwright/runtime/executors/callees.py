@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from loopwright.errors import ArgumentError
 from loopwright.runtime.arrays.huge_pages import Arena
+from loopwright.runtime.constants import InPlace
 from loopwright.runtime.executors.batches.shared_arrays import SharedArrays
 from loopwright.runtime.executors.host_step import HostStep
 from loopwright.runtime.executors.program import Step
@@ -35,6 +36,7 @@ def callees(
     before: Sequence[Callee] = (),
     changed: Collection[int] = (),
     shared: SharedArrays | None = None,
+    in_place: Collection[int] = (),
 ) -> list[Callee]:
     """What each step calls; steps that give one kernel the same constants share what it prepares.
 
@@ -47,6 +49,7 @@ def callees(
         before: what the steps called with other weights; empty: prepare all of them.
         changed: numbers of the weights that have changed since then.
         shared: arrays of other programs; what is prepared and equals one of them is that.
+        in_place: numbers of the weights that kernels read where they lie.
 
     Raises:
         ArgumentError: a kernel is missing, or takes other values than the program gives.
@@ -62,7 +65,8 @@ def callees(
             continue
         key = (step.kernel, *given)
         if key not in made:
-            made[key] = _with_constants(module, [weights[n] for n in given], kept)
+            values = [InPlace(weights[n]) if n in in_place else weights[n] for n in given]
+            made[key] = _with_constants(module, values, kept)
         found.append(Callee(made[key], given, rest))
     return found
 

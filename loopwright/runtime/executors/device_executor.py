@@ -6,7 +6,6 @@ returns. Copies to the host wait for them, as for all that is queued.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -283,20 +282,6 @@ class DeviceGraphExecutor(GraphExecutor):
                 call.launch(stream)
             else:
                 call()
-
-    def seconds_of_steps(self) -> list[float]:
-        """Run once, and wait for each step: the seconds of each, the host's part among them.
-
-        Raises:
-            RunError: a step failed.
-        """
-        found = []
-        for call in self._calls:
-            begin = time.perf_counter()
-            call()
-            self.sync()
-            found.append(time.perf_counter() - begin)
-        return found
 
     def _record(self, stream: Stream) -> None:
         """Run once, for what drivers prepare at the first launch, and record the next runs."""

@@ -7,7 +7,8 @@ so that a run is a call of each and nothing else.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -42,6 +43,8 @@ class GraphExecutor(Executor):
         constants: by the names of the program's values; they are taken over.
         shared: arrays that are kept once for several programs; None: what is computed from
             constants is this executor's alone, and of those that share its weights.
+        in_place: names of the constants that kernels read where they lie, in place of copies: a
+            change of their elements counts in the next run, but for what was computed from them.
 
     Attributes:
         program: as given.
@@ -67,10 +70,12 @@ class GraphExecutor(Executor):
         kernels: Mapping[str, Module | HostStep],
         constants: Mapping[str, Array],
         shared: SharedArrays | None = None,
+        in_place: Collection[str] = (),
     ) -> None:
         numbers = [n for n, v in enumerate(program.values) if v.kind == "constant"]
         weights = {n: weight_of(program.values[n], constants) for n in numbers}
-        called = callees(program.steps, kernels, weights, shared=shared)
+        live = {n for n in numbers if program.values[n].name in in_place}
+        called = callees(program.steps, kernels, weights, shared=shared, in_place=live)
         self._begin(program, kernels, weights, called)
 
     def _begin(
@@ -317,6 +322,20 @@ class GraphExecutor(Executor):
         if self._sequence is None:
             self._sequence = sequence(self._calls, self._groups)
         self._sequence()
+
+    def seconds_of_steps(self) -> list[float]:
+        """Run once, and wait for each step: the seconds of each, the host's part among them.
+
+        Raises:
+            RunError: a step failed.
+        """
+        found = []
+        for call in self._calls:
+            begin = time.perf_counter()
+            call()
+            self.sync()
+            found.append(time.perf_counter() - begin)
+        return found
 
     def run_side_by_side(self, number: int = 20, gain: float = 0.05) -> tuple[tuple[str, ...], ...]:
         """Find calls that are faster side by side than one after the other, and run them so.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -85,7 +85,13 @@ class Model:
         kinds = {artifact_kind(m.artifact.kind).device for m in self.kernels.values()}
         return next(iter(kinds), "cpu")
 
-    def executor(self, device: Device | str | None = None, *, graph: bool = False) -> GraphExecutor:
+    def executor(
+        self,
+        device: Device | str | None = None,
+        *,
+        graph: bool = False,
+        in_place: Collection[str] = (),
+    ) -> GraphExecutor:
         """The model, ready to run; each executor has memory of its own, and all share weights.
 
         Args:
@@ -93,6 +99,8 @@ class Model:
                 it was built for.
             graph: of a device whose driver records launches as a graph, as CUDA's does: record
                 those of a run, and launch them all at once from then on.
+            in_place: on a CPU, weights that kernels read where they lie, by name, as of
+                `GraphExecutor`; the executor shares nothing with others then.
 
         Returns:
             A `GraphExecutor`; on another device than the CPU a `DeviceGraphExecutor`.
@@ -106,6 +114,8 @@ class Model:
             return DeviceGraphExecutor(self._placed_on(home), graph=graph)
         if graph:
             raise UsageError("graph=True: cpu(0) records no graphs; leave it out")
+        if in_place:
+            return GraphExecutor(self.program, self._called, self.constants, self._shared, in_place)
         return self._first.another()
 
     def _home(self, device: Device | str | None) -> Device:

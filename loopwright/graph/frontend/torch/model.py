@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from loopwright.errors import GraphError
 from loopwright.graph.frontend.torch.arrays import as_array, torch_package
+from loopwright.graph.frontend.torch.decompositions import decompositions
 from loopwright.graph.frontend.torch.importer import Importer, tensor_type_of
 from loopwright.graph.ir.expr import Expr, Function, Tuple, Var, const
 from loopwright.graph.ir.module import MAIN, IRModule
@@ -58,7 +59,7 @@ def from_torch(
         # PyTorch 2.13 warns of what its own decomposition does.
         warnings.filterwarnings("ignore", ".*LeafSpec", FutureWarning)
         program = _exported(model, example_inputs)
-        table = torch.export.default_decompositions()
+        table = {**torch.export.default_decompositions(), **decompositions()}
         for kept in _KEPT:
             table.pop(getattr(torch.ops.aten, kept).default, None)
         program = program.run_decompositions(table)

@@ -1,0 +1,92 @@
+"""Fingerprints of memory: whether any byte is another one than before, at the speed of reading it.
+
+Bytes are read as pairs of 32-bit words. A fingerprint is, for each block and lane, the sum of
+``(a + k) * (b + m)`` over its pairs, modulo 2**64, with odd multiples of the row as ``k`` and
+``m``: a change within one pair always shows; others show but for about one of 2**60.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from loopwright import driver, te
+from loopwright.runtime import Module
+from loopwright.runtime.executors.sequence import sequence
+from loopwright.target import Target
+
+#: Pairs side by side, and rows of them in a block, of which threads take one at a time.
+_LANES, _ROWS = 8, 512
+_ROW_BYTES = 8 * _LANES
+
+
+class Fingerprints:
+    """What some memory held when this was made.
+
+    Args:
+        memory: arrays of bytes, each contiguous; they are kept alive.
+        target: the kernel's that reads them.
+    """
+
+    def __init__(self, memory: Sequence[npt.NDArray[np.uint8]], target: Target) -> None:
+        calls, blocks = [], [part for m in memory for part in _blocks(m)]
+        self._now = np.empty((sum(map(len, blocks)), _LANES), np.uint64)
+        at = 0
+        for block in blocks:
+            out, at = self._now[at : at + len(block)], at + len(block)
+            calls.append(_kernel(target).get_function("fingerprint").bind(block, out))
+        self._read = sequence(calls)
+        # What fills no row is short: it is kept itself.
+        tails = [_tail(m) for m in memory]
+        self._tails = [(tail, tail.tobytes()) for tail in tails if len(tail)]
+        self._read()
+        self._then = self._now.copy()
+
+    def changed(self) -> bool:
+        """Whether the memory holds something else now; all of it is read."""
+        self._read()
+        same = np.array_equal(self._now, self._then)
+        return not same or any(tail.tobytes() != kept for tail, kept in self._tails)
+
+
+def _blocks(memory: npt.NDArray[np.uint8]) -> list[npt.NDArray[Any]]:
+    """Its rows: those of whole blocks, and the others."""
+    rows = memory[: len(memory) - len(_tail(memory))].view(np.uint32).reshape(-1, 2, _LANES)
+    whole = len(rows) // _ROWS * _ROWS
+    parts = [rows[:whole].reshape(-1, _ROWS, 2, _LANES), rows[None, whole:]]
+    return [part for part in parts if part.size]
+
+
+def _tail(memory: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+    """The bytes that fill no row; all of them where they do not lie as words do."""
+    aligned = memory.ctypes.data % 4 == 0
+    return memory[len(memory) // _ROW_BYTES * _ROW_BYTES :] if aligned else memory
+
+
+@lru_cache(maxsize=4)
+def _kernel(target: Target) -> Module:
+    blocks, rows = te.size_var("blocks"), te.size_var("rows")
+    words = te.placeholder((blocks, rows, 2, _LANES), "uint32", name="words")
+    row = te.reduce_axis((0, rows), name="row")
+
+    def keyed(block: Any, lane: Any, n: int, factor: int) -> Any:
+        key = (row.astype("uint32") * np.uint32(factor) + np.uint32(factor)).astype("uint64")
+        return words[block, row, n, lane].astype("uint64") + key
+
+    sums = te.compute(
+        (blocks, _LANES),
+        lambda block, lane: te.sum(
+            keyed(block, lane, 0, 0x9E3779B1) * keyed(block, lane, 1, 0x85EBCA77), axis=row
+        ),
+        name="sums",
+    )
+    schedule = te.create_schedule(sums.op)
+    block, lane = sums.op.axis
+    schedule[sums].reorder(block, row, lane)
+    schedule[sums].vectorize(lane)
+    schedule[sums].parallel(block)
+    return driver.build(schedule, [words, sums], target, name="fingerprint")

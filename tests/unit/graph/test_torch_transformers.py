@@ -1,0 +1,83 @@
+"""The operators that PyTorch's transformers call in inference, taken apart for kernels."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+from loopwright.graph.frontend.torch import from_torch  # noqa: E402
+from loopwright.graph.frontend.torch.decompositions import decompositions  # noqa: E402
+from loopwright.graph.torch_backend import compiled_models, loopwright  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+ONE = {"target": "llvm -num-threads=1"}
+BATCH, LENGTH, WIDTH, HEADS = 2, 5, 16, 2
+nn = torch.nn
+
+
+def _masks(kind: int) -> list[Any]:
+    """Of bools, of floats, and with rows of which nothing is left."""
+    shape = {0: (LENGTH, LENGTH), 1: (BATCH, LENGTH), 2: (BATCH, HEADS, LENGTH, LENGTH)}[kind]
+    some = torch.rand(shape) < 0.4
+    some[..., 0] = False
+    all_of_one = some.clone()
+    all_of_one[0] = True
+    return [some, some.float() * -2, all_of_one]
+
+
+def _same(found: Any, wanted: Any) -> None:
+    torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5, equal_nan=True)
+
+
+def test_the_parts_compute_what_the_operators_do() -> None:
+    torch.manual_seed(0)
+    layer, attention = (decompositions()[t] for t in _targets())
+    masks = [(None, None), *((kind, m) for kind in range(3) for m in _masks(kind))]
+    x = torch.randn(BATCH, LENGTH, WIDTH)
+    shapes = [(3 * WIDTH, WIDTH), (3 * WIDTH,), (WIDTH, WIDTH), (WIDTH,)]
+    projections = [torch.randn(shape) * 0.3 for shape in shapes]
+    norms = [torch.randn(WIDTH) for _ in range(4)]
+    feeds = [torch.randn(s) * 0.3 for s in ((32, WIDTH), (32,), (WIDTH, 32), (WIDTH,))]
+    for (kind, mask), one, two in product(masks, (False, True), (False, True)):
+        args: list[Any] = [x, WIDTH, HEADS, *projections, one, two, 1e-5, *norms, *feeds]
+        _same(layer(*args, mask, kind), _targets()[0](*args, mask, kind))
+        args = [x, x, x, WIDTH, HEADS, *projections, mask, one, two, kind]
+        for found, wanted in zip(attention(*args), _targets()[1](*args), strict=True):
+            if wanted is not None:
+                _same(found, wanted)
+
+
+def _targets() -> tuple[Any, Any]:
+    aten = torch.ops.aten
+    return aten._transformer_encoder_layer_fwd.default, aten._native_multi_head_attention.default
+
+
+def test_an_encoder_runs_by_kernels() -> None:
+    torch.manual_seed(0)
+    torch._dynamo.reset()
+    x = torch.randn(BATCH, LENGTH, WIDTH)
+    padding = torch.zeros(BATCH, LENGTH, dtype=torch.bool)
+    padding[1, 3:] = True
+    causal = nn.Transformer.generate_square_subsequent_mask(LENGTH)
+    for norm_first, activation in ((False, "relu"), (True, "gelu")):
+        layer = nn.TransformerEncoderLayer(
+            WIDTH, HEADS, 32, activation=activation, norm_first=norm_first, batch_first=True
+        )
+        model = nn.TransformerEncoder(layer, 2, enable_nested_tensor=not norm_first).eval()
+        with torch.no_grad():
+            compiled = torch.compile(model, backend=loopwright, options={**ONE, "fallback": False})
+            for given in ({}, {"mask": causal}, {"src_key_padding_mask": padding}):
+                wanted, found = model(x, **given), compiled(x, **given)
+                # Eager PyTorch gives zeros where there is padding, if it takes nested tensors.
+                kept = ~padding if "src_key_padding_mask" in given else padding | True
+                _same(found[kept], wanted[kept])
+                assert compiled_models()[-1].report.fallbacks == ()
+    torch._dynamo.reset()
+
+
+def test_an_exported_encoder_has_no_fallback() -> None:
+    model = nn.TransformerEncoderLayer(WIDTH, HEADS, 32, batch_first=True).eval()
+    from_torch(model, (torch.randn(BATCH, LENGTH, WIDTH),), fallback=False)
