@@ -21,6 +21,8 @@ from loopwright.records.verdict import Outcome, Verdict
 
 #: Phase of the records of a playoff.
 PLAYOFF = "playoff"
+#: Whoever is not the winner of a playoff is behind it, by this factor at least.
+_BEHIND = 1.0 + 1e-9
 _T = TypeVar("_T")
 
 
@@ -78,7 +80,7 @@ class Played:
         """
         rounds = min(len(times), len(self.winner))
         behind = statistics.median(times[:rounds]) / statistics.median(self.winner[:rounds])
-        behind = max(1.0, behind)
+        behind = 1.0 if tuple(times) == tuple(self.winner) else max(_BEHIND, behind)
         if self.speedup is None:
             return Place(Basis.PLAYED, -self.ts, behind)
         return Place(Basis.VERIFIED, 0.0, behind / self.speedup)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import TypeVar
 
 from loopwright.records.many import fields_of
 from loopwright.records.playoffs import is_of_playoff, playoffs, verdict_of
 from loopwright.records.ranking import ranked
 from loopwright.records.record import Checked, Record
 from loopwright.records.verdict import Verdict
+
+_R = TypeVar("_R")
 
 
 def keys_of(records: Iterable[Record]) -> list[str]:
@@ -53,6 +56,25 @@ def by_task(records: Iterable[Record]) -> dict[str, list[Record]]:
     for record, key in zip(records, keys_of(records), strict=True):
         groups.setdefault(key, []).append(record)
     return groups
+
+
+def measured(records: Iterable[_R], *, again: bool = True) -> list[_R]:
+    """The records without copies, which share the samples of another one since both are one
+    program, and are no measurements.
+
+    Args:
+        records: any iterable of records.
+        again: False: without further measurements of a candidate, too: the trials of the search.
+
+    Example:
+        >>> records = lw.records.load("matmul.jsonl").records
+        >>> print(len(records), len(lw.records.measured(records, again=False)))
+        13 6
+    """
+    records = list(records)
+    copies, phases = fields_of(records, "same_as", "phase")
+    rows = zip(records, copies, phases, strict=True)
+    return [record for record, copy, phase in rows if not copy and (again or not phase)]
 
 
 def top_k(

@@ -103,9 +103,9 @@ class Ranking(Generic[_T]):
     part in a playoff lead, by their ratio to the default configuration in the same rounds. The
     others follow by their times, which are of different minutes of the machine; among equally fast
     ones the one that came first leads. A candidate that was measured several times is judged by its
-    latest playoff, else by its latest measurement: to pick its luckiest one would reward noise. What
-    stands for it is its latest measurement. One that gave a wrong answer at any time is out. Failed
-    and dropped measurements are not added.
+    latest playoff, else by its latest measurement: to pick its luckiest one would reward noise. Its
+    latest measurement stands for it. One that gave a wrong answer at any time is out. Failed and
+    dropped measurements are not added.
 
     Example:
         >>> ranking = lw.records.Ranking()
@@ -247,8 +247,14 @@ class Ranking(Generic[_T]):
         """
         return _first(self._admitted(), self._order, k)
 
-    def fastest(self, k: int | None = None) -> list[_T]:
+    def fastest(
+        self, k: int | None = None, time: Callable[[Entry[_T]], float] | None = None
+    ) -> list[_T]:
         """The ``k`` fastest, or all, checked or not: those of which a playoff picks the best.
+
+        Args:
+            k: how many at most.
+            time: of an entry; None: its seconds.
 
         Example:
             >>> ranking = lw.records.Ranking()
@@ -259,7 +265,19 @@ class Ranking(Generic[_T]):
             >>> print(ranking.top(1), ranking.fastest(1))
             ['A'] ['B']
         """
-        return _first(self._admitted(), lambda named: named[1].seconds, k)
+        seconds = time or (lambda entry: entry.seconds)
+        return _first(self._admitted(), lambda named: seconds(named[1]), k)
+
+    def place(self, candidate: Hashable) -> Place | None:
+        """What a candidate is sorted by; None where it was not added.
+
+        Example:
+            >>> ranking = lw.records.Ranking()
+            >>> ranking.add("a", "A", 3e-3)
+            >>> print(ranking.place("a").value, ranking.place("b"))
+            0.003 None
+        """
+        return self._places[candidate][0] if candidate in self._places else None
 
     def _contend(self, candidate: Hashable) -> None:
         """Let a new candidate take the lead where it is ahead."""
@@ -296,7 +314,9 @@ def ranked(records: Iterable[_M], k: int | None = None) -> list[_M]:
     """The ``k`` best records, or all, by the rule of `Ranking`: one for each candidate.
 
     Where a playoff ran, the best comes from it, whatever single measurements say: the machine may
-    have been slower in its minutes. What a check found holds for the compiler whose code was checked: a candidate counts as checked
+    have been slower in its minutes.
+
+    What a check found holds for the compiler whose code was checked: a candidate counts as checked
     when a record of the same compiler says so. A wrong answer takes out all records of the
     candidate by that compiler, and all earlier ones; a kernel that crashed, hung or failed when it
     was measured again takes out those by that compiler. Either takes out every other candidate of

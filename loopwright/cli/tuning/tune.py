@@ -50,7 +50,7 @@ from loopwright.runtime.devices.facts import runs_on_cpu
 from loopwright.tuner import Summary, Tuner, TuningInterrupted, log_to_file
 from loopwright.tuner.run.budget import count, seconds, share
 from loopwright.tuner.run.budget import speed as enough
-from loopwright.tuner.run.output.summary import failure_lines
+from loopwright.tuner.run.output.summary import failure_lines, time_line
 from loopwright.tuner.run.state import flop_of
 
 if TYPE_CHECKING:
@@ -411,9 +411,7 @@ def _report(
     text += _speeds(summary, peak, numpy)
     text += [note for note in summary.notes if note not in noted]
     text += failure_lines(summary.failures)
-    spent = sorted(summary.timing.items(), key=lambda item: -item[1])
-    parts = ", ".join(f"{name} {took:.1f} s" for name, took in spent if took >= 0.05)
-    return [*text, f"time:    {summary.wall_s:.1f} s{': ' + parts if parts else ''}"]
+    return [*text, time_line(summary.wall_s, summary.timing)]
 
 
 def _speeds(summary: Summary, peak: float | None, numpy: float | None) -> list[str]:

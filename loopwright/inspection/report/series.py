@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import compress
 
 import numpy as np
 
@@ -33,7 +32,7 @@ from loopwright.records import (
     ranked,
     vouched,
 )
-from loopwright.records.query import verdict_on
+from loopwright.records.query import measured, verdict_on
 from loopwright.records.reports.curve import Curve, best_so_far
 from loopwright.records.reports.differences import record_differences
 from loopwright.records.reports.errors import FailureReport, failures
@@ -92,8 +91,8 @@ def series_of(
     Raises:
         RecordError: somebody else made the index of the log, and it is malformed.
     """
-    measured = _measured(records)
-    curve = best_so_far(measured, log.headers)
+    originals = measured(records)
+    curve = best_so_far(originals, log.headers)
     top = ranked(records, max(TOP, LINES))
     best = next(iter(top), None)
     verdict = NOT_COMPARED if best is None else verdict_on(best, records) or NOT_COMPARED
@@ -107,7 +106,7 @@ def series_of(
     spent = known.spent
     right = vouched(records)
     shown = [_candidate(one, default, right) for one in top[:TOP]]
-    valid, phases, dropped = fields_of(measured, "valid", "phase", "dropped")
+    valid, phases, dropped = fields_of(originals, "valid", "phase", "dropped")
     series = Series(
         label="",
         log=place,
@@ -117,7 +116,7 @@ def series_of(
         trials=sum(own and not phase for own, phase in zip(valid, phases, strict=True)),
         failed=report.failed,
         dropped=sum(dropped),
-        duplicates=len(records) - len(measured),
+        duplicates=len(records) - len(originals),
         spent=spent.run + spent.again + spent.build if spent else 0.0,
         flop=0 if work is None else work.flop,
         best=None if best is None else _candidate(best, default, right),
@@ -139,13 +138,6 @@ def series_of(
         top=tuple(shown),
     )
     return series, best
-
-
-def _measured(records: Sequence[Record]) -> list[Record]:
-    """Records without those that share the samples of another one, of the same program."""
-    valid, same = fields_of(records, "valid", "same_as")
-    own = [not (good and other) for good, other in zip(valid, same, strict=True)]
-    return list(compress(records, own))
 
 
 def _errors(report: FailureReport) -> tuple[FailureKind, ...]:

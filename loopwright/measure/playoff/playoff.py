@@ -99,7 +99,7 @@ class Playoff:
     def _fill_places(self, candidates: Sequence[ConfigEntity]) -> None:
         """Check candidates in the order in which they are given until enough are right."""
         waiting = iter([c for c in candidates if c != self.plan.default])
-        while (free := self.plan.places - self._placed) > 0 and not self._out_of_time:
+        while (free := self.plan.places - self._placed) > 0 and not self._late():
             batch = list(islice(waiting, free))
             if not batch:
                 return
@@ -316,7 +316,8 @@ class Playoff:
             counts: rounds at least and at most.
             fewest: rounds where the kernels are so slow that there is no time for the least count.
             share: of the time of the playoff that may have passed by its end, where there is a
-                choice; building and checking take their part of it.
+                choice; building and checking take their part of it. The same share of its time
+                limit ends the part after its first round, so that there is time for a verdict.
             enough: no more than the least count are needed.
         """
         least, most = counts
@@ -326,14 +327,14 @@ class Playoff:
             needed = turn < fewest or (turn < least and spent < _PATIENCE_S)
             in_time = time.perf_counter() - self.started < share * self.plan.seconds
             spare = in_time and not (turn >= least and enough())
-            if self._out_of_time or not (needed or spare):
+            if self._late(share if turn else 1.0) or not (needed or spare):
                 return
             yield turn
 
-    @property
-    def _out_of_time(self) -> bool:
+    def _late(self, share: float = 1.0) -> bool:
+        """Whether this share of the time limit has passed."""
         timeout = self.plan.timeout
-        return timeout is not None and time.perf_counter() - self.started >= timeout
+        return timeout is not None and time.perf_counter() - self.started >= share * timeout
 
     def _round(self, players: Sequence[Finalist], turn: int, window_s: float) -> None:
         """Take one sample of each."""

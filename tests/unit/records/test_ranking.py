@@ -127,9 +127,10 @@ def place_in_playoff(record, records):
     winner = own[first]
     rounds = min(len(winner.times), len(record.times))
     behind = statistics.median(record.times[:rounds]) / statistics.median(winner.times[:rounds])
+    behind = 1.0 if record.times == winner.times else max(1.0 + 1e-9, behind)
     if "gain" not in winner.verdict or winner.verdict["outcome"] == "not compared":
-        return 1, -winner.ts, max(1.0, behind)
-    return 0, 0.0, max(1.0, behind) / (1.0 + winner.verdict["gain"])
+        return 1, -winner.ts, behind
+    return 0, 0.0, behind / (1.0 + winner.verdict["gain"])
 
 
 def place(candidate, records):
