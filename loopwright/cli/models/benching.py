@@ -17,6 +17,7 @@ from loopwright.cli.models.timing import place_of, sampler, waited
 from loopwright.errors import UsageError
 from loopwright.graph.random_inputs import random_inputs
 from loopwright.records import compared
+from loopwright.records.reports.spread import spread_text
 
 if TYPE_CHECKING:
     from loopwright.graph import CompiledModel
@@ -163,5 +164,5 @@ def _table(times: Mapping[str, list[float]]) -> None:
     base = statistics.median(times["default"])
     for name, found in times.items():
         median = statistics.median(found)
-        spread = (max(found) - min(found)) / median
-        click.echo(f"{name:14}{median * 1e3:>9.4g} ms{spread:>10.1%}{base / median:>9.2f}x")
+        apart = spread_text(found)
+        click.echo(f"{name:14}{median * 1e3:>9.4g} ms{apart:>10}{base / median:>9.2f}x")

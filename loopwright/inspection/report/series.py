@@ -38,6 +38,7 @@ from loopwright.records.reports.differences import record_differences
 from loopwright.records.reports.errors import FailureReport, failures
 from loopwright.records.reports.knobs import config_text
 from loopwright.records.reports.setups import Setup
+from loopwright.records.reports.spread import spread
 from loopwright.records.reports.standings import default_record
 from loopwright.records.verdict import NOT_COMPARED
 
@@ -171,8 +172,7 @@ def _candidate(one: Record, default: Record | None, right: set[tuple[str, str]])
         one.id,
         one.trial,
         seconds,
-        min(one.times),
-        max(one.times),
+        spread(one.times),
         one.checked is Checked.YES or (one.candidate, one.build) in right,
         config_text(one.config),
         changes,
@@ -270,7 +270,8 @@ def _source(limits: Limits) -> str:
     said = []
     if limits.flops:
         name = limits.flops_name
-        name += "" if "float" in name else " of float32"  # those of CPUs do not say it
+        # Those of CPUs do not say it.
+        name += " of float32" if name.startswith(("FMA", "peak")) and "float" not in name else ""
         said.append(f"{name} beside the playoff of record {limits.flops_from}")
     if limits.bandwidth:
         said.append(f"memory bandwidth beside the playoff of record {limits.bandwidth_from}")

@@ -19,7 +19,12 @@ from loopwright.measure.building import Build
 from loopwright.measure.equipment import Equipment
 from loopwright.measure.options import PLAYOFF_WINDOW_S, WINDOW_S
 from loopwright.measure.playoff.finalist import LOSES_AFTER, Finalist, may_win
-from loopwright.measure.playoff.machine_limit import MachineLimit, limit_of
+from loopwright.measure.playoff.machine_limit import (
+    MachineLimit,
+    arithmetic_of,
+    bytes_of,
+    limit_of,
+)
 from loopwright.measure.playoff.paired_ratios import FEWEST_ROUNDS, SMALLEST_GAIN, paired_gain
 from loopwright.measure.playoff.result import PlayoffPlan, PlayoffResult
 from loopwright.measure.result import MeasureError
@@ -27,6 +32,7 @@ from loopwright.measure.running import wrong_answer
 from loopwright.measure.workers.messages import CheckReply
 from loopwright.records import Checked
 from loopwright.runtime import get_num_threads
+from loopwright.target import roof_of
 
 if TYPE_CHECKING:
     from loopwright.task import ConfigEntity
@@ -239,7 +245,9 @@ class Playoff:
             return
         target = self.equipment.task.target
         threads = target.canonical.get("num_threads") or get_num_threads()
-        self.limit = limit_of(best.artifact, self.plan.flop, threads, target.vector_unit)
+        assert best.build is not None
+        roof = roof_of(target, arithmetic_of(best.build.candidate.dag))
+        self.limit = limit_of(bytes_of(best.artifact), self.plan.flop, threads, roof)
 
     def _find_device_limit(self, best: Finalist) -> None:
         """Find the limit of the device that the runner has; why there is none becomes a note."""
@@ -300,7 +308,8 @@ class Playoff:
         if share > 1 and self.limit is not None:
             self.notes.append(
                 f"{share:.0%} of the {self.limit.name}, measured twice: it is no limit for this "
-                "kernel (other types, arrays that stay in a cache), or it was disturbed both times"
+                "kernel (which computes less than its definition, or stays in a cache), or it was "
+                "disturbed both times"
             )
 
     def _rounds(
