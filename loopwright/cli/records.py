@@ -90,7 +90,8 @@ def list_records(
 
     The speed is the median of the timed windows; the spread is how far the middle half of them
     lies apart. --begin and --end count the records that the other filters leave, in the order of
-    the log; --sort time puts the fastest first.
+    the log; --sort time puts the fastest first. A copy is the program of another record, whose
+    times it shows: it was not measured.
     """
     from loopwright.inspection.choosing import of_run
     from loopwright.records.log import without_records
@@ -269,10 +270,13 @@ def _footer(log: Log, shown: int) -> None:
     from loopwright.cli.logs import words
     from loopwright.records import fields_of
 
-    errors, tasks = fields_of(log, "error", "task")
+    errors, tasks, copies = fields_of(log, "error", "task", "same_as")
     failed = len(errors) - errors.count(None)
+    copied = len(copies) - copies.count("")
     counts = {"task": len(set(tasks)), "run": len(log.headers), "skipped line": len(log.skipped)}
-    said = [f"{failed} failed", *(words.counted(count, what) for what, count in counts.items())]
+    said = [f"{failed} failed"]
+    said += [f"{copied} copies of programs, which were not measured"] if copied else []
+    said += [words.counted(count, what) for what, count in counts.items()]
     click.echo(f"{shown} of {words.counted(len(log), 'record')} shown: {', '.join(said)}")
 
 

@@ -65,7 +65,9 @@ class KernelTask:
         by = "" if self._way is None else f"/{self._way.name}"
         shapes = [t.static_shape for t in expression.inputs if t.shape] or [()]
         workload = Workload(f"graph/{name}{by}", lambda *_: args)
-        return AutomaticTask(workload, shapes[:_TOLD], self._target)
+        task = AutomaticTask(workload, shapes[:_TOLD], self._target)
+        task.of_model = True
+        return task
 
 
 #: For each kernel of a program, by its name, the tasks of the ways to compute it, those of high

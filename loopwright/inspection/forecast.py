@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from loopwright.errors import RecordError
-from loopwright.records import Record, fields_of
+from loopwright.records import Record, fields_of, measured
 from loopwright.records.reports.importance import ConfigTable, fit_trees, rank_correlation
 from loopwright.records.reports.knobs import knobs_of
 
@@ -59,11 +59,8 @@ def forecasts(records: Iterable[Record], places: int = 12, seed: int = 0) -> lis
     Raises:
         RecordError: there are too few trials with a time, or no knob varies among them.
     """
-    records = list(records)
-    valid, phases, same = fields_of(records, "valid", "phase", "same_as")
-    rows = zip(valid, phases, same, strict=True)
-    chosen = [own and not phase and not shared for own, phase, shared in rows]
-    trials = list(compress(records, chosen))
+    searched = measured(records, again=False)
+    trials = list(compress(searched, *fields_of(searched, "valid")))
     if len(trials) < FEWEST + AHEAD:
         raise RecordError(
             f"there are {len(trials)} trials with a time, and {FEWEST + AHEAD} are needed: "

@@ -15,9 +15,11 @@ from loopwright.errors import RecordError
 from loopwright.inspection.work import Work, work_of
 from loopwright.records import Log, Record, Verdict, fields_of
 
-#: The names of the arithmetic limit: those of `loopwright.target.VectorUnit.peak`, and of logs from
-#: before it named the vector instructions.
-_ARITHMETIC = re.compile(r"FMA peak( \(.*\))?|peak \(.*, no FMA\)")
+#: The names of arithmetic limits: those of `loopwright.target.Roof`, and of logs from before they
+#: named the vector instructions.
+_ARITHMETIC = re.compile(
+    r"(float64 )?(FMA peak( \(.*\))?|peak \(.*, no FMA\))|(int8|bfloat16) peak \(.*\)"
+)
 
 
 @dataclass(frozen=True)
@@ -25,8 +27,8 @@ class Limits:
     """Limits of one machine with one number of threads, as playoffs of a log sampled them.
 
     Attributes:
-        flops: float32 arithmetic with the vector instructions of the target, in operations a
-            second; None where not sampled.
+        flops: arithmetic with the instructions of the target, in operations a second; None where
+            not sampled.
         bandwidth: of memory, in bytes a second; None where not sampled.
         flops_from: id of the record whose verdict says so; empty where not sampled.
         bandwidth_from: the same for the bandwidth.
@@ -72,7 +74,8 @@ def limits_in(log: Log, records: Sequence[Record]) -> Limits:
 
     Args:
         log: where they are from.
-        records: those of one hardware and one number of threads, of any task.
+        records: those of one hardware and one number of threads, of any tasks that compute in one
+            type.
     """
     from loopwright.measure.playoff.machine_limit import BANDWIDTH
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from loopwright.measure.playoff.paired_ratios import paired_gain
-from loopwright.records import Outcome, Record, fields_of, ranked
+from loopwright.records import Outcome, Record, ranked
+from loopwright.records.playoffs import playoffs
 from loopwright.records.reports.differences import time_ratio
 
 #: So many candidates are looked at: those that are nearest in rank.
@@ -80,32 +80,6 @@ def _nearest(winner: Record, order: Sequence[Record]) -> list[Record]:
     first = max(0, (place_of(winner, order) or 0) - LOOKED_AT // 2)
     near = order[first : first + LOOKED_AT + 1]
     return [other for other in near if other.candidate != winner.candidate][:LOOKED_AT]
-
-
-def playoffs(records: Sequence[Record]) -> dict[str, tuple[str, int]]:
-    """Which playoff each record of one is of, by the record's id: the run, and the number of its
-    playoff. The candidates of one playoff were sampled in turns.
-
-    A playoff writes its records one after the other. Those with its verdict, the winner's and those
-    of equal code, come last.
-
-    Args:
-        records: those of one setup, in the order of their log.
-    """
-    phases, runs, verdicts = fields_of(records, "phase", "run", "verdict")
-    number: Counter[str] = Counter()
-    judged: set[str] = set()
-    found = {}
-    for record, phase, run, verdict in zip(records, phases, runs, verdicts, strict=True):
-        if phase != "playoff":
-            continue
-        if verdict is None and run in judged:
-            number[run] += 1
-            judged.discard(run)
-        if verdict is not None:
-            judged.add(run)
-        found[record.id] = (run, number[run])
-    return found
 
 
 def _paired_tie(winner: Record, other: Record) -> Tie | None:

@@ -66,6 +66,20 @@ def work_of(log: Log, record: Record) -> Work | None:
         return None
 
 
+def arithmetic_in(log: Log, records: Iterable[Record]) -> str:
+    """What the expression of some records multiplies, see `arithmetic_of` of the playoff's limits;
+    empty where the log does not hold it."""
+    from loopwright.measure.playoff.machine_limit import arithmetic_of
+
+    for record in records:
+        if record.dag:
+            try:
+                return arithmetic_of(dag_of(expression_of(log, record)))
+            except LoopwrightError:
+                return ""
+    return ""
+
+
 def works_of(log: Log, records: Iterable[Record]) -> list[Work | None]:
     """`work_of` many records, asked once for each expression.
 

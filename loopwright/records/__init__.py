@@ -24,7 +24,7 @@ from loopwright.records.provenance import (
     new_run,
     threads,
 )
-from loopwright.records.query import best, by_task, distill, kept, keys_of, top_k
+from loopwright.records.query import best, by_task, distill, kept, keys_of, measured, top_k
 from loopwright.records.ranking import Measurement, Ranking, ranked, vouched
 from loopwright.records.record import VERSION, Checked, Record, expression_key, task_key
 from loopwright.records.reuse import Conditions, Reuse, by_code, differences, reuse_of, reuses_of
@@ -74,6 +74,7 @@ __all__ = [
     "load",
     "load_expressions",
     "load_lines",
+    "measured",
     "merge",
     "new_run",
     "next_step",

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
 
-from loopwright.errors import RecordError
 from loopwright.records.many import fields_of
+from loopwright.records.playoffs import is_of_playoff, playoffs, verdict_of
 from loopwright.records.ranking import ranked
 from loopwright.records.record import Checked, Record
 from loopwright.records.verdict import Verdict
+
+_R = TypeVar("_R")
 
 
 def keys_of(records: Iterable[Record]) -> list[str]:
@@ -55,6 +58,25 @@ def by_task(records: Iterable[Record]) -> dict[str, list[Record]]:
     return groups
 
 
+def measured(records: Iterable[_R], *, again: bool = True) -> list[_R]:
+    """The records without copies, which share the samples of another one since both are one
+    program, and are no measurements.
+
+    Args:
+        records: any iterable of records.
+        again: False: without further measurements of a candidate, too: the trials of the search.
+
+    Example:
+        >>> records = lw.records.load("matmul.jsonl").records
+        >>> print(len(records), len(lw.records.measured(records, again=False)))
+        13 6
+    """
+    records = list(records)
+    copies, phases = fields_of(records, "same_as", "phase")
+    rows = zip(records, copies, phases, strict=True)
+    return [record for record, copy, phase in rows if not copy and (again or not phase)]
+
+
 def top_k(
     records: Iterable[Record],
     k: int,
@@ -65,9 +87,9 @@ def top_k(
 ) -> list[Record]:
     """The ``k`` fastest candidates by median time, fastest first.
 
-    `Ranking` has the rule: failed and dropped records never appear, a candidate is judged by its
-    latest measurement, one that gave a wrong answer at any time is out, and among equals the
-    earlier line leads.
+    `Ranking` has the rule: failed and dropped records never appear, those that took part in a
+    playoff go before others, a candidate is judged by its latest measurement, one that gave a wrong
+    answer at any time is out, and among equals the earlier line leads.
 
     Args:
         records: Any iterable of records, a :class:`Log` too.
@@ -134,12 +156,7 @@ def verdict_on(record: Record, records: Iterable[Record]) -> Verdict | None:
         records: Those among which it is looked for.
     """
     latest = latest_verdict(record, records)
-    if latest is None or latest.verdict is None:
-        return None
-    try:
-        return Verdict.from_json(latest.verdict)
-    except RecordError:
-        return None  # a malformed verdict says nothing; `records validate` names its line
+    return None if latest is None else verdict_of(latest.verdict)
 
 
 def distill(records: Iterable[Record]) -> list[Record]:
@@ -159,8 +176,9 @@ def kept(records: Iterable[Record], k: int = 1) -> list[Record]:
     rests on, so that a log of these lines alone says the same; in their order.
 
     That is for each of the best the record by which its answer counts as checked and the one that
-    holds its verdict, where these are others; and of every candidate that gave a wrong answer the
-    latest one, so that no merge with another log brings it back.
+    holds its verdict, where these are others, and the winner of the playoff in which it was placed;
+    and of every candidate that gave a wrong answer the latest one, so that no merge with another
+    log brings it back.
 
     Args:
         records: Any iterable of records, a :class:`Log` too.
@@ -188,9 +206,19 @@ def kept(records: Iterable[Record], k: int = 1) -> list[Record]:
     for winner in winners:
         if winner.checked is Checked.YES:
             checked.pop((winner.candidate, winner.build), None)
-    rests_on = [*winners, *wrong.values(), *checked.values(), *verdicts.values()]
+    placed = _winners_beside([*winners, *verdicts.values()], records)
+    rests_on = [*winners, *wrong.values(), *checked.values(), *verdicts.values(), *placed]
     chosen = {id(record) for record in rests_on}
     return [record for record in records if id(record) in chosen]
+
+
+def _winners_beside(some: Iterable[Record], records: Sequence[Record]) -> list[Record]:
+    """The records with the verdicts of the playoffs that some records are of."""
+    phases, verdicts = fields_of(records, "phase", "verdict")
+    played = [r for r, *own in zip(records, phases, verdicts, strict=True) if is_of_playoff(*own)]
+    numbers = playoffs(played)
+    wanted = {numbers[record.id] for record in some if record.id in numbers}
+    return [r for r in played if r.verdict is not None and numbers[r.id] in wanted]
 
 
 def _by_conditions(records: Iterable[Record]) -> list[list[Record]]:

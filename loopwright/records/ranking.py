@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from itertools import compress
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
+from loopwright.records.json_value import Json
 from loopwright.records.many import fields_of
+from loopwright.records.playoffs import Place, places, searched
 from loopwright.records.record import Checked
 
 _T = TypeVar("_T")
@@ -53,6 +55,22 @@ class Measurement(Protocol):
         """Not empty where it shares the samples of another measurement."""
 
     @property
+    def run(self) -> str:
+        """The run that measured it."""
+
+    @property
+    def phase(self) -> str:
+        """Empty for a trial of the search."""
+
+    @property
+    def times(self) -> Sequence[float]:
+        """Seconds of a call, one for each window."""
+
+    @property
+    def verdict(self) -> Mapping[str, Json] | None:
+        """How the winner of a playoff compares with the default; None for all others."""
+
+    @property
     def checked(self) -> Checked:
         """Whether its answer was compared with the reference."""
 
@@ -81,10 +99,13 @@ class Entry(NamedTuple, Generic[_T]):
 class Ranking(Generic[_T]):
     """Candidates, the best first, kept while measurements come in.
 
-    Candidates whose answer was checked go before all others; among each of the two the faster one
-    leads, and among equally fast ones the one that came first. A candidate that was measured
-    several times is judged by its latest measurement: to pick its luckiest one would reward noise.
-    One that gave a wrong answer at any time is out. Failed and dropped measurements are not added.
+    Candidates whose answer was checked go before all others; among each of the two those that took
+    part in a playoff lead, by their ratio to the default configuration in the same rounds. The
+    others follow by their times, which are of different minutes of the machine; among equally fast
+    ones the one that came first leads. A candidate that was measured several times is judged by its
+    latest playoff, else by its latest measurement: to pick its luckiest one would reward noise. Its
+    latest measurement stands for it. One that gave a wrong answer at any time is out. Failed and
+    dropped measurements are not added.
 
     Example:
         >>> ranking = lw.records.Ranking()
@@ -97,13 +118,21 @@ class Ranking(Generic[_T]):
 
     def __init__(self) -> None:
         self._entries: dict[Hashable, Entry[_T]] = {}
+        self._places: dict[Hashable, tuple[Place, float]] = {}  # what it is sorted by, since when
         self._refuted: set[Hashable] = set()
         self._checked: set[Hashable] = set()
         self._best: tuple[Hashable, Entry[_T]] | None = None
         self._stale = False  # the best must be looked for among all
         self._new: list[Hashable] = []  # candidates that may be better than the best
 
-    def add(self, candidate: Hashable, item: _T, seconds: float, ts: float = 0.0) -> None:
+    def add(
+        self,
+        candidate: Hashable,
+        item: _T,
+        seconds: float,
+        ts: float = 0.0,
+        place: Place | None = None,
+    ) -> None:
         """Take in a measurement; one that is older than the last of its candidate is ignored.
 
         Args:
@@ -111,6 +140,7 @@ class Ranking(Generic[_T]):
             item: what the ranking gives back.
             seconds: median seconds of one call, above 0.
             ts: when it was measured; equal times keep the order of the calls.
+            place: what a playoff says of it; None: it was measured alone.
 
         Example:
             >>> ranking = lw.records.Ranking()
@@ -121,6 +151,11 @@ class Ranking(Generic[_T]):
             >>> print(ranking.top(2))
             ['C, measured again', 'B']
         """
+        place = searched(seconds) if place is None else place
+        known = self._places.get(candidate)
+        if known is None or (place.basis, -ts) <= (known[0].basis, -known[1]):
+            self._places[candidate] = place, ts
+            self._stale = self._stale or known is not None
         before = self._entries.get(candidate)
         if before is not None and ts < before.ts:
             return
@@ -212,8 +247,14 @@ class Ranking(Generic[_T]):
         """
         return _first(self._admitted(), self._order, k)
 
-    def fastest(self, k: int | None = None) -> list[_T]:
+    def fastest(
+        self, k: int | None = None, time: Callable[[Entry[_T]], float] | None = None
+    ) -> list[_T]:
         """The ``k`` fastest, or all, checked or not: those of which a playoff picks the best.
+
+        Args:
+            k: how many at most.
+            time: of an entry; None: its seconds.
 
         Example:
             >>> ranking = lw.records.Ranking()
@@ -224,7 +265,19 @@ class Ranking(Generic[_T]):
             >>> print(ranking.top(1), ranking.fastest(1))
             ['A'] ['B']
         """
-        return _first(self._admitted(), lambda named: named[1].seconds, k)
+        seconds = time or (lambda entry: entry.seconds)
+        return _first(self._admitted(), lambda named: seconds(named[1]), k)
+
+    def place(self, candidate: Hashable) -> Place | None:
+        """What a candidate is sorted by; None where it was not added.
+
+        Example:
+            >>> ranking = lw.records.Ranking()
+            >>> ranking.add("a", "A", 3e-3)
+            >>> print(ranking.place("a").value, ranking.place("b"))
+            0.003 None
+        """
+        return self._places[candidate][0] if candidate in self._places else None
 
     def _contend(self, candidate: Hashable) -> None:
         """Let a new candidate take the lead where it is ahead."""
@@ -238,10 +291,10 @@ class Ranking(Generic[_T]):
         refuted = self._refuted
         return [named for named in self._entries.items() if named[0] not in refuted]
 
-    def _order(self, named: tuple[Hashable, Entry[_T]]) -> tuple[bool, float]:
+    def _order(self, named: tuple[Hashable, Entry[_T]]) -> tuple[bool, Place]:
         """What candidates are sorted by, the best first: the one rule."""
-        name, entry = named
-        return name not in self._checked, entry.seconds
+        name, _ = named
+        return name not in self._checked, self._places[name][0]
 
 
 def _first(
@@ -259,6 +312,9 @@ def _first(
 
 def ranked(records: Iterable[_M], k: int | None = None) -> list[_M]:
     """The ``k`` best records, or all, by the rule of `Ranking`: one for each candidate.
+
+    Where a playoff ran, the best comes from it, whatever single measurements say: the machine may
+    have been slower in its minutes.
 
     What a check found holds for the compiler whose code was checked: a candidate counts as checked
     when a record of the same compiler says so. A wrong answer takes out all records of the
@@ -281,11 +337,12 @@ def ranked(records: Iterable[_M], k: int | None = None) -> list[_M]:
     candidate, build, ts, median, usable, same_as = fields_of(records, *columns)
     made = list(zip(candidate, build, strict=True))
     out = refuted(records)
+    played = places(records)
     ranking: Ranking[int] = Ranking()
     for row in compress(range(len(records)), usable):
         seconds = median[row]
         if seconds is not None and not same_as[row] and not out[row]:
-            ranking.add(candidate[row], row, seconds, ts[row])
+            ranking.add(candidate[row], row, seconds, ts[row], played.get(row))
     right = vouched(records)
     for row in ranking.items():
         if made[row] in right:

@@ -63,13 +63,25 @@ class Verdict:
         """True when the winner is measurably faster than the default."""
         return self.outcome is Outcome.FASTER
 
-    def text(self, winner: str = "the best", default: str = "the default") -> str:
+    @property
+    def is_compared(self) -> bool:
+        """True when the winner and the default were sampled in the same rounds."""
+        return self.outcome is not Outcome.NOT_COMPARED
+
+    @property
+    def nothing_faster(self) -> bool:
+        """True when the default is as fast as the winner, or faster: it is what is built."""
+        return self.outcome in (Outcome.TIE, Outcome.SLOWER)
+
+    def text(self, winner: str = "", default: str = "the default") -> str:
         """The verdict as a sentence, in the words that every command uses.
 
         Args:
-            winner: what the winner is called.
+            winner: what the winner is called; empty: the best, which one that is slower is not.
             default: what it is compared with.
         """
+        slower = self.outcome is Outcome.SLOWER
+        winner = winner or ("the fastest other configuration" if slower else "the best")
         if self.outcome is Outcome.NOT_COMPARED:
             return f"{winner} was not compared with {default}"
         share = self.of_peak / (1.0 + self.gain)

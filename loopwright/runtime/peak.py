@@ -8,6 +8,7 @@ everything else, quick enough to be interleaved with the samples that are compar
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -24,7 +25,7 @@ from loopwright.runtime.ndarray import empty
 from loopwright.runtime.timing import time_call
 
 if TYPE_CHECKING:
-    from loopwright.target import VectorUnit
+    from loopwright.target import Roof, VectorUnit
 
 # Loop turns of one unit of work: 10 to 20 us, long against handing it out.
 _TURNS = 2000
@@ -50,24 +51,113 @@ def shape_of(unit: VectorUnit) -> tuple[int, int]:
     return unit.nbytes // 4, (unit.registers - _OPERANDS) // 12 * 12
 
 
-def _fma_text(unit: VectorUnit) -> str:
-    width, count = shape_of(unit)
-    vector = f"<{width} x float>"
+@dataclass(frozen=True)
+class _Step:
+    """The LLVM IR of one instruction.
+
+    Attributes:
+        element: type of a lane of the accumulators.
+        declared: the function that is called; empty for none.
+        operands: lines that make ``%x`` and ``%y`` of the splats ``%m`` and ``%c`` of the seed.
+        lines: the step of accumulator ``{i}``, from ``%a{i}`` to ``%n{i}``.
+        add: adds two accumulators.
+        stored: makes the float32 ``%stored`` of the element ``%one``.
+    """
+
+    element: str
+    declared: str
+    operands: str
+    lines: str
+    add: str
+    stored: str
+
+
+def _fused(vector: str, element: str, name: str, fused: bool) -> _Step:
+    """A multiply-add, or a product and a sum."""
+    if fused:
+        declared = f"declare {vector} @{name}({vector}, {vector}, {vector})"
+        lines = f"  %n{{i}} = call {vector} @{name}({vector} %a{{i}}, {vector} %x, {vector} %y)"
+    else:
+        declared = ""
+        lines = f"  %p{{i}} = fmul {vector} %a{{i}}, %x\n  %n{{i}} = fadd {vector} %p{{i}}, %y"
+    if element == "float":
+        operands = (
+            f"  %x = fadd {vector} %m, zeroinitializer\n  %y = fadd {vector} %c, zeroinitializer"
+        )
+        return _Step(element, declared, operands, lines, "fadd", "fadd float %one, 0.0")
+    narrow = vector.replace("double", "float")
+    operands = "\n".join(f"  %{to} = fpext {narrow} %{of} to {vector}" for to, of in ("xm", "yc"))
+    return _Step(element, declared, operands, lines, "fadd", "fptrunc double %one to float")
+
+
+def _step(roof: Roof) -> _Step:
+    from loopwright.target.dots import PAIRS_OF_SHORTS
+
+    lanes, words = roof.lanes, f"<{roof.lanes} x i32>"
+    match roof.instruction:
+        case "fma":
+            return _fused(f"<{lanes} x float>", "float", f"llvm.fma.v{lanes}f32", roof.unit.fused)
+        case "fma64":
+            return _fused(f"<{lanes} x double>", "double", f"llvm.fma.v{lanes}f64", roof.unit.fused)
+    casts = [f"  %{to} = bitcast <{lanes} x float> %{of} to {{}}" for to, of in ("xm", "yc")]
+    if roof.instruction == "vdpbf16ps":
+        name = f"llvm.x86.avx512bf16.dpbf16ps.{32 * lanes}"
+        halves, vector = f"<{2 * lanes} x bfloat>", f"<{lanes} x float>"
+        return _Step(
+            "float",
+            f"declare {vector} @{name}({vector}, {halves}, {halves})",
+            "\n".join(cast.format(halves) for cast in casts),
+            f"  %n{{i}} = call {vector} @{name}({vector} %a{{i}}, {halves} %x, {halves} %y)",
+            "fadd",
+            "fadd float %one, 0.0",
+        )
+    stored = "bitcast i32 %one to float"
+    if roof.instruction == "vpdpbusd":
+        name = f"llvm.x86.avx512.vpdpbusd.{32 * lanes}"
+        return _Step(
+            "i32",
+            f"declare {words} @{name}({words}, {words}, {words})",
+            "\n".join(cast.format(words) for cast in casts),
+            f"  %n{{i}} = call {words} @{name}({words} %a{{i}}, {words} %x, {words} %y)",
+            "add",
+            stored,
+        )
+    shorts, name = f"<{2 * lanes} x i16>", PAIRS_OF_SHORTS[lanes]
+    # The accumulator is a factor: of two constants LLVM would multiply once, before the loop.
+    step = (
+        f"  %s{{i}}h = bitcast {words} %a{{i}} to {shorts}\n"
+        f"  %p{{i}} = call {words} @{name}({shorts} %s{{i}}h, {shorts} %x)\n"
+        f"  %n{{i}} = add {words} %p{{i}}, %y"
+    )
+    operands = f"{casts[0].format(shorts)}\n{casts[1].format(words)}"
+    declared = f"declare {words} @{name}({shorts}, {shorts})"
+    return _Step("i32", declared, operands, step, "add", stored)
+
+
+def _arithmetic_text(roof: Roof) -> str:
+    step = _step(roof)
+    vector, floats = f"<{roof.lanes} x {step.element}>", f"<{roof.lanes} x float>"
     starts, phis, steps, total = [], [], [], []
+    count = shape_of(roof.unit)[1]
     for i in range(count):
-        starts.append(f"  %s{i} = fmul {vector} %mul, splat (float {float(i + 1)})")
-        phis.append(f"  %a{i} = phi {vector} [ %s{i}, %unit ], [ %n{i}, %turn ]")
-        if unit.fused:
-            operands = f"{vector} %a{i}, {vector} %mul, {vector} %add"
-            steps.append(f"  %n{i} = call {vector} @llvm.fma.v{width}f32({operands})")
+        if step.element == "i32":
+            start = f"add {vector} zeroinitializer, splat (i32 {i + 1})"
         else:
-            steps.append(f"  %p{i} = fmul {vector} %a{i}, %mul")
-            steps.append(f"  %n{i} = fadd {vector} %p{i}, %add")
+            product = f"  %f{i} = fmul {floats} %m, splat (float {float(i + 1)})"
+            starts.append(product)
+            start = (
+                f"fpext {floats} %f{i} to {vector}"
+                if step.element == "double"
+                else f"fadd {floats} %f{i}, zeroinitializer"
+            )
+        starts.append(f"  %s{i} = {start}")
+        phis.append(f"  %a{i} = phi {vector} [ %s{i}, %unit ], [ %n{i}, %turn ]")
+        steps.append(step.lines.format(i=i))
         before = f"%t{i - 1}" if i else "zeroinitializer"
-        total.append(f"  %t{i} = fadd {vector} {before}, %n{i}")
+        total.append(f"  %t{i} = {step.add} {vector} {before}, %n{i}")
     newline = "\n"
     return f"""
-declare {vector} @llvm.fma.v{width}f32({vector}, {vector}, {vector})
+{step.declared}
 declare i32 @lw_parallel_launch(ptr, ptr, i64, i64, ptr)
 
 define i32 @fma(ptr %args, ptr %workspace) {{
@@ -77,20 +167,21 @@ define i32 @fma(ptr %args, ptr %workspace) {{
   ret i32 %rc
 }}
 
-; args: work [units], seed [multiplier, addend], out; what the seed holds is unknown to LLVM.
+; args: work [units], seed [two operands], out; what the seed holds is unknown to LLVM.
 define internal i32 @fma_body(i64 %begin, i64 %end, ptr %args, ptr %workspace) {{
 entry:
   %seed_place = getelementptr ptr, ptr %args, i64 1
   %seed = load ptr, ptr %seed_place
   %out_place = getelementptr ptr, ptr %args, i64 2
   %out = load ptr, ptr %out_place
-  %m = load float, ptr %seed
-  %c_place = getelementptr float, ptr %seed, i64 1
-  %c = load float, ptr %c_place
-  %m0 = insertelement {vector} poison, float %m, i32 0
-  %mul = shufflevector {vector} %m0, {vector} poison, <{width} x i32> zeroinitializer
-  %c0 = insertelement {vector} poison, float %c, i32 0
-  %add = shufflevector {vector} %c0, {vector} poison, <{width} x i32> zeroinitializer
+  %first = load float, ptr %seed
+  %second_place = getelementptr float, ptr %seed, i64 1
+  %second = load float, ptr %second_place
+  %m0 = insertelement {floats} poison, float %first, i32 0
+  %m = shufflevector {floats} %m0, {floats} poison, <{roof.lanes} x i32> zeroinitializer
+  %c0 = insertelement {floats} poison, float %second, i32 0
+  %c = shufflevector {floats} %c0, {floats} poison, <{roof.lanes} x i32> zeroinitializer
+{step.operands}
   br label %unit
 unit:
   %u = phi i64 [ %begin, %entry ], [ %u1, %store ]
@@ -106,9 +197,10 @@ turn:
 store:
 {newline.join(total)}
   %one = extractelement {vector} %t{count - 1}, i32 0
+  %stored = {step.stored}
   %slot = and i64 %u, {_OUT - 1}
   %place = getelementptr float, ptr %out, i64 %slot
-  store volatile float %one, ptr %place
+  store volatile float %stored, ptr %place
   %u1 = add i64 %u, 1
   %again = icmp slt i64 %u1, %end
   br i1 %again, label %unit, label %done
@@ -163,16 +255,25 @@ done:
 
 
 @lru_cache(maxsize=16)
-def _object(name: str, unit: VectorUnit) -> bytes:
-    text = _fma_text(unit) if name == "fma" else _triad_text(unit)
+def _object(name: str, roof: Roof) -> bytes:
+    unit = roof.unit
+    text = _arithmetic_text(roof) if name == "fma" else _triad_text(unit)
     return linker.compile_text(text, cpu=(unit.cpu, unit.features))
 
 
 def kernel_module(
-    name: str, args: Sequence[ArgSpec], num_threads: int, unit: VectorUnit | None = None
+    name: str, args: Sequence[ArgSpec], num_threads: int, roof: Roof | None = None
 ) -> Module:
-    """The kernel ``fma`` or ``triad`` for these arguments, for a vector unit or this machine's."""
-    unit = unit or host_unit()
+    """The kernel ``fma`` or ``triad`` for these arguments.
+
+    Args:
+        name: of the kernel.
+        args: its arguments.
+        num_threads: threads that it runs on.
+        roof: the instruction; None: multiply-adds of this machine.
+    """
+    roof = roof or multiply_adds(None)
+    unit = roof.unit
     manifest = Manifest(
         LLVM_OBJECT.name,
         name,
@@ -185,13 +286,14 @@ def kernel_module(
         llvmlite=env.version("llvmlite"),
         needs=unit.needs,
     )
-    return Module(Artifact(manifest.to_json(), _object(name, unit)))
+    return Module(Artifact(manifest.to_json(), _object(name, roof)))
 
 
 class FmaKernel:
-    """The FMA kernel bound for one number of threads, and how many units fill a second."""
+    """The kernel of an instruction bound for one number of threads, and how many units fill a
+    second."""
 
-    def __init__(self, num_threads: int, unit: VectorUnit) -> None:
+    def __init__(self, num_threads: int, roof: Roof) -> None:
         args = [
             ArgSpec("work", (1,), "int64", output=False),
             ArgSpec("seed", (2,), "float32", output=False),
@@ -200,10 +302,9 @@ class FmaKernel:
         self.work = np.ones(1, dtype=np.int64)
         seed = np.array([0.5, 1.0], dtype=np.float32)
         out = np.zeros(_OUT, dtype=np.float32)
-        function = kernel_module("fma", args, num_threads, unit)["fma"]
+        function = kernel_module("fma", args, num_threads, roof)["fma"]
         self.call = function.bind(self.work, seed, out)
-        width, count = shape_of(unit)
-        self.flop_per_unit = 2 * width * count * _TURNS
+        self.flop_per_unit = roof.flop * shape_of(roof.unit)[1] * _TURNS
         self.units_per_second = 0.0
         self.rate(64 * num_threads)
         self.units_per_second = self.rate(256 * num_threads) / self.flop_per_unit
@@ -214,10 +315,23 @@ class FmaKernel:
         return self.flop_per_unit * units / time_call(self.call, 1)
 
 
-@lru_cache(maxsize=16)
+def multiply_adds(unit: VectorUnit | None) -> Roof:
+    """Multiply-adds of float32 of a vector unit, or of this machine's."""
+    from loopwright.target import Roof
+
+    unit = unit or host_unit()
+    return Roof(unit, "fma", unit.nbytes // 4)
+
+
 def fma_kernel(num_threads: int, unit: VectorUnit) -> FmaKernel:
-    """The FMA kernel for a number of threads, compiled and calibrated at the first call."""
-    return FmaKernel(num_threads, unit)
+    """The FMA kernel for a number of threads."""
+    return kernel_of(num_threads, multiply_adds(unit))
+
+
+@lru_cache(maxsize=16)
+def kernel_of(num_threads: int, roof: Roof) -> FmaKernel:
+    """The kernel of an instruction, compiled and calibrated at the first call."""
+    return FmaKernel(num_threads, roof)
 
 
 def fma_peak(
@@ -247,8 +361,18 @@ def fma_peak(
         >>> print(lw.runtime.fma_peak(1, seconds=0.01) > 0)
         True
     """
+    return peak_of(multiply_adds(unit), num_threads, seconds)
+
+
+def peak_of(roof: Roof, num_threads: int | None = None, seconds: float = 0.1) -> float:
+    """Measure how many operations per second an instruction does; as `fma_peak`.
+
+    Args:
+        roof: the instruction.
+        num_threads, seconds: as of `fma_peak`.
+    """
     threads = pool.check_num_threads(num_threads or pool.get_num_threads())
-    kernel = fma_kernel(threads, unit or host_unit())
+    kernel = kernel_of(threads, roof)
     units = max(1, round(kernel.units_per_second * seconds / _WINDOWS))
     return max(kernel.rate(units) for _ in range(_WINDOWS))
 

@@ -28,6 +28,7 @@ from loopwright.target.kinds import (
     register_target_kind,
     unregister_target_kind,
 )
+from loopwright.target.roofs import Roof, roof_of
 from loopwright.target.target import Target, TargetLike, create
 from loopwright.target.vectors import VectorUnit, host_unit, vector_unit
 
@@ -39,6 +40,7 @@ __all__ = [
     "HardwareParams",
     "Kind",
     "Option",
+    "Roof",
     "Target",
     "TargetLike",
     "VectorUnit",
@@ -52,6 +54,7 @@ __all__ = [
     "permuted_bytes",
     "permutes_memory",
     "register_target_kind",
+    "roof_of",
     "same_code",
     "stores_too_wide",
     "unregister_target_kind",

@@ -25,6 +25,12 @@ _BF16 = {
 }  # fmt: skip
 #: CPUs by name that have the short forms (AVX-512 VL), and may be given VNNI as a feature.
 _SHORT = _AVX512 | {"x86-64-v4", "skylake-avx512", "cannonlake"}
+#: LLVM's functions for products of pairs of 16 bits, by lanes of the result.
+PAIRS_OF_SHORTS = {
+    4: "llvm.x86.sse2.pmadd.wd",
+    8: "llvm.x86.avx2.pmadd.wd",
+    16: "llvm.x86.avx512.pmaddw.d.512",
+}
 #: Without these there are no vectors of 512 bits, or no short forms of their instructions.
 _NEEDED = ("avx512f", "avx512bw", "avx512vl")
 

@@ -12,11 +12,12 @@ from loopwright.errors import RecordError, UsageError
 from loopwright.records import (
     Checked,
     Json,
-    Outcome,
     Record,
     canonical_json,
     vouched,
 )
+from loopwright.records.playoffs import ratios
+from loopwright.records.reports.standings import default_record
 from loopwright.task.applying.as_called import AsCalled, duration, time_as_called
 from loopwright.task.applying.choice import Choice, Match, Report
 from loopwright.task.applying.fit import Here
@@ -33,9 +34,6 @@ from loopwright.te.index_ranges import Span, index_spans
 
 if TYPE_CHECKING:
     from loopwright.runtime import Module
-
-#: Verdicts by which the default configuration is built instead of the record.
-_NO_FASTER = (Outcome.TIE, Outcome.SLOWER)
 
 log = logging.getLogger("loopwright")
 
@@ -57,7 +55,8 @@ def apply_history_best(
         any_hardware: Accept records of other hardware, too.
         strict: Raise where no record fits, or where the best one was never checked, instead of
             building the default configuration or the unchecked one.
-        verdicts: Build the default configuration where the best record says that this is as fast.
+        verdicts: Build the default configuration where the best record says that this is as fast,
+            and where the record of a kernel of a model was not compared with it.
 
     Raises:
         RecordError: a log is missing or cannot be read.
@@ -85,7 +84,9 @@ class ApplyHistoryBest(DispatchContext):
     expression, the record is refused.
 
     Where the record's verdict says that the default configuration is as fast, or faster, the
-    default is built. A record whose answer was never checked is applied with a warning, and refused
+    default is built. A record that no playoff has compared with the default is called unverified
+    (as all records of AutoTVM are); it is applied, but for a kernel of a model, which is then built
+    by default. A record whose answer was never checked is applied with a warning, and refused
     when ``strict``.
 
     Example:
@@ -276,7 +277,7 @@ class ApplyHistoryBest(DispatchContext):
             >>> print(choice.record.op, scheduled is not None)
             matmul True
         """
-        found, passed = self._chosen(task)
+        found, passed = self._chosen(task, needs_playoff=task.of_model)
         first = next(found, None)
         if first is not None:
             return first
@@ -299,17 +300,26 @@ class ApplyHistoryBest(DispatchContext):
             >>> print([choice.checked.value for choice, _ in found])
             ['yes', 'yes']
         """
-        right = (found for found in self._chosen(task)[0] if found[0].checked is Checked.YES)
-        return list(islice(right, count))
+        found = self._chosen(task, needs_playoff=False)[0]
+        return list(islice((one for one in found if one[0].checked is Checked.YES), count))
 
-    def _chosen(self, task: Task) -> tuple[Iterator[tuple[Choice, Scheduled]], PassedOver]:
+    def _chosen(
+        self, task: Task, *, needs_playoff: bool
+    ) -> tuple[Iterator[tuple[Choice, Scheduled]], PassedOver]:
         """What the task may get, best first, and what was passed over until then."""
         here = _here(task)
         fitting, passed = self._known.select(task, here, any_hardware=self.any_hardware)
-        return self._scheduled(task, here, fitting, passed), passed
+        needs = needs_playoff and self.verdicts
+        return self._scheduled(task, here, fitting, passed, needs_playoff=needs), passed
 
     def _scheduled(
-        self, task: Task, here: Here, fitting: Iterable[Record], passed: PassedOver
+        self,
+        task: Task,
+        here: Here,
+        fitting: Iterable[Record],
+        passed: PassedOver,
+        *,
+        needs_playoff: bool,
     ) -> Iterator[tuple[Choice, Scheduled]]:
         for record in fitting:
             try:
@@ -317,7 +327,10 @@ class ApplyHistoryBest(DispatchContext):
             except Refused as exc:
                 passed.reasons[str(exc)] += 1
                 continue
-            yield self._choice(task, record, here, passed, replayed), scheduled
+            choice = self._choice(task, record, here, passed, replayed)
+            if needs_playoff and choice.unverified:
+                choice = replace(choice, match=Match.DEFAULT)
+            yield choice, scheduled
 
     def _choice(
         self, task: Task, record: Record, here: Here, passed: PassedOver, replayed: bool
@@ -327,9 +340,14 @@ class ApplyHistoryBest(DispatchContext):
         right = is_right(record, vouched(own), here)
         comparable = fit.same_options and not fit.refused and record.task == task.alias
         verdict = verdict_of(record, own) if comparable else None
+        ratio = ratios(own).get(record.candidate) if comparable else None
         match = Match.EXACT if fit.exact else Match.COMPATIBLE
-        if self.verdicts and verdict is not None and verdict.outcome in _NO_FASTER:
+        no_faster = ratio is not None and ratio >= 1.0
+        if verdict is not None and verdict.is_compared:
+            no_faster = verdict.nothing_faster
+        if self.verdicts and no_faster:
             match = Match.DEFAULT
+        default = default_record(own) if ratio is None else None
         return Choice(
             str(task),
             task.key,
@@ -343,6 +361,8 @@ class ApplyHistoryBest(DispatchContext):
             "" if right else record.check_reason,
             verdict,
             tuple(passed.near_misses),
+            ratio=ratio,
+            default_seconds=None if default is None else default.median,
         )
 
     def _insist(self, task: Task, choice: Choice) -> None:

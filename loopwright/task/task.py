@@ -84,6 +84,9 @@ class Task:
     #: Whether the space is derived from the expression, so that a record's trace is all it takes
     #: to make its schedule again.
     automatic: ClassVar[bool] = False
+    #: Whether it is a kernel of a model: a record of it is built only where a playoff has compared
+    #: it with the default, since nobody looks at each kernel of a model.
+    of_model = False
 
     @property
     def kind(self) -> str:

@@ -29,11 +29,13 @@ from loopwright.cli.models.given_model import (
 )
 from loopwright.cli.workload import Workload, find_workload, workload_options
 from loopwright.records import Json, compared
+from loopwright.records.reports.spread import spread_text
 
 if TYPE_CHECKING:
     from loopwright.measure import PairedGain
+    from loopwright.measure.playoff.machine_limit import MachineLimit
     from loopwright.runtime import Device, Module
-    from loopwright.target import VectorUnit
+    from loopwright.target import Roof, VectorUnit
 
 #: The name of the column that is not a kernel of ours.
 NUMPY = "NumPy"
@@ -100,7 +102,13 @@ def command(
     """
     from loopwright import runtime
     from loopwright.cli.kernels.device_limits import DeviceLimits
-    from loopwright.measure.playoff.machine_limit import bytes_of
+    from loopwright.measure.playoff.machine_limit import (
+        BANDWIDTH,
+        arithmetic_of,
+        bytes_of,
+        moving,
+    )
+    from loopwright.target import roof_of
     from loopwright.tuner.run.state import flop_of
 
     if is_model(workload):
@@ -152,11 +160,19 @@ def command(
         flop = flop_of(resolved.task)
         unit = resolved.task.target.vector_unit
         bandwidth: float | None = None
+        memory: MachineLimit | None = None
         if on_cpu:
-            limit = "FMA peak" if unit is None else unit.peak
+            roof = roof_of(resolved.task.target, arithmetic_of(base.schedule.dag))
+            limit = "" if roof is None or not flop else roof.name
             peaks, doubt = _measured(
-                contestants, rounds, flop, _limited(contestants, unit), _fma_peak(used, unit)
+                contestants,
+                rounds,
+                flop,
+                _limited(contestants, unit),
+                _peak(used, roof if limit else None),
             )
+            memory = moving(bytes_of(modules["default"].artifact), used)
+            bandwidth = None if memory is None else memory.rate()
         else:
             limits = DeviceLimits(resolved.task, base, modules["default"].artifact, place)
             peaks, doubt = _measured(contestants, rounds, flop, contestants, limits.peak)
@@ -189,7 +205,8 @@ def command(
         echo(tuned.choice)
     _table(rows, limit, peaks)
     if bandwidth is not None:
-        click.echo(_moving(rows, bytes_of(modules["default"].artifact), bandwidth))
+        moved = BANDWIDTH if memory is None else memory.name
+        click.echo(_moving(rows, bytes_of(modules["default"].artifact), bandwidth, moved))
     for gain in gains:
         click.echo(gain.text())
     if doubt:
@@ -226,8 +243,8 @@ def _measured(
         if not above:
             return peaks, ""
     return peaks, (
-        f"{' and '.join(above)}: above the peak, measured twice. The peak is that of float32; it "
-        "is no limit for other types, or it was disturbed both times"
+        f"{' and '.join(above)}: above the peak, measured twice. It is no limit for what computes "
+        "less than its definition, or it was disturbed both times"
     )
 
 
@@ -237,16 +254,16 @@ def _limited(contestants: Sequence[Contestant], unit: VectorUnit | None) -> list
     return [one for one in contestants if whole or one.name != NUMPY]
 
 
-def _fma_peak(threads: int, unit: VectorUnit | None) -> Callable[[], float]:
-    from loopwright import runtime
+def _peak(threads: int, roof: Roof | None) -> Callable[[], float | None]:
+    from loopwright.runtime.peak import peak_of
 
-    return lambda: runtime.fma_peak(threads, 0.02, unit)
+    return lambda: None if roof is None else peak_of(roof, threads, 0.02)
 
 
-def _moving(rows: list[dict[str, Json]], nbytes: int, bandwidth: float) -> str:
-    """At which share of the bandwidth of memory each kernel moves its arguments."""
+def _moving(rows: list[dict[str, Json]], nbytes: int, bandwidth: float, name: str) -> str:
+    """At which share of a bandwidth each kernel moves its arguments."""
     shares = [f"{row['name']} {nbytes / row['median_s'] / bandwidth:.1%}" for row in rows]
-    return f"memory bandwidth {bandwidth / 1e9:.1f} GB/s: {', '.join(shares)}"
+    return f"{name} {bandwidth / 1e9:.1f} GB/s: {', '.join(shares)}"
 
 
 def _share(one: Contestant, flop: int, peak: float) -> float:
@@ -377,14 +394,13 @@ def _table(rows: list[dict[str, Json]], limit: str, peaks: list[float]) -> None:
     click.echo(f"{'':{width}}{'median':>12}{'spread':>12}{'GFLOP/s':>10}{share}{'speed-up':>10}")
     base = rows[0]["median_s"]
     for row in rows:
-        spread = (row["max_s"] - row["min_s"]) / row["median_s"]
+        apart = spread_text(row["times"])
         share = f"{row['of_peak']:>9.1%}" if peaks else ""
         click.echo(
-            f"{row['name']:{width}}{row['median_s'] * 1e3:>9.4g} ms{spread:>12.1%}"
+            f"{row['name']:{width}}{row['median_s'] * 1e3:>9.4g} ms{apart:>12}"
             f"{row['gflops']:>10.1f}{share}{base / row['median_s']:>9.2f}x"
         )
     if not peaks:
         return
     peak = statistics.median(peaks)
-    spread = (max(peaks) - min(peaks)) / peak
-    click.echo(f"{limit:{width}}{'':>12}{spread:>12.1%}{peak / 1e9:>10.1f}")
+    click.echo(f"{limit:{width}}{'':>12}{spread_text(peaks):>12}{peak / 1e9:>10.1f}")

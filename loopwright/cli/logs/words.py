@@ -159,14 +159,18 @@ def _by_machine(records: Sequence[Record]) -> dict[tuple[str, str], list[Record]
 
 
 def statuses(records: Sequence[Record]) -> list[str]:
-    """For each record whether it failed, was dropped, was checked, and in which phase it is."""
+    """For each record whether it is a copy, failed, was dropped, was checked, and its phase."""
     from loopwright.records import fields_of
 
-    columns = fields_of(records, "error", "dropped", "checked", "phase")
+    columns = fields_of(records, "same_as", "error", "dropped", "checked", "phase")
     return [_status(*row) for row in zip(*columns, strict=True)]
 
 
-def _status(error: Mapping[str, str] | None, dropped: bool, checked: str, phase: str) -> str:
+def _status(
+    same_as: str, error: Mapping[str, str] | None, dropped: bool, checked: str, phase: str
+) -> str:
+    if same_as:  # no measurement: it is the program of another record, whose samples it shows
+        return harmless(f"copy of {same_as}")
     if error is not None:
         return harmless(str(error.get("kind", "failed")))
     if dropped:

@@ -17,9 +17,11 @@ from loopwright.cli.models.timing import place_of, sampler, waited
 from loopwright.errors import UsageError
 from loopwright.graph.random_inputs import random_inputs
 from loopwright.records import compared
+from loopwright.records.reports.spread import spread_text
 
 if TYPE_CHECKING:
     from loopwright.graph import CompiledModel
+    from loopwright.task import Choice
 
 _OTHER = "ONNX Runtime"
 
@@ -88,8 +90,7 @@ def _bench(
     if "tuned" in models:
         built = models["tuned"]
         if built.choices:
-            records = sum(c.record is not None for c in built.choices.values())
-            click.echo(f"{records} of {len(built.choices)} kernels have a record")
+            click.echo(_recorded([*built.choices.values()], inside=built.inside is not None))
         if model.layouts is not None:
             echo(f"layouts of tuned: {model.layouts}")
         if built.inside is not None:
@@ -99,6 +100,18 @@ def _bench(
         click.echo(line)
     if other is None and place.on_cpu:
         click.echo(f"{_OTHER} is not installed (pip install onnxruntime), or takes other inputs")
+
+
+def _recorded(choices: Sequence[Choice], *, inside: bool) -> str:
+    """How many kernels have records, and how many of these were not built for want of a playoff."""
+    records = sum(choice.record is not None for choice in choices)
+    said = f"{records} of {len(choices)} kernels have a record"
+    if unverified := sum(choice.unverified for choice in choices):
+        said += f", {unverified} of them unverified: their defaults are built"
+        said += (
+            " unless they win inside the model" if inside else " (--finalists lets them compete)"
+        )
+    return said
 
 
 def _run(model: CompiledModel, given: Mapping[str, Any]) -> Callable[[], object]:
@@ -151,5 +164,5 @@ def _table(times: Mapping[str, list[float]]) -> None:
     base = statistics.median(times["default"])
     for name, found in times.items():
         median = statistics.median(found)
-        spread = (max(found) - min(found)) / median
-        click.echo(f"{name:14}{median * 1e3:>9.4g} ms{spread:>10.1%}{base / median:>9.2f}x")
+        apart = spread_text(found)
+        click.echo(f"{name:14}{median * 1e3:>9.4g} ms{apart:>10}{base / median:>9.2f}x")

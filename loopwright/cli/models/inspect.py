@@ -193,6 +193,8 @@ def _found(choice: Choice | None) -> tuple[str, str]:
 
     if choice is None or choice.record is None:
         return "", ""
+    if choice.match is Match.DEFAULT and choice.unverified:
+        return "", f"record {choice.record.id} is unverified"
     if choice.match is Match.DEFAULT:
         return "", f"by the verdict of record {choice.record.id}"
     return choice.record.id, choice.against_default

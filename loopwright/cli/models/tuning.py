@@ -242,13 +242,15 @@ def _tell(
 
 def _expected(summary: TasksSummary) -> str:
     """What the times of the tasks add up to in a run of the model."""
-    if any(row.best_seconds is None for row in summary.rows):
+    expected, before = summary.expected, summary.of_defaults
+    if expected is None:
         return "model:   not every task has a result yet"
-    text = f"model:   {duration(summary.latency)} a run is expected of these kernels"
-    known = [(row.weight, row.default_seconds) for row in summary.rows]
-    before = sum(weight * seconds for weight, seconds in known if seconds is not None)
-    if all(seconds is not None for _, seconds in known):
+    text = f"model:   {duration(expected)} a run is expected of these kernels"
+    if before is not None:
         text += f", {duration(before)} of their defaults"
+    if count := summary.unverified:
+        one = count == 1
+        text += f"; {count} {'is' if one else 'are'} unverified and count{'s' * one} by default"
     return text
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import statistics
@@ -50,12 +51,12 @@ from loopwright.runtime.devices.facts import runs_on_cpu
 from loopwright.tuner import Summary, Tuner, TuningInterrupted, log_to_file
 from loopwright.tuner.run.budget import count, seconds, share
 from loopwright.tuner.run.budget import speed as enough
-from loopwright.tuner.run.output.summary import failure_lines
+from loopwright.tuner.run.output.summary import failure_lines, time_line
 from loopwright.tuner.run.state import flop_of
 
 if TYPE_CHECKING:
     from loopwright.cli.numpy_process import NumpyProcess
-    from loopwright.target import VectorUnit
+    from loopwright.measure.playoff.machine_limit import MachineLimit
 
 #: Spread of the yardsticks, as a share of their median, above which they are called noisy.
 NOISY = 0.3
@@ -339,50 +340,80 @@ def _numpy(workload: Workload, stack: ExitStack) -> NumpyProcess | None:
 def _yardsticks(
     workload: Workload, console: Console, side: NumpyProcess | None
 ) -> tuple[float | None, float | None]:
-    """The measured FMA peak and NumPy's speed, both in GFLOP/s; said, with a warning when noisy."""
+    """The limit of this machine for the workload and NumPy's speed, both in GFLOP/s, as far as they
+    are known; said, with a warning when noisy."""
     from loopwright.cli.kernels import workload_kernels
 
+    limit, flop = _limit(workload), flop_of(workload.task)
     if console.is_terminal:  # the next line takes its place
         console.print("measuring the peak and NumPy" if side else "measuring the peak", end="\r")
     unit = workload.task.target.vector_unit
     whole = unit is None or unit.is_all_of_this_machine
     with workload_kernels.alone():
         for _ in range(2):
-            peaks, seconds = _interleaved(_threads(workload), side, unit)
-            peak = statistics.median(peaks)
-            numpy = flop_of(workload.task) / statistics.median(seconds) / 1e9 if seconds else None
-            if numpy is None or numpy <= peak or not whole:
+            limits, seconds = _interleaved(_threads(workload), side, limit)
+            peak = flop / statistics.median(limits) / 1e9 if limits and flop else None
+            numpy = flop / statistics.median(seconds) / 1e9 if seconds else None
+            if numpy is None or peak is None or numpy <= peak or not whole:
                 break  # a share of the peak above 100 % is measured again
-    name = "" if unit is None else f", {unit.name}"
-    text = f"peak {peak:.1f} GFLOP/s (float32{name}, measured now)"
+    parts = [] if limit is None else [_limit_text(limit, statistics.median(limits), flop)]
     if numpy is not None:
-        text += f", NumPy {numpy:.1f} GFLOP/s ({numpy / peak:.0%} of the peak)"
-        text += "" if whole else "; NumPy may use all instructions of this machine"
+        share = "" if peak is None else f" ({numpy / peak:.0%} of the peak)"
+        parts.append(f"NumPy {numpy:.1f} GFLOP/s{share}")
+    text = ", ".join(parts) or "no limit of this machine is known for what this computes"
+    text += "" if whole or numpy is None else "; NumPy may use all instructions of this machine"
     _print(console, [text, *([side.problem] if side is not None and side.problem else [])])
-    spread = max((max(x) - min(x)) / statistics.median(x) for x in (peaks, seconds) if x)
-    if spread > NOISY:
+    varies = [(max(x) - min(x)) / statistics.median(x) for x in (limits, seconds) if x]
+    if max(varies, default=0.0) > NOISY:
         noisy = (
-            f"these vary by {spread:.0%} from sample to sample, so that shares of the peak mean "
-            "little: something else uses this machine, or its clock changes; see loopwright doctor"
+            f"these vary by {max(varies):.0%} from sample to sample, so that shares of the peak "
+            "mean little: something else uses this machine, or its clock changes; see loopwright "
+            "doctor"
         )
         _print(console, [noisy])
     return peak, numpy
 
 
+def _limit(workload: Workload) -> MachineLimit | None:
+    """What bounds the workload on this machine: arithmetic, or moving its arguments."""
+    from loopwright import dtypes
+    from loopwright.cli.kernels import workload_kernels
+    from loopwright.measure.playoff.machine_limit import arithmetic_of, limit_of
+    from loopwright.target import roof_of
+
+    scheduled = workload_kernels.default(workload)
+    dag = scheduled.schedule.dag
+    nbytes = sum(
+        math.prod(tensor.static_shape) * dtypes.nbytes(tensor.dtype) for tensor in scheduled.args
+    )
+    roof = roof_of(workload.task.target, arithmetic_of(dag))
+    return limit_of(nbytes, flop_of(workload.task), _threads(workload), roof)
+
+
+def _limit_text(limit: MachineLimit, seconds: float, flop: int) -> str:
+    """The limit with its figures, such as ``peak 237.1 GFLOP/s (FMA peak, AVX2, measured now)``."""
+    name = limit.name.replace(" (", ", ").rstrip(")")
+    if limit.by_moving:
+        name += f" of {limit.work / seconds / 1e9:.1f} GB/s"
+    speed = f"peak {flop / seconds / 1e9:.1f} GFLOP/s " if flop else ""
+    return f"{speed}({name}, measured now)"
+
+
 def _interleaved(
-    threads: int, side: NumpyProcess | None, unit: VectorUnit | None
+    threads: int, side: NumpyProcess | None, limit: MachineLimit | None
 ) -> tuple[list[float], list[float]]:
-    """Samples of the peak in GFLOP/s and of NumPy in seconds."""
+    """Samples of a call at the limit, and of NumPy, in seconds."""
     from loopwright import runtime
 
-    peaks: list[float] = []
+    limits: list[float] = []
     seconds: list[float] = []
     with runtime.pinned(threads):
-        for _ in range(5):
-            peaks.append(runtime.fma_peak(threads, 0.03, unit) / 1e9)
+        for turn in range(5):
+            if limit is not None and (limit.each_round or not turn):
+                limits.append(limit.sample())
             took = None if side is None else side.sample()
             seconds += [] if took is None else [took]
-    return peaks, seconds
+    return limits, seconds
 
 
 def input_specs(workload: Workload) -> list[tuple[tuple[int, ...], str]]:
@@ -411,9 +442,7 @@ def _report(
     text += _speeds(summary, peak, numpy)
     text += [note for note in summary.notes if note not in noted]
     text += failure_lines(summary.failures)
-    spent = sorted(summary.timing.items(), key=lambda item: -item[1])
-    parts = ", ".join(f"{name} {took:.1f} s" for name, took in spent if took >= 0.05)
-    return [*text, f"time:    {summary.wall_s:.1f} s{': ' + parts if parts else ''}"]
+    return [*text, time_line(summary.wall_s, summary.timing)]
 
 
 def _speeds(summary: Summary, peak: float | None, numpy: float | None) -> list[str]:

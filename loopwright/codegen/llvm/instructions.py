@@ -22,13 +22,8 @@ from loopwright.codegen.llvm.values import Value
 from loopwright.ir.buffer import Load
 from loopwright.ir.instructions import DOT_PRODUCTS, DotProduct
 from loopwright.ir.stmt import For, IntrinsicCall, Seq, Stmt
+from loopwright.target.dots import PAIRS_OF_SHORTS
 
-#: Products of pairs of 16 bits, by lanes of the result.
-_PAIRS = {
-    4: "llvm.x86.sse2.pmadd.wd",
-    8: "llvm.x86.avx2.pmadd.wd",
-    16: "llvm.x86.avx512.pmaddw.d.512",
-}
 #: Four bytes of which each has its highest bit set: four times 128, or -128.
 _HIGHEST = -0x7F7F7F80
 
@@ -163,7 +158,7 @@ class _Products:
     def _pairs(self, old: str, a: str, b: str) -> str:
         """``vpmaddwd`` twice: products of bytes as numbers of 16 bits, by pairs."""
         ty = _vector(self.lanes, "int32")
-        shorts, name = f"<{2 * self.lanes} x i16>", _PAIRS[self.lanes]
+        shorts, name = f"<{2 * self.lanes} x i16>", PAIRS_OF_SHORTS[self.lanes]
         self.w.declare(name, f"declare {ty} @{name}({shorts}, {shorts})")
         each = self._extended(a, self.dot.data), self._extended(b, self.dot.kernel)
         for x, y in zip(*each, strict=True):

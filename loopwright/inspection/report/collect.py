@@ -16,6 +16,7 @@ from loopwright.inspection.report.elements import cut
 from loopwright.inspection.report.page_data import Comparison, LogPage, Page, Series, TaskPage
 from loopwright.inspection.report.series import Effort, Known, series_of
 from loopwright.inspection.roofline import Limits, limits_in
+from loopwright.inspection.work import arithmetic_in
 from loopwright.records import Json, Log, Record, device_of, fields_of
 from loopwright.records.reports.differences import record_differences, time_ratio
 from loopwright.records.reports.setups import Setup, by_setup, task_text
@@ -140,25 +141,29 @@ def _nothing(logs: Sequence[Log], task: str | None) -> str:
 
 def _known(log: Log, setups: Mapping[Setup, list[Record]]) -> dict[Setup, Known]:
     """What a log as a whole tells of each of its setups."""
+    judged = {setup: _with_verdict(group) for setup, group in setups.items()}
+    kinds = {setup: arithmetic_in(log, group) for setup, group in setups.items()}
     machines: dict[tuple[str, int], list[Record]] = {}
-    for setup, group in setups.items():
-        machines.setdefault((setup.hardware, setup.threads), []).extend(_with_verdict(group))
+    alike: dict[tuple[str, int, str], list[Record]] = {}
+    for setup, group in judged.items():
+        place = setup.hardware, setup.threads
+        machines.setdefault(place, []).extend(group)
+        alike.setdefault((*place, kinds[setup]), []).extend(group)
     limits = {machine: limits_in(log, group) for machine, group in machines.items()}
+    by_kind = {kind: limits_in(log, group) for kind, group in alike.items()}
     spent = time_spent_by(setups, log.headers)
-    return {
-        setup: Known(
-            _nearest(limits[setup.hardware, setup.threads], limits_in(log, _with_verdict(group))),
-            spent.get(setup),
-        )
-        for setup, group in setups.items()
-    }
+    found = {}
+    for setup in setups:
+        place = setup.hardware, setup.threads
+        same, own = by_kind[*place, kinds[setup]], limits_in(log, judged[setup])
+        nearest = _nearest(limits[place], same if own.flops is None else own)
+        found[setup] = Known(nearest, spent.get(setup))
+    return found
 
 
 def _nearest(limits: Limits, own: Limits) -> Limits:
-    """The limits of a machine, of which that by arithmetic is a task's own where it was sampled:
-    another task may compute in another type."""
-    if own.flops is None:
-        return limits
+    """The limits of a machine, of which that by arithmetic is a task's own, or that of one which
+    computes in the same type."""
     return replace(limits, flops=own.flops, flops_from=own.flops_from, flops_name=own.flops_name)
 
 

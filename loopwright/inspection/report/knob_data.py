@@ -9,7 +9,7 @@ import numpy as np
 
 from loopwright.errors import RecordError
 from loopwright.inspection.report.page_data import Axis, KnobEffect, KnobValue, Parallel
-from loopwright.records import Json, Record, fields_of
+from loopwright.records import Json, Record, fields_of, measured
 from loopwright.records.reports.importance import importance
 from loopwright.records.reports.knobs import Knob, knobs_of
 
@@ -35,9 +35,8 @@ def effects_of(
         learned: trials that the shares rest on at most; of more a sample is drawn. 0: the shares
             are not worked out.
     """
-    valid, phases, same = fields_of(records, "valid", "phase", "same_as")
-    rows = zip(valid, phases, same, strict=True)
-    trials = list(compress(records, (v and not p and not s for v, p, s in rows)))
+    searched = measured(records, again=False)
+    trials = list(compress(searched, *fields_of(searched, "valid")))
     knobs = {knob.name: knob for knob in knobs_of(trials) if len(knob.texts) > 1}
     (medians,) = fields_of(trials, "median")
     seconds = np.array(medians, dtype=np.float64)

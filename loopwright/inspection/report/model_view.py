@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from loopwright.errors import RecordError
 from loopwright.inspection.report.page_data import ModelKernel, ModelPage, Steps
-from loopwright.records import Log, Record, fields_of, keys_of
+from loopwright.records import Log, Record, fields_of, keys_of, measured
 from loopwright.records.query import verdict_on
 from loopwright.records.ranking import ranked
 from loopwright.records.reports.curve import best_so_far
@@ -58,9 +58,10 @@ def model_page(name: str, kernels: Sequence[TunedKernels], log: Log) -> ModelPag
         own[place[key]].append(record)
     rows = [_row(one, found) for one, found in zip(kernels, own, strict=True)]
     rows.sort(key=lambda row: -(row.seconds or 0.0) * row.calls)
-    measured = [(r, place[k]) for r, k in zip(records, keys, strict=True) if _is_trial(r)]
-    steps, spent = _curve(measured, [one.calls for one in kernels], log)
-    return ModelPage(name, tuple(rows), steps, len(measured), spent)
+    known = {id(record): place[key] for record, key in zip(records, keys, strict=True)}
+    trials = [(r, known[id(r)]) for r in measured(records, again=False)]
+    steps, spent = _curve(trials, [one.calls for one in kernels], log)
+    return ModelPage(name, tuple(rows), steps, len(trials), spent)
 
 
 def _of_one_machine(log: Log, place: Mapping[str, int]) -> list[Record]:
@@ -74,14 +75,9 @@ def _of_one_machine(log: Log, place: Mapping[str, int]) -> list[Record]:
     return max(machines.values(), key=len, default=[])
 
 
-def _is_trial(record: Record) -> bool:
-    """Whether it is a trial of a search: no later measurement, and no copy of another one."""
-    return not record.phase and not record.same_as
-
-
 def _row(one: TunedKernels, records: Sequence[Record]) -> ModelKernel:
     best = next(iter(ranked(records, 1)), None)
-    trials = sum(map(_is_trial, records))
+    trials = len(measured(records, again=False))
     if best is None:
         return ModelKernel(one.name, one.calls, one.flop, "", "", trials, None, None)
     (key,) = keys_of([best])

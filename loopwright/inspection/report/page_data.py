@@ -66,8 +66,7 @@ class Candidate:
         id: of its record.
         trial: its number in its run.
         seconds: median of its timed windows.
-        low: the fastest of these.
-        high: the slowest.
+        spread: of these, see `loopwright.records.reports.spread`; None for fewer than two.
         checked: whether its answer was compared with the reference.
         config: its knobs in words.
         changes: what differs from the default configuration, and what it is here, in words; None
@@ -78,8 +77,7 @@ class Candidate:
     id: str
     trial: int
     seconds: float
-    low: float
-    high: float
+    spread: float | None
     checked: bool
     config: str
     changes: tuple[str, ...] | None

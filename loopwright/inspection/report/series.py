@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import compress
 
 import numpy as np
 
@@ -33,12 +32,13 @@ from loopwright.records import (
     ranked,
     vouched,
 )
-from loopwright.records.query import verdict_on
+from loopwright.records.query import measured, verdict_on
 from loopwright.records.reports.curve import Curve, best_so_far
 from loopwright.records.reports.differences import record_differences
 from loopwright.records.reports.errors import FailureReport, failures
 from loopwright.records.reports.knobs import config_text
 from loopwright.records.reports.setups import Setup
+from loopwright.records.reports.spread import spread
 from loopwright.records.reports.standings import default_record
 from loopwright.records.verdict import NOT_COMPARED
 
@@ -92,8 +92,8 @@ def series_of(
     Raises:
         RecordError: somebody else made the index of the log, and it is malformed.
     """
-    measured = _measured(records)
-    curve = best_so_far(measured, log.headers)
+    originals = measured(records)
+    curve = best_so_far(originals, log.headers)
     top = ranked(records, max(TOP, LINES))
     best = next(iter(top), None)
     verdict = NOT_COMPARED if best is None else verdict_on(best, records) or NOT_COMPARED
@@ -107,7 +107,7 @@ def series_of(
     spent = known.spent
     right = vouched(records)
     shown = [_candidate(one, default, right) for one in top[:TOP]]
-    valid, phases, dropped = fields_of(measured, "valid", "phase", "dropped")
+    valid, phases, dropped = fields_of(originals, "valid", "phase", "dropped")
     series = Series(
         label="",
         log=place,
@@ -117,7 +117,7 @@ def series_of(
         trials=sum(own and not phase for own, phase in zip(valid, phases, strict=True)),
         failed=report.failed,
         dropped=sum(dropped),
-        duplicates=len(records) - len(measured),
+        duplicates=len(records) - len(originals),
         spent=spent.run + spent.again + spent.build if spent else 0.0,
         flop=0 if work is None else work.flop,
         best=None if best is None else _candidate(best, default, right),
@@ -139,13 +139,6 @@ def series_of(
         top=tuple(shown),
     )
     return series, best
-
-
-def _measured(records: Sequence[Record]) -> list[Record]:
-    """Records without those that share the samples of another one, of the same program."""
-    valid, same = fields_of(records, "valid", "same_as")
-    own = [not (good and other) for good, other in zip(valid, same, strict=True)]
-    return list(compress(records, own))
 
 
 def _errors(report: FailureReport) -> tuple[FailureKind, ...]:
@@ -179,8 +172,7 @@ def _candidate(one: Record, default: Record | None, right: set[tuple[str, str]])
         one.id,
         one.trial,
         seconds,
-        min(one.times),
-        max(one.times),
+        spread(one.times),
         one.checked is Checked.YES or (one.candidate, one.build) in right,
         config_text(one.config),
         changes,
@@ -278,7 +270,8 @@ def _source(limits: Limits) -> str:
     said = []
     if limits.flops:
         name = limits.flops_name
-        name += "" if "float" in name else " of float32"  # those of CPUs do not say it
+        # Those of CPUs do not say it.
+        name += " of float32" if name.startswith(("FMA", "peak")) and "float" not in name else ""
         said.append(f"{name} beside the playoff of record {limits.flops_from}")
     if limits.bandwidth:
         said.append(f"memory bandwidth beside the playoff of record {limits.bandwidth_from}")

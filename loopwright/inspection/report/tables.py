@@ -102,7 +102,6 @@ def candidates(name: str, top: Sequence[Candidate], flop: int, caption: str) -> 
 
 
 def _candidate(rank: int, one: Candidate, flop: int) -> list[Cell]:
-    spread = (one.high - one.low) / one.seconds
     speed = flop / one.seconds / 1e9 if flop else None
     if one.changes is None:
         changes = one.config
@@ -113,7 +112,7 @@ def _candidate(rank: int, one: Candidate, flop: int) -> list[Cell]:
         Cell(one.id, kind="mono"),
         number(str(one.trial), one.trial),
         number(time_text(one.seconds), one.seconds),
-        number(f"{spread:.1%}", spread if one.high > one.low else None),
+        number("-" if one.spread is None else f"{one.spread:.1%}", one.spread),
         number(f"{speed:.4g}" if speed else "-", speed),
         number(f"{one.of_default:.2f}x" if one.of_default else "-", one.of_default),
         Cell("checked" if one.checked else "not checked"),

@@ -13,6 +13,7 @@ from loopwright.inspection.quantities import speed_text, time_text
 from loopwright.inspection.work import work_of
 from loopwright.records import Checked, Json, Log, Ranking, Record, fields_of
 from loopwright.records.follow import News
+from loopwright.records.playoffs import Place, PlayoffReader, is_of_playoff
 from loopwright.records.reports.setups import task_text
 
 #: The pace is that of so many seconds before the last trial.
@@ -107,6 +108,8 @@ class _Line(NamedTuple):
     ts: float
     error: Mapping[str, str] | None
     dag: str
+    times: tuple[float, ...]
+    verdict: Mapping[str, Json] | None
 
 
 class _Task:
@@ -115,6 +118,7 @@ class _Task:
     def __init__(self, first: Record) -> None:
         self.name = task_text(first.op, first.args)
         self.ranking: Ranking[tuple[str, _Best]] = Ranking()
+        self.playoffs: PlayoffReader[_Line] = PlayoffReader()
         self.trials = self.failed = 0
         self.default_s: float | None = None
         self.flop = 0
@@ -125,14 +129,24 @@ class _Task:
         if line.wrong or line.failed_again:
             self.ranking.refute(line.candidate)
             return
-        if line.usable and line.median is not None and not line.same_as:
-            best = _Best(line.median, line.trial)
-            self.ranking.add(line.candidate, (line.candidate, best), line.median, line.ts)
+        if line.usable and not line.same_as:
+            self._add(line)
             # AutoTVM numbers no trials and names no run: there every record would be trial 0.
             if line.trial == 0 and line.run:
                 self.default_s = line.median
         if line.checked is Checked.YES:
             self.ranking.vouch(line.candidate)
+
+    def _add(self, line: _Line) -> None:
+        """Rank a measurement; those of a playoff once its winner is known."""
+        placed: list[tuple[_Line, Place | None]] = [(line, None)]
+        if is_of_playoff(line.phase, line.verdict):
+            own = (line.run, line.times, line.verdict, line.ts)
+            placed = [*self.playoffs.add(line, *own)]
+        for one, place in placed:
+            if one.median is not None:
+                item = (one.candidate, _Best(one.median, one.trial))
+                self.ranking.add(one.candidate, item, one.median, one.ts, place)
 
     def status(self) -> TaskStatus:
         """What is known by now."""

@@ -6,14 +6,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from loopwright import runtime
+from loopwright import dtypes, runtime
 from loopwright.measure.arguments import arguments
 from loopwright.runtime import Artifact
-from loopwright.target import VectorUnit
+from loopwright.runtime.peak import peak_of
+from loopwright.target import Roof
+from loopwright.te import Dag
 
-#: The name of the limit for arithmetic where the target has no vector unit.
-FMA_PEAK = "FMA peak"
-BANDWIDTH = "memory bandwidth"
+#: Names of limits by moving the arguments: from and to memory, or the last cache.
+BANDWIDTH, CACHE_BANDWIDTH = "memory bandwidth", "cache bandwidth"
 #: Seconds of one sample.
 _SAMPLE_S = 0.02
 #: Arrays of fewer bytes are taken to stay in the cache of a device that tells of none.
@@ -24,11 +25,12 @@ _CACHE = 4 << 20
 class MachineLimit:
     """What no kernel of a task can exceed, as far as it is known: the roofline.
 
-    Arrays that fit into the last cache are not held up by memory; for others the limit is the one
-    at which a call takes longer (Williams, Waterman, Patterson, "Roofline", CACM 52, 2009).
+    Arrays that fit into the last cache are not held up by memory, but by that cache, and those that
+    the cores' own caches hold by neither. Of two limits it is the one at which a call takes longer
+    (Williams, Waterman, Patterson, "Roofline", CACM 52, 2009).
 
     Attributes:
-        name: such as ``"FMA peak (AVX2)"`` (of float32), or `BANDWIDTH`.
+        name: such as ``"FMA peak (AVX2)"`` (of float32), `BANDWIDTH` or `CACHE_BANDWIDTH`.
         work: operations or bytes of one call.
         rate: measures how many of them the machine does in a second; may raise a LoopwrightError
             where that is a device.
@@ -41,32 +43,75 @@ class MachineLimit:
     @property
     def each_round(self) -> bool:
         """True when a sample is quick enough to be taken in every round."""
-        return self.name != BANDWIDTH
+        return not self.by_moving
+
+    @property
+    def by_moving(self) -> bool:
+        """True where the time is that of moving the arguments."""
+        return self.name in (BANDWIDTH, CACHE_BANDWIDTH)
 
     def sample(self) -> float:
         """Seconds that one call takes at the limit, measured now."""
         return self.work / self.rate()
 
 
-def limit_of(
-    artifact: Artifact, flop: int, threads: int, unit: VectorUnit | None = None
-) -> MachineLimit | None:
+def arithmetic_of(dag: Dag) -> str:
+    """What a DAG multiplies: ``"float32"``, ``"float64"``, ``"int8"`` for bytes whose products are
+    summed up as int32, ``"bfloat16"`` likewise in float32; empty for anything else.
+
+    Half floats that are rounded after each operation have no limit that is known, nor have whole
+    numbers of more than 8 bits.
+    """
+    from loopwright.ir.expr import Binary, Cast  # not at the top: runners import no compiler
+    from loopwright.ir.node import Node
+    from loopwright.ir.traversal import walk
+
+    products: set[tuple[str, str]] = set()
+    floats: set[str] = set()
+
+    def visit(e: Node) -> None:
+        if not isinstance(e, Binary):
+            return
+        if dtypes.is_float(e.dtype) and e.op not in ("max", "min"):
+            floats.add(e.dtype)
+        if e.op == "*" and isinstance(e.a, Cast) and isinstance(e.b, Cast):
+            products.update((x.value.dtype, e.dtype) for x in (e.a, e.b))
+
+    for op in dag.ops:
+        if op.body is not None:
+            walk(op.body, visit)
+    if {("int8", "int32"), ("uint8", "int32")} & products:
+        return "int8"
+    if ("bfloat16", "float32") in products:
+        return "bfloat16"
+    return next((dtype for dtype in ("float32", "float64") if dtype in floats), "")
+
+
+def limit_of(nbytes: int, flop: int, threads: int, roof: Roof | None) -> MachineLimit | None:
     """The limit that bounds kernels of the CPU with these arguments; None where neither is known
     to.
 
     Args:
-        artifact: any kernel of the task.
-        flop: floating point operations of one call; 0 where there are none to count.
+        nbytes: of all arguments.
+        flop: operations of one call; 0 where there are none to count.
         threads: of the kernels.
-        unit: the vector instructions of their target; None: this machine's.
+        roof: the instruction that bounds their arithmetic; None where none is known to.
     """
-    nbytes = bytes_of(artifact)
-    name = FMA_PEAK if unit is None else unit.peak
-    arithmetic = MachineLimit(name, flop, partial(_fma_peak, threads, unit)) if flop else None
-    memory = MachineLimit(BANDWIDTH, nbytes, partial(_bandwidth, threads))
-    caches = runtime.cpu(0).cache_sizes
-    in_cache = not caches or nbytes <= max(caches.values())
-    return higher(arithmetic, None if in_cache else memory)
+    arithmetic = None
+    if flop and roof is not None:
+        arithmetic = MachineLimit(roof.name, flop, partial(_peak, threads, roof))
+    return higher(arithmetic, moving(nbytes, threads))
+
+
+def moving(nbytes: int, threads: int) -> MachineLimit | None:
+    """The limit by moving arguments of so many bytes on the CPU: of memory, or of its last cache;
+    None where they stay in the caches of the cores."""
+    caches = sorted(runtime.cpu(0).cache_sizes.values())
+    if caches and nbytes > caches[-1]:
+        return MachineLimit(BANDWIDTH, nbytes, partial(_bandwidth, threads, None))
+    if len(caches) < 2 or nbytes <= threads * caches[-2]:
+        return None
+    return MachineLimit(CACHE_BANDWIDTH, nbytes, partial(_bandwidth, threads, nbytes // 3))
 
 
 def higher(arithmetic: MachineLimit | None, memory: MachineLimit | None) -> MachineLimit | None:
@@ -86,11 +131,11 @@ def stays_in_cache(nbytes: int, device: runtime.Device) -> bool:
     return nbytes <= max(device.cache_sizes.values(), default=_CACHE)
 
 
-def _fma_peak(threads: int, unit: VectorUnit | None) -> float:
+def _peak(threads: int, roof: Roof) -> float:
     with runtime.pinned(threads):
-        return runtime.fma_peak(threads, _SAMPLE_S, unit)
+        return peak_of(roof, threads, _SAMPLE_S)
 
 
-def _bandwidth(threads: int) -> float:
+def _bandwidth(threads: int, nbytes: int | None) -> float:
     with runtime.pinned(threads):
-        return runtime.bandwidth(threads, seconds=_SAMPLE_S)
+        return runtime.bandwidth(threads, seconds=_SAMPLE_S, nbytes=nbytes)

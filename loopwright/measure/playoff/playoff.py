@@ -19,7 +19,12 @@ from loopwright.measure.building import Build
 from loopwright.measure.equipment import Equipment
 from loopwright.measure.options import PLAYOFF_WINDOW_S, WINDOW_S
 from loopwright.measure.playoff.finalist import LOSES_AFTER, Finalist, may_win
-from loopwright.measure.playoff.machine_limit import MachineLimit, limit_of
+from loopwright.measure.playoff.machine_limit import (
+    MachineLimit,
+    arithmetic_of,
+    bytes_of,
+    limit_of,
+)
 from loopwright.measure.playoff.paired_ratios import FEWEST_ROUNDS, SMALLEST_GAIN, paired_gain
 from loopwright.measure.playoff.result import PlayoffPlan, PlayoffResult
 from loopwright.measure.result import MeasureError
@@ -27,6 +32,7 @@ from loopwright.measure.running import wrong_answer
 from loopwright.measure.workers.messages import CheckReply
 from loopwright.records import Checked
 from loopwright.runtime import get_num_threads
+from loopwright.target import roof_of
 
 if TYPE_CHECKING:
     from loopwright.task import ConfigEntity
@@ -99,7 +105,7 @@ class Playoff:
     def _fill_places(self, candidates: Sequence[ConfigEntity]) -> None:
         """Check candidates in the order in which they are given until enough are right."""
         waiting = iter([c for c in candidates if c != self.plan.default])
-        while (free := self.plan.places - self._placed) > 0 and not self._out_of_time:
+        while (free := self.plan.places - self._placed) > 0 and not self._late():
             batch = list(islice(waiting, free))
             if not batch:
                 return
@@ -239,7 +245,9 @@ class Playoff:
             return
         target = self.equipment.task.target
         threads = target.canonical.get("num_threads") or get_num_threads()
-        self.limit = limit_of(best.artifact, self.plan.flop, threads, target.vector_unit)
+        assert best.build is not None
+        roof = roof_of(target, arithmetic_of(best.build.candidate.dag))
+        self.limit = limit_of(bytes_of(best.artifact), self.plan.flop, threads, roof)
 
     def _find_device_limit(self, best: Finalist) -> None:
         """Find the limit of the device that the runner has; why there is none becomes a note."""
@@ -300,7 +308,8 @@ class Playoff:
         if share > 1 and self.limit is not None:
             self.notes.append(
                 f"{share:.0%} of the {self.limit.name}, measured twice: it is no limit for this "
-                "kernel (other types, arrays that stay in a cache), or it was disturbed both times"
+                "kernel (which computes less than its definition, or stays in a cache), or it was "
+                "disturbed both times"
             )
 
     def _rounds(
@@ -316,7 +325,8 @@ class Playoff:
             counts: rounds at least and at most.
             fewest: rounds where the kernels are so slow that there is no time for the least count.
             share: of the time of the playoff that may have passed by its end, where there is a
-                choice; building and checking take their part of it.
+                choice; building and checking take their part of it. The same share of its time
+                limit ends the part after its first round, so that there is time for a verdict.
             enough: no more than the least count are needed.
         """
         least, most = counts
@@ -326,14 +336,14 @@ class Playoff:
             needed = turn < fewest or (turn < least and spent < _PATIENCE_S)
             in_time = time.perf_counter() - self.started < share * self.plan.seconds
             spare = in_time and not (turn >= least and enough())
-            if self._out_of_time or not (needed or spare):
+            if self._late(share if turn else 1.0) or not (needed or spare):
                 return
             yield turn
 
-    @property
-    def _out_of_time(self) -> bool:
+    def _late(self, share: float = 1.0) -> bool:
+        """Whether this share of the time limit has passed."""
         timeout = self.plan.timeout
-        return timeout is not None and time.perf_counter() - self.started >= timeout
+        return timeout is not None and time.perf_counter() - self.started >= share * timeout
 
     def _round(self, players: Sequence[Finalist], turn: int, window_s: float) -> None:
         """Take one sample of each."""

@@ -121,13 +121,22 @@ class PlayoffResult:
     @property
     def of_peak(self) -> float:
         """Share of the limit of the machine that the winner reached; 0 where none was sampled."""
-        if not self.at_peak or not self.best:
-            return 0.0
-        return statistics.median(self.at_peak) / statistics.median(self.best)
+        return self.of_peak_by(self.best)
 
-    def gain_over(self, name: str) -> PairedGain | None:
-        """By which share the winner is faster than what was sampled beside it under this name."""
-        pairs = zip(self.beside.get(name, ()), self.best, strict=False)
+    def of_peak_by(self, samples: Sequence[float]) -> float:
+        """The same of the winner's samples, or the default's."""
+        if not self.at_peak or not samples:
+            return 0.0
+        return statistics.median(self.at_peak) / statistics.median(samples)
+
+    def gain_over(self, name: str, samples: Sequence[float] | None = None) -> PairedGain | None:
+        """By which share the winner is faster than what was sampled beside it under this name.
+
+        Args:
+            name: of what was sampled.
+            samples: the default's, in place of the winner's.
+        """
+        pairs = zip(self.beside.get(name, ()), samples or self.best, strict=False)
         kept = [(other, own) for other, own in pairs if not math.isnan(other)]
         return paired_gain([other for other, _ in kept], [own for _, own in kept])
 

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from loopwright.records.json_value import Json
 from loopwright.records.many import fields_of
+from loopwright.records.query import measured
 from loopwright.records.ranking import ranked, refuted
 from loopwright.records.record import Record
 
@@ -90,12 +91,11 @@ def best_so_far(records: Iterable[Record], headers: Sequence[Mapping[str, Json]]
         6 0 True
     """
     records = list(records)
-    phases, usable, same_as = fields_of(records, "phase", "usable", "same_as")
-    out = refuted(records)
-    searched = [not phase and not same for phase, same in zip(phases, same_as, strict=True)]
-    trials = list(compress(records, searched))
-    may_be_best = [own and not bad for own, bad in zip(usable, out, strict=True)]
-    counts = np.array(list(compress(may_be_best, searched)), dtype=np.bool_)
+    bad = {id(record) for record in compress(records, refuted(records))}
+    trials = measured(records, again=False)
+    (usable,) = fields_of(trials, "usable")
+    may_be_best = [own and id(r) not in bad for r, own in zip(trials, usable, strict=True)]
+    counts = np.array(may_be_best, dtype=np.bool_)
     medians, times = fields_of(trials, "median", "times")
     seconds = np.array([math.nan if m is None else m for m in medians], dtype=np.float64)
     candidates = np.where(counts, seconds, np.inf)

@@ -10,9 +10,8 @@ import numpy as np
 
 from loopwright.records.json_value import Json
 from loopwright.records.line import canonical_json
-from loopwright.records.many import fields_of
 from loopwright.records.provenance import device_of
-from loopwright.records.query import verdict_on
+from loopwright.records.query import measured, verdict_on
 from loopwright.records.ranking import ranked
 from loopwright.records.record import Record
 from loopwright.records.reports.knobs import ABSENT, value_text
@@ -335,10 +334,9 @@ def machines(records: Iterable[Record]) -> dict[str, list[Record]]:
 
 def _side(setup: Setup, records: Sequence[Record]) -> Side:
     best = next(iter(ranked(records, 1)), None)
-    (phases,) = fields_of(records, "phase")
     name = task_text(records[0].op, records[0].args)
     verdict = None if best is None else verdict_on(best, records)
-    return Side(setup, name, best, sum(not phase for phase in phases), verdict)
+    return Side(setup, name, best, len(measured(records, again=False)), verdict)
 
 
 def _compared(one: Side | None, other: Side | None) -> TaskComparison:

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from loopwright.records.many import fields_of
+from loopwright.records.query import measured
 from loopwright.records.record import Record
 from loopwright.records.reports.knobs import Knob, knobs_of
 
@@ -97,7 +98,8 @@ class FailureReport:
 def failures(records: Iterable[Record], significant: float = SIGNIFICANT) -> FailureReport:
     """What failed, how often, and which values of knobs go with it.
 
-    Records of several tasks may be given; knobs are then compared within all of them.
+    Records of several tasks may be given; knobs are then compared within all of them. Copies of a
+    program are no trials.
 
     Args:
         records: any iterable of records.
@@ -109,7 +111,7 @@ def failures(records: Iterable[Record], significant: float = SIGNIFICANT) -> Fai
         >>> print(report.trials, report.failed, report.kinds)
         6 0 ()
     """
-    records = list(records)
+    records = measured(records)
     errors, phases, dropped = fields_of(records, "error", "phase", "dropped")
     kinds = [None if error is None else str(error.get("kind", "")) for error in errors]
     is_trial = [not phase for phase in phases]

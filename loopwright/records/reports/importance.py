@@ -23,6 +23,7 @@ import numpy.typing as npt
 from loopwright.errors import RecordError
 from loopwright.records.json_value import Json
 from loopwright.records.many import fields_of
+from loopwright.records.query import measured
 from loopwright.records.record import Record
 from loopwright.records.reports.knobs import ABSENT, Knob, knobs_of, value_text
 
@@ -116,8 +117,9 @@ class Importance:
 def importance(records: Iterable[Record], seed: int = 0) -> Importance:
     """How much each knob matters for the time, from the trials of one task on one machine.
 
-    Failed records have no time and are left out; those that racing dropped have a rough one and
-    count. Records need not have the same knobs: that one is absent is one of its values.
+    Failed records have no time and are left out, and copies of a program are no measurements; those
+    that racing dropped have a rough time and count. Records need not have the same knobs: that one
+    is absent is one of its values.
 
     Args:
         records: those of one `Setup`.
@@ -139,10 +141,8 @@ def importance(records: Iterable[Record], seed: int = 0) -> Importance:
         >>> print(found.knobs[0].knob, found.knobs[0].share > 0.9, found.records)
         tile True 60
     """
-    records = list(records)
-    valid, phases, dropped = fields_of(records, "valid", "phase", "dropped")
-    chosen = [own and not phase for own, phase in zip(valid, phases, strict=True)]
-    trials = list(compress(records, chosen))
+    searched = measured(records, again=False)
+    trials = list(compress(searched, *fields_of(searched, "valid")))
     if len(trials) < FEWEST:
         raise RecordError(
             f"which knobs matter cannot be told from {len(trials)} record"
@@ -170,7 +170,7 @@ def importance(records: Iterable[Record], seed: int = 0) -> Importance:
     ]
     effects.sort(key=lambda effect: -effect.share)
     together = max(0.0, 1.0 - sum(effect.share for effect in effects))
-    rough = sum(compress(dropped, chosen))
+    rough = sum(*fields_of(trials, "dropped"))
     return Importance(tuple(effects), together, len(trials), rough, len(some), correlation)
 
 

@@ -29,6 +29,18 @@ def spread(times: Sequence[float]) -> float | None:
     return float((high - low) / middle)
 
 
+def spread_text(times: Sequence[float]) -> str:
+    """`spread` for people: ``2.3%``, or ``-``.
+
+    Example:
+        >>> from loopwright.records.reports.spread import spread_text
+        >>> print(spread_text([1.0, 1.0, 1.1, 1.2, 1.2]))
+        18.2%
+    """
+    share = spread(times)
+    return "-" if share is None else f"{share:.1%}"
+
+
 def spreads(times: Iterable[Sequence[float]]) -> list[float | None]:
     """`spread` of many measurements.
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from loopwright.records import Checked, Outcome, Record, Verdict
-from loopwright.records.verdict import FACTOR
+from loopwright.records.verdict import FACTOR, NOT_COMPARED
 from loopwright.task.applying.as_called import AsCalled, duration
 
 
@@ -43,9 +43,13 @@ class Choice:
         match: Exact, compatible or default.
         checked: Whether the answer of the record's kernel was compared with the reference.
         check_reason: Why it was not.
-        verdict: How the record compares with the default configuration; None: not compared.
+        verdict: How the record compares with the default configuration; None: it won no playoff.
         near_misses: The best records that were refused, each with what differs, field by field.
         actual: What `loopwright.build` with ``verify=True`` measured, else None.
+        ratio: The time of the record by that of the default in the rounds of a playoff; None: they
+            were not compared.
+        default_seconds: Seconds per call of the default in the search; None where that is not
+            known, or not needed.
 
     Example:
         >>> task = lw.create_task("matmul", (64, 64, 64), "llvm")
@@ -67,15 +71,24 @@ class Choice:
     verdict: Verdict | None = None
     near_misses: tuple[str, ...] = ()
     actual: AsCalled | None = None
+    ratio: float | None = None
+    default_seconds: float | None = None
+
+    @property
+    def unverified(self) -> bool:
+        """True where there is a record that no playoff has compared with the default."""
+        return self.record is not None and self.ratio is None
 
     @property
     def expected(self) -> float | None:
-        """Seconds per call that the record promises; of the default, where a verdict compares."""
+        """Seconds per call of what is built, as far as records tell."""
         if self.record is None or self.record.median is None:
             return None
-        if self.match is Match.DEFAULT and self.verdict is not None:
+        if self.match is not Match.DEFAULT:
+            return self.record.median
+        if self.verdict is not None and self.verdict.is_compared:
             return self.record.median * (1 + self.verdict.gain)
-        return self.record.median
+        return self.default_seconds if self.ratio is None else self.record.median / self.ratio
 
     @property
     def age(self) -> float | None:
@@ -85,9 +98,9 @@ class Choice:
     @property
     def against_default(self) -> str:
         """How the record compares with the default configuration, in words."""
-        verdict = self.verdict
-        if verdict is None or verdict.outcome is Outcome.NOT_COMPARED:
-            return "not compared with the default"
+        if self.ratio is None:
+            return "unverified: not compared with the default"
+        verdict = NOT_COMPARED if self.verdict is None else self.verdict
         percent = f"{abs(verdict.gain):.1%} +- {verdict.margin:.1%}"
         match verdict.outcome:
             case Outcome.FASTER if verdict.gain >= FACTOR:
@@ -100,6 +113,8 @@ class Choice:
                 return f"{percent} slower than the default"
             case Outcome.TIE:
                 return f"as fast as the default (within {verdict.margin:.1%})"
+            case Outcome.NOT_COMPARED:  # another one won the playoff
+                return f"{1 / self.ratio:.2f} times as fast as the default in a playoff"
 
     def __str__(self) -> str:
         if self.match is Match.GIVEN:
@@ -123,7 +138,8 @@ class Choice:
             parts.append(f"passed over: {'; '.join(self.reasons)}")
         parts += self.near_misses
         if self.match is Match.DEFAULT:
-            found = f"default configuration, by the verdict of record {self.record.id}"
+            by = "since it is not verified:" if self.unverified else "by the verdict of"
+            found = f"default configuration, {by} record {self.record.id}"
         else:
             found = f"record {self.record.id}"
         return f"{self.task}: {found} ({', '.join(parts)}){self._verified}"

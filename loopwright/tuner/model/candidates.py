@@ -156,8 +156,10 @@ class Measurements:
         return len(self.indices)
 
     def add(self, results: Sequence[tuple[ConfigEntity, MeasureResult]]) -> None:
-        """Take in results."""
+        """Take in results; a program of which several configurations are copies counts once."""
         for config, result in results:
+            if result.same_as:
+                continue
             outcome, score = score_of(result)
             self.indices.append(point(config))
             self._outcomes.append(outcome)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from loopwright.cost.features import Extractor
-from loopwright.records import Record
+from loopwright.records import Record, measured
 from loopwright.task import Task
 from loopwright.tuner.model.candidates import score_of
 from loopwright.tuner.model.cost_model import Batch, Samples
@@ -50,7 +50,7 @@ def learn(
     """
     space = task.config_space
     latest: dict[tuple[tuple[str, str, int], int], Record] = {}
-    for record in records:
+    for record in measured(records):
         index = space.find(record.config) if record.task == task.alias else None
         if index is not None:
             latest[(record.build, record.hardware, record.threads), index] = record

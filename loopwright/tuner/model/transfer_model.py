@@ -81,6 +81,8 @@ class History:
         """Take in measurements of one task; of a configuration the last one counts."""
         group = self._group(task.name, task.key, task.config_space.space_hash)
         for config, result in pairs:
+            if result.same_as:  # the program of another one, which counts once
+                continue
             index = point(config)
             group.points[index] = (part_of(task, index), result)
 
@@ -106,6 +108,8 @@ class History:
         space, all others by their trace."""
         tasks: dict[str, Task | None] = {}
         for record, result in records:
+            if record.same_as:
+                continue
             if record.task not in tasks:
                 tasks[record.task] = _other_shape(task, record)
             other = tasks[record.task]

@@ -9,9 +9,9 @@ from dataclasses import replace
 
 from loopwright.measure import FinalistResult, PlayoffPlan, PlayoffResult
 from loopwright.records import Verdict
+from loopwright.records.playoffs import PLAYOFF, Played
 from loopwright.task import ConfigEntity
 from loopwright.tuner.run.budget import PLAYOFF_SHARE
-from loopwright.tuner.run.journal import PLAYOFF
 from loopwright.tuner.run.remeasuring import Remeasuring
 from loopwright.tuner.run.state import Trial, point
 
@@ -19,9 +19,11 @@ from loopwright.tuner.run.state import Trial, point
 FINALISTS = 8
 #: So many stand by in case that finalists are equal programs or fail.
 _CANDIDATES = 64
-#: So many playoffs are held at most: on a machine that becomes slower and slower, somebody with an
-#: earlier time overtakes the winner of each.
+#: So many playoffs are held at most.
 _PLAYOFFS = 3
+#: One that took no part is measured, too, where its ratio to the default in the search is better
+#: than that of the winner by this factor: single measurements lie so far apart.
+_OVERTAKES = 1.1
 
 
 class FinalPlayoff:
@@ -45,8 +47,8 @@ class FinalPlayoff:
         """Check and measure the best few and the default again, and let the result stand.
 
         A run that measured nothing, and whose log has a verdict, times the winner of the log again,
-        and nothing is recorded. Where those outside turn out to be faster than the finalists are
-        now, they play too.
+        and nothing is recorded. Where the finalists turn out to be slower, in relation to the
+        default, than others were in the search, those play against the winner.
 
         Args:
             left: seconds that it may take; None for no limit.
@@ -55,7 +57,7 @@ class FinalPlayoff:
         if (left is not None and left <= 0) or best is None:
             return
         fresh = self.state.measured > 0 or best.index not in self.parts.journal.verdicts
-        candidates = self.state.fastest(_CANDIDATES) if fresh else [best]
+        candidates = self.state.contenders(_CANDIDATES) if fresh else [best]
         # Where the default is all there is, it plays: that nothing beats it is a verdict, too.
         if fresh and len(candidates) < 2 and self.state.default is None:
             return
@@ -67,7 +69,7 @@ class FinalPlayoff:
             self._play(candidates, left, fresh)
             if not fresh or not self._overtaken:
                 return
-            candidates = self.state.fastest(_CANDIDATES)
+            candidates = self.state.contenders(_CANDIDATES)
 
     @property
     def of_best(self) -> PlayoffResult:
@@ -82,33 +84,47 @@ class FinalPlayoff:
 
     @property
     def _overtaken(self) -> bool:
-        """True when another one than the winner of the latest playoff leads: by a time of before,
-        or, having left early, by one of faster minutes."""
+        """True when one that played in none of the playoffs seems to be faster than the best."""
         best = self.state.best
-        return best is not None and best.config not in _winners(self.outcomes[-1])
+        if best is None:
+            return False
+        played = {f.config for outcome in self.outcomes for f in outcome.finalists}
+        others = (t for t in self.state.contenders(_CANDIDATES) if t.config not in played)
+        first = next(others, None)
+        if first is None:
+            return False
+        return self.state.estimate(first) * _OVERTAKES < self.state.estimate(best)
 
     def _play(self, candidates: Sequence[Trial], left: float | None, fresh: bool) -> None:
         default = self.state.default
+        places = FINALISTS
+        if left is not None:
+            # Half of the time is for building and checking, so that there is some for a verdict.
+            places = int(0.5 * left / max(1e-3, self.state.seconds_of_a_trial)) - 1
         plan = PlayoffPlan(
             None if default is None else default.config,
-            FINALISTS,
+            max(1, min(FINALISTS, places)),
             PLAYOFF_SHARE * self.state.budget.elapsed,
             left,
             self.state.flop,
             {name: take for m in self.parts.monitors for name, take in m.beside().items()},
         )
-        count = len({t.index for t in [*candidates[:FINALISTS], default or candidates[0]]})
+        count = len({t.index for t in [*candidates[: plan.places], default or candidates[0]]})
         for monitor in self.parts.monitors:
             monitor.playoff(self.state, count)
         outcome = self.measurer.playoff([t.config for t in candidates], plan)
         self.outcomes.append(outcome)
         verdict, first = outcome.verdict(), None if default is None else default.index
+        winner = outcome.winner
+        played = None if winner is None else Played(winner.times, verdict, time.time())
         for finalist, wins in _as_recorded(outcome, first):
-            self._take_in(finalist, fresh, verdict if wins else None)
+            self._take_in(finalist, fresh, verdict if wins else None, played)
         for note in outcome.notes:
             self.parts.say(note)
 
-    def _take_in(self, finalist: FinalistResult, fresh: bool, verdict: Verdict | None) -> None:
+    def _take_in(
+        self, finalist: FinalistResult, fresh: bool, verdict: Verdict | None, played: Played | None
+    ) -> None:
         """Record what the playoff gave for a finalist, if it shall be recorded."""
         trial = self.state.trial_of(point(finalist.config))
         if finalist.times:
@@ -129,7 +145,8 @@ class FinalPlayoff:
             max_error=finalist.max_error,
             ts=time.time(),
         )
-        self.parts.keep(trial, result, PLAYOFF, verdict)
+        place = played.place(finalist.times) if played and finalist.times else None
+        self.parts.keep(trial, result, PLAYOFF, verdict, place)
 
 
 def _as_recorded(outcome: PlayoffResult, default: int | None) -> list[tuple[FinalistResult, bool]]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from loopwright.errors import RecordError
 from loopwright.measure import MeasureResult
 from loopwright.records import Expression, Json, Record, Verdict
+from loopwright.records.playoffs import Place
 from loopwright.tuner.run.state import Trial, point
 
 if TYPE_CHECKING:
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
 
 #: How many of the best that were measured with another compiler or machine are measured again.
 REMEASURED = 8
-#: Phases of records of further measurements: the final one, and what a drift touched.
-PLAYOFF, DRIFT = "playoff", "drift"
+#: Phase of records of what was measured again since the machine had changed.
+DRIFT = "drift"
 
 
 class Journal:
@@ -30,7 +31,8 @@ class Journal:
     Attributes:
         path: the log, or None.
         trials: in the order in which they were measured, none twice.
-        later: further measurements of trials, by index, in the order in which they were made.
+        later: further measurements of trials, by index, in the order in which they were made, each
+            with what its playoff says of it, if it is of one.
         drift: those that a drift of the machine made necessary, by the round that they belong to.
         verdicts: how the winner of a playoff compares with the default, by its index.
         remeasure: configurations that were among the best elsewhere, see `remeasured`.
@@ -49,7 +51,7 @@ class Journal:
     def __init__(self, task: Task) -> None:
         self.task = task
         self.trials: list[Trial] = []
-        self.later: list[tuple[int, MeasureResult]] = []
+        self.later: list[tuple[int, MeasureResult, Place | None]] = []
         self.drift: dict[int, list[tuple[ConfigEntity, MeasureResult]]] = {}
         self.verdicts: dict[int, Verdict] = {}
         self.remeasure: list[ConfigEntity] = []
@@ -90,6 +92,7 @@ class Journal:
         phase: str,
         verdict: Verdict | None = None,
         default: int | None = None,
+        place: Place | None = None,
     ) -> None:
         """Keep a further measurement of a trial.
 
@@ -99,8 +102,9 @@ class Journal:
             phase: of the record: what it was measured again for.
             verdict: how it compares with the default, where it is the winner of a playoff.
             default: index of the default, which was kept before, or is this trial.
+            place: what its playoff says of it; None where it is of none.
         """
-        self.later.append((trial.index, result))
+        self.later.append((trial.index, result, place))
         if phase == DRIFT:
             self.drift.setdefault(trial.round, []).append((trial.config, result))
         if verdict is not None:

@@ -27,6 +27,7 @@ from loopwright.records import (
     canonical_json,
 )
 from loopwright.records.log import without_collector
+from loopwright.records.playoffs import Place, places, verdict_of
 from loopwright.runtime.devices.facts import facts_here
 from loopwright.transform import PassContext
 from loopwright.tuner.run.journal import REMEASURED, Journal
@@ -99,6 +100,7 @@ class LogJournal(Journal):
         phase: str,
         verdict: Verdict | None = None,
         default: int | None = None,
+        place: Place | None = None,
     ) -> None:
         """Append a further measurement of a trial."""
         record = self._record(trial, replace(result, times_of=""), phase=phase)
@@ -108,7 +110,7 @@ class LogJournal(Journal):
                 verdict = replace(verdict, default=self._candidates[default])
             record = replace(record, verdict=verdict.to_json())
         self._store.append(record)
-        super().add_again(trial, result, phase, verdict)
+        super().add_again(trial, result, phase, verdict, default, place)
 
     def _note_program(self, record: Record) -> None:
         if record.program and not record.same_as:
@@ -264,16 +266,17 @@ class LogJournal(Journal):
         names = ("trial", "round", "seed", "phase", "program", "same_as", "id")
         columns = records.fields_of(past, *names)
         rows = zip(past, configs, results_of(past), *columns, strict=True)
+        played = places(past)
         numbers: set[int] = set()
         highest = -1
-        for record, config, result, number, round_, seed, phase, program, same_as, id_ in rows:
+        for row, (record, config, result, *own) in enumerate(rows):
+            number, round_, seed, phase, program, same_as, id_ = own
             if config is None:
                 continue
             trial = Trial(number, round_, seed, config, result)
             if phase:
-                said = record.verdict
-                verdict = None if said is None else Verdict.from_json(said)
-                super().add_again(trial, result, phase, verdict)
+                verdict = verdict_of(record.verdict)
+                super().add_again(trial, result, phase, verdict, place=played.get(row))
                 continue
             if number in numbers:  # of a run under another name, which has counted its own
                 trial = replace(trial, number=highest + 1)

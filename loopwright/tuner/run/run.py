@@ -223,6 +223,12 @@ class Run:
         best = self.state.best
         return self.journal.verdicts.get(-1 if best is None else best.index, NOT_COMPARED)
 
+    @property
+    def chosen(self) -> Trial | None:
+        """What is built: the best, or the default where nothing is measurably faster."""
+        default = self.state.default
+        return default if default and self.verdict.nothing_faster else self.state.best
+
     def finish(self) -> Summary:
         """End the run; the tuner's ``best_*`` are then those of the whole run.
 
@@ -237,6 +243,7 @@ class Run:
         trial_log.log_end(self.tuner, self.state, self.stop[1])
         summary = summarize(
             self.state,
+            self.chosen,
             task=self.task.key,
             stop=self.stop,
             timing=self._timing(),
@@ -396,9 +403,10 @@ class Run:
 
     def _set_best(self) -> None:
         """Let the tuner's ``best_*`` be what the final measurement says."""
-        best, seconds = self.state.best, self.state.best_seconds
-        if best is not None and seconds:
-            self.tuner.set_best(best.config, best.result, self.state.flop / seconds, best.number)
+        best = self.chosen
+        if best is not None:
+            speed = self.state.flop / self.state.seconds(best)
+            self.tuner.set_best(best.config, best.result, speed, best.number)
 
     @contextmanager
     def _synced(self) -> Iterator[None]:

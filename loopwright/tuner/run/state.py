@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ from loopwright.errors import TaskError
 from loopwright.measure import ErrorKind
 from loopwright.measure.programs import stands_for_program
 from loopwright.records import FAILED_AGAIN, Checked, Ranking
+from loopwright.records.playoffs import Basis, Place
 from loopwright.tuner.run.budget import PLAYOFF_S, PLAYOFF_SHARE, Budget, Progress
 from loopwright.tuner.run.gain import AHEAD, WINDOW, expected_gain
 
@@ -128,13 +130,15 @@ class RunState:
         self._trials_before = 0
 
     def resume(
-        self, trials: Iterable[Trial], later: Iterable[tuple[int, MeasureResult]] = ()
+        self,
+        trials: Iterable[Trial],
+        later: Iterable[tuple[int, MeasureResult, Place | None]] = (),
     ) -> None:
         """Take in what the log holds: trials, and further measurements of them by index."""
         for trial in trials:
             self.add(trial)
-        for index, result in later:
-            self.measured_again(index, result)
+        for index, result, place in later:
+            self.measured_again(index, result, place)
         self.from_log = self._valid_before = self.valid
         self._trials_before = len(self.trials)
         self.failed_in_a_row = 0
@@ -174,8 +178,14 @@ class RunState:
         """Note a fresh time of a trial; which one is best does not change by it."""
         self._retimed[index] = seconds
 
-    def measured_again(self, index: int, result: MeasureResult) -> None:
-        """Let a further measurement replace those before; a failure takes the candidate out."""
+    def measured_again(self, index: int, result: MeasureResult, place: Place | None = None) -> None:
+        """Let a further measurement replace those before; a failure takes the candidate out.
+
+        Args:
+            index: of the configuration.
+            result: times, or how it failed.
+            place: what its playoff says of it; None where it is of none.
+        """
         if result.error is not None:
             if result.error.kind in FAILED_AGAIN:
                 self._ranking.refute(index)
@@ -187,7 +197,7 @@ class RunState:
         if result.checked is Checked.YES:
             self._ranking.vouch(index)
         if index in self._by_index and self._by_index[index].usable:
-            self._rank(self._by_index[index])
+            self._rank(self._by_index[index], place)
 
     def _fails_for_all(self, index: int, result: MeasureResult) -> None:
         """Let configurations of the same program, which come later, share its failure."""
@@ -201,9 +211,39 @@ class RunState:
         assert median is not None, f"trial {trial.number} has no time"
         return median
 
-    def fastest(self, k: int) -> list[Trial]:
-        """The ``k`` fastest trials that did not fail later, checked or not."""
-        return self._ranking.fastest(k)
+    def contenders(self, k: int) -> list[Trial]:
+        """The ``k`` trials of which a playoff picks the best, checked or not: the winner of the
+        last playoff, then those that are fastest by the times that are known."""
+        base = self._base
+        fastest = self._ranking.fastest(k, lambda entry: self._estimate(entry.item, base))
+        best = self.best
+        if best is None or self.place(best).basis > Basis.PLAYED:
+            return fastest
+        return [best, *(trial for trial in fastest if trial is not best)][:k]
+
+    def place(self, trial: Trial) -> Place:
+        """What a usable trial is ranked by."""
+        place = self._ranking.place(trial.index)
+        assert place is not None, f"trial {trial.number} is not ranked"
+        return place
+
+    def estimate(self, trial: Trial) -> float:
+        """The time of a usable trial by that of the default in the same minutes; seconds where the
+        default has no time."""
+        return self._estimate(trial, self._base)
+
+    @property
+    def _base(self) -> float:
+        """Seconds of the default in the search; 1 where it has no time."""
+        return (None if self.default is None else self.default.result.median) or 1.0
+
+    def _estimate(self, trial: Trial, base: float) -> float:
+        place = self.place(trial)
+        return place.value if place.basis is Basis.VERIFIED else self.seconds(trial) / base
+
+    def position(self, trial: Trial) -> int:
+        """How many trials were measured before it; its number counts copies of programs, too."""
+        return self._places[trial.number]
 
     def trial_of(self, index: int) -> Trial:
         """The trial of a configuration that was measured."""
@@ -302,6 +342,14 @@ class RunState:
         return (self.budget.elapsed - self.searching_since) / self.measured
 
     @property
+    def seconds_of_a_trial(self) -> float:
+        """What a trial takes: in this run, else by the log; 0 while nothing is known."""
+        each = self.seconds_per_trial
+        if each is None and self.trials:
+            each = statistics.fmean(t.result.build_s + t.result.run_s for t in self.trials)
+        return each or 0.0
+
+    @property
     def total(self) -> int | None:
         """Valid trials at which the run ends at the latest: what was asked for, or what is left of
         the space without failures and equal programs; None where neither is known."""
@@ -331,10 +379,10 @@ class RunState:
             left.append(max(0.0, self.budget.timeout - self.budget.elapsed))
         return min(left, default=None)
 
-    def _rank(self, trial: Trial) -> None:
+    def _rank(self, trial: Trial, place: Place | None = None) -> None:
         """Let a usable trial take part."""
         index = trial.index
-        self._ranking.add(index, trial, self.seconds(trial))
+        self._ranking.add(index, trial, self.seconds(trial), place=place)
         if trial.result.checked is Checked.YES:
             self._ranking.vouch(index)
 

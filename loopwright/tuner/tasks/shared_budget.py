@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from loopwright.tuner.run.budget import (
     PLAYOFF_S,
     PLAYOFF_SHARE,
+    VERDICT_S,
     Budget,
     Progress,
     count,
@@ -51,6 +52,10 @@ class TotalBudget:
             limit.
         clock: returns seconds.
 
+    Attributes:
+        states: of all tasks.
+        playing: gives those of the tasks that are to have a playoff.
+
     Raises:
         UsageError: a limit is malformed.
     """
@@ -66,6 +71,7 @@ class TotalBudget:
         self.timeout = seconds(timeout)
         self.early_stopping = count("early_stopping", early_stopping)
         self.states: list[RunState] = []
+        self.playing: Callable[[], Sequence[RunState]] = lambda: self.states
         self.stopped: tuple[str, str] | None = None
         self._without_gain = 0
         self._resumed_at = 0.0
@@ -159,10 +165,19 @@ class TotalBudget:
         return None
 
     def _reserve(self) -> float:
-        """Seconds that measuring the finalists of each task again may take."""
+        """Seconds that measuring the finalists of each task again may take: a quarter of all, more
+        where that is too little for a verdict on each task."""
         assert self.timeout is not None
-        each = [s.seconds_per_trial or 0.0 for s in self.states]
-        return min(1.5 * (FINALISTS + 1) * sum(each), self.timeout / 4)
+        states = self.playing()
+        whole = sum(1.5 * (FINALISTS + 1) * s.seconds_of_a_trial + VERDICT_S for s in states)
+        least = min(sum(map(verdict_seconds, states)), self.timeout / 2)
+        return min(whole, max(least, self.timeout / 4))
+
+
+def verdict_seconds(state: RunState) -> float:
+    """Seconds without which a playoff comes to no verdict: the best and the default are built,
+    checked and sampled."""
+    return 3.0 * state.seconds_of_a_trial + VERDICT_S
 
 
 class TaskBudget(Budget):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from loopwright.records import Json, Outcome, Verdict
+from loopwright.records import Json, Verdict
 from loopwright.records.verdict import NOT_COMPARED
-from loopwright.tuner.run.output.summary import failure_lines, speed
+from loopwright.tuner.run.output.summary import failure_lines, speed, time_line
 from loopwright.tuner.run.state import Failure
 
 if TYPE_CHECKING:
@@ -48,6 +49,23 @@ class TaskRow:
     alternative: object = None
 
     @property
+    def unverified(self) -> bool:
+        """True where the best was not compared with the default."""
+        return self.best_seconds is not None and not self.verdict.is_compared
+
+    @property
+    def default(self) -> float | None:
+        """Seconds of the default, in the rounds of the playoff where there was one."""
+        if not self.verdict.is_compared or self.best_seconds is None:
+            return self.default_seconds
+        return self.best_seconds * (self.speedup or 1.0)
+
+    @property
+    def expected(self) -> float | None:
+        """Seconds of the best where it was compared with the default, else of the default."""
+        return self.best_seconds if self.verdict.is_compared else self.default_seconds
+
+    @property
     def weighted(self) -> float | None:
         """Weight times the best time, in seconds."""
         return None if self.best_seconds is None else self.weight * self.best_seconds
@@ -55,11 +73,18 @@ class TaskRow:
     @property
     def speedup(self) -> float | None:
         """How many times faster than the default the best is, by the verdict if there is one."""
-        if self.verdict.outcome is not Outcome.NOT_COMPARED:
+        if self.verdict.nothing_faster:
+            return 1.0
+        if self.verdict.is_compared:
             return 1.0 + self.verdict.gain
         if self.best_seconds is None or self.default_seconds is None:
             return None
         return self.default_seconds / self.best_seconds
+
+    @property
+    def said(self) -> str:
+        """Its verdict in words."""
+        return self.verdict.text() + (": unverified" if self.unverified else "")
 
     def to_json(self) -> dict[str, Json]:
         """The row for scripts."""
@@ -108,6 +133,7 @@ class TasksSummary:
         total: valid trials at which the call ends at the latest, or None.
         eta: seconds that it is still expected to take, or None.
         most_trials: valid trials that all spaces have room for, or None where that is not known.
+        timing: seconds by what they went into, of all tasks together.
     """
 
     rows: tuple[TaskRow, ...]
@@ -121,6 +147,7 @@ class TasksSummary:
     total: int | None = None
     eta: float | None = None
     most_trials: int | None = None
+    timing: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def trials(self) -> int:
@@ -131,12 +158,43 @@ class TasksSummary:
     def latency(self) -> float:
         """Weighted sum of the best times, in seconds, of the tasks that have one; of alternatives
         the fastest counts."""
-        found: dict[object, float] = {}
+        known = ([row.weighted for row in group if row.weighted] for group in self._groups)
+        return sum(min(times) for times in known if times)
+
+    @property
+    def _groups(self) -> list[list[TaskRow]]:
+        """The rows, those of alternatives together."""
+        found: dict[object, list[TaskRow]] = {}
         for number, row in enumerate(self.rows):
-            if row.weighted:
-                group = (number if row.alternative is None else None, row.alternative)
-                found[group] = min(row.weighted, found.get(group, row.weighted))
-        return sum(found.values())
+            group = (number if row.alternative is None else None, row.alternative)
+            found.setdefault(group, []).append(row)
+        return [*found.values()]
+
+    @property
+    def _fastest(self) -> list[TaskRow]:
+        """Of alternatives the one that is expected to be the fastest."""
+        return [min(group, key=lambda row: row.expected or math.inf) for group in self._groups]
+
+    @property
+    def expected(self) -> float | None:
+        """Weighted sum of the times of what a model is built from: the best of the tasks that a
+        playoff compared with their defaults, and the defaults of the others; of alternatives the
+        fastest counts. None while one has neither."""
+        times = [row.expected and row.weight * row.expected for row in self._fastest]
+        return None if None in times else sum(t for t in times if t)
+
+    @property
+    def of_defaults(self) -> float | None:
+        """The same of the defaults alone; of alternatives the first one is the default."""
+        firsts = [next((r for r in group if r.default), group[0]) for group in self._groups]
+        times = [row.default and row.weight * row.default for row in firsts]
+        return None if None in times else sum(t for t in times if t)
+
+    @property
+    def unverified(self) -> int:
+        """How many tasks count by their default, since no playoff compared their best with it; of
+        alternatives one counts."""
+        return sum(row.unverified for row in self._fastest)
 
     @property
     def is_gain(self) -> bool:
@@ -153,6 +211,10 @@ class TasksSummary:
             "from_log": self.from_log,
             "stopped": self.stopped,
             "reason": self.reason,
+            "expected_s": self.expected,
+            "defaults_s": self.of_defaults,
+            "unverified": self.unverified,
+            "timing": dict(self.timing),
             "wall_s": self.wall_s,
             "log": self.log,
         }
@@ -163,14 +225,14 @@ class TasksSummary:
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
         text = [_aligned(row, widths) for row in cells]
         for row in self.rows:
-            text += [f"{row.task}: {row.verdict.text()}"] if self.stopped else []
+            text += [f"{row.task}: {row.said}"] if self.stopped else []
             text += [f"{row.task}: {line}" for line in failure_lines(row.failures)]
         return [*text, *self.foot()]
 
     def _repr_html_(self) -> str:
         from loopwright.presenting import html_block, html_table, html_text
 
-        rows = [(*row.cells(), row.verdict.text()) for row in self.rows]
+        rows = [(*row.cells(), row.said) for row in self.rows]
         failures = [f"{r.task}: {line}" for r in self.rows for line in failure_lines(r.failures)]
         table = html_table([*rows, self._total()], (*_HEAD, "verdict"))
         foot = html_text("\n".join([*failures, *self.foot()]))
@@ -180,7 +242,8 @@ class TasksSummary:
         """Why it ended, and how many trials there are."""
         before = f", {self.from_log} of them from the log" if self.from_log else ""
         ended = [f"stopped: {self.reason}"] if self.reason else []
-        return [*ended, f"trials:  {self.trials} valid{before}; {self.wall_s:.1f} s"]
+        text = [*ended, f"trials:  {self.trials} valid{before}"]
+        return [*text, time_line(self.wall_s, self.timing)] if self.stopped else text
 
     def table(self) -> Table:
         """The table for a terminal."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from loopwright.tuner.run.monitor import Monitor
@@ -11,7 +11,7 @@ from loopwright.tuner.run.output.summary import NothingRan
 from loopwright.tuner.run.run import Run
 from loopwright.tuner.run.state import RunState, Trial
 from loopwright.tuner.tasks.scheduler import Scheduler, TaskProgress
-from loopwright.tuner.tasks.shared_budget import TaskBudget, TotalBudget
+from loopwright.tuner.tasks.shared_budget import TaskBudget, TotalBudget, verdict_seconds
 from loopwright.tuner.tasks.summary import TaskRow, TasksSummary
 from loopwright.tuner.tasks.table import TasksMonitor
 
@@ -70,16 +70,17 @@ class TaskRun:
 
     def row(self) -> TaskRow:
         """Its row in the table."""
-        state, default = self.state, self.state.default
+        state, default, best = self.state, self.state.default, self.run.chosen
+        seconds = None if best is None else state.seconds(best)
         stop = self.run.stop or ("", "")
         own = stop if stop != self.budget.total.stopped else ("", "")
         return TaskRow(
             task=str(self.run.task),
             trials=state.valid,
             failures=dict(state.failures),
-            best_seconds=state.best_seconds,
+            best_seconds=seconds,
             default_seconds=None if default is None else state.seconds(default),
-            gflops=state.gflops(state.best_seconds),
+            gflops=state.gflops(seconds),
             weight=self.weight,
             stopped=own[0],
             reason=own[1],
@@ -102,6 +103,7 @@ class AllRuns:
     ) -> None:
         self.runs, self.total, self.monitors = runs, total, monitors
         total.states = [run.state for run in runs]
+        total.playing = lambda: [run.state for run in self._counting()]
 
     @property
     def recorded(self) -> int:
@@ -133,16 +135,23 @@ class AllRuns:
         """Measure the finalists of each task again, those first whose calls take longest; of
         alternatives those of the fastest alone.
 
-        Of the time that is left each gets a share by the time of its calls; what it does not need
-        is for those after it. Equal shares would be too short for a verdict where there are many.
+        Of the time that is left each gets what a verdict needs, and of the rest a share by the time
+        of its calls; what it does not use is for those after it.
         """
         waiting = sorted(self._counting(), key=lambda run: -run.cost)
         while waiting and not self.total.out_of_time:
-            left, whole = self.total.left, sum(run.cost for run in waiting)
+            left = None if self.total.left is None else self._part(self.total.left, waiting)
             run = waiting.pop(0)
-            part = run.cost / whole if whole else 1 / (1 + len(waiting))
             with run.budget.turn.running():
-                run.run.playoff(None if left is None else left * part)
+                run.run.playoff(left)
+
+    def _part(self, left: float, waiting: Sequence[TaskRun]) -> float:
+        """The seconds of the first of some runs, of those that are left to all."""
+        least = [verdict_seconds(run.state) for run in waiting]
+        whole = sum(run.cost for run in waiting)
+        share = waiting[0].cost / whole if whole else 1 / len(waiting)
+        spare = left - sum(least)
+        return least[0] + spare * share if spare > 0 else left * least[0] / sum(least)
 
     def _counting(self) -> list[TaskRun]:
         """The runs without those of which an alternative is faster."""
@@ -160,22 +169,35 @@ class AllRuns:
             NothingRan: no task has a valid trial, and the call was not interrupted.
         """
         errors: list[NothingRan] = []
+        timing: dict[str, float] = {}
         for run in self.runs:
             run.run.stop = run.run.stop or self.total.stopped
             try:
-                run.run.finish()
+                summary = run.run.finish()
             except NothingRan as exc:
                 errors.append(exc)
+                summary = exc.summary
+            for what, seconds in summary.timing.items():
+                timing[what] = timing.get(what, 0.0) + seconds
         if len(errors) == len(self.runs):
             raise errors[0]
         self.total.stopped = self.total.stopped or ("tasks", "every task came to its end")
-        summary = self.summary(scheduler)
+        rest = max(0.0, self.total.elapsed - sum(timing.values()))
+        timing["other"] = timing.get("other", 0.0) + rest
+        whole = self.summary(scheduler, timing)
         for monitor in self.monitors:
-            monitor.finished(summary)
-        return summary
+            monitor.finished(whole)
+        return whole
 
-    def summary(self, scheduler: Scheduler) -> TasksSummary:
-        """The table of all tasks as it is now."""
+    def summary(
+        self, scheduler: Scheduler, timing: Mapping[str, float] | None = None
+    ) -> TasksSummary:
+        """The table of all tasks as it is now.
+
+        Args:
+            scheduler: has the objective.
+            timing: seconds by what they went into, where that is known.
+        """
         stopped, reason = self.total.stopped or ("", "")
         states = [run.state for run in self.runs]
         return TasksSummary(
@@ -190,6 +212,7 @@ class AllRuns:
             total=self.total.trials,
             eta=self.total.eta,
             most_trials=self.total.most_trials,
+            timing=dict(timing or {}),
         )
 
     def _next(self, scheduler: Scheduler) -> int | None:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopwright.records import Checked, Ranking, Record, ranked
+from loopwright.records import Checked, Outcome, Ranking, Record, Verdict, ranked
 
 
 def test_nothing_measured():
@@ -68,6 +68,14 @@ def test_the_best_is_always_the_first_of_all():
 # -- records, against the rule spelled out ------------------------------------------------------
 
 
+VERDICTS = [
+    Verdict(Outcome.FASTER, 1.0, 0.1, 20, "d").to_json(),
+    Verdict(Outcome.SLOWER, -0.5, 0.1, 20, "d").to_json(),
+    Verdict(Outcome.NOT_COMPARED).to_json(),
+    {"outcome": "faster"},
+]
+
+
 @st.composite
 def measured(draw):
     """A record of one of few candidates, builds and clocks."""
@@ -86,6 +94,8 @@ def measured(draw):
         ts=float(draw(st.integers(0, 3))),
         checked=draw(st.sampled_from(list(Checked))),
         phase=draw(st.sampled_from(["", "playoff", "check"])),
+        run=draw(st.sampled_from("rs")),
+        verdict=draw(st.sampled_from([None, None, *VERDICTS])) if times else None,
     )
 
 
@@ -102,8 +112,46 @@ def admitted(record, records):
     return record.usable
 
 
+def place_in_playoff(record, records):
+    """Ratio to the default by the verdict of its playoff; without a comparison by the latest."""
+    own = [r for r in records if r.run == record.run and (r.verdict or r.phase == "playoff")]
+    at = next(n for n, r in enumerate(own) if r is record)
+    end = at
+    while end < len(own) and own[end].verdict is None:
+        end += 1
+    first = end
+    while 0 < first < len(own) and own[first - 1].verdict is not None:
+        first -= 1  # of several winners, which have equal code, the first
+    if end == len(own):
+        return 3, 0.0, statistics.median(record.times)
+    winner = own[first]
+    rounds = min(len(winner.times), len(record.times))
+    behind = statistics.median(record.times[:rounds]) / statistics.median(winner.times[:rounds])
+    behind = 1.0 if record.times == winner.times else max(1.0 + 1e-9, behind)
+    if "gain" not in winner.verdict or winner.verdict["outcome"] == "not compared":
+        return 1, -winner.ts, behind
+    return 0, 0.0, behind / (1.0 + winner.verdict["gain"])
+
+
+def place(candidate, records):
+    """The latest of those places of a candidate that rest on most."""
+    own = [
+        (
+            place_in_playoff(r, records)
+            if r.verdict or r.phase == "playoff"
+            else (2, 0.0, statistics.median(r.times)),
+            r.ts,
+        )
+        for r in records
+        if r.candidate == candidate and admitted(r, records)
+    ]
+    most = min(one[0][0] for one in own)
+    latest = max(ts for one, ts in own if one[0] == most)
+    return [one for one, ts in own if one[0] == most and ts == latest][-1]
+
+
 def by_the_rule(records):
-    """One record a candidate: the latest that is admitted; checked ones first, then the fastest."""
+    """One record a candidate: the latest that is admitted; checked ones first, then by place."""
     latest = {}
     for record in records:
         if not admitted(record, records):
@@ -122,7 +170,7 @@ def by_the_rule(records):
             for other in records
         )
 
-    key = lambda r: (unchecked(r), statistics.median(r.times), order.index(r.candidate))  # noqa: E731
+    key = lambda r: (unchecked(r), place(r.candidate, records), order.index(r.candidate))  # noqa: E731
     return sorted(latest.values(), key=key)
 
 

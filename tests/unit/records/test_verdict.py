@@ -23,7 +23,7 @@ from loopwright.records import Outcome, Verdict
         ),
         (
             Verdict(Outcome.SLOWER, -0.02, 0.004, 20),
-            "the best is slower than the default by 2.0 % +- 0.4 %",
+            "the fastest other configuration is slower than the default by 2.0 % +- 0.4 %",
         ),
         (
             Verdict(Outcome.TIE, -0.002, 0.006, 20),

@@ -8,7 +8,7 @@ import pytest
 from loopwright.errors import UsageError
 from loopwright.runtime import bandwidth, fma_peak, peak
 from loopwright.runtime.artifacts.manifest import ArgSpec
-from loopwright.target import host_unit
+from loopwright.target import Roof, Target, host_unit, roof_of
 
 
 def test_the_fma_kernel_runs_every_turn() -> None:
@@ -44,3 +44,99 @@ def test_bandwidth_moves_the_bytes() -> None:
     b, c, a = (np.full(1 << 15, x, np.float32) for x in (1, 2, 0))
     peak.kernel_module("triad", args, 2)(np.array([2]), b, c, a)
     assert (a == 7).all()
+
+
+def of_words(seed, step):
+    """The sum of the accumulators of a kernel of int32 after all its turns, one lane."""
+    x, y = (int(v) for v in seed.view(np.int32))
+    total = 0
+    for i in range(peak.shape_of(host_unit())[1]):
+        a = i + 1
+        for _ in range(peak._TURNS):
+            a = np.int64(step(a, x, y)).astype(np.int32).item()  # wraps around
+        total += a
+    return np.int64(total).astype(np.int32)
+
+
+def shorts(word):
+    return np.int32(word).reshape(1).view(np.int16).tolist()
+
+
+def dot_of_bytes(a, x, y):
+    unsigned, signed = np.int32(x).reshape(1).view(np.uint8), np.int32(y).reshape(1).view(np.int8)
+    return a + int(unsigned.astype(np.int64) @ signed.astype(np.int64))
+
+
+def products_of_pairs(a, x, y):
+    low, high = shorts(a)
+    return low * shorts(x)[0] + high * shorts(x)[1] + y
+
+
+@pytest.mark.parametrize(
+    ("instruction", "step"), [("vpdpbusd", dot_of_bytes), ("vpmaddwd", products_of_pairs)]
+)
+def test_the_kernels_of_whole_numbers_run_every_turn(instruction, step) -> None:
+    target = Target("llvm")
+    lanes = target.dot_lanes["int32"]
+    if not lanes or (instruction == "vpdpbusd" and target.has_dots_by_pairs):
+        pytest.skip("this CPU has no such instruction")
+    seed = np.array([0x01FE7F83, 0x0280FF7D], np.int32).view(np.float32)
+    out = np.zeros(1024, np.float32)
+    args = [ArgSpec("work", (1,), "int64", False), ArgSpec("seed", (2,), "float32", False)]
+    roof = Roof(host_unit(), instruction, lanes)
+    module = peak.kernel_module("fma", [*args, ArgSpec("out", (1024,), "float32", True)], 2, roof)
+    module(np.array([3]), seed, out)
+    assert (out[:3].view(np.int32) == of_words(seed, step)).all()
+    assert not out[3:].any()
+
+
+def test_the_kernel_of_float64_runs_every_turn() -> None:
+    seed, out = np.array([0.5, 1.0], np.float32), np.zeros(1024, np.float32)
+    args = [ArgSpec("work", (1,), "int64", False), ArgSpec("seed", (2,), "float32", False)]
+    roof = Roof(host_unit(), "fma64", host_unit().nbytes // 8)
+    module = peak.kernel_module("fma", [*args, ArgSpec("out", (1024,), "float32", True)], 2, roof)
+    module(np.array([3]), seed, out)
+    assert (out[:3] == 2 * peak.shape_of(host_unit())[1]).all()
+
+
+def test_halves_are_multiplied_by_their_instruction_where_there_is_one() -> None:
+    target = Target("llvm")
+    roof = roof_of(target, "bfloat16")
+    if roof.instruction != "vdpbf16ps":
+        assert roof == roof_of(target, "float32")
+        return
+    seed, out = np.array([0x3F803F00, 0x3F804000], np.int32).view(np.float32), np.zeros(1024, "f4")
+    args = [ArgSpec("work", (1,), "int64", False), ArgSpec("seed", (2,), "float32", False)]
+    module = peak.kernel_module("fma", [*args, ArgSpec("out", (1024,), "float32", True)], 2, roof)
+    module(np.array([1]), seed, out)
+    count = peak.shape_of(host_unit())[1]  # 0.5 * 2 + 1 * 1 in each turn
+    start = float(seed[0]) * count * (count + 1) / 2
+    assert out[0] == pytest.approx(start + 2.0 * peak._TURNS * count, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("target", "arithmetic", "name", "flop"),
+    [
+        ("llvm -mcpu=x86-64-v4", "float32", "FMA peak (AVX-512)", 32),
+        ("llvm -mcpu=x86-64-v4", "float64", "float64 FMA peak (AVX-512)", 16),
+        ("llvm -mcpu=x86-64-v4", "int8", "int8 peak (AVX-512, VPMADDWD)", 64),
+        ("llvm -mcpu=x86-64-v3", "int8", "int8 peak (AVX2, VPMADDWD)", 32),
+        ("llvm -mcpu=alderlake", "int8", "int8 peak (AVX2, VPDPBUSD)", 64),
+        ("llvm -mcpu=znver4", "int8", "int8 peak (AVX-512, VPDPBUSD)", 128),
+        ("llvm -mcpu=znver4 -mattr=-avx512vnni", "int8", "int8 peak (AVX-512, VPMADDWD)", 64),
+        ("llvm -mcpu=znver4", "bfloat16", "bfloat16 peak (AVX-512, VDPBF16PS)", 64),
+        ("llvm -mcpu=x86-64-v3", "bfloat16", "FMA peak (AVX2)", 16),
+        ("llvm -mcpu=x86-64", "float64", "float64 peak (SSE2, no FMA)", 4),
+    ],
+)
+def test_the_roof_is_that_of_the_instruction(target, arithmetic, name, flop) -> None:
+    roof = roof_of(Target(target), arithmetic)
+    assert (roof.name, roof.flop) == (name, flop)
+
+
+@pytest.mark.parametrize(
+    ("target", "arithmetic"),
+    [("llvm -mcpu=x86-64", "int8"), ("llvm", "float16"), ("llvm", ""), ("interp", "float32")],
+)
+def test_no_roof_is_known(target, arithmetic) -> None:
+    assert roof_of(Target(target), arithmetic) is None

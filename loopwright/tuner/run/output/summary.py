@@ -18,6 +18,7 @@ from loopwright.tuner.run.state import Failure, RunState
 
 if TYPE_CHECKING:
     from loopwright.task import ConfigEntity
+    from loopwright.tuner.run.state import Trial
 
 #: Paired samples that a verdict should rest on.
 ROUNDS = 20
@@ -55,8 +56,11 @@ class Summary:
         from_log: how many of them the log held before.
         measured: valid trials of this run.
         failures: by kind, those of the log included.
-        best_config: the best configuration, or None.
-        best_trial: its number, or None.
+        best_config: what is built: the best configuration, or the default one where nothing is
+            measurably faster; None where nothing ran.
+        best_trial: its number in the log, or None.
+        best_position: how many trials were measured before it; its number counts copies of programs
+            as well.
         best_seconds: its median time per call.
         default_seconds: that of the default configuration, or None.
         best_gflops: speed of the best in GFLOP/s, or None.
@@ -99,6 +103,7 @@ class Summary:
     log: str | None = None
     notes: tuple[str, ...] = ()
     most_trials: int | None = None
+    best_position: int | None = None
 
     @property
     def speedup(self) -> float | None:
@@ -106,7 +111,9 @@ class Summary:
 
         The verdict knows it best, from samples that were taken in pairs.
         """
-        if self.verdict.outcome is not Outcome.NOT_COMPARED:
+        if self.verdict.nothing_faster:
+            return 1.0
+        if self.verdict.is_compared:
             return 1.0 + self.verdict.gain
         if self.best_seconds is None or self.default_seconds is None:
             return None
@@ -118,7 +125,7 @@ class Summary:
         text += self.results() if self.best_seconds is not None else ["best:    none"]
         text += failure_lines(self.failures)
         if self.timing:
-            text.append(self._time())
+            text.append(time_line(self.wall_s, self.timing))
         return text
 
     def _repr_html_(self) -> str:
@@ -153,7 +160,10 @@ class Summary:
         text = []
         if default is not None:
             text.append(f"default: {self._speed(default)}")
-        text.append(f"best:    {self._speed(best)}{self._ratio()} (trial {self.best_trial})")
+        if self.verdict.nothing_faster and default is not None:
+            text.append("best:    the default (nothing faster)")
+        else:
+            text.append(f"best:    {self._speed(best)}{self._ratio()} ({self._which})")
         if self.best_config is not None:
             text.append(f"         {self.best_config}")
         others = {} if of is None else of.others
@@ -182,17 +192,26 @@ class Summary:
         flop = (self.best_gflops or 0.0) * (self.best_seconds or 0.0)
         return speed(seconds, flop / seconds if flop else None)
 
+    @property
+    def _which(self) -> str:
+        """Which trial the best is, and whether a playoff compared it with the default."""
+        text = f"trial {self.best_position}"
+        if self.best_position != self.best_trial:
+            text += f", number {self.best_trial} in the log"
+        return text if self.verdict.is_compared else f"{text}, unverified"
+
     def verdicts(self) -> list[str]:
         """What the playoff says of the best, in the words that every command uses."""
         text = [f"verdict: {self.verdict.text()}{_basis(self.verdict)}"]
+        best = "the default" if self.verdict.nothing_faster else "the best"
         if self.in_turns is not None and self._timed_again:
             now = self.in_turns.verdict
             text = [f"{text[0]}, by the log", f"         measured now: {now.text()}{_basis(now)}"]
         if self.peak and self.of_peak:
-            share = f"the best has {self.of_peak * 100:.0f} % of the {self.peak}"
+            share = f"{best} has {self.of_peak * 100:.0f} % of the {self.peak}"
             text.append(f"         {share}{_judged(self.of_peak)}")
         for name, gain in self.beside.items():
-            said = compared(gain.outcome, gain.gain, gain.margin, "the best", name)
+            said = compared(gain.outcome, gain.gain, gain.margin, best, name)
             text.append(f"         {said}")
         return text
 
@@ -233,14 +252,10 @@ class Summary:
             "notes": list(self.notes),
         }
 
-    def _time(self) -> str:
-        parts = sorted(self.timing.items(), key=lambda item: -item[1])
-        shown = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in parts if seconds >= 0.05)
-        return f"time:    {self.wall_s:.1f} s{': ' + shown if shown else ''}"
-
 
 def summarize(
     state: RunState,
+    best: Trial | None,
     *,
     task: str,
     stop: tuple[str, str],
@@ -251,9 +266,12 @@ def summarize(
     log: str | None,
     notes: tuple[str, ...],
 ) -> Summary:
-    """Make the summary of a run from where it stands."""
+    """Make the summary of a run from where it stands, and what is built."""
     default = state.default
     default_seconds = None if default is None else state.seconds(default)
+    best_seconds = None if best is None else state.seconds(best)
+    samples = outcome.default if verdict.nothing_faster else outcome.best
+    gains = {name: outcome.gain_over(name, samples) for name in outcome.beside}
     return Summary(
         task=task,
         stopped=stop[0],
@@ -262,23 +280,24 @@ def summarize(
         from_log=state.from_log,
         measured=state.measured,
         failures=dict(state.failures),
-        best_config=None if state.best is None else state.best.config,
-        best_trial=None if state.best is None else state.best.number,
-        best_seconds=state.best_seconds,
+        best_config=None if best is None else best.config,
+        best_trial=None if best is None else best.number,
+        best_seconds=best_seconds,
         default_seconds=default_seconds,
-        best_gflops=state.gflops(state.best_seconds),
+        best_gflops=state.gflops(best_seconds),
         default_gflops=state.gflops(default_seconds),
         playoff=dict(playoff),
         verdict=verdict,
         peak=outcome.peak,
-        of_peak=outcome.of_peak,
-        beside={name: gain for name in outcome.beside if (gain := outcome.gain_over(name))},
+        of_peak=outcome.of_peak_by(samples),
+        beside={name: gain for name, gain in gains.items() if gain},
         in_turns=_in_turns(outcome),
         timing=dict(timing),
         wall_s=state.budget.elapsed,
         log=log,
         notes=notes,
         most_trials=state.most_trials,
+        best_position=None if best is None else state.position(best),
     )
 
 
@@ -308,6 +327,13 @@ def _basis(verdict: Verdict) -> str:
 def _judged(share: float) -> str:
     """Say where a share of the limit of the machine is so good that nothing better will come."""
     return ": there is little left to gain" if share >= _NEAR_LIMIT else ""
+
+
+def time_line(wall_s: float, timing: Mapping[str, float]) -> str:
+    """How long a run took, and what the time went into."""
+    parts = sorted(timing.items(), key=lambda item: -item[1])
+    shown = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in parts if seconds >= 0.05)
+    return f"time:    {wall_s:.1f} s{': ' + shown if shown else ''}"
 
 
 def failure_lines(failures: Mapping[str, Failure]) -> list[str]:
