@@ -284,7 +284,7 @@ def _sure_nan(x: Estimate) -> Array:
     """Where a value is NaN for every right schedule."""
     if x.value.dtype.kind != "f":
         return np.zeros((), bool)
-    return np.isnan(x.value) & (_error(x) == 0)
+    return np.asarray(np.isnan(x.value) & (_error(x) == 0))
 
 
 def _rounded(
@@ -341,7 +341,7 @@ def _chosen(cond: Estimate, a: Estimate, b: Estimate) -> Estimate:
         apart = np.nan_to_num(np.abs(a.value - b.value), nan=np.inf, posinf=np.inf)
     else:
         apart = np.where(a.value == b.value, 0.0, np.inf)
-    either = _more(_more(a.error, b.error), apart)
+    either = _error(a) + _error(b) + apart
     return Estimate(value, np.where(cond.error > 0, either, 0.0 if error is None else error))
 
 

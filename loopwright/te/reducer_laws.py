@@ -15,8 +15,9 @@ import numpy as np
 
 from loopwright import dtypes
 from loopwright.ir.expr import Binary
+from loopwright.ir.interp.arrays import Array
 from loopwright.ir.reduction import Combiner
-from loopwright.te.error_bounds import Array, Estimate, constants, folded
+from loopwright.te.error_bounds import Estimate, constants, folded
 
 _TRIED = 512
 #: Beyond this part of the largest number involved two floats, computed in float64, differ.

@@ -23,15 +23,15 @@ def binary(op: str, x: Array, y: Array) -> Array:
         case "+":
             return x + y
         case "-":
-            return x - y
+            return np.asarray(x - y)
         case "*":
-            return x * y
+            return np.asarray(x * y)
         case "/":
             return x / y
         case "==":
-            return x == y
+            return np.asarray(x == y)
         case "!=":
-            return x != y
+            return np.asarray(x != y)
         case "<":
             return x < y
         case "<=":
@@ -55,9 +55,9 @@ def binary(op: str, x: Array, y: Array) -> Array:
         case "^":
             return x ^ y
         case "<<":
-            return np.left_shift(x, y % y.dtype.type(8 * y.itemsize))
+            return np.asarray(np.left_shift(x, y % y.dtype.type(8 * y.itemsize)))
         case ">>":
-            return np.right_shift(x, y % y.dtype.type(8 * y.itemsize))
+            return np.asarray(np.right_shift(x, y % y.dtype.type(8 * y.itemsize)))
     return _divide(op, x, y)
 
 
@@ -105,9 +105,9 @@ def intrinsic(fn: str, args: Sequence[Array]) -> Array:
     wide = [a.astype(np.float64) for a in args]
     match fn:
         case "sigmoid":
-            return 1 / (1 + np.exp(-wide[0]))
+            return np.asarray(1 / (1 + np.exp(-wide[0])))
         case "rsqrt":
-            return 1 / np.sqrt(wide[0])
+            return np.asarray(1 / np.sqrt(wide[0]))
         case "erf":
             return np.vectorize(math.erf, otypes=[np.float64])(wide[0])
         case "pow":
