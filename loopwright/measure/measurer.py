@@ -21,6 +21,7 @@ from loopwright.errors import UsageError
 from loopwright.measure.again import Again
 from loopwright.measure.building import Build, Candidate
 from loopwright.measure.checking.gate import checked_result
+from loopwright.measure.checking.reach import time_out_of_reach
 from loopwright.measure.description import Descriptions
 from loopwright.measure.equipment import Equipment
 from loopwright.measure.lanes import Lanes
@@ -421,11 +422,15 @@ class Measurer:
         if isinstance(times, MeasureError):
             return MeasureResult(error=times)
         result = MeasureResult(times, prepare_s=race.prepare)
+        leads = would_lead(incumbent, result)
         if not option.check:
-            return replace(result, checked=Checked.OFF, check_reason="checking is switched off")
-        if not would_lead(incumbent, result):
-            return replace(result, check_reason=_NOT_BEST)
-        return checked_result(equipment, candidate, artifact, result)
+            result = replace(result, checked=Checked.OFF, check_reason="checking is switched off")
+        elif not leads:
+            result = replace(result, check_reason=_NOT_BEST)
+        else:
+            result = checked_result(equipment, candidate, artifact, result)
+        error = time_out_of_reach(equipment, candidate, result.times) if leads else None
+        return result if error is None else MeasureResult(error=error)
 
 
 def _host_threads(equipment: Equipment, cores: int) -> int:

@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeVar
 
 from loopwright.errors import InternalError, TimeLimitError
 from loopwright.measure.arguments import arguments
-from loopwright.measure.checking.check import Array, Closeness
+from loopwright.measure.checking.check import Array, Closeness, KnownElements
 from loopwright.measure.data.plan import DataPlan, input_set
 from loopwright.measure.options import (
     CLEAR_RATIO,
@@ -26,6 +26,7 @@ from loopwright.measure.options import (
     LocalRunner,
 )
 from loopwright.measure.result import ErrorKind, MeasureError
+from loopwright.measure.workers.array_bytes import known_bytes
 from loopwright.measure.workers.messages import (
     CheckReply,
     CheckRequest,
@@ -79,11 +80,14 @@ class Answers(NamedTuple):
         sets: for each set of inputs the outputs one after the other, row-major.
         exact: on set 1 it must be equal.
         rounding: see `loopwright.measure.checking.check.Closeness`.
+        edges: what is known of each output, for each set of inputs at the edges of their types;
+            empty: these are not run.
     """
 
     sets: tuple[bytes, bytes]
     exact: bool = False
     rounding: tuple[float, ...] = ()
+    edges: Sequence[Sequence[KnownElements]] = ()
 
 
 def seeded_inputs(args: Sequence[Arg]) -> list[Array] | None:
@@ -286,20 +290,24 @@ class RunSession:
         slot: int = 0,
         seconds: float | None = None,
     ) -> CheckReply | MeasureError:
-        """Run what is in ``slot`` on both sets of inputs and compare its outputs with the answers.
+        """Run what is in ``slot`` on all sets of inputs and compare its outputs with the answers.
 
         A kernel that ran when it was timed and crashes, hangs or fails now is no less wrong than
         one that gives other numbers: arrays lie elsewhere, and outputs hold something else.
 
         Args:
             key: names the answers; their bytes are sent once per process.
-            answers: to both sets.
+            answers: to all sets.
             close: how close the kernel's must be.
             limit: seconds for one run.
             slot: see `load_and_race`.
             seconds: what a call took when it was timed; None: it was not.
         """
-        payload = b"" if key in self.worker.sent else b"".join(answers.sets)
+        payload = (
+            b""
+            if key in self.worker.sent
+            else b"".join((*answers.sets, known_bytes(answers.edges)))
+        )
         request = CheckRequest(
             slot=slot,
             key=key,
@@ -313,9 +321,10 @@ class RunSession:
             window_s=WINDOW_S,
             payload=payload,
         )
-        # Two runs, and some more of a kernel that is suspected. Making, moving and comparing the
+        # A run a set, and some more of a kernel that is suspected. Making, moving and comparing the
         # data takes time too: a few seconds for 200 MB.
-        total = 2.0 * limit + 2.0 + sum(map(len, answers.sets)) / 5e7
+        runs = len(answers.sets) + len(answers.edges)
+        total = runs * (limit + 1.0 + len(answers.sets[0]) / 5e7)
         too_late = f"its check took longer than {total:.3g} s and was ended"
         reply = self._ask(request, CheckReply, too_late, total, restart=False)
         if isinstance(reply, MeasureError):
@@ -396,6 +405,7 @@ class RunSession:
             seed=self.option.seed,
             spans=plan.spans,
             largest=plan.largest,
+            lines=plan.lines,
             payload=b"".join(a.tobytes() for a in given) if given is not None else b"",
         )
         too_late = f"making the input data took longer than {PREPARE_S:.3g} s and was ended"

@@ -29,7 +29,7 @@ from loopwright.task.dispatch import DispatchContext, fallback, say_once, task_o
 from loopwright.task.space import ConfigEntity
 from loopwright.task.task import TargetLike, Task
 from loopwright.task.template import Scheduled
-from loopwright.te.dag import read_arg_id
+from loopwright.te.dag import bytes_moved, read_arg_id
 from loopwright.te.index_ranges import Span, index_spans
 
 if TYPE_CHECKING:
@@ -173,6 +173,14 @@ class ApplyHistoryBest(DispatchContext):
             say_once(
                 f"{task}: record {choice.record.id} is applied, and its answer was not checked"
             )
+        if (
+            choice.record is not None
+            and choice.match is not Match.DEFAULT
+            and scheduled is not None
+        ):
+            problem = _out_of_reach(task, choice.record, scheduled)
+            if problem:
+                say_once(f"{task}: record {choice.record.id} is not to be believed: {problem}")
         if scheduled is not None:
             scheduled[0].origin = _Applied(self, task)
         return scheduled
@@ -384,6 +392,21 @@ class ApplyHistoryBest(DispatchContext):
                 "`loopwright build --history` checks it and notes that in the log, --allow-default "
                 "(in Python strict=False) takes it unchecked"
             )
+
+
+def _out_of_reach(task: Task, record: Record, scheduled: Scheduled) -> str:
+    """Why no CPU can be as fast as a record says; empty where one could, and for devices."""
+    from loopwright.runtime import get_num_threads  # not at the top: what lists logs needs neither
+    from loopwright.runtime.plausible import assumed_peak, out_of_reach
+
+    s, args = scheduled
+    unit = task.target.vector_unit
+    if record.median is None or unit is None or s.dag.sizes:
+        return ""
+    threads = task.target.canonical.get("num_threads") or get_num_threads()
+    stored, shortest = bytes_moved(s.dag, s.arg_ids(args))
+    peak = assumed_peak(threads, unit)
+    return out_of_reach(record.median, stored, s.dag.flop, shortest, peak)
 
 
 class _Applied:

@@ -330,6 +330,24 @@ def _visit(op: Operation, index: dict[Operation, int]) -> None:
         stack.extend((t.op, False) for t in reversed(cur.input_tensors))
 
 
+def bytes_moved(dag: Dag, arg_ids: Sequence[ArgId]) -> tuple[int, int]:
+    """Bytes of the outputs among some arguments, and of the shortest element of their inputs.
+
+    Args:
+        dag: a program of known sizes.
+        arg_ids: its arguments.
+    """
+    places = [(dag.ops[op], output) for op, output in map(read_arg_id, arg_ids)]
+    stored = sum(
+        prod(op.static_shape) * dtypes.nbytes(op.dtypes[output])
+        for op, output in places
+        if not op.is_placeholder
+    )
+    return stored, min(
+        (dtypes.nbytes(op.dtype) for op, _ in places if op.is_placeholder), default=4
+    )
+
+
 def _to_node(op: Operation, index: dict[Operation, int]) -> OpNode:
     out = op.output(0)
     if not isinstance(op, ComputeOp):

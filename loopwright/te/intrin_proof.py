@@ -7,7 +7,11 @@ from a log, is proved before it is used:
 * its accesses stay inside the elements that its description names: where they go must not depend on
   data, so that one run of the interpreter, which checks every access, shows all of them;
 * its work is limited, which is counted before anything runs;
-* it gives what the description gives, run by the interpreter on random data and on small integers.
+* it gives what the description gives, run by the interpreter on small integers, on random data, at
+  the limits of integers and zero, and with infinities and NaN.
+
+One that the program declares itself is compared in the same way when a schedule first uses it
+(`require_equal`): it may do what cannot be proved, but not give another answer than it says.
 
 What it may compute with needs no proof: its JSON can name the functions and instructions of
 `loopwright.ir` only (`loopwright.te.serial`, `loopwright.te.stmt_serial`).
@@ -18,7 +22,8 @@ declared (`declared_in`, `vouch_for`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -45,9 +50,10 @@ from loopwright.ir.node import Node
 from loopwright.ir.operations import COMPARE
 from loopwright.ir.stmt import Allocate, For, Func, If, IntrinsicCall, Let, Seq, Stmt, Store, seq
 from loopwright.ir.traversal import contains, walk
+from loopwright.te.builtin_intrinsics import call_of
 from loopwright.te.exactness import exactness
 from loopwright.te.serial import Json
-from loopwright.te.tensor_intrin import DECLARED, TensorIntrin, json_digest
+from loopwright.te.tensor_intrin import APPROXIMATE, DECLARED, TensorIntrin, json_digest
 
 Array = npt.NDArray[Any]
 #: Largest intrinsic that is proved: nodes of the IR that one run of its statements passes through.
@@ -62,8 +68,8 @@ MAX_INDEX = 256
 #: Relative errors of sums in another order.
 _TOLERANCE = {"float64": 1e-9, "float32": 1e-3, "float16": 5e-2, "bfloat16": 2e-1}
 
-#: Why an intrinsic is not harmless, by its digest; empty: it was proved.
-_verdicts: dict[str, str] = {}
+#: Why an intrinsic is not harmless, by its digest; None: it was proved.
+_verdicts: dict[str, _Unproved | None] = {}
 
 
 def intrinsic_from_json(data: Json) -> TensorIntrin:
@@ -76,15 +82,39 @@ def intrinsic_from_json(data: Json) -> TensorIntrin:
     x = TensorIntrin.from_json(data)
     if x.digest in DECLARED:
         return x
-    if x.digest not in _verdicts:
-        _verdicts[x.digest] = why_not_harmless(x)
-    if _verdicts[x.digest]:
+    why = _verdict(x)
+    if why is not None:
         raise TensorError(
             f"intrinsic {x.name!r} was not declared by this program, and is not proved harmless: "
-            f"{_verdicts[x.digest]}; if you know it, declare it with te.decl_tensor_intrin before "
-            "the trace is read"
+            f"{why}; if you know it, declare it with te.decl_tensor_intrin before the trace is read"
         )
     return x
+
+
+def require_equal(x: TensorIntrin) -> None:
+    """Refuse an intrinsic of this program whose bodies give something else than its description.
+
+    One that comes with loopwright, or that is declared approximate, is not looked at; one of which
+    nothing can be proved, since data decide what it does for example, is left to the checks of
+    kernels.
+
+    Raises:
+        TensorError: where it differs.
+    """
+    if x.digest in APPROXIMATE or call_of(x):
+        return
+    why = _verdict(x)
+    if isinstance(why, _Wrong):
+        raise TensorError(
+            f"intrinsic {x.name!r} does not do what its description says: {why}; mend its body, or "
+            "declare it with approximate=True"
+        )
+
+
+def _verdict(x: TensorIntrin) -> _Unproved | None:
+    if x.digest not in _verdicts:
+        _verdicts[x.digest] = _why_not(x)
+    return _verdicts[x.digest]
 
 
 def declared_in(trace: Iterable[Any]) -> list[str]:
@@ -102,6 +132,10 @@ def vouch_for(digests: Iterable[str]) -> None:
 
 def why_not_harmless(x: TensorIntrin) -> str:
     """Why an intrinsic could not be proved harmless; empty where it was."""
+    return str(_why_not(x) or "")
+
+
+def _why_not(x: TensorIntrin) -> _Unproved | None:
     try:
         _check_operands(x)
         parts = {"body": x.body, "reset": x.reset, "update": x.update}
@@ -112,16 +146,20 @@ def why_not_harmless(x: TensorIntrin) -> str:
         for name, part in present.items():
             _compare(x, name, part)
     except _Unproved as reason:
-        return str(reason)
+        return reason
     except RunError as error:
-        return f"the interpreter stopped it: {error}"
+        return _Wrong(f"the interpreter stopped it: {error}")
     except RecursionError:
-        return "it nests too deeply"
-    return ""
+        return _Unproved("it nests too deeply")
+    return None
 
 
 class _Unproved(Exception):
     """An intrinsic cannot be proved harmless; the text says why."""
+
+
+class _Wrong(_Unproved):
+    """An intrinsic is not what its description says."""
 
 
 # ---------------------------------------------------------------- what is touched
@@ -267,16 +305,27 @@ def _compare(x: TensorIntrin, name: str, part: Stmt) -> None:
     outputs = tuple(b is x.params[-1] for b in x.params)
     funcs = [Func(x.name, x.params, outputs, s) for s in (described, part)]
     known = exactness(x.dag)
-    for small in (_SMALL if known is None else known.largest, None):
-        given = [_data(b, small, k) for k, b in enumerate(x.params)]
+    draws: dict[str, Callable[[np.random.Generator, Buffer], Array]] = {
+        "small integers": partial(_small, _SMALL if known is None else known.largest),
+        "random data": _random,
+        "zeros and limits": _limits,
+        "infinities and NaN": _special,
+    }
+    for number, (data, draw) in enumerate(draws.items()):
+        given = [draw(np.random.default_rng(k), b) for k, b in enumerate(x.params)]
         if name != "update":
-            given[-1] = _poison(x.params[-1])
+            given[-1] = _poison(x.params[-1], number % 2)
         want, got = ([a.copy() for a in given] for _ in funcs)
         for f, arrays in zip(funcs, (want, got), strict=True):
             interpret(f, arrays)
-        if not _equal(want[-1], got[-1], exactly=bool(small and known)):
-            data = "small integers" if small else "random data"
-            raise _Unproved(f"on {data} its {name} does not give what its description gives")
+        wrong = _differ(want[-1], got[-1], exactly=data == "small integers" and known is not None)
+        if wrong.any():
+            at = tuple(int(i) for i in np.argwhere(wrong)[0])
+            raise _Wrong(
+                f"on {data} its {name} does not give what its description gives: element "
+                f"{list(at)} is {got[-1][at]}, not {want[-1][at]} ({int(wrong.sum())} of "
+                f"{wrong.size} differ)"
+            )
 
 
 def _described(x: TensorIntrin, part: str) -> Stmt:
@@ -308,30 +357,62 @@ def _loads(e: Any, params: Sequence[Buffer]) -> Any:
     return Load(params[e.source], e.indices, e.dtype) if isinstance(e, Read) else e
 
 
-def _data(b: Buffer, small: int | None, seed: int) -> Array:
-    """Random values of an operand: integers up to this size, or of all sizes."""
-    rng = np.random.default_rng(seed)
-    shape, dtype = b.extents, np.dtype(b.dtype)
+def _small(largest: int, rng: np.random.Generator, b: Buffer) -> Array:
+    """Integers up to a size."""
+    low = 0 if b.dtype == "bool" or dtypes.is_unsigned(b.dtype) else -largest
+    high = 1 if b.dtype == "bool" else largest
+    return np.asarray(rng.integers(low, high, b.extents, endpoint=True)).astype(np.dtype(b.dtype))
+
+
+def _random(rng: np.random.Generator, b: Buffer) -> Array:
+    """Values of all sizes."""
     if b.dtype == "bool":
-        return np.asarray(rng.integers(0, 2, shape)).astype(dtype)
+        return _small(1, rng, b)
     if dtypes.is_float(b.dtype):
-        values = rng.integers(-small, small + 1, shape) if small else rng.uniform(-2, 2, shape)
-        return np.asarray(values).astype(dtype)
-    lo, hi = dtypes.limits(b.dtype)
-    lo, hi = (max(int(lo), -small), small) if small else (int(lo), int(hi))
-    return np.asarray(rng.integers(lo, hi, shape, dtype, endpoint=True))
+        return np.asarray(rng.uniform(-2, 2, b.extents)).astype(np.dtype(b.dtype))
+    low, high = (int(x) for x in dtypes.limits(b.dtype))
+    return np.asarray(rng.integers(low, high, b.extents, np.dtype(b.dtype), endpoint=True))
 
 
-def _poison(b: Buffer) -> Array:
-    fill = np.nan if dtypes.is_float(b.dtype) else 85
+def _limits(rng: np.random.Generator, b: Buffer) -> Array:
+    """Zeros, and the limits of integers; larger and smaller floats."""
+    if b.dtype == "bool":
+        return _small(1, rng, b)
+    some = [0.0, -0.0, 1.0, -1.0, 20.0, -20.0, 0.01]
+    if not dtypes.is_float(b.dtype):
+        low, high = (int(x) for x in dtypes.limits(b.dtype))
+        some = [low, high, high, 0, 1, high - 1]
+    return np.asarray(
+        np.array(some).astype(np.dtype(b.dtype))[rng.integers(0, len(some), b.extents)]
+    )
+
+
+def _special(rng: np.random.Generator, b: Buffer) -> Array:
+    """Random values, a few of them infinite or NaN; integers all at their upper limit."""
+    if not dtypes.is_float(b.dtype):
+        return np.full(b.extents, True if b.dtype == "bool" else dtypes.limits(b.dtype)[1], b.dtype)
+    values = _random(rng, b)
+    few = rng.permutation(values.size)[: min(3, values.size // 4)]
+    values.reshape(-1)[few] = np.array([np.nan, np.inf, -np.inf])[: few.size]
+    return values
+
+
+def _poison(b: Buffer, other: int) -> Array:
+    fill = (np.nan, -3e4)[other] if dtypes.is_float(b.dtype) else (85, 42)[other]
     return np.full(b.extents, fill).astype(np.dtype(b.dtype))
 
 
-def _equal(want: Array, got: Array, exactly: bool) -> bool:
-    if exactly or not dtypes.is_float(want.dtype.name):
-        return bool(np.array_equal(want, got, equal_nan=dtypes.is_float(want.dtype.name)))
+def _differ(want: Array, got: Array, exactly: bool) -> Array:
+    """Where two results are not the same."""
+    if not dtypes.is_float(want.dtype.name):
+        return np.asarray(want != got)
     a, b = want.astype(np.float64), got.astype(np.float64)
+    same = (a == b) | (np.isnan(a) & np.isnan(b))
+    if exactly:
+        return np.asarray(~same)
     finite = np.abs(a[np.isfinite(a)])
     error = _TOLERANCE[want.dtype.name]
     scale = float(finite.max()) if finite.size else 0.0
-    return bool(np.allclose(b, a, rtol=error, atol=error * scale, equal_nan=True))
+    with np.errstate(invalid="ignore"):
+        wrong = ~(same | (np.abs(a - b) <= error * (np.abs(a) + scale)) & np.isfinite(a))
+    return np.asarray(wrong)

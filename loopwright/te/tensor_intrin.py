@@ -36,6 +36,8 @@ _BODIES = ("body", "reset", "update")
 #: intrinsic from a file that is not among them has to be proved harmless before it is used
 #: (`loopwright.te.intrin_proof`).
 DECLARED: set[str] = set()
+#: Those of them that are not compared with their descriptions.
+APPROXIMATE: set[str] = set()
 
 
 class OperandBuffer:
@@ -228,6 +230,7 @@ def decl_tensor_intrin(
     name: str = "tensor_intrin",
     binds: Mapping[Tensor, OperandBuffer] | None = None,
     default_buffer_params: Mapping[str, object] | None = None,
+    approximate: bool = False,
 ) -> TensorIntrin:
     """Declare an intrinsic for ``s[C].tensorize``.
 
@@ -242,6 +245,11 @@ def decl_tensor_intrin(
         binds: how operands lie in memory (`decl_buffer`); default row-major without gaps.
         default_buffer_params: for scripts of TVM: ``offset_factor`` and ``data_alignment`` of the
             operands that are not in ``binds``, which change nothing.
+        approximate: the body may give other values than the description: a product that saturates,
+            a reciprocal of twelve bits. Else both are compared when a schedule first uses the
+            intrinsic: on small integers, random data, zeros and limits, infinities and NaN. What
+            tuning measures is checked all the same; a template whose operands stay in a range that
+            suits the intrinsic says so by its ``make_inputs``.
 
     Returns:
         The intrinsic.
@@ -298,6 +306,8 @@ def decl_tensor_intrin(
     strides = _declared_strides([*op.input_tensors, *op._outputs], binds or {}, who)
     intrin = TensorIntrin(name, dag, strides, bodies, params)
     DECLARED.add(intrin.digest)
+    if approximate:
+        APPROXIMATE.add(intrin.digest)
     return intrin
 
 

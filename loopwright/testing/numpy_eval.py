@@ -11,21 +11,19 @@ Axes are int32. An index made of axes alone is that of whole numbers: nothing in
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
-from typing import Any, assert_never
+from collections.abc import Mapping
+from typing import assert_never
 
 import numpy as np
 
-from loopwright import dtypes
 from loopwright.errors import InternalError
 from loopwright.ir.expr import Binary, Call, Cast, Const, Expr, IfThenElse, Read, Select, Unary, Var
+from loopwright.ir.interp.arrays import Array, binary, cast, intrinsic
 from loopwright.ir.reduction import AnyTensorExpr, Reduce, Tuple, outputs_of
 from loopwright.ir.traversal import contains
 from loopwright.te.dag import ArgId, Dag, arg_id
 from loopwright.te.op_node import OpNode
 
-Array = np.ndarray[Any, Any]
 _DIVISIONS = ("//", "%", "tdiv", "tmod")
 #: Operations on axes that are those of whole numbers.
 _WHOLE = ("+", "-", "*", "min", "max", *_DIVISIONS)
@@ -192,111 +190,3 @@ class _Evaluation:
                     return None
                 return binary(op, x, y)
         return None
-
-
-def binary(op: str, x: Array, y: Array) -> Array:
-    """A binary operation on arrays of one dtype."""
-    match op:
-        case "+":
-            return x + y
-        case "-":
-            return x - y
-        case "*":
-            return x * y
-        case "/":
-            return x / y
-        case "==":
-            return x == y
-        case "!=":
-            return x != y
-        case "<":
-            return x < y
-        case "<=":
-            return x <= y
-        case ">":
-            return x > y
-        case ">=":
-            return x >= y
-        case "and":
-            return x & y
-        case "or":
-            return x | y
-        case "min":
-            return np.minimum(x, y)
-        case "max":
-            return np.maximum(x, y)
-        case "&":
-            return x & y
-        case "|":
-            return x | y
-        case "^":
-            return x ^ y
-        case "<<":
-            return np.left_shift(x, y % y.dtype.type(8 * y.itemsize))
-        case ">>":
-            return np.right_shift(x, y % y.dtype.type(8 * y.itemsize))
-    return _divide(op, x, y)
-
-
-def _divide(op: str, x: Array, y: Array) -> Array:
-    x, y = np.broadcast_arrays(x, y)
-    zero = y == 0
-    y = np.where(zero, np.ones((), y.dtype), y)
-    if op == "//":
-        out = x // y
-    elif op == "%":
-        out = x % y
-    elif op == "tmod":
-        out = np.fmod(x, y)
-    else:
-        out = x // y
-        out = out + ((np.fmod(x, y) != 0) & ((x < 0) != (y < 0))).astype(x.dtype)
-    return np.where(zero, np.zeros((), x.dtype), out).astype(x.dtype)
-
-
-def cast(x: Array, dtype: str) -> Array:
-    """Convert; a float that becomes an integer is cut to its limits, NaN gives 0."""
-    if dtype in dtypes.HALVES:
-        return x.astype(np.float32).astype(dtype)
-    if not (dtypes.is_int(dtype) and dtypes.is_float(x.dtype.name)):
-        return x.astype(dtype)
-    lo, hi = dtypes.limits(dtype)
-    wide = np.trunc(x.astype(np.float64))
-    low, high = wide <= float(lo), wide >= float(hi)
-    inside = np.where(low | high | np.isnan(wide), 0.0, wide).astype(np.int64)
-    return np.where(high, np.int64(hi), np.where(low, np.int64(lo), inside)).astype(dtype)
-
-
-def intrinsic(fn: str, args: Sequence[Array]) -> Array:
-    """An intrinsic by NumPy, computed in float64 where that is more exact."""
-    x = args[0]
-    match fn:
-        case "abs":
-            return np.abs(x)
-        case "floor" | "ceil" | "trunc":
-            return np.asarray(getattr(np, fn)(x))
-        case "round":
-            return np.rint(x)
-    if fn == "fma":
-        return _fma(*np.broadcast_arrays(*args))
-    wide = [a.astype(np.float64) for a in args]
-    match fn:
-        case "sigmoid":
-            return 1 / (1 + np.exp(-wide[0]))
-        case "rsqrt":
-            return 1 / np.sqrt(wide[0])
-        case "erf":
-            return np.vectorize(math.erf, otypes=[np.float64])(wide[0])
-        case "pow":
-            return np.power(wide[0], wide[1])
-        case "atan":
-            return np.arctan(wide[0])
-    return np.asarray(getattr(np, fn)(*wide))
-
-
-def _fma(a: Array, b: Array, c: Array) -> Array:
-    """``a * b + c`` in twice the precision; for float64 that of the platform's long double."""
-    if a.dtype.itemsize == 2:
-        return _fma(*(x.astype(np.float32) for x in (a, b, c))).astype(a.dtype)
-    wide = np.longdouble if a.dtype == np.float64 else np.float64
-    return np.asarray(a.astype(wide) * b.astype(wide) + c.astype(wide)).astype(a.dtype)

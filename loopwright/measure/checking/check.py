@@ -23,6 +23,8 @@ Array = npt.NDArray[Any]
 
 #: Byte that integer outputs are filled with before a checked run.
 PATTERN = 0xA5
+#: Another one, and another float, for a kernel that knows the first.
+OTHER_PATTERN, _OTHER_FLOAT = 0x3C, -3.0e4
 #: Outputs all smaller than this are judged as if one were so large: inputs are about 1.
 _SMALLEST = 1e-3
 #: So many times the distance of two right answers may lie between another one and the better of
@@ -95,8 +97,12 @@ def _signs(rng: np.random.Generator, size: tuple[int, ...]) -> Array:
     return np.asarray(rng.integers(0, 2, size, dtype=np.int8) * np.int8(2) - np.int8(1))
 
 
-def poison(array: Array) -> None:
+def poison(array: Array, pattern: int = PATTERN) -> None:
     """Fill an output so that an element left unwritten cannot look right: NaN, or a pattern.
+
+    Args:
+        array: the output.
+        pattern: the byte of types that have no NaN; with another one floats get a number.
 
     Example:
         >>> from loopwright.inspection import poison
@@ -106,9 +112,9 @@ def poison(array: Array) -> None:
         [nan nan]
     """
     if dtypes.is_float(array.dtype.name):
-        array.fill(np.nan)
+        array.fill(np.nan if pattern == PATTERN else _OTHER_FLOAT)
     else:
-        array.view(np.uint8).fill(PATTERN)
+        array.view(np.uint8).fill(pattern)
 
 
 def reduction_length(dag: Dag) -> int:
@@ -164,6 +170,20 @@ def tolerance(dtype: str, length: int, computed: str = "") -> float:
     inner = 2.0 ** -_DIGITS[computed or dtype]
     stored = eps if eps > inner else 0.0
     return inner * (16.0 + 2.0 * math.sqrt(length)) + stored
+
+
+class KnownElements(NamedTuple):
+    """Right values of some elements of an output.
+
+    Attributes:
+        places: row-major, int64.
+        values: floats as float64, all others as int64.
+        errors: how far a right kernel may be from each; infinite where nothing is known.
+    """
+
+    places: Array
+    values: Array
+    errors: Array
 
 
 class Closeness(NamedTuple):
@@ -244,6 +264,38 @@ def compare(
     if math.isfinite(scale) and worst <= close.allowed(dtype, scale, output):
         return Comparison(worst, None)
     return _compare_floats(name, got, expected, lambda scale: close.allowed(dtype, scale, output))
+
+
+def compare_known(name: str, got: Array, known: KnownElements) -> Comparison:
+    """Compare those elements of an output that are known.
+
+    Args:
+        name: of the output, for the text.
+        got: what the kernel wrote.
+        known: what some of it should be.
+    """
+    found = got.reshape(-1)[known.places].astype(known.values.dtype)
+    with np.errstate(all="ignore"):
+        distance = np.abs(np.subtract(found, known.values, dtype=np.float64))
+        same = found == known.values
+        if found.dtype.kind == "f":
+            same |= np.isnan(found) & np.isnan(known.values)
+        else:
+            distance = np.maximum(distance, 1.0)  # a float64 cannot tell large integers apart
+        distance[np.isnan(distance)] = np.inf
+        distance[same | np.isinf(known.errors)] = 0.0
+        wrong = distance > known.errors
+    bad = int(np.count_nonzero(wrong))
+    if not bad:
+        return Comparison(0.0, None)
+    worst = int(np.argmax(np.where(wrong, distance - known.errors, -1.0)))
+    place = np.unravel_index(int(known.places[worst]), got.shape)
+    text = (
+        f"{name}[{', '.join(map(str, place))}] is {found[worst]}, expected {known.values[worst]} "
+        f"(error {distance[worst]:.3g}, allowed {known.errors[worst]:.3g}); {bad} of "
+        f"{found.size} elements that were looked at are wrong"
+    )
+    return Comparison(float(distance[worst]), text)
 
 
 def _compare_floats(

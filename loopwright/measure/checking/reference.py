@@ -5,11 +5,13 @@ further from the truth than the candidates are. Where sums go into further funct
 computed: how far they lie apart says what rounding does to this program.
 
 The answers to both sets of inputs are computed once per DAG and order of arguments and kept as
-bytes.
+bytes. For inputs at the edges of their types NumPy evaluates the DAG at some elements
+(`loopwright.te.error_bounds`): all of a small output, some thousands of a large one.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +21,8 @@ from loopwright import dtypes
 from loopwright.errors import TimeLimitError, UsageError
 from loopwright.measure.arguments import arguments, outputs
 from loopwright.measure.building import Build, BuildPool, Candidate, make_candidate
-from loopwright.measure.checking.check import Array, reference_problem
-from loopwright.measure.data.plan import SETS
+from loopwright.measure.checking.check import Array, KnownElements, reference_problem
+from loopwright.measure.data.plan import EDGES, SETS
 from loopwright.measure.result import MeasureError, TaskLike
 from loopwright.measure.running import PREPARE_S, REFERENCE_S, Answers, RunSession
 from loopwright.measure.workers.array_bytes import split
@@ -36,6 +38,10 @@ if TYPE_CHECKING:
 
 #: A value this near to a multiple is taken for it.
 _NEAR = 0.25
+#: Elements, of all operations and reductions, that are computed of the answer to a set of inputs at
+#: the edges of their types; and the most and the fewest elements of an output that are looked at.
+_WORK = 1 << 18
+_MOST, _FEWEST = 1 << 16, 16
 
 
 class InputData:
@@ -110,8 +116,27 @@ class References:
             answers = self._from_template(artifact, steps)
             if answers is None:
                 answers = self._from_naive(candidate, outputs(artifact), steps is not None)
+            if answers is not None and self._task.make_inputs is None:
+                answers = answers._replace(edges=self._edges(candidate, artifact))
             self._answers[key] = answers
         return self._answers[key]
+
+    def _edges(self, c: Candidate, artifact: Artifact) -> list[list[KnownElements]]:
+        """Right elements of each output, for each set of inputs at the edges of their types."""
+        from loopwright.te.dag import read_arg_id  # they know tensors
+
+        args, places = arguments(artifact), [read_arg_id(i) for i in c.arg_ids]
+        wanted = [place for place, arg in zip(places, args, strict=True) if arg.output]
+        sources = [op for (op, _), arg in zip(places, args, strict=True) if not arg.output]
+        # Under -fastmath nothing holds of infinities and NaN.
+        finite = bool(self._task.target.options.get("fastmath"))
+        return [
+            [
+                _elements(c.dag, dict(zip(sources, inputs, strict=True)), *place, finite=finite)
+                for place in wanted
+            ]
+            for inputs in (self._runs.input_arrays(args, number) for number in EDGES)
+        ]
 
     def why_not(self) -> str:
         """Why there are no answers."""
@@ -226,6 +251,32 @@ class References:
         if isinstance(outcome, MeasureError):
             return outcome
         return self._runs.undisturbed(lambda: self._runs.outputs_of(outcome, number))
+
+
+def _elements(
+    dag: Dag, inputs: Mapping[int, Array], op: int, output: int, *, finite: bool
+) -> KnownElements:
+    """Right elements of an output: as many as may be computed."""
+    from loopwright.te.error_bounds import Elements, TooMuchWorkError
+
+    size = math.prod(dag.ops[op].static_shape)
+    terms = math.prod(a.count for a in dag.ops[op].reduce_axes)
+    count = min(size, max(_FEWEST, min(_MOST, _WORK // terms)))
+    while count >= min(size, _FEWEST):
+        places = np.arange(size)
+        if count < size:
+            drawn = np.random.default_rng(count).integers(0, size, count - 2)
+            places = np.sort(np.append(drawn, [0, size - 1]))
+        try:
+            with np.errstate(all="ignore"):
+                found = Elements(dag, inputs, _WORK, finite=finite).at(op, output, places)
+        except TooMuchWorkError:
+            count //= 8
+            continue
+        values = found.value if found.value.dtype.kind == "f" else found.value.astype(np.int64)
+        error = np.zeros(places.size) if found.error is None else 2.0 * found.error
+        return KnownElements(places, values, error)
+    return KnownElements(np.empty(0, np.int64), np.empty(0), np.empty(0))
 
 
 def _apart(

@@ -1,7 +1,9 @@
-"""Which data kernels are run on: two sets of inputs, made alike in the parent and in a runner.
+"""Which data kernels are run on: four sets of inputs, made alike in the parent and in a runner.
 
 Set 0 is random. Set 1 shows up what random data hide: where an expression allows it, its floats are
-small integers, whose sums are exact, so that the answers must be equal and not only close.
+small integers, whose sums are exact, so that the answers must be equal and not only close. Sets 2
+and 3 are at the edges of their types (`loopwright.measure.data.edges`), set 3 with infinities and
+NaN; right answers to them are known at some elements, each with an error of its own.
 """
 
 from __future__ import annotations
@@ -13,13 +15,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from loopwright.measure.checking.check import Array, make_input
+from loopwright.measure.data.edges import edge_input
 from loopwright.runtime import Arg
 
 if TYPE_CHECKING:
     from loopwright.te.index_ranges import Span
 
-#: The sets of inputs that a kernel is checked on.
+#: The sets of inputs for which whole answers are computed, and those at the edges of their types.
 SETS = (0, 1)
+EDGES = (2, 3)
 
 
 @dataclass(frozen=True)
@@ -30,10 +34,13 @@ class DataPlan:
         spans: for each argument that is used as an index, the values it may take; None for the
             others. Empty: no argument is.
         largest: floats of set 1 are integers of at most this size; 0: random as in set 0.
+        lines: for each argument the dimension that moves with one of an output, or None; empty:
+            none of them is known.
     """
 
     spans: tuple[Span | None, ...] = ()
     largest: int = 0
+    lines: tuple[int | None, ...] = ()
 
     def merge(self, other: DataPlan) -> DataPlan:
         """A plan that is right for what both are made for."""
@@ -41,7 +48,7 @@ class DataPlan:
             spans = self.spans or other.spans
         else:
             spans = tuple(map(_both, self.spans, other.spans))
-        return DataPlan(spans, min(self.largest, other.largest))
+        return DataPlan(spans, min(self.largest, other.largest), self.lines or other.lines)
 
     def span(self, index: int) -> Span | None:
         """Values that argument number ``index`` may take; None: any."""
@@ -58,6 +65,16 @@ class DataPlan:
         """
         largest = self.largest if number else 0
         span, shift = self.span(index), number * _NEXT_SEED
+        if number in EDGES:
+            line = self.lines[index] if self.lines else None
+            return edge_input(
+                arg.shape,
+                arg.dtype.name,
+                [seed + shift, index],
+                line=line,
+                span=span,
+                special=number == EDGES[-1],
+            )
         return make_input(
             arg.shape, arg.dtype.name, seed + shift, index, span=span, largest=largest
         )
@@ -72,7 +89,7 @@ class DataPlan:
         return np.ascontiguousarray(given.reshape(-1)[::-1]).reshape(given.shape)
 
 
-#: How the seeds of the two sets differ; any number that nobody would choose as a step of seeds.
+#: How the seeds of the sets differ; any number that nobody would choose as a step of seeds.
 _NEXT_SEED = 0x5E7
 
 
@@ -92,7 +109,7 @@ def input_set(
         args: all arguments of a kernel.
         seed: of random data.
         given: set 0, where the template makes it; None: random data.
-        number: 0 or 1.
+        number: of the set; of given data there are set 0 and its `DataPlan.varied` alone.
 
     Example:
         >>> with lw.Target("llvm"):

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from loopwright.ir.traversal import free_vars
 from loopwright.measure.building import Candidate, instantiate
 from loopwright.measure.checking.check import Array
 from loopwright.measure.checking.reference import InputData
 from loopwright.measure.data.plan import DataPlan, input_set
 from loopwright.runtime import Arg
-from loopwright.te.dag import read_arg_id
+from loopwright.te.dag import Dag, read_arg_id
 from loopwright.te.exactness import exactness
 from loopwright.te.index_ranges import index_operands, index_spans
 
@@ -41,7 +42,22 @@ def plan_of(candidate: Candidate, *, given: bool) -> tuple[list[ArgKey], DataPla
     spans = dict.fromkeys(index_operands(dag), (0, 0)) if given else index_spans(dag)
     exact = None if given else exactness(dag)
     used = tuple(spans.get(op) for op, _ in places) if spans else ()
-    return args, DataPlan(used, exact.largest if exact else 0)
+    lines = tuple(_line(dag, op) for op, _ in places)
+    return args, DataPlan(used, exact.largest if exact else 0, lines)
+
+
+def _line(dag: Dag, placeholder: int) -> int | None:
+    """The last dimension of an input that moves with an axis of what reads it, and with no other;
+    None where there is none."""
+    lines = [
+        d
+        for op in dag.ops
+        for read in op.reads()
+        if read.source == placeholder
+        for d, index in enumerate(read.indices)
+        if (used := free_vars(index)) and used <= {a.var for a in op.axes}
+    ]
+    return max(lines, default=None)
 
 
 def task_inputs(task: Task, args: Sequence[Arg], seed: int = 0) -> list[Array]:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from loopwright.errors import BuildError, CodegenError, LowerError, RunError, UsageError
 from loopwright.measure.building import Build
+from loopwright.measure.checking.reach import time_out_of_reach
 from loopwright.measure.equipment import Equipment
 from loopwright.measure.options import PLAYOFF_WINDOW_S, WINDOW_S
 from loopwright.measure.playoff.finalist import LOSES_AFTER, Finalist, may_win
@@ -230,6 +231,11 @@ class Playoff:
                 f.judged += f.latest
             if any(f.error for f in pair):
                 return
+        for f in pair:
+            assert f.build is not None
+            error = time_out_of_reach(self.equipment, f.build.candidate, f.judged)
+            if error is not None:
+                self._fail(f, error)
         if self.limit is not None and not self.limit.each_round:
             self._sample_limit(self.limit)
 

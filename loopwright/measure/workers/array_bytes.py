@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from loopwright.measure.checking.check import Array
+from loopwright.measure.checking.check import Array, KnownElements
 from loopwright.runtime import Arg
 
 
@@ -27,6 +27,29 @@ def split(data: bytes, args: Sequence[Arg]) -> list[Array]:
         arrays.append(np.frombuffer(data, arg.dtype, size, at).reshape(arg.shape))
         at += arg.nbytes
     return arrays
+
+
+def known_bytes(sets: Sequence[Sequence[KnownElements]]) -> bytes:
+    """What is known of the outputs, set after set, output after output; see `known_from`."""
+    parts = [
+        part
+        for outputs in sets
+        for known in outputs
+        for part in (np.array([known.places.size, known.values.dtype.kind == "f"]), *known)
+    ]
+    return b"".join(np.ascontiguousarray(part).tobytes() for part in parts)
+
+
+def known_from(data: bytes, outputs: int) -> list[list[KnownElements]]:
+    """The sets of `known_bytes`, of so many outputs each."""
+    words, at, found = np.frombuffer(data, np.int64), 0, []
+    while at < words.size:
+        count, is_float = int(words[at]), bool(words[at + 1])
+        places, values, errors = words[at + 2 : at + 2 + 3 * count].reshape(3, count)
+        values = values.view(np.float64) if is_float else values
+        found.append(KnownElements(places, values, errors.view(np.float64)))
+        at += 2 + 3 * count
+    return [found[i : i + outputs] for i in range(0, len(found), outputs)]
 
 
 def guard_pattern(number: int) -> int:

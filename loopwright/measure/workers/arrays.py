@@ -7,7 +7,7 @@ from loopwright.measure.data.plan import DataPlan, input_set
 from loopwright.measure.workers.array_bytes import split
 from loopwright.measure.workers.kernel_host import ArgumentMemory
 
-#: Inputs of set 1 that are larger than this together are made anew for each check.
+#: Inputs of a set beside the first that are larger than this together are made for each check.
 _KEPT_BYTES = 1 << 28
 
 
@@ -35,18 +35,18 @@ class KernelArrays:
         self._seed, self._plan = seed, plan or DataPlan()
         self._given = split(data, [a for a in self.args if not a.output]) if data else None
         self._pristine = input_set(self._plan, self.args, seed, self._given, 0)
-        self._other: list[Array] = []
+        self._others: dict[int, list[Array]] = {}
         self.restore()
 
     def inputs(self, number: int) -> list[Array]:
         """The inputs of a set, which nobody may write."""
         if number == 0:
             return self._pristine
-        if self._other:
-            return self._other
+        if number in self._others:
+            return self._others[number]
         made = input_set(self._plan, self.args, self._seed, self._given, number)
         if sum(a.nbytes for a in made) <= _KEPT_BYTES:
-            self._other = made
+            self._others[number] = made
         return made
 
     def restore(self, number: int = 0) -> None:

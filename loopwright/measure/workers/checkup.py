@@ -1,11 +1,12 @@
 """The check of one kernel in a runner: does it compute what it should, and only that?
 
 First on poisoned outputs, the arrays against the end of their pages; then, against the start, on
-the outputs just filled and on other inputs; then once more when a few elements have changed. So a
-kernel is found out that works only once, that adds to what is there, that touches what is not its
-own, or that looks at its outputs to see whether there is anything left to do. The last kind shows
-in the times too: called again and again on equal inputs, as when it was timed, it is far faster
-than here.
+the outputs just filled and on other inputs; once more when a few elements have changed; and on
+inputs at the edges of their types, on outputs that hold something else. So a kernel is found out
+that works only once, that adds to what is there, that touches what is not its own, that is right on
+ordinary numbers alone, or that looks at its outputs to see whether there is anything left to do.
+The last kind shows in the times too: called again and again on equal inputs, as when it was timed,
+it is far faster than here.
 """
 
 from __future__ import annotations
@@ -15,7 +16,14 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from loopwright import runtime
-from loopwright.measure.checking.check import Array, Closeness
+from loopwright.measure.checking.check import (
+    OTHER_PATTERN,
+    Array,
+    Closeness,
+    Comparison,
+    KnownElements,
+)
+from loopwright.measure.data.plan import EDGES
 from loopwright.measure.workers.array_bytes import same_bytes
 from loopwright.measure.workers.arrays import KernelArrays
 from loopwright.measure.workers.kernel_host import (
@@ -38,10 +46,22 @@ _ATTEMPTS = 5
 _LAST = 1.0
 
 
+class KnownAnswers(NamedTuple):
+    """Right answers.
+
+    Attributes:
+        sets: the outputs for each set of `SETS`.
+        edges: what is known of each output, for each set of `EDGES`; empty: these are not run.
+    """
+
+    sets: tuple[Sequence[Array], Sequence[Array]]
+    edges: Sequence[Sequence[KnownElements]]
+
+
 class Answers(NamedTuple):
     """What a kernel should give on each set of inputs."""
 
-    sets: tuple[Sequence[Array], Sequence[Array]]
+    known: KnownAnswers
     close: Closeness
     exact: bool
 
@@ -80,6 +100,8 @@ class Checkup:
                 self._run("end", 0)
                 self._run("start", 1)
                 took = self._change_a_little(self._memory.memory, 0, _LAST)
+                for number, _ in zip(EDGES, self._answers.known.edges, strict=False):
+                    self._run_at_edges(number)
                 if request.seconds is not None:
                     times = self._retimed(request, request.seconds, took)
         except _Wrong as wrong:
@@ -101,6 +123,17 @@ class Checkup:
         again = "called again on the outputs it had filled, with other inputs: " if number else ""
         self._judge(memory, number, again)
 
+    def _run_at_edges(self, number: int) -> None:
+        """Run on inputs at the edges of their types, and look at the elements that are known."""
+        memory, inputs = self._memory.memory, self._data.inputs(number)
+        memory.fill_inputs(inputs)
+        memory.poison_outputs(OTHER_PATTERN)
+        self._memory.bound(self._kernel).run()
+        known = self._answers.known.edges[EDGES.index(number)]
+        result = memory.judge_known(inputs, known)
+        where = "with infinities and NaN" if number == EDGES[-1] else "with zeros and limits"
+        self._decide(memory, result, f"on inputs {where} among them: ")
+
     def _call(self, memory: ArgumentMemory) -> AnyCall:
         if memory is self._memory.memory:
             return self._memory.bound(self._kernel)
@@ -112,9 +145,16 @@ class Checkup:
         Raises:
             _Wrong: it is another one.
         """
-        outside = memory.written_outside() if guarded else None
         close = self._answers.closeness(number)
-        result = memory.judge(self._data.inputs(number), self._answers.sets[number], close)
+        expected = self._answers.known.sets[number]
+        result = memory.judge(self._data.inputs(number), expected, close)
+        self._decide(memory, result, when, guarded)
+
+    def _decide(
+        self, memory: ArgumentMemory, result: Comparison, when: str, guarded: bool = True
+    ) -> None:
+        """Raise what is wrong, if anything."""
+        outside = memory.written_outside() if guarded else None
         self._max_error = max(self._max_error, result.max_error)
         self._tainted = self._tainted or outside is not None
         problems = [text for text in (outside, result.problem) if text is not None]

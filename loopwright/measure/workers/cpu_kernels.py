@@ -48,8 +48,8 @@ class HostMemory(ArgumentMemory):
     def write(self, number: int, data: Array) -> None:
         np.copyto(self.arrays[number], data)
 
-    def poison(self, number: int) -> None:
-        poison(self.arrays[number])
+    def poison(self, number: int, pattern: int) -> None:
+        poison(self.arrays[number], pattern)
 
     def set_element(self, number: int, at: int, data: Array) -> None:
         self.arrays[number].reshape(-1)[at] = data.reshape(-1)[at]

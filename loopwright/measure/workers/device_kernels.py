@@ -105,10 +105,10 @@ class DeviceMemory(ArgumentMemory):
     def write(self, number: int, data: Array) -> None:
         self.arrays[number].copyfrom(data)
 
-    def poison(self, number: int) -> None:
+    def poison(self, number: int, pattern: int) -> None:
         arg = self.args[number]
         fresh = np.empty(arg.shape, arg.dtype)
-        poison(fresh)
+        poison(fresh, pattern)
         self.write(number, fresh)
 
     def set_element(self, number: int, at: int, data: Array) -> None:

@@ -123,12 +123,14 @@ class DataRequest(Message):
         seed: of random inputs.
         spans: see `loopwright.measure.data.plan.DataPlan`.
         largest: see there.
+        lines: see there.
     """
 
     manifest: Mapping[str, Json]
     seed: int
     spans: tuple[tuple[int, int] | None, ...] = ()
     largest: int = 0
+    lines: tuple[int | None, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -227,10 +229,11 @@ class SamplesReply(Reply):
 
 @dataclass(frozen=True, kw_only=True)
 class CheckRequest(Message):
-    """Run a kernel on both sets of inputs and compare its outputs with the reference.
+    """Run a kernel on all sets of inputs and compare its outputs with the reference.
 
-    Payload: the answers to set 0 and then to set 1, the outputs one after the other; empty where
-    they were sent before.
+    Payload: the answers to set 0 and then to set 1, the outputs one after the other, then what is
+    known of the answers to the others (`loopwright.measure.workers.array_bytes.known_bytes`); empty
+    where they were sent before.
 
     Attributes:
         slot: which kernel.

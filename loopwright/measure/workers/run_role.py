@@ -12,10 +12,11 @@ from typing import TypeVar
 from loopwright import runtime
 from loopwright.errors import DeviceLostError, InternalError, LoopwrightError, RunError
 from loopwright.measure.arguments import arguments
-from loopwright.measure.checking.check import Array, Closeness
+from loopwright.measure.checking.check import Closeness
 from loopwright.measure.data.plan import DataPlan
+from loopwright.measure.workers.array_bytes import known_from
 from loopwright.measure.workers.arrays import KernelArrays
-from loopwright.measure.workers.checkup import Answers, Checkup
+from loopwright.measure.workers.checkup import Answers, Checkup, KnownAnswers
 from loopwright.measure.workers.cpu_host import CpuHost
 from loopwright.measure.workers.kernel_host import (
     CheckMemory,
@@ -70,7 +71,7 @@ class RunRole:
         self._host = _host_of(device)
         self._data_held: KernelArrays | None = None
         self._kernels: dict[int, LoadedKernel] = {}
-        self._references: dict[str, tuple[list[Array], list[Array]]] = {}
+        self._references: dict[str, KnownAnswers] = {}
         self._memory: CheckMemory | None = None
         self._limits: dict[str, SampledLimit] = {}
 
@@ -118,7 +119,7 @@ class RunRole:
         self._data_held = None
         self._memory = None
         args = arguments(runtime.Artifact(request.manifest, b""))
-        plan = DataPlan(request.spans, request.largest)
+        plan = DataPlan(request.spans, request.largest, request.lines)
         memory = self._host.memory(args)
         self._data_held = KernelArrays(memory, request.seed, request.payload, plan)
         return Done()
@@ -166,9 +167,11 @@ class RunRole:
     def _check(self, request: CheckRequest) -> CheckReply:
         kernel, data = self._kernel(request.slot), self._data
         if request.payload:
-            half = len(request.payload) // 2
-            sets = data.split(request.payload[:half]), data.split(request.payload[half:])
-            self._references[request.key] = sets
+            outputs = [arg.nbytes for arg in data.args if arg.output]
+            first, both = sum(outputs), 2 * sum(outputs)
+            sets = data.split(request.payload[:first]), data.split(request.payload[first:both])
+            edges = known_from(request.payload[both:], len(outputs))
+            self._references[request.key] = KnownAnswers(sets, edges)
         if request.key not in self._references:
             raise InternalError("a runner was asked to check against what it was never sent")
         answers = Answers(

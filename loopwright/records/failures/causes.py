@@ -331,6 +331,15 @@ _RUN_ERROR = ErrorHelp(
             ("access outside",),
         ),
         Cause(
+            "It was timed as faster than the CPU can store its results or do its arithmetic: what "
+            "was timed did not do the work, or the clock of the machine jumped.",
+            "no machine is so fast: a call of 1 ns stores 1.05e+06 GB/s, where the first-level "
+            "cache takes at most 400 GB/s",
+            "look for a kernel that leaves work out when it is called again; if many fail so, "
+            "measure on a machine whose clock is steady",
+            ("no machine is so fast",),
+        ),
+        Cause(
             "The device refuses to launch the kernel: its blocks have too many threads, or take "
             "too many registers or too much shared memory.",
             "opencl(0): main_kernel0 has blocks of 512 threads, and the device takes 256; build it "

@@ -13,6 +13,7 @@ from loopwright.schedule.bounds.infer import attach_position
 from loopwright.schedule.bounds.results import Bounds, LoopBound, StageBounds
 from loopwright.schedule.names import Names
 from loopwright.schedule.rules.loops import put_mark
+from loopwright.schedule.rules.reducing import refuse_in_order
 from loopwright.schedule.state import (
     NONTEMPORAL,
     PARTITION_HINT,
@@ -65,6 +66,8 @@ class Annotate(Step):
                 f"loop {state.loop_label(stage, loop.id)!r} is a reduction: its iterations add to "
                 "one element; use a spatial loop, or rfactor to make the loop one",
             )
+        if loop.kind == "reduce" and verb == "vectorize":
+            refuse_in_order(stage, verb, t)
         return put_mark(state, stage, loop.id, Mark(self.kind, t), verb, t)
 
     def as_python(self, names: Names) -> str:

@@ -18,6 +18,7 @@ from loopwright.ir.traversal import substitute
 from loopwright.schedule.loop_use import Use
 from loopwright.schedule.names import Names
 from loopwright.schedule.rules.caching import fresh_axes
+from loopwright.schedule.rules.reducing import refuse_in_order
 from loopwright.schedule.state import (
     FuseRel,
     Loop,
@@ -147,6 +148,7 @@ def _check(state: State, step: RFactor, t: int) -> StageState:
         refuse(
             "rfactor", t, f"loop {label!r} is no reduction loop; factor one of those of {name!r}"
         )
+    refuse_in_order(stage, "rfactor", t)
     if not 0 <= step.factor_axis <= len(stage.op.shape):
         n = len(stage.op.shape)
         refuse(

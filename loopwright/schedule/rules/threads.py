@@ -18,6 +18,7 @@ from loopwright.schedule.bounds.results import (
 from loopwright.schedule.names import Names
 from loopwright.schedule.nesting import loops_around
 from loopwright.schedule.rules.loops import put_mark
+from loopwright.schedule.rules.reducing import refuse_in_order
 from loopwright.schedule.state import Mark, State, refuse
 from loopwright.schedule.steps import (
     FieldType,
@@ -63,6 +64,8 @@ class Bind(Step):
                 "threadIdx (the threads of a block reduce together), or use rfactor and bind the "
                 "new loop",
             )
+        if loop.kind == "reduce":
+            refuse_in_order(stage, "bind", t)
         for other in stage.leaves:
             if other != loop.id and launch_tag(stage.marks.get(other)) == self.tag:
                 refuse(

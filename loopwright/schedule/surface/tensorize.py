@@ -8,7 +8,7 @@ from loopwright.errors import ScheduleError
 from loopwright.ir.expr import IterVar
 from loopwright.schedule.rules import Tensorize
 from loopwright.schedule.surface.view import StageView
-from loopwright.te.intrin_proof import intrinsic_from_json
+from loopwright.te.intrin_proof import intrinsic_from_json, require_equal
 from loopwright.te.tensor_intrin import TensorIntrin
 
 
@@ -33,8 +33,9 @@ class TensorizePrimitive(StageView):
             ScheduleError: the stage is tensorized already, or has several outputs; (when lowering)
                 the nest does not match: where it differs, what the intrinsic wants and what the
                 nest has.
-            TensorError: malformed JSON, or JSON of an intrinsic that this program has not declared
-                and that is not proved harmless (`loopwright.te.intrin_proof`).
+            TensorError: the intrinsic gives another result than its description; malformed JSON, or
+                JSON of an intrinsic that this program has not declared and that is not proved
+                harmless (`loopwright.te.intrin_proof`).
 
         Example:
             >>> A = te.placeholder((16,), name="A")
@@ -72,4 +73,5 @@ class TensorizePrimitive(StageView):
                 f"{self._who('tensorize')}: expected an intrinsic of te.decl_tensor_intrin, got "
                 f"{tensor_intrin!r}"
             )
+        require_equal(tensor_intrin)
         self.schedule.apply_step(Tensorize(self.id, loop, tensor_intrin))

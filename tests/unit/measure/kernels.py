@@ -5,11 +5,10 @@ All compute (or ought to compute) B = A + 1 over `N` float32.
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any
-
+from loopwright import te
 from loopwright.measure.building import Candidate
 from loopwright.runtime import Artifact
+from loopwright.te import Dag
 from tests.unit.runtime.kernels import LAUNCH, arg, artifact
 
 N = 64
@@ -168,9 +167,10 @@ out:
 )
 
 
-def dag(name: str = "dag") -> Any:
-    """What the parent needs of a DAG: a hash, reduction axes, JSON."""
-    return SimpleNamespace(hash=name, ops=(), to_json=lambda: {"v": 0})
+def dag() -> Dag:
+    """What the kernels compute."""
+    a = te.placeholder((N,), "float32", name="A")
+    return Dag.from_ops([te.compute((N,), lambda i: a[i] + te.const(1, "float32"), name="B").op])[0]
 
 
 def candidate(key: str = "k") -> Candidate:

@@ -27,7 +27,7 @@ def dot(rows: int = 4, k: int = 8, dtype: str = "float32", update: bool = True) 
         s = outs[0].store(0, ins[0][0, 0])
         return (s, s, s) if update else s
 
-    return te.decl_tensor_intrin(y.op, statements, name="dot")
+    return te.decl_tensor_intrin(y.op, statements, name="dot", approximate=True)
 
 
 def program(
@@ -157,7 +157,9 @@ def wide(left: str, right: str) -> te.TensorIntrin:
     y = te.compute(
         (4,), lambda i: te.sum(a[i, r].astype("int32") * x[r].astype("int32"), axis=r), name="y"
     )
-    return te.decl_tensor_intrin(y.op, lambda ins, outs: outs[0].store(0, 0), name="dot")
+    return te.decl_tensor_intrin(
+        y.op, lambda ins, outs: outs[0].store(0, 0), name="dot", approximate=True
+    )
 
 
 def test_operands_in_the_other_order_are_told_apart_by_dtype() -> None:
@@ -220,7 +222,9 @@ def test_a_reduction_on_one_side_only() -> None:
 def test_one_operand_that_would_be_two() -> None:
     a = te.placeholder((4,), name="a")
     y = te.compute((4,), lambda i: a[i] * a[i], name="y")
-    square = te.decl_tensor_intrin(y.op, lambda ins, outs: outs[0].store(0, 0), name="dot")
+    square = te.decl_tensor_intrin(
+        y.op, lambda ins, outs: outs[0].store(0, 0), name="dot", approximate=True
+    )
     A, B = te.placeholder((4,), name="A"), te.placeholder((4,), name="B")
     Y = te.compute((4,), lambda i: A[i] * B[i], name="Y")
     s = te.create_schedule(Y.op)
@@ -294,7 +298,10 @@ def test_axes_fused_inside() -> None:
     a = te.placeholder((4, 8), name="a")
     c = te.compute((4, 8), lambda i, j: a[i, j] + 1.0, name="c")
     s[C].tensorize(
-        f, te.decl_tensor_intrin(c.op, lambda ins, outs: outs[0].store((0, 0), 0), "dot")
+        f,
+        te.decl_tensor_intrin(
+            c.op, lambda ins, outs: outs[0].store((0, 0), 0), "dot", approximate=True
+        ),
     )
     assert refused(s) == HEAD.format(1, "C.i.j") + (
         "axis 'i' is fused with another inside; fuse outside only"

@@ -117,4 +117,4 @@ def test_a_verdict_is_found_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(intrin_proof, "_verdicts", {})
     for _ in range(3):
         intrinsic_from_json(hostile.honest())
-    assert len(runs) == 4, "two kinds of data, each once for the body and once for the description"
+    assert len(runs) == 8, "four kinds of data, each once for the body and once for the description"

@@ -1,0 +1,163 @@
+"""Inputs at the edges of their types: zeros, limits, equal and mixed sizes; infinities and NaN.
+
+A kernel that is right on ordinary numbers alone is wrong. Each line of an input, the elements that
+share an index of an output, has data of one kind, so that no kind hides another in all of a sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from loopwright import dtypes
+
+if TYPE_CHECKING:
+    from loopwright.te.index_ranges import Span
+
+Array = npt.NDArray[Any]
+_Draw = Callable[[np.random.Generator, tuple[int, ...], str], Array]
+#: Fewer lines than this cannot show all kinds: then each element has a kind of its own.
+_LINES = 8
+#: Exponents of mixed, and of large, sizes; half of the range of a type is not left in a product.
+_MIXED, _LARGE = 12, 40
+#: Digits of a significand behind the point, and the largest exponent.
+_RANGES = {"float64": (52, 1023), "float32": (23, 127), "bfloat16": (7, 127), "float16": (10, 15)}
+_MIXED_HALF, _LARGE_HALF = 4, 7
+
+
+def edge_input(
+    shape: Sequence[int],
+    dtype: str,
+    seed: Sequence[int],
+    *,
+    line: int | None = None,
+    span: Span | None = None,
+    special: bool = False,
+) -> Array:
+    """Data of one argument.
+
+    Args:
+        shape: extents.
+        dtype: name of the element type.
+        seed: of the random numbers.
+        line: the dimension along which kinds change; None: from element to element.
+        span: it is used as an index: values from the first to the last of these, often these two.
+        special: ordinary floats, a few of which are infinite, NaN or at the limits of the type;
+            integers at their limits, or zero.
+    """
+    rng, size = np.random.default_rng(seed), tuple(shape)
+    if span is not None:
+        inside = rng.integers(span[0], span[1] + 1, size, dtype=np.int64)
+        which = rng.integers(0, 4, size)
+        return np.asarray(np.choose(which, [span[0], span[1], inside, inside])).astype(dtype)
+    if dtypes.is_float(dtype) and special:
+        return _with_specials(rng, size, dtype)
+    kinds = _FLOATS if dtypes.is_float(dtype) else _LIMITS if special else _INTEGERS
+    return _in_lines(rng, size, dtype, line, kinds)
+
+
+def _in_lines(
+    rng: np.random.Generator,
+    size: tuple[int, ...],
+    dtype: str,
+    line: int | None,
+    kinds: Sequence[_Draw],
+) -> Array:
+    """An array each of whose lines is drawn by one of these functions."""
+    out = np.empty(size, np.dtype(dtype))
+    by_line = line is not None and size[line] >= _LINES
+    lines = np.moveaxis(out, line, 0) if by_line and line is not None else out.reshape(-1)
+    which = rng.permutation(np.arange(len(lines)) % len(kinds))
+    for number, draw in enumerate(kinds):
+        own = np.flatnonzero(which == number)
+        lines[own] = draw(rng, (own.size, *lines.shape[1:]), dtype)
+    return out
+
+
+def _normal(rng: np.random.Generator, size: tuple[int, ...]) -> Array:
+    return rng.standard_normal(size, dtype=np.float32)
+
+
+def _with_specials(rng: np.random.Generator, size: tuple[int, ...], dtype: str) -> Array:
+    values = _normal(rng, size).astype(dtype)
+    digits, exponent = _RANGES[dtype]
+    largest = (2.0 - 2.0**-digits) * 2.0**exponent
+    some = [np.nan, np.inf, -np.inf, largest, -largest, 2.0 ** (1 - exponent)]
+    flat = values.reshape(-1)
+    places = rng.permutation(flat.size)[: min(len(some), flat.size // 8)]
+    flat[places] = np.array(some[: len(places)]).astype(dtype)
+    return values
+
+
+def _some_zeros(rng: np.random.Generator, size: tuple[int, ...], dtype: str) -> Array:
+    values = _normal(rng, size)
+    values[rng.integers(0, 4, size, dtype=np.int8) == 0] *= 0.0  # which keeps the sign
+    return values.astype(dtype)
+
+
+def _mixed(rng: np.random.Generator, size: tuple[int, ...], dtype: str) -> Array:
+    most = _MIXED_HALF if dtype == "float16" else _MIXED
+    powers = rng.integers(-most, most + 1, size, dtype=np.int8)
+    return np.asarray(np.ldexp(_normal(rng, size), powers)).astype(dtype)
+
+
+def _large(rng: np.random.Generator, size: tuple[int, ...], dtype: str) -> Array:
+    power = _LARGE_HALF if dtype == "float16" else _LARGE
+    return (_normal(rng, size) * np.float32(2.0**power)).astype(dtype)
+
+
+def _small(rng: np.random.Generator, size: tuple[int, ...], dtype: str) -> Array:
+    power = _LARGE_HALF if dtype == "float16" else _LARGE
+    return (_normal(rng, size) * np.float32(2.0**-power)).astype(dtype)
+
+
+def _zeros(rng: np.random.Generator, size: tuple[int, ...], dtype: str) -> Array:
+    if not dtypes.is_float(dtype):
+        return np.zeros(size, dtype)
+    return (_normal(rng, size) * np.float32(0.0)).astype(dtype)
+
+
+def _equal(rng: np.random.Generator, size: tuple[int, ...], dtype: str) -> Array:
+    draw = _some if dtypes.is_float(dtype) else _full
+    return np.asarray(np.broadcast_to(draw(rng, (size[0], *[1] * (len(size) - 1)), dtype), size))
+
+
+def _some(rng: np.random.Generator, size: tuple[int, ...], dtype: str) -> Array:
+    return (_normal(rng, size) * np.float32(4.0)).astype(dtype)
+
+
+def _full(rng: np.random.Generator, size: tuple[int, ...], dtype: str) -> Array:
+    if dtype == "bool":
+        return rng.integers(0, 2, size, dtype=np.uint8).view(np.bool_)
+    low, high = dtypes.limits(dtype)
+    return rng.integers(int(low), int(high), size, np.dtype(dtype), endpoint=True)
+
+
+def _few(rng: np.random.Generator, size: tuple[int, ...], dtype: str) -> Array:
+    if dtype == "bool":
+        return np.ones(size, np.bool_)
+    return rng.integers(0 if dtypes.is_unsigned(dtype) else -4, 5, size).astype(dtype)
+
+
+def _limits(rng: np.random.Generator, size: tuple[int, ...], dtype: str) -> Array:
+    if dtype == "bool":
+        return _full(rng, size, dtype)
+    low, high = dtypes.limits(dtype)
+    some = np.array([int(low), int(high), int(low) + 1, int(high) - 1, 0, 1], dtype)
+    return some[rng.integers(0, len(some), size)]
+
+
+def _lowest(rng: np.random.Generator, size: tuple[int, ...], dtype: str) -> Array:
+    return np.full(size, False if dtype == "bool" else int(dtypes.limits(dtype)[0]), dtype)
+
+
+def _highest(rng: np.random.Generator, size: tuple[int, ...], dtype: str) -> Array:
+    return np.full(size, True if dtype == "bool" else int(dtypes.limits(dtype)[1]), dtype)
+
+
+_FLOATS = (_some_zeros, _some, _mixed, _zeros, _equal, _large, _small, _some_zeros)
+_INTEGERS = (_full, _few, _zeros, _equal, _limits, _full)
+_LIMITS = (_limits, _lowest, _highest, _zeros)

@@ -1,0 +1,541 @@
+"""Elements of a program's outputs, and how far rounding may carry any right schedule from them.
+
+Chosen elements are computed by NumPy from the expression alone: floats in float64, integers as they
+are. Beside each value runs a bound on the error that arithmetic in the types of the program can
+make in whatever order a schedule adds up (running error analysis: Wilkinson, "Error analysis
+revisited", 1986). It follows the magnitudes of what is added, so that cancellation widens it. It is
+infinite where nothing can be said: a type may overflow on the way, or a comparison, a floor or a
+conversion may go either way. An infinity or a NaN that an operand brings in is no error.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from loopwright import dtypes
+from loopwright.errors import LoopwrightError
+from loopwright.ir.expr import Binary, Call, Cast, Const, Expr, IfThenElse, Read, Select, Unary, Var
+from loopwright.ir.interp.arrays import Array, binary, cast, intrinsic
+from loopwright.ir.operations import COMPARE
+from loopwright.ir.reduction import Combiner, Reduce, outputs_of
+from loopwright.ir.traversal import contains
+from loopwright.te.dag import Dag
+
+#: Half a unit in the last place of 1, the smallest normal number, and a power of two that is out of
+#: range; float64 cannot tell its own overflow, so that its range ends before it.
+_FORMATS = {
+    "float64": (2.0**-53, 2.0**-1022, 2.0**1023),
+    "float32": (2.0**-24, 2.0**-126, 2.0**128),
+    "bfloat16": (2.0**-8, 2.0**-126, 2.0**128),
+    "float16": (2.0**-11, 2.0**-14, 2.0**16),
+}
+#: Errors of a division or a root, and of a function, in half units of the last place.
+_DIVIDED, _FUNCTION = 5.0, 16.0
+#: Errors that a sum makes beside those of its additions: a rounded result, a start from another
+#: buffer.
+_SUM = 16.0
+#: Elements that are computed at a time: they stay in the cache.
+_CHUNK = 1 << 16
+#: A fold over a reduction takes about as long as this many elements for each of its steps.
+_STEP = 256
+
+
+class Estimate(NamedTuple):
+    """Values and bounds on their errors.
+
+    Attributes:
+        value: floats as float64.
+        error: float64; None: every right schedule gives just these values.
+    """
+
+    value: Array
+    error: Array | None = None
+
+
+class TooMuchWorkError(LoopwrightError):
+    """More elements would have to be computed than were allowed."""
+
+
+class Elements:
+    """Computes elements of the outputs of a program.
+
+    Args:
+        dag: the program, of known sizes.
+        inputs: the arrays of its placeholders by index.
+        budget: elements of all operations and reductions that may be computed.
+        finite: nothing is known of infinities and NaN, as under ``-fastmath``.
+
+    Example:
+        >>> from loopwright.te.error_bounds import Elements
+        >>> A = te.placeholder((3,), name="A")
+        >>> k = te.reduce_axis((0, 3), name="k")
+        >>> B = te.compute((1,), lambda i: te.sum(A[k], axis=k), name="B")
+        >>> dag, index = te.Dag.from_ops([B.op])
+        >>> large = np.array([1e9, 1.0, -1e9], "float32")
+        >>> found = Elements(dag, {index[A.op]: large}, 100).at(index[B.op], 0, np.array([0]))
+        >>> print(found.value, found.error < 5000)
+        [1.] [ True]
+    """
+
+    def __init__(
+        self, dag: Dag, inputs: Mapping[int, Array], budget: int, *, finite: bool = False
+    ) -> None:
+        self._dag, self._inputs, self._left, self.finite = dag, inputs, budget, finite
+        self._whole: dict[tuple[int, int], Estimate] = {}
+
+    def at(self, op: int, output: int, places: Array) -> Estimate:
+        """Elements of an operation.
+
+        Args:
+            op: its index in the DAG.
+            output: which of its outputs.
+            places: row-major places, int64, of any shape.
+
+        Raises:
+            TooMuchWorkError: the budget does not suffice.
+        """
+        node = self._dag.ops[op]
+        if node.is_placeholder:
+            array = self._inputs[op].reshape(-1)[places]
+            return Estimate(array.astype(np.float64) if dtypes.is_float(node.dtype) else array)
+        if (op, output) not in self._whole:
+            size = math.prod(node.static_shape)
+            needed = np.zeros(size, bool)
+            needed[places] = True
+            some = np.flatnonzero(needed)
+            if 2 * some.size < size:
+                where = np.empty(size, np.int64)
+                where[some] = np.arange(some.size)
+                return _taken(self._computed(op, output, some), where[places])
+            self._whole[op, output] = self._computed(op, output, np.arange(size))
+        return _taken(self._whole[op, output], places)
+
+    def _computed(self, op: int, output: int, places: Array) -> Estimate:
+        node = self._dag.ops[op]
+        terms = math.prod(a.count for a in node.reduce_axes)
+        self._left -= places.size * terms
+        if self._left < 0:
+            raise TooMuchWorkError("too many elements")
+        step = max(1, _CHUNK // terms)
+        parts = [self._chunk(op, output, places[i : i + step]) for i in range(0, places.size, step)]
+        if not parts:
+            return Estimate(np.empty(0, _stored(node.dtypes[output])))
+        value = np.concatenate([p.value for p in parts])
+        if all(p.error is None for p in parts):
+            return Estimate(value)
+        return Estimate(value, np.concatenate([_error(p) for p in parts]))
+
+    def _chunk(self, op: int, output: int, places: Array) -> Estimate:
+        node = self._dag.ops[op]
+        assert node.body is not None
+        spatial = np.unravel_index(places, node.static_shape) if node.static_shape else ()
+        axes = {a.var: x[:, None] for a, x in zip(node.axes, spatial, strict=True)}
+        counts = [a.count for a in node.reduce_axes]
+        inner = np.unravel_index(np.arange(math.prod(counts)), counts) if counts else ()
+        axes |= {a.var: x[None, :] for a, x in zip(node.reduce_axes, inner, strict=True)}
+        shape = places.size, math.prod(counts)
+        e = _Expressions(self, axes)
+        if not isinstance(node.body, Reduce):
+            return _column(_spread(e.of(outputs_of(node.body)[output]), shape))
+        return self._reduced(node.body, output, e, shape)
+
+    def _reduced(
+        self, red: Reduce, output: int, e: _Expressions, shape: tuple[int, int]
+    ) -> Estimate:
+        sources = [_spread(e.of(s), shape) for s in red.source]
+        active = None if red.where is None else _spread(e.of(red.where), shape)
+        starts = [_column(_spread(e.of(s), (shape[0], 1))) for s in red.start]
+        result, dtype = red.combiner.result[0], red.source[0].dtype
+        simple = isinstance(result, Binary) and {result.a, result.b} == {
+            *red.combiner.lhs,
+            *red.combiner.rhs,
+        }
+        if len(sources) == 1 and simple and (active is None or active.error is None):
+            assert isinstance(result, Binary)
+            keep = np.ones(shape, bool) if active is None else active.value
+            if result.op == "+":
+                return _sum(sources[0], starts[0], keep, dtype)
+            if result.op in ("min", "max"):
+                return _extreme(result.op, sources[0], starts[0], keep)
+        self._left -= shape[1] * _STEP
+        if self._left < 0:
+            raise TooMuchWorkError("too many steps of a reduction")
+        order = range(shape[1])
+        folds = [_fold(red.combiner, sources, active, starts, o) for o in (order, order[::-1])]
+        return _agreed(folds[0][output], folds[1][output])
+
+    def read(self, e: Read, axes: _Expressions) -> Estimate:
+        """The element that a read names, in bounds or not: where it is not, a condition decides."""
+        source, places, wrong = self._dag.ops[e.source], np.zeros((), np.int64), None
+        for i, n in zip(e.indices, source.static_shape, strict=True):
+            index = axes.index(i)
+            if index.error is not None:
+                wrong = _more(wrong, index.error)
+            places = places * n + np.clip(index.value.astype(np.int64), 0, n - 1)
+        found = self.at(e.source, e.value_index, places)
+        return found if wrong is None else Estimate(found.value, _more(found.error, wrong))
+
+
+class _Expressions:
+    """Values of expressions at some points of an operation.
+
+    Args:
+        elements: gives what is read; None: nothing is.
+        axes: the coordinates of the points.
+        values: what other variables stand for.
+    """
+
+    def __init__(
+        self,
+        elements: Elements | None,
+        axes: Mapping[Var, Array],
+        values: Mapping[Var, Estimate] | None = None,
+    ) -> None:
+        self._elements, self._axes, self._values = elements, axes, values or {}
+        self._known: dict[tuple[int, bool], Estimate] = {}
+
+    def index(self, e: Expr) -> Estimate:
+        """An index: made of axes alone it is arithmetic on whole numbers, which do not wrap."""
+        return self.of(e, whole=not contains(e, Read))
+
+    def of(self, e: Expr, whole: bool = False) -> Estimate:
+        """The value of an expression."""
+        key = id(e), whole
+        if key not in self._known:
+            self._known[key] = self._of(e, whole)
+        return self._known[key]
+
+    def _of(self, e: Expr, whole: bool) -> Estimate:
+        def of(x: Expr) -> Estimate:
+            return self.of(x, whole)
+
+        match e:
+            case Var(dtype=d):
+                if e in self._values:
+                    return self._values[e]
+                return Estimate(self._axes[e].astype(np.int64 if whole else d))
+            case Const(value=v, dtype=d):
+                wide = whole and dtypes.is_int(d)
+                return Estimate(np.array(v, d).astype(np.int64 if wide else _stored(d)))
+            case Read():
+                assert self._elements is not None
+                return self._elements.read(e, self)
+            case Cast(value=v, dtype=d):
+                wide = whole and dtypes.is_int(d) and dtypes.is_int(v.dtype)
+                return of(v) if wide else _converted(of(v), v.dtype, d)
+            case Unary(op=op, a=a):
+                x = of(a)
+                function = {"-": np.negative, "~": np.invert}.get(op, np.logical_not)
+                return Estimate(np.asarray(function(x.value)), x.error)
+            case Binary(op=op, a=a, b=b):
+                return self._checked(_binary(op, of(a), of(b), a.dtype))
+            case Select(cond=c, a=a, b=b) | IfThenElse(cond=c, a=a, b=b):
+                return _chosen(of(c), of(a), of(b))
+            case Call(fn=fn, args=args, dtype=d):
+                return self._checked(_call(fn, [of(a) for a in args], d))
+        raise LoopwrightError(f"no bound is known for {type(e).__name__}")
+
+    def _checked(self, x: Estimate) -> Estimate:
+        finite = self._elements is not None and self._elements.finite
+        if not finite or x.value.dtype.kind != "f":
+            return x
+        special = ~np.isfinite(x.value)
+        return Estimate(x.value, _more(x.error, np.where(special, np.inf, 0.0)))
+
+
+def _stored(dtype: str) -> Any:
+    """The NumPy type in which values of a type are kept here."""
+    return np.float64 if dtypes.is_float(dtype) else np.dtype(dtype)
+
+
+def _taken(x: Estimate, places: Array) -> Estimate:
+    return Estimate(x.value[places], None if x.error is None else x.error[places])
+
+
+def _spread(x: Estimate, shape: tuple[int, int]) -> Estimate:
+    error = None if x.error is None else np.broadcast_to(x.error, shape)
+    return Estimate(np.broadcast_to(x.value, shape), error)
+
+
+def _column(x: Estimate) -> Estimate:
+    return Estimate(x.value[:, 0], _at(x.error, 0))
+
+
+def _at(error: Array | None, k: int) -> Array | None:
+    return None if error is None else error[:, k]
+
+
+def _error(x: Estimate) -> Array:
+    return np.zeros(x.value.shape) if x.error is None else x.error
+
+
+def _more(a: Array | None, b: Array | None) -> Array | None:
+    """The sum of two errors, of which a product 0 * inf is any error."""
+    if a is None or b is None:
+        return b if a is None else a
+    return np.asarray(np.nan_to_num(a + b, nan=np.inf, posinf=np.inf))
+
+
+def _sure_nan(x: Estimate) -> Array:
+    """Where a value is NaN for every right schedule."""
+    if x.value.dtype.kind != "f":
+        return np.zeros((), bool)
+    return np.asarray(np.isnan(x.value) & (_error(x) == 0))
+
+
+def _rounded(
+    value: Array, inner: Array | None, dtype: str, units: float, *operands: Estimate
+) -> Estimate:
+    """The result of an operation: its own rounding, overflow, and what is neither.
+
+    Args:
+        value: computed in float64.
+        inner: the error that comes of those of the operands; None: none.
+        dtype: in which it is computed.
+        units: error of the operation in half units of the last place; 1: it is rounded correctly,
+            so that what the type can hold is exact.
+        operands: what it is computed from.
+    """
+    half, least, beyond = _FORMATS[dtype]
+    size = np.abs(value)
+    error = np.where(size == 0, 0.0, units * half * size + least)
+    if units == 1 and dtype != "float64":
+        error = np.where(value.astype(dtype).astype(np.float64) == value, 0.0, error)
+    if inner is not None:
+        error = error + inner * (1.0 + 2.0 * units * half)
+    special = ~np.isfinite(value)
+    error = np.where(special | (size + error >= beyond), np.inf, error)
+    settled = special if inner is None else special & np.isfinite(inner)
+    for x in operands:
+        settled = settled | _sure_nan(x)
+    error = np.where(settled, 0.0, np.nan_to_num(error, nan=np.inf, posinf=np.inf))
+    return Estimate(value, error if error.any() else None)
+
+
+def _converted(x: Estimate, before: str, after: str) -> Estimate:
+    if dtypes.is_float(after):
+        value = x.value.astype(np.float64)
+        return _rounded(value, x.error, after, 1.0, x)
+    if not dtypes.is_float(before):
+        return Estimate(cast(x.value, after), x.error)
+    value = cast(x.value, after)
+    if x.error is None:
+        return Estimate(value)
+    same = cast(x.value - x.error, after) == cast(x.value + x.error, after)
+    return Estimate(value, np.where(same & np.isfinite(x.error), 0.0, np.inf))
+
+
+def _chosen(cond: Estimate, a: Estimate, b: Estimate) -> Estimate:
+    """One of two; where the condition may go either way, either of them."""
+    value = np.where(cond.value, a.value, b.value)
+    error = None
+    if a.error is not None or b.error is not None:
+        error = np.where(cond.value, _error(a), _error(b))
+    if cond.error is None:
+        return Estimate(value, error)
+    if value.dtype.kind == "f":
+        apart = np.nan_to_num(np.abs(a.value - b.value), nan=np.inf, posinf=np.inf)
+    else:
+        apart = np.where(a.value == b.value, 0.0, np.inf)
+    either = _error(a) + _error(b) + apart
+    return Estimate(value, np.where(cond.error > 0, either, 0.0 if error is None else error))
+
+
+def _binary(op: str, a: Estimate, b: Estimate, dtype: str) -> Estimate:
+    if not dtypes.is_float(dtype):
+        wrong = _more(a.error, b.error)
+        return Estimate(binary(op, a.value, b.value), wrong)
+    if op in COMPARE:
+        return _compared(op, a, b)
+    value = np.asarray(binary(op, a.value, b.value))
+    if op in ("min", "max"):
+        error = None
+        if a.error is not None or b.error is not None:
+            error = np.maximum(_error(a), _error(b))
+            error = np.where(_sure_nan(a) | _sure_nan(b), 0.0, error)
+        return Estimate(value, error)
+    if op in ("+", "-"):
+        return _rounded(value, _more(a.error, b.error), dtype, 1.0, a, b)
+    if op == "*":
+        return _rounded(value, _product_error(a, b), dtype, 1.0, a, b)
+    if op == "/":
+        return _rounded(value, _quotient_error(a, b), dtype, _DIVIDED, a, b)
+    return Estimate(value, np.full(value.shape, np.inf))  # quotients that are rounded to integers
+
+
+def _any(error: Array) -> Array:
+    return np.where(error > 0, np.inf, 0.0)
+
+
+def _product_error(a: Estimate, b: Estimate) -> Array | None:
+    if a.error is None and b.error is None:
+        return None
+    p, q = _error(a), _error(b)
+    error = np.abs(a.value) * q + (np.abs(b.value) + q) * p
+    return np.asarray(np.nan_to_num(error, nan=np.inf, posinf=np.inf))
+
+
+def _quotient_error(a: Estimate, b: Estimate) -> Array | None:
+    if a.error is None and b.error is None:
+        return None
+    p, q = _error(a), _error(b)
+    least = np.abs(b.value) - q
+    error = (p + np.abs(a.value / b.value) * q) / np.where(least > 0, least, 0.0)
+    unsure = ~np.isfinite(error) | ((least <= 0) & (q > 0))
+    return np.where(unsure, np.inf, error)
+
+
+def _compared(op: str, a: Estimate, b: Estimate) -> Estimate:
+    value = np.asarray(binary(op, a.value, b.value))
+    apart = _more(a.error, b.error)
+    if apart is None:
+        return Estimate(value)
+    sure = (np.abs(a.value - b.value) > apart) | (apart == 0) | _sure_nan(a) | _sure_nan(b)
+    return Estimate(value, np.where(sure, 0.0, np.inf))
+
+
+def _call(fn: str, args: Sequence[Estimate], dtype: str) -> Estimate:
+    if fn == "fma":
+        return _binary("+", _binary("*", args[0], args[1], dtype), args[2], dtype)
+    if fn == "reinterpret":
+        return _reinterpreted(args[0], dtype)
+    if not dtypes.is_float(dtype):
+        wrong = None
+        for x in args:
+            wrong = _more(wrong, x.error)
+        return Estimate(cast(np.asarray(intrinsic(fn, [x.value for x in args])), dtype), wrong)
+    value = np.asarray(intrinsic(fn, [x.value for x in args]), np.float64)
+    error = None
+    if any(x.error is not None for x in args):
+        error = _function_error(fn, args, value)
+    if fn in ("abs", "floor", "ceil", "trunc", "round"):
+        return Estimate(value, error)
+    units = _DIVIDED if fn == "sqrt" else _FUNCTION
+    if dtype in dtypes.HALVES:
+        units = 1.0 + units * _FORMATS["float32"][0] / _FORMATS[dtype][0]
+    return _rounded(value, error, dtype, units, *args)
+
+
+def _function_error(fn: str, args: Sequence[Estimate], value: Array) -> Array:
+    """How far the function lies apart over the errors of its operands; all are monotonous there,
+    or nearly so."""
+    if fn == "abs":
+        return _error(args[0])
+    if fn == "fmod":
+        apart = _more(_error(args[0]), _error(args[1]))
+        assert apart is not None
+        return _any(apart)
+    if fn in ("sin", "cos"):
+        return _error(args[0])
+    worst = np.zeros(value.shape)
+    corners = [[]]  # type: list[list[Array]]
+    for x in args:
+        corners = [[*c, x.value + s * _error(x)] for c in corners for s in (-1.0, 1.0)]
+    for corner in corners:
+        there = np.asarray(intrinsic(fn, corner), np.float64)
+        apart = np.where((there == value) | (np.isnan(there) & np.isnan(value)), 0.0, there - value)
+        worst = np.maximum(worst, np.nan_to_num(np.abs(apart), nan=np.inf, posinf=np.inf))
+    for x in args:
+        worst = np.where(np.isfinite(_error(x)), worst, np.inf)
+        worst = np.where((fn == "tan") & (_error(x) > 1e-3), np.inf, worst)
+    return 2.0 * worst
+
+
+def _reinterpreted(x: Estimate, dtype: str) -> Estimate:
+    width = dtypes.bits(dtype)
+    before = x.value
+    if before.dtype.kind == "f":
+        before = before.astype({16: "float16", 32: "float32", 64: "float64"}[width])
+        if width == 16 and dtype == "bfloat16":
+            before = x.value.astype("bfloat16")
+    value = np.ascontiguousarray(before).view(dtype)
+    error = None if x.error is None else _any(x.error)
+    return Estimate(value.astype(_stored(dtype)), error)
+
+
+# ---------------------------------------------------------------- reductions
+
+
+def _sum(x: Estimate, start: Estimate, keep: Array, dtype: str) -> Estimate:
+    """A sum in any order."""
+    if not dtypes.is_float(dtype):
+        total = np.where(keep, x.value, np.zeros((), x.value.dtype)).sum(1, x.value.dtype)
+        wrong = None if x.error is None else np.where(keep, x.error, 0.0).sum(1)
+        return Estimate(total + start.value, _more(wrong, start.error))
+    half, least, beyond = _FORMATS[dtype]
+    terms = np.where(keep, x.value, 0.0)
+    value = terms.sum(1) + start.value
+    sizes = np.abs(np.where(np.isfinite(terms), terms, 0.0)).sum(1)
+    sizes = sizes + np.abs(np.where(np.isfinite(start.value), start.value, 0.0))
+    inner = _error(start) + (0.0 if x.error is None else np.where(keep, x.error, 0.0).sum(1))
+    count = terms.shape[1]
+    error = 1.25 * inner + min(1.0, (count + _SUM) * half) * sizes + count * least
+    if count == 1 and not inner.any():
+        return _rounded(value, None, dtype, 1.0)
+    special = ~np.isfinite(value)
+    sure = np.isfinite(inner) & (sizes + error < beyond)
+    nan = _sure_nan(start)
+    error = np.where(special | ~sure, np.where(special & sure, 0.0, np.inf), error)
+    nan = nan | (np.isnan(terms) & ((0.0 if x.error is None else x.error) == 0)).any(1)
+    error = np.where(nan | ((sizes == 0) & (inner == 0)), 0.0, error)
+    return Estimate(np.where(nan, np.nan, value), error)
+
+
+def _extreme(op: str, x: Estimate, start: Estimate, keep: Array) -> Estimate:
+    """The smallest or the largest, NaN before all others."""
+    function = np.minimum if op == "min" else np.maximum
+    values = np.where(keep, x.value, start.value[:, None])
+    value = function(function.reduce(values, 1), start.value)
+    if x.error is None and start.error is None:
+        return Estimate(value)
+    errors = np.where(keep, _error(x), 0.0)
+    error = np.maximum(errors.max(1), _error(start))
+    if value.dtype.kind == "f":
+        nan = (np.isnan(values) & (errors == 0)).any(1) | _sure_nan(start)
+        error = np.where(nan, 0.0, error)
+    return Estimate(value, error)
+
+
+def _fold(
+    c: Combiner,
+    sources: Sequence[Estimate],
+    active: Estimate | None,
+    starts: Sequence[Estimate],
+    order: Sequence[int],
+) -> list[Estimate]:
+    """Combine the terms one after the other."""
+    state = list(starts)
+    for k in order:
+        new = folded(c, state, [Estimate(s.value[:, k], _at(s.error, k)) for s in sources])
+        if active is not None:
+            on = Estimate(active.value[:, k], _at(active.error, k))
+            new = [_chosen(on, x, old) for x, old in zip(new, state, strict=True)]
+        state = new
+    return state
+
+
+def folded(c: Combiner, a: Sequence[Estimate], b: Sequence[Estimate]) -> list[Estimate]:
+    """What a reducer makes of two terms, each with a value for each output."""
+    expressions = _Expressions(None, {}, dict(zip((*c.lhs, *c.rhs), (*a, *b), strict=True)))
+    return [expressions.of(e) for e in c.result]
+
+
+def constants(values: Sequence[Expr]) -> list[Estimate]:
+    """Expressions that read nothing."""
+    expressions = _Expressions(None, {})
+    return [expressions.of(e) for e in values]
+
+
+def _agreed(one: Estimate, other: Estimate) -> Estimate:
+    """What two orders of a reduction of the user's give: where they differ, so may schedules."""
+    a, b = one.value, other.value
+    if a.dtype.kind != "f":
+        return Estimate(a, _more(_more(one.error, other.error), np.where(a == b, 0.0, np.inf)))
+    same = (a == b) | (np.isnan(a) & np.isnan(b))
+    error = 4.0 * np.maximum(_error(one), _error(other))
+    apart = np.nan_to_num(np.abs(np.where(same, 0.0, a - b)), nan=np.inf, posinf=np.inf)
+    return Estimate(a, np.where(apart <= error, error, np.inf))
