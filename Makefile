@@ -12,10 +12,14 @@ LOG    ?= dense_1x1000x512.jsonl
 
 # Options of `make test`: more arguments for pytest, such as ARGS="-k split"; SLOW=1 runs the tests
 # that are marked as slow, too; JOBS processes run those that may run beside others (auto: one a CPU).
+# CPU=x86-64-v3 runs them as on a CPU that has no more than this, CACHES=32K,1M,8M as with such caches.
 ARGS   ?=
 SLOW   ?=
+CPU    ?=
+CACHES ?=
 JOBS   ?= auto
 PARALLEL = -n $(JOBS) --maxprocesses 8 --dist worksteal
+PRETENDED = $(if $(CPU),--cpu $(CPU)) $(if $(CACHES),--caches $(CACHES))
 # Bytecode is written whatever the shell says: without it each of the hundreds of processes that the
 # tests start would compile the sources again.
 smoke test browser oldest: export PYTHONDONTWRITEBYTECODE =
@@ -72,9 +76,9 @@ smoke: $(DEV_STAMP) ## set up, then the shortest check that all parts work toget
 # right for one of the two, as with ARGS="-k split"; other statuses than 0, 1 and 5 end the run.
 test: $(DEV_STAMP) ## set up, then run the tests (SLOW=1 for slow ones too, ARGS="-k split" to choose)
 	@tier='$(if $(SLOW),, and not slow)'; \
-	$(BIN)/python -m pytest $(PARALLEL) -m "not serial and not browser and not package$$tier" $(ARGS); first=$$?; \
+	$(BIN)/python -m pytest $(PARALLEL) -m "not serial and not browser and not package$$tier" $(PRETENDED) $(ARGS); first=$$?; \
 	case $$first in 0|1|5) ;; *) exit $$first ;; esac; \
-	$(BIN)/python -m pytest -m "serial$$tier" $(ARGS); second=$$?; \
+	$(BIN)/python -m pytest -m "serial$$tier" $(PRETENDED) $(ARGS); second=$$?; \
 	if [ $$first -eq 1 ]; then echo "make test: the first pass found failures, see above" >&2; fi; \
 	case $$first,$$second in 0,0|0,5|5,0) ;; *,0|*,5) exit $$first ;; *) exit $$second ;; esac
 
@@ -112,8 +116,12 @@ conformance: $(DEV_STAMP) ## ONNX's own cases of nodes, those from PyTorch, whol
 	PYTHONPATH=$(VENV)/onnxruntime \
 		$(BIN)/python -m benchmarks.onnx_models $(LIGHT_MODELS) --seconds 0 --tolerance 1e-4
 
-nightly: ## what takes too long for every change: the slow tests, the soak, an hour of random schedules
+nightly: ## what takes too long for every change: the slow tests, other CPUs, the soak, an hour of random schedules
 	$(MAKE) test SLOW=1
+	$(MAKE) test CPU=x86-64-v3
+	@if ! grep -q avx512_vnni /proc/cpuinfo; then echo "no AVX-512 VNNI: its tests are left out"; else \
+		$(MAKE) test CPU=skylake-avx512 CACHES=32K,512K,4M && \
+		$(MAKE) test CPU=cascadelake CACHES=48K,2M,32M; fi
 	$(MAKE) soak
 	$(MAKE) conformance
 	$(MAKE) fuzz MINUTES=60

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+import signal
+import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
@@ -14,6 +16,7 @@ from hypothesis import HealthCheck, settings
 
 from loopwright.testing.differential import Checker
 from tests.kernels import KERNELS
+from tests.pretended_cpu import pretend_caches, pretend_cpu
 
 TESTS = Path(__file__).parent
 
@@ -120,6 +123,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="write the texts of tests/golden anew instead of comparing with them",
     )
+    parser.addoption("--cpu", help="run as on this CPU, by LLVM's name; it may lack, not add")
+    parser.addoption("--caches", help="run as with data caches of these sizes: 32K,1M,8M")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    patch = pytest.MonkeyPatch()
+    config.add_cleanup(patch.undo)
+    if cpu := config.getoption("--cpu"):
+        pretend_cpu(patch, cpu)
+    if sizes := config.getoption("--caches"):
+        folder = tempfile.TemporaryDirectory()
+        config.add_cleanup(folder.cleanup)
+        pretend_caches(patch, Path(folder.name), sizes)
 
 
 class Golden:
@@ -190,6 +206,20 @@ def fresh_checker() -> Iterator[Checker]:
     checker = Checker()
     yield checker
     checker.close()
+
+
+@pytest.fixture
+def usual_signals() -> Iterator[None]:
+    """Signals as a terminal leaves them, here and in processes that the test starts.
+
+    Under ``nohup`` SIGHUP is ignored in all that the tests start, behind a shell's ``&`` SIGINT.
+    """
+    usual = dict.fromkeys((signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM), signal.SIG_DFL)
+    usual[signal.SIGINT] = signal.default_int_handler
+    before = {number: signal.signal(number, handler) for number, handler in usual.items()}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 @cache

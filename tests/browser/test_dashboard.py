@@ -16,19 +16,14 @@ from loopwright.records import Store
 from tests.browser.conftest import Browser, until
 from tests.unit.inspection.report_logs import made_up, trial
 
-pytestmark = pytest.mark.browser
-#: A shell that starts the tests in the background leaves Ctrl-C ignored in all that they start.
-MAIN = (
-    "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
-    "from loopwright.cli import main; sys.exit(main())"
-)
+pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("usual_signals")]
 
 
 class Dashboard:
     """The verb in a process of its own."""
 
     def __init__(self, *logs: Path) -> None:
-        words = [sys.executable, "-c", MAIN, "dashboard", *map(str, logs)]
+        words = [sys.executable, "-m", "loopwright", "dashboard", *map(str, logs)]
         self.process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         assert self.process.stdout is not None
         line = self.process.stdout.readline().decode()

@@ -237,12 +237,7 @@ def test_watch_of_many_tasks_fits_the_terminal(tmp_path: Path) -> None:
 def follow(path: Path, terminal: bool) -> tuple[subprocess.Popen[bytes], int]:
     """The verb in a process of its own; returns it and where its output can be read."""
     reader, writer = pty.openpty() if terminal else os.pipe()
-    # A shell that starts the tests in the background leaves Ctrl-C ignored in all that they start.
-    program = (
-        "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
-        "from loopwright.cli import main; sys.exit(main())"
-    )
-    words = [sys.executable, "-c", program, "watch", str(path), "--every", "0.2"]
+    words = [sys.executable, "-m", "loopwright", "watch", str(path), "--every", "0.2"]
     environment = {**os.environ, "COLUMNS": "80", "TERM": "xterm"}
     process = subprocess.Popen(words, stdout=writer, stderr=subprocess.PIPE, env=environment)
     os.close(writer)
@@ -257,6 +252,7 @@ def read_until(reader: int, text: bytes) -> bytes:
     return found
 
 
+@pytest.mark.usefixtures("usual_signals")
 @pytest.mark.parametrize("terminal", [False, True])
 def test_watch_follows_a_run_and_ends_by_ctrl_c(log: Path, terminal: bool) -> None:
     process, reader = follow(log, terminal)

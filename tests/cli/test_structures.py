@@ -173,6 +173,7 @@ def test_a_point_of_no_structure(cli, file):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("usual_signals")
 @pytest.mark.parametrize("ends", [signal.SIGINT, signal.SIGKILL])
 def test_a_search_that_was_stopped_goes_on(file, tmp_path, ends):
     words = [f"{file}:product", "n=16", "--threads", "1", "--log", "p.jsonl"]

@@ -25,22 +25,17 @@ from loopwright.tuner.run.state import Failure
 from tests.cli.conftest import TRIALS, WORKLOAD
 
 ROOT = Path(__file__).parents[2]
-#: A shell that starts the tests in the background leaves Ctrl-C ignored in all that they start.
-MAIN = (
-    "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
-    "from loopwright.cli import main; sys.exit(main())"
-)
-
-
+pytestmark = pytest.mark.usefixtures("usual_signals")
 #: As ``nohup`` starts it.
 NOHUP = "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN); "
 
 
 def spawn(*argv, folder, before="", **options):
     """The command line in a process of its own, after the statements ``before``."""
+    main = "import sys; from loopwright.cli import main; sys.exit(main())"
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     return subprocess.Popen(
-        [sys.executable, "-c", before + MAIN, *argv],
+        [sys.executable, "-c", before + main, *argv],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         text=True,

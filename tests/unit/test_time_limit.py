@@ -223,14 +223,11 @@ def test_an_alarm_that_was_due_meanwhile_goes_off(alarms: list[int]) -> None:
     assert alarms == [signal.SIGALRM]
 
 
+@pytest.mark.usefixtures("usual_signals")
 def test_ctrl_c_passes() -> None:
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     handler = signal.getsignal(signal.SIGALRM)
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            limited(30.0, "it", signal.raise_signal, signal.SIGINT)
-    finally:
-        signal.signal(signal.SIGINT, before)
+    with pytest.raises(KeyboardInterrupt):
+        limited(30.0, "it", signal.raise_signal, signal.SIGINT)
     assert signal.getsignal(signal.SIGALRM) is handler
 
 

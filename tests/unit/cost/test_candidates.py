@@ -176,13 +176,10 @@ made.rows(np.concatenate([digits] * 100))
 """
 
 
+@pytest.mark.usefixtures("usual_signals")
 def test_ctrl_c_ends_all_processes() -> None:
     run = subprocess.Popen(
-        [
-            sys.executable,
-            "-c",
-            f"import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n{_ENDLESS}",
-        ],
+        [sys.executable, "-c", _ENDLESS],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -111,12 +111,11 @@ def test_python_dash_c_beside_files_that_shadow_modules(tmp_path: Path) -> None:
     assert out.count("result None") == 2
 
 
+@pytest.mark.usefixtures("usual_signals")
 def test_parent_killed_with_kill_9(tmp_path: Path) -> None:
     end = "import time; time.sleep(60)"
-    # A shell that starts the tests with `&` has Ctrl-C ignored in all that they start.
-    begin = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
     parent = subprocess.Popen(
-        [sys.executable, "-c", begin + SCRIPT.format(end=end)],
+        [sys.executable, "-c", SCRIPT.format(end=end)],
         cwd=tmp_path,
         env=environment(),
         stdout=subprocess.PIPE,
@@ -203,13 +202,12 @@ session.load_and_race(kernels.built(kernels.BUSY_HANG), None)
     assert all_dead(pids)
 
 
+@pytest.mark.usefixtures("usual_signals")
 def test_interrupt_from_the_terminal_leaves_workers_to_the_parent(tmp_path: Path) -> None:
     """Ctrl-C goes to the foreground process group; workers lead sessions of their own."""
     end = "import time; time.sleep(60)"
-    # A shell that starts the tests with `&` has Ctrl-C ignored in all that they start.
-    begin = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
     parent = subprocess.Popen(
-        [sys.executable, "-c", begin + SCRIPT.format(end=end)],
+        [sys.executable, "-c", SCRIPT.format(end=end)],
         cwd=tmp_path,
         env=environment(),
         stdout=subprocess.PIPE,

@@ -34,7 +34,7 @@ def echo(worker: Worker, *names: str, **options: bool) -> Outcome:
 
 
 @pytest.fixture
-def worker() -> Iterator[Worker]:
+def worker(usual_signals: None) -> Iterator[Worker]:
     made = Worker("echo", 1 << 30, program=WorkerProgram("tests.unit.measure.echo"))
     yield made
     made.close()

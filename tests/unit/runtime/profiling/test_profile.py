@@ -160,7 +160,7 @@ __kernel void twice(__global const float *a, __global float *b, long n) {
 
 def test_launches_of_opencl_have_the_time_of_their_events() -> None:
     if not opencl().exist:
-        pytest.skip(opencl()._why_absent())
+        pytest.skip(opencl().why_absent())
     api = opencl().api
     memory = api.allocate(0, 4096)
     program = api.load(0, TWICE, ["twice"])
