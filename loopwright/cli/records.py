@@ -120,15 +120,35 @@ def list_records(
 def best(log: str, filters: Filters, as_json: bool, as_csv: bool, top: int) -> None:
     """Show the best records of each task in LOG, for each hardware and number of threads.
 
-    Candidates whose answer was checked go before all others, and the fastest first.
+    Candidates whose answer was checked go before all others, then those of a playoff, by their
+    ratio to the default in the same rounds, and then the fastest. What is not built as the best one
+    is, or was not compared with the default, is said on standard error.
     """
     from loopwright.records import top_k
 
     read = load_log(log)
-    winners = [r for group in setups_of(read, filters) for r in top_k(group, top)]
+    groups = setups_of(read, filters)
+    winners = [r for group in groups for r in top_k(group, top)]
     if not winners:
         raise _no_usable(read, filters)
     print_records(read, winners, as_json, as_csv)
+    for group in groups:
+        for winner in top_k(group, 1):
+            if doubt := _doubt(winner, group):
+                echo(f"record {winner.id}: {doubt}", err=True)
+
+
+def _doubt(winner: Record, group: Sequence[Record]) -> str:
+    """Why the best record of a task may not be what is built; empty where it is."""
+    from loopwright.records.playoffs import ratios
+    from loopwright.records.query import verdict_on
+
+    verdict = verdict_on(winner, group)
+    if verdict is not None and verdict.nothing_faster and not verdict.is_default:
+        return f"{verdict.text('it')}; the default is built"
+    if winner.candidate not in ratios(group):
+        return "unverified, since no playoff compared it with the default"
+    return ""
 
 
 @command.command("top", short_help="The N best, beside the best and the default.")

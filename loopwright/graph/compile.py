@@ -67,15 +67,17 @@ def compile(
         target: None is the current target, or the default one. Of ``"cuda"`` or ``"opencl"`` the
             model runs on such a device, see `CompiledModel.executor`.
         history: a log, or whatever else `loopwright.apply_history_best` takes: kernels of whose
-            expression it has a record are built from the best one, the others as without a history;
+            expression it has a record that a playoff found faster than the default are built from
+            the best one, the others as without a history;
             `CompiledModel.report` says which. Where an operator has several implementations, that
             with the fastest record is built, and that of the highest priority where none has one;
             `CompiledModel.implementations` says which. None: as the ``apply_history_best`` around
             the call says, if there is one.
         finalists: so many of the fastest records of each kernel, and its default, take turns inside
-            runs of the model on random inputs: a kernel that wins by itself may lose there. What is
-            measurably faster than the best record is built in its place;
-            `CompiledModel.inside` tells. None: the best records are built.
+            runs of the model on random inputs: a kernel that wins by itself may lose there. Records
+            that no playoff compared with the default take part, too. What is measurably faster than
+            what the records choose is built in its place; `CompiledModel.inside` tells. None: what
+            the records choose is built.
         layouts: what `tune_layouts` chose for the same model, or the file that this was saved to;
             ``"measured"`` calls it with this history, and measures what that does not hold. None:
             as `ConvertLayout` has it.

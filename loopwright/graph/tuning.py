@@ -76,8 +76,8 @@ def tune(
             ``measure_option``.
 
     Returns:
-        The table of tasks. Its ``latency`` is the expected time of a run of the model in seconds,
-        as far as its tasks go.
+        The table of tasks. Its ``expected`` is the expected time of a run of the model in seconds,
+        as far as its tasks go: of what no playoff compared with the default, that of the default.
 
     Raises:
         GraphError: the model is none, or has nothing to tune.

@@ -175,9 +175,8 @@ def places(records: Sequence[object]) -> dict[int, Place]:
         records: in the order of their log.
     """
     phases, verdicts = fields_of(records, "phase", "verdict")
-    rows = [
-        row for row, own in enumerate(zip(phases, verdicts, strict=True)) if is_of_playoff(*own)
-    ]
+    kinds = zip(phases, verdicts, strict=True)
+    rows = [row for row, (phase, said) in enumerate(kinds) if phase == PLAYOFF or said is not None]
     reader: PlayoffReader[int] = PlayoffReader()
     found: dict[int, Place] = {}
     columns = fields_of([records[row] for row in rows], "run", "times", "verdict", "ts")

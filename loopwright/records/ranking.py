@@ -9,10 +9,11 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from loopwright.records.json_value import Json
 from loopwright.records.many import fields_of
-from loopwright.records.playoffs import Place, places, searched
+from loopwright.records.playoffs import Basis, Place, places, searched
 from loopwright.records.record import Checked
 
 _T = TypeVar("_T")
+_SEARCHED = int(Basis.SEARCHED)
 
 
 class Measurement(Protocol):
@@ -118,7 +119,9 @@ class Ranking(Generic[_T]):
 
     def __init__(self) -> None:
         self._entries: dict[Hashable, Entry[_T]] = {}
-        self._places: dict[Hashable, tuple[Place, float]] = {}  # what it is sorted by, since when
+        #: What candidates are sorted by, and since when; those that only a search measured, which
+        #: are most, go by their seconds and have no entry.
+        self._places: dict[Hashable, tuple[Place, float]] = {}
         self._refuted: set[Hashable] = set()
         self._checked: set[Hashable] = set()
         self._best: tuple[Hashable, Entry[_T]] | None = None
@@ -151,12 +154,9 @@ class Ranking(Generic[_T]):
             >>> print(ranking.top(2))
             ['C, measured again', 'B']
         """
-        place = searched(seconds) if place is None else place
-        known = self._places.get(candidate)
-        if known is None or (place.basis, -ts) <= (known[0].basis, -known[1]):
-            self._places[candidate] = place, ts
-            self._stale = self._stale or known is not None
         before = self._entries.get(candidate)
+        if place is not None or candidate in self._places:
+            self._take_place(candidate, place or searched(seconds), ts, before)
         if before is not None and ts < before.ts:
             return
         self._entries[candidate] = Entry(item, seconds, ts)
@@ -164,6 +164,18 @@ class Ranking(Generic[_T]):
             self._new.append(candidate)
         else:
             self._stale = True
+
+    def _take_place(
+        self, candidate: Hashable, place: Place, ts: float, before: Entry[_T] | None
+    ) -> None:
+        """Let a candidate be judged by a place, unless its own rests on more, or is later."""
+        known = self._places.get(candidate)
+        if known is None and before is not None:
+            known = searched(before.seconds), before.ts
+        if known is None or (place.basis, -ts) <= (known[0].basis, -known[1]):
+            known = place, ts
+        self._places[candidate] = known
+        self._stale = True
 
     def vouch(self, candidate: Hashable) -> None:
         """Note that the answer of a candidate was checked and found right.
@@ -277,7 +289,9 @@ class Ranking(Generic[_T]):
             >>> print(ranking.place("a").value, ranking.place("b"))
             0.003 None
         """
-        return self._places[candidate][0] if candidate in self._places else None
+        if candidate in self._places:
+            return self._places[candidate][0]
+        return searched(self._entries[candidate].seconds) if candidate in self._entries else None
 
     def _contend(self, candidate: Hashable) -> None:
         """Let a new candidate take the lead where it is ahead."""
@@ -291,10 +305,14 @@ class Ranking(Generic[_T]):
         refuted = self._refuted
         return [named for named in self._entries.items() if named[0] not in refuted]
 
-    def _order(self, named: tuple[Hashable, Entry[_T]]) -> tuple[bool, Place]:
+    def _order(
+        self, named: tuple[Hashable, Entry[_T]]
+    ) -> tuple[bool, Place | tuple[int, float, float]]:
         """What candidates are sorted by, the best first: the one rule."""
-        name, _ = named
-        return name not in self._checked, self._places[name][0]
+        name, entry = named
+        known = self._places.get(name)
+        place = (_SEARCHED, 0.0, entry.seconds) if known is None else known[0]
+        return name not in self._checked, place
 
 
 def _first(

@@ -210,6 +210,7 @@ def _standing(record: Record, own: Sequence[Record], order: Sequence[Record]) ->
     """Its rank, its ties and its verdict."""
     from loopwright.cli.logs.words import counted
     from loopwright.inspection.ties import LOOKED_AT, place_of, ties_of
+    from loopwright.records.playoffs import ratios
     from loopwright.records.query import verdict_on
     from loopwright.records.reports.differences import FEWEST_WINDOWS
 
@@ -226,6 +227,10 @@ def _standing(record: Record, own: Sequence[Record], order: Sequence[Record]) ->
         said = verdict.text("it")
         peak = f"; it has {verdict.of_peak:.0%} of the {verdict.peak}" if verdict.peak else ""
         yield _said("verdict", f"{said}{peak}")
+    elif (ratio := ratios(own).get(record.candidate)) is None:
+        yield _said("verdict", "unverified: no playoff compared it with the default")
+    else:
+        yield _said("verdict", f"in a playoff it took {ratio:.2f} of the time of the default")
     if len(record.times) < FEWEST_WINDOWS:
         yield _said("ties", f"not known: fewer than {FEWEST_WINDOWS} windows give no interval")
         return

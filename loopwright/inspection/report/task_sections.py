@@ -91,7 +91,7 @@ def _gain(series: Series) -> tuple[str, str, Child]:
             element("span", series.verdict, class_=words[series.outcome]),
         )
     if best is not None and best.of_default:
-        said = "by the two medians; the log has no verdict on this record"
+        said = "unverified: by two medians; the log has no verdict on this record"
         return "beside the default", f"{best.of_default:.2f}x", said
     return "beside the default", "-", "the log does not tell"
 

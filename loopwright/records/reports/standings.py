@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import compress
 
 from loopwright.records.many import fields_of
+from loopwright.records.playoffs import playoffs, ratios
 from loopwright.records.query import verdict_on
 from loopwright.records.ranking import ranked, vouched
 from loopwright.records.record import Checked, Record
@@ -82,14 +83,52 @@ def _standings(setup: Setup, records: Sequence[Record], count: int) -> Standings
     right = vouched(records)
     verdict = verdict_on(best[0], records)
     default = default_record(records, verdict)
+    together = _Together(records)
     places = []
     for place, record in enumerate(best, 1):
-        to_best = time_ratio(best[0], record)
-        to_default = None if default is None else time_ratio(default, record)
+        to_best = together.ratio(best[0], record)
+        to_default = None if default is None else together.ratio(default, record)
         assert to_best is not None  # both have times
         checked = record.checked is Checked.YES or (record.candidate, record.build) in right
         places.append(Standing(place, record, checked, to_best, to_default))
     return Standings(setup, len(everyone), tuple(places), default, verdict)
+
+
+class _Together:
+    """Compares records by what they were measured in together, where playoffs ran.
+
+    Args:
+        records: those of one setup.
+    """
+
+    def __init__(self, records: Sequence[Record]) -> None:
+        self._ratios = ratios(records)
+        self._playoffs: dict[str, dict[object, Record]] = {}
+        self._searches: dict[str, dict[object, Record]] = {}
+        numbers = playoffs(records) if self._ratios else {}
+        for record in records if numbers else ():
+            number = numbers.get(record.id)
+            groups = self._searches if number is None else self._playoffs
+            if record.usable and not record.same_as:
+                groups.setdefault(record.candidate, {})[number or record.run] = record
+
+    def ratio(self, base: Record, other: Record) -> Ratio | None:
+        """Time of the other by that of the base: in the last playoff of both, else by their ratios
+        to the default, else in the search."""
+        if (found := self._within(self._playoffs, base, other)) is not None:
+            return found
+        one, two = (self._ratios.get(r.candidate) for r in (base, other))
+        if one is not None and two is not None:
+            return Ratio(two / one, None, None, (len(base.times), len(other.times)))
+        return self._within(self._searches, base, other) or time_ratio(base, other)
+
+    @staticmethod
+    def _within(
+        groups: Mapping[str, Mapping[object, Record]], base: Record, other: Record
+    ) -> Ratio | None:
+        ours, theirs = (groups.get(r.candidate, {}) for r in (base, other))
+        both = [group for group in theirs if group in ours]
+        return time_ratio(ours[both[-1]], theirs[both[-1]]) if both else None
 
 
 def default_record(records: Sequence[Record], verdict: Verdict | None = None) -> Record | None:

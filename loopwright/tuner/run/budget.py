@@ -20,7 +20,7 @@ from loopwright.errors import UsageError
 #: at least take longer; and about how many seconds these take.
 PLAYOFF_SHARE, PLAYOFF_S = 0.1, 3.0
 #: Seconds that the rounds of a playoff take which a verdict needs at least; building comes before.
-VERDICT_S = 1.0
+VERDICT_S = 0.5
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION = re.compile(r"\s*([0-9]*\.?[0-9]+)\s*([a-z]*)\s*", re.IGNORECASE)
 

@@ -169,9 +169,10 @@ class TotalBudget:
         where that is too little for a verdict on each task."""
         assert self.timeout is not None
         states = self.playing()
-        whole = sum(1.5 * (FINALISTS + 1) * s.seconds_of_a_trial + VERDICT_S for s in states)
-        least = min(sum(map(verdict_seconds, states)), self.timeout / 2)
-        return min(whole, max(least, self.timeout / 4))
+        least = [verdict_seconds(state) for state in states]
+        whole = [1.5 * (FINALISTS + 1) * state.seconds_of_a_trial for state in states]
+        enough = min(sum(least), self.timeout / 2)
+        return min(sum(map(max, whole, least)), max(enough, self.timeout / 4))
 
 
 def verdict_seconds(state: RunState) -> float:

@@ -84,6 +84,8 @@ class TaskRow:
     @property
     def said(self) -> str:
         """Its verdict in words."""
+        if self.best_seconds is None:
+            return "nothing was measured"
         return self.verdict.text() + (": unverified" if self.unverified else "")
 
     def to_json(self) -> dict[str, Json]:

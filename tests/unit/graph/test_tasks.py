@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,8 @@ from loopwright.graph import op
 from loopwright.graph.kernels import expression_of
 from loopwright.graph.pipeline import prepared
 from loopwright.graph.tasks import ModelTask
-from loopwright.records import load
+from loopwright.records import Checked, Record, load
+from loopwright.task import Match
 from loopwright.testing.tuner_contract import FakeMeasurer
 from tests.unit.graph.small_onnx import layers_by_numpy, perceptron
 
@@ -206,6 +208,40 @@ def test_kernels_without_a_record_get_their_default(module: graph.IRModule, log:
     model = graph.compile(module, TARGET, history=of_softmax)
     have = {name for name, choice in model.choices.items() if choice.record is not None}
     assert have == set(softmax[0].kernels)
+    np.testing.assert_allclose(model(X)[0], layers_by_numpy(X)[-1], rtol=1e-4, atol=1e-6)
+
+
+def code_of(model: graph.CompiledModel) -> dict[str, bytes]:
+    return {name: kernel.artifact.objects for name, kernel in model.kernels.items()}
+
+
+def unverified(log: Path) -> list[Record]:
+    """The log of a run that ended before its playoffs, all of whose answers were checked."""
+    return [replace(r, checked=Checked.YES) for r in load(log) if not r.phase]
+
+
+def test_what_no_playoff_compared_is_built_by_default(module: graph.IRModule, log: Path) -> None:
+    before = unverified(log)
+    plain = code_of(graph.compile(module, TARGET))
+    for model in (
+        graph.compile(module, TARGET, history=before),
+        graph.compile(module, TARGET, history=lw.apply_history_best(before)),
+    ):
+        assert {choice.match for choice in model.choices.values()} == {Match.DEFAULT}
+        assert all(choice.unverified for choice in model.choices.values())
+        assert str(model.report).count("unverified: not compared with the default") == 3
+        assert code_of(model) == plain
+    with lw.apply_history_best(before) as around:
+        graph.compile(module, TARGET)
+    assert {choice.match for choice in around.report()} == {Match.DEFAULT}
+    # Who says that records decide gets them, and so does whoever lets them compete in the model.
+    trusting = lw.apply_history_best(before, verdicts=False)
+    model = graph.compile(module, TARGET, history=trusting)
+    assert Match.DEFAULT not in {choice.match for choice in model.choices.values()}
+    inside = graph.compile(module, TARGET, history=before, finalists=2).inside
+    assert inside is not None
+    origins = [one.origin for place in inside for one in place.finalists]
+    assert any("record " in origin for origin in origins), origins
     np.testing.assert_allclose(model(X)[0], layers_by_numpy(X)[-1], rtol=1e-4, atol=1e-6)
 
 

@@ -197,6 +197,53 @@ def test_a_verdict_is_said(tile, make, caplog):
     assert "field 'verdict' is malformed" in caplog.text
 
 
+def test_the_best_is_one_of_the_playoff_though_the_machine_was_slow(tile, make):
+    """The search found factor 8 the fastest, which took no part."""
+    search = [make(16, 4.0, ts=1.0), make(2, 2.0, ts=2.0), make(4, 3.0, ts=3.0)]
+    search.append(make(8, 1.0, ts=4.0))
+    slow = {"phase": "playoff", "run": "r"}
+    played = [
+        make(16, 16.0, 16.0, ts=5.0, **slow),
+        make(4, 12.0, 12.0, ts=6.0, **slow),
+        make(2, 8.0, 8.0, ts=7.0, verdict=verdict(Outcome.FASTER, 1.0), **slow),
+    ]
+    with apply_history_best([*search, *played]) as history:
+        assert inner(tile(64)) == 2
+    (choice,) = history.report()
+    assert (choice.unverified, choice.ratio) == (False, 0.5)
+    # Where its winner is wrong the next one of the playoff is built, or the default if that leads.
+    wrong = {"times": (), "error": {"kind": "WRONG_ANSWER", "text": ""}, "ts": 8.0}
+    with apply_history_best([*search, *played, make(2, **wrong)]) as history:
+        assert inner(tile(64)) == 4
+    (choice,) = history.report()
+    assert "1.33 times as fast as the default in a playoff" in str(choice)
+    late = [*search, *played, make(2, **wrong), make(4, **wrong)]
+    with apply_history_best(late) as history:
+        assert inner(tile(64)) == 16
+    assert history.report()[0].match is Match.DEFAULT
+    # A playoff that was cut off before its winner was written says nothing.
+    with apply_history_best([*search, *played[:-1]]) as history:
+        assert inner(tile(64)) == 8
+    (choice,) = history.report()
+    assert choice.unverified
+    assert "unverified: not compared with the default" in str(history.report())
+
+
+def test_a_kernel_of_a_model_needs_a_playoff(tile, make):
+    task = create_task("tile", (64,))
+    task.of_model = True
+    default = make(16, 4.0, run="r", ts=1.0)
+    history = apply_history_best([default, make(2, 1.0, run="r", trial=1, ts=2.0)])
+    choice, _ = history.choose(task)
+    assert (choice.match, choice.unverified, choice.expected) == (Match.DEFAULT, True, 4.0)
+    assert "default configuration, since it is not verified: record" in str(choice)
+    assert [one.match for one, _ in history.finalists(task, 2)] == [Match.EXACT] * 2
+    trusting = apply_history_best([make(2, 1.0)], verdicts=False)
+    assert trusting.choose(task)[0].match is Match.EXACT
+    faster = apply_history_best([make(2, 1.0, verdict=verdict(Outcome.FASTER, 0.5))])
+    assert faster.choose(task)[0].match is Match.EXACT
+
+
 def test_the_report_is_a_table_on_request(tile, make, caplog, capsys):
     record = make(2, 0.0012, verdict=verdict(Outcome.FASTER, 0.031))
     caplog.set_level(logging.INFO, "loopwright")

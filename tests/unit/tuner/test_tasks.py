@@ -4,6 +4,7 @@ import itertools
 import json
 import math
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,6 +15,8 @@ from loopwright import records
 from loopwright.errors import TuneError, UsageError
 from loopwright.measure import ErrorKind, MeasureResult
 from loopwright.measure.workers.process import Worker
+from loopwright.records import Outcome, Verdict
+from loopwright.records.verdict import NOT_COMPARED
 from loopwright.testing.tuner_contract import FakeMeasurer, FakeSpace, FakeTask, bowl
 from loopwright.tuner import (
     NothingRan,
@@ -24,6 +27,8 @@ from loopwright.tuner import (
     task_table,
     tune_tasks,
 )
+from loopwright.tuner.run.budget import VERDICT_S
+from loopwright.tuner.tasks.summary import TaskRow, TasksSummary
 
 TICKS = itertools.count(1)
 
@@ -299,8 +304,70 @@ def test_what_takes_most_of_the_time_is_measured_again_first_and_longest(monkeyp
     left = [limit for _, limit in played]
     assert left == sorted(left, reverse=True)
     kept = 1.5 * 9 * 3 * 0.1  # for nine finalists of each task
-    assert left[0] == pytest.approx(kept * 6 / 11, rel=0.1)
+    each = 3 * 0.1 + VERDICT_S  # without which there is no verdict
+    assert left[0] == pytest.approx(each + (kept - 3 * each) * 6 / 11, rel=0.1)
+    assert min(left) >= 0.9 * each
     assert now[0] < 40
+
+
+def test_ten_tasks_of_a_short_run_have_their_verdicts(
+    monkeypatch,
+):
+    now = [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    monkeypatch.setattr(
+        "loopwright.tuner.tasks.shared_budget.TotalBudget.elapsed", property(lambda s: now[0])
+    )
+    hold = FakeMeasurer.playoff
+
+    def building(measurer, candidates, plan):
+        """It takes its builds and the rounds of a verdict, for which there may be no time."""
+        before, needed = now[0], 0.25 * (plan.places + 1) + VERDICT_S
+        result = hold(measurer, candidates, plan)
+        now[0] = before + min(needed, plan.timeout)
+        return replace(result, default=()) if needed > plan.timeout else result
+
+    def slow(index):
+        now[0] += 0.25
+        return bowl(index)
+
+    monkeypatch.setattr(FakeMeasurer, "playoff", building)
+    turns = Turns(*[slow] * 10)
+    summary = run(turns, 10, size=(32, 32), timeout="60s")
+    assert summary.stopped == "timeout"
+    assert [row.verdict.is_compared for row in summary.rows] == [True] * 10
+    assert summary.unverified == 0
+    assert summary.expected == pytest.approx(summary.latency)
+    assert summary.expected < summary.of_defaults
+    assert now[0] <= 60
+
+
+def test_unverified_tasks_count_by_their_defaults():
+    def row(best, default, verdict, alternative=None, weight=2.0):
+        seconds = {"best_seconds": best, "default_seconds": default, "gflops": None}
+        more = {"verdict": verdict, "alternative": alternative, "weight": weight}
+        return TaskRow("t", 1, {}, **seconds, **more)
+
+    faster = Verdict(Outcome.FASTER, 1.0, 0.1, 20)
+    tie = Verdict(Outcome.TIE, 0.0, 0.1, 20)
+    rows = (
+        row(1.0, 1.9, faster),  # in the rounds of the playoff the default took 2.0
+        row(3.0, 9.0, NOT_COMPARED),
+        row(5.0, 5.0, tie),
+        row(1.0, 8.0, NOT_COMPARED, "way"),
+        row(4.0, 7.0, Verdict(Outcome.FASTER, 0.75, 0.1, 20), "way"),
+    )
+    summary = TasksSummary(rows, 0.0, 1, 0, "timeout", "", 1.0, None, timing={"run": 0.7})
+    assert summary.expected == 2.0 * (1.0 + 9.0 + 5.0 + 4.0)
+    assert summary.of_defaults == 2.0 * (2.0 + 9.0 + 5.0 + 8.0)
+    assert summary.unverified == 1
+    lines = summary.lines()
+    assert "t: the best was not compared with the default: unverified" in lines
+    assert lines[-1] == "time:    1.0 s: run 0.7 s"
+    json = summary.to_json()
+    assert (json["expected_s"], json["unverified"]) == (38.0, 1)
+    nothing = TasksSummary((row(None, None, NOT_COMPARED),), 0.0, 0, 0, "", "", 1.0, None)
+    assert (nothing.expected, nothing.of_defaults, nothing.unverified) == (None, None, 0)
 
 
 def test_a_task_that_only_fails_does_not_end_the_others(tmp_path):

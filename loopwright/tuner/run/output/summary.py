@@ -207,8 +207,8 @@ class Summary:
         if self.in_turns is not None and self._timed_again:
             now = self.in_turns.verdict
             text = [f"{text[0]}, by the log", f"         measured now: {now.text()}{_basis(now)}"]
-        if self.peak and self.of_peak:
-            share = f"{best} has {self.of_peak * 100:.0f} % of the {self.peak}"
+        share = f"{best} has {self.of_peak * 100:.0f} % of the {self.peak}"
+        if self.peak and self.of_peak and share not in text[0]:
             text.append(f"         {share}{_judged(self.of_peak)}")
         for name, gain in self.beside.items():
             said = compared(gain.outcome, gain.gain, gain.margin, best, name)
