@@ -18,6 +18,7 @@ import numpy as np
 
 from loopwright.errors import GraphError
 from loopwright.graph.building import CompiledModel, built, records_in_force
+from loopwright.graph.frontend.torch.any_size import AnySize
 from loopwright.graph.frontend.torch.arrays import as_array, torch_package
 from loopwright.graph.frontend.torch.decompositions import decompositions
 from loopwright.graph.frontend.torch.importer import Importer
@@ -25,7 +26,7 @@ from loopwright.graph.frontend.torch.model import input_type
 from loopwright.graph.frontend.torch.options import Options, options_of
 from loopwright.graph.frontend.torch.share import FallbackShare
 from loopwright.graph.frontend.torch.weights import Weights, is_weight
-from loopwright.graph.ir.expr import Expr, Function, Tuple, Var
+from loopwright.graph.ir.expr import Expr, Function, HostFunction, Tuple, Var
 from loopwright.graph.ir.module import MAIN, IRModule
 from loopwright.graph.kernel_tasks import kernel_tasks
 from loopwright.graph.pipeline import prepared
@@ -136,7 +137,8 @@ class CompiledGraph:
         holders = [n for n in graph.graph.nodes if n.op == "placeholder"]
         self._dynamic = any(_is_symbolic(n.meta.get("val")) for n in holders)
         self._builds: OrderedDict[Any, _Build] = OrderedDict()
-        self._share = FallbackShare()
+        self._share, self._any_size = FallbackShare(), AnySize(options, _PACKED)
+        self._made = 0
         self._lock = threading.Lock()
 
     def boxed(self) -> Callable[[list[Any]], Any]:
@@ -157,7 +159,9 @@ class CompiledGraph:
         found = self._builds.pop(key, None)
         if found is None:
             graph = _specialised(self._graph, args) if self._dynamic else self._graph
-            found = _Build(graph, self._static, self._options, self._share)
+            self._made += 1
+            shared = self._share, self._any_size
+            found = _Build(graph, self._static, self._options, *shared, many=self._made > _KEEP)
         self._builds[key] = found
         if len(self._builds) > _KEEP:
             self._builds.popitem(last=False)
@@ -191,14 +195,22 @@ class _Build:
     """
 
     def __init__(
-        self, graph: Any, static: frozenset[int], options: Options, share: FallbackShare
+        self,
+        graph: Any,
+        static: frozenset[int],
+        options: Options,
+        share: FallbackShare,
+        any_size: AnySize,
+        many: bool,
     ) -> None:
         self._graph, self._options, self._share = graph, options, share
+        self._any_size, self._many = any_size, many
         self._holders = [n for n in graph.graph.nodes if n.op == "placeholder"]
         self._maybe_static = static
         self._weights: Weights | None = None
         self._kernels: dict[str, Module] = {}
         self._outputs: list[Any] = []
+        self._hosts: Mapping[str, HostFunction] = {}
 
     def run(self, args: Sequence[Any]) -> list[Any]:
         """The outputs for some inputs."""
@@ -210,7 +222,7 @@ class _Build:
         if self._share.known:
             self._executor.run()
         else:
-            self._share.run(self._executor, self.model.planned.hosts)
+            self._share.run(self._executor, self._hosts)
         return [self._output(value, made) for value in self._outputs]
 
     def _set_input(self, place: int, tensor: Any) -> None:
@@ -226,17 +238,27 @@ class _Build:
         self._weights = None
         places = [n for n in sorted(self._maybe_static) if is_weight(args[n])]
         with torch.no_grad():
-            weights = Weights({n: args[n] for n in places}, self._options.resolved)
+            constant = bool(self._options.records or records_in_force())
+            weights = Weights({n: args[n] for n in places}, self._options.resolved, constant)
             module = self._module(args, weights)
-            # Records are of kernels whose weights are constants.
-            if not (self._options.tunes or self._options.history or records_in_force()):
-                module, moved = weights.with_inputs(module)
-                self._inputs += moved
+        served = self._any_size.serve(module, weights, args, self._many)
+        if served is None:
+            self._build(module, weights)
+            self._weights = weights
+        else:
+            self.model, self._executor, self._weights, moved = served
+            self._inputs += moved
+        self._addresses: list[int | None] = [None] * len(self._inputs)
+
+    def _build(self, module: IRModule, weights: Weights) -> None:
+        """The model of this size alone."""
+        module, moved = weights.with_inputs(module)
+        weights.leave(moved)
+        self._inputs += moved
         self.model = model = self._compiled(module)
+        self._hosts = model.planned.hosts
         _MODELS[:] = [ref for ref in _MODELS if ref() is not None] + [weakref.ref(model)]
         self._executor = model.executor(in_place=weights.in_place(module, model))
-        self._addresses: list[int | None] = [None] * len(self._inputs)
-        self._weights = weights
 
     def _module(self, args: Sequence[Any], weights: Weights) -> IRModule:
         bound: dict[Any, Any] = {}
@@ -262,10 +284,9 @@ class _Build:
         options, target = self._options, self._options.resolved
         if options.tunes and not self._kernels:
             tune(module, target, log=options.log, trials=options.trials, timeout=options.timeout)
-        history = options.log if options.tunes else options.history
         planned = prepared(module)
         tasks = kernel_tasks(planned, target)
-        return built(planned, tasks, target, history, self._kernels, _PACKED)
+        return built(planned, tasks, target, options.records, self._kernels, _PACKED)
 
     def _fresh(self, place: int) -> Any:
         """A tensor into which the model writes an output; None where it is copied, as small ones

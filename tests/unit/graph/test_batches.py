@@ -14,7 +14,9 @@ import loopwright as lw
 from loopwright import graph, te
 from loopwright.errors import ArgumentError, GraphError, UsageError
 from loopwright.graph import op
+from loopwright.graph.batches.binding import bound
 from loopwright.graph.batches.compiled import CompiledBatches
+from loopwright.graph.batches.generalising import generalised
 from loopwright.graph.op.shapes import quotient
 from loopwright.testing.tuner_contract import FakeMeasurer
 
@@ -353,3 +355,30 @@ def test_quotients_of_extents() -> None:
     assert quotient((n, 6), (4,)) is None
     assert quotient((n,), (m,)) is None
     assert quotient((n + 1, 2), (n + 1,)) == 2
+
+
+def _of_torch(n: int, factor: float = 2.0, rows: int | None = None) -> graph.IRModule:
+    """A module of one size alone, as a tracer of numbers gives it."""
+    x, y = graph.var("x", (n, 4, 6)), graph.var("y", (2 * n + 1 if rows is None else rows, 8))
+    flat = op.reshape(x, newshape=[n * 4, 6])
+    dense = op.nn.dense(flat, graph.const(np.ones((8, 6), "float32")))
+    back = op.multiply(op.reshape(dense, newshape=[n, 4, 8]), graph.const(np.float32(factor)))
+    return graph.IRModule.from_expr(graph.Tuple((back, op.nn.relu(y))))
+
+
+def test_modules_of_two_sizes_tell_that_of_any() -> None:
+    found = generalised(_of_torch(3), _of_torch(5))
+    assert found.numbers == (3, 5)
+    assert generalised(_of_torch(3), _of_torch(8)).pattern == found.pattern
+    assert generalised(_of_torch(3), _of_torch(8, rows=12)).pattern != found.pattern
+    model = lw.compile(bound(found.module, found.size, 8), TARGET)
+    x, y = np.ones((8, 4, 6), "float32"), np.full((17, 8), -1, "float32")
+    np.testing.assert_array_equal(model(x, y)[0], np.full((8, 4, 8), 12))
+    np.testing.assert_array_equal(model(x, y)[1], np.zeros((17, 8)))
+
+
+def test_modules_that_differ_in_more_than_extents_are_refused() -> None:
+    others = _of_torch(5, factor=3), _of_torch(5, rows=6), _of_torch(3), network(3)
+    for other in others:
+        with pytest.raises(GraphError, match="size"):
+            generalised(_of_torch(3), other)

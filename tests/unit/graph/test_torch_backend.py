@@ -242,3 +242,34 @@ def test_a_model_that_pytorch_computes_for_the_most_part_warns_once() -> None:
         texts = [str(w.message) for w in told if w.category is FallbackWarning]
         assert len(texts) == count
         assert all("of the time" in t and "aten::_fft_r2c > aten::abs" in t for t in texts)
+
+
+def test_of_many_sizes_four_are_kept_and_the_rest_share_one_program() -> None:
+    graphs: list[CompiledGraph] = []
+    once = CompiledGraph.boxed
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(CompiledGraph, "boxed", lambda self: (graphs.append(self), once(self))[1])
+        model = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.LayerNorm(8))
+        compiled = torch.compile(model, backend=loopwright, options=ONE, dynamic=True)
+        inputs = [torch.randn(batch, 5, 6) for batch in (3, 4, 2, 7, 40, 11, 9, 3, 40)]
+        for x in inputs:
+            _close(compiled(x), model(x))
+        (graph,) = graphs
+        assert len(graph._builds) == 4
+        assert len({id(b._weights) for b in graph._builds.values()}) == 1  # one program's
+        for write in (lambda p: p.data.mul_(2), lambda p: setattr(p, "data", p.data + 1)):
+            for parameter in model.parameters():
+                write(parameter)
+            for x in inputs[-5:]:
+                _close(compiled(x), model(x))
+
+
+def test_sizes_with_programs_of_their_own_stay_right() -> None:
+    def function(x: Any) -> Any:
+        n = x.shape[0]
+        return x[: n // 3 + 1].sum(0) + torch.fft.fft(x, dim=0).abs()[0] * (2 if n > 6 else 1)
+
+    compiled = torch.compile(function, backend=loopwright, options=ONE, dynamic=True)
+    for rows in (3, 4, 5, 6, 7, 9, 12, 13, 4):
+        x = torch.randn(rows, 8)
+        _close(compiled(x), function(x))

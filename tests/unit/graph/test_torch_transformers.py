@@ -66,10 +66,10 @@ def test_an_encoder_runs_by_kernels() -> None:
         layer = nn.TransformerEncoderLayer(
             WIDTH, HEADS, 32, activation=activation, norm_first=norm_first, batch_first=True
         )
-        model = nn.TransformerEncoder(layer, 2, enable_nested_tensor=not norm_first).eval()
+        model = nn.TransformerEncoder(layer, 1, enable_nested_tensor=not norm_first).eval()
         with torch.no_grad():
             compiled = torch.compile(model, backend=loopwright, options={**ONE, "fallback": False})
-            for given in ({}, {"mask": causal}, {"src_key_padding_mask": padding}):
+            for given in ({"mask": causal}, {"src_key_padding_mask": padding}):
                 wanted, found = model(x, **given), compiled(x, **given)
                 # Eager PyTorch gives zeros where there is padding, if it takes nested tensors.
                 kept = ~padding if "src_key_padding_mask" in given else padding | True

@@ -47,6 +47,11 @@ class Options:
         return LOG if self.history is None else os.fspath(self.history)
 
     @property
+    def records(self) -> Any:
+        """Whose records the model is built from; None: those in force."""
+        return self.log if self.tunes else self.history
+
+    @property
     def resolved(self) -> Target:
         """The target."""
         if self.target is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Mapping
 
 from loopwright.errors import FallbackWarning
@@ -25,7 +25,7 @@ class FallbackShare:
     def __init__(self) -> None:
         self.known = False
         self._runs, self._whole = 0, 0.0
-        self._by_operators: Counter[str] = Counter()
+        self._by_operators: defaultdict[str, float] = defaultdict(float)
 
     def run(self, executor: GraphExecutor, hosts: Mapping[str, HostFunction]) -> None:
         """Run a model once.
@@ -54,7 +54,7 @@ class FallbackShare:
         share = sum(self._by_operators.values()) / self._whole
         if share <= _MOST:
             return
-        most = self._by_operators.most_common(_NAMED)
+        most = sorted(self._by_operators.items(), key=lambda pair: -pair[1])[:_NAMED]
         named = ", ".join(f"{name} ({took / self._whole:.0%})" for name, took in most)
         more = len(self._by_operators) - len(most)
         warnings.warn(

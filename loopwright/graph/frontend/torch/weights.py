@@ -9,7 +9,7 @@ are multiplied by it, and then the fingerprint is cheap; for few rows the weight
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -34,11 +34,12 @@ class Weights:
     Args:
         tensors: by their places among the inputs of the graph.
         target: of the kernel that takes fingerprints.
+        constant: whether all are to be constants, as they are in records.
     """
 
-    def __init__(self, tensors: Mapping[int, Any], target: Target) -> None:
+    def __init__(self, tensors: Mapping[int, Any], target: Target, constant: bool) -> None:
         self._tensors = {n: t.detach() for n, t in tensors.items()}
-        self._target = target
+        self._target, self._constant = target, constant
         self._addresses = {n: t.data_ptr() for n, t in tensors.items()}
         self._constants = {n: _shown(t) for n, t in self._tensors.items()}
         self._watched: Fingerprints | None = None
@@ -54,8 +55,11 @@ class Weights:
         """A module that takes weights by which few rows are multiplied as inputs.
 
         Returns:
-            The module, and the places of the weights that became its last parameters.
+            The module, and the places of the weights that became its last parameters; once it is
+            taken, `leave` them.
         """
+        if self._constant:
+            return module, []
         main, types = module[MAIN], infer_types(module)
         order = post_order(main)
         readers = users(order)
@@ -69,10 +73,14 @@ class Weights:
             if all(_few_rows(r, e, types) for r in readers[e]):
                 inputs[e] = Var(e.name, e.type)
                 moved.append(place)
-                del self._addresses[place], self._constants[place]
         body = rewrite(main.body, lambda e: inputs.get(e, e))
         params = (*main.params, *inputs.values())
         return IRModule({**module.functions, MAIN: Function(params, body)}), moved
+
+    def leave(self, places: Iterable[int]) -> None:
+        """Look no longer at weights that are inputs."""
+        for place in places:
+            del self._addresses[place], self._constants[place]
 
     def in_place(self, module: IRModule, model: Model) -> frozenset[str]:
         """The names of the constants that kernels can read where they lie; others are watched.
@@ -134,7 +142,7 @@ def _few_rows(e: Expr, weight: Expr, types: Mapping[Expr, Any]) -> bool:
     if called(e) != "nn.dense" or e.children[0] is weight:
         return False
     (rows, *_) = types[e.children[0]].shape
-    return isinstance(rows, int) and rows <= _FEW_ROWS
+    return not isinstance(rows, int) or rows <= _FEW_ROWS
 
 
 def _shown(tensor: Any) -> npt.NDArray[Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NoReturn
@@ -82,12 +82,17 @@ class SizedModel:
                 self._known.popitem(last=False)
         return found
 
-    def executor(self, program: Program) -> GraphExecutor:
-        """An executor of the program for a size; all share weights and what is packed of them."""
+    def executor(self, program: Program, in_place: Collection[str] = ()) -> GraphExecutor:
+        """An executor of the program for a size; all share weights and what is packed of them.
+
+        Args:
+            program: for the size.
+            in_place: as of `GraphExecutor`, the same for all sizes.
+        """
         with self._lock:
             if self._first is None:
                 called: dict[str, Module | HostStep] = {**self.kernels, **self.host_steps}
-                self._first = GraphExecutor(program, called, self.constants, self._shared)
+                self._first = GraphExecutor(program, called, self.constants, self._shared, in_place)
             return self._first.of_size(program)
 
 

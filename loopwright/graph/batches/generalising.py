@@ -1,0 +1,147 @@
+"""One module of any size, from those of two sizes: what a tracer gives that knows numbers alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from loopwright import te
+from loopwright.errors import GraphError
+from loopwright.graph.ir.expr import (
+    Call,
+    Constant,
+    Expr,
+    Function,
+    OpRef,
+    Tuple,
+    TupleGetItem,
+    Var,
+)
+from loopwright.graph.ir.module import MAIN, IRModule
+from loopwright.graph.ir.types import TensorType
+from loopwright.graph.ir.visitor import called, post_order, rewrite_each
+from loopwright.ir.sizes import SizeVar
+
+#: Nodes over children alone.
+_PLAIN = (Function, Tuple, TupleGetItem)
+
+
+@dataclass
+class Generalised:
+    """A module of any size.
+
+    Attributes:
+        module: the second one, with a size variable in the types of its parameters.
+        size: the variable.
+        numbers: what it is in the two modules.
+        pattern: how extents depend on it. Where a third module gives the same pattern beside the
+            first one, it is this module for a number.
+    """
+
+    module: IRModule
+    size: SizeVar
+    numbers: tuple[int, int]
+    pattern: tuple[object, ...]
+
+
+def generalised(first: IRModule, second: IRModule) -> Generalised:
+    """A module of any size that is each of two modules for a number of its size.
+
+    Args:
+        first: a module whose ``main`` is a straight program.
+        second: the same for other extents of its inputs: the first that differs is the size, others
+            are multiples of it, and a number more.
+
+    Raises:
+        GraphError: they differ in something else; the message says in what.
+    """
+    mains = first[MAIN], second[MAIN]
+    nodes, others = map(post_order, mains)
+    if len(nodes) != len(others):
+        raise GraphError("modules of two sizes have other numbers of nodes")
+    extents = zip(*(_extents(main.params) for main in mains), strict=True)
+    one, other = next(((a, b) for a, b in extents if a != b), (0, 0))
+    if one == other:
+        raise GraphError("modules of two sizes have inputs of the same extents")
+    pairs = dict(zip(others, nodes, strict=True))
+    pairing = _Pairing(te.size_var("size"), one, other, pairs)
+    main = rewrite_each(mains[1], pairing.merged)
+    assert isinstance(main, Function)
+    return Generalised(IRModule({MAIN: main}), pairing.size, (one, other), tuple(pairing.pattern))
+
+
+def _extents(params: Sequence[Var]) -> list[Any]:
+    return [n for p in params if isinstance(p.type, TensorType) for n in p.type.shape]
+
+
+@dataclass
+class _Pairing:
+    """Nodes of the second module with those of the first one."""
+
+    size: SizeVar
+    one: int
+    other: int
+    nodes: Mapping[Expr, Expr]
+    pattern: list[object] = field(default_factory=list)
+
+    def merged(self, e: Expr, rebuilt: Expr) -> Expr:
+        """A node of the second module over merged children, with the variable in its extents."""
+        twin = self.nodes[e]
+        same = type(e) is type(twin) and [self.nodes[c] for c in e.children] == [*twin.children]
+        match rebuilt, twin:
+            case (Var(type=TensorType() as b), Var(type=TensorType() as a)) if (
+                b.dtype == a.dtype and len(b.shape) == len(a.shape)
+            ):
+                shape = tuple(map(self._extent, a.shape, b.shape))
+                return replace(rebuilt, type=TensorType(shape, b.dtype))
+            case Constant(), Constant() if _equal(rebuilt.data, twin.data):
+                return rebuilt
+            case Call(), Call() if same and called(e) == called(twin) and called(e) is not None:
+                return replace(rebuilt, attrs=self._attrs(e, rebuilt.attrs, twin.attrs))
+            case OpRef(name=name), OpRef(name=known) if name == known:
+                return rebuilt
+            case _ if same and isinstance(e, _PLAIN):
+                if getattr(e, "index", None) == getattr(twin, "index", None):
+                    return rebuilt
+        raise GraphError(f"a {type(e).__name__} {e.span} depends on the size by more than extents")
+
+    def _extent(self, a: Any, b: Any) -> Any:
+        factor, rest = divmod(b - a, self.other - self.one) if a != b else (0, 0)
+        more = a - factor * self.one
+        if rest or factor < 0 or more < 0:
+            raise GraphError(f"extents {a} and {b} are no multiple of the size and a number more")
+        self.pattern.append((factor, more))
+        return self.size * factor + more if factor else more
+
+    def _attrs(self, e: Expr, found: Mapping[str, Any], twin: Mapping[str, Any]) -> dict[str, Any]:
+        made = dict(found)
+        for name in {*found, *twin}:
+            if found.get(name) == twin.get(name):
+                continue
+            where = _differences(found.get(name), twin.get(name))
+            if (called(e), name) != ("reshape", "newshape") or len(where) != 1:
+                raise GraphError(f"{e.span or called(e)} depends on the size by its {name}")
+            self.pattern.append(tuple(where))
+            made[name] = [-1 if n in where else extent for n, extent in enumerate(found[name])]
+        return made
+
+
+def _differences(a: Any, b: Any) -> list[int]:
+    """The places at which two shapes differ; none where there is no place for -1."""
+    if len(a) != len(b) or -1 in (*a, *b):
+        return []
+    return [n for n, pair in enumerate(zip(a, b, strict=True)) if pair[0] != pair[1]]
+
+
+def _equal(a: Any, b: Any) -> bool:
+    """Whether two arrays have the same bits; they are often one."""
+    if a.__array_interface__ == b.__array_interface__:
+        return True
+    return a.dtype == b.dtype and a.shape == b.shape and bool(np.array_equal(_bits(a), _bits(b)))
+
+
+def _bits(a: Any) -> Any:
+    return np.ascontiguousarray(a).reshape(-1).view(np.uint8)

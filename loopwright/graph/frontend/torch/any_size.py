@@ -1,0 +1,106 @@
+"""Programs of any size for a graph of PyTorch whose sizes go on coming."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from loopwright.errors import GraphError
+from loopwright.graph.batches.generalising import Generalised, generalised
+from loopwright.graph.batches.sized_kernels import sized_kernels
+from loopwright.graph.building import applied_history
+from loopwright.graph.frontend.torch.options import Options
+from loopwright.graph.frontend.torch.weights import Weights
+from loopwright.graph.ir.module import IRModule
+from loopwright.graph.pipeline import PIPELINE
+from loopwright.graph.plan import plan_sized
+from loopwright.runtime.artifacts.kinds import device_of_target
+from loopwright.runtime.executors import GraphExecutor, Model, SizedModel
+from loopwright.runtime.executors.batches.shared_arrays import SharedArrays
+
+
+class Served(NamedTuple):
+    """What runs a graph for one size.
+
+    Attributes:
+        model: of the size.
+        executor: what runs it.
+        weights: its constants.
+        moved: places of weights that are its last inputs.
+    """
+
+    model: Model
+    executor: GraphExecutor
+    weights: Weights
+    moved: list[int]
+
+
+class AnySize:
+    """The program that takes every size of a graph, where there can be one.
+
+    Args:
+        options: of the backend.
+        packed: what is kept once of all that kernels compute from weights.
+    """
+
+    def __init__(self, options: Options, packed: SharedArrays) -> None:
+        self._options, self._packed = options, packed
+        self._known: list[IRModule] = []
+        self._pattern: tuple[object, ...] = ()
+        self._whole: tuple[SizedModel, Weights, list[int], frozenset[str]] | None = None
+        self._possible = device_of_target(options.resolved.kind) == "cpu"
+
+    def serve(
+        self, module: IRModule, weights: Weights, args: Sequence[Any], many: bool
+    ) -> Served | None:
+        """What runs a module; None: it needs a program of its own.
+
+        Args:
+            module: the graph for one size.
+            weights: its constants.
+            args: inputs of the graph.
+            many: whether so many sizes came that no more programs are to be built.
+        """
+        if self._whole is not None and self._whole[1].changed(args):
+            self._known, self._whole = [], None
+        pair = self._paired(module) if many and self._possible else None
+        if self._whole is None:
+            self._known = [*self._known, module] if pair else [module]
+        if pair is None:
+            return None
+        if self._whole is None:
+            self._pattern = pair.pattern
+            try:
+                self._whole = self._built(pair, weights)
+            except GraphError:  # an operator or a kernel needs to know the size
+                self._possible = False
+        if self._whole is None or pair.pattern != self._pattern:
+            return None
+        sized, weights, moved, live = self._whole
+        model = sized.at(pair.numbers[1])
+        return Served(model, sized.executor(model.program, live), weights, moved)
+
+    def _paired(self, module: IRModule) -> Generalised | None:
+        """The module of any size of a known module and this one; None where they differ more."""
+        for known in self._known:
+            try:
+                return generalised(known, module)
+            except GraphError:  # the same size, another graph, or other weights
+                continue
+        return None
+
+    def _built(
+        self, pair: Generalised, weights: Weights
+    ) -> tuple[SizedModel, Weights, list[int], frozenset[str]]:
+        """The program, its weights, those that are inputs, and those that are read in place."""
+        module, moved = weights.with_inputs(pair.module)
+        planned = plan_sized(PIPELINE(module), pair.size)
+        order, target = sorted(pair.numbers, reverse=True), self._options.resolved
+        with applied_history(self._options.records):
+            kernels = sized_kernels(planned, pair.size, order, target, {})
+        constants = {n: np.asarray(a) for n, a in planned.constants.items()}
+        sized = SizedModel(planned.program, kernels.modules, constants, shared=self._packed)
+        weights.leave(moved)
+        return sized, weights, moved, weights.in_place(module, sized.at(order[0]))
