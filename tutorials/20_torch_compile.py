@@ -43,7 +43,7 @@ def through_torch_compile(model, x):
     print(f"   first call, kernels built: {time.perf_counter() - begin:.1f} s")
     print(f"   largest difference from PyTorch: {(found - wanted).abs().max():.1e}")
     with torch.no_grad():
-        model.last.weight.mul_(2)  # weights are packed once, and again when they change
+        model.last.weight.mul_(2)  # a change of weights counts in the next call
         torch.testing.assert_close(compiled(x), model(x), rtol=1e-4, atol=1e-4)
     print("   a weight changed, and the outputs with it")
     try:

@@ -172,3 +172,18 @@ def test_steps_in_one_piece_of_code_give_what_single_calls_give(
         executor.run(x=x)
         found.append(executor.get_output(0).numpy())
     np.testing.assert_array_equal(*found)
+
+
+def test_weights_in_place_count_as_they_are_in_each_run() -> None:
+    a, b = A.copy(), B.copy()
+    x = graph.var("x", (1, 3))  # one row: nothing is packed
+    consts = graph.Constant(a, "a"), graph.Constant(b, "b")
+    hidden = op.nn.relu(op.nn.dense(x, consts[0]))
+    module = graph.IRModule.from_expr(op.nn.dense(hidden, consts[1]))
+    executor = graph.compile(module, TARGET).executor(in_place=["a", "b"])
+    given = _filled(1, 3)
+    for _ in range(2):
+        executor.run(x=given)
+        np.testing.assert_allclose(executor.get_output(0), _by_numpy(given, a, b), rtol=1e-5)
+        a *= 2
+        b -= 1

@@ -15,6 +15,7 @@ from loopwright import te
 from loopwright.errors import ArgumentError, UsageError
 from loopwright.runtime import Artifact, Function, Module, Parts, PreparedCall, load_module
 from loopwright.runtime.artifacts.manifest import Manifest
+from loopwright.runtime.constants import InPlace
 
 M, N, K = 6, 16, 8
 TARGETS = ["llvm -num-threads=1", "llvm -num-threads=2", "c", "interp"]
@@ -71,6 +72,19 @@ def test_values_are_taken_over() -> None:
     w, bias = d.w.copy(), d.bias.copy()
     g = f.with_constants(w, bias)
     w[:], bias[:] = 0, 0
+    g(d.a, d.c)
+    d.check()
+
+
+def test_a_constant_in_place_counts_as_it_is_but_for_what_was_computed() -> None:
+    d, f = Data(), packed_product()
+    g = f.with_constants(InPlace(d.w), InPlace(d.bias))
+    g.exchange(np.copy)
+    d.bias += 1
+    d.want += 1
+    g(d.a, d.c)
+    d.check()
+    d.w *= 2
     g(d.a, d.c)
     d.check()
 
