@@ -20,9 +20,10 @@ from loopwright import dtypes
 from loopwright.errors import LoopwrightError
 from loopwright.ir.expr import Binary, Call, Cast, Const, Expr, IfThenElse, Read, Select, Unary, Var
 from loopwright.ir.interp.arrays import Array, binary, cast, intrinsic
+from loopwright.ir.node import Node
 from loopwright.ir.operations import COMPARE
 from loopwright.ir.reduction import Combiner, Reduce, outputs_of
-from loopwright.ir.traversal import contains
+from loopwright.ir.traversal import contains, walk
 from loopwright.te.dag import Dag
 
 #: Half a unit in the last place of 1, the smallest normal number, and a power of two that is out of
@@ -40,6 +41,10 @@ _DIVIDED, _FUNCTION = 5.0, 16.0
 _SUM = 16.0
 #: Elements that are computed at a time: they stay in the cache.
 _CHUNK = 1 << 16
+#: So many times fewer elements than a tensor has are sorted rather than marked.
+_FEW = 8
+#: Nodes of an expression for which each of its elements counts once more.
+_NODES = 16
 #: A fold over a reduction takes about as long as this many elements for each of its steps.
 _STEP = 256
 
@@ -85,7 +90,8 @@ class Elements:
         self, dag: Dag, inputs: Mapping[int, Array], budget: int, *, finite: bool = False
     ) -> None:
         self._dag, self._inputs, self._left, self.finite = dag, inputs, budget, finite
-        self._whole: dict[tuple[int, int], Estimate] = {}
+        #: Of each operation and output: what is known, its values and its errors.
+        self._known: dict[tuple[int, int], tuple[Array, Array, Array]] = {}
 
     def at(self, op: int, output: int, places: Array) -> Estimate:
         """Elements of an operation.
@@ -102,32 +108,36 @@ class Elements:
         if node.is_placeholder:
             array = self._inputs[op].reshape(-1)[places]
             return Estimate(array.astype(np.float64) if dtypes.is_float(node.dtype) else array)
-        if (op, output) not in self._whole:
+        if (op, output) not in self._known:
             size = math.prod(node.static_shape)
-            needed = np.zeros(size, bool)
+            fresh = np.empty(size, _stored(node.dtypes[output])), np.empty(size)
+            self._known[op, output] = np.zeros(size, bool), *fresh
+        done, values, errors = self._known[op, output]
+        if places.size * _FEW < done.size:
+            wanted = np.unique(places)
+        else:
+            needed = np.zeros(done.size, bool)
             needed[places] = True
-            some = np.flatnonzero(needed)
-            if 2 * some.size < size:
-                where = np.empty(size, np.int64)
-                where[some] = np.arange(some.size)
-                return _taken(self._computed(op, output, some), where[places])
-            self._whole[op, output] = self._computed(op, output, np.arange(size))
-        return _taken(self._whole[op, output], places)
+            wanted = np.flatnonzero(needed)
+        self._compute(op, output, wanted[~done[wanted]])
+        error = errors[places]
+        return Estimate(values[places], error if error.any() else None)
 
-    def _computed(self, op: int, output: int, places: Array) -> Estimate:
+    def _compute(self, op: int, output: int, places: Array) -> None:
+        """Fill in elements that are not known yet."""
         node = self._dag.ops[op]
+        assert node.body is not None
         terms = math.prod(a.count for a in node.reduce_axes)
-        self._left -= places.size * terms
+        self._left -= places.size * terms * (1 + _nodes(outputs_of(node.body)) // _NODES)
         if self._left < 0:
             raise TooMuchWorkError("too many elements")
+        done, values, errors = self._known[op, output]
         step = max(1, _CHUNK // terms)
-        parts = [self._chunk(op, output, places[i : i + step]) for i in range(0, places.size, step)]
-        if not parts:
-            return Estimate(np.empty(0, _stored(node.dtypes[output])))
-        value = np.concatenate([p.value for p in parts])
-        if all(p.error is None for p in parts):
-            return Estimate(value)
-        return Estimate(value, np.concatenate([_error(p) for p in parts]))
+        for i in range(0, places.size, step):
+            some = places[i : i + step]
+            found = self._chunk(op, output, some)
+            values[some], errors[some] = found.value, _error(found)
+            done[some] = True
 
     def _chunk(self, op: int, output: int, places: Array) -> Estimate:
         node = self._dag.ops[op]
@@ -247,13 +257,16 @@ class _Expressions:
         return Estimate(x.value, _more(x.error, np.where(special, np.inf, 0.0)))
 
 
+def _nodes(parts: Sequence[Expr]) -> int:
+    found: list[Node] = []
+    for e in parts:
+        walk(e, found.append)
+    return len(found)
+
+
 def _stored(dtype: str) -> Any:
     """The NumPy type in which values of a type are kept here."""
     return np.float64 if dtypes.is_float(dtype) else np.dtype(dtype)
-
-
-def _taken(x: Estimate, places: Array) -> Estimate:
-    return Estimate(x.value[places], None if x.error is None else x.error[places])
 
 
 def _spread(x: Estimate, shape: tuple[int, int]) -> Estimate:

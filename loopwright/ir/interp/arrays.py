@@ -111,7 +111,7 @@ def intrinsic(fn: str, args: Sequence[Array]) -> Array:
         case "erf":
             return np.vectorize(math.erf, otypes=[np.float64])(wide[0])
         case "pow":
-            return np.power(wide[0], wide[1])
+            return np.asarray(np.power(wide[0], wide[1]))
         case "atan":
             return np.arctan(wide[0])
     return np.asarray(getattr(np, fn)(*wide))

@@ -114,7 +114,7 @@ def poison(array: Array, pattern: int = PATTERN) -> None:
     if dtypes.is_float(array.dtype.name):
         array.fill(np.nan if pattern == PATTERN else _OTHER_FLOAT)
     else:
-        array.view(np.uint8).fill(pattern)
+        array.reshape(-1).view(np.uint8).fill(pattern)
 
 
 def reduction_length(dag: Dag) -> int:

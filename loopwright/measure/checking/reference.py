@@ -267,14 +267,14 @@ def _elements(
         if count < size:
             drawn = np.random.default_rng(count).integers(0, size, count - 2)
             places = np.sort(np.append(drawn, [0, size - 1]))
-        try:
-            with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"):
+            try:
                 found = Elements(dag, inputs, _WORK, finite=finite).at(op, output, places)
-        except TooMuchWorkError:
-            count //= 8
-            continue
+            except TooMuchWorkError:
+                count //= 8
+                continue
+            error = np.zeros(places.size) if found.error is None else 2.0 * found.error
         values = found.value if found.value.dtype.kind == "f" else found.value.astype(np.int64)
-        error = np.zeros(places.size) if found.error is None else 2.0 * found.error
         return KnownElements(places, values, error)
     return KnownElements(np.empty(0, np.int64), np.empty(0), np.empty(0))
 

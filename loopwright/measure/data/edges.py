@@ -82,7 +82,7 @@ def _normal(rng: np.random.Generator, size: tuple[int, ...]) -> Array:
 
 
 def _with_specials(rng: np.random.Generator, size: tuple[int, ...], dtype: str) -> Array:
-    values = _normal(rng, size).astype(dtype)
+    values = np.asarray(_normal(rng, size)).astype(dtype)
     digits, exponent = _RANGES[dtype]
     largest = (2.0 - 2.0**-digits) * 2.0**exponent
     some = [np.nan, np.inf, -np.inf, largest, -largest, 2.0 ** (1 - exponent)]

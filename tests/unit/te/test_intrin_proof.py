@@ -118,3 +118,48 @@ def test_a_verdict_is_found_once(monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in range(3):
         intrinsic_from_json(hostile.honest())
     assert len(runs) == 8, "four kinds of data, each once for the body and once for the description"
+
+
+def squares(body: Any, **options: Any) -> te.TensorIntrin:
+    x = te.placeholder((4,), "int16", name="x")
+    y = te.compute((4,), lambda i: x[i].astype("int32") * x[i].astype("int32"), name="y")
+
+    def statements(ins: Any, outs: Any) -> Any:
+        ib = te.ir_builder()
+        with ib.for_range(4, "l") as j:
+            ib.emit(outs[0].store(j, body(ins[0][j], outs[0][j])))
+        return ib.get()
+
+    return te.decl_tensor_intrin(y.op, statements, name="squares", **options)
+
+
+def use(intrin: te.TensorIntrin) -> None:
+    x = te.placeholder((16,), "int16", name="X")
+    y = te.compute((16,), lambda i: x[i].astype("int32") * x[i].astype("int32"), name="Y")
+    s = te.create_schedule(y.op)
+    _, inner = s[y].split(y.op.axis[0], factor=4)
+    s[y].tensorize(inner, intrin)
+
+
+def test_an_intrinsic_of_this_program_is_compared_where_it_is_used() -> None:
+    use(squares(lambda x, _: x.astype("int32") * x.astype("int32")))
+    wrong = {
+        "on random data": lambda x, _: (x * x).astype("int32"),
+        "on zeros and limits": lambda x, _: te.select(
+            te.equal(x, 32767), te.const(0, "int32"), x.astype("int32") * x.astype("int32")
+        ),
+        "on random data its body does not give what its description gives: element [0] is": (
+            lambda x, y: te.select(te.equal(y, 42), te.const(0, "int32"), x.astype("int32") * x)
+        ),
+    }
+    for words, body in wrong.items():
+        with pytest.raises(TensorError) as error:
+            use(squares(body))
+        text = str(error.value)
+        assert words in text
+        assert "intrinsic 'squares' does not do what its description says" in text
+        assert "\n" not in text
+
+
+def test_an_approximate_intrinsic_is_left_to_the_check_of_kernels() -> None:
+    use(squares(lambda x, _: (x * x).astype("int32") + 1, approximate=True))
