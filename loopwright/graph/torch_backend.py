@@ -191,9 +191,10 @@ class _Build:
         weights = [args[n] for n in self._weights]
         if self._versions is None or self._versions != [*map(_version, weights)]:
             self._make(args)
+        # Outputs first: an input may be what the last call gave, and lies in what it was bound to.
+        made = [self._fresh(place) for place in range(self._executor.get_num_outputs())]
         for place, n in enumerate(self._inputs):
             self._set_input(place, args[n])
-        made = [self._fresh(place) for place in range(self._executor.get_num_outputs())]
         self._executor.run()
         return [self._output(value, made) for value in self._outputs]
 

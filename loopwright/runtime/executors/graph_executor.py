@@ -7,7 +7,7 @@ so that a run is a call of each and nothing else.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -180,6 +180,9 @@ class GraphExecutor(Executor):
             )
         self._replace(number, elements)
 
+    def _constants(self) -> Iterable[tuple[str, Any]]:
+        return ((self.program.values[n].name, a) for n, a in self._weights.items())
+
     def _replace(self, number: int, elements: Any) -> None:
         """Bind what works on a value to another array; where that is refused, nothing changes."""
         touched = [n for n, step in enumerate(self.program.steps) if number in step.args]
@@ -285,16 +288,24 @@ class GraphExecutor(Executor):
         """
         if other.program != self.program:
             raise ArgumentError("share_params: the other executor runs another program")
+        self._check_shared(other)
         self._weights, self._callees = other._weights, other._callees
         for n, array in self._weights.items():
             self._arrays[n] = array
         self._bind_again(range(len(self._calls)))
 
+    def _check_shared(self, other: GraphExecutor) -> None:
+        """Refuse weights of another executor in which an output of this one lies."""
+        self._check_idle()
+        for place, lent in self._lent_outputs.items():
+            self._check_apart(place, lent.extent, other._read_always())
+        self._taken = other._taken
+
     def _set_weights(self, weights: Mapping[int, Array], changed: Mapping[int, Array]) -> None:
         """Take other weights; the steps that read a changed one are prepared again."""
         args = self.program.steps, self._kernels, weights
         self._callees = callees(*args, before=self._callees, changed=changed)
-        self._weights = weights
+        self._weights, self._taken = weights, None
         for n, array in changed.items():
             self._arrays[n] = array
         touched = [n for n, s in enumerate(self.program.steps) if set(s.args) & set(changed)]

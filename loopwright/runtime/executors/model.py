@@ -190,7 +190,7 @@ class Model:
             [1. 0.]
         """
         refuse_host_steps(self.host_steps, "one function")
-        return AotExecutor(self._first.whole_program("model").module())
+        return AotExecutor(self._first.whole_program("model").module(), self.constants)
 
     def export_library(
         self,

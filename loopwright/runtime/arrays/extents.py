@@ -1,0 +1,101 @@
+"""Memory that arrays take, to find those that share some."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from loopwright.runtime.arrays.device import DeviceArray
+from loopwright.runtime.arrays.host import NDArray
+from loopwright.runtime.devices.interface import Memory
+
+
+class Extent(NamedTuple):
+    """Bytes of memory.
+
+    Attributes:
+        space: whose addresses count; empty: the host's.
+        begin, end: addresses of the first byte, and behind the last one.
+    """
+
+    space: str
+    begin: int
+    end: int
+
+    def meets(self, other: Extent) -> bool:
+        """Whether there are bytes in both."""
+        return (
+            self.begin < other.end
+            and other.begin < self.end
+            and self.space == other.space
+            and self.begin < self.end
+            and other.begin < other.end
+        )
+
+
+def extent(array: Any) -> Extent:
+    """The memory from the first to the last byte of an array, of NumPy or of a device."""
+    if isinstance(array, DeviceArray):
+        return extent_on_device(array.memory, array.api.has_addresses)
+    data = array._data if isinstance(array, NDArray) else array
+    begin = data.__array_interface__["data"][0]
+    if data.flags.forc or not data.size:
+        return Extent("", begin, begin + data.nbytes)
+    steps = [(n - 1) * s for n, s in zip(data.shape, data.strides, strict=True)]
+    before, behind = (sum(f(0, s) for s in steps) for f in (min, max))
+    return Extent("", begin + before, begin + behind + data.itemsize)
+
+
+def extent_on_device(memory: Memory, has_addresses: bool) -> Extent:
+    """The bytes of a piece of a device's memory.
+
+    Args:
+        memory: the piece.
+        has_addresses: whether its handle is an address; else pieces of one handle alone can meet.
+    """
+    space = f"{memory.device_type}:{memory.device_id}"
+    if has_addresses:
+        return Extent(space, memory.address, memory.address + memory.nbytes)
+    return Extent(f"{space}:{memory.handle}", memory.offset, memory.offset + memory.nbytes)
+
+
+def buffer_of(array: Any) -> memoryview | None:
+    """The buffer of another object in which an array of NumPy lies, such as a mapped file.
+
+    As long as it is held, that object refuses to be closed or resized. NumPy does not hold it.
+    """
+    base = array
+    while isinstance(base, np.ndarray):
+        base = base.base
+    try:
+        return None if base is None else memoryview(base)
+    except TypeError:  # it has none: an array of a device, a tensor of another library
+        return None
+
+
+class Taken:
+    """Memory of many arrays, to be asked which of them an extent meets.
+
+    Args:
+        named: names and arrays.
+    """
+
+    def __init__(self, named: Iterable[tuple[str, Any]]) -> None:
+        self._pieces: list[tuple[Extent, str]] = []
+        for piece, name in sorted((extent(a), name) for name, a in named):
+            last = self._pieces[-1][0] if self._pieces else None
+            if last is not None and last.meets(piece):  # weights that are tied
+                merged = last._replace(end=max(last.end, piece.end))
+                self._pieces[-1] = (merged, self._pieces[-1][1])
+            elif piece.begin < piece.end:
+                self._pieces.append((piece, name))
+
+    def by(self, written: Extent) -> str | None:
+        """The name of an array that an extent meets; None: there is none."""
+        at = bisect_left(self._pieces, ((written.space, written.end, 0), ""))
+        if at and self._pieces[at - 1][0].meets(written):
+            return self._pieces[at - 1][1]
+        return None
