@@ -202,7 +202,7 @@ class GraphExecutor(Executor):
 
     # -- weights -------------------------------------------------------------------------------
 
-    def save_params(self, path: str | os.PathLike[str]) -> Path:
+    def save_params(self, path: str | os.PathLike[str], *, force: bool = False) -> Path:
         """Write the weights to a safetensors file, by the names that the program gives them.
 
         These are the weights as the kernels take them: what passes have computed from those of a
@@ -210,12 +210,14 @@ class GraphExecutor(Executor):
 
         Args:
             path: the file, replaced in one step.
+            force: as of `loopwright.runtime.save_params`.
 
         Returns:
             The path.
 
         Raises:
             RunError: the file cannot be written.
+            UsageError: another file is there.
 
         Example:
             >>> w = lw.graph.const(np.eye(2, dtype="float32"), name="w")
@@ -233,7 +235,8 @@ class GraphExecutor(Executor):
             [[1. 1.]]
         """
         values = self.program.values
-        return save_params(path, {values[n].name: a for n, a in self._weights.items()})
+        weights = {values[n].name: a for n, a in self._weights.items()}
+        return save_params(path, weights, force=force)
 
     def load_params(self, params: bytes | str | os.PathLike[str] | Mapping[str, Array]) -> None:
         """Set weights, and inputs, by name; what kernels pack of weights is packed again.
