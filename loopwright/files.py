@@ -87,7 +87,7 @@ def _place(path: Path, kind: Kind, force: bool | None, error: type[LoopwrightErr
 
 
 def _not_written(path: Path, exc: OSError, error: type[LoopwrightError]) -> LoopwrightError:
-    return error(f"cannot write {str(path)!r}: {exc.strerror or exc}")
+    return error(f"cannot write {path}: {exc.strerror or exc}")
 
 
 def destination(path: Path, kind: Kind, *, force: bool | None = False) -> Path:
@@ -120,7 +120,7 @@ def destination(path: Path, kind: Kind, *, force: bool | None = False) -> Path:
     if there and not kind.is_one(there):
         hint = "" if force is None else ", or replace it with --force (force=True)"
         raise UsageError(
-            f"cannot write {str(path)!r}: a file is there that is not {kind.name} of loopwright; "
+            f"cannot write {path}: a file is there that is not {kind.name} of loopwright; "
             f"name another one, remove that{hint}"
         )
     return target

@@ -163,7 +163,7 @@ def test_a_full_disk_leaves_the_old_file(cli: Cli, words: list[str], tuned: Path
     before, names = out.read_bytes(), sorted(os.listdir())
     ran = _on_a_full_disk(words, 500)
     assert ran.returncode == 1
-    assert ran.stderr.splitlines() == [f"error: cannot write {str(out)!r}: File too large"]
+    assert ran.stderr.splitlines() == [f"error: cannot write {out}: File too large"]
     assert out.read_bytes() == before
     assert sorted(os.listdir()) == names
 

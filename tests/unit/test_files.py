@@ -119,6 +119,6 @@ def test_a_full_disk_leaves_what_was_there(tmp_path: Path) -> None:
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert ran.returncode == 1
-    assert f"RunError: cannot write {str(path)!r}: File too large" in ran.stderr
+    assert f"RunError: cannot write {path}: File too large" in ran.stderr
     assert path.read_bytes() == b"# a note of ours: 1\n"
     assert [p.name for p in tmp_path.iterdir()] == ["note"]

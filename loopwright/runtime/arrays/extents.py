@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from bisect import bisect_left
 from collections.abc import Iterable
 from typing import Any, NamedTuple
@@ -12,16 +13,18 @@ from loopwright.runtime.arrays.device import DeviceArray
 from loopwright.runtime.arrays.host import NDArray
 from loopwright.runtime.devices.interface import Memory
 
+_addressof, _view = ctypes.addressof, ctypes.c_char.from_buffer
+
 
 class Extent(NamedTuple):
     """Bytes of memory.
 
     Attributes:
-        space: whose addresses count; empty: the host's.
+        space: whose addresses count: type and number of a device; empty: the host's.
         begin, end: addresses of the first byte, and behind the last one.
     """
 
-    space: str
+    space: tuple[int, ...]
     begin: int
     end: int
 
@@ -41,12 +44,15 @@ def extent(array: Any) -> Extent:
     if isinstance(array, DeviceArray):
         return extent_on_device(array.memory, array.api.has_addresses)
     data = array._data if isinstance(array, NDArray) else array
-    begin = data.__array_interface__["data"][0]
-    if data.flags.forc or not data.size:
-        return Extent("", begin, begin + data.nbytes)
+    flags, nbytes = data.flags, data.nbytes
+    # As `ArgumentChecks` has it: quick, of writable arrays that NumPy exports.
+    quick = flags.carray and nbytes and data.dtype.kind != "V"
+    begin = _addressof(_view(data)) if quick else data.__array_interface__["data"][0]
+    if flags.forc or not nbytes:
+        return Extent((), begin, begin + nbytes)
     steps = [(n - 1) * s for n, s in zip(data.shape, data.strides, strict=True)]
     before, behind = (sum(f(0, s) for s in steps) for f in (min, max))
-    return Extent("", begin + before, begin + behind + data.itemsize)
+    return Extent((), begin + before, begin + behind + data.itemsize)
 
 
 def extent_on_device(memory: Memory, has_addresses: bool) -> Extent:
@@ -56,10 +62,12 @@ def extent_on_device(memory: Memory, has_addresses: bool) -> Extent:
         memory: the piece.
         has_addresses: whether its handle is an address; else pieces of one handle alone can meet.
     """
-    space = f"{memory.device_type}:{memory.device_id}"
+    space, begin = (memory.device_type, memory.device_id), memory.offset
     if has_addresses:
-        return Extent(space, memory.address, memory.address + memory.nbytes)
-    return Extent(f"{space}:{memory.handle}", memory.offset, memory.offset + memory.nbytes)
+        begin += memory.handle
+    else:
+        space = (*space, memory.handle)
+    return Extent(space, begin, begin + memory.nbytes)
 
 
 def buffer_of(array: Any) -> memoryview | None:

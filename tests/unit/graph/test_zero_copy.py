@@ -201,6 +201,23 @@ def test_arrays_live_as_long_as_they_are_bound(made: Executor) -> None:
     _check_runs(made)
 
 
+def test_arrays_of_a_bound_call_live_as_long(model: Model) -> None:
+    mapped = mmap.mmap(-1, 1 << 16)
+    a, b = (np.ndarray((N,), "int32", mapped, offset) for offset in (0, 4096))
+    a[:], b[:] = W, 1
+    out = np.zeros(N, "int32")
+    call = model.kernels["f"].bind(a, b, out)
+    del a, b
+    with pytest.raises(BufferError):
+        mapped.close()
+    for _ in range(50):  # as well where it runs in compiled code
+        call()
+    np.testing.assert_array_equal(out, W - 2)
+    del call
+    gc.collect()
+    mapped.close()
+
+
 def test_tensors_of_pytorch_live_as_long_as_they_are_bound(made: Executor) -> None:
     torch = pytest.importorskip("torch")
     x, y = torch.arange(N, dtype=torch.int32), torch.full((N,), 3, dtype=torch.int32)
