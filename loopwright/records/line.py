@@ -164,7 +164,11 @@ def begins_log(data: bytes) -> bool:
         fields = _DECODER.decode(first.decode())
     except (ValueError, RecursionError, RecordError):
         return first.startswith(_OPENINGS)
-    return isinstance(fields, dict) and any(names <= fields.keys() for names in _KINDS)
+    if not isinstance(fields, dict):
+        return False
+    version = fields.get("v")
+    newer = type(version) is int and version > 1  # whatever fields that has
+    return newer or any(names <= fields.keys() for names in _KINDS)
 
 
 def is_own_line(line: bytes) -> bool:

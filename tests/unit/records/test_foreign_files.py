@@ -33,7 +33,7 @@ OURS = [
     b"\0" * 700 + b"\n" + RECORD,
     RECORD[:99] + b"\0" * 500,
     HEADER,  # whose checksum does not fit
-    b'{"v": 99, "task": "of a newer version"}\n',
+    b'{"v": 99}\n',  # of a newer version
     b'{"v":1,"expression":{"dag":' + b"[1," * BEGINNING,  # longer than what is looked at
     b"\n\n",
     b"\0\0\0",
