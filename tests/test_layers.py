@@ -20,7 +20,7 @@ from tests.import_graph import Graph, cycles, import_graph
 PACKAGE = Path(__file__).parents[1] / "loopwright"
 
 # What anybody may import; among each other these import only what stands before them.
-BASE = ("version", "errors", "presenting", "time_limit", "env", "dtypes", "target")
+BASE = ("version", "errors", "presenting", "time_limit", "files", "env", "dtypes", "target")
 
 FLOORS = {
     **dict.fromkeys(BASE, 0),

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,8 +12,10 @@ import numpy.typing as npt
 
 from loopwright.auto_scheduler.measure_record import RecordReader
 from loopwright.cost.analytical import AnalyticalModel
-from loopwright.errors import UsageError
-from loopwright.records import Record, Store
+from loopwright.errors import RecordError, UsageError
+from loopwright.files import Output, write
+from loopwright.records import Record
+from loopwright.records.log import LOG
 from loopwright.task.vectors import Digits, digits_of
 from loopwright.tuner.model.candidates import Candidates, Measurements
 from loopwright.tuner.model.cost_model import Outcome
@@ -153,7 +155,7 @@ class XGBModel(CostModel):
     ) -> None:
         self.records: list[Record] = []
         self.model_file = model_file
-        if model_file is not None and os.path.exists(model_file):
+        if model_file is not None and Path(model_file).exists():
             self.load(model_file)
 
     def update(self, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
@@ -203,6 +205,7 @@ class XGBModel(CostModel):
 
         Raises:
             RecordError: it cannot be written.
+            UsageError: a file is there that is no log.
 
         Example:
             >>> from loopwright import auto_scheduler
@@ -212,11 +215,8 @@ class XGBModel(CostModel):
             >>> print(len(auto_scheduler.XGBModel(model_file="model.jsonl").records) >= 6)
             True
         """
-        if os.path.exists(file_name):
-            os.remove(file_name)
-        with Store(file_name) as store:
-            for record in self.records:
-                store.append(record)
+        lines = "".join(f"{record.to_line()}\n" for record in self.records)
+        write(Output(Path(file_name), lines.encode(), LOG), force=None, error=RecordError)
 
     def load(self, file_name: str) -> None:
         """Learn from what `save` wrote; errors as of `update_from_file`.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy.typing as npt
@@ -12,6 +13,7 @@ from loopwright.auto_scheduler.compute_dag import ComputeDAG
 from loopwright.auto_scheduler.hardware_params import HardwareParams
 from loopwright.auto_scheduler.search_task import SearchTask
 from loopwright.errors import UsageError
+from loopwright.files import Kind, Output, marked, write
 from loopwright.space import AutomaticTask
 from loopwright.target import Target
 from loopwright.task import Task
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     from loopwright.graph.frontend.source import ModelLike
 
 __all__ = ["extract_tasks"]
+
+_EXPRESSIONS = Kind("a file of expressions", marked(b" = te.placeholder("))
 
 
 def extract_tasks(
@@ -87,8 +91,8 @@ def extract_tasks(
     first = [one for one in found if one.rank == 0]
     tasks = [_search_task(one.task, hardware_params) for one in first]
     if dump_workload_to_dag_log is not None:
-        with open(dump_workload_to_dag_log, "w", encoding="utf-8") as file:
-            json.dump({task.workload_key: str(task.compute_dag) for task in tasks}, file)
+        text = json.dumps({task.workload_key: str(task.compute_dag) for task in tasks})
+        write(Output(Path(dump_workload_to_dag_log), text.encode(), _EXPRESSIONS), force=None)
     return tasks, [one.weight for one in first]
 
 

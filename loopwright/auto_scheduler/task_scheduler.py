@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from loopwright.auto_scheduler.cost_model import RandomModel, XGBModel
@@ -14,11 +15,14 @@ from loopwright.auto_scheduler.search_policy import (
 from loopwright.auto_scheduler.search_task import SearchTask
 from loopwright.auto_scheduler.tuning_options import TuningOptions
 from loopwright.errors import UsageError
+from loopwright.files import Kind, Output, marked, write
 from loopwright.tuner import TasksMonitor, TasksSummary, Tuner, task_table, tune_tasks
 from loopwright.tuner.tasks.scheduler import ALPHA, BACKWARD_WINDOW, BETA
 
 __all__ = ["LogEstimatedLatency", "PrintTableInfo", "TaskScheduler", "TaskSchedulerCallback"]
 
+_COLUMNS = "ElapsedTime(s)\tEstimatedLatency(ms)\tTrials\n"
+_LATENCIES = Kind("a table of latencies", marked(_COLUMNS.encode()))
 #: Cost models of searches by their names.
 _MODELS = {"default": XGBModel, "sketch.xgb": XGBModel, "sketch.random": RandomModel}
 
@@ -63,20 +67,23 @@ class LogEstimatedLatency(TaskSchedulerCallback):
     """
 
     def __init__(self, log_file: str) -> None:
-        self.log_file = log_file
+        self.log_file, self._text = log_file, ""
 
     def pre_tune(self, task_scheduler: TaskScheduler, task_id: int) -> None:
         """Begin the file."""
-        with open(self.log_file, "w", encoding="utf-8") as file:
-            file.write("ElapsedTime(s)\tEstimatedLatency(ms)\tTrials\n")
+        self._text = ""
+        self._add(_COLUMNS)
 
     def post_tune(self, task_scheduler: TaskScheduler, task_id: int) -> None:
         """Write a line; none before every task has a time."""
         summary = task_scheduler.summary
         if summary is None or any(row.best_seconds is None for row in summary.rows):
             return
-        with open(self.log_file, "a", encoding="utf-8") as file:
-            file.write(f"{summary.wall_s:.2f}\t{1e3 * summary.cost:.4f}\t{summary.trials}\n")
+        self._add(f"{summary.wall_s:.2f}\t{1e3 * summary.cost:.4f}\t{summary.trials}\n")
+
+    def _add(self, line: str) -> None:
+        self._text += line
+        write(Output(Path(self.log_file), self._text.encode(), _LATENCIES), force=None)
 
 
 class TaskScheduler:

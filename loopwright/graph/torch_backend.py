@@ -216,9 +216,10 @@ class _Build:
         """The outputs for some inputs."""
         if self._weights is None or self._weights.changed(args):
             self._make(args)
+        # Outputs first: an input may be what the last call gave, and lies in what it was bound to.
+        made = [self._fresh(place) for place in range(self._executor.get_num_outputs())]
         for place, n in enumerate(self._inputs):
             self._set_input(place, args[n])
-        made = [self._fresh(place) for place in range(self._executor.get_num_outputs())]
         if self._share.known:
             self._executor.run()
         else:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from loopwright.errors import LoopwrightError, RecordError, TensorError, UsageError
+from loopwright.files import Kind, Output, check, marked, write
 from loopwright.inspection import kernel_file
 from loopwright.inspection.choosing import LogLike, choose, log_of, title
 from loopwright.presenting import harmless
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 #: How a program stands in an exported file: as calls of te and of the schedule's primitives, or as
 #: the JSON of the log.
 Form: TypeAlias = Literal["python", "data"]
+KERNEL = Kind("an exported kernel", marked(kernel_file.HEAD[:80].encode()))
 _WIDTH = 100
 
 
@@ -34,6 +36,7 @@ def export(
     path: str | os.PathLike[str] | None = None,
     *,
     form: Form = "python",
+    force: bool = False,
 ) -> str:
     """Write a record as a Python file that needs neither its log nor its template.
 
@@ -44,16 +47,19 @@ def export(
     Args:
         log: the log, or its path.
         record: a record of it, an id or the beginning of one, ``"best"`` or ``"default"``.
-        path: the file to be written; one that is there is replaced. None: nothing is written.
+        path: the file to be written; one that was written so is replaced. None: nothing is
+            written.
         form: ``"data"`` for the JSON of the log in the place of Python. That is also taken where
             Python cannot say it, and the file says why.
+        force: replace any file.
 
     Returns:
         The text of the file.
 
     Raises:
         RecordError: there is no such record, or it cannot be rebuilt from its log.
-        UsageError: several records are meant; another form; or ``path`` is the log.
+        UsageError: several records are meant; another form; or ``path`` is the log, or a file that
+            was not written so.
         LoopwrightError: the file cannot be written.
 
     Example:
@@ -68,9 +74,11 @@ def export(
     chosen = choose(opened, record) if isinstance(record, str) else record
     if path is not None and _is_log(Path(path), opened):
         raise UsageError(f"{path} is the log itself, and would be replaced; name another file")
+    if path is not None:
+        check((Path(path), KERNEL), force=force, error=LoopwrightError)
     text = kernel_text(opened, chosen, form)
     if path is not None:
-        _write(Path(path), text)
+        write(Output(Path(path), text.encode(), KERNEL), force=force, error=LoopwrightError)
     return text
 
 
@@ -95,13 +103,6 @@ def kernel_text(log: Log, record: Record, form: Form = "python") -> str:
 
 def _is_log(path: Path, log: Log) -> bool:
     return path.exists() and log.path.exists() and path.samefile(log.path)
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise LoopwrightError(f"cannot write {str(path)!r}: {error.strerror or error}") from error
 
 
 # ---------------------------------------------------------------- where it is from

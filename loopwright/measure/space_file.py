@@ -6,6 +6,7 @@ or unpickled. `loopwright.measure.replay` plays it back, ``benchmarks.spaces`` w
 
 from __future__ import annotations
 
+import io
 import json
 import statistics
 import zipfile
@@ -16,12 +17,15 @@ from pathlib import Path
 import numpy as np
 
 from loopwright.errors import RecordError
+from loopwright.files import Kind, Output, write
 from loopwright.measure.checking.check import Array
 from loopwright.measure.result import MeasureError
 from loopwright.records import Json
 
 #: What the header calls the format, and its version.
 FORMAT, VERSION = "loopwright measured space", 1
+#: Names of its arrays stand at the end of the archive.
+_SPACE = Kind("a measured space", lambda data: data[:2] == b"PK" and b"final_times.npy" in data)
 
 _HEADER = ("task", "op", "args", "target", "space", "provenance", "errors")
 
@@ -104,8 +108,16 @@ class MeasuredSpace:
         pairs = ((self.seconds(index), index) for index in self.points)
         return sorted((seconds, index) for seconds, index in pairs if seconds is not None)
 
-    def save(self, path: str | Path) -> None:
+    def save(self, path: str | Path, *, force: bool = False) -> None:
         """Write the file.
+
+        Args:
+            path: of the file.
+            force: replace a file that is no measured space, too.
+
+        Raises:
+            RecordError: it cannot be written.
+            UsageError: another file is there.
 
         Example:
             >>> from loopwright.measure import MeasuredSpace
@@ -131,19 +143,20 @@ class MeasuredSpace:
             "errors": [list(error) for error in errors],
         }
         finals = sorted(self.finals)
-        with open(path, "wb") as file:
-            np.savez_compressed(
-                file,
-                header=np.frombuffer(json.dumps(header, sort_keys=True).encode(), np.uint8),
-                index=np.array(indices, np.int64),
-                count=np.array([len(p.times) for p in points], np.uint16),
-                times=np.array([t for p in points for t in p.times], np.float32),
-                dropped=np.array([p.dropped for p in points], np.bool_),
-                error=np.array(numbers, np.int16),
-                final_index=np.array(finals, np.int64),
-                final_count=np.array([len(self.finals[i]) for i in finals], np.uint16),
-                final_times=np.array([t for i in finals for t in self.finals[i]], np.float32),
-            )
+        archive = io.BytesIO()
+        np.savez_compressed(
+            archive,
+            header=np.frombuffer(json.dumps(header, sort_keys=True).encode(), np.uint8),
+            index=np.array(indices, np.int64),
+            count=np.array([len(p.times) for p in points], np.uint16),
+            times=np.array([t for p in points for t in p.times], np.float32),
+            dropped=np.array([p.dropped for p in points], np.bool_),
+            error=np.array(numbers, np.int16),
+            final_index=np.array(finals, np.int64),
+            final_count=np.array([len(self.finals[i]) for i in finals], np.uint16),
+            final_times=np.array([t for i in finals for t in self.finals[i]], np.float32),
+        )
+        write(Output(Path(path), archive.getvalue(), _SPACE), force=force, error=RecordError)
 
 
 def load_space(path: str | Path) -> MeasuredSpace:

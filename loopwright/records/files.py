@@ -10,16 +10,16 @@ import fcntl
 import hashlib
 import os
 import re
-import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TextIO, TypeAlias
+from typing import BinaryIO, TypeAlias
 
-from loopwright.errors import RecordError
-from loopwright.records.line import MAX_LINE, canonical_json, sealed
+from loopwright.errors import RecordError, UsageError
+from loopwright.files import destination, replaced
+from loopwright.records.line import BOM, MAX_LINE, canonical_json, sealed
 from loopwright.records.log import (
-    BOM,
+    LOG,
     Log,
     check_has_records,
     check_is_log,
@@ -143,7 +143,7 @@ def merge(sources: Sequence[AnyPath], out: AnyPath) -> tuple[int, int]:
                 digest = hashlib.sha256(line).digest()
                 if digest not in seen:
                     seen.add(digest)
-                    file.buffer.write(line + b"\n")
+                    file.write(line + b"\n")
     return len(seen), count - len(seen)
 
 
@@ -219,7 +219,7 @@ def _is_among(path: AnyPath, others: Iterable[AnyPath]) -> bool:
 
 
 def _write(
-    file: TextIO, logs: Sequence[Log], records: Sequence[Record], *, headers: bool = False
+    file: BinaryIO, logs: Sequence[Log], records: Sequence[Record], *, headers: bool = False
 ) -> None:
     """Write records, each expression before the first one that names it."""
     if headers:
@@ -227,14 +227,14 @@ def _write(
         headed = ((h.get("run"), h) for log in logs for h in log.headers)
         opened = [h for run, h in headed if isinstance(run, str | None) and run in runs]
         lines = (sealed(canonical_json({"v": VERSION, "header": header})) for header in opened)
-        file.writelines(f"{line}\n" for line in dict.fromkeys(lines))
+        file.writelines(f"{line}\n".encode() for line in dict.fromkeys(lines))
     written: set[str] = set()
     for record in records:
         for expression in (e for log in logs for e in log.dags.get(record.dag, [])):
             if expression.identity not in written:
                 written.add(expression.identity)
-                file.write(f"{expression.to_line()}\n")
-        file.write(f"{record.to_line()}\n")
+                file.write(f"{expression.to_line()}\n".encode())
+        file.write(f"{record.to_line()}\n".encode())
 
 
 def _raw_lines(path: AnyPath) -> Iterator[bytes]:
@@ -256,27 +256,19 @@ def _file_name(record: Record, key: str) -> str:
 
 
 @contextmanager
-def _replaced(path: AnyPath) -> Iterator[TextIO]:
+def _replaced(path: AnyPath) -> Iterator[BinaryIO]:
     """A file to write to that takes the place of ``path`` when the block ends without an error.
 
     A `Store` that appends to the old file waits, and goes on with the new one.
     """
-    target = os.path.realpath(path)
-    partial = f"{target}.{os.getpid()}.partial"
     try:
+        target = destination(Path(path), LOG, force=None)
         with ExitStack() as stack:
-            mode = None
-            if os.path.exists(target):
-                old = stack.enter_context(open(target, "rb"))
+            if target.exists():
+                old = stack.enter_context(target.open("rb"))
                 fcntl.flock(old, fcntl.LOCK_EX)
-                mode = stat.S_IMODE(os.fstat(old.fileno()).st_mode)
-            with open(partial, "x", encoding="ascii", newline="\n") as file:
-                stack.callback(Path(partial).unlink, missing_ok=True)
-                if mode is not None:
-                    os.fchmod(file.fileno(), mode)
-                yield file
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(partial, target)
+            yield stack.enter_context(replaced(target))
+    except UsageError as exc:
+        raise RecordError(str(exc)) from None
     except OSError as exc:
         raise RecordError(f"cannot write {os.fspath(path)!r}: {exc.strerror or exc}") from exc

@@ -11,6 +11,7 @@ import math
 import re
 import zlib
 from collections.abc import Mapping
+from itertools import dropwhile
 from typing import NoReturn
 
 from loopwright.errors import RecordError
@@ -27,6 +28,13 @@ MAX_DIGITS = 40
 _MARK = b',"sum":"'
 #: How a line of this version begins.
 _OWN = b'{"v":1,'
+#: The mark that some editors put at the beginning of a file.
+BOM = b"\xef\xbb\xbf"
+#: Bytes by which it is seen whether a file is a log.
+BEGINNING = 1 << 16
+#: How lines begin, of any version, and of TVM; and fields that lines of each kind have.
+_OPENINGS = (b'{"v":', b'{"input": [', b'{"input":[', b'{"i": [', b'{"i":[')
+_KINDS = ({"v", "header"}, {"v", "expression"}, {"v", "task"}, {"input", "result"}, {"i", "r"})
 _TAIL = len(_MARK) + 8 + len(b'"}')
 _DIGITS = bytes(ord("0") if chr(c) in "0123456789" else c for c in range(256))
 _LONG = b"0" * (MAX_DIGITS + 1)
@@ -132,6 +140,35 @@ def parse_line(line: str | bytes) -> dict[str, Json]:
         raise DamagedLineError("damaged line")
     data.pop("sum", None)
     return data
+
+
+def begins_log(data: bytes) -> bool:
+    """Whether a file that is not empty begins as a log, so that lines may be appended to it.
+
+    The first line that is neither blank nor a comment is a header, an expression or a record, of
+    loopwright or of TVM, or what is left of one: a crash may have cut it off or damaged it, and a
+    loss of power leaves zeros.
+
+    Args:
+        data: the first `BEGINNING` bytes of the file, or all of them.
+    """
+    lines = (line.strip(b" \t\r\n\0") for line in data.removeprefix(BOM).split(b"\n"))
+    told = [line for line in lines if line and not line.startswith(b"#")]
+    if not told:
+        return len(data) < BEGINNING and not data.strip(b" \t\r\n\0")
+    rest = dropwhile(lambda line: any(own.startswith(line) for own in _OPENINGS), told)
+    first = next(rest, None)  # behind lines that were cut off after some bytes
+    if first is None:
+        return True
+    try:
+        fields = _DECODER.decode(first.decode())
+    except (ValueError, RecursionError, RecordError):
+        return first.startswith(_OPENINGS)
+    if not isinstance(fields, dict):
+        return False
+    version = fields.get("v")
+    newer = type(version) is int and version > 1  # whatever fields that has
+    return newer or any(names <= fields.keys() for names in _KINDS)
 
 
 def is_own_line(line: bytes) -> bool:

@@ -13,17 +13,24 @@ from pathlib import Path
 from typing import Any, BinaryIO, ClassVar, NamedTuple, TypeAlias
 
 from loopwright.errors import RecordError
+from loopwright.files import Kind
 from loopwright.records import autotvm
 from loopwright.records.expression import Expression
 from loopwright.records.json_value import Json
-from loopwright.records.line import MAX_LINE, NotJsonError, TornLineError, parse_line
+from loopwright.records.line import (
+    BOM,
+    MAX_LINE,
+    NotJsonError,
+    TornLineError,
+    begins_log,
+    parse_line,
+)
 from loopwright.records.provenance import build_hash
 from loopwright.records.record import Record, check_version
 
 #: What a line holds; a header is a dictionary.
 Line: TypeAlias = "Record | Expression | dict[str, Json]"
-#: The mark that some editors put at the beginning of a file.
-BOM = b"\xef\xbb\xbf"
+LOG = Kind("a log", begins_log)
 #: Bytes at the beginning of a line in which the name of its kind stands.
 _BEGINNING = 40
 

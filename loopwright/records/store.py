@@ -19,13 +19,14 @@ from pathlib import Path
 from loopwright.errors import RecordError
 from loopwright.records.expression import Expression
 from loopwright.records.json_value import Json
-from loopwright.records.line import canonical_json, sealed
+from loopwright.records.line import BEGINNING, begins_log, canonical_json, sealed
 from loopwright.records.record import VERSION, Record
 
 _REMEDY = {
     errno.ENOSPC: "the disk is full; free some space and run the same command again",
     errno.EDQUOT: "the quota is used up; free some space and run the same command again",
-    errno.EFBIG: "the file may not grow any further (limit of the system or of the shell)",
+    errno.EFBIG: "the file may not grow any further (limit of the system or of the shell); raise "
+    "the limit and run the same command again",
     errno.EACCES: "permission denied; choose a file that you may write",
     errno.EPERM: "permission denied; choose a file that you may write",
     errno.EROFS: "the file system is read-only; choose a file elsewhere",
@@ -45,7 +46,8 @@ class Store:
         path: The log; created when it does not exist.
 
     Raises:
-        RecordError: the file cannot be opened for writing, or the path is no regular file.
+        RecordError: the file cannot be opened for writing; or it is no regular file, or one that is
+            neither empty nor begins as a log.
 
     Example:
         >>> records = lw.records.load("matmul.jsonl").records
@@ -161,9 +163,22 @@ class Store:
                     f"cannot write the log {str(self.path)!r}: it is {self._kind()}, and a log is "
                     "read again; name a regular file"
                 )
-            return os.open(self.path, flags, 0o666)
+            fd = os.open(self.path, flags, 0o666)
+            try:
+                self._check_is_log(os.pread(fd, BEGINNING, 0))
+            except BaseException:
+                os.close(fd)
+                raise
+            return fd
         except OSError as exc:
             raise self._error(exc) from exc
+
+    def _check_is_log(self, beginning: bytes) -> None:
+        if beginning and not begins_log(beginning):
+            raise RecordError(
+                f"cannot write the log {str(self.path)!r}: the file that is there is no log (it "
+                f"begins with {beginning[:20]!r}); name another file"
+            )
 
     def _kind(self) -> str:
         mode = os.stat(self.path).st_mode

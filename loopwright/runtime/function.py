@@ -21,6 +21,7 @@ import numpy.typing as npt
 from loopwright import env
 from loopwright.errors import ArgumentError, OutOfMemoryError, RunError
 from loopwright.runtime import pool
+from loopwright.runtime.arrays.extents import buffer_of
 from loopwright.runtime.arrays.host import aligned_bytes
 from loopwright.runtime.artifacts.kinds import Timer
 from loopwright.runtime.artifacts.manifest import FunctionSpec
@@ -73,7 +74,7 @@ class BoundCall:
         space: npt.NDArray[np.uint8] | None,
     ) -> None:
         self.function = function
-        self._held = (held, space)
+        self._held = (held, space, [*map(buffer_of, held)])
         self.entry = function.address
         self.pointers = (ctypes.c_void_p * len(addresses))(*addresses)
         self.workspace = None if space is None else int(space.ctypes.data)
@@ -131,7 +132,7 @@ class BoundCall:
         """
         if self.workspace == space.ctypes.data:
             return
-        self._held = (self._held[0], space)
+        self._held = (self._held[0], space, self._held[2])
         self.workspace = int(space.ctypes.data)
         self._own = [self.workspace]
         self._fast, self._left = fastcall.refuse, _WARM

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from loopwright.errors import UsageError, did_you_mean
+from loopwright.files import Kind, Output, write
 from loopwright.runtime import timing
 from loopwright.runtime.artifacts import kinds as artifact_kinds
 from loopwright.runtime.artifacts.artifact import Artifact, is_sealed
@@ -26,6 +27,12 @@ from loopwright.runtime.symbolic import SymbolicFunction, function_of
 
 #: Texts of a program by kind, or functions that write them.
 Sources = Mapping[str, str | Callable[[], str]]
+#: The end of a text in a file, behind what begins a comment.
+_MARK = " Written by loopwright."
+_COMMENTS = {"asm": "#", "ir": "#", "ll": ";", "ll-unoptimised": ";"}
+_TEXT = Kind("a text", lambda data: data.endswith(f"{_MARK}\n".encode()))
+#: An ELF file for NVIDIA's devices.
+_CUBIN = Kind("a cubin", lambda data: data[:4] == b"\x7fELF" and data[18:20] == b"\xbe\0")
 
 
 class Module:
@@ -363,7 +370,7 @@ class Module:
         """
         return self.get_source("ir")
 
-    def save(self, path: str | os.PathLike[str], fmt: str = "") -> Path:
+    def save(self, path: str | os.PathLike[str], fmt: str = "", *, force: bool = False) -> Path:
         """Write the module, or one of its texts, to a file.
 
         Args:
@@ -373,12 +380,13 @@ class Module:
                 ``so`` and ``a``: a library, as `export_library` writes it, whatever the file's
                 ending. ``ll``, ``asm`` (or ``s``), ``c``, ``ir``, of devices ``cl``, ``cuda`` (or
                 ``cu``), ``ptx``: that text, see `get_source`. ``cubin``: the machine code alone.
+            force: replace a file that was not written so, too.
 
         Returns:
             The path.
 
         Raises:
-            UsageError: the module has no such format.
+            UsageError: the module has no such format, or another file is there.
             RunError: the file cannot be written.
 
         Example:
@@ -389,11 +397,12 @@ class Module:
             add_one.o
         """
         if not fmt or (fmt == self.format and fmt != "so"):
-            return self.artifact.save(path)
+            return self.artifact.save(path, force=force)
         if fmt in ("so", "a"):
-            return export.export(self.artifact, path, form=fmt)
+            return export.export(self.artifact, path, form=fmt, force=force)
         if fmt == "cubin" and self._cubin:
-            return export.write_file(Path(path), self._cubin)
+            write(Output(Path(path), self._cubin, _CUBIN), force=force)
+            return Path(path)
         kind = {"s": "asm", "cu": "cuda"}.get(fmt, fmt)
         if kind not in self._texts():
             libraries = () if self._kind.holds == "program" else ("so", "a")
@@ -401,13 +410,17 @@ class Module:
             formats = ", ".join(dict.fromkeys((self.format, *libraries, *code, *self._texts())))
             why = "" if self._texts() else ", which was loaded without its texts"
             raise UsageError(f"save: no format {fmt!r} of this module{why}; it has {formats}")
-        return export.write_file(Path(path), self.get_source(kind).encode())
+        text = f"{self.get_source(kind).rstrip()}\n{_COMMENTS.get(kind, '//')}{_MARK}\n"
+        write(Output(Path(path), text.encode(), _TEXT), force=force)
+        return Path(path)
 
     def export_library(
         self,
         path: str | os.PathLike[str],
         cc: str | None = None,
         fcompile: Callable[..., object] | None = None,
+        *,
+        force: bool = False,
     ) -> Path:
         """Write a library that stands alone: code, thread pool and manifest in one file.
 
@@ -423,6 +436,7 @@ class Module:
                 as ``fcompile(output, files, options=[...])``, it writes a shared object of the
                 ``files`` (C and object files) to ``output``; the options are gcc's, to stand
                 behind the files.
+            force: replace a file that is no such library, too.
 
         Returns:
             The path.
@@ -430,8 +444,8 @@ class Module:
         Raises:
             TargetError: there is no C compiler (the message says what to install), or it does not
                 know the CPU that the code is for.
-            UsageError: the target is ``interp``, the system is not Linux, or ``fcompile`` cannot be
-                called.
+            UsageError: the target is ``interp``, the system is not Linux, ``fcompile`` cannot be
+                called, or another file is there.
             RunError: the file cannot be written, or linking failed.
 
         Example:
@@ -444,7 +458,7 @@ class Module:
             >>> print(path.name, b)
             add_one.so [1. 1. 1. 1.]
         """
-        return export.export(self.artifact, path, cc, fcompile)
+        return export.export(self.artifact, path, cc, fcompile, force=force)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Module:

@@ -21,8 +21,8 @@ import numpy as np
 
 from loopwright import dtypes
 from loopwright.errors import ArgumentError, RunError, UsageError, shown
+from loopwright.files import Kind, Output, marked, write
 from loopwright.runtime.arrays.host import NDArray, elements_of
-from loopwright.runtime.artifacts.artifact import destination, replace
 from loopwright.runtime.packed.value import packed, view_of
 
 _DTYPES = {
@@ -46,6 +46,8 @@ _HEADER_LIMIT = 100_000_000
 #: Extents and offsets stay below this, whatever a file says.
 _MOST = 1 << 47
 _METADATA = "__metadata__"
+_MADE_BY = {"made_by": "loopwright"}
+PARAMETERS = Kind("a file of parameters", marked(b'{"__metadata__":{"made_by":"loopwright"}'))
 
 
 class _Entry(NamedTuple):
@@ -57,13 +59,16 @@ class _Entry(NamedTuple):
     end: int
 
 
-def save_params(path: str | os.PathLike[str], params: Mapping[str, object]) -> Path:
+def save_params(
+    path: str | os.PathLike[str], params: Mapping[str, object], *, force: bool = False
+) -> Path:
     """Write named arrays to a safetensors file, which is replaced in one step.
 
     Args:
         path: the file, such as ``model.safetensors``.
         params: arrays (NDArray on any device, NumPy, or with ``__dlpack__``) by name, row-major
             without gaps.
+        force: replace a file that this function has not written, too.
 
     Returns:
         The path.
@@ -71,6 +76,7 @@ def save_params(path: str | os.PathLike[str], params: Mapping[str, object]) -> P
     Raises:
         ArgumentError: a name is no text or is reserved, or a value is no such array.
         RunError: the file cannot be written.
+        UsageError: a file is there that this function has not written.
 
     Example:
         >>> weights = {"w": np.ones((2, 3), "float32"), "b": np.zeros(3, "float32")}
@@ -78,17 +84,17 @@ def save_params(path: str | os.PathLike[str], params: Mapping[str, object]) -> P
         >>> print({name: a.shape for name, a in lw.runtime.load_params(path).items()})
         {'b': (3,), 'w': (2, 3)}
     """
-    data = encoded(params)
     target = Path(path)
-    try:
-        replace([(destination(target), data)])
-    except OSError as error:
-        raise RunError(f"cannot write {target}: {error.strerror or error}") from error
+    write(Output(target, encoded(params, _MADE_BY), PARAMETERS), force=force)
     return target
 
 
-def encoded(params: Mapping[str, object]) -> bytes:
+def encoded(params: Mapping[str, object], metadata: Mapping[str, str] | None = None) -> bytes:
     """What a safetensors file of named arrays holds; see `save_params`.
+
+    Args:
+        params: as there.
+        metadata: texts by name that the file holds as well.
 
     Raises:
         ArgumentError: a name is no text or is reserved, or a value is no such array.
@@ -98,7 +104,7 @@ def encoded(params: Mapping[str, object]) -> bytes:
     arrays = {_name(name): _data(name, value) for name, value in params.items()}
     # Widest elements first, as the package does it: then every array is aligned to its elements.
     order = sorted(arrays, key=lambda n: (-arrays[n].dtype.itemsize, n))
-    header: dict[str, Any] = {}
+    header: dict[str, Any] = {_METADATA: dict(metadata)} if metadata else {}
     at = 0
     for name in order:
         a = arrays[name]

@@ -64,11 +64,11 @@ def test_report_of_a_real_run(cli: Cli, tuned: Path) -> None:
         (["log.jsonl", "none.jsonl"], 1, "no log at 'none.jsonl'; tune first, or check the path"),
         ([".", "-o", "x.html"], 1, "'.' is a directory; name a log"),
         (["log.jsonl", "-o", "log.jsonl"], 2, "-o log.jsonl: that is the log itself"),
-        (["log.jsonl", "-o", ""], 1, "cannot write '': it is a directory; name a file"),
-        (["log.jsonl", "-o", "."], 1, "cannot write '.': it is a directory; name a file"),
-        (["log.jsonl", "-o", "no/x.html"], 1, "'no/x.html': there is no folder 'no'; make it"),
-        (["log.jsonl", "-o", "notes.txt"], 1, "cannot write 'notes.txt': a file that is no report"),
-        (["log.jsonl", "-o", "pipe"], 1, "cannot write 'pipe': a file that is no report is there"),
+        (["log.jsonl", "-o", ""], 1, "cannot write .: it is a folder; name a file"),
+        (["log.jsonl", "-o", "."], 1, "cannot write .: it is a folder; name a file"),
+        (["log.jsonl", "-o", "no/x.html"], 1, "there is no folder 'no'; make it first"),
+        (["log.jsonl", "-o", "notes.txt"], 2, "notes.txt: a file is there that is not a report"),
+        (["log.jsonl", "-o", "pipe"], 1, "cannot write pipe: it is a device, pipe or socket"),
         (["log.jsonl", "--task", "pool"], 1, "none of the 62 records is of a task that contains"),
         (["empty.jsonl"], 1, "'empty.jsonl' is empty; tune into it: loopwright tune"),
         (["begun.jsonl"], 1, "begun.jsonl: no record to report; tune first, or name a log"),
@@ -124,7 +124,7 @@ def test_a_place_that_cannot_be_written(
 
     monkeypatch.setattr("tempfile.mkstemp", refuse)
     error = cli("report", "log.jsonl", "-o", "page.html").error
-    assert error == "error: cannot write 'page.html': Read-only file system"
+    assert error == "error: cannot write page.html: Read-only file system"
 
 
 def test_a_browser_that_cannot_be_started_is_said(

@@ -241,11 +241,11 @@ def test_a_log_that_cannot_be_written(cli, tmp_path):
 @pytest.mark.usefixtures("instant")
 def test_a_log_full_of_rubbish_is_counted_and_kept(cli, tmp_path):
     path = tmp_path / "log.jsonl"
-    path.write_text('hello\n{"v": 99}\n{"v": 1, "task"')
+    path.write_text('{"v": 99}\nhello\n{"v": 1, "task"')
     ran = cli("tune", *WORKLOAD, "--trials", "2", "--log", str(path))
     assert ran.code == 0, ran.err
     assert "3 lines skipped" in ran.out
-    assert path.read_text().startswith('hello\n{"v": 99}\n{"v": 1, "task"\n')
+    assert path.read_text().startswith('{"v": 99}\nhello\n{"v": 1, "task"\n')
     assert len(records.load(path)) >= 2
 
 

@@ -7,6 +7,7 @@ from contextlib import nullcontext
 import click
 
 from loopwright.cli import program
+from loopwright.cli.force_option import force_option
 from loopwright.cli.harmless import echo
 from loopwright.cli.kernels import built_files, workload_kernels
 from loopwright.cli.kernels.chosen_record import RecordName
@@ -40,6 +41,7 @@ from loopwright.errors import UsageError
     help="Also time the kernel as it will be called, and say whether it is as fast as when it was "
     "tuned.",
 )
+@force_option
 @click.option(
     "-o",
     "--output",
@@ -65,6 +67,7 @@ def command(
     finalists: int | None,
     max_error: float | None,
     verify: bool,
+    force: bool,
     output: str,
 ) -> None:
     """Compile WORKLOAD into FILE: a shared object (.so), or an object file beside which FILE.json
@@ -93,6 +96,7 @@ def command(
             max_error=max_error,
             batches=batches,
             layouts=layouts,
+            force=force,
         )
         return
     refuse_for_workload(
@@ -107,6 +111,7 @@ def command(
     resolved = find_workload(workload, params, target, threads)
     if verify and not history:
         raise UsageError("--verify compares with a record: name its log with --history")
+    built_files.check_free(output, force=force)
     name = RecordName(record, trial, run)
     if verify and name.given:
         raise UsageError(
@@ -116,7 +121,7 @@ def command(
     chosen = tuned or workload_kernels.default(resolved)
     with workload_kernels.alone() if verify and tuned else nullcontext():
         module = workload_kernels.compiled(resolved, chosen, verify=verify and tuned is not None)
-    path, *others = built_files.write(resolved, module, output)
+    path, *others = built_files.write(resolved, module, output, force=force)
     echo(tuned.report if tuned else f"{resolved.task}: default configuration")
     more = "".join(f" and {p}" for p in others)
     click.echo(f"wrote {path} ({path.stat().st_size} bytes){more}")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from loopwright import dtypes
+from loopwright import dtypes, files
 from loopwright.cli.workload import Workload
 from loopwright.errors import LoopwrightError, RunError, UsageError
 
@@ -28,7 +28,19 @@ Place = tuple[int, int]
 _MOST_POINTS = 1 << 22
 
 
-def write(workload: Workload, module: Module, output: str) -> list[Path]:
+def check_free(output: str, *, force: bool) -> None:
+    """Refuse to write over other files, before anything is built; errors as of `write`."""
+    from loopwright.runtime.artifacts.artifact import MANIFEST, OBJECT
+    from loopwright.runtime.libraries.export import LIBRARY_FILE
+
+    if Path(output).suffix == ".so":
+        files.check((Path(output), LIBRARY_FILE), force=force)
+    else:
+        manifest = Path(f"{output}.json")
+        files.check((Path(output), OBJECT), (manifest, MANIFEST), force=force)
+
+
+def write(workload: Workload, module: Module, output: str, *, force: bool) -> list[Path]:
     """Write a kernel, whose manifest says what it computes.
 
     Args:
@@ -36,9 +48,14 @@ def write(workload: Workload, module: Module, output: str) -> list[Path]:
         module: the kernel.
         output: the file: a shared object where it ends in ``.so``, else an object file with its
             manifest beside it.
+        force: replace any file.
 
     Returns:
         The files, the kernel's first.
+
+    Raises:
+        RunError: a file cannot be written.
+        UsageError: another file is there.
     """
     from loopwright import runtime
 
@@ -50,8 +67,8 @@ def write(workload: Workload, module: Module, output: str) -> list[Path]:
     manifest = {**module.artifact.manifest, "workload": says}
     named = runtime.Module(runtime.Artifact(manifest, module.artifact.objects))
     if Path(output).suffix == ".so":
-        return [named.export_library(output)]
-    path = named.save(output)
+        return [named.export_library(output, force=force)]
+    path = named.save(output, force=force)
     return [path, Path(f"{path}.json")]
 
 

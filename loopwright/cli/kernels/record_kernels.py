@@ -7,6 +7,7 @@ import json
 import click
 
 from loopwright.cli.device_option import device_option
+from loopwright.cli.force_option import force_option
 from loopwright.cli.harmless import echo
 from loopwright.cli.kernels.chosen_record import emit_option, record_options
 from loopwright.cli.logs.reading import Filters, filter_options, find_record, load_log
@@ -19,7 +20,10 @@ from loopwright.errors import UsageError
 @filter_options
 @click.option("-o", "--out", metavar="FILE", help="The Python file [default: print it].")
 @click.option("--as-data", is_flag=True, help="Program and schedule as JSON, not as Python.")
-def export(log: str, record: str, filters: Filters, out: str | None, as_data: bool) -> None:
+@force_option
+def export(
+    log: str, record: str, filters: Filters, out: str | None, as_data: bool, force: bool
+) -> None:
     """Write one RECORD of LOG, its id (or the beginning of it), `best` or `default`, as a Python
     file.
 
@@ -30,7 +34,7 @@ def export(log: str, record: str, filters: Filters, out: str | None, as_data: bo
 
     read = load_log(log)
     chosen = find_record(read, filters.of(read), record)
-    text = inspection.export(read, chosen, out, form="data" if as_data else "python")
+    text = inspection.export(read, chosen, out, form="data" if as_data else "python", force=force)
     if out is None:
         echo(text.rstrip("\n"))
         return

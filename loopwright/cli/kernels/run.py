@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from loopwright.cli.device_option import device_option
+from loopwright.cli.force_option import force_option
 from loopwright.cli.harmless import echo
 from loopwright.cli.models.given_model import (
     APPLIED_LAYOUTS,
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="Of a model: write its outputs to this .npz file of NumPy, as output_0, output_1, ...",
 )
+@force_option
 @click.option("--target", help="Of an ONNX file: what it is built for [default: llvm].")
 @no_fallback_option
 @batch_option
@@ -60,6 +62,7 @@ def command(
     device: str | None,
     inputs: tuple[str, ...],
     output: str | None,
+    force: bool,
     target: str | None,
     no_fallback: bool,
     batches: tuple[int, ...],
@@ -86,6 +89,7 @@ def command(
             layouts=layouts,
             as_json=as_json,
             target=target,
+            force=force,
         )
         return
     for_models = {"--no-fallback": no_fallback, "--batch": batches, "--layouts": layouts}

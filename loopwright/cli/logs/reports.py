@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import os
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from loopwright.cli.force_option import force_option
 from loopwright.cli.harmless import echo, harmless
 from loopwright.cli.logs.columns import (
     Column,
@@ -29,6 +32,7 @@ from loopwright.cli.logs.reading import (
     log_options,
 )
 from loopwright.errors import RecordError, UsageError
+from loopwright.files import Kind, Output, check, write
 
 if TYPE_CHECKING:
     from loopwright.inspection import Work
@@ -42,6 +46,10 @@ _PLOT_WIDTH, _PLOT_HEIGHT = 80, 12
 #: Steps of a curve that are listed, and values of knobs for each kind of failure.
 _STEPS, _VALUES = 12, 5
 _BAR = 20
+#: Kinds of pictures, with the field that says who made one; and how that begins.
+_CREATOR = {".png": "Software", ".svg": "Creator", ".pdf": "Creator"}
+_BY = "loopwright records curve"
+_PICTURE = Kind("a picture", lambda data: _BY.encode() in data)
 
 
 @click.command("curve", short_help="The best so far, trial after trial.")
@@ -54,7 +62,10 @@ _BAR = 20
     metavar="FILE",
     help="Draw it as a picture instead: x.png, x.svg or x.pdf (needs matplotlib).",
 )
-def curve(log: str, filters: Filters, as_json: bool, as_csv: bool, out: str | None) -> None:
+@force_option
+def curve(
+    log: str, filters: Filters, as_json: bool, as_csv: bool, out: str | None, force: bool
+) -> None:
     """Show the best speed so far, trial after trial, for one task of LOG.
 
     Failed trials and those that racing dropped are never the best. Runs that were resumed are
@@ -79,7 +90,7 @@ def curve(log: str, filters: Filters, as_json: bool, as_csv: bool, out: str | No
         )
     work = work_of(read, found.steps[-1].record)
     if out is not None:
-        _draw(found, work, records[0], out)
+        _draw(found, work, records[0], out, force=force)
         return
     _print_curve(found, work, records[0])
 
@@ -150,11 +161,12 @@ def _speeds(found: Curve, work: Work | None) -> tuple[str, list[float]]:
     return "calls per second", [1.0 / seconds for seconds in best]
 
 
-def _draw(found: Curve, work: Work | None, first: Record, out: str) -> None:
+def _draw(found: Curve, work: Work | None, first: Record, out: str, *, force: bool) -> None:
     """Draw the curve with matplotlib.
 
     Raises:
-        UsageError: matplotlib is missing, or does not know the kind of the file.
+        UsageError: matplotlib is missing, or does not know the kind of the file; or another file
+            is there.
         RecordError: the file cannot be written.
     """
     from loopwright.cli.logs.words import setup_title
@@ -165,9 +177,10 @@ def _draw(found: Curve, work: Work | None, first: Record, out: str) -> None:
         raise UsageError(
             "-o needs matplotlib: pip install 'loopwright[plot]'; without -o a text plot is printed"
         ) from exc
-    kinds = (".png", ".svg", ".pdf")
-    if os.path.splitext(out)[1] not in kinds:
-        raise UsageError(f"-o {out}: name a file that ends in {', '.join(kinds)}")
+    kind = os.path.splitext(out)[1]
+    if kind not in _CREATOR:
+        raise UsageError(f"-o {out}: name a file that ends in {', '.join(_CREATOR)}")
+    check((Path(out), _PICTURE), force=force, error=RecordError)
     unit, values = _speeds(found, work)
     figure = Figure(figsize=(8, 4.5), layout="constrained")
     axes = figure.add_subplot()
@@ -183,10 +196,9 @@ def _draw(found: Curve, work: Work | None, first: Record, out: str) -> None:
     # A dollar sign in a name is no formula.
     axes.set_title(setup_title(first).replace("$", r"\$"), fontsize=9)
     axes.legend()
-    try:
-        figure.savefig(out)
-    except OSError as exc:
-        raise RecordError(f"cannot write {out!r}: {exc.strerror or exc}") from exc
+    drawn = io.BytesIO()
+    figure.savefig(drawn, format=kind[1:], metadata={_CREATOR[kind]: _BY})
+    write(Output(Path(out), drawn.getvalue(), _PICTURE), force=force, error=RecordError)
     echo(f"wrote {out}")
 
 

@@ -12,7 +12,11 @@ from loopwright.cli import program
 from loopwright.cli.harmless import echo
 from loopwright.cli.models.given_model import BUILT, GivenModel, find_model
 from loopwright.errors import RecordError, UsageError
+from loopwright.files import check
 from loopwright.graph.building import CompiledModel
+from loopwright.runtime.executors.model_library import HEADER
+from loopwright.runtime.executors.saved import SAVED
+from loopwright.runtime.libraries.export import LIBRARY_FILE
 
 if TYPE_CHECKING:
     from loopwright.graph.batches.compiled import CompiledBatches
@@ -33,6 +37,7 @@ def build_model(
     max_error: float | None,
     batches: Sequence[int],
     layouts: str | None,
+    force: bool,
 ) -> None:
     """Compile a model, its file and shapes of inputs, into a file or library of kernels alone."""
     form = Path(output).suffix
@@ -41,6 +46,10 @@ def build_model(
             f"-o {output}: a model is written as one file that ends in {BUILT}, or as a library "
             f"for C that ends in {' or '.join(_LIBRARIES)}"
         )
+    kinds = [(Path(output), SAVED)]
+    if form != BUILT:
+        kinds = [(Path(output), LIBRARY_FILE), (Path(output).with_suffix(".h"), HEADER)]
+    check(*kinds, force=force)
     model = find_model(
         words[0],
         words[1:],
@@ -58,7 +67,8 @@ def build_model(
     if form != BUILT:
         (model,) = model.each()
     compiled = compiled_with(model, history, allow_default=allow_default, finalists=finalists)
-    path = compiled.save(output) if form == BUILT else compiled.export_library(output)
+    write = compiled.save if form == BUILT else compiled.export_library
+    path = write(output, force=force)
     if history or model.source is not None:
         echo(str(compiled.report))
     single = [compiled] if isinstance(compiled, CompiledModel) else [*compiled.models.values()]

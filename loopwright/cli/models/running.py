@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +15,8 @@ import numpy as np
 from loopwright.cli.harmless import echo
 from loopwright.cli.models.given_model import BUILT, find_model, is_model, told_fallbacks
 from loopwright.cli.models.timing import place_of, sampler, waited
-from loopwright.errors import RunError, UsageError, did_you_mean
+from loopwright.errors import UsageError, did_you_mean
+from loopwright.files import Kind, Output, check, write
 from loopwright.graph.random_inputs import random_inputs
 from loopwright.runtime import NDArray
 from loopwright.runtime.executors import BatchedModel, Model, load_model
@@ -25,6 +28,10 @@ if TYPE_CHECKING:
     from loopwright.runtime.executors import GraphExecutor
 
     Array = npt.NDArray[Any]
+
+#: Ends an archive of outputs.
+_COMMENT = b"outputs of loopwright run"
+_OUTPUTS = Kind("an archive of outputs", lambda data: data.endswith(_COMMENT))
 
 
 def is_runnable_model(word: str) -> bool:
@@ -43,6 +50,7 @@ def run_model(
     layouts: str | None,
     as_json: bool,
     target: str | None = None,
+    force: bool = False,
 ) -> None:
     """Run a model once, tell its outputs, and time it; of several batches each by itself.
 
@@ -57,17 +65,21 @@ def run_model(
         layouts: a file of layouts in which an ONNX model is built.
         as_json: print JSON instead of text, a line for each batch.
         target: what an ONNX file is built for; None: the CPU.
+        force: replace any file at ``output``.
 
     Raises:
-        UsageError: batches are given for a model that has none, outputs of several are to be
-            written, or layouts or a target are given for a model that is built.
+        UsageError: another file is at ``output``; batches are given for a model that has none,
+            outputs of several are to be written, or layouts or a target are given for a model that
+            is built.
     """
+    if output is not None:
+        _check_output(output, force=force)
     model = _model(file, target, no_fallback=no_fallback, batches=batches, layouts=layouts)
     if isinstance(model, Model):
         if batches:
             raise UsageError(f"--batch: {file} was built for one batch; leave it out")
         given = _read(inputs, [v.name for v in model.program.input_values])
-        _run_one(file, model, given, output, repeat, as_json=as_json)
+        _run_one(file, model, given, output, repeat, force=force, as_json=as_json)
         return
     given = _read(inputs, [v.name for v in model.inputs])
     told = [] if batches or not given else [model.batch_of_named(given)]
@@ -76,7 +88,7 @@ def run_model(
         raise UsageError(f"--output {output}: outputs are written of one batch; give --batch once")
     for batch in several:
         title = f"{file} of {model.size} {batch}"
-        _run_one(title, model.at(batch), given, output, repeat, as_json=as_json)
+        _run_one(title, model.at(batch), given, output, repeat, force=force, as_json=as_json)
 
 
 def _run_one(
@@ -86,6 +98,7 @@ def _run_one(
     output: str | None,
     repeat: int,
     *,
+    force: bool,
     as_json: bool,
 ) -> None:
     """Run a model of one batch; arguments as of `run_model`."""
@@ -96,7 +109,7 @@ def _run_one(
     executor.run(**{**random_inputs(model.program), **given})
     outputs = dict(zip(model.program.output_names, _outputs(executor), strict=True))
     if output is not None:
-        _write(Path(output), outputs)
+        _write(Path(output), outputs, force=force)
     with place.held():
         sample = sampler(waited(executor))
         times = BenchmarkResult(tuple(sample() for _ in range(repeat)))
@@ -171,13 +184,21 @@ def _outputs(executor: GraphExecutor) -> list[Array]:
     return [a.numpy() if isinstance(a, NDArray) else a for a in outputs]
 
 
-def _write(path: Path, outputs: Mapping[str, Array]) -> None:
-    if path.suffix != ".npz":
-        raise UsageError(f"--output {path}: outputs are written as NumPy's .npz; name such a file")
-    try:
-        np.savez(path, **outputs)  # type: ignore[arg-type]
-    except OSError as error:
-        raise RunError(f"cannot write {path}: {error.strerror or error}") from error
+def _check_output(output: str, *, force: bool) -> None:
+    """Refuse what outputs are not written to, before a model is built."""
+    if Path(output).suffix != ".npz":
+        raise UsageError(
+            f"--output {output}: outputs are written as NumPy's .npz; name such a file"
+        )
+    check((Path(output), _OUTPUTS), force=force)
+
+
+def _write(path: Path, outputs: Mapping[str, Array], *, force: bool) -> None:
+    archive = io.BytesIO()
+    np.savez(archive, **outputs)  # type: ignore[arg-type]
+    with zipfile.ZipFile(archive, "a") as file:
+        file.comment = _COMMENT
+    write(Output(path, archive.getvalue(), _OUTPUTS), force=force)
 
 
 def _described(a: Array) -> dict[str, Json]:

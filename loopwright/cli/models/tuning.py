@@ -24,6 +24,8 @@ from loopwright.cli.tuning.options import (
     repeated,
 )
 from loopwright.cli.verbosity import Verbosity
+from loopwright.errors import GraphError
+from loopwright.files import check
 from loopwright.measure import lock_log
 from loopwright.measure.devices import measured_on
 from loopwright.records import Store
@@ -165,6 +167,7 @@ def _layouts(
         GraphError: the file holds layouts of another model, or cannot be written.
     """
     from loopwright.graph import LayoutChoice, tune_layouts
+    from loopwright.graph.layout.choice import LAYOUTS
     from loopwright.graph.pipeline import BEFORE_LAYOUTS
 
     if Path(file).exists():
@@ -172,6 +175,7 @@ def _layouts(
         choice.check(BEFORE_LAYOUTS(model.module))
         said = f"{choice}, of {file}"
     else:
+        check((Path(file), LAYOUTS), error=GraphError)
         Store(log).close()
         with model.limits():
             table = task_table(console)

@@ -10,16 +10,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from loopwright.errors import GraphError, RunError, UsageError
+from loopwright.errors import GraphError, UsageError
+from loopwright.files import Kind, Output, marked, write
 from loopwright.graph.infer import infer_types
 from loopwright.graph.ir.module import MAIN, IRModule
 from loopwright.graph.ir.structural import structural_hash
 from loopwright.graph.layout.layouts import Layout
 from loopwright.graph.layout.places import Places
 from loopwright.records import Json
-from loopwright.runtime.artifacts.artifact import destination, replace
 
 _FORMAT, _VERSION = "loopwright.layouts", 1
+LAYOUTS = Kind("a file of layouts", marked(f'"format": "{_FORMAT}"'.encode()))
 #: What has layouts chosen anew, in the place of a file.
 MEASURED = "measured"
 
@@ -130,21 +131,18 @@ class LayoutChoice:
                 "them again"
             ) from error
 
-    def save(self, path: str | os.PathLike[str]) -> Path:
+    def save(self, path: str | os.PathLike[str], *, force: bool = False) -> Path:
         """Write it to a file of JSON, which `load`, and ``layouts=`` of `compile`, read.
 
-        A file that is there is replaced in one step.
+        A file of layouts that is there is replaced in one step, with ``force`` any file.
 
         Raises:
             GraphError: the file cannot be written.
+            UsageError: another file is there.
         """
         text = json.dumps(self.to_json(), indent=1)
-        try:
-            replace([(destination(Path(path)), f"{text}\n".encode())])
-        except RunError as error:
-            raise GraphError(f"{error}") from error
-        except OSError as error:
-            raise GraphError(f"cannot write {path}: {error.strerror or error}") from error
+        data = f"{text}\n".encode()
+        write(Output(Path(path), data, LAYOUTS), force=force, error=GraphError)
         return Path(path)
 
     @staticmethod

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import os
 import time
 from collections.abc import Sequence
 from functools import cache
@@ -12,6 +11,7 @@ from importlib.resources import files
 from typing import NamedTuple
 from xml.etree.ElementTree import Element
 
+from loopwright.files import Kind, marked
 from loopwright.inspection.quantities import duration_text
 from loopwright.inspection.report.cards import card
 from loopwright.inspection.report.elements import Child, element, embedded, markup, raw
@@ -23,6 +23,7 @@ from loopwright.inspection.report.task_sections import task_sections
 
 #: By this a page is known again; it stands in the first bytes of each.
 _GENERATOR = "loopwright report"
+PAGE = Kind("a report", marked(f'<meta name="generator" content="{_GENERATOR}">'.encode()))
 #: The parts of the script, in their order.
 _SCRIPTS = ("svg.js", "curve.js", "bars.js", "lines.js", "tables.js", "page.js")
 
@@ -47,21 +48,6 @@ def report_html(page: Page) -> str:
         <!doctype html>
     """
     return document(page, parts_of(page))
-
-
-def is_report(path: str | os.PathLike[str]) -> bool:
-    """Whether a file is such a page: what may be replaced by a new one.
-
-    Args:
-        path: the file; False where there is none, and for what is no regular file.
-
-    Raises:
-        OSError: it cannot be read.
-    """
-    if not os.path.isfile(path):
-        return False
-    with open(path, "rb") as file:
-        return f'<meta name="generator" content="{_GENERATOR}">'.encode() in file.read(1000)
 
 
 def document(page: Page, parts: Parts, live: float = 0.0, stamp: str = "") -> str:

@@ -24,7 +24,8 @@ from loopwright.records.index.columns import (
 )
 from loopwright.records.index.encoding import Values, decode, first_rows
 from loopwright.records.json_value import Json
-from loopwright.records.log import BOM, Log, take_line
+from loopwright.records.line import BOM
+from loopwright.records.log import Log, take_line
 from loopwright.records.record import Record
 
 #: What the lines contain that take a candidate out: wrong answers, and failures when it was

@@ -13,12 +13,12 @@ import os
 import re
 import stat
 import sys
-import tempfile
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from loopwright.errors import RecordError
+from loopwright.errors import RecordError, UsageError
+from loopwright.files import PARTIAL, Kind, destination, marked, replaced
 from loopwright.records.index.block import Block
 from loopwright.records.index.encoding import Values
 from loopwright.records.index.stored import index_path
@@ -31,6 +31,10 @@ _FRAME = re.compile(rb"([0-9a-f]{64}) ([0-9]{1,12}) ([0-9]{1,12})\n")
 _ABANDONED_S = 600.0
 
 
+_NAME = "loopwright index"
+_INDEX = Kind("an index", marked(_NAME.encode()))
+
+
 @functools.cache
 def _made_by() -> bytes:
     """The first line: the form, the order of bytes in a number, and a hash of the code that decides
@@ -40,7 +44,7 @@ def _made_by() -> bytes:
     for file in sorted(root.rglob("*.py")):
         digest.update(file.relative_to(root).as_posix().encode() + b"\0")
         digest.update(file.read_bytes() + b"\0")
-    return f"loopwright index {_FORM} {sys.byteorder} {digest.hexdigest()}".encode()
+    return f"{_NAME} {_FORM} {sys.byteorder} {digest.hexdigest()}".encode()
 
 
 def read_index(log: Path, most: int, known: Values) -> list[Block]:
@@ -104,26 +108,20 @@ def write_index(log: Path, blocks: Iterable[Block], mode: int) -> None:
         mode: the log's; who may read that may read the index.
     """
     path = index_path(log)
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, UsageError):
         _remove_abandoned(path)
-        fd, partial = tempfile.mkstemp(".partial", f"{path.name}.", path.parent)
-        try:
-            with open(fd, "wb") as file:
-                os.fchmod(fd, mode & 0o666)
-                file.write(_made_by() + b"\n")
-                for block in blocks:
-                    head, body = block.to_parts()
-                    sizes = b"%d %d" % (len(head), len(body))
-                    file.write(b"%s %s\n%s" % (_digest(head, body), sizes, head))
-                    file.write(body + b"\n")
-            os.replace(partial, path)
-        except BaseException:
-            os.unlink(partial)
-            raise
+        destination(path, _INDEX, force=None)
+        with replaced(path, mode & 0o666, durable=False) as file:
+            file.write(_made_by() + b"\n")
+            for block in blocks:
+                head, body = block.to_parts()
+                sizes = b"%d %d" % (len(head), len(body))
+                file.write(b"%s %s\n%s" % (_digest(head, body), sizes, head))
+                file.write(body + b"\n")
 
 
 def _remove_abandoned(path: Path) -> None:
-    for file in path.parent.glob(f"{path.name}.*.partial"):
+    for file in path.parent.glob(f".{path.name}.*{PARTIAL}"):
         with contextlib.suppress(FileNotFoundError):
             if time.time() - file.stat().st_mtime > _ABANDONED_S:
                 file.unlink()

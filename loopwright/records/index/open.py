@@ -11,7 +11,8 @@ from loopwright.records.index.block import Block
 from loopwright.records.index.encoding import Values
 from loopwright.records.index.file import read_index, write_index
 from loopwright.records.index.stored import LogFile, StoredBlock
-from loopwright.records.log import BOM, Log, load, take_line, without_collector
+from loopwright.records.line import BOM
+from loopwright.records.log import Log, load, take_line, without_collector
 from loopwright.records.record import Record
 
 #: Logs of fewer bytes are read whole: that takes a fifth of a second.

@@ -12,7 +12,7 @@ from loopwright.errors import RecordError
 from loopwright.records.index.block import Block, parse
 from loopwright.records.index.columns import COLUMNS, LONG, PROPERTIES, agrees
 from loopwright.records.json_value import Json
-from loopwright.records.log import BOM
+from loopwright.records.line import BOM
 from loopwright.records.record import Record
 
 

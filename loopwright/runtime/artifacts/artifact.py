@@ -12,12 +12,11 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tempfile
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from loopwright.errors import RunError, UsageError
+from loopwright.files import Kind, Output, write
 from loopwright.runtime.artifacts import kinds as artifact_kinds
 from loopwright.runtime.artifacts.manifest import JsonObject, Manifest, read_format
 
@@ -64,17 +63,21 @@ class Artifact:
         """Name of the function that calling the module runs."""
         return self.contents.entry
 
-    def save(self, path: str | os.PathLike[str]) -> Path:
+    def save(self, path: str | os.PathLike[str], *, force: bool = False) -> Path:
         """Write the object file at `path` and the manifest at ``path.json``, replacing both.
 
         A symbolic link is followed. When it fails, what was there before is there still.
+
+        Args:
+            path: of the object file.
+            force: replace files that are none of this kind, too.
 
         Returns:
             The path of the object file.
 
         Raises:
-            RunError: the folder does not exist or cannot be written, the disk is full, or one of
-                the two paths is something else than a file.
+            RunError: the folder does not exist or cannot be written, or the disk is full.
+            UsageError: at one of the two paths is something else than such a file.
 
         Example:
             >>> A = te.placeholder((4,), name="A")
@@ -89,12 +92,12 @@ class Artifact:
         manifest["sha256"] = manifest_checksum(manifest)
         text = json.dumps(manifest, indent=1) + "\n"
         objects = self.objects + _SEAL + manifest["sha256"].encode()
-        try:
-            files = [(destination(target), objects)]
-            files.append((destination(_manifest_path(target)), text.encode()))
-            replace(files)
-        except OSError as error:
-            raise RunError(f"cannot write {target}: {error.strerror or error}") from error
+        manifest_path = _manifest_path(target)
+        write(
+            Output(target, objects, OBJECT),
+            Output(manifest_path, text.encode(), MANIFEST),
+            force=force,
+        )
         return target
 
     @classmethod
@@ -141,6 +144,11 @@ def is_sealed(data: bytes) -> bool:
     return data[-64 - len(_SEAL) :].startswith(_SEAL)
 
 
+#: The two files.
+OBJECT = Kind("an object file", is_sealed)
+MANIFEST = Kind("a manifest", lambda data: data[:1] == b"{" and b'"object_sha256": ' in data)
+
+
 def manifest_checksum(manifest: JsonObject) -> str:
     """The checksum of a manifest, which holds that of its object; its own is left out."""
     covered = {k: v for k, v in manifest.items() if k != "sha256"}
@@ -178,49 +186,3 @@ def _read(path: Path, what: str) -> bytes:
         ) from None
     except OSError as error:
         raise RunError(f"cannot read {path}: {error.strerror or error}") from error
-
-
-def destination(path: Path) -> Path:
-    """Where the bytes of `path` go: the file itself, or the one that a link points at."""
-    if path.exists() and not path.is_file():
-        kind = "a folder" if path.is_dir() else "a device, pipe or socket"
-        raise RunError(f"cannot write {path}: it is {kind}; name a file")
-    return path.resolve() if path.is_symlink() else path
-
-
-def replace(files: Sequence[tuple[Path, bytes]]) -> None:
-    """Replace all files or none. A reader sees each as it was or as it will be."""
-    temporary: list[Path] = []
-    replaced: list[tuple[Path, Path | None]] = []
-    try:
-        fresh = [_stage(path, data, temporary) for path, data in files]
-        # Copies are written while nothing is changed yet: restoring must not need space.
-        old = [_stage(p, p.read_bytes(), temporary) if p.exists() else None for p, _ in files[:-1]]
-        for (path, _), new, before in zip(files, fresh, [*old, None], strict=True):
-            os.replace(new, path)
-            replaced.append((path, before))
-    except BaseException:
-        _restore(replaced[: len(files) - 1])
-        raise
-    finally:
-        for name in temporary:
-            name.unlink(missing_ok=True)
-
-
-def _restore(replaced: Sequence[tuple[Path, Path | None]]) -> None:
-    """Put files back as they were, from their copies; None: there was no file."""
-    for path, before in replaced:
-        if before is None:
-            path.unlink()
-        else:
-            os.replace(before, path)
-
-
-def _stage(path: Path, data: bytes, temporary: list[Path]) -> Path:
-    """Write `data` to a new file beside `path`, entered in `temporary` at once."""
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    temporary.append(Path(name))
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(data)
-        os.fchmod(file.fileno(), 0o644)
-    return Path(name)

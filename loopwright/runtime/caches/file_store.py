@@ -16,19 +16,18 @@ import logging
 import os
 import re
 import stat
-import tempfile
 import threading
 import time
 from functools import lru_cache
 from pathlib import Path
 
 from loopwright.errors import UsageError, shown
+from loopwright.files import PARTIAL, replaced
 
 #: Seconds after which a file that a killed process left half-written is removed.
 _ABANDONED_S = 3600.0
 #: The share of the limit that a process writes before it looks again how large the folder is.
 _TRIM_SHARE = 0.1
-_NEW = ".new-"
 _KEY = re.compile(r"[0-9A-Za-z_-]{1,128}")
 
 log = logging.getLogger("loopwright")
@@ -111,15 +110,8 @@ class FileStore:
         return self.folder / f"{key}{self.suffix}"
 
     def _write(self, path: Path, data: bytes) -> None:
-        descriptor, name = tempfile.mkstemp(dir=self.folder, prefix=_NEW)
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(data)
-            os.replace(name, path)
-        except BaseException:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(name)
-            raise
+        with replaced(path, 0o600, durable=False) as file:
+            file.write(data)
 
     def _read(self, path: Path) -> bytes:
         """The bytes of a file, which is marked as used; empty where there is none of ours."""
@@ -175,7 +167,7 @@ class FileStore:
         left = total if total <= self.limit else 0.9 * self.limit
         for used, size, name in sorted(entries):
             kept = name.endswith(self.suffix)
-            abandoned = name.startswith(_NEW) and used < time.time() - _ABANDONED_S
+            abandoned = name.endswith(PARTIAL) and used < time.time() - _ABANDONED_S
             if abandoned or (kept and total > left):
                 total -= size if kept else 0
                 with contextlib.suppress(FileNotFoundError):

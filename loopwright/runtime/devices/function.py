@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager, nullcontext
 
 from loopwright.errors import ArgumentError, RunError
 from loopwright.runtime.arrays.device import DeviceArray
+from loopwright.runtime.arrays.extents import extent
 from loopwright.runtime.arrays.host import NDArray
 from loopwright.runtime.artifacts.device_code import DeviceCode, Launch
 from loopwright.runtime.artifacts.manifest import FunctionSpec
@@ -159,9 +160,10 @@ class DeviceFunction:
 
     def _check_overlap(self, arrays: Sequence[DeviceArray]) -> None:
         """Refuse outputs that share bytes with another argument."""
-        for i, (spec, a) in enumerate(zip(self.args, arrays, strict=True)):
-            for j, b in enumerate(arrays):
-                if spec.output and i != j and _overlap(a.memory, b.memory):
+        extents = [*map(extent, arrays)]
+        for i, (spec, a) in enumerate(zip(self.args, extents, strict=True)):
+            for j, b in enumerate(extents):
+                if spec.output and i != j and a.meets(b):
                     raise ArgumentError(
                         f"{self.name}: argument {i} ({spec.name!r}): output overlaps the memory of "
                         f"argument {j} ({self.args[j].name!r}); pass arrays that share no bytes"
@@ -222,12 +224,6 @@ def _extents(kernel: str, formulas: Sequence[object], sizes: Mapping[str, int]) 
     if min(x, y, z) < 1:
         raise RunError(f"{kernel} would be launched on {(x, y, z)}; every extent must be positive")
     return x, y, z
-
-
-def _overlap(a: Memory, b: Memory) -> bool:
-    return a.handle == b.handle and (
-        a.offset < b.offset + b.nbytes and b.offset < a.offset + a.nbytes
-    )
 
 
 class DeviceCall:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,8 @@ class AotExecutor(Executor):
 
     Args:
         module: whose entry function takes inputs and then outputs.
+        constants: arrays of the model that it was made of, by name; None: of a library, which has
+            its own.
 
     Raises:
         UsageError: the function takes sizes, or is for a device.
@@ -41,11 +44,11 @@ class AotExecutor(Executor):
         [1. 0.]
     """
 
-    def __init__(self, module: Module) -> None:
+    def __init__(self, module: Module, constants: Mapping[str, Array] | None = None) -> None:
         function = module[module.entry_name]
         if not isinstance(function, Function):
             raise UsageError(f"{module.entry_name} takes sizes, or is for a device")
-        self._module, self._function = module, function
+        self._module, self._function, self._weights = module, function, constants or {}
         inputs = [_value(a) for a in function.args if not a.output]
         outputs = [_value(a) for a in function.args if a.output]
         super().__init__(inputs, outputs)
@@ -54,13 +57,16 @@ class AotExecutor(Executor):
 
     def another(self) -> AotExecutor:
         """The same model, ready to run beside this one: the code and the weights are shared."""
-        return AotExecutor(self._module)
+        return AotExecutor(self._module, self._weights)
 
     def _input_array(self, place: int) -> Array:
         return self._arrays[place]
 
     def _output_array(self, place: int) -> Array:
         return self._arrays[len(self.inputs) + place]
+
+    def _constants(self) -> Iterable[tuple[str, Any]]:
+        return self._weights.items()
 
     def _replace_input(self, place: int, elements: Array) -> None:
         self._replace(place, elements)

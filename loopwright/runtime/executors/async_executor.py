@@ -6,13 +6,16 @@ as the steps end and not beforehand).
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
-from typing import Any
+from itertools import product
+from typing import Any, NamedTuple
 
 import numpy.typing as npt
 
 from loopwright.errors import RunError
+from loopwright.runtime.arrays.extents import Extent
 from loopwright.runtime.arrays.host import aligned_bytes
 from loopwright.runtime.executors.dependencies import dependencies
 from loopwright.runtime.executors.graph_executor import GraphExecutor
@@ -22,6 +25,19 @@ from loopwright.runtime.module import Module
 from loopwright.runtime.threads.thread_pool import ThreadPool
 
 Array = npt.NDArray[Any]
+
+
+class _Borrowed(NamedTuple):
+    """Arrays of callers that a run reads and writes until it has ended, by what they are."""
+
+    run: Future[None]
+    reads: Mapping[str, Extent]
+    writes: Mapping[str, Extent]
+
+
+_lock = threading.Lock()
+#: Runs of all executors that had not ended when the last one began.
+_borrowed: list[_Borrowed] = []
 
 
 class AsyncGraphExecutor(GraphExecutor):
@@ -112,14 +128,50 @@ class AsyncGraphExecutor(GraphExecutor):
 
         Raises:
             ArgumentError: as of `set_input`; nothing ran.
-            RunError: the last run has not ended.
+            RunError: the last run has not ended; or that of another executor, which writes an array
+                of the caller's that this one has, or reads one that this one writes.
         """
-        if self._running is not None and not self._running.done():
-            raise RunError("run_async: the last run has not ended; wait for its future")
+        self._check_idle()
         if inputs:
             self.set_input(None, None, **inputs)
+        if not (self._lent_inputs or self._lent_outputs):
+            return self._begin_run()
+        reads = {f"input {self.inputs[n].name!r}": a.extent for n, a in self._lent_inputs.items()}
+        writes = {
+            f"output {self.outputs[n].name!r}": a.extent for n, a in self._lent_outputs.items()
+        }
+        with _lock:
+            _borrowed[:] = [other for other in _borrowed if not other.run.done()]
+            for other in _borrowed:
+                _check_apart(writes, {**other.reads, **other.writes})
+                _check_apart(reads, other.writes)
+            _borrowed.append(_Borrowed(self._begin_run(), reads, writes))
+            return _borrowed[-1].run
+
+    def _begin_run(self) -> Future[None]:
         self._running = Run(self._calls, self._order, self._workers).begin()
         return self._running
 
+    def _check_idle(self) -> None:
+        if self._running is not None and not self._running.done():
+            raise RunError(
+                "the last run has not ended; wait for its future before inputs and outputs are "
+                "touched, or another run begins"
+            )
+
     def _run(self) -> None:
         self.run_async().result()
+
+
+def _check_apart(these: Mapping[str, Extent], those: Mapping[str, Extent]) -> None:
+    """Refuse what a run of another executor writes, or reads and this one would write.
+
+    Raises:
+        RunError: there are bytes in both.
+    """
+    for (one, a), (other, b) in product(these.items(), those.items()):
+        if a.meets(b):
+            raise RunError(
+                f"run_async: {one} overlaps {other} of another executor, whose run has not ended; "
+                "wait for its future, or pass another array"
+            )

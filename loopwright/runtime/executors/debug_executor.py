@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from loopwright.errors import ArgumentError, RunError, did_you_mean
+from loopwright.files import Kind, Output, marked, write
 from loopwright.runtime.arrays.host import NDArray
 from loopwright.runtime.executors.callees import callees
 from loopwright.runtime.executors.graph_executor import GraphExecutor
@@ -33,6 +34,10 @@ Array = npt.NDArray[Any]
 
 #: Rounds of a comparison, however long they take: with fewer there is no interval of 95 %.
 _FEWEST_ROUNDS = 6
+_PROGRAM = Kind("a program", marked(b'"format": "loopwright.program"'))
+#: Readers of traces pass over what they do not know.
+_MADE_BY = {"otherData": {"made_by": "loopwright"}}
+_TRACE = Kind("a trace", marked(b'"made_by": "loopwright"'))
 
 
 class DebugExecutor(GraphExecutor):
@@ -329,10 +334,15 @@ class DebugExecutor(GraphExecutor):
     def _dump(self, folder: Path, events: list[dict[str, Any]], outputs: dict[str, Array]) -> None:
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            (folder / "program.json").write_text(json.dumps(self.program.to_json(), indent=1))
-            (folder / "trace.json").write_text(json.dumps({"traceEvents": events}, indent=1))
         except OSError as error:
             raise RunError(f"cannot write {folder}: {error.strerror or error}") from error
+        program = json.dumps(self.program.to_json(), indent=1).encode()
+        trace = json.dumps({**_MADE_BY, "traceEvents": events}, indent=1).encode()
+        write(
+            Output(folder / "program.json", program, _PROGRAM),
+            Output(folder / "trace.json", trace, _TRACE),
+            force=None,
+        )
         save_params(folder / "outputs.safetensors", outputs)
 
 

@@ -6,7 +6,7 @@ returns. Copies to the host wait for them, as for all that is queued.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -191,6 +191,12 @@ class DeviceGraphExecutor(GraphExecutor):
             )
         return found
 
+    def _own(self, v: Value) -> Any:
+        return self._array(-1, v)
+
+    def _constants(self) -> Iterable[tuple[str, Any]]:
+        return ((self.program.values[n].name, a) for n, a in self._there.there.items())
+
     def _fill(self, place: int, elements: Any) -> None:
         target: Any = self._input_array(place)
         target.copyfrom(elements)
@@ -234,6 +240,7 @@ class DeviceGraphExecutor(GraphExecutor):
             raise ArgumentError(f"share_params: the other executor does not run on {self.device}")
         if other.program != self.program:
             raise ArgumentError("share_params: the other executor runs another program")
+        self._check_shared(other)
         self._take(other._weights, other._there, other._callees)
 
     def _set_weights(self, weights: Mapping[int, Array], changed: Mapping[int, Array]) -> None:
@@ -243,6 +250,7 @@ class DeviceGraphExecutor(GraphExecutor):
             self.program.steps, self._kernels, there, self._callees, list(changed)
         )
         self._take(weights, there, called)
+        self._taken = None
 
     def _take(
         self, weights: Mapping[int, Array], there: DeviceWeights, called: Sequence[Callee]

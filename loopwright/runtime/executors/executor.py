@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from loopwright.errors import ArgumentError, UsageError, did_you_mean
+from loopwright.runtime.arrays.extents import Extent, Taken, buffer_of, extent
 from loopwright.runtime.arrays.host import NDArray
 from loopwright.runtime.executors.program import Value
 from loopwright.runtime.ndarray import array, host_array, is_on_host
@@ -22,10 +23,19 @@ from loopwright.runtime.timing import BenchmarkResult, check_options, run_repeat
 Array = npt.NDArray[Any]
 
 
+class Lent(NamedTuple):
+    """An array of the caller's that is an input or an output: its memory, and what keeps that."""
+
+    extent: Extent
+    buffer: memoryview | None
+
+
 class Executor(ABC):
     """A model, ready to run: inputs are set, `run` runs it, outputs are got.
 
-    One thread at a time may use an executor.
+    One thread at a time may use an executor. Arrays of the caller's that it reads or writes without
+    a copy are kept alive. One that it writes shares no bytes with an input, a constant, or another
+    output; to feed outputs back, let two executors of a model write each other's inputs.
 
     Args:
         inputs: what the model takes, in order; their names differ.
@@ -46,6 +56,9 @@ class Executor(ABC):
         self.inputs, self.outputs = tuple(inputs), tuple(outputs)
         self._input_places = {v.name: n for n, v in enumerate(self.inputs)}
         self._output_places = {v.name: n for n, v in enumerate(self.outputs)}
+        self._lent_inputs: dict[int, Lent] = {}
+        self._lent_outputs: dict[int, Lent] = {}
+        self._taken: Taken | None = None
 
     # -- what an executor does in its own way --------------------------------------------------
 
@@ -66,6 +79,10 @@ class Executor(ABC):
         """Let an output be written into another array."""
 
     @abstractmethod
+    def _constants(self) -> Iterable[tuple[str, Any]]:
+        """Names and arrays of what all executors of the model read."""
+
+    @abstractmethod
     def _run(self) -> None:
         """Run the model on its inputs as they are."""
 
@@ -75,9 +92,16 @@ class Executor(ABC):
         """What was given for a value, as an array of its shape and dtype, without a copy."""
         return fitted(v, given)
 
+    def _own(self, v: Value) -> Any:
+        """Memory of the executor's own for an input."""
+        return np.zeros(v.shape, v.dtype)
+
     def _fill(self, place: int, elements: Any) -> None:
         """Copy an array that fits into an input."""
         self._input_array(place)[...] = elements
+
+    def _check_idle(self) -> None:  # noqa: B027 - a run of the others has ended when it returns
+        """Refuse to touch inputs and outputs while a run goes on."""
 
     def _copy_out(self, place: int, out: Any) -> Any:
         """Copy an output into an array that fits, or into a new one where there is none."""
@@ -107,7 +131,7 @@ class Executor(ABC):
     def set_input(
         self, key: str | int | None = None, value: object = None, /, **named: object
     ) -> None:
-        """Copy arrays into inputs.
+        """Copy arrays into inputs; an array that was one without a copy stays as it is.
 
         Args:
             key: the name of an input, or its place. It and its array are given by position, so that
@@ -125,17 +149,30 @@ class Executor(ABC):
         places = [self._input_place(k) for k in given]
         pairs = zip(places, given.values(), strict=True)
         fitting = [self._fitted(self.inputs[n], x) for n, x in pairs]
+        self._check_idle()
         for n, elements in zip(places, fitting, strict=True):
+            if n in self._lent_inputs:
+                self._replace_input(n, self._own(self.inputs[n]))
+                del self._lent_inputs[n]
             self._fill(n, elements)
 
     def set_input_zero_copy(self, key: str | int, value: object) -> None:
         """Let an input be an array of the caller's, whose elements count when the model runs.
 
         Raises:
-            ArgumentError: as of `set_input`; or it is not contiguous.
+            ArgumentError: as of `set_input`; it is not contiguous; or it shares bytes with an array
+                that the model writes.
         """
         place = self._input_place(key)
-        self._replace_input(place, self._fitted(self.inputs[place], value))
+        v = self.inputs[place]
+        elements = self._fitted(v, value)
+        self._check_idle()
+        lent = Lent(extent(elements), buffer_of(elements))
+        for n, other in self._lent_outputs.items():
+            if lent.extent.meets(other.extent):
+                raise _overlap(f"input {v.name!r}", f"output {self.outputs[n].name!r}")
+        self._replace_input(place, elements)
+        self._lent_inputs[place] = lent
 
     def get_input(self, key: str | int) -> NDArray:
         """A copy of an input, as it is now."""
@@ -166,13 +203,41 @@ class Executor(ABC):
             value: the array.
 
         Raises:
-            ArgumentError: there is no such output, the array does not fit, or cannot be written.
+            ArgumentError: there is no such output; the array does not fit, or cannot be written; or
+                it shares bytes with an input, a constant or another output.
         """
         place = self._output_place(index)
         given = self._fitted(self.outputs[place], value)
         if isinstance(given, np.ndarray) and not given.flags.writeable:
             raise ArgumentError(f"the array for output {index!r} cannot be written")
+        self._check_idle()
+        lent = Lent(extent(given), buffer_of(given))
+        self._check_apart(place, lent.extent, self._read_always())
         self._replace_output(place, given)
+        self._lent_outputs[place] = lent
+
+    def _check_apart(self, place: int, written: Extent, constants: Taken) -> None:
+        """Refuse memory for an output that a step may read, or another output lies in.
+
+        In some programs an output could lie over an input, where all that reads the input has run
+        before. That is a matter of how steps are fused and ordered, so that it is refused in all.
+        """
+        name = f"output {self.outputs[place].name!r}"
+        for n, other in self._lent_inputs.items():
+            if written.meets(other.extent):
+                raise _overlap(name, f"input {self.inputs[n].name!r}")
+        for n, other in self._lent_outputs.items():
+            if n != place and written.meets(other.extent):
+                raise _overlap(name, f"output {self.outputs[n].name!r}")
+        constant = constants.by(written)
+        if constant is not None:
+            raise _overlap(name, f"constant {constant!r}")
+
+    def _read_always(self) -> Taken:
+        """Where constants lie."""
+        if self._taken is None:
+            self._taken = Taken(self._constants())
+        return self._taken
 
     def get_output(self, index: str | int, out: Array | NDArray | None = None) -> Array | NDArray:
         """A copy of an output.
@@ -185,6 +250,7 @@ class Executor(ABC):
             ArgumentError: there is no such output, or ``out`` has another shape or dtype.
         """
         place = self._output_place(index)
+        self._check_idle()
         if out is None:
             made: NDArray = self._copy_out(place, None)
             return made
@@ -334,11 +400,22 @@ def fitted(v: Value, given: object) -> Array:
 def _on_host(v: Value, given: object) -> Array:
     """An array of the host, without a copy."""
     if isinstance(given, np.ndarray) or is_on_host(given):
-        return np.asarray(given)
+        try:
+            return np.asarray(given)
+        except (TypeError, ValueError, RuntimeError) as error:
+            if not hasattr(given, "__dlpack__"):
+                raise ArgumentError(f"{v.name!r}: no array can be made of it: {error}") from None
     try:
         return host_array(given)  # says where it lies
     except ArgumentError as error:
         raise ArgumentError(f"{v.name!r}: {error}") from None
+
+
+def _overlap(one: str, other: str) -> ArgumentError:
+    return ArgumentError(
+        f"{one} overlaps {other}; what a model writes shares no bytes with inputs, constants and "
+        "other outputs: pass another array"
+    )
 
 
 def _place(key: str | int, places: dict[str, int], what: str) -> int:

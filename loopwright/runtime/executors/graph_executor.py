@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -185,6 +185,9 @@ class GraphExecutor(Executor):
             )
         self._replace(number, elements)
 
+    def _constants(self) -> Iterable[tuple[str, Any]]:
+        return ((self.program.values[n].name, a) for n, a in self._weights.items())
+
     def _replace(self, number: int, elements: Any) -> None:
         """Bind what works on a value to another array; where that is refused, nothing changes."""
         touched = [n for n, step in enumerate(self.program.steps) if number in step.args]
@@ -204,7 +207,7 @@ class GraphExecutor(Executor):
 
     # -- weights -------------------------------------------------------------------------------
 
-    def save_params(self, path: str | os.PathLike[str]) -> Path:
+    def save_params(self, path: str | os.PathLike[str], *, force: bool = False) -> Path:
         """Write the weights to a safetensors file, by the names that the program gives them.
 
         These are the weights as the kernels take them: what passes have computed from those of a
@@ -212,12 +215,14 @@ class GraphExecutor(Executor):
 
         Args:
             path: the file, replaced in one step.
+            force: as of `loopwright.runtime.save_params`.
 
         Returns:
             The path.
 
         Raises:
             RunError: the file cannot be written.
+            UsageError: another file is there.
 
         Example:
             >>> w = lw.graph.const(np.eye(2, dtype="float32"), name="w")
@@ -235,7 +240,8 @@ class GraphExecutor(Executor):
             [[1. 1.]]
         """
         values = self.program.values
-        return save_params(path, {values[n].name: a for n, a in self._weights.items()})
+        weights = {values[n].name: a for n, a in self._weights.items()}
+        return save_params(path, weights, force=force)
 
     def load_params(self, params: bytes | str | os.PathLike[str] | Mapping[str, Array]) -> None:
         """Set weights, and inputs, by name; what kernels pack of weights is packed again.
@@ -290,16 +296,24 @@ class GraphExecutor(Executor):
         """
         if other.program != self.program:
             raise ArgumentError("share_params: the other executor runs another program")
+        self._check_shared(other)
         self._weights, self._callees = other._weights, other._callees
         for n, array in self._weights.items():
             self._arrays[n] = array
         self._bind_again(range(len(self._calls)))
 
+    def _check_shared(self, other: GraphExecutor) -> None:
+        """Refuse weights of another executor in which an output of this one lies."""
+        self._check_idle()
+        for place, lent in self._lent_outputs.items():
+            self._check_apart(place, lent.extent, other._read_always())
+        self._taken = other._taken
+
     def _set_weights(self, weights: Mapping[int, Array], changed: Mapping[int, Array]) -> None:
         """Take other weights; the steps that read a changed one are prepared again."""
         args = self.program.steps, self._kernels, weights
         self._callees = callees(*args, before=self._callees, changed=changed)
-        self._weights = weights
+        self._weights, self._taken = weights, None
         for n, array in changed.items():
             self._arrays[n] = array
         touched = [n for n, s in enumerate(self.program.steps) if set(s.args) & set(changed)]

@@ -200,13 +200,15 @@ class Model:
             [1. 0.]
         """
         refuse_host_steps(self.host_steps, "one function")
-        return AotExecutor(self._first.whole_program("model").module())
+        return AotExecutor(self._first.whole_program("model").module(), self.constants)
 
     def export_library(
         self,
         path: str | os.PathLike[str],
         cc: str | None = None,
         fcompile: Callable[..., object] | None = None,
+        *,
+        force: bool = False,
     ) -> Path:
         """Write the model as one library that stands alone, and a header for C beside it.
 
@@ -221,13 +223,14 @@ class Model:
                 header is ``resnet18.h``.
             cc: what links; default the first of ``cc``, ``gcc`` and ``clang`` that there is.
             fcompile: as of `Module.export_library`.
+            force: replace files that are no such library and header, too.
 
         Returns:
             The path of the library.
 
         Raises:
             UsageError: a kernel is not of compiled code of the host, there is none, the weights
-                have 2 GiB or more, or the system is not Linux.
+                have 2 GiB or more, the system is not Linux, or other files are there.
             TargetError: there is nothing that links; the message says what to install.
             RunError: a file cannot be written, or linking failed.
 
@@ -242,7 +245,8 @@ class Model:
         """
         refuse_host_steps(self.host_steps, "a library")
         target = Path(path)
-        return export_model(self._first.whole_program(c_name(target)), target, cc, fcompile)
+        whole = self._first.whole_program(c_name(target))
+        return export_model(whole, target, cc, fcompile, force=force)
 
     def __call__(self, *inputs: Any) -> list[Any]:
         """Run once, with an executor of its own.
@@ -273,7 +277,7 @@ class Model:
             return outputs
         return [a.numpy() if isinstance(a, DeviceArray) else np.asarray(a) for a in outputs]
 
-    def save(self, path: str | os.PathLike[str]) -> Path:
+    def save(self, path: str | os.PathLike[str], *, force: bool = False) -> Path:
         """Write the model to one file: its program, the machine code of its kernels, its weights.
 
         The file is a zip archive without compression: ``model.json``, for each kernel its code and
@@ -281,11 +285,13 @@ class Model:
 
         Args:
             path: the file, such as ``resnet18.lw``.
+            force: replace a file that is no model, too.
 
         Returns:
             The path.
 
         Raises:
+            UsageError: another file is there.
             RunError: the file cannot be written; or a step is a Python function, which no file
                 holds.
 
@@ -297,7 +303,7 @@ class Model:
             [1. 0. 3. 0.]
         """
         refuse_host_steps(self.host_steps, "saved")
-        return saved.write(path, self.program, self.kernels, self.constants)
+        return saved.write(path, self.program, self.kernels, self.constants, force=force)
 
     def __repr__(self) -> str:
         shapes = ", ".join(self._named(n) for n in self.program.inputs)

@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from loopwright.errors import UsageError
+from loopwright.files import Kind, Output, check, marked, write
 from loopwright.runtime import linker
-from loopwright.runtime.artifacts.artifact import destination
 from loopwright.runtime.artifacts.manifest import ArgSpec, FunctionSpec
 from loopwright.runtime.executors.program import ALIGNMENT
 from loopwright.runtime.executors.whole_program import WholeProgram
@@ -44,6 +44,7 @@ _TAKEN = frozenset(
         *("volatile", "while"),
     ]
 )
+HEADER = Kind("a header", marked(b": a model as one function. Written by loopwright"))
 _HEADER = """\
 /* {name}: a model as one function. Written by loopwright {version}.
 
@@ -98,6 +99,8 @@ def export_model(
     path: Path,
     cc: str | None = None,
     fcompile: Callable[..., object] | None = None,
+    *,
+    force: bool = False,
 ) -> Path:
     """Write a program that is one function as a library and a header; see `Model.export_library`.
 
@@ -105,15 +108,15 @@ def export_model(
         UsageError, TargetError, RunError: as of that.
     """
     header = path.with_suffix(".h")
-    destination(header)
+    check((header, HEADER), force=force)
     with tempfile.TemporaryDirectory(prefix="loopwright-weights-") as folder:
         weights = _weights_object(whole.constants, Path(folder) / "weights.bin")
     kernels = {
         f"kernel_{n}.o": module.artifact.objects for n, module in enumerate(whole.kernels.values())
     }
     more = {"weights.o": weights, **kernels}
-    written = export.export(whole.artifact(), path, cc, fcompile, more=more)
-    export.write_file(header, _header(whole).encode())
+    written = export.export(whole.artifact(), path, cc, fcompile, more=more, force=force)
+    write(Output(header, _header(whole).encode(), HEADER), force=force)
     return written
 
 

@@ -6,7 +6,7 @@ as soon as what they wait for has ended, so that devices work beside each other.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -158,6 +158,12 @@ class PartitionedExecutor(Executor):
                 "too; get a copy of it"
             )
         self._replace(self._output_at(place), elements)
+
+    def _constants(self) -> Iterable[tuple[str, Any]]:
+        values = self.cut.program.values
+        return (
+            (v.name, self._arrays[n, _CALLER]) for n, v in enumerate(values) if v.kind == "constant"
+        )
 
     def _replace(self, at: _Place, elements: Array) -> None:
         """Bind all to another array at a place; where that is refused, nothing changes."""

@@ -22,7 +22,9 @@ import numpy as np
 import numpy.typing as npt
 
 from loopwright.errors import RunError, UsageError
-from loopwright.runtime.artifacts.artifact import Artifact, destination, replace
+from loopwright.files import Kind, Output
+from loopwright.files import write as write_file
+from loopwright.runtime.artifacts.artifact import Artifact
 from loopwright.runtime.artifacts.kinds import artifact_kind
 from loopwright.runtime.artifacts.manifest import ArgSpec
 from loopwright.runtime.executors.program import Program, Step
@@ -34,6 +36,10 @@ FORMAT, _VERSION = "loopwright.model", 1
 #: Versions that are read: models of one program, and of several batches.
 VERSIONS = (1, 2)
 _MODEL, _WEIGHTS = "model.json", "weights.safetensors"
+#: How it begins: with ``model.json``, which is not compressed.
+SAVED = Kind(
+    "a model", lambda data: data[:2] == b"PK" and f'"format": "{FORMAT}"'.encode() in data[:200]
+)
 #: What reading an archive raises where its bytes were changed, beside what it says of itself.
 _DAMAGE = (
     zipfile.BadZipFile,
@@ -52,17 +58,15 @@ def write(
     program: Program,
     kernels: Mapping[str, Module],
     constants: Mapping[str, Array],
+    *,
+    force: bool = False,
 ) -> Path:
-    """Write a model; see `Model.save`.
-
-    Raises:
-        RunError: the file cannot be written.
-    """
+    """Write a model; arguments and errors as of `Model.save`."""
     names = list(kernels)
     head = {"format": FORMAT, "version": _VERSION, "program": program.to_json(), "kernels": names}
     used = {v.name for v in program.values if v.kind == "constant"}
     weights = {n: a for n, a in constants.items() if n in used}
-    return write_parts(path, head, [kernels[name] for name in names], weights)
+    return write_parts(path, head, [kernels[name] for name in names], weights, force=force)
 
 
 def write_parts(
@@ -70,6 +74,8 @@ def write_parts(
     head: Mapping[str, Any],
     kernels: Sequence[Module],
     weights: Mapping[str, Array],
+    *,
+    force: bool = False,
 ) -> Path:
     """Write the parts of a model.
 
@@ -78,9 +84,11 @@ def write_parts(
         head: what ``model.json`` says.
         kernels: known by their places.
         weights: by name.
+        force: replace a file that is no model, too.
 
     Raises:
         RunError: the file cannot be written.
+        UsageError: another file is there.
     """
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_STORED) as archive:
@@ -92,10 +100,7 @@ def write_parts(
         arrays = {n: np.asarray(a, order="C") for n, a in weights.items()}
         _add(archive, _WEIGHTS, encoded(arrays))
     target = Path(path)
-    try:
-        replace([(destination(target), packed.getvalue())])
-    except OSError as error:
-        raise RunError(f"cannot write {target}: {error.strerror or error}") from error
+    write_file(Output(target, packed.getvalue(), SAVED), force=force)
     return target
 
 

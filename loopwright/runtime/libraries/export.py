@@ -18,6 +18,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from loopwright.errors import RunError, TargetError, UsageError
+from loopwright.files import Kind, Output, check, write
 from loopwright.runtime import linker, pool
 from loopwright.runtime.artifacts import artifact
 from loopwright.runtime.artifacts.cpu_fit import LEVELS, enabled
@@ -29,6 +30,14 @@ from loopwright.runtime.libraries import library, static_library
 from loopwright.runtime.packed import calls as packed_calls
 
 _COMPILERS = ("cc", "gcc", "clang")
+#: Shared ones have the name of the manifest's section at their end, archives its symbol in front.
+LIBRARY_FILE = Kind(
+    "a library",
+    lambda data: (
+        (library.is_shared_object(data) and library.SECTION in data)
+        or (static_library.is_archive(data) and b"lw_manifest" in data)
+    ),
+)
 #: Options of the C files.
 _COMPILED = ("-fPIC", "-O1", "-std=gnu11", "-w")
 _INSTALL = "apt-get install gcc libc6-dev"
@@ -66,12 +75,14 @@ def export(
     fcompile: Callable[..., object] | None = None,
     form: str = "",
     more: Mapping[str, bytes] | None = None,
+    *,
+    force: bool = False,
 ) -> Path:
     """Write an artifact as a library with a manifest; see `Module.export_library`.
 
     Args:
         source: the artifact.
-        path, cc, fcompile: as of `Module.export_library`.
+        path, cc, fcompile, force: as of `Module.export_library`.
         form: ``so`` or ``a``; default what the ending of the path says.
         more: object files by name that its code needs, beside those of the runtime.
     """
@@ -88,8 +99,11 @@ def export(
             "export_library: a static library (.a) is made of a module that was built here, and "
             "without fcompile"
         )
+    path = Path(path)
+    check((path, LIBRARY_FILE), force=force)
     if kind.holds == "library":
-        return write_file(Path(path), source.objects)
+        write(Output(path, source.objects, LIBRARY_FILE), force=force)
+        return path
     if kind.holds == "program":
         raise UsageError(
             f"export_library: the target {kind.target} makes no code that a linker takes; build "
@@ -99,7 +113,8 @@ def export(
         raise UsageError("export_library writes ELF files, for Linux; save(path) works anywhere")
     compiler = _compiler(cc) if fcompile is None else cc or "cc"
     if archive:
-        return _export_archive(source, objects, Path(path), compiler)
+        data = _archive(source, objects, path, compiler)
+        return _write_sealed(path, data, force=force)
     manifest = {
         **source.manifest,
         "kind": library.LIBRARY.name,
@@ -134,13 +149,13 @@ def export(
         else:
             fcompile(str(room / "out.so"), [str(room / f) for f in files], options=options)
         data = _linked(room / "out.so")
-    return _write_sealed(Path(path), data)
+    return _write_sealed(path, data, force=force)
 
 
-def _export_archive(
+def _archive(
     source: artifact.Artifact, objects: Mapping[str, bytes], path: Path, compiler: str
-) -> Path:
-    """Write a static library: the kernel, the manifest, and what the kernel needs of the runtime.
+) -> bytes:
+    """A static library: the kernel, the manifest, and what the kernel needs of the runtime.
 
     Each is an object of its own, so that a program that links several libraries gets one pool.
     """
@@ -173,14 +188,15 @@ def _export_archive(
             _run([compiler, "-r", "-nostdlib", "threads.o", "start.o", "-o", "pool.o"], room)
             files.append(static_library.POOL)
         _run([archiver, "rcsD", "out.a", *files], room)
-        data = (room / "out.a").read_bytes()
-    return _write_sealed(path, data)
+        return (room / "out.a").read_bytes()
 
 
-def _write_sealed(path: Path, data: bytes) -> Path:
+def _write_sealed(path: Path, data: bytes, *, force: bool) -> Path:
     """Write a library with its checksum in place of the zeros in its manifest."""
     digest = library.checksum(data, library.ZEROS)
-    return write_file(path, data.replace(library.ZEROS.encode(), digest.encode(), 1))
+    data = data.replace(library.ZEROS.encode(), digest.encode(), 1)
+    write(Output(path, data, LIBRARY_FILE), force=force)
+    return path
 
 
 def _pool_object() -> bytes:
@@ -277,16 +293,3 @@ def _run(command: list[str], room: Path) -> None:
             f"export_library: the C library's files are missing ({lines[0]}); install: {_INSTALL}"
         )
     raise RunError(f"export_library: {command[0]} failed: {lines[0]}")
-
-
-def write_file(path: Path, data: bytes) -> Path:
-    """Replace a file in one step.
-
-    Raises:
-        RunError: it cannot be written.
-    """
-    try:
-        artifact.replace([(artifact.destination(path), data)])
-    except OSError as error:
-        raise RunError(f"cannot write {path}: {error.strerror or error}") from error
-    return path

@@ -6,30 +6,31 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from loopwright.errors import TuneError
+from loopwright.files import Kind, Output, marked, write
 
 _FORMAT = "loopwright cost model"
 _VERSION = 1
+_MODEL = Kind("a cost model", marked(f'{{"format": "{_FORMAT}"'.encode()))
 
 
 def write_model(path: str, data: Mapping[str, Any]) -> None:
     """Write a model.
 
     Args:
-        path: the file; replaced when it exists.
+        path: the file; one of a cost model is replaced.
         data: JSON values, with the kind of model as ``"model"``.
 
     Raises:
         TuneError: the file cannot be written.
+        UsageError: another file is there.
     """
     head = {"format": _FORMAT, "version": _VERSION, "sha256": _checksum(data)}
-    try:
-        with open(path, "w", encoding="utf-8") as file:
-            json.dump({**head, **data}, file, allow_nan=False)
-    except OSError as exc:
-        raise TuneError(f"the cost model cannot be written to {path}: {exc.strerror}") from exc
+    text = json.dumps({**head, **data}, allow_nan=False)
+    write(Output(Path(path), text.encode(), _MODEL), force=None, error=TuneError)
 
 
 def read_model(path: str, kind: str, fields: Mapping[str, type]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from loopwright.errors import RecordError
-from loopwright.inspection.report import Page, is_report, page_of, report_html
+from loopwright.inspection.report import PAGE, Page, page_of, report_html
 from loopwright.inspection.report.elements import element, markup, raw, visible
 from loopwright.inspection.work import Work
 from loopwright.records import Log, load, ranked
@@ -278,14 +278,9 @@ def test_two_logs_of_which_one_has_failures_alone(tmp_path: Path) -> None:
     assert "best, default and verdict are those of the first" in text
 
 
-def test_a_page_is_known_again(tmp_path: Path, page: Page) -> None:
-    path = tmp_path / "page.html"
-    assert not is_report(path)
-    path.write_text(report_html(page), encoding="utf-8")
-    assert is_report(path)
-    path.write_text("<!doctype html><title>mine</title>")
-    assert not is_report(path)
-    assert not is_report(tmp_path)
+def test_a_page_is_known_again(page: Page) -> None:
+    assert PAGE.is_one(report_html(page).encode())
+    assert not PAGE.is_one(b"<!doctype html><title>mine</title>")
 
 
 def test_machines_and_logs_are_told_apart(tmp_path: Path) -> None:

@@ -177,7 +177,7 @@ def test_an_index_that_cannot_be_used_is_done_without(tmp_path, monkeypatch, obs
 
 def test_what_a_killed_writer_left_is_removed_after_a_while(tmp_path):
     path = write(tmp_path / "log.jsonl")
-    old, new = (tmp_path / f"{index_path(path).name}.{n}.partial" for n in "ab")
+    old, new = (tmp_path / f".{index_path(path).name}.{n}.partial" for n in "ab")
     for file in (old, new):
         file.write_text("half")
     os.utime(old, (0, time.time() - 3600))

@@ -138,7 +138,10 @@ def test_links_are_followed(artifact: Artifact, tmp_path: Path) -> None:
     real.parent.mkdir()
     real.write_bytes(b"old")
     link.symlink_to(real)
-    assert artifact.save(link) == link
+    with pytest.raises(UsageError, match="not an object file of loopwright"):
+        artifact.save(link)
+    assert real.read_bytes() == b"old"
+    assert artifact.save(link, force=True) == link
     assert link.is_symlink()
     assert real.read_bytes().startswith(artifact.objects)
     assert Artifact.load(link) == artifact

@@ -75,7 +75,8 @@ def test_what_is_written_is_what_the_format_says(dtype: str, tmp_path: Path) -> 
     raw = path.read_bytes()
     (length,) = struct.unpack("<Q", raw[:8])
     header = json.loads(raw[8 : 8 + length])
-    assert set(header) == {"a", "byte"}
+    assert set(header) == {"__metadata__", "a", "byte"}
+    assert header["__metadata__"] == {"made_by": "loopwright"}
     assert header["a"]["dtype"] == CODES[dtype]
     assert header["a"]["shape"] == [2, 3]
     begin, end = header["a"]["data_offsets"]

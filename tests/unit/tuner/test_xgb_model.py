@@ -286,7 +286,7 @@ def test_an_untrained_model_is_not_saved(tmp_path):
 
 
 def test_a_model_that_cannot_be_written_says_so(tmp_path):
-    with pytest.raises(TuneError, match="cannot be written"):
+    with pytest.raises(TuneError, match="cannot write"):
         trained().save(str(tmp_path / "missing" / "model.json"))
 
 

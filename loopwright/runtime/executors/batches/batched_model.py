@@ -171,11 +171,12 @@ class BatchedModel:
         fcompile: Callable[..., object] | None = None,
         *,
         batch: int | None = None,
+        force: bool = False,
     ) -> Path:
         """Write the program for one batch as a library, see `Model.export_library`.
 
         Args:
-            path, cc, fcompile: as there.
+            path, cc, fcompile, force: as there.
             batch: one of `batches`; None where there is one alone.
 
         Raises:
@@ -190,19 +191,20 @@ class BatchedModel:
             raise UsageError(
                 f"a library is of one {self.size}, and {given}: give batch= one of {known}"
             )
-        return self.models[batch].export_library(path, cc, fcompile)
+        return self.models[batch].export_library(path, cc, fcompile, force=force)
 
-    def save(self, path: str | os.PathLike[str]) -> Path:
+    def save(self, path: str | os.PathLike[str], *, force: bool = False) -> Path:
         """Write the model to one file: all its programs, their kernels, and the weights once.
 
         Args:
             path: the file, such as ``resnet18.lw``.
+            force: replace a file that is no model, too.
 
         Returns:
             The path.
 
         Raises:
-            RunError: as of `Model.save`.
+            RunError, UsageError: as of `Model.save`.
 
         Example:
             >>> x = lw.graph.var("x", (te.size_var("batch"), 2))
@@ -214,7 +216,9 @@ class BatchedModel:
         others = {} if self.rest is None else self.rest.host_steps
         for steps in (*(one.host_steps for one in self.models.values()), others):
             refuse_host_steps(steps, "saved")
-        return saved_batches.write(path, self.size, self.inputs, self.models, self.rest)
+        return saved_batches.write(
+            path, self.size, self.inputs, self.models, self.rest, force=force
+        )
 
     def __repr__(self) -> str:
         inputs = ", ".join(map(str, self.inputs))

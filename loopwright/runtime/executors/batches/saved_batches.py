@@ -36,12 +36,10 @@ def write(
     inputs: Sequence[SizedValue],
     models: Mapping[int, Model],
     rest: SizedModel | None,
+    *,
+    force: bool = False,
 ) -> Path:
-    """Write a model of several batches; see `BatchedModel.save`.
-
-    Raises:
-        RunError: the file cannot be written.
-    """
+    """Write a model of several batches; arguments and errors as of `BatchedModel.save`."""
     parts = _Parts()
     head = {
         "format": saved.FORMAT,
@@ -51,7 +49,7 @@ def write(
         "batches": [[batch, parts.add(one)] for batch, one in models.items()],
         "rest": None if rest is None else parts.add(rest),
     }
-    return saved.write_parts(path, head, parts.kernels, parts.weights)
+    return saved.write_parts(path, head, parts.kernels, parts.weights, force=force)
 
 
 class _Parts:

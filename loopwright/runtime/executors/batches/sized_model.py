@@ -116,11 +116,13 @@ class _ModelOfSize(Model):
         path: str | os.PathLike[str],
         cc: str | None = None,
         fcompile: Callable[..., object] | None = None,
+        *,
+        force: bool = False,
     ) -> Path:
         """Refused, as `aot_executor` is."""
         self._refuse("a library")
 
-    def save(self, path: str | os.PathLike[str]) -> Path:
+    def save(self, path: str | os.PathLike[str], *, force: bool = False) -> Path:
         """Refused: the model of all sizes is saved."""
         self._refuse("saved by itself")
 

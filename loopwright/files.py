@@ -1,0 +1,218 @@
+"""Files that a user names as an output: written whole or not at all, and never over another's.
+
+A file is written beside the one that it replaces and renamed, so that a full disk, or the end of
+the process, leaves what was there. What is there is replaced where it is empty or of the same kind,
+which is seen by its content, or where the caller says so (``force``).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+from loopwright.errors import LoopwrightError, RunError, UsageError
+
+#: How the name ends of a file that is not whole yet; such of processes that were killed stay.
+PARTIAL = ".partial"
+#: Bytes of both ends of a file by which its kind is seen.
+_END = 1 << 16
+
+
+class Kind(NamedTuple):
+    """A kind of file that loopwright writes.
+
+    Attributes:
+        name: in messages, such as ``a report``.
+        is_one: whether a file is one, from its bytes; of a large file from those of both ends.
+    """
+
+    name: str
+    is_one: Callable[[bytes], bool]
+
+
+def marked(mark: bytes) -> Callable[[bytes], bool]:
+    """Whether a file has a mark near its beginning, as `Kind.is_one`."""
+    return lambda data: mark in data[:4096]
+
+
+class Output(NamedTuple):
+    """A file to be written: its path, what it will hold, and its kind."""
+
+    path: Path
+    data: bytes
+    kind: Kind
+
+
+def write(
+    *outputs: Output, force: bool | None = False, error: type[LoopwrightError] = RunError
+) -> None:
+    """Replace all files or none.
+
+    Args:
+        outputs: the files.
+        force: replace files of other kinds, too; None: no, and the caller cannot ask for it.
+        error: what is raised where the system refuses.
+
+    Raises:
+        UsageError: as of `destination`.
+        LoopwrightError: a file cannot be written; what was there before is there still.
+    """
+    places = [_place(o.path, o.kind, force, error) for o in outputs]
+    first = outputs[0].path
+    try:
+        _replace([(place, o.data) for place, o in zip(places, outputs, strict=True)])
+    except OSError as exc:
+        raise _not_written(first, exc, error) from exc
+
+
+def check(
+    *places: tuple[Path, Kind], force: bool | None = False, error: type[LoopwrightError] = RunError
+) -> None:
+    """Refuse outputs before work is done for them; arguments and errors as of `write`."""
+    for path, kind in places:
+        _place(path, kind, force, error)
+
+
+def _place(path: Path, kind: Kind, force: bool | None, error: type[LoopwrightError]) -> Path:
+    try:
+        return destination(path, kind, force=force)
+    except OSError as exc:
+        raise _not_written(path, exc, error) from exc
+
+
+def _not_written(path: Path, exc: OSError, error: type[LoopwrightError]) -> LoopwrightError:
+    return error(f"cannot write {path}: {exc.strerror or exc}")
+
+
+def destination(path: Path, kind: Kind, *, force: bool | None = False) -> Path:
+    """Where the bytes of a path go: the file itself, or the one that a link points at.
+
+    Args:
+        path: as the user named it.
+        kind: what will be written.
+        force: as of `write`.
+
+    Raises:
+        UsageError: a file of another kind is there.
+        OSError: a folder, a device or a pipe is there; it cannot be looked at, or not be written.
+    """
+    target = Path(os.path.realpath(path))  # of a circle of links, too, which is refused below
+    try:
+        mode = target.stat().st_mode
+    except FileNotFoundError as exc:
+        if target.parent.is_dir():
+            return target
+        folder = str(target.parent if path.is_symlink() else path.parent)
+        text = f"{exc.strerror}: there is no folder {folder!r}; make it first"
+        raise OSError(exc.errno, text) from None
+    if not stat.S_ISREG(mode):
+        what = "a folder" if stat.S_ISDIR(mode) else "a device, pipe or socket"
+        raise OSError(errno.EINVAL, f"it is {what}; name a file")
+    if not os.access(target, os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    there = b"" if force else _ends(target)
+    if there and not kind.is_one(there):
+        hint = "" if force is None else ", or replace it with --force (force=True)"
+        raise UsageError(
+            f"cannot write {path}: a file is there that is not {kind.name} of loopwright; "
+            f"name another one, remove that{hint}"
+        )
+    return target
+
+
+def _ends(path: Path) -> bytes:
+    """A small file, or the beginning and the end of a large one."""
+    with path.open("rb") as file:
+        begin = file.read(_END)
+        file.seek(max(len(begin), path.stat().st_size - _END))
+        return begin + file.read(_END)
+
+
+@contextmanager
+def replaced(path: Path, mode: int | None = None, *, durable: bool = True) -> Iterator[BinaryIO]:
+    """A new file that takes the place of one when the block ends without an error.
+
+    Args:
+        path: the file, no link.
+        mode: its permissions; None: those of the file that is there, or of new files.
+        durable: ask the disk to have it before it takes that place; a cache needs no such thing.
+
+    Raises:
+        OSError: the system refuses; what was there is there still.
+    """
+    partial: list[Path] = []
+    try:
+        with _beside(path, partial, mode, durable) as file:
+            yield file
+        os.replace(partial[0], path)
+    except BaseException:
+        _remove(partial)
+        raise
+
+
+@contextmanager
+def _beside(
+    path: Path, partial: list[Path], mode: int | None = None, durable: bool = True
+) -> Iterator[BinaryIO]:
+    """A new file beside one, entered in ``partial`` at once."""
+    number, name = tempfile.mkstemp(PARTIAL, f".{path.name[:99]}.", path.parent)
+    partial.append(Path(name))
+    with open(number, "wb") as file:
+        os.fchmod(number, _mode(path) if mode is None else mode)
+        yield file
+        if durable:
+            file.flush()
+            os.fsync(number)
+
+
+def _mode(path: Path) -> int:
+    """The permissions of a file, or those that a new one has."""
+    with suppress(FileNotFoundError):
+        return stat.S_IMODE(path.stat().st_mode)
+    mask = os.umask(0)
+    os.umask(mask)
+    return 0o666 & ~mask
+
+
+def _replace(places: Sequence[tuple[Path, bytes]]) -> None:
+    """Replace all files or none. A reader sees each as it was or as it will be."""
+    partial: list[Path] = []
+    renamed: list[tuple[Path, Path | None]] = []
+    try:
+        fresh = [_stage(path, data, partial) for path, data in places]
+        # Copies are written while nothing is changed yet: restoring must not need space.
+        old = [_stage(p, p.read_bytes(), partial) if p.exists() else None for p, _ in places[:-1]]
+        for (path, _), new, before in zip(places, fresh, [*old, None], strict=True):
+            os.replace(new, path)
+            renamed.append((path, before))
+    except BaseException:
+        _restore(renamed[: len(places) - 1])
+        raise
+    finally:
+        _remove(partial)
+
+
+def _stage(path: Path, data: bytes, partial: list[Path]) -> Path:
+    with _beside(path, partial) as file:
+        file.write(data)
+    return partial[-1]
+
+
+def _restore(renamed: Sequence[tuple[Path, Path | None]]) -> None:
+    """Put files back as they were, from their copies; None: there was no file."""
+    for path, before in renamed:
+        if before is None:
+            path.unlink()
+        else:
+            os.replace(before, path)
+
+
+def _remove(partial: Sequence[Path]) -> None:
+    for name in partial:
+        name.unlink(missing_ok=True)
