@@ -15,14 +15,23 @@ from typing import Any
 
 import numpy as np
 
-from loopwright.errors import GraphError
+from loopwright.errors import GraphError, RunError
 from loopwright.graph.building import CompiledModel, built
-from loopwright.graph.frontend.torch.arrays import as_array, torch_package
-from loopwright.graph.frontend.torch.importer import Importer
+from loopwright.graph.frontend.torch.arrays import as_array, is_tensor, torch_package
+from loopwright.graph.frontend.torch.fallback import elements_of, held, held_type, is_empty
+from loopwright.graph.frontend.torch.importer import Importer, constant_of, lacks_converter
 from loopwright.graph.frontend.torch.model import input_type
 from loopwright.graph.frontend.torch.options import Options, options_of
-from loopwright.graph.ir.expr import Expr, Function, Tuple, Var, const
+from loopwright.graph.frontend.torch.outputs import (
+    Empty,
+    View,
+    eager_layouts,
+    input_views,
+    outputs_of,
+)
+from loopwright.graph.ir.expr import Expr, Function, Tuple, Var
 from loopwright.graph.ir.module import MAIN, IRModule
+from loopwright.graph.ir.visitor import post_order
 from loopwright.graph.kernel_tasks import kernel_tasks
 from loopwright.graph.pipeline import prepared
 from loopwright.graph.tuning import tune
@@ -59,8 +68,10 @@ def loopwright(
         raise GraphError(_NO_GRADIENTS)
     from torch._dynamo.backends.common import aot_autograd
 
+    layouts = eager_layouts(gm)
+
     def inference(graph: Any, inputs: Sequence[Any]) -> Callable[[list[Any]], Any]:
-        return CompiledGraph(graph, _static_inputs(), found).boxed()
+        return CompiledGraph(graph, _static_inputs(), found, _behind_others(layouts)).boxed()
 
     backend = aot_autograd(
         fw_compiler=_refuse_gradients,
@@ -113,6 +124,16 @@ def _static_inputs() -> frozenset[int]:
     return frozenset(n for n in found.static_input_indices if not found.input_info[n].mutates_data)
 
 
+def _behind_others(layouts: list[Any]) -> list[Any]:
+    """Layouts of outputs of a model at the places that AOTAutograd gives them: behind tokens of
+    effects and inputs that change."""
+    context = torch_package()._guards.TracingContext.try_get()
+    found = None if context is None else context.fw_metadata
+    if found is None or found.num_outputs != len(layouts):
+        return []
+    return [None] * (len(found.tokens) + found.num_mutated_inp_runtime_indices) + layouts
+
+
 class CompiledGraph:
     """A functional graph of ATen's operators, built when it is first called.
 
@@ -120,10 +141,14 @@ class CompiledGraph:
         graph: a ``torch.fx.GraphModule``.
         static: numbers of its inputs that are parameters.
         options: of the backend.
+        eager: how its outputs lie, where that is known; see `eager_layouts`.
     """
 
-    def __init__(self, graph: Any, static: frozenset[int], options: Options) -> None:
+    def __init__(
+        self, graph: Any, static: frozenset[int], options: Options, eager: Sequence[Any] = ()
+    ) -> None:
         self._graph, self._static, self._options = graph, static, options
+        self._eager = eager
         holders = [n for n in graph.graph.nodes if n.op == "placeholder"]
         self._dynamic = any(_is_symbolic(n.meta.get("val")) for n in holders)
         self._builds: dict[Any, _Build] = {}
@@ -142,12 +167,14 @@ class CompiledGraph:
         return run
 
     def _build(self, args: Sequence[Any]) -> _Build:
-        """What runs inputs of these sizes: one is built for each that comes."""
+        """What runs inputs of these sizes and strides: one is built for each that comes."""
         key = tuple(map(_sizes, args)) if self._dynamic else None
         found = self._builds.get(key)
         if found is None:
             graph = _specialised(self._graph, args) if self._dynamic else self._graph
-            found = self._builds[key] = _Build(graph, self._static, self._options)
+            found = self._builds[key] = _Build(
+                graph, self._static, self._options, () if self._dynamic else self._eager
+            )
         return found
 
 
@@ -159,7 +186,7 @@ def _is_symbolic(value: Any) -> bool:
 
 
 def _sizes(value: Any) -> Any:
-    return tuple(value.shape) if hasattr(value, "shape") else value
+    return (*value.shape, *value.stride()) if hasattr(value, "shape") else value
 
 
 def _specialised(graph: Any, args: Sequence[Any]) -> Any:
@@ -177,8 +204,10 @@ class _Build:
     it was read makes the model anew; kernels stay.
     """
 
-    def __init__(self, graph: Any, static: frozenset[int], options: Options) -> None:
-        self._graph, self._options = graph, options
+    def __init__(
+        self, graph: Any, static: frozenset[int], options: Options, eager: Sequence[Any]
+    ) -> None:
+        self._graph, self._options, self._eager = graph, options, eager
         self._holders = [n for n in graph.graph.nodes if n.op == "placeholder"]
         self._maybe_static = static
         self._weights: list[int] = []
@@ -191,18 +220,22 @@ class _Build:
         weights = [args[n] for n in self._weights]
         if self._versions is None or self._versions != [*map(_version, weights)]:
             self._make(args)
-        for place, n in enumerate(self._inputs):
-            self._set_input(place, args[n])
-        made = [self._fresh(place) for place in range(self._executor.get_num_outputs())]
-        self._executor.run()
-        return [self._output(value, made) for value in self._outputs]
+        for place, source in enumerate(self._inputs):
+            self._set_input(place, args[source] if type(source) is int else source.tensor((), args))
+        fresh = [self._fresh(place) for place in range(len(self._layouts))]
+        try:
+            self._executor.run()
+        except RunError as error:  # raised by PyTorch, as it would have been without this backend
+            raise (error.__cause__ or error) from None
+        made = [self._storage(place, tensor) for place, tensor in enumerate(fresh)]
+        return [o.tensor(made, args) if isinstance(o, (View, Empty)) else o for o in self._outputs]
 
     def _set_input(self, place: int, tensor: Any) -> None:
         """Let an input be a tensor, if it is not: the executor keeps its memory alive."""
-        plain = tensor.is_contiguous() and not tensor.is_neg()
+        plain = tensor.is_contiguous() and not (tensor.is_neg() or tensor.is_conj())
         if plain and self._addresses[place] == tensor.data_ptr():
             return
-        self._executor.set_input_zero_copy(place, as_array(tensor))
+        self._executor.set_input_zero_copy(place, elements_of(tensor))
         self._addresses[place] = tensor.data_ptr() if plain else None
 
     def _make(self, args: Sequence[Any]) -> None:
@@ -211,7 +244,7 @@ class _Build:
         self._versions = None
         self._weights = [n for n in sorted(self._maybe_static) if _is_weight(args[n])]
         # Memory that is held is not given to another tensor, which would look like the same one.
-        self._held = [as_array(args[n]) for n in self._weights]
+        self._held = [elements_of(args[n]) for n in self._weights]
         with torch.no_grad():
             module = self._module(args)
         self.model = self._compiled(module)
@@ -221,23 +254,36 @@ class _Build:
         self._versions = [_version(args[n]) for n in self._weights]
 
     def _module(self, args: Sequence[Any]) -> IRModule:
+        bound, sources = self._bound(args)
+        importer = Importer(self._options.fallback)
+        importer.outputs(self._graph, bound)
+        made = outputs_of(importer, self._graph, self._eager)
+        self._outputs, self._layouts = made.outputs, made.layouts
+        turn = importer.turn.last
+        body = Tuple(tuple(made.results if turn is None else [*made.results, turn]))
+        params = [e for e in post_order(body) if isinstance(e, Var) and e in sources]
+        self._inputs = [sources[p] for p in params]
+        return IRModule({MAIN: Function(tuple(params), body)})
+
+    def _bound(self, args: Sequence[Any]) -> tuple[dict[Any, Any], dict[Expr, Any]]:
+        """The values of nodes that are not computed, and where inputs of the model come from."""
         bound: dict[Any, Any] = {}
-        weights, params = set(self._weights), []
-        self._inputs: list[int] = []
+        sources: dict[Expr, Any] = {}
         for n, (node, value) in enumerate(zip(self._holders, args, strict=True)):
-            if n in weights:
-                bound[node] = const(as_array(value), name=node.name)
-            elif hasattr(value, "shape"):
-                bound[node] = Var(node.name, input_type(node.name, value))
-                params.append(bound[node])
-                self._inputs.append(n)
-            else:
+            if not is_tensor(value):
                 bound[node] = value
-        found = Importer(self._options.fallback).outputs(self._graph, bound)
-        results = [e for e in found if isinstance(e, Expr)]
-        places = iter(range(len(results)))
-        self._outputs = [_Place(next(places)) if isinstance(e, Expr) else e for e in found]
-        return IRModule({MAIN: Function(tuple(params), Tuple(tuple(results)))})
+            elif n in self._weights or is_empty(value):
+                bound[node] = constant_of(value, node.name)
+            else:
+                param = Var(node.name, held_type(value) or input_type(node.name, value))
+                bound[node], sources[param] = held(param, value), n
+        for node, view in input_views(self._graph.graph, self._holders).items():
+            # What only PyTorch can read of an input's memory is a view that it makes of it.
+            value = node.meta["val"]
+            if node not in bound and lacks_converter(node.target) and not is_empty(value):
+                param = Var(node.name, held_type(value) or input_type(node.name, value))
+                bound[node], sources[param] = held(param, value), view
+        return bound, sources
 
     def _compiled(self, module: IRModule) -> CompiledModel:
         """The model; kernels of the model before are taken over."""
@@ -262,24 +308,17 @@ class _Build:
         self._executor.set_output_zero_copy(place, as_array(made))
         return made
 
-    def _output(self, value: Any, made: Sequence[Any]) -> Any:
-        if not isinstance(value, _Place):
-            return value
-        found = made[value.number]
-        if found is not None:
-            return found
-        torch = torch_package()
-        copied = np.asarray(self._executor.get_output(value.number))
-        if copied.dtype.name == "bfloat16":
-            return torch.from_numpy(copied.view("int16")).view(torch.bfloat16)
-        return torch.from_numpy(copied)
-
-
-class _Place:
-    """An output of a graph that the model makes."""
-
-    def __init__(self, number: int) -> None:
-        self.number = number
+    def _storage(self, place: int, tensor: Any) -> Any:
+        """A tensor over all that a storage holds; one into which it was written, or a copy."""
+        if tensor is None:
+            torch = torch_package()
+            copied = np.asarray(self._executor.get_output(place))
+            if copied.dtype.name == "bfloat16":
+                tensor = torch.from_numpy(copied.view("int16")).view(torch.bfloat16)
+            else:
+                tensor = torch.from_numpy(copied)
+        layout = self._layouts[place]
+        return tensor if layout is None else layout(tensor)
 
 
 def _is_weight(tensor: Any) -> bool:
