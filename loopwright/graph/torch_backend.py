@@ -13,8 +13,6 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from loopwright.errors import GraphError, RunError
 from loopwright.graph.building import CompiledModel, built
 from loopwright.graph.frontend.torch.arrays import as_array, is_tensor, torch_package
@@ -24,6 +22,7 @@ from loopwright.graph.frontend.torch.model import input_type
 from loopwright.graph.frontend.torch.options import Options, options_of
 from loopwright.graph.frontend.torch.outputs import (
     Empty,
+    InputView,
     View,
     eager_layouts,
     input_views,
@@ -228,7 +227,10 @@ class _Build:
         except RunError as error:  # raised by PyTorch, as it would have been without this backend
             raise (error.__cause__ or error) from None
         made = [self._storage(place, tensor) for place, tensor in enumerate(fresh)]
-        return [o.tensor(made, args) if isinstance(o, (View, Empty)) else o for o in self._outputs]
+        return [
+            o.tensor(made, args) if isinstance(o, (View, InputView, Empty)) else o
+            for o in self._outputs
+        ]
 
     def _set_input(self, place: int, tensor: Any) -> None:
         """Let an input be a tensor, if it is not: the executor keeps its memory alive."""
@@ -251,6 +253,9 @@ class _Build:
         _MODELS.append(weakref.ref(self.model))
         self._executor = self.model.executor()
         self._addresses: list[int | None] = [None] * len(self._inputs)
+        sizes = [v.nbytes for v in self.model.program.output_values[: len(self._layouts)]]
+        small = [n for n, size in enumerate(sizes) if size < _COPIED and self._writes(n)]
+        self._buffers = {n: self._bound_tensor(n) for n in small}
         self._versions = [_version(args[n]) for n in self._weights]
 
     def _module(self, args: Sequence[Any]) -> IRModule:
@@ -269,20 +274,24 @@ class _Build:
         """The values of nodes that are not computed, and where inputs of the model come from."""
         bound: dict[Any, Any] = {}
         sources: dict[Expr, Any] = {}
+
+        def add(node: Any, value: Any, source: Any) -> None:
+            param = Var(node.name, held_type(value) or input_type(node.name, value))
+            bound[node], sources[param] = held(param, value), source
+
         for n, (node, value) in enumerate(zip(self._holders, args, strict=True)):
             if not is_tensor(value):
                 bound[node] = value
             elif n in self._weights or is_empty(value):
                 bound[node] = constant_of(value, node.name)
             else:
-                param = Var(node.name, held_type(value) or input_type(node.name, value))
-                bound[node], sources[param] = held(param, value), n
+                add(node, value, n)
         for node, view in input_views(self._graph.graph, self._holders).items():
-            # What only PyTorch can read of an input's memory is a view that it makes of it.
-            value = node.meta["val"]
-            if node not in bound and lacks_converter(node.target) and not is_empty(value):
-                param = Var(node.name, held_type(value) or input_type(node.name, value))
-                bound[node], sources[param] = held(param, value), view
+            value = node.meta.get("val")
+            if node in bound or not is_tensor(value) or is_empty(value):
+                continue
+            if lacks_converter(node.target):  # PyTorch alone reads it of the input's memory
+                add(node, value, view)
         return bound, sources
 
     def _compiled(self, module: IRModule) -> CompiledModel:
@@ -298,25 +307,33 @@ class _Build:
     def _fresh(self, place: int) -> Any:
         """A tensor into which the model writes an output; None where it is copied, as small ones
         are: kernels would have to be bound to it."""
-        torch = torch_package()
+        if place in self._buffers or not self._writes(place):
+            return None
+        return self._bound_tensor(place)
+
+    def _writes(self, place: int) -> bool:
+        """Whether an output is a value of its own that the model makes."""
         program = self.model.program
         number = program.outputs[place]
-        value = program.values[number]
-        if value.nbytes < _COPIED or value.kind != "stored" or program.outputs.count(number) > 1:
-            return None
-        made = torch.empty(value.shape, dtype=getattr(torch, value.dtype))
+        return program.values[number].kind == "stored" and program.outputs.count(number) == 1
+
+    def _bound_tensor(self, place: int) -> Any:
+        made = self._empty(place)
         self._executor.set_output_zero_copy(place, as_array(made))
         return made
 
+    def _empty(self, place: int) -> Any:
+        value = self.model.program.output_values[place]
+        torch = torch_package()
+        return torch.empty(value.shape, dtype=getattr(torch, value.dtype))
+
     def _storage(self, place: int, tensor: Any) -> Any:
         """A tensor over all that a storage holds; one into which it was written, or a copy."""
-        if tensor is None:
-            torch = torch_package()
-            copied = np.asarray(self._executor.get_output(place))
-            if copied.dtype.name == "bfloat16":
-                tensor = torch.from_numpy(copied.view("int16")).view(torch.bfloat16)
-            else:
-                tensor = torch.from_numpy(copied)
+        if place in self._buffers:
+            tensor = self._buffers[place].clone()
+        elif tensor is None:
+            tensor = self._empty(place)
+            self._executor.get_output(place, as_array(tensor))
         layout = self._layouts[place]
         return tensor if layout is None else layout(tensor)
 

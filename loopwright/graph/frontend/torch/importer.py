@@ -93,8 +93,9 @@ class Importer:
                 self.values[node] = self._called(node)
             elif node not in bound:
                 raise GraphError(f"a graph has a {node.op} {node.name!r}, which has no value")
-            if isinstance(self.values.get(node), (Expr, Carried)):
-                self._bases[node] = node if node in bound else shared_base(node, self._bases)
+            base = node if node in bound else shared_base(node, self._bases)
+            if base is not node or isinstance(self.values.get(node), (Expr, Carried)):
+                self._bases[node] = base
         self._check()
         return list(found) if isinstance(found, (list, tuple)) else [found]
 
@@ -190,13 +191,13 @@ class Importer:
 
     def _effect(self, node: Any) -> Any:
         """A call whose place among others counts, behind the token of the one before."""
-        token, target, *args = node.args
+        _, target, *args = node.args
         results = list(node.meta["val"])[1:]
         several = len(results) > 1
         found = self._fallen(node, target, args, results, several, "it may fail", counts=True)
         if isinstance(found, Left):
             return found
-        return [self.values[token], *(found if several else [found])]
+        return [None, *(found if several else [found])]
 
     def _item(self, node: Any, whole: Any, index: Any) -> Any:
         if not isinstance(whole, Deferred):

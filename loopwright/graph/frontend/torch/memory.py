@@ -104,15 +104,16 @@ class Memory:
         return replace(self, offset=self.offset - begin, conjugate=turned[0], negative=turned[1])
 
     def of_base(self, base: Any) -> Any:
-        """A tensor of this layout, as seen from a base, that shares the base's storage."""
+        """A tensor of this layout, as seen from a base, that shares the base's storage.
+
+        Args:
+            base: a tensor at the beginning of its storage.
+        """
         torch = torch_package()
-        begin = base.storage_offset()
         if base.dtype != self.dtype:
-            begin = begin * base.dtype.itemsize // self.dtype.itemsize
             size = base.untyped_storage().nbytes() // base.dtype.itemsize
-            base = torch._conj(base) if base.is_conj() else base
-            base = base.as_strided((size,), (1,), 0).view(self.dtype)
-        found = base.as_strided(self.shape, self.strides, begin + self.offset)
+            base = base.as_strided((size,), (1,)).view(self.dtype)
+        found = base.as_strided(self.shape, self.strides, self.offset)
         found = torch._conj(found) if self.conjugate else found
         return torch._neg_view(found) if self.negative else found
 
@@ -125,12 +126,15 @@ def _packed(shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(strides)
 
 
-def storage_of(tensor: Any) -> int | None:
-    """A number that tensors with one storage share; None of what has none."""
+def storage_of(value: Any) -> int | None:
+    """A number that tensors with one storage share, for a tensor or a list of such; else None."""
     torch = torch_package()
-    if not isinstance(tensor, torch.Tensor) or tensor.layout is not torch.strided:
+    if isinstance(value, (list, tuple)):
+        shared = set(map(storage_of, value))
+        return shared.pop() if len(shared) == 1 else None
+    if not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
         return None
-    number: int = tensor.untyped_storage()._cdata
+    number: int = value.untyped_storage()._cdata
     return number
 
 

@@ -11,32 +11,50 @@ from dataclasses import dataclass
 from typing import Any
 
 from loopwright.errors import GraphError
-from loopwright.graph.frontend.torch.arrays import is_tensor
+from loopwright.graph.frontend.torch.arrays import is_tensor, torch_package
 from loopwright.graph.frontend.torch.fallback import Carried, Deferred
 from loopwright.graph.frontend.torch.importer import Importer
-from loopwright.graph.frontend.torch.memory import Memory, shared_base, storage_of
+from loopwright.graph.frontend.torch.memory import Memory, storage_of
 from loopwright.graph.ir.expr import Expr
 from loopwright.graph.registry import get_op
 
 
 @dataclass(frozen=True)
 class View:
-    """A tensor over the memory of another.
+    """A tensor over a storage that the program makes.
 
     Attributes:
-        index: of the other among those that the program makes, or among inputs.
-        memory: its layout there; None: it is the other.
-        of_input: whether the other is an input.
+        index: of the storage.
+        memory: its layout there; None: it is all of it.
     """
 
     index: int
     memory: Memory | None
-    of_input: bool = False
 
     def tensor(self, made: Sequence[Any], inputs: Sequence[Any]) -> Any:
         """The tensor."""
-        base = inputs[self.index] if self.of_input else made[self.index]
+        base = made[self.index]
         return base if self.memory is None else self.memory.of_base(base)
+
+
+@dataclass(frozen=True)
+class InputView:
+    """A tensor over the memory of an input, or several.
+
+    Attributes:
+        index: of the input.
+        calls: from the input to it, one behind the other.
+    """
+
+    index: int
+    calls: tuple[Callable[[Any], Any], ...] = ()
+
+    def tensor(self, made: Sequence[Any], inputs: Sequence[Any]) -> Any:
+        """The tensor."""
+        found = inputs[self.index]
+        for call in self.calls:
+            found = call(found)
+        return found
 
 
 @dataclass(frozen=True)
@@ -54,25 +72,34 @@ class Empty:
         return self.memory.empty()
 
 
-def input_views(graph: Any, holders: Sequence[Any]) -> dict[Any, View]:
+def input_views(graph: Any, holders: Sequence[Any]) -> dict[Any, InputView]:
     """The nodes of a graph that are tensors over the memory of its inputs.
 
     Args:
         graph: of ``torch.fx``.
         holders: its placeholders.
     """
-    places = {node: n for n, node in enumerate(holders)}
-    known: dict[Any, Any] = {}
-    found = {}
+    found = {node: InputView(n) for n, node in enumerate(holders)}
     for node in graph.nodes:
-        memory = Memory.of(node.meta.get("val"))
-        if memory is None:
+        before = node.all_input_nodes
+        if len(before) != 1 or before[0] not in found or node.op != "call_function":
             continue
-        base = known[node] = node if node in places else shared_base(node, known)
-        around = Memory.of(base.meta["val"])
-        if base in places and around is not None:
-            found[node] = View(places[base], memory.after(around), of_input=True)
+        storage = storage_of(node.meta.get("val"))
+        if storage is not None and storage == storage_of(before[0].meta.get("val")):
+            view = found[before[0]]
+            found[node] = InputView(view.index, (*view.calls, _call(node)))
     return found
+
+
+def _call(node: Any) -> Callable[[Any], Any]:
+    """A call of one tensor as a function of that."""
+
+    def call(tensor: Any) -> Any:
+        args, kwargs = map_arg((node.args, node.kwargs), lambda _: tensor)
+        return node.target(*args, **kwargs)
+
+    map_arg = torch_package().fx.node.map_arg
+    return call
 
 
 def eager_layouts(module: Any) -> list[tuple[Memory, int] | None]:
@@ -130,7 +157,7 @@ def outputs_of(importer: Importer, graph: Any, eager: Sequence[tuple[Memory, int
             made.outputs.append(value)
         elif node in inputs:
             made.outputs.append(inputs[node])
-        elif is_tensor(value):
+        elif is_tensor(value) and importer.base_of(node) is node:
             made.outputs.append(Empty(memory))
         else:
             base = importer.base_of(node)
