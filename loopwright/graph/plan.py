@@ -126,6 +126,8 @@ class _Planner:
             where[p] = [self._add(unique(p.name, used), self.types[p], "input")]
         body = post_order(main.body)
         inner = {e for f in body if isinstance(f, Function) for e in post_order(f)}
+        # A constant of a kernel's function may be an argument outside of it, too.
+        inner -= {c for e in body if e not in inner for c in e.children if isinstance(c, Constant)}
         bound = {e.var: e.value for e in body if isinstance(e, Let)}
         for e in body:
             if e not in inner and e not in where:

@@ -14,20 +14,28 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
-from loopwright.errors import GraphError
+from loopwright.errors import GraphError, RunError
 from loopwright.graph.building import CompiledModel, built, records_in_force
 from loopwright.graph.frontend.torch.any_size import AnySize
-from loopwright.graph.frontend.torch.arrays import as_array, torch_package
+from loopwright.graph.frontend.torch.arrays import as_array, is_tensor, torch_package
 from loopwright.graph.frontend.torch.decompositions import decompositions
-from loopwright.graph.frontend.torch.importer import Importer
+from loopwright.graph.frontend.torch.fallback import elements_of, held, held_type, is_empty
+from loopwright.graph.frontend.torch.importer import Importer, lacks_converter
 from loopwright.graph.frontend.torch.model import input_type
 from loopwright.graph.frontend.torch.options import Options, options_of
+from loopwright.graph.frontend.torch.outputs import (
+    Empty,
+    InputView,
+    View,
+    eager_layouts,
+    input_views,
+    outputs_of,
+)
 from loopwright.graph.frontend.torch.share import FallbackShare
 from loopwright.graph.frontend.torch.weights import Weights, is_weight
 from loopwright.graph.ir.expr import Expr, Function, HostFunction, Tuple, Var
 from loopwright.graph.ir.module import MAIN, IRModule
+from loopwright.graph.ir.visitor import post_order
 from loopwright.graph.kernel_tasks import kernel_tasks
 from loopwright.graph.pipeline import prepared
 from loopwright.graph.tuning import tune
@@ -65,8 +73,10 @@ def loopwright(
         raise GraphError(_NO_GRADIENTS)
     from torch._dynamo.backends.common import aot_autograd
 
+    layouts = eager_layouts(gm)
+
     def inference(graph: Any, inputs: Sequence[Any]) -> Callable[[list[Any]], Any]:
-        return CompiledGraph(graph, _static_inputs(), found).boxed()
+        return CompiledGraph(graph, _static_inputs(), found, _behind_others(layouts)).boxed()
 
     backend = aot_autograd(
         fw_compiler=_refuse_gradients,
@@ -123,6 +133,16 @@ def _static_inputs() -> frozenset[int]:
     return frozenset(n for n in found.static_input_indices if not found.input_info[n].mutates_data)
 
 
+def _behind_others(layouts: list[Any]) -> list[Any]:
+    """Layouts of outputs of a model at the places that AOTAutograd gives them: behind tokens of
+    effects and inputs that change."""
+    context = torch_package()._guards.TracingContext.try_get()
+    found = None if context is None else context.fw_metadata
+    if found is None or found.num_outputs != len(layouts):
+        return []
+    return [None] * (len(found.tokens) + found.num_mutated_inp_runtime_indices) + layouts
+
+
 class CompiledGraph:
     """A functional graph of ATen's operators, built when it is first called.
 
@@ -130,10 +150,14 @@ class CompiledGraph:
         graph: a ``torch.fx.GraphModule``.
         static: numbers of its inputs that are parameters.
         options: of the backend.
+        eager: how its outputs lie, where that is known; see `eager_layouts`.
     """
 
-    def __init__(self, graph: Any, static: frozenset[int], options: Options) -> None:
+    def __init__(
+        self, graph: Any, static: frozenset[int], options: Options, eager: Sequence[Any] = ()
+    ) -> None:
         self._graph, self._static, self._options = graph, static, options
+        self._eager = eager
         holders = [n for n in graph.graph.nodes if n.op == "placeholder"]
         self._dynamic = any(_is_symbolic(n.meta.get("val")) for n in holders)
         self._builds: OrderedDict[Any, _Build] = OrderedDict()
@@ -154,14 +178,17 @@ class CompiledGraph:
         return run
 
     def _build(self, args: Sequence[Any]) -> _Build:
-        """What runs inputs of these sizes: those that came last are kept."""
+        """What runs inputs of these sizes and strides: those that came last are kept."""
         key = tuple(map(_sizes, args)) if self._dynamic else None
         found = self._builds.pop(key, None)
         if found is None:
             graph = _specialised(self._graph, args) if self._dynamic else self._graph
+            eager = () if self._dynamic else self._eager
             self._made += 1
             shared = self._share, self._any_size
-            found = _Build(graph, self._static, self._options, *shared, many=self._made > _KEEP)
+            found = _Build(
+                graph, self._static, self._options, eager, *shared, many=self._made > _KEEP
+            )
         self._builds[key] = found
         if len(self._builds) > _KEEP:
             self._builds.popitem(last=False)
@@ -176,7 +203,7 @@ def _is_symbolic(value: Any) -> bool:
 
 
 def _sizes(value: Any) -> Any:
-    return tuple(value.shape) if hasattr(value, "shape") else value
+    return (*value.shape, *value.stride()) if hasattr(value, "shape") else value
 
 
 def _specialised(graph: Any, args: Sequence[Any]) -> Any:
@@ -199,12 +226,13 @@ class _Build:
         graph: Any,
         static: frozenset[int],
         options: Options,
+        eager: Sequence[Any],
         share: FallbackShare,
         any_size: AnySize,
         many: bool,
     ) -> None:
-        self._graph, self._options, self._share = graph, options, share
-        self._any_size, self._many = any_size, many
+        self._graph, self._options, self._eager = graph, options, eager
+        self._share, self._any_size, self._many = share, any_size, many
         self._holders = [n for n in graph.graph.nodes if n.op == "placeholder"]
         self._maybe_static = static
         self._weights: Weights | None = None
@@ -217,21 +245,28 @@ class _Build:
         if self._weights is None or self._weights.changed(args):
             self._make(args)
         # Outputs first: an input may be what the last call gave, and lies in what it was bound to.
-        made = [self._fresh(place) for place in range(self._executor.get_num_outputs())]
-        for place, n in enumerate(self._inputs):
-            self._set_input(place, args[n])
-        if self._share.known:
-            self._executor.run()
-        else:
-            self._share.run(self._executor, self._hosts)
-        return [self._output(value, made) for value in self._outputs]
+        fresh = [self._fresh(place) for place in range(len(self._layouts))]
+        for place, source in enumerate(self._inputs):
+            self._set_input(place, args[source] if type(source) is int else source.tensor((), args))
+        try:
+            if self._share.known:
+                self._executor.run()
+            else:
+                self._share.run(self._executor, self._hosts)
+        except RunError as error:  # raised by PyTorch, as it would have been without this backend
+            raise (error.__cause__ or error) from None
+        made = [self._storage(place, tensor) for place, tensor in enumerate(fresh)]
+        return [
+            o.tensor(made, args) if isinstance(o, (View, InputView, Empty)) else o
+            for o in self._outputs
+        ]
 
     def _set_input(self, place: int, tensor: Any) -> None:
         """Let an input be a tensor, if it is not: the executor keeps its memory alive."""
-        plain = tensor.is_contiguous() and not tensor.is_neg()
+        plain = tensor.is_contiguous() and not (tensor.is_neg() or tensor.is_conj())
         if plain and self._addresses[place] == tensor.data_ptr():
             return
-        self._executor.set_input_zero_copy(place, as_array(tensor))
+        self._executor.set_input_zero_copy(place, elements_of(tensor))
         self._addresses[place] = tensor.data_ptr() if plain else None
 
     def _make(self, args: Sequence[Any]) -> None:
@@ -250,6 +285,9 @@ class _Build:
             self.model, self._executor, self._weights, moved = served
             self._inputs += moved
         self._addresses: list[int | None] = [None] * len(self._inputs)
+        sizes = [v.nbytes for v in self.model.program.output_values[: len(self._layouts)]]
+        small = [n for n, size in enumerate(sizes) if size < _COPIED and self._writes(n)]
+        self._buffers = {n: self._bound_tensor(n) for n in small}
 
     def _build(self, module: IRModule, weights: Weights) -> None:
         """The model of this size alone."""
@@ -262,23 +300,42 @@ class _Build:
         self._executor = model.executor(in_place=weights.in_place(module, model))
 
     def _module(self, args: Sequence[Any], weights: Weights) -> IRModule:
+        bound, sources = self._bound(args, weights)
+        importer = Importer(self._options.fallback)
+        importer.outputs(self._graph, bound)
+        made = outputs_of(importer, self._graph, self._eager)
+        self._outputs, self._layouts = made.outputs, made.layouts
+        turn = importer.turn.last
+        body = Tuple(tuple(made.results if turn is None else [*made.results, turn]))
+        params = [e for e in post_order(body) if isinstance(e, Var) and e in sources]
+        self._inputs = [sources[p] for p in params]
+        return IRModule({MAIN: Function(tuple(params), body)})
+
+    def _bound(
+        self, args: Sequence[Any], weights: Weights
+    ) -> tuple[dict[Any, Any], dict[Expr, Any]]:
+        """The values of nodes that are not computed, and where inputs of the model come from."""
         bound: dict[Any, Any] = {}
-        params = []
-        self._inputs: list[int] = []
+        sources: dict[Expr, Any] = {}
+
+        def add(node: Any, value: Any, source: Any) -> None:
+            param = Var(node.name, held_type(value) or input_type(node.name, value))
+            bound[node], sources[param] = held(param, value), source
+
         for n, (node, value) in enumerate(zip(self._holders, args, strict=True)):
             if n in weights:
                 bound[node] = weights.constant(n, node.name)
-            elif hasattr(value, "shape"):
-                bound[node] = Var(node.name, input_type(node.name, value))
-                params.append(bound[node])
-                self._inputs.append(n)
-            else:
+            elif not is_tensor(value) or is_empty(value):
                 bound[node] = value
-        found = Importer(self._options.fallback).outputs(self._graph, bound)
-        results = [e for e in found if isinstance(e, Expr)]
-        places = iter(range(len(results)))
-        self._outputs = [_Place(next(places)) if isinstance(e, Expr) else e for e in found]
-        return IRModule({MAIN: Function(tuple(params), Tuple(tuple(results)))})
+            else:
+                add(node, value, n)
+        for node, view in input_views(self._graph.graph, self._holders).items():
+            value = node.meta.get("val")
+            if node in bound or not is_tensor(value) or is_empty(value):
+                continue
+            if lacks_converter(node.target):  # PyTorch alone reads it of the input's memory
+                add(node, value, view)
+        return bound, sources
 
     def _compiled(self, module: IRModule) -> CompiledModel:
         """The model; kernels of the model before are taken over."""
@@ -292,31 +349,32 @@ class _Build:
     def _fresh(self, place: int) -> Any:
         """A tensor into which the model writes an output; None where it is copied, as small ones
         are: kernels would have to be bound to it."""
-        torch = torch_package()
+        if place in self._buffers or not self._writes(place):
+            return None
+        return self._bound_tensor(place)
+
+    def _writes(self, place: int) -> bool:
+        """Whether an output is a value of its own that the model makes."""
         program = self.model.program
         number = program.outputs[place]
-        value = program.values[number]
-        if value.nbytes < _COPIED or value.kind != "stored" or program.outputs.count(number) > 1:
-            return None
-        made = torch.empty(value.shape, dtype=getattr(torch, value.dtype))
+        return program.values[number].kind == "stored" and program.outputs.count(number) == 1
+
+    def _bound_tensor(self, place: int) -> Any:
+        made = self._empty(place)
         self._executor.set_output_zero_copy(place, as_array(made))
         return made
 
-    def _output(self, value: Any, made: Sequence[Any]) -> Any:
-        if not isinstance(value, _Place):
-            return value
-        found = made[value.number]
-        if found is not None:
-            return found
+    def _empty(self, place: int) -> Any:
+        value = self.model.program.output_values[place]
         torch = torch_package()
-        copied = np.asarray(self._executor.get_output(value.number))
-        if copied.dtype.name == "bfloat16":
-            return torch.from_numpy(copied.view("int16")).view(torch.bfloat16)
-        return torch.from_numpy(copied)
+        return torch.empty(value.shape, dtype=getattr(torch, value.dtype))
 
-
-class _Place:
-    """An output of a graph that the model makes."""
-
-    def __init__(self, number: int) -> None:
-        self.number = number
+    def _storage(self, place: int, tensor: Any) -> Any:
+        """A tensor over all that a storage holds; one into which it was written, or a copy."""
+        if place in self._buffers:
+            tensor = self._buffers[place].clone()
+        elif tensor is None:
+            tensor = self._empty(place)
+            self._executor.get_output(place, as_array(tensor))
+        layout = self._layouts[place]
+        return tensor if layout is None else layout(tensor)

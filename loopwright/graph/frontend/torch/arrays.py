@@ -28,6 +28,11 @@ def torch_package() -> Any:
     return torch
 
 
+def is_tensor(value: Any) -> bool:
+    """Whether something is a tensor of PyTorch."""
+    return isinstance(value, torch_package().Tensor)
+
+
 def dtype_of(tensor: Any) -> str | None:
     """The dtype of a tensor by its name here; None where programs do not have it."""
     name = str(tensor.dtype).removeprefix("torch.")
@@ -55,6 +60,14 @@ def as_array(tensor: Any) -> Array:
     if dtype == "bfloat16":
         return np.asarray(plain.view(torch.int16).numpy()).view(np.dtype(dtype))
     return np.asarray(plain.numpy())
+
+
+def as_bytes(tensor: Any) -> Array:
+    """The bytes of the elements of a tensor of the host, of any dtype, in order; shared where it is
+    contiguous."""
+    torch = torch_package()
+    plain = tensor.detach().resolve_conj().resolve_neg().contiguous()
+    return np.asarray(plain.view(-1).view(torch.uint8).numpy())
 
 
 def as_tensor(array: Array) -> Any:

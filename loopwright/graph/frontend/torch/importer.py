@@ -10,15 +10,23 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from loopwright.errors import GraphError, LoopwrightError
-from loopwright.graph.frontend.torch.arrays import as_array, dtype_of, torch_package
+from loopwright.graph.frontend.torch.arrays import dtype_of, is_tensor, torch_package
 from loopwright.graph.frontend.torch.fallback import (
+    Carried,
     Deferred,
+    Read,
+    Turn,
     as_step,
     deferred_call,
+    elements_of,
+    held,
+    held_type,
+    is_empty,
     leaves_of,
     part_of,
 )
-from loopwright.graph.frontend.torch.node import Node, converted
+from loopwright.graph.frontend.torch.memory import Memory, shared_base
+from loopwright.graph.frontend.torch.node import Node, converted, converter_of
 from loopwright.graph.frontend.types import Types
 from loopwright.graph.ir.expr import Expr, const
 from loopwright.graph.ir.types import TensorType
@@ -45,60 +53,79 @@ class Importer:
 
     Args:
         fallback: whether PyTorch computes what cannot be converted.
+
+    Attributes:
+        types: of expressions.
+        values: of nodes.
+        turn: of the steps whose place among others counts.
     """
 
     def __init__(self, fallback: bool) -> None:
         self.types = Types()
         self._fallback = fallback
+        self.values: dict[Any, Any] = {}
+        self.turn = Turn()
+        self._bases: dict[Any, Any] = {}
         self._refused: list[str] = []
-        self._values: dict[Any, Any] = {}
 
     def outputs(self, module: Any, bound: Mapping[Any, Any]) -> list[Any]:
         """The outputs of a graph.
 
         Args:
             module: a ``torch.fx.GraphModule`` whose nodes say of which types their values are.
-            bound: the values of its placeholders.
+            bound: the values of its placeholders, and of calls that need not be converted.
 
         Returns:
-            Expressions; what is no tensor as it is.
+            Expressions, and what else holds a tensor (`Carried`, `Deferred`); what is no tensor as
+            it is.
 
         Raises:
             GraphError: nodes cannot be converted; all of them are told.
         """
-        self._values = dict(bound)
+        self.values = dict(bound)
         found: Any = []
         for node in module.graph.nodes:
             if node.op == "output":
                 found = self._resolved(node.args[0])
             elif node.op == "get_attr":
-                self._values[node] = self._attribute(module, node.target)
-            elif node.op == "call_function":
-                self._values[node] = self._called(node)
-            elif node not in self._values:
+                self.values[node] = self._attribute(module, node.target)
+            elif node.op == "call_function" and node not in bound:
+                self.values[node] = self._called(node)
+            elif node not in bound:
                 raise GraphError(f"a graph has a {node.op} {node.name!r}, which has no value")
-        made = list(found) if isinstance(found, (list, tuple)) else [found]
-        for n, value in enumerate(made):
-            if isinstance(value, Deferred):
-                self._refuse(f"output {n}", f"no program holds it ({value.names[-1]})")
+            base = node if node in bound else shared_base(node, self._bases)
+            if base is not node or isinstance(self.values.get(node), (Expr, Carried)):
+                self._bases[node] = base
         self._check()
-        return made
+        return list(found) if isinstance(found, (list, tuple)) else [found]
+
+    def base_of(self, node: Any) -> Any:
+        """The node whose value holds the storage of a node's tensor: itself, or what it is a view
+        of."""
+        return self._bases.get(node, node)
 
     def _attribute(self, module: Any, target: str) -> Any:
         found = module
         for name in target.split("."):
             found = getattr(found, name)
-        if isinstance(found, torch_package().Tensor):
-            return const(as_array(found), name=target)
-        return found
+        return constant_of(found, target) if is_tensor(found) else found
 
     def _resolved(self, value: Any) -> Any:
         """An argument with the values of the nodes in it."""
         torch = torch_package()
-        return torch.fx.node.map_arg(value, lambda node: self._values[node])
+        return torch.fx.node.map_arg(value, lambda node: self.values[node])
+
+    def _read(self, node: Any) -> Any:
+        """The value of a node for PyTorch: a tensor lies as it would there."""
+        value, memory = self.values[node], Memory.of(node.meta.get("val"))
+        if not isinstance(value, (Expr, Carried)) or memory is None:
+            return value
+        base = node if memory.plain else self.base_of(node)
+        around = Memory.of(base.meta["val"])
+        assert around is not None
+        return Read(self.values[base], around, memory.after(around))
 
     def _called(self, node: Any) -> Any:
-        label = f"{_label(node.target)} {node.name!r}"
         args, kwargs = self._resolved(node.args), self._resolved(dict(node.kwargs))
         leaves = leaves_of([args, kwargs])
         if any(isinstance(leaf, Left) for leaf in leaves):
@@ -108,18 +135,69 @@ class Importer:
         name = getattr(node.target, "__name__", "")
         if any(name.startswith(prefix) for prefix in _CHECKS):
             return None
+        if name == "with_effects":
+            return self._effect(node)
         results, several = _results(node.meta.get("val"))
+        if results and all(map(is_empty, results)):
+            found = [memory.empty() for memory in map(Memory.of, results) if memory]
+            return found if several else found[0]
         try:
-            found = self._made(node, args, kwargs, leaves, results)
+            made = self._made(node, args, kwargs, leaves, results)
         except LoopwrightError as exc:
             reason = " ".join(str(exc).partition("\n")[0].split())
-            if not self._fallback:
-                self._refuse(label, reason)
-                return _LEFT
-            return as_step(
-                deferred_call(label, node.target, args, kwargs, reason), results, several
-            )
-        return found if several else found[0]
+            return self._fallen(node, node.target, node.args, results, several, reason)
+        return made if several else made[0]
+
+    def _fallen(
+        self,
+        node: Any,
+        target: Any,
+        args: Sequence[Any],
+        results: Sequence[Any],
+        several: bool,
+        reason: str,
+        counts: bool = False,
+    ) -> Any:
+        """What PyTorch computes of a call, unless that is refused.
+
+        Args:
+            node: the call.
+            target, args: what is called, with nodes for tensors.
+            results: its tensors, fake ones.
+            several: whether it is a list of tensors rather than one.
+            reason: why it cannot be converted.
+            counts: whether its place among others does.
+        """
+        label = f"{_label(target)} {node.name!r}"
+        if not self._fallback:
+            self._refuse(label, reason)
+            return _LEFT
+        read = torch_package().fx.node.map_arg((args, dict(node.kwargs)), self._read)
+        deferred = deferred_call(label, target, read[0], read[1], reason)
+        random = _is_random(target)
+        if not (random or several) and self._runs_with_reader(node):
+            return deferred
+        found = as_step(deferred, results, several, self.turn if counts or random else None)
+        if random and isinstance(found, Deferred):
+            self._refuse(label, "how many random numbers it draws depends on data")
+        return found
+
+    def _runs_with_reader(self, node: Any) -> bool:
+        """Whether one call reads what no kernel does, so that PyTorch computes both in one step."""
+        value, readers = node.meta.get("val"), list(node.users)
+        alone = len(readers) == 1 and readers[0].op == "call_function"
+        carried = is_tensor(value) and dtype_of(value) is None
+        return alone and carried and shared_base(node, self._bases) is node
+
+    def _effect(self, node: Any) -> Any:
+        """A call whose place among others counts, behind the token of the one before."""
+        _, target, *args = node.args
+        results = list(node.meta["val"])[1:]
+        several = len(results) > 1
+        found = self._fallen(node, target, args, results, several, "it may fail", counts=True)
+        if isinstance(found, Left):
+            return found
+        return [None, *(found if several else [found])]
 
     def _item(self, node: Any, whole: Any, index: Any) -> Any:
         if not isinstance(whole, Deferred):
@@ -133,7 +211,7 @@ class Importer:
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
         leaves: Sequence[Any],
-        results: Sequence[TensorType | None],
+        results: Sequence[Any],
     ) -> Sequence[Any]:
         """The outputs of a call.
 
@@ -143,17 +221,19 @@ class Importer:
         torch = torch_package()
         if not isinstance(node.target, torch._ops.OpOverload):
             raise GraphError("it is no operator of ATen")
-        if any(isinstance(leaf, Deferred) for leaf in leaves):
-            raise GraphError("it reads what no program holds")
+        if any(isinstance(leaf, (Carried, Deferred)) for leaf in leaves):
+            raise GraphError("it reads what no kernel does")
         tensors = [leaf for leaf in leaves if isinstance(leaf, Expr)]
-        random = torch.Tag.nondeterministic_seeded in node.target.tags
-        if not tensors and not random and _elements(results) <= _LARGE:
+        types = [tensor_type_of(t) for t in results]
+        if not tensors and not _is_random(node.target) and _elements(types) <= _LARGE:
             with torch.no_grad():
                 found = node.target(*args, **kwargs)
-            return [const(as_array(t)) for t in leaves_of(found)]
+            return [constant_of(t) for t in leaves_of(found)]
+        if any(map(is_tensor, (*args, *kwargs.values()))):
+            raise GraphError("it reads a tensor without elements")
         plain = {k: v for k, v in kwargs.items() if k not in _OF_RESULTS}
         used = _used(node, len(results))
-        call = Node(_name(node.target), node.name, tuple(results), used, self.types)
+        call = Node(_name(node.target), node.name, tuple(types), used, self.types)
         return converted(call, args, plain)
 
     def _refuse(self, label: str, reason: str) -> None:
@@ -184,24 +264,31 @@ def _label(target: Any) -> str:
 
 
 def tensor_type_of(value: Any) -> TensorType | None:
-    """The type of a tensor; None where no program holds it: its dtype, or an extent, is unknown.
-
-    Kernels take no tensors without elements, so that programs hold none.
-    """
-    torch = torch_package()
-    if not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
-        return None
-    dtype = dtype_of(value)
-    if dtype is None or not all(isinstance(n, int) and n > 0 for n in value.shape):
-        return None
-    return TensorType(tuple(value.shape), dtype)
+    """The type of a tensor as kernels take it; None where they do not: its dtype, or an extent, is
+    unknown, or it has no elements."""
+    return held_type(value) if is_tensor(value) and dtype_of(value) is not None else None
 
 
-def _results(value: Any) -> tuple[list[TensorType | None], bool]:
-    """The types of what a call gives, and whether it is several values."""
-    if isinstance(value, (list, tuple)):
-        return [tensor_type_of(v) for v in value], True
-    return [tensor_type_of(value)], False
+def constant_of(tensor: Any, name: str = "") -> Any:
+    """A tensor whose elements are known, as a program holds it; itself without elements."""
+    if not tensor.numel():
+        return tensor
+    return held(const(elements_of(tensor), name=name), tensor)
+
+
+def lacks_converter(target: Any) -> bool:
+    """Whether something is an operator of PyTorch without a converter."""
+    known = isinstance(target, torch_package()._ops.OpOverload)
+    return known and converter_of(_name(target)) is None
+
+
+def _is_random(target: Any) -> bool:
+    return torch_package().Tag.nondeterministic_seeded in getattr(target, "tags", ())
+
+
+def _results(value: Any) -> tuple[list[Any], bool]:
+    """What a call gives, and whether it is several values."""
+    return ([*value], True) if isinstance(value, (list, tuple)) else ([value], False)
 
 
 def _elements(results: Sequence[TensorType | None]) -> int:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from loopwright.errors import GraphError
 from loopwright.graph.frontend.torch.arrays import as_array, torch_package
 from loopwright.graph.frontend.torch.decompositions import decompositions
+from loopwright.graph.frontend.torch.fallback import Carried, Deferred
 from loopwright.graph.frontend.torch.importer import Importer, tensor_type_of
 from loopwright.graph.ir.expr import Expr, Function, Tuple, Var, const
 from loopwright.graph.ir.module import MAIN, IRModule
@@ -109,6 +110,8 @@ def _imported(program: Any, fallback: bool) -> IRModule:
     importer = Importer(fallback)
     outputs = importer.outputs(program.graph_module, bound)
     for n, value in enumerate(outputs):
+        if isinstance(value, (Carried, Deferred)):
+            raise GraphError(f"output {n} of the model is a tensor, but no program holds it")
         if not isinstance(value, Expr):
             raise GraphError(
                 f"output {n} of the model is {value!r:.60}; a module gives tensors alone"

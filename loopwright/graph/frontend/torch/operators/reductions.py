@@ -67,7 +67,8 @@ def extreme_with_place(node: Node, x: Expr, dim: int, keepdim: bool = False) -> 
 @converter("argmax", "argmin")
 def place(node: Node, x: Expr, dim: int | None = None, keepdim: bool = False) -> Expr:
     """Where the largest, or the smallest element is."""
-    data = x if dim is not None else node.reshaped(x, (prod(node.shape(x)),))
+    flat = dim is None or not node.rank(x)
+    data = node.reshaped(x, (prod(node.shape(x)),)) if flat else x
     at = node.axis(0 if dim is None else dim, node.rank(data))
     found = node.call(node.operator, data, axis=at, keepdims=keepdim and dim is not None)
     return node.reshaped(found, node.extents())
@@ -156,11 +157,13 @@ def sort(
     node: Node, x: Expr, dim: int = -1, descending: bool = False, stable: bool | None = None
 ) -> list[Expr]:
     """All elements of a dimension in order, and where they were."""
-    at = node.axis(dim, node.rank(x))
-    return _ordered(node, x, node.shape(x)[at], dim, descending)
+    k = node.shape(x)[node.axis(dim, node.rank(x))] if node.rank(x) else 1
+    return _ordered(node, x, k, dim, descending)
 
 
 def _ordered(node: Node, x: Expr, k: int, dim: int, largest: bool) -> list[Expr]:
-    at = node.axis(dim, node.rank(x))
-    found = node.call("topk", x, k=k, axis=at, largest=largest)
-    return [TupleGetItem(found, 0), TupleGetItem(found, 1)]
+    data = x if node.rank(x) else node.reshaped(x, (1,))
+    at = node.axis(dim, node.rank(data))
+    found = node.call("topk", data, k=k, axis=at, largest=largest)
+    parts: list[Expr] = [TupleGetItem(found, 0), TupleGetItem(found, 1)]
+    return parts if node.rank(x) else [node.reshaped(e, ()) for e in parts]

@@ -74,10 +74,8 @@ def t(node: Node, x: Expr) -> Expr:
 
 @converter("cat")
 def cat(node: Node, tensors: Sequence[Expr], dim: int = 0) -> Expr:
-    """One behind the other; tensors of shape (0,) count for nothing."""
-    parts = [node.as_result(e) for e in tensors if node.shape(e) != (0,)]
-    if not parts:
-        raise GraphError("all tensors are empty")
+    """One behind the other; tensors without elements, which are no expressions, add nothing."""
+    parts = [node.as_result(e) for e in tensors if isinstance(e, Expr)]
     return parts[0] if len(parts) == 1 else node.call("concatenate", *parts, axis=dim)
 
 
@@ -163,7 +161,7 @@ def repeat(node: Node, x: Expr, repeats: Sequence[int]) -> Expr:
 def flip(node: Node, x: Expr, dims: Sequence[int]) -> Expr:
     """Some dimensions from their last element to their first."""
     found, shape = x, node.shape(x)
-    for d in dims:
+    for d in dims if shape else ():
         at = node.axis(d, len(shape))
         found = _cut(node, found, at, shape[at] - 1, -shape[at] - 1, -1)
     return found
