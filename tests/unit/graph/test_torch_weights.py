@@ -210,6 +210,8 @@ def test_memory_that_a_model_reads_is_held() -> None:
     torch.testing.assert_close(compiled(x), wanted)
     weight.data = torch.ones(8, 6)
     torch.testing.assert_close(compiled(x), product(x))
+    with pytest.raises(RuntimeError, match="not resizable"):
+        weight.untyped_storage().resize_(0)
 
 
 @pytest.mark.parametrize("count", [0, 3, 64, 200, 32768, 70001])
