@@ -315,10 +315,12 @@ class FmaKernel:
         return self.flop_per_unit * units / time_call(self.call, 1)
 
 
-def multiply_adds(unit: VectorUnit | None) -> Roof:
-    """Multiply-adds of float32 of a vector unit, or of this machine's."""
+def multiply_adds(unit: VectorUnit | Roof | None) -> Roof:
+    """Multiply-adds of float32 of a vector unit, or of this machine's; an instruction itself."""
     from loopwright.target import Roof
 
+    if isinstance(unit, Roof):
+        return unit
     unit = unit or host_unit()
     return Roof(unit, "fma", unit.nbytes // 4)
 
@@ -335,7 +337,9 @@ def kernel_of(num_threads: int, roof: Roof) -> FmaKernel:
 
 
 def fma_peak(
-    num_threads: int | None = None, seconds: float = 0.1, unit: VectorUnit | None = None
+    num_threads: int | None = None,
+    seconds: float = 0.1,
+    unit: VectorUnit | Roof | None = None,
 ) -> float:
     """Measure how many float32 operations per second fused multiply-adds reach.
 
@@ -348,7 +352,8 @@ def fma_peak(
             else the machine did in the others is not its limit.
         unit: the vector instructions to measure, `Target.vector_unit` of the target that kernels
             are compiled for; None: this machine's. Without an instruction for multiply-adds it is
-            a product and a sum.
+            a product and a sum. A `loopwright.target.Roof` stands for another instruction, such as
+            dot products of bytes.
 
     Returns:
         flop/s; a multiply-add counts two.
@@ -361,18 +366,8 @@ def fma_peak(
         >>> print(lw.runtime.fma_peak(1, seconds=0.01) > 0)
         True
     """
-    return peak_of(multiply_adds(unit), num_threads, seconds)
-
-
-def peak_of(roof: Roof, num_threads: int | None = None, seconds: float = 0.1) -> float:
-    """Measure how many operations per second an instruction does; as `fma_peak`.
-
-    Args:
-        roof: the instruction.
-        num_threads, seconds: as of `fma_peak`.
-    """
     threads = pool.check_num_threads(num_threads or pool.get_num_threads())
-    kernel = kernel_of(threads, roof)
+    kernel = kernel_of(threads, multiply_adds(unit))
     units = max(1, round(kernel.units_per_second * seconds / _WINDOWS))
     return max(kernel.rate(units) for _ in range(_WINDOWS))
 

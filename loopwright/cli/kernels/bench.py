@@ -255,9 +255,9 @@ def _limited(contestants: Sequence[Contestant], unit: VectorUnit | None) -> list
 
 
 def _peak(threads: int, roof: Roof | None) -> Callable[[], float | None]:
-    from loopwright.runtime.peak import peak_of
+    from loopwright import runtime
 
-    return lambda: None if roof is None else peak_of(roof, threads, 0.02)
+    return lambda: None if roof is None else runtime.fma_peak(threads, 0.02, roof)
 
 
 def _moving(rows: list[dict[str, Json]], nbytes: int, bandwidth: float, name: str) -> str:

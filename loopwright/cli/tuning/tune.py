@@ -42,7 +42,7 @@ from loopwright.cli.tuning.options import (
     tuner_options,
 )
 from loopwright.cli.workload import Workload, counted, find_workload, workload_options
-from loopwright.errors import UsageError
+from loopwright.errors import InstantiationError, UsageError
 from loopwright.measure import MeasureOption, lock_log
 from loopwright.measure.devices import measured_on
 from loopwright.records import Json, Store, load
@@ -375,13 +375,17 @@ def _yardsticks(
 
 
 def _limit(workload: Workload) -> MachineLimit | None:
-    """What bounds the workload on this machine: arithmetic, or moving its arguments."""
+    """What bounds the workload on this machine: arithmetic, or moving its arguments; None where
+    that is not known, or the template refuses its default, which the run then says."""
     from loopwright import dtypes
     from loopwright.cli.kernels import workload_kernels
     from loopwright.measure.playoff.machine_limit import arithmetic_of, limit_of
     from loopwright.target import roof_of
 
-    scheduled = workload_kernels.default(workload)
+    try:
+        scheduled = workload_kernels.default(workload)
+    except InstantiationError:
+        return None
     dag = scheduled.schedule.dag
     nbytes = sum(
         math.prod(tensor.static_shape) * dtypes.nbytes(tensor.dtype) for tensor in scheduled.args

@@ -9,7 +9,6 @@ from functools import partial
 from loopwright import dtypes, runtime
 from loopwright.measure.arguments import arguments
 from loopwright.runtime import Artifact
-from loopwright.runtime.peak import peak_of
 from loopwright.target import Roof
 from loopwright.te import Dag
 
@@ -133,7 +132,7 @@ def stays_in_cache(nbytes: int, device: runtime.Device) -> bool:
 
 def _peak(threads: int, roof: Roof) -> float:
     with runtime.pinned(threads):
-        return peak_of(roof, threads, _SAMPLE_S)
+        return runtime.fma_peak(threads, _SAMPLE_S, roof)
 
 
 def _bandwidth(threads: int, nbytes: int | None) -> float:
