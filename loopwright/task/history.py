@@ -29,7 +29,7 @@ from loopwright.task.dispatch import DispatchContext, fallback, say_once, task_o
 from loopwright.task.space import ConfigEntity
 from loopwright.task.task import TargetLike, Task
 from loopwright.task.template import Scheduled
-from loopwright.te.dag import bytes_moved, read_arg_id
+from loopwright.te.dag import call_work, read_arg_id
 from loopwright.te.index_ranges import Span, index_spans
 
 if TYPE_CHECKING:
@@ -404,9 +404,9 @@ def _out_of_reach(task: Task, record: Record, scheduled: Scheduled) -> str:
     if record.median is None or unit is None or s.dag.sizes:
         return ""
     threads = task.target.canonical.get("num_threads") or get_num_threads()
-    stored, shortest = bytes_moved(s.dag, s.arg_ids(args))
+    work = call_work(s.dag, s.arg_ids(args))
     peak = assumed_peak(threads, unit)
-    return out_of_reach(record.median, stored, s.dag.flop, shortest, peak)
+    return out_of_reach(record.median, work.stored, work.flop, work.shortest, peak)
 
 
 class _Applied:

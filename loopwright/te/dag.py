@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 from loopwright import dtypes
 from loopwright.errors import TensorError
@@ -330,22 +330,34 @@ def _visit(op: Operation, index: dict[Operation, int]) -> None:
         stack.extend((t.op, False) for t in reversed(cur.input_tensors))
 
 
-def bytes_moved(dag: Dag, arg_ids: Sequence[ArgId]) -> tuple[int, int]:
-    """Bytes of the outputs among some arguments, and of the shortest element of their inputs.
+class CallWork(NamedTuple):
+    """What a call of a program does at least.
 
-    Args:
-        dag: a program of known sizes.
-        arg_ids: its arguments.
+    Attributes:
+        stored: bytes of its outputs.
+        shortest: bytes of the shortest element of its inputs.
+        flop: operations, without those that constants determine.
     """
+
+    stored: int
+    shortest: int
+    flop: int
+
+
+def call_work(dag: Dag, arg_ids: Sequence[ArgId]) -> CallWork:
+    """What a call of a program of known sizes with these arguments does at least."""
     places = [(dag.ops[op], output) for op, output in map(read_arg_id, arg_ids)]
     stored = sum(
         prod(op.static_shape) * dtypes.nbytes(op.dtypes[output])
         for op, output in places
         if not op.is_placeholder
     )
-    return stored, min(
-        (dtypes.nbytes(op.dtype) for op, _ in places if op.is_placeholder), default=4
-    )
+    shortest = min((dtypes.nbytes(op.dtype) for op, _ in places if op.is_placeholder), default=4)
+    known: list[bool] = []  # whether constants determine it
+    for op in dag.ops:
+        known.append(op.constant if op.is_placeholder else all(known[r.source] for r in op.reads()))
+    flop = sum(_op_flop(op) for op, fixed in zip(dag.ops, known, strict=True) if not fixed)
+    return CallWork(stored, shortest, flop)
 
 
 def _to_node(op: Operation, index: dict[Operation, int]) -> OpNode:

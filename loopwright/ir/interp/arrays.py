@@ -109,7 +109,7 @@ def intrinsic(fn: str, args: Sequence[Array]) -> Array:
         case "rsqrt":
             return np.asarray(1 / np.sqrt(wide[0]))
         case "erf":
-            return np.vectorize(math.erf, otypes=[np.float64])(wide[0])
+            return np.asarray(np.vectorize(math.erf, otypes=[np.float64])(wide[0]))
         case "pow":
             return np.asarray(np.power(wide[0], wide[1]))
         case "atan":

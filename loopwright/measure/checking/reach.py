@@ -11,7 +11,7 @@ from loopwright.measure.building import Candidate
 from loopwright.measure.equipment import Equipment
 from loopwright.measure.result import ErrorKind, MeasureError
 from loopwright.runtime.plausible import assumed_peak, out_of_reach
-from loopwright.te.dag import bytes_moved
+from loopwright.te.dag import call_work
 
 #: A time that a CPU of so few cycles a second reaches needs no closer look.
 _SLOW_HZ = 1.5e9
@@ -35,17 +35,18 @@ def time_out_of_reach(
     if not equipment.on_cpu or not times:
         return None
     seconds = statistics.median(times)
-    stored, shortest = bytes_moved(candidate.dag, candidate.arg_ids)
+    stored, shortest, flop = call_work(candidate.dag, candidate.arg_ids)
     target = equipment.task.target
     threads = target.canonical.get("num_threads") or runtime.get_num_threads()
-    unit, flop = target.vector_unit, candidate.dag.flop
+    unit = target.vector_unit
     peak = assumed_peak(threads, unit, _SLOW_HZ)
     if not out_of_reach(seconds, stored, flop, shortest, peak):
         return None
     with runtime.pinned(threads):
         peak = runtime.fma_peak(threads, _SAMPLE_S, unit)
     if out_of_reach(seconds, stored, flop, shortest, peak):
-        problem = out_of_reach(seconds, stored, _operations(candidate), shortest, peak)
+        left = min(flop, _operations(candidate))
+        problem = out_of_reach(seconds, stored, left, shortest, peak)
         if problem:
             return MeasureError(ErrorKind.RUN_ERROR, f"no machine is so fast: {problem}")
     return None

@@ -15,7 +15,6 @@ from loopwright.measure.running import wrong_answer
 from loopwright.measure.workers.messages import RaceReply
 from loopwright.runtime import Artifact
 from loopwright.target import Target
-from tests.unit.measure.programs import OPTION
 
 Program = tuple[Any, list[te.Tensor]]
 N = 512
@@ -42,7 +41,7 @@ def checked(
     name: str, right: Program, artifact: Artifact, beside: Measurer, target: str = TARGET
 ) -> MeasureError | None:
     """Why a kernel does not pass for the program; None where it does."""
-    with Measurer(PlainTask(name, right, target), OPTION, beside=beside) as m:
+    with Measurer(PlainTask(name, right, target), beside.option, beside=beside) as m:
         candidate = m.equipment.instantiate(0)  # type: ignore[arg-type]
         assert isinstance(candidate, Candidate), candidate
         race = m.equipment.runs.load_and_race(artifact, None)

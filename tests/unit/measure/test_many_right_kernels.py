@@ -12,16 +12,16 @@ import pytest
 from loopwright import ops, te
 from loopwright.errors import LoopwrightError
 from loopwright.graph.op.winograd import F2, F4, winograd
-from loopwright.measure import Measurer
+from loopwright.measure import LocalBuilder, LocalRunner, Measurer, measure_option
 from loopwright.schedule import replay
 from loopwright.task import create_task
 from loopwright.te.dag import Dag
 from loopwright.testing.fuzz import examples
 from tests.unit.measure.planted import Program, artifact_of, checked, scheduled
-from tests.unit.measure.programs import OPTION
 
 pytestmark = pytest.mark.slow
 TARGET = "llvm -num-threads=1"
+OPTION = measure_option(LocalBuilder(n_parallel=1, timeout=60), LocalRunner(timeout=30))
 _IMAGE = {"N": 1, "C": 8, "H": 9, "W": 9, "O": 8, "KH": 3, "KW": 3, "pad": 1}
 OPERATORS: list[tuple[str, dict[str, Any]]] = [
     *(("matmul", {"M": 16, "N": 40, "K": k}) for k in (1, 33, 4096)),
