@@ -161,7 +161,8 @@ def _beside(
     path: Path, partial: list[Path], mode: int | None = None, durable: bool = True
 ) -> Iterator[BinaryIO]:
     """A new file beside one, entered in ``partial`` at once."""
-    number, name = tempfile.mkstemp(PARTIAL, f".{path.name[:99]}.", path.parent)
+    short = os.fsdecode(os.fsencode(path.name)[:200])  # a name has 255 bytes at most
+    number, name = tempfile.mkstemp(PARTIAL, f".{short}.", path.parent)
     partial.append(Path(name))
     with open(number, "wb") as file:
         os.fchmod(number, _mode(path) if mode is None else mode)

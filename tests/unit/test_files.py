@@ -52,6 +52,13 @@ def test_a_file_of_somebody_else_is_replaced_by_force_alone(tmp_path: Path) -> N
     assert link.is_symlink()
 
 
+@pytest.mark.parametrize("name", ["n" * 255, "語" * 85, "with\nlines"])
+def test_any_name_will_do(tmp_path: Path, name: str) -> None:
+    _write(tmp_path / name)
+    _write(tmp_path / name)
+    assert os.listdir(tmp_path) == [name]
+
+
 def test_links_lead_to_where_they_point(tmp_path: Path) -> None:
     (tmp_path / "there").mkdir()
     dangling, astray, circle = (tmp_path / n for n in ("dangling", "astray", "circle"))

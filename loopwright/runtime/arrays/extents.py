@@ -47,7 +47,7 @@ def extent(array: Any) -> Extent:
     flags, nbytes = data.flags, data.nbytes
     # As `ArgumentChecks` has it: quick, of writable arrays that NumPy exports.
     quick = flags.carray and nbytes and data.dtype.kind != "V"
-    begin = _addressof(_view(data)) if quick else data.__array_interface__["data"][0]
+    begin = _addressof(_view(data)) if quick else data.__array_interface__["data"][0]  # type: ignore[arg-type]
     if flags.forc or not nbytes:
         return Extent((), begin, begin + nbytes)
     steps = [(n - 1) * s for n, s in zip(data.shape, data.strides, strict=True)]
@@ -62,12 +62,11 @@ def extent_on_device(memory: Memory, has_addresses: bool) -> Extent:
         memory: the piece.
         has_addresses: whether its handle is an address; else pieces of one handle alone can meet.
     """
-    space, begin = (memory.device_type, memory.device_id), memory.offset
+    device = memory.device_type, memory.device_id
     if has_addresses:
-        begin += memory.handle
-    else:
-        space = (*space, memory.handle)
-    return Extent(space, begin, begin + memory.nbytes)
+        return Extent(device, memory.address, memory.address + memory.nbytes)
+    space = (*device, memory.handle)
+    return Extent(space, memory.offset, memory.offset + memory.nbytes)
 
 
 def buffer_of(array: Any) -> memoryview | None:

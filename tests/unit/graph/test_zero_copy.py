@@ -360,3 +360,12 @@ def test_memory_of_a_device_overlaps_wherever_its_handle_begins(gpus: FakeDriver
     executor.set_output_zero_copy(0, out)
     executor.run(x=np.ones(N, "float32"))  # into memory of its own
     np.testing.assert_array_equal(out.numpy(), 1 + 2 * np.arange(N, dtype="float32"))
+
+
+def test_what_a_compiled_function_gave_is_its_next_input() -> None:
+    torch = pytest.importorskip("torch")
+    f = torch.compile(lambda h: torch.relu(h) * 0.5 + 1, backend="loopwright")
+    h = torch.linspace(-1, 1, 1 << 16)
+    for _ in range(4):
+        wanted, h = torch.relu(h) * 0.5 + 1, f(h)
+        torch.testing.assert_close(h, wanted)
