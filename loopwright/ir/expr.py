@@ -12,7 +12,7 @@ NaN: ``max`` and ``min`` give NaN when either operand is NaN (as ``numpy.maximum
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Union
@@ -294,6 +294,11 @@ class IterVar(ExprOps):
 
     def __repr__(self) -> str:
         return f"IterVar({self.name}, extent={self.extent}, {self.kind})"
+
+
+def position_of(axis: IterVar, axes: Sequence[IterVar]) -> int:
+    """The place of an axis among others; ``axes.index`` would make an expression for each."""
+    return next(n for n, x in enumerate(axes) if x is axis)
 
 
 class Range:
