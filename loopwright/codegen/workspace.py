@@ -13,6 +13,7 @@ from typing import Any
 from loopwright import dtypes
 from loopwright.ir.buffer import Buffer
 from loopwright.ir.expr import Expr, Var, binary, cast
+from loopwright.ir.node import same
 from loopwright.ir.sizes import SizeVar
 from loopwright.ir.traversal import free_vars
 
@@ -67,4 +68,4 @@ def larger(a: Bytes, b: Bytes) -> Bytes:
     """The larger of two numbers of bytes."""
     if isinstance(a, int) and isinstance(b, int):
         return max(a, b)
-    return a if b == 0 or a == b else b if a == 0 else binary("max", a, b)
+    return a if same(a, b) or same(b, 0) else b if same(a, 0) else binary("max", a, b)

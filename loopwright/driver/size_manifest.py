@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from loopwright.errors import BuildError
 from loopwright.ir.affine import Affine, Extent, to_affine
 from loopwright.ir.expr import Expr, Read, Var, as_expr
+from loopwright.ir.node import StructuralKey, distinct
 from loopwright.ir.printer import print_expr
 from loopwright.ir.sizes import Sizes, SizeVar, size_json
 from loopwright.ir.stmt import Func
@@ -57,7 +58,7 @@ class SizeManifest:
                     f"argument: build(s, [{v.name}, ...])"
                 )
         ops = dag.ops if dag is not None else ()
-        extents = dict.fromkeys(n for op in ops for n in op.extents if not isinstance(n, int))
+        extents = distinct(n for op in ops for n in op.extents if not isinstance(n, int))
         needs = requirements(dag) if dag is not None else []
         return SizesSpec(
             tuple((self.names[v], v.dtype, v.nonnegative) for v in f.sizes),
@@ -72,7 +73,7 @@ def requirements(dag: Dag) -> list[tuple[Expr, str]]:
 
     Only affine indices are judged; whether they stay inside may depend on the sizes.
     """
-    needs: dict[Expr, str] = {}
+    needs: dict[StructuralKey, str] = {}
     for op in dag.ops:
         sizes = Sizes(n for other in dag.ops for n in other.extents)
         for v in dag.sizes:
@@ -81,12 +82,12 @@ def requirements(dag: Dag) -> list[tuple[Expr, str]]:
             sizes.ranges.enter(a.var, sizes.of(a.extent))
         for read in op.unguarded_reads():
             needs |= _needs_of_read(dag, op, read, sizes)
-    return list(needs.items())
+    return [(key.node, text) for key, text in needs.items()]
 
 
-def _needs_of_read(dag: Dag, op: OpNode, read: Read, sizes: Sizes) -> dict[Expr, str]:
+def _needs_of_read(dag: Dag, op: OpNode, read: Read, sizes: Sizes) -> dict[StructuralKey, str]:
     """What must not be negative for one read, and what to say where it is."""
-    needs: dict[Expr, str] = {}
+    needs: dict[StructuralKey, str] = {}
     source = dag.ops[read.source]
     for d, (i, dim) in enumerate(zip(read.indices, source.shape, strict=True)):
         form = to_affine(i, {}, sizes.ranges)
@@ -100,7 +101,7 @@ def _needs_of_read(dag: Dag, op: OpNode, read: Read, sizes: Sizes) -> dict[Expr,
         )
         rooms = (lo, sizes.of(dim) - 1 - hi)
         short = [as_expr(sizes.dim(r)) for r in rooms if _may_be_negative(r, sizes)]
-        needs |= {as_expr(sizes.definition(r)): text for r in short}
+        needs |= {StructuralKey(as_expr(sizes.definition(r))): text for r in short}
     return needs
 
 

@@ -1,14 +1,20 @@
 """Expressions: what a value is. Shared by tensor expressions and by the loop IR.
 
 `Read` names a tensor (te) or a stage (schedule); lowering turns it into the load of a buffer.
-``==`` on nodes compares structure; the comparison that becomes part of a program is `equal`.
+
+``a == b`` is an expression, as ``a < b`` is. Its ``bool`` is the structural truth, for programs
+that look at expressions; in a function that describes a program (`tracing`) it is refused where it
+is not decided. In dictionaries and sets every node is a key of its own. Passes compare by
+`loopwright.ir.node.same`, which builds nothing.
 
 NaN: ``max`` and ``min`` give NaN when either operand is NaN (as ``numpy.maximum``), everywhere.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, Union
 
 import numpy as np
@@ -16,7 +22,7 @@ import numpy as np
 from loopwright import dtypes
 from loopwright.errors import TensorError
 from loopwright.ir.kinds import IterVarKind
-from loopwright.ir.node import Node, node
+from loopwright.ir.node import Node, node, same
 from loopwright.ir.operations import BITWISE, COMPARE, FOLD, SHIFTS
 
 #: What arithmetic takes as an operand.
@@ -28,16 +34,43 @@ Dim = Union[int, "Expr"]
 
 _Method = Callable[["ExprOps", ExprLike], "Expr"]
 
+#: Name of what a function of the user's describes just now; empty while none is called.
+_traced: ContextVar[str] = ContextVar("what is traced", default="")
+
+
+@contextmanager
+def tracing(what: str) -> Iterator[None]:
+    """While a function describes ``what``, a condition that is not decided has no truth value."""
+    outer = _traced.get()
+    token = _traced.set(f"{outer}, {what}" if outer else what)
+    try:
+        yield
+    finally:
+        _traced.reset(token)
+
 
 def _operators(op: str) -> tuple[_Method, _Method]:
     """The method of an operator, and the one that Python calls for the operand on the right."""
-    return lambda a, b: binary(op, a, b), lambda a, b: binary(op, b, a)
+
+    def reflected(a: ExprOps, b: ExprLike) -> Expr:
+        # On the left a scalar of NumPy is a plain number: NumPy hands an array's elements as such.
+        return binary(op, b.item() if isinstance(b, np.generic) else b, a)
+
+    return lambda a, b: binary(op, a, b), reflected
+
+
+def traced() -> str:
+    """Name of what is being described (`tracing`); empty outside of that."""
+    return _traced.get()
 
 
 class ExprOps:
     """Arithmetic shared by expressions and loop axes."""
 
     __slots__ = ()
+    #: Above that of NumPy's scalars, so that ``np.int64(3) == i`` asks the axis, and below that of
+    #: its arrays, which calculate with each element.
+    __array_priority__ = -1.0
 
     __add__, __radd__ = _operators("+")
     __sub__, __rsub__ = _operators("-")
@@ -72,14 +105,30 @@ class ExprOps:
     def __ge__(self, o: ExprLike) -> Expr:
         return binary(">=", self, o)
 
+    def __eq__(self, o: object) -> Any:
+        return _equality("==", self, o)
+
+    def __ne__(self, o: object) -> Any:
+        return _equality("!=", self, o)
+
+    # Written in C: compilers live in dictionaries of variables.
+    __hash__ = object.__hash__
+
     def equal(self, o: ExprLike) -> Expr:
-        """The expression ``self == o`` (the operator itself compares structure)."""
+        """The expression ``self == o``."""
         return binary("==", self, o)
 
     def __bool__(self) -> bool:
+        e, described = as_expr(self), traced()
+        known = _truth(e, bool(described))
+        if known is not None:
+            return known
+        text = repr(e) if len(repr(e)) <= 80 else f"{repr(e)[:77]}..."
+        who = f"{described}: " if described else ""
         raise TensorError(
-            "an expression has no truth value while a program is being described; use te.all, "
-            "te.any, te.select or te.if_then_else, and te.equal for =="
+            f"{who}{text} has no truth value while a program is being described; write "
+            "te.if_then_else or te.select for if, ?: and while, te.all, te.any and te.logical_not "
+            "for and, or, not, in and a < b < c, te.min and te.max for min, max"
         )
 
     def astype(self, dtype: str) -> Expr:
@@ -87,7 +136,7 @@ class ExprOps:
         return cast(self, dtype)
 
 
-class Expr(Node, ExprOps):
+class Expr(ExprOps, Node):
     """Base class of expressions; every expression has a ``dtype``.
 
     Example:
@@ -111,14 +160,9 @@ class Var(Expr):
         n int32 n * 4 + 1
     """
 
+    _unique = True
     name: str
     dtype: str = "int32"
-
-    def __eq__(self, other: object) -> bool:
-        return self is other
-
-    # Written in C: compilers live in dictionaries of variables.
-    __hash__ = object.__hash__
 
 
 @node
@@ -252,6 +296,11 @@ class IterVar(ExprOps):
         return f"IterVar({self.name}, extent={self.extent}, {self.kind})"
 
 
+def position_of(axis: IterVar, axes: Sequence[IterVar]) -> int:
+    """The place of an axis among others; ``axes.index`` would make an expression for each."""
+    return next(n for n, x in enumerate(axes) if x is axis)
+
+
 class Range:
     """A half-open domain of a loop: ``min`` and ``extent``."""
 
@@ -259,6 +308,49 @@ class Range:
 
     def __init__(self, min_: int, extent: Dim) -> None:
         self.min, self.extent = min_, extent
+
+
+# ---------------------------------------------------------------- equality
+
+
+_OPERANDS = (ExprOps, int, float, np.number, np.bool_)
+
+
+def _equality(op: str, a: ExprOps, b: object) -> Any:
+    # A tensor or an array in a program is a mistake, which `as_expr` names.
+    if isinstance(b, _OPERANDS) or (traced() and hasattr(b, "dtype")):
+        return binary(op, a, b)  # type: ignore[arg-type]
+    return NotImplemented
+
+
+def _truth(e: Expr, described: bool) -> bool | None:
+    """Whether a condition holds, as far as constants and equal operands decide it.
+
+    What else is compared by ``==`` and ``!=`` differs, unless a program is being ``described``:
+    there a float is not known to equal itself, as NaN does not.
+    """
+    match e:
+        case Const(value=v):
+            return bool(v)
+        case Unary(op="not", a=a):
+            known = _truth(a, described)
+            return None if known is None else not known
+        case Binary(op="and" | "or" as op, a=a, b=b):
+            sides = (_truth(a, described), _truth(b, described))
+            decisive = op == "or"
+            return decisive if decisive in sides else None if None in sides else not decisive
+        case Binary(op=op, a=Const(value=x), b=Const(value=y)) if op in COMPARE:
+            return bool(FOLD[op](x, y))
+        case Binary(op="==" | "!=" as op, a=a, b=b):
+            if a.dtype == "bool":
+                p, q = _truth(a, described), _truth(b, described)
+                if p is not None and q is not None:
+                    return (p == q) == (op == "==")
+            alike = same(a, b)
+            if described and (not alike or dtypes.is_float(a.dtype)):
+                return None
+            return alike == (op == "==")
+    return None
 
 
 # ---------------------------------------------------------------- construction

@@ -1,18 +1,20 @@
 """The `node` decorator: immutable tree nodes with a stored hash and cheap rewriting.
 
-A node class lists its fields as annotations. It gets slots, an ``__init__`` in field order, a hash
-that is computed once, an equality that tries identity and hash before fields, and `map_children`.
-Assignment after construction is refused under ``__debug__`` only, so that ``python -O`` pays
-nothing.
+A node class lists its fields as annotations. It gets slots, an ``__init__`` in field order and
+`map_children`. `same` compares nodes by structure, and a `StructuralKey` finds them by it in
+dictionaries; the hash of a structure is computed once. Assignment after construction is refused
+under ``__debug__`` only, so that ``python -O`` pays nothing.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, Self, TypeVar, dataclass_transform
 
 _C = TypeVar("_C", bound=type)
+_N = TypeVar("_N", bound="Node")
 #: Annotations of fields that hold no node; passes need not look into them.
 _PLAIN = ("str", "int", "bool", "float", "LoopKind", "Scope")
 
@@ -21,7 +23,10 @@ class Node:
     """Base class of everything made by `node`."""
 
     __slots__ = ("_hash",)
+    _hash: int
     _fields: ClassVar[tuple[str, ...]] = ()
+    #: Whether two nodes of the class are the same only when they are one object.
+    _unique: ClassVar[bool] = False
 
     #: What `repr` gives. `loopwright.ir.printer` knows every class of nodes and puts its function
     #: here; this file knows none of them.
@@ -29,6 +34,12 @@ class Node:
 
     def __repr__(self) -> str:
         return self._text()
+
+    def __eq__(self, other: object) -> Any:
+        return same(self, other)
+
+    def __hash__(self) -> int:
+        return _structural_hash(self)
 
     def map_children(self, f: Callable[[Node], Node]) -> Self:
         """Return a node whose child nodes are ``f(child)``; ``self`` when no child changed."""
@@ -51,21 +62,67 @@ def _refuse(self: object, name: str, _value: object) -> None:
     raise AttributeError(f"{type(self).__name__}.{name} cannot be assigned: nodes are immutable")
 
 
-def _hash(self: Any) -> int:
+def same(a: Any, b: Any) -> bool:
+    """Whether two nodes, or tuples of them, have one structure.
+
+    Constants of different dtypes differ, as do 0.0 and -0.0; NaN is the same as NaN.
+    """
+    if a is b:
+        return True
+    kind = type(a)
+    if kind is not type(b):
+        return False
+    if kind is tuple:
+        return len(a) == len(b) and all(map(same, a, b))
+    if issubclass(kind, Node):
+        if kind._unique or _structural_hash(a) != _structural_hash(b):
+            return False
+        return all(same(getattr(a, n), getattr(b, n)) for n in kind._fields)
+    if kind is float:
+        equal = a == b and math.copysign(1.0, a) == math.copysign(1.0, b)
+        return equal or (math.isnan(a) and math.isnan(b))
+    return isinstance(a, _COMPARED) and bool(a == b)
+
+
+#: Classes of plain values in fields; other values, such as buffers and axes, are only themselves.
+_COMPARED = (str, int, frozenset)
+
+
+def _structural_hash(x: Any) -> int:
+    if not isinstance(x, Node):
+        if type(x) is tuple:
+            return hash(tuple(map(_structural_hash, x)))
+        return hash("nan" if isinstance(x, float) and math.isnan(x) else x)
+    if x._unique:
+        return object.__hash__(x)
     try:
-        return self._hash  # type: ignore[no-any-return]
+        return x._hash
     except AttributeError:
-        h = hash((type(self).__name__, *(getattr(self, n) for n in self._fields)))
-        object.__setattr__(self, "_hash", h)
+        values = [getattr(x, n) for n in x._fields]
+        parts = [v if type(v) is str else _structural_hash(v) for v in values]
+        h = hash((type(x).__name__, *parts))
+        object.__setattr__(x, "_hash", h)
         return h
 
 
-def _eq(self: Any, other: Any) -> bool:
-    if self is other:
-        return True
-    if type(self) is not type(other) or hash(self) != hash(other):
-        return False
-    return all(getattr(self, n) == getattr(other, n) for n in self._fields)
+class StructuralKey:
+    """A node, or a tuple of them, as a key of a dictionary that has one entry a structure."""
+
+    __slots__ = ("_hash", "node")
+
+    def __init__(self, node: Any) -> None:
+        self.node, self._hash = node, _structural_hash(node)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, StructuralKey) and same(self.node, other.node)
+
+
+def distinct(nodes: Iterable[_N]) -> list[_N]:
+    """The nodes of different structure, each where it comes first."""
+    return [key.node for key in dict.fromkeys(map(StructuralKey, nodes))]
 
 
 @dataclass_transform(frozen_default=True)
@@ -78,8 +135,6 @@ def node(cls: _C) -> _C:
     body.pop("__weakref__", None)
     body["__slots__"] = fields
     body["_fields"] = fields
-    if "__eq__" not in cls.__dict__:
-        body["__eq__"], body["__hash__"] = _eq, _hash
     built = type(cls)(cls.__name__, cls.__bases__, body)
     built.__init__ = _make_init(built, fields, defaults)  # type: ignore[misc]
     built.map_children, built.children = _make_walks(built, fields)  # type: ignore[attr-defined]

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from loopwright.ir.affine import to_affine
 from loopwright.ir.expr import Binary, Expr, IfThenElse, IterVar, Select, Var
+from loopwright.ir.node import same
 from loopwright.ir.reduction import Reduce
 from loopwright.ir.traversal import free_vars
 
@@ -67,7 +68,7 @@ def scan_of(axes: Sequence[IterVar], reduction: Reduce, over: IterVar) -> Scan |
     (source,), (identity,) = reduction.source, reduction.combiner.identity
     if isinstance(source, Select | IfThenElse):
         found = _compared(axes, reduction, over, source.cond, source.a)
-        if found is not None and source.b == identity:
+        if found is not None and same(source.b, identity):
             return found if found.place.var not in _read_by(reduction.where) else None
     if reduction.where is None:
         return None

@@ -42,11 +42,6 @@ class SizeVar(Var):
     dtype: str = "int32"
     nonnegative: bool = True
 
-    def __eq__(self, other: object) -> bool:
-        return self is other
-
-    __hash__ = object.__hash__
-
 
 def size_vars(parts: Iterable[Dim]) -> list[SizeVar]:
     """Size variables of expressions, in the order of first use, each once; ints have none."""
@@ -101,7 +96,7 @@ class Sizes:
         self.ranges = SizeRanges()
         self.lets: list[tuple[Var, Expr]] = []
         self._derived: dict[_Key, Var] = {}
-        self._rank: list[Var] = []
+        self._rank: dict[Var, int] = {}
         self._factors: dict[Var, tuple[Var, ...]] = {}
         for e in extents:
             self.of(e)
@@ -119,7 +114,7 @@ class Sizes:
         if v not in self.ranges:
             lo, hi = dtypes.limits(v.dtype)
             self.ranges[v] = (0 if v.nonnegative else int(lo), int(hi))
-            self._rank.append(v)
+            self._rank[v] = len(self._rank)
 
     def _narrow(self, form: Extent) -> None:
         """Narrow the bounds of the one variable of a form: extents are 1 to `MAX_EXTENT`."""
@@ -202,7 +197,7 @@ class Sizes:
 
     def _product(self, a: Var, b: Var) -> Var:
         factors = [*self._factors.get(a, (a,)), *self._factors.get(b, (b,))]
-        factors.sort(key=self._rank.index)
+        factors.sort(key=self._rank.__getitem__)
         key = ("*", tuple(factors))
         if key not in self._derived:
             (p, q), (r, s) = self.ranges[a], self.ranges[b]
@@ -216,7 +211,7 @@ class Sizes:
     def _define(self, key: _Key, name: str, value: Expr, bounds: Interval) -> Var:
         self._derived[key] = var = Var(name, value.dtype)
         self.ranges[var] = bounds
-        self._rank.append(var)
+        self._rank[var] = len(self._rank)
         self.lets.append((var, value))
         return var
 

@@ -21,10 +21,8 @@ class Symbol(Expr):
     """
 
     __slots__ = ()
+    _unique = True
     dtype = "int32"
-
-    def __hash__(self) -> int:
-        return id(self) >> 4
 
     def map_children(self, f: Callable[[Node], Node]) -> Self:
         """The symbol itself, as it has no children."""

@@ -27,7 +27,7 @@ from loopwright.ir.expr import (
 )
 from loopwright.ir.instructions import INSTRUCTIONS
 from loopwright.ir.kinds import LOOP_KINDS
-from loopwright.ir.node import Node
+from loopwright.ir.node import Node, same
 from loopwright.ir.operations import COMPARE, OPERATIONS
 from loopwright.ir.printer import print_expr, print_stmt
 from loopwright.ir.reduction import Reduce
@@ -232,7 +232,7 @@ class _Verifier:
             self.fail(f"the variable of loop {s.var.name!r} is {s.var.dtype}")
         self.define(s.var, frozenset({s.var}))
         launch = s.kind == "thread" and s.tag != "vthread"
-        apart = (launch or s.kind in ("parallel", "vectorized")) and s.extent != 1
+        apart = (launch or s.kind in ("parallel", "vectorized")) and not same(s.extent, 1)
         self.launches += launch
         if apart:
             self.apart.append((s, set(self.buffers)))

@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from loopwright.errors import TensorError
-from loopwright.ir.expr import Expr, IfThenElse, IterVar, Read, Var, as_expr
+from loopwright.ir.expr import Expr, IfThenElse, IterVar, Read, Var, as_expr, tracing
+from loopwright.ir.node import same
 from loopwright.ir.reduction import Reduce, Reduced, Tuple, outputs_of
 from loopwright.ir.sizes import Sizes, SizeVar
 from loopwright.te.reads import check_read
@@ -49,7 +50,8 @@ def compute(
 
     Raises:
         TensorError: wrong number of arguments, a value that is no expression, a reduction inside
-            another expression, an element that lies outside its tensor, a bool from ``==``.
+            another expression, an element that lies outside its tensor, the truth of a condition
+            that depends on the element (``if i == j``).
 
     Example:
         >>> A = te.placeholder((2, 3), name="A")
@@ -67,7 +69,8 @@ def compute(
     dims = shape_of(shape, f"compute {name!r}")
     names = _axis_names(fcompute, len(dims), name, varargs_names)
     axes = [IterVar.named(n, d, "spatial") for n, d in zip(names, dims, strict=True)]
-    result = fcompute(*[a.var for a in axes])
+    with tracing(f"compute {name!r}"):
+        result = fcompute(*[a.var for a in axes])
     body = _body(result, name)
     op = ComputeOp(name, dims, [e.dtype for e in outputs_of(body)], tag)
     op.attrs = dict(attrs or {})
@@ -85,10 +88,13 @@ def _body(result: object, name: str) -> Expr:
         raise TensorError(f"compute {name!r}: the function returned no expression")
     for x in given:
         if isinstance(x, bool):
-            raise TensorError(f"compute {name!r}: returned the Python value {x}; see te.equal")
+            raise TensorError(
+                f"compute {name!r}: returned the Python value {x} for every element; te.const({x}) "
+                "is the constant, and for 'i in {a, b}' write te.any(i == a, i == b)"
+            )
     values = tuple(as_expr(x) for x in given)
     first = values[0]
-    if isinstance(first, Reduced) and values == first.reduce.outputs():
+    if isinstance(first, Reduced) and same(values, first.reduce.outputs()):
         return first.reduce
     if any(isinstance(v, Reduced) for v in values):
         raise TensorError(

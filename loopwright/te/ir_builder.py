@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal, NoReturn, get_args
 from loopwright import dtypes
 from loopwright.errors import TensorError
 from loopwright.ir.buffer import Buffer, Load
-from loopwright.ir.expr import Expr, ExprLike, Var, as_expr, cast
+from loopwright.ir.expr import Expr, ExprLike, Var, as_expr, cast, tracing
 from loopwright.ir.instructions import call_instruction
 from loopwright.ir.stmt import Allocate, For, If, IntrinsicCall, Stmt, Store, seq
 from loopwright.te.math import condition
@@ -171,7 +171,8 @@ class IRBuilder:
             raise TensorError(f"for_range {name!r}: kind is one of {', '.join(_KINDS)}")
         var = Var(name)
         self._open.append([])
-        yield var
+        with tracing(f"for_range {name!r}"):
+            yield var
         self.emit(For(var, n, kind, self._close()))
 
     @contextmanager
@@ -179,7 +180,7 @@ class IRBuilder:
         """What is added inside runs where ``cond`` holds.
 
         Raises:
-            TensorError: it is no condition, such as what ``a == b`` gives; `te.equal` makes one.
+            TensorError: it is no condition, such as a bool of Python.
 
         Example:
             >>> ib = te.ir_builder()

@@ -28,13 +28,12 @@ def condition(x: object, what: str) -> Expr:
     """Check that ``x`` can be a condition.
 
     Raises:
-        TensorError: it is a Python bool (most often from ``==`` between expressions, which
-            compares structure) or not of dtype bool.
+        TensorError: it is a Python bool, which holds for every element alike, or not of dtype bool.
     """
     if isinstance(x, bool):
         raise TensorError(
-            f"{what}: the condition is the Python value {x}; if it came from a == b, write "
-            "te.equal(a, b) (the operator compares the structure of expressions)"
+            f"{what}: the condition is the Python value {x} for every element; te.const({x}) is "
+            "the constant, and for 'i in {a, b}' write te.any(i == a, i == b)"
         )
     e = as_expr(x)
     if e.dtype != "bool":
@@ -138,7 +137,7 @@ def logical_not(cond: ExprLike) -> Expr:
 
 
 def equal(a: ExprLike, b: ExprLike) -> Expr:
-    """``a == b`` as part of the program (the operator compares structure).
+    """The expression ``a == b``.
 
     Example:
         >>> i = te.var("i")
@@ -149,7 +148,7 @@ def equal(a: ExprLike, b: ExprLike) -> Expr:
 
 
 def not_equal(a: ExprLike, b: ExprLike) -> Expr:
-    """``a != b`` as part of the program.
+    """The expression ``a != b``.
 
     Example:
         >>> i = te.var("i")

@@ -11,7 +11,18 @@ from typing import Any, TypeGuard
 
 from loopwright import dtypes
 from loopwright.errors import TensorError
-from loopwright.ir.expr import Expr, ExprLike, IterVar, Select, Var, as_expr, binary, cast, const
+from loopwright.ir.expr import (
+    Expr,
+    ExprLike,
+    IterVar,
+    Select,
+    Var,
+    as_expr,
+    binary,
+    cast,
+    const,
+    tracing,
+)
 from loopwright.ir.reduction import Combiner, Reduce
 from loopwright.te.math import all, any, condition, equal, isnan, logical_not
 
@@ -50,13 +61,15 @@ class CommReducer:
         marks = [str(k) for k in range(len(types))] if as_tuple else [""]
         lhs = tuple(Var(f"x{m}", t) for m, t in zip(marks, types, strict=True))
         rhs = tuple(Var(f"y{m}", t) for m, t in zip(marks, types, strict=True))
-        combined = self._fcombine(lhs, rhs) if as_tuple else self._fcombine(lhs[0], rhs[0])
+        with tracing(f"reducer {self.name!r}"):
+            combined = self._fcombine(lhs, rhs) if as_tuple else self._fcombine(lhs[0], rhs[0])
+            identity = self._fidentity(*types)
         result = self._entries(combined, types, as_tuple, "combining")
-        identity = self._entries(self._fidentity(*types), types, as_tuple, "the identity of")
+        starts = self._entries(identity, types, as_tuple, "the identity of")
         for e, t in zip(result, types, strict=True):
             if e.dtype != t:
                 raise TensorError(f"{self.name}: combining two {t} gives {e.dtype}")
-        starts = tuple(cast(e, t) for e, t in zip(identity, types, strict=True))
+        starts = tuple(cast(e, t) for e, t in zip(starts, types, strict=True))
         return Combiner(self.name, lhs, rhs, result, starts)
 
     def _entries(

@@ -15,7 +15,18 @@ import numpy as np
 
 from loopwright import dtypes
 from loopwright.errors import TensorError
-from loopwright.ir.expr import Const, Dim, Expr, ExprLike, ExprOps, IterVar, Read, Var, as_expr
+from loopwright.ir.expr import (
+    Const,
+    Dim,
+    Expr,
+    ExprLike,
+    ExprOps,
+    IterVar,
+    Read,
+    Var,
+    as_expr,
+    traced,
+)
 from loopwright.ir.printer import shape_text
 from loopwright.ir.reduction import Reduce, outputs_of
 from loopwright.ir.sizes import Shape, check_extent
@@ -94,6 +105,13 @@ class Tensor:
             return TensorSlice(self, idx)
         at = tuple(_index(self, d, i) for d, i in enumerate(idx))
         return Read(self, at, self.dtype, self.value_index)
+
+    def __eq__(self, other: object) -> Any:
+        if traced() and isinstance(other, ExprOps | int | float):
+            as_expr(self)  # says that an element is missing
+        return NotImplemented
+
+    __hash__ = object.__hash__
 
     def __iter__(self) -> NoReturn:
         raise TensorError(

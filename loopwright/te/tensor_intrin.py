@@ -16,7 +16,7 @@ from math import prod
 from loopwright import dtypes
 from loopwright.errors import TensorError
 from loopwright.ir.buffer import Buffer
-from loopwright.ir.expr import Const, Expr, Read, Var
+from loopwright.ir.expr import Const, Expr, Read, Var, tracing
 from loopwright.ir.instructions import INSTRUCTIONS
 from loopwright.ir.node import Node
 from loopwright.ir.stmt import Func, IntrinsicCall, Stmt, Store
@@ -297,7 +297,8 @@ def decl_tensor_intrin(
         raise TensorError(f"{who}: the extents of an intrinsic are numbers, not size variables")
     params = operand_buffers(dag)
     views = [BufferView(b) for b in params]
-    result = fcompute(views[:-1], views[-1:])
+    with tracing(who):
+        result = fcompute(views[:-1], views[-1:])
     bodies = list(result) if isinstance(result, Sequence) else [result, None, None]
     if len(bodies) != len(_BODIES) or not all(s is None or isinstance(s, Stmt) for s in bodies):
         raise TensorError(

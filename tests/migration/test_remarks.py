@@ -51,11 +51,11 @@ def test_stages_have_the_primitives_of_te() -> None:
         assert callable(getattr(s, name))
 
 
-def test_equality_of_expressions_is_that_of_structure() -> None:
+def test_equality_is_an_expression_whose_truth_is_that_of_structure() -> None:
     A, *_ = pair()
-    assert (A[0, 0] == A[0, 0]) is True
-    assert (A[0, 0] == A[0, 1]) is False
-    assert str(te.equal(A[0, 0], A[0, 1])) == "A[0, 0] == A[0, 1]"
+    assert bool(A[0, 0] == A[0, 0])
+    assert not bool(A[0, 0] == A[0, 1])
+    assert str(A[0, 0] == A[0, 1]) == str(te.equal(A[0, 0], A[0, 1])) == "A[0, 0] == A[0, 1]"
 
 
 def test_ties_are_rounded_as_numpy_does() -> None:

@@ -22,6 +22,7 @@ from loopwright.ir.affine import Interval, interval
 from loopwright.ir.buffer import STACK_LIMIT, Buffer, Load
 from loopwright.ir.expr import Binary, Expr, Var
 from loopwright.ir.interp.threads import launched_by
+from loopwright.ir.node import same
 from loopwright.ir.stmt import (
     UNROLL_HINT,
     Allocate,
@@ -234,9 +235,9 @@ class CFamilyWriter(ExpressionWriter):
         single = dtypes.bits(b.dtype) >= 32
         single &= self.prelude.dialect.wraps or dtypes.is_float(b.dtype)
         match v:
-            case Binary(op="+", a=Load(buffer=c, indices=same), b=x) if (c, same) == (b, idx) and (
-                single and not (self.contracts and product_and_rest(v))
-            ):
+            case Binary(op="+", a=Load(buffer=c, indices=at_c), b=x) if (
+                single and c is b and same(at_c, idx)
+            ) and not (self.contracts and product_and_rest(v)):
                 self.put(f"{at} += {self.expr(x).text};")
             case _:
                 self.put(f"{at} = {self.stored(v).text};")

@@ -12,7 +12,7 @@ from loopwright import dtypes
 from loopwright.ir.affine import Affine
 from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import Binary, Expr, IfThenElse, Var, const
-from loopwright.ir.node import Node
+from loopwright.ir.node import Node, StructuralKey, same
 from loopwright.ir.stmt import For, If, Seq, Stmt, Store
 from loopwright.ir.traversal import free_vars, substitute, walk
 
@@ -156,7 +156,7 @@ def _depend(stores: list[Store]) -> bool:
         for e in (x.value, *x.indices):
             walk(e, lambda n: read.append((n.buffer, n.indices)) if isinstance(n, Load) else None)
     targets = dict(written)
-    return any(b in targets and (len(stores) > 1 or targets[b] != i) for b, i in read)
+    return any(b in targets and (len(stores) > 1 or not same(targets[b], i)) for b, i in read)
 
 
 @dataclass(frozen=True)
@@ -181,16 +181,16 @@ class _Neighbours:
 
 def _loads(s: Store, is_vector: _Neighbours) -> tuple[Element, ...]:
     """Elements that a store reads for certain, and whose lanes are neighbours."""
-    found: dict[Element, None] = {}
+    found: dict[StructuralKey, None] = {}
 
     def visit(n: Node) -> None:
         if isinstance(n, IfThenElse):
             visit(n.cond)
             return
         if isinstance(n, Load) and is_vector(n.buffer, n.indices):
-            found[n.buffer, n.indices] = None
+            found[StructuralKey((n.buffer, n.indices))] = None
         for c in n.children():
             visit(c)
 
     visit(s.value)
-    return tuple(found)
+    return tuple(key.node for key in found)

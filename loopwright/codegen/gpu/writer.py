@@ -15,12 +15,12 @@ from loopwright.codegen.c.prelude import Prelude
 from loopwright.codegen.c.statements import Identifiers
 from loopwright.codegen.gpu.indices import NarrowIndices, is_narrow
 from loopwright.codegen.gpu.split import Kernel
-from loopwright.codegen.gpu.vectors import Element, VectorStore, one_choice, vector_loop
+from loopwright.codegen.gpu.vectors import VectorStore, one_choice, vector_loop
 from loopwright.errors import CodegenError
 from loopwright.ir.affine import Interval
 from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import Expr, Var
-from loopwright.ir.node import Node
+from loopwright.ir.node import Node, StructuralKey
 from loopwright.ir.stmt import (
     UNROLL_HINT,
     Barrier,
@@ -60,7 +60,7 @@ class KernelWriter(NarrowIndices):
         self.contracts = True
         self.spaces: dict[Buffer, str] = {}
         self._lanes: dict[Var, int] = {}
-        self._vectors: dict[Element, str] = {}
+        self._vectors: dict[StructuralKey, str] = {}
         self._unrolled = 1
 
     # ------------------------------------------------------------ hooks
@@ -261,7 +261,7 @@ class KernelWriter(NarrowIndices):
             name = self.names.fresh(f"{b.name}_lanes")
             self._lanes[lane] = 0
             self.vector_load(b, lanes, self.flat(b, indices).text, name)
-            self._vectors[b, indices] = name
+            self._vectors[StructuralKey((b, indices))] = name
         store = x.store
         if x.is_vector:
             values = []
@@ -287,7 +287,8 @@ class KernelWriter(NarrowIndices):
 
     def element(self, b: Buffer, indices: tuple[Expr, ...]) -> str:
         """An element of a buffer, or the lane of a vector that was loaded."""
-        vector = self._vectors.get((b, indices))
+        key = StructuralKey((b, indices))
+        vector = self._vectors.get(key) if self._vectors else None
         if vector is not None and self._lanes:
             return self.component(vector, next(iter(self._lanes.values())))
         return super().element(b, indices)

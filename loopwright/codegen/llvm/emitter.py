@@ -10,7 +10,7 @@ from loopwright.codegen.llvm.values import Value, llvm_type
 from loopwright.codegen.workspace import Bytes
 from loopwright.ir.affine import Affine
 from loopwright.ir.buffer import Buffer
-from loopwright.ir.expr import Expr
+from loopwright.ir.node import StructuralKey
 
 
 class ModuleWriter:
@@ -46,7 +46,7 @@ class ModuleWriter:
         self.dot_lanes = {"int32": 0, "float32": 0}
         #: Whether those of bytes are two instructions for products of pairs of 16 bits.
         self.has_dots_by_pairs = False
-        self.offsets: dict[tuple[Buffer, tuple[Expr, ...]], Affine | None] = {}
+        self.offsets: dict[StructuralKey, Affine | None] = {}
 
     def text(self) -> str:
         """The module."""

@@ -16,6 +16,7 @@ from loopwright.errors import CodegenError
 from loopwright.ir.affine import Affine, Interval, exact, fits, interval, to_affine
 from loopwright.ir.buffer import Buffer
 from loopwright.ir.expr import Binary, Cast, Expr, Unary, Var
+from loopwright.ir.node import StructuralKey
 from loopwright.ir.traversal import free_vars
 
 #: Bounds of a register of which nothing is known.
@@ -211,7 +212,7 @@ class IndexWriter(Emitter, ABC):
         """The offset over the variables of the IR, if that needs no ranges; worked out once."""
         if b.symbolic:
             return None
-        key = (b, indices)
+        key = StructuralKey((b, indices))
         if key not in self.module.offsets:
             parts = [to_affine(i, {}, _ANY) for i in indices]
             forms = [p for p in parts if p is not None]

@@ -18,6 +18,7 @@ from loopwright.cost.cpu.register_tile import Tile
 from loopwright.cost.cpu.tails import Tails
 from loopwright.cost.symbolic.nest_buffers import NestBuffer
 from loopwright.cost.symbolic.symbols import Number, at_most, least, most, total, where
+from loopwright.ir.node import distinct
 from loopwright.te.op_node import OpNode
 
 #: Per cycle: arithmetic, loads and stores of one data path's width; instructions.
@@ -210,7 +211,7 @@ class Core:
         tile, wide = self.tile, self._machine.vector_bytes // 2
         room = self._free - tile.live
         out: Number = 0
-        reads = list(dict.fromkeys(nest.op.reads()))
+        reads = distinct(nest.op.reads())
         for read, a in zip(reads, self._loads, strict=True):
             if read.dtype in ("float16", "bfloat16"):
                 d = self._t.vector_loop

@@ -29,10 +29,10 @@ from loopwright.cost.symbolic.index_steps import (
 )
 from loopwright.cost.symbolic.nest_buffers import Access, NestBuffer, access_of, buffer_of
 from loopwright.cost.symbolic.symbols import Number, at_most, least, most, product, where
-from loopwright.ir.expr import Binary, Expr, IfThenElse, Read, Var
+from loopwright.ir.expr import Binary, Expr, IfThenElse, Var
 from loopwright.ir.instructions import DOT_PRODUCTS, DotProduct
 from loopwright.ir.kinds import Scope
-from loopwright.ir.node import Node
+from loopwright.ir.node import Node, distinct
 from loopwright.ir.reduction import outputs_of
 from loopwright.ir.stmt import IntrinsicCall
 from loopwright.ir.traversal import walk
@@ -353,11 +353,7 @@ def _accesses(
     assert nest.buffer is not None
     own = [nest.axes[a.var] for a in nest.op.axes]
     yield access_of(nest.buffer, own, True)
-    seen: list[Read] = []
-    for read in nest.op.reads():
-        if any(r is read or r == read for r in seen):
-            continue
-        seen.append(read)
+    for read in distinct(nest.op.reads()):
         source = nests[read.source].buffer if read.source in nests else None
         if source is None:
             op = ops[read.source]

@@ -188,9 +188,6 @@ class Sym(Symbol):
     def __pos__(self) -> Sym:
         return self
 
-    def __hash__(self) -> int:
-        return hash(("sym", self.number))
-
     # With other numbers these give numbers, where those of `Expr` give expressions. Comparisons
     # are tests, which are 0 or 1 once the candidate is known.
     __add__, __radd__ = _operators("+")  # type: ignore[assignment]
@@ -207,6 +204,8 @@ class Sym(Symbol):
 
     def __ne__(self, other: object) -> Any:
         return False if self is other else _operation("!=", self, other)
+
+    __hash__ = Symbol.__hash__
 
 
 #: What is computed with: a number, or an expression for the numbers of many candidates.

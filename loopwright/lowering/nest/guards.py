@@ -12,6 +12,7 @@ from functools import reduce as fold
 
 from loopwright.ir.affine import Affine, fits, form_expr, to_affine
 from loopwright.ir.expr import Binary, Const, Expr, binary
+from loopwright.ir.node import distinct
 from loopwright.ir.stmt import If, Stmt
 from loopwright.schedule.bounds.results import Guard, StageBounds
 
@@ -146,4 +147,4 @@ def _conjuncts(cond: Expr | None) -> list[Expr]:
 
 def all_of(conds: list[Expr]) -> Expr:
     """The conjunction of conditions, each once."""
-    return fold(lambda a, b: Binary("and", a, b, "bool"), dict.fromkeys(conds))
+    return fold(lambda a, b: Binary("and", a, b, "bool"), distinct(conds))

@@ -61,7 +61,8 @@ def _moving(b: Buffers, host: StageBounds, p: int, note: Shares) -> tuple[Var, i
     paths = [_path(v, loop, parents) for v in used]
     if not all(_has_length(parents[v]) for path in paths for v in path[:-1]):
         return None
-    common = [x for x in paths[0] if all(x in path for path in paths)]
+    shared = set(paths[0]).intersection(*paths)
+    common = [x for x in paths[0] if x in shared]
     for x in common:
         length = _stands_still(x, loop, parents)
         if length is not None:

@@ -7,6 +7,8 @@ checked as well.
 
 from __future__ import annotations
 
+from functools import reduce as fold
+
 from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import Expr, IfThenElse, Var, as_expr, binary, cast
 from loopwright.ir.node import Node
@@ -77,12 +79,12 @@ def _checks(e: Node, loops: tuple[Var, ...]) -> list[Stmt]:
 
 
 def _check(what: str, b: Buffer, indices: tuple[Expr, ...], loops: tuple[Var, ...]) -> Stmt:
-    holds = as_expr(True)
     sizes: list[Expr] = [cast(as_expr(n), "int64") for n in b.shape]
     at = [cast(i, "int64") for i in indices]
-    for i, n in zip(at, sizes, strict=True):
-        inside = binary("and", binary(">=", i, 0), binary("<", i, n))
-        holds = inside if holds == as_expr(True) else binary("and", holds, inside)
+    inside = [
+        binary("and", binary(">=", i, 0), binary("<", i, n)) for i, n in zip(at, sizes, strict=True)
+    ]
+    holds = fold(lambda x, y: binary("and", x, y), inside) if inside else as_expr(True)
     values = [*at, *sizes, *loops]
     slots = iter(range(len(values)))
     index = ", ".join(f"{{{next(slots)}}}" for _ in at)

@@ -7,6 +7,7 @@ from typing import Any
 
 from loopwright.ir.buffer import Buffer
 from loopwright.ir.expr import Expr, IfThenElse, Var
+from loopwright.ir.node import StructuralKey
 from loopwright.ir.stmt import Func, Let, Seq, Stmt, Store
 from loopwright.ir.visitor import map_statements
 from loopwright.lowering.context import func_pass
@@ -77,17 +78,18 @@ class _Counter:
 
     def __init__(self, written: set[Buffer]) -> None:
         self.written = written
-        self.count: dict[Expr, int] = {}
-        self.always: set[Expr] = set()
+        self.count: dict[StructuralKey, int] = {}
+        self.always: set[StructuralKey] = set()
 
     def visit(self, e: Expr, always: bool) -> None:
         """Count an expression; ``always``: it is computed whatever choices around it take."""
         if is_cheap(e):
             return
+        key = StructuralKey(e)
         if always:
-            self.always.add(e)
-        if e in self.count:
-            self.count[e] += 1
+            self.always.add(key)
+        if key in self.count:
+            self.count[key] += 1
             return
         if isinstance(e, IfThenElse):
             self.visit(e.cond, always)
@@ -95,18 +97,18 @@ class _Counter:
             self.visit(e.b, False)
         else:
             self._visit_children(e, always)
-        self.count[e] = 1  # children first: a let may use those before it
+        self.count[key] = 1  # children first: a let may use those before it
 
     def _visit_children(self, e: Expr, always: bool) -> None:
         for c in e.children():
             assert isinstance(c, Expr)
             self.visit(c, always)
 
-    def shared(self) -> list[Expr]:
+    def shared(self) -> list[StructuralKey]:
         return [
-            e
-            for e, n in self.count.items()
-            if n > 1 and e in self.always and self.written.isdisjoint(loaded(e))
+            key
+            for key, n in self.count.items()
+            if n > 1 and key in self.always and self.written.isdisjoint(loaded(key.node))
         ]
 
 
@@ -116,16 +118,17 @@ def _bind(run: Sequence[Store]) -> Stmt:
     for s in run:
         for e in (*s.indices, s.value):
             counter.visit(e, True)
-    names = {e: Var("cse", e.dtype) for e in counter.shared()}
+    names = {key: Var("cse", key.node.dtype) for key in counter.shared()}
 
     # Any: an expression gives an expression and a statement a statement.
     def replaced(n: Any) -> Any:
-        return names[n] if n in names else n.map_children(replaced)
+        name = names.get(StructuralKey(n))
+        return n.map_children(replaced) if name is None else name
 
     whole: Stmt = run[0] if len(run) == 1 else Seq(tuple(run))
     if not names:
         return whole
     whole = whole.map_children(replaced)
-    for e, v in reversed(names.items()):
-        whole = Let(v, e.map_children(replaced), whole)
+    for key, v in reversed(names.items()):
+        whole = Let(v, key.node.map_children(replaced), whole)
     return whole

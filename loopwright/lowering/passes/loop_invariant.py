@@ -6,6 +6,7 @@ from typing import Any
 
 from loopwright.ir.buffer import Buffer
 from loopwright.ir.expr import Expr, IfThenElse, Var
+from loopwright.ir.node import StructuralKey
 from loopwright.ir.stmt import Allocate, For, Func, If, Let, Seq, Stmt, Store
 from loopwright.ir.traversal import free_vars
 from loopwright.ir.visitor import map_statements
@@ -59,8 +60,8 @@ def _go(s: Stmt) -> Stmt:
         return map_statements(s, _go)
     hoist = _Hoist(s)
     out: Stmt = s.with_body(_go(hoist.stmt(s.body, frozenset({s.var}))))
-    for e, v in reversed(hoist.names.items()):
-        out = Let(v, e, out)
+    for key, v in reversed(hoist.names.items()):
+        out = Let(v, key.node, out)
     return out
 
 
@@ -79,7 +80,7 @@ class _Hoist:
     """
 
     def __init__(self, loop: For) -> None:
-        self.names: dict[Expr, Var] = {}
+        self.names: dict[StructuralKey, Var] = {}
         self.written: set[Buffer] | None = stored(loop.body)
 
     def stmt(self, s: Stmt, inside: frozenset[Var]) -> Stmt:
@@ -105,7 +106,7 @@ class _Hoist:
         if is_cheap(e):
             return e
         if self.may_leave(e, inside):
-            return self.names.setdefault(e, Var("inv", e.dtype))
+            return self.names.setdefault(StructuralKey(e), Var("inv", e.dtype))
         if not isinstance(e, IfThenElse):
             return e.map_children(lambda c: self.expr(c, inside))
         cond = self.expr(e.cond, inside)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 from loopwright import dtypes
 from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import Binary, Const, Expr, Unary, Var
@@ -15,7 +13,6 @@ from loopwright.ir.traversal import walk
 _KNOWN = (Allocate, For, If, IntrinsicCall, Let, Prefetch, Seq, Store, Expr)
 
 
-@lru_cache(maxsize=4096)
 def is_cheap(e: Expr) -> bool:
     """Whether an expression is not worth a variable of its own.
 

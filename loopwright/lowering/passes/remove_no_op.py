@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import Const, Dim, Expr, Unary, Var
-from loopwright.ir.node import Node
+from loopwright.ir.node import Node, same
 from loopwright.ir.stmt import (
     Allocate,
     CallPacked,
@@ -82,7 +82,7 @@ class _Remover(Mutator):
 
     def visit_Store(self, s: Store) -> Stmt:
         value = s.value
-        if isinstance(value, Load) and value.buffer is s.buffer and value.indices == s.indices:
+        if isinstance(value, Load) and value.buffer is s.buffer and same(value.indices, s.indices):
             return _NOTHING
         self.used.add(s.buffer)
         return self.rebuilt(s)
@@ -101,7 +101,7 @@ class _Remover(Mutator):
         return s if flat else seq(*s.stmts)
 
     def visit_For(self, s: For) -> Stmt:
-        if s.extent == 0:
+        if isinstance(s.extent, int) and s.extent == 0:
             return _NOTHING
         body: Stmt = self.visit(s.body)
         if body == _NOTHING:

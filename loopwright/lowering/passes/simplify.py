@@ -35,7 +35,7 @@ from loopwright.ir.expr import (
     const,
 )
 from loopwright.ir.fold import fold
-from loopwright.ir.node import Node
+from loopwright.ir.node import Node, StructuralKey, same
 from loopwright.ir.operations import COMPARE
 from loopwright.ir.stmt import For, Func, If, Let, Seq, Stmt
 from loopwright.ir.traversal import contains
@@ -97,13 +97,13 @@ class _Simplifier(Mutator):
         self.ranges: dict[Var, Interval] = {}
         self.env: dict[Var, Expr] = {}
         self.forms: dict[Var, Affine] = {}
-        self.decided: dict[Expr, bool] = {}
-        self.memo: dict[Expr, Expr] = {}
+        self.decided: dict[StructuralKey, bool] = {}
+        self.memo: dict[StructuralKey, Expr] = {}
 
     # ------------------------------------------------------------ statements
 
     def visit_For(self, s: For) -> Stmt:
-        if s.extent == 1 and s.kind != "thread" and not s.pragmas:
+        if isinstance(s.extent, int) and s.extent == 1 and s.kind != "thread" and not s.pragmas:
             return self.standing_for(s.var, const(0, s.var.dtype), s.body)
         if isinstance(s.extent, int):
             self.learn(s.var, (0, s.extent - 1))
@@ -160,7 +160,7 @@ class _Simplifier(Mutator):
         """A node simplified where a condition is known to hold, or not to."""
         parts = _parts(cond) if holds else [cond]
         # A condition that reads memory may change while a statement runs.
-        new = {c: holds for c in parts if not contains(c, Load)}
+        new = {StructuralKey(c): holds for c in parts if not contains(c, Load)}
         decided, memo = self.decided, self.memo
         if new:
             self.decided, self.memo = {**decided, **new}, {}
@@ -188,7 +188,7 @@ class _Simplifier(Mutator):
 
     def visit_Select(self, e: Select) -> Expr:
         folded = fold(self.generic_visit(e))
-        return folded.a if isinstance(folded, Select) and folded.a == folded.b else folded
+        return folded.a if isinstance(folded, Select) and same(folded.a, folded.b) else folded
 
     def visit_IfThenElse(self, e: IfThenElse) -> Expr:
         cond: Expr = self.visit(e.cond)
@@ -196,10 +196,10 @@ class _Simplifier(Mutator):
             taken: Expr = self.visit(e.a if cond.value else e.b)
             return taken
         a, b = self.where(cond, True, e.a), self.where(cond, False, e.b)
-        if a == b:
+        if same(a, b):
             return a
-        same = cond is e.cond and a is e.a and b is e.b
-        return e if same else IfThenElse(cond, a, b, e.dtype)
+        kept = cond is e.cond and a is e.a and b is e.b
+        return e if kept else IfThenElse(cond, a, b, e.dtype)
 
     def generic_visit(self, n: Node) -> Any:
         rebuilt = super().generic_visit(n)
@@ -209,9 +209,10 @@ class _Simplifier(Mutator):
         """An operation simplified, once for each place where the same is known."""
         if self.settled(_without_offset(e), set()):
             return e
-        simplified = self.memo.get(e)
+        key = StructuralKey(e)
+        simplified = self.memo.get(key)
         if simplified is None:
-            simplified = self.memo[e] = self.simple(e)
+            simplified = self.memo[key] = self.simple(e)
         return simplified
 
     # Any: the class of ``e`` is looked up once, as this runs for every index.
@@ -239,8 +240,9 @@ class _Simplifier(Mutator):
         folded = fold(rebuilt)
         if folded is not rebuilt:
             return folded
-        if rebuilt in self.decided:
-            return _TRUE if self.decided[rebuilt] else _FALSE
+        known = self.decided.get(StructuralKey(rebuilt)) if self.decided else None
+        if known is not None:
+            return _TRUE if known else _FALSE
         match rebuilt:
             case Binary():
                 return self.binary(rebuilt)
@@ -266,7 +268,7 @@ class _Simplifier(Mutator):
         out = form.to_expr(e.dtype) if form.terms else const(form.const, e.dtype)
         if out.dtype != e.dtype:
             return None
-        return e if out == e else out
+        return e if same(out, e) else out
 
     def binary(self, e: Binary) -> Expr:
         """An operation on operands that are simplified."""
@@ -293,7 +295,7 @@ class _Simplifier(Mutator):
 
     def compared(self, e: Binary) -> Expr:
         """A comparison, ``min`` or ``max`` of integers, decided where the difference is."""
-        if e.a == e.b:
+        if same(e.a, e.b):
             decided: Interval | None = (0, 0)
         else:
             decided = self.difference(e.a, e.b)
@@ -348,7 +350,7 @@ def _logic(e: Binary) -> Expr:
         if isinstance(x, Const):
             neutral = x.value == (e.op == "and")
             return y if neutral else x
-    return e.a if e.a == e.b else e
+    return e.a if same(e.a, e.b) else e
 
 
 def _float(e: Binary) -> Expr:
@@ -365,4 +367,4 @@ def _float(e: Binary) -> Expr:
             return e.b
         case ("+", Const(value=0.0 as z)) if math.copysign(1.0, z) < 0:
             return e.b
-    return e.a if e.op in ("min", "max") and e.a == e.b else e
+    return e.a if e.op in ("min", "max") and same(e.a, e.b) else e

@@ -13,14 +13,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from loopwright import dtypes
 from loopwright.errors import LowerError
 from loopwright.ir.affine import Affine, Interval, interval, to_affine
 from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import Binary, Const, Expr, Var
-from loopwright.ir.node import Node
+from loopwright.ir.node import Node, node
 from loopwright.ir.printer import print_expr
 from loopwright.ir.stmt import (
     Allocate,
@@ -69,8 +68,8 @@ def _kernel(s: Stmt, threads: list[For]) -> Stmt:
 Pins = frozenset[tuple[Var, int]]
 
 
-@dataclass(frozen=True)
-class _Access:
+@node
+class _Access(Node):
     """One read or write.
 
     Attributes:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from loopwright.ir.expr import Expr, IfThenElse, IterVar, Read, Select, Var, binary
+from loopwright.ir.expr import Expr, IfThenElse, IterVar, Read, Select, Var, binary, position_of
 from loopwright.ir.reduction import Reduce
 from loopwright.ir.scans import Scan, scan_of
 from loopwright.ir.traversal import substitute
@@ -201,7 +201,7 @@ class _Blocks:
 
     def _axes(self) -> tuple[list[IterVar], IterVar]:
         """Axes of a new stage, and which of them counts blocks."""
-        axes, at = list(fresh_axes(self.op)), self.op.axes.index(self.scan.place)
+        axes, at = list(fresh_axes(self.op)), position_of(self.scan.place, self.op.axes)
         axes[at] = IterVar.named(self.scan.place.name, self.count, "spatial")
         return axes, axes[at]
 

@@ -24,7 +24,7 @@ from loopwright.ir.expr import (
     Unary,
     Var,
 )
-from loopwright.ir.node import Node
+from loopwright.ir.node import Node, same
 from loopwright.ir.printer import print_expr
 from loopwright.ir.reduction import Combiner, Reduce
 from loopwright.ir.traversal import free_vars
@@ -326,10 +326,10 @@ class _Matcher:
         if isinstance(want, Read) and isinstance(have, Read):
             before = self.out.reads.get(want.source)
             alike = want.dtype == have.dtype and self._same_axes(want, have)
-            return alike and (before is None or before == have)
+            return alike and (before is None or same(before, have))
         parts = want.children(), have.children()
-        same = _head(want) == _head(have) and len(parts[0]) == len(parts[1])
-        return same and all(self._fits(w, h) for w, h in zip(*parts, strict=True))
+        matched = _head(want) == _head(have) and len(parts[0]) == len(parts[1])
+        return matched and all(self._fits(w, h) for w, h in zip(*parts, strict=True))
 
     def _same_axes(self, want: Read, have: Read) -> bool:
         """Whether two reads move along the same axes inside the loop."""
@@ -347,7 +347,7 @@ class _Matcher:
                 f"{have.dtype}; {_DECLARE}"
             )
         before = self.out.reads.setdefault(want.source, have)
-        if before != have:
+        if not same(before, have):
             both = " and ".join(self._text(r, self._label) for r in (before, have))
             self.fail(f"operand {name!r} would be two elements: {both}; {_DECLARE}")
 

@@ -82,10 +82,10 @@ def roles_of(kernel: Kernel, stage: StageAnalysis) -> Iterator[Roles]:
         still = [x for x in stage.spatial if not operand.access.moves_with(x) and x.count > 1]
         if not alone:
             continue
-        vector = last if last in alone else max(alone, key=lambda x: x.count)
-        if vector is not last and last not in still:
+        vector = last if last in set(alone) else max(alone, key=lambda x: x.count)
+        if vector is not last and last not in set(still):
             continue
-        row = last if last in still else _nearest(still, stage, operand)
+        row = last if last in set(still) else _nearest(still, stage, operand)
         yield Roles(kernel.out, stage, operand, vector, row)
 
 
@@ -99,8 +99,8 @@ def _grouped(kernel: Kernel, stage: StageAnalysis, operand: OperandUse) -> Itera
         if len(steps) != 1 or group in (1, x.count) or operand.access.steps.get(x) != 1:
             continue
         last = stage.spatial[-1]
-        if x is last or last in still:
-            row = last if last in still else _nearest(still, stage, operand)
+        if x is last or last in set(still):
+            row = last if last in set(still) else _nearest(still, stage, operand)
             yield Roles(kernel.out, stage, operand, x, row, group)
 
 

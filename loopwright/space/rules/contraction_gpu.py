@@ -90,7 +90,7 @@ def _worth_tiles(
     for x in ranked:
         kinds.setdefault(frozenset(n for n, a in enumerate(operands) if a.moves_with(x)), x)
     order = dict.fromkeys([*kinds.values(), *ranked])
-    chosen = list(order)[:_MOST_TILED]
+    chosen = set(list(order)[:_MOST_TILED])
     return tuple(x for x in axes if x in chosen)
 
 
@@ -128,9 +128,9 @@ def _space_of(c: Contraction, prefix: str) -> ContractionSpace:
             operands.append(Operand(a, computed, c.tiled, device.lanes(a.tensor.dtype)))
     axes = c.reduction.op.axis
     blocks = prod(x.count // lengths.get(x, 1) if x in c.groups else 1 for x in axes)
-    blocks *= extents(x for x in axes if x not in c.tiled)
+    blocks *= extents(x for x in axes if x not in lengths)
     last, width = axes[-1], 1
-    if last in c.tiled:
+    if last in lengths:
         width = common_width(device.lanes(*c.kernel.dtypes), lengths[last], last.count)
     reduce = tuple(c.reduction.op.reduce_axis)
     alone = len(c.kernel.stages) == len(program)
@@ -149,13 +149,13 @@ def _bind_result(knobs: Knobs, c: Contraction, space: ContractionSpace) -> IterV
         if axis in c.groups:
             group, loop = s[out].split(loop, factor=c.groups[axis])
             outer.append(group)
-        if axis in c.tiled:
+        if axis in space.lengths:
             parts.append(_cut(s, out, loop, knobs.value(space.names[axis])))
         else:
             outer.append(loop)
     blocks, virtual, threads, inner = ([p[n] for p in parts] for n in range(4))
     s[out].reorder(*outer, *blocks, *virtual, *threads, *inner)
-    count = prod(x.count for x in c.reduction.op.axis if x not in c.tiled)
+    count = prod(x.count for x in c.reduction.op.axis if x not in space.lengths)
     count *= prod(-(-x.count // n) for x, n in c.groups.items())
     if outer and count <= MOST_BLOCKS_YZ:
         s[out].bind(fused(s, out, outer), te.thread_axis("blockIdx.z"))

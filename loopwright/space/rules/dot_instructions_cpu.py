@@ -17,7 +17,7 @@ from typing import Any
 
 from loopwright import te
 from loopwright.ir.affine import Affine, to_affine
-from loopwright.ir.expr import Binary, Cast, IterVar, Read, Var
+from loopwright.ir.expr import Binary, Cast, IterVar, Read, Var, position_of
 from loopwright.ir.instructions import DOT_OPERANDS, DotProduct
 from loopwright.ir.reduction import Reduce
 from loopwright.ir.traversal import walk
@@ -294,11 +294,11 @@ class _DotTiles(OuterProducts):
         self._sums = t
         axis = dict(zip(spatial, s[t].op.axis, strict=True))
         if turned:
-            at = spatial.index(roles.vector)
+            at = position_of(roles.vector, spatial)
             s[t].transform_layout(lambda *x: (*x[:at], *x[at + 1 :], x[at]))
         blocks, lanes = s[t].split(axis[roles.vector], factor=roles.dot.lanes)
         reduce = list(s[t].op.reduce_axis)
-        at = roles.stage.reduced.index(roles.grouped)
+        at = position_of(roles.grouped, roles.stage.reduced)
         reduce[at], few = s[t].split(reduce[at], factor=roles.dot.group)
         row = [axis[roles.row]] if roles.row is not None else []
         loops, written_out = self._steps(t, reduce)

@@ -153,7 +153,7 @@ class _Dots:
         s[acc].compute_at(s[out], at)
         axis = dict(zip(self.stage.spatial, s[acc].op.axis, strict=True))
         tile = [axis[x] for x in (self.row, self.column) if x is not None]
-        others = [axis[x] for x in self.stage.spatial if axis[x] not in tile]
+        others = [axis[x] for x in self.stage.spatial if axis[x] not in set(tile)]
         *reduce, last = s[acc].op.reduce_axis
         k0, k1 = s[acc].split(last, factor=width)
         k0, again = s[acc].split(k0, factor=self.sketch.number("unroll", _UNROLL))
@@ -167,11 +167,11 @@ class _Dots:
         """Tile the result; the loop of a register tile."""
         s, out = self.s, self.kernel.out
         axis = dict(zip(self.stage.spatial, s[out].op.axis, strict=True))
-        others = [axis[x] for x in self.stage.spatial if x not in (self.row, self.column)]
+        others = [axis[x] for x in self.stage.spatial if x not in {self.row, self.column}]
         c1, c2 = s[out].split(axis[self.column], factor=columns)
         blocks = [b for b in _BLOCKS if b <= self.column.count]
         panels = -(-self.column.count // best[1])
-        count = extents(x for x in self.stage.spatial if x not in (self.row, self.column))
+        count = extents(x for x in self.stage.spatial if x not in {self.row, self.column})
         outer, inner = [], []
         if self.row is not None:
             r1, r2 = s[out].split(axis[self.row], factor=rows)

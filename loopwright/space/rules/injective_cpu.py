@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from loopwright import te
-from loopwright.ir.expr import IterVar
+from loopwright.ir.expr import IterVar, position_of
 from loopwright.space import registers
 from loopwright.space.access import extents
 from loopwright.space.analysis import StageClass
@@ -178,7 +178,7 @@ def _turned_squares(kernel: Kernel) -> list[Variant]:
     assert along is not None
     why = f"{turned[0].tensor.name} lies in memory along {along.name}, the result along {last.name}"
     name = f"squares of {along.name} x {last.name}"
-    at = stage.spatial.index(along)
+    at = position_of(along, stage.spatial)
     return [Variant(name, why, partial(_schedule_squares, kernel, at))]
 
 

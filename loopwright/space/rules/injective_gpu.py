@@ -9,6 +9,7 @@ from __future__ import annotations
 from math import prod
 
 from loopwright import te
+from loopwright.ir.expr import position_of
 from loopwright.schedule import Schedule
 from loopwright.space.access import Access, accesses
 from loopwright.space.rules.device_gpu import Device, common_width, fused, powers
@@ -102,7 +103,7 @@ def turned_axis(kernel: Kernel) -> tuple[Access, int] | None:
         if kernel.computes(a.tensor) or along is None or not alone:
             continue
         if along is not last and min(along.count, last.count) >= _SIDES[0] and a.moves_with(last):
-            return a, list(out.op.axis).index(along)
+            return a, position_of(along, out.op.axis)
     return None
 
 

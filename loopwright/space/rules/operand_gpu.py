@@ -68,7 +68,7 @@ class Operand:
         if index is None or list(index.moves.values()) != [1]:
             return None
         (axis,) = index.moves
-        return axis if axis in self.tiled else None
+        return axis if any(x is axis for x in self.tiled) else None
 
     def box(self, sizes: Mapping[IterVar, Count]) -> list[Count]:
         """Extents of what a tile reads; a dimension that is no affine function counts in full."""

@@ -7,7 +7,7 @@ from math import prod
 from typing import Any
 
 from loopwright import te
-from loopwright.ir.expr import IterVar
+from loopwright.ir.expr import IterVar, position_of
 from loopwright.space import registers
 from loopwright.space.access import extents
 from loopwright.space.kernels import Kernel
@@ -159,7 +159,7 @@ class OuterProducts:
         s, spatial = self.s, self.roles.stage.spatial
         axis = dict(zip(spatial, s[t].op.axis, strict=True))
         if turned:
-            at = spatial.index(self.roles.vector)
+            at = position_of(self.roles.vector, spatial)
             s[t].transform_layout(lambda *x: (*x[:at], *x[at + 1 :], x[at]))
         row = [axis[self.roles.row]] if self.roles.row is not None else []
         others = [axis[x] for x in self.roles.others]
@@ -205,7 +205,7 @@ class OuterProducts:
         """Partial sums of a block are made in registers and added to the result, which lies in
         memory meanwhile, or to a copy of it for a task."""
         s, roles, out, stage = self.s, self.roles, self.roles.out, self.roles.stage.tensor
-        at = roles.stage.reduced.index(blocked)
+        at = position_of(blocked, roles.stage.reduced)
         steps = roles.block_steps(blocked)
         step = self.sketch.number("steps", steps, min(steps, key=lambda n: abs(n - _USUAL_STEPS)))
         loop, _ = s[stage].split(s[stage].op.reduce_axis[at], factor=step)

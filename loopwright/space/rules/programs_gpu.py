@@ -186,7 +186,7 @@ def _is_window(reduction: te.Tensor) -> bool:
     """Whether one thread sums what an element needs: little, or there are threads enough."""
     points, elements = extents(reduction.op.reduce_axis), extents(reduction.op.axis)
     along = [a.contiguous for a in accesses(reduction)]
-    slides = not any(x in reduction.op.reduce_axis for x in along)
+    slides = set(reduction.op.reduce_axis).isdisjoint(along)
     return points < _WINDOW or (slides and elements >= _BUSY * Device.current().processors)
 
 

@@ -96,7 +96,7 @@ def is_long(rows: Rows) -> bool:
 
 def _lies_along(reduction: te.Tensor) -> bool:
     reads = [a.contiguous for a in accesses(reduction) if a.contiguous is not None]
-    return not reads or any(x in reduction.op.reduce_axis for x in reads)
+    return not reads or not set(reduction.op.reduce_axis).isdisjoint(reads)
 
 
 def _side_by_side(reduction: te.Tensor) -> tuple[te.Tensor, ...]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from loopwright import te
-from loopwright.ir.expr import IterVar
+from loopwright.ir.expr import IterVar, position_of
 from loopwright.ir.scans import Scan
 from loopwright.schedule import Schedule
 from loopwright.space import registers
@@ -87,7 +87,7 @@ class _Scan:
 
     @property
     def _place(self) -> int:
-        return self.stage.spatial.index(self.scan.place)
+        return position_of(self.scan.place, self.stage.spatial)
 
     @property
     def _vector(self) -> IterVar | None:
@@ -112,7 +112,7 @@ class _Scan:
         """Make the steps."""
         s, out, t = sketch.s, self.kernel.out, self.stage.tensor
         compute_inline(s, self.kernel, [])
-        k = s[t].op.reduce_axis[self.stage.reduced.index(self.scan.over)]
+        k = s[t].op.reduce_axis[position_of(self.scan.over, self.stage.reduced)]
         made: list[tuple[te.Tensor, bool]] = []
         blocks, block = t, self.block
         while True:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from loopwright import te
-from loopwright.ir.expr import IterVar
+from loopwright.ir.expr import IterVar, position_of
 from loopwright.space import registers
 from loopwright.space.access import extents
 from loopwright.space.analysis import StageAnalysis
@@ -117,7 +117,7 @@ def _schedule(kernel: Kernel, stage: StageAnalysis, sketch: Sketch) -> None:
     lanes = registers.lanes(t.dtype)
     parts = [p for p in _PARTS if p * (lanes if parted is stage.reduced[-1] else 1) <= parted.count]
     parts = parts or [_PARTS[0]]
-    axis = s[t].op.reduce_axis[stage.reduced.index(parted)]
+    axis = s[t].op.reduce_axis[position_of(parted, stage.reduced)]
     steps = sorted({_step(parted.count, p, lanes) for p in parts})
     liked = _step(parted.count, min(parts, key=lambda p: abs(p - MIN_TASKS)), lanes)
     loop, _ = s[t].split(axis, factor=sketch.number("steps", steps, liked))
@@ -125,7 +125,7 @@ def _schedule(kernel: Kernel, stage: StageAnalysis, sketch: Sketch) -> None:
     s[parts_of].parallel(s[parts_of].op.axis[0])
     # The steps of a part are the last loop now: they go where the loop was that is cut.
     *kept, own = s[parts_of].op.reduce_axis
-    kept.insert(stage.reduced.index(parted), own)
+    kept.insert(position_of(parted, stage.reduced), own)
     s[parts_of].reorder(*kept)
     _vectors(sketch, parts_of, kept)
 

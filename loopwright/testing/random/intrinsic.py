@@ -14,6 +14,7 @@ from loopwright import te
 from loopwright.ir.affine import SizeRanges, to_affine
 from loopwright.ir.expr import Expr, IterVar, Read, Var
 from loopwright.ir.kinds import LoopKind
+from loopwright.ir.node import StructuralKey
 from loopwright.ir.reduction import Reduce
 from loopwright.ir.stmt import For, Stmt, Store, seq
 from loopwright.ir.traversal import free_vars, substitute
@@ -38,7 +39,7 @@ def random_intrinsic(d: Draw, sb: StageBounds, loop: str) -> TensorIntrin | None
 class _Drawing:
     def __init__(self, d: Draw, sb: StageBounds, position: int) -> None:
         self.d, self.sb, self.position = d, sb, position
-        self.tensors: dict[Read, te.Tensor] = {}
+        self.tensors: dict[StructuralKey, te.Tensor] = {}
 
     def run(self) -> TensorIntrin:
         op, red = self.sb.op, self.sb.op.reduction
@@ -89,12 +90,13 @@ class _Drawing:
         if any(to_affine(i, {}, SizeRanges()) is None for i in e.indices):
             raise _Unfit
         axes = [a for a in self.old if a.var in used]
-        if e not in self.tensors:
+        key = StructuralKey(e)
+        if key not in self.tensors:
             extents = {v: self._extent(v) for v in (a.var for a in axes)}
             shape = tuple(extents.values()) or (1,)
-            self.tensors[e] = te.placeholder(shape, e.dtype, name=f"x{len(self.tensors)}")
+            self.tensors[key] = te.placeholder(shape, e.dtype, name=f"x{len(self.tensors)}")
         at = tuple(env[a.var] for a in axes)
-        return self.tensors[e][at or (0,)]
+        return self.tensors[key][at or (0,)]
 
     def _extent(self, v: Var) -> int:
         axis = next(a for a in self.old if a.var is v)

@@ -100,7 +100,7 @@ def test_branches_and_allocations_end_with_their_scope() -> None:
             "scope='shared' is not there",
         ),
         (lambda ib, x, y: ib.else_scope().__enter__(), "stands directly behind an if_scope"),
-        (lambda ib, x, y: ib.if_scope(x[0] == y[0]).__enter__(), "if_scope: .* write te.equal"),
+        (lambda ib, x, y: ib.if_scope(False).__enter__(), "if_scope: the condition is the Python"),
         (lambda ib, x, y: ib.emit(3), "emit: expected a statement"),
         (lambda ib, x, y: ib.for_range(0, 4).__enter__(), "get: a loop is still open"),
         (lambda ib, x, y: x[0, 0, 0], "x has 2 dimension"),
