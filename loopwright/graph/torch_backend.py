@@ -245,7 +245,7 @@ class _Build:
         if options.tunes and not self._kernels:
             tune(module, target, log=options.log, trials=options.trials, timeout=options.timeout)
         history = options.log if options.tunes else options.history
-        planned = prepared(module)
+        planned = prepared(module, target=target)
         tasks = kernel_tasks(planned, target)
         return built(planned, tasks, target, history, self._kernels)
 

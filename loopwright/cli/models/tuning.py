@@ -165,11 +165,11 @@ def _layouts(
         GraphError: the file holds layouts of another model, or cannot be written.
     """
     from loopwright.graph import LayoutChoice, tune_layouts
-    from loopwright.graph.pipeline import BEFORE_LAYOUTS
+    from loopwright.graph.pipeline import before_layouts
 
     if Path(file).exists():
         choice = LayoutChoice.load(file)
-        choice.check(BEFORE_LAYOUTS(model.module))
+        choice.check(before_layouts(model.module, model.target))
         said = f"{choice}, of {file}"
     else:
         Store(log).close()
