@@ -131,7 +131,7 @@ def compile_module(
     Raises:
         GraphError, UsageError: as of `loopwright.compile`.
     """
-    planned = prepared(module, layouts)
+    planned = prepared(module, layouts, target)
     if weights is not None:
         shared = {n: weights.one_of(np.asarray(a)) for n, a in planned.constants.items()}
         planned = replace(planned, constants=shared)

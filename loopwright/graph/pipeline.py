@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from loopwright.graph.ir.expr import Expr
 from loopwright.graph.ir.module import IRModule
+from loopwright.graph.ir.visitor import called, post_order
 from loopwright.graph.layout.choice import LayoutChoice
 from loopwright.graph.plan import Planned, plan
 from loopwright.graph.transform import (
@@ -17,24 +19,15 @@ from loopwright.graph.transform import (
     FuseOps,
     InferType,
     QnnCanonicalize,
+    ReassociateConstants,
     RemoveUnusedFunctions,
     SimplifyExpr,
     SimplifyInference,
     SplitConcatenation,
 )
-from loopwright.lowering.context import Sequential
+from loopwright.lowering.context import Pass, Sequential
+from loopwright.target import Target
 
-_BEFORE = [
-    InferType,
-    FakeQuantizationToInteger,
-    QnnCanonicalize,
-    SimplifyInference,
-    FoldConstant,
-    SimplifyExpr,
-    FoldScaleAxis,
-    FoldRequantize,
-    SplitConcatenation,
-]
 _AFTER = [
     SimplifyExpr,
     DeadCodeElimination,
@@ -42,24 +35,59 @@ _AFTER = [
     RemoveUnusedFunctions,
     FuseOps,
 ]
-#: What is done until layouts are chosen, and what from there on.
-BEFORE_LAYOUTS = Sequential(_BEFORE, name="before_layouts")
+#: What is done from where layouts are chosen on.
 AFTER_LAYOUTS = Sequential(_AFTER, name="after_layouts")
-#: All of it, in order, where layouts are not chosen by measurements.
-PIPELINE = Sequential([*_BEFORE, ConvertLayout, *_AFTER], name="compile")
 
 
-def prepared(module: IRModule, layouts: LayoutChoice | None = None) -> Planned:
-    """A module as the program of kernels that is built.
+def before_layouts(module: IRModule, target: Target | None = None) -> IRModule:
+    """A module after what is done until layouts are chosen; arguments are those of `pipeline`."""
+    return Sequential(_before(module, target), name="before_layouts")(module)
+
+
+def _before(module: IRModule, target: Target | None) -> list[Pass]:
+    options = {} if target is None else target.options
+    relaxed = bool(options.get("fastmath") or options.get("fast_math"))
+    quantized = any(map(_is_quantized, post_order(*module.functions.values())))
+    return [
+        InferType,
+        FakeQuantizationToInteger,
+        QnnCanonicalize,
+        SimplifyInference,
+        FoldConstant,
+        SimplifyExpr,
+        *([ReassociateConstants, FoldScaleAxis] if relaxed else []),
+        *([FoldRequantize] if relaxed or quantized else []),
+        SplitConcatenation,
+    ]
+
+
+def _is_quantized(e: Expr) -> bool:
+    return (called(e) or "").startswith("qnn.")
+
+
+def pipeline(
+    module: IRModule, layouts: LayoutChoice | None = None, target: Target | None = None
+) -> IRModule:
+    """A module after all passes of graphs.
 
     Args:
-        module: whose ``main`` is built.
+        module: whose functions are changed.
         layouts: of its convolutions; None: as `ConvertLayout` has it.
+        target: whose ``-fastmath`` says that constants of floats may be joined; None: they may not.
+
+    Raises:
+        GraphError: a type does not fit, or layouts are of another module.
+    """
+    chosen = ConvertLayout if layouts is None else AlterOpLayout(layouts)
+    return Sequential([*_before(module, target), chosen, *_AFTER], name="compile")(module)
+
+
+def prepared(
+    module: IRModule, layouts: LayoutChoice | None = None, target: Target | None = None
+) -> Planned:
+    """A module as the program of kernels that is built; arguments are those of `pipeline`.
 
     Raises:
         GraphError: a type does not fit, ``main`` has branches, or layouts are of another module.
     """
-    if layouts is None:
-        return plan(PIPELINE(module))
-    passes = [*_BEFORE, AlterOpLayout(layouts), *_AFTER]
-    return plan(Sequential(passes, name="compile")(module))
+    return plan(pipeline(module, layouts, target))

@@ -21,6 +21,7 @@ from loopwright import te
 from loopwright.errors import GraphError, LoopwrightError, did_you_mean
 from loopwright.graph.ir.expr import Attrs, Call, Expr, OpRef, const
 from loopwright.graph.ir.types import TensorType, TupleType, Type, tensor_type
+from loopwright.graph.rounding import computed
 
 #: What an operator computes: tensors and attributes to one tensor, or several.
 Compute = Callable[..., "te.Tensor | Sequence[te.Tensor]"]
@@ -113,14 +114,13 @@ class Op:
         return MappingProxyType({n: _plain(self.name, n, v) for n, v in values.items()})
 
     def tensors(self, args: Sequence[te.Tensor], attrs: Attrs) -> list[te.Tensor]:
-        """The tensors of a call: what it computes from others.
+        """The tensors of a call: what it computes from others, with one rounding to 16 bits.
 
         Args:
             args: a tensor for each input that is given.
             attrs: all attributes.
         """
-        made = self.compute(*args, **attrs)
-        return [made] if isinstance(made, te.Tensor) else list(made)
+        return computed(self.compute, args, attrs)
 
     def type_of(self, args: Sequence[Type], attrs: Attrs) -> Type:
         """The type of a call whose arguments have some types.

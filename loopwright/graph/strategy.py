@@ -16,6 +16,7 @@ from loopwright.errors import GraphError, did_you_mean
 from loopwright.graph.ir.expr import Attrs
 from loopwright.graph.ir.types import tensor_type
 from loopwright.graph.registry import Compute, Op, get_op
+from loopwright.graph.rounding import computed
 from loopwright.lowering.context import PassContext
 from loopwright.target import Target
 
@@ -70,8 +71,7 @@ class Implementation:
         Raises:
             GraphError: they differ from those of the operator in number, shape or dtype.
         """
-        made = self.compute(*inputs, **attrs)
-        found = [made] if isinstance(made, te.Tensor) else list(made)
+        found = computed(self.compute, inputs, attrs)
         wanted = get_op(self.op).type_of([tensor_type(t) for t in inputs], attrs)
         types = [tensor_type(t) for t in found]
         if types != list(getattr(wanted, "fields", [wanted])):

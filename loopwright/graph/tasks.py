@@ -109,7 +109,7 @@ def extract_tasks(
     resolved = resolve_target(target)
     if batches is None:
         module = module_of(one_batch(model), example_inputs=example_inputs)
-        planned = prepared(module, chosen_layouts(layouts))
+        planned = prepared(module, chosen_layouts(layouts), resolved)
         found = grouped(planned, kernel_tasks(planned, resolved))
     else:
         if layouts is not None:
@@ -118,7 +118,7 @@ def extract_tasks(
         found = _merged(
             (batch, grouped(planned, kernel_tasks(planned, resolved)))
             for batch in checked_batches(batches)
-            for planned in [prepared(source.at(batch))]
+            for planned in [prepared(source.at(batch), target=resolved)]
         )
     if ops is not None:
         return [

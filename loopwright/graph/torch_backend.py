@@ -342,7 +342,7 @@ class _Build:
         options, target = self._options, self._options.resolved
         if options.tunes and not self._kernels:
             tune(module, target, log=options.log, trials=options.trials, timeout=options.timeout)
-        planned = prepared(module)
+        planned = prepared(module, target=target)
         tasks = kernel_tasks(planned, target)
         return built(planned, tasks, target, options.records, self._kernels, _PACKED)
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 
 from loopwright import dtypes
@@ -25,9 +28,10 @@ _EXACT_CALLS = {
     "abs": np.abs,
 }  # fmt: skip
 _FLOATS = ("float32", "float64")
-_FLOAT = {
+_FLOAT: dict[str, Callable[[Any, Any], Any]] = {
     "+": np.add, "-": np.subtract, "*": np.multiply, "/": np.divide,
-    "min": np.minimum, "max": np.maximum,
+    "min": lambda a, b: a if a != a or a < b else b,
+    "max": lambda a, b: a if a != a or a > b else b,
 }  # fmt: skip
 
 

@@ -307,7 +307,7 @@ def _number(fn: str, x: ExprLike) -> Expr:
 def call(fn: str, *args: ExprLike) -> Expr:
     """Call an intrinsic of `loopwright.ir.expr.INTRINSICS` by name.
 
-    Integers are converted to float32 first, except for ``abs``.
+    Integers are converted to float32 first, except for ``abs`` and ``pow``.
 
     Raises:
         TensorError: the name is unknown, or an operand is of dtype bool.
@@ -330,7 +330,7 @@ def call(fn: str, *args: ExprLike) -> Expr:
         raise TensorError(f"te.{fn} of bool: cast the operand first")
     if fn == "abs" and dtypes.is_unsigned(es[0].dtype):
         return es[0]
-    if not dtypes.is_float(es[0].dtype) and fn != "abs":
+    if not dtypes.is_float(es[0].dtype) and fn not in ("abs", "pow"):
         es = [cast(e, "float32") for e in es]
     return Call(fn, tuple(es), es[0].dtype)
 
@@ -523,7 +523,10 @@ abs = _unary("abs", "Absolute value.", "-1.5, 0, 1", "1.5 0.  1. ")
 
 
 def power(x: ExprLike, y: ExprLike) -> Expr:
-    """X to the power y, both floats; within 1.4 ulp, float32 within 0.6.
+    """X to the power y; within 1.4 ulp, float32 within 0.6.
+
+    Powers of integers are integers and wrap; a negative exponent gives 1 for x = 1, 1 or -1 for
+    x = -1, and 0 else.
 
     Example:
         >>> x = te.placeholder((3,), name="x")

@@ -139,7 +139,7 @@ def command(
     )
     applied = apply_history_best(list(history)) if history else None
     for number, one in enumerate(given.each()):
-        planned = prepared(one.module, one.layouts)
+        planned = prepared(one.module, one.layouts, one.target)
         with one.limits():
             tasks = kernel_tasks(planned, one.target)
         rows = _rows(planned, tasks, applied)

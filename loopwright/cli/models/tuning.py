@@ -168,11 +168,11 @@ def _layouts(
     """
     from loopwright.graph import LayoutChoice, tune_layouts
     from loopwright.graph.layout.choice import LAYOUTS
-    from loopwright.graph.pipeline import BEFORE_LAYOUTS
+    from loopwright.graph.pipeline import before_layouts
 
     if Path(file).exists():
         choice = LayoutChoice.load(file)
-        choice.check(BEFORE_LAYOUTS(model.module))
+        choice.check(before_layouts(model.module, model.target))
         said = f"{choice}, of {file}"
     else:
         check((Path(file), LAYOUTS), error=GraphError)

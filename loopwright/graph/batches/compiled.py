@@ -20,7 +20,7 @@ from loopwright.graph.building import (
     records_in_force,
 )
 from loopwright.graph.fallbacks import ModelReport
-from loopwright.graph.pipeline import PIPELINE
+from loopwright.graph.pipeline import pipeline
 from loopwright.graph.plan import plan_sized
 from loopwright.lowering.context import PassContext
 from loopwright.runtime import Module
@@ -184,7 +184,7 @@ def _sized(
         GraphError: an operator or a kernel needs to know the batch.
     """
     assert source.symbolic is not None
-    planned = plan_sized(PIPELINE(source.symbolic), source.size)
+    planned = plan_sized(pipeline(source.symbolic, target=target), source.size)
     # Of large batches the tiles are large, too; what is left over is guarded.
     order = sorted(batches, reverse=True)
     with applied_history(history):

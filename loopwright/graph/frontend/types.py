@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+import numpy as np
+
+from loopwright import dtypes
 from loopwright.errors import GraphError
 from loopwright.graph.ir.expr import Call, Constant, Expr, HostFunction, Tuple, TupleGetItem, Var
 from loopwright.graph.ir.types import TensorType, TupleType, Type
 from loopwright.graph.ir.visitor import called
-from loopwright.graph.registry import get_op
+from loopwright.graph.registry import Pattern, get_op
+
+#: Operators whose results are among their operands, or of a format that has them.
+_EXACT = (
+    *("maximum", "minimum", "clip", "nn.relu", "negative", "abs", "where", "max", "min", "topk"),
+    *("floor", "ceil", "trunc", "round", "sign", "nn.max_pool"),
+)
 
 
 class Types:
@@ -43,6 +54,31 @@ class Types:
         if not isinstance(found, TensorType):
             raise GraphError(f"{found} stands where a tensor is needed")
         return found
+
+    def round_once(self, outputs: Iterable[Expr], inputs: Iterable[Expr]) -> bool:
+        """Whether outputs are rounded to 16 bits at most once on the way from inputs.
+
+        Where they are not, an operator that is converted to several calls is to be converted again,
+        from inputs in float32. A constant that is no whole number counts, as it was rounded.
+        """
+        seen, waiting, count = set(inputs), list(outputs), 0
+        while waiting and count < 2:
+            e = waiting.pop()
+            if e in seen:
+                continue
+            seen.add(e)
+            waiting.extend(_parts(e))
+            count += self._rounds(e)
+        return count < 2
+
+    def _rounds(self, e: Expr) -> bool:
+        if isinstance(e, Constant) and e.type.dtype in dtypes.HALVES:
+            return bool((np.trunc(wide := e.data.astype("float32")) != wide).any())
+        name = called(e)
+        if name is None or name in _EXACT or get_op(name).pattern is Pattern.INJECTIVE:
+            return False
+        result = self[e]
+        return isinstance(result, TensorType) and result.dtype in dtypes.HALVES
 
     def _type(self, e: Expr) -> Type:
         match e:

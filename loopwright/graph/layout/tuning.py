@@ -21,7 +21,7 @@ from loopwright.graph.layout.layouts import FIRST, LAST, Layout, blocked
 from loopwright.graph.layout.pbqp import solve
 from loopwright.graph.layout.places import Places
 from loopwright.graph.layout.prices import Measured, Price, modelled
-from loopwright.graph.pipeline import BEFORE_LAYOUTS
+from loopwright.graph.pipeline import before_layouts
 from loopwright.graph.transform.fuse_ops import calls_beside
 from loopwright.task.applying.sources import Source
 from loopwright.task.task import TargetLike, resolve_target
@@ -131,7 +131,7 @@ class LayoutCosts:
         for block in blocks:
             if isinstance(block, bool) or not isinstance(block, int) or block < 2:
                 raise UsageError(f"blocks has {block!r}; give numbers of channels, such as 8, 16")
-        module = BEFORE_LAYOUTS(module)
+        module = before_layouts(module, target)
         f = module[MAIN]
         made = LayoutCosts(Places.of(f, infer_types(module)), identity(module), target)
         layouts = [FIRST, LAST, *(blocked(b) for b in dict.fromkeys(blocks))]

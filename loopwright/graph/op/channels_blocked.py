@@ -13,8 +13,9 @@ from loopwright import te
 from loopwright.errors import GraphError
 from loopwright.graph.op.channels_last import means, windows
 from loopwright.graph.op.nn import Numbers, padded, steps
-from loopwright.graph.op.shapes import accumulator, as_dtype, pads_of, require_same, several
+from loopwright.graph.op.shapes import accumulator, pads_of, require_same, several
 from loopwright.graph.registry import Pattern, register_op
+from loopwright.graph.rounding import as_dtype
 
 #: What the names of operators of such images end with.
 CHANNELS_BLOCKED = "_channels_blocked"

@@ -13,8 +13,9 @@ from typing import Any
 from loopwright import te
 from loopwright.errors import GraphError
 from loopwright.graph.op.nn import Numbers, padded, steps
-from loopwright.graph.op.shapes import accumulator, as_dtype, pads_of, require_same, several
+from loopwright.graph.op.shapes import accumulator, pads_of, require_same, several
 from loopwright.graph.registry import Pattern, register_op
+from loopwright.graph.rounding import as_dtype
 
 #: What the names of operators of such images end with.
 CHANNELS_LAST = "_channels_last"

@@ -7,8 +7,9 @@ from typing import Any
 from loopwright import dtypes, te
 from loopwright.errors import GraphError
 from loopwright.graph.op.indexing import held
-from loopwright.graph.op.shapes import as_dtype, require_same, static_shape
+from loopwright.graph.op.shapes import require_same, static_shape
 from loopwright.graph.registry import Pattern, register_op
+from loopwright.graph.rounding import as_dtype
 
 #: Rows of a matrix at most: each is a stage of the kernel.
 _MOST = 32

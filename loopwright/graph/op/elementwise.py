@@ -65,7 +65,7 @@ negative = unary("negative", "The number with the other sign.", lambda x: -x)
 sign = unary(
     "sign",
     "-1, 0 or 1 by the sign.",
-    lambda x: te.if_then_else(x > 0, te.const(1, x.dtype), te.if_then_else(x < 0, -1, x)),
+    lambda x: te.select(x > 0, te.const(1, x.dtype), te.select(x < 0, te.const(-1, x.dtype), x)),
 )
 isnan = unary("isnan", "Whether it is no number.", te.isnan)
 isinf = unary("isinf", "Whether it is infinite.", te.isinf)
@@ -105,7 +105,13 @@ def cast(data: te.Tensor, *, dtype: str) -> te.Tensor:
 
 @register_op("clip", Pattern.ELEMENTWISE)
 def clip(data: te.Tensor, *, a_min: float | None, a_max: float | None) -> te.Tensor:
-    """The input, held between two bounds; None is no bound."""
+    """The input, held between two bounds; None is no bound.
+
+    Bounds beyond an integer dtype are its limits.
+    """
+    if dtypes.is_int(data.dtype):
+        low, high = dtypes.limits(data.dtype)
+        a_min, a_max = (None if b is None else max(low, min(b, high)) for b in (a_min, a_max))
 
     def held(x: Any) -> Any:
         x = x if a_min is None else te.max(x, te.const(a_min, data.dtype))

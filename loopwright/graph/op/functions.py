@@ -20,19 +20,37 @@ def _acos(x: Any) -> Any:
     return te.const(2, x.dtype) * te.atan(te.sqrt((1 - x) / (1 + x)))
 
 
+#: From here on sqrt(x * x + 1) is x, and asinh(x) and acosh(x) are log(x) + log(2).
+_LARGE = {**dict.fromkeys((*dtypes.HALVES, "float32"), 2.0**13), "float64": 2.0**28}
+
+
+def _odd(x: Any, size: Any) -> Any:
+    """A function of the size of x with the sign of x; zeros keep theirs."""
+    return te.select(x < 0, -size, te.select(x > 0, size, x))
+
+
+def _log1p_or_doubled(x: Any, small: Any) -> Any:
+    """log(1 + small), or log(2 x) where x is large."""
+    large = x > te.const(_LARGE[x.dtype], x.dtype)
+    more = te.select(large, te.const(math.log(2), x.dtype), te.const(0, x.dtype))
+    return te.log1p(te.select(large, x - 1, small)) + more
+
+
 def _asinh(x: Any) -> Any:
     size = te.abs(x)
-    found = te.log1p(size + size * size / (1 + te.sqrt(size * size + 1)))
-    return te.if_then_else(x < 0, -found, found)
+    return _odd(x, _log1p_or_doubled(size, size + size * size / (1 + te.sqrt(size * size + 1))))
 
 
 def _acosh(x: Any) -> Any:
+    """Two roots: below 1 both are NaN, where the root of the product is none."""
     over = x - 1
-    return te.log1p(over + te.sqrt(over * (over + 2)))
+    return _log1p_or_doubled(x, over + te.sqrt(over) * te.sqrt(over + 2))
 
 
 def _atanh(x: Any) -> Any:
-    return te.const(0.5, x.dtype) * te.log1p(2 * x / (1 - x))
+    """By the size: near 1 nothing cancels."""
+    size = te.abs(x)
+    return _odd(x, te.const(0.5, x.dtype) * te.log1p(2 * size / (1 - size)))
 
 
 asin = unary("asin", "The arc sine.", _asin)
@@ -40,6 +58,8 @@ acos = unary("acos", "The arc cosine.", _acos)
 asinh = unary("asinh", "The inverse of the hyperbolic sine.", _asinh)
 acosh = unary("acosh", "The inverse of the hyperbolic cosine.", _acosh)
 atanh = unary("atanh", "The inverse of the hyperbolic tangent.", _atanh)
+log2 = unary("log2", "The logarithm to base 2.", te.log2)
+log10 = unary("log10", "The logarithm to base 10.", te.log10)
 log1p = unary("log1p", "The natural logarithm of 1 + x.", te.log1p)
 expm1 = unary("expm1", "e to the power of x, less 1.", te.expm1)
 
@@ -63,15 +83,29 @@ def _remainder(a: Any, b: Any) -> Any:
     if not dtypes.is_float(a.dtype):
         return te.floormod(a, b)
     rest = te.fmod(a, b)
-    return te.if_then_else(
-        te.all(te.not_equal(rest, 0), te.not_equal(rest < 0, b < 0)), rest + b, rest
-    )
+    below = te.all(te.not_equal(rest, 0), te.not_equal(rest < 0, b < 0))
+    return te.if_then_else(below, rest + b, rest)
 
 
 def _c_remainder(a: Any, b: Any) -> Any:
     return te.fmod(a, b) if dtypes.is_float(a.dtype) else te.truncmod(a, b)
 
 
+def _floor_quotient(a: Any, b: Any) -> Any:
+    """Of floats as Python and NumPy have it: what is left is taken off before, then rounded."""
+    if not dtypes.is_float(a.dtype):
+        return te.floordiv(a, b)
+    rest = te.fmod(a, b)
+    least = te.const(1, a.dtype)
+    below = te.all(te.not_equal(rest, 0), te.not_equal(rest < 0, b < 0))
+    found = (a - rest) / b - te.select(below, least, te.const(0, a.dtype))
+    whole = te.floor(found)
+    whole = te.select(found - whole > te.const(0.5, a.dtype), whole + least, whole)
+    exact = te.select(te.equal(found, 0), a / b * te.const(0, a.dtype), whole)
+    return te.select(te.equal(b, 0), a / b, exact)
+
+
+floor_divide = binary("floor_divide", "The quotient rounded downwards, broadcast.", _floor_quotient)
 mod = binary("mod", "What a division leaves, with the sign of the divisor, broadcast.", _remainder)
 fmod = binary("fmod", "What a division leaves, with the sign of what is divided.", _c_remainder)
 

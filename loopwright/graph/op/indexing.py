@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from loopwright import te
+from loopwright import dtypes, te
 from loopwright.errors import GraphError
 from loopwright.graph.ir.types import Size
 from loopwright.graph.op.shapes import axis_of, require_same, static_shape
@@ -224,7 +224,7 @@ def topk(
     """The k largest (smallest) elements of an axis, sorted, and where they are.
 
     Each element is compared with each other along the axis: its rank is how many stand before it.
-    Of equal ones the first stands first.
+    Of equal ones the first stands first; NaN counts as larger than every number.
     """
     at = axis_of(axis, len(data.shape))
     extent = data.shape[at]
@@ -235,7 +235,12 @@ def topk(
 
     def rank(*i: Any) -> Any:
         x, y = data(*i), data(*i[:at], other, *i[at + 1 :])
-        before = te.any(y > x if largest else y < x, te.all(te.equal(x, y), other < i[at]))
+        more, less = (y, x) if largest else (x, y)
+        before, same = more > less, te.equal(x, y)
+        if dtypes.is_float(data.dtype):
+            before = te.any(before, te.all(te.isnan(more), te.logical_not(te.isnan(less))))
+            same = te.any(same, te.all(te.isnan(x), te.isnan(y)))
+        before = te.any(before, te.all(same, other < i[at]))
         return te.sum(te.if_then_else(before, one, te.const(0, "int32")), axis=other)
 
     ranks = te.compute(data.shape, rank, name="rank")

@@ -11,7 +11,6 @@ from loopwright.errors import GraphError
 from loopwright.graph.ir.types import Size
 from loopwright.graph.op.shapes import (
     accumulator,
-    as_dtype,
     axis_of,
     broadcast,
     element,
@@ -20,6 +19,7 @@ from loopwright.graph.op.shapes import (
     several,
 )
 from loopwright.graph.registry import Pattern, register_op
+from loopwright.graph.rounding import as_dtype
 
 #: One number for every dimension of an image, or one for each.
 Numbers = int | Sequence[int]

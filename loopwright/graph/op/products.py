@@ -13,13 +13,13 @@ from loopwright.errors import GraphError
 from loopwright.graph.ir.types import Size
 from loopwright.graph.op.shapes import (
     accumulator,
-    as_dtype,
     axis_of,
     broadcast,
     require_same,
     same,
 )
 from loopwright.graph.registry import Pattern, register_op
+from loopwright.graph.rounding import as_dtype
 
 
 def _terms(equation: str, ranks: Sequence[int]) -> tuple[list[list[str]], list[str]]:

@@ -6,10 +6,11 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from loopwright import te
+from loopwright import dtypes, te
 from loopwright.errors import GraphError
-from loopwright.graph.op.shapes import accumulator, as_dtype, axes_of, axis_of
+from loopwright.graph.op.shapes import axes_of, axis_of
 from loopwright.graph.registry import Op, Pattern, register_op
+from loopwright.graph.rounding import as_dtype
 
 #: One axis, several, or all.
 Axes = int | Sequence[int] | None
@@ -45,10 +46,7 @@ def reduced(
 
 def _reduction(name: str, summary: str, reduce: Callable[..., Any]) -> Op:
     def compute(data: te.Tensor, *, axis: Axes = None, keepdims: bool = False) -> te.Tensor:
-        if reduce is te.max or reduce is te.min:
-            return reduced(data, axis, keepdims, reduce, name)
-        wide = as_dtype(data, accumulator(data.dtype))
-        return as_dtype(reduced(wide, axis, keepdims, reduce, name), data.dtype)
+        return reduced(data, axis, keepdims, reduce, name)
 
     compute.__doc__, compute.__qualname__ = summary, name
     return register_op(name, Pattern.REDUCTION)(compute)
@@ -62,15 +60,17 @@ product = _reduction("prod", "The product over some axes.", te.prod)
 
 @register_op("mean", Pattern.REDUCTION)
 def mean(data: te.Tensor, *, axis: Axes = None, keepdims: bool = False) -> te.Tensor:
-    """The mean over some axes."""
+    """The mean over some axes; of integers rounded towards zero."""
     gone = axes_of(axis, len(data.shape))
     extents = [n for n in (data.shape[a] for a in gone) if isinstance(n, int)]
     if len(extents) < len(gone):
         raise GraphError("the dimensions of a mean must be numbers")
     count = math.prod(extents)
-    summed = reduced(as_dtype(data, accumulator(data.dtype)), axis, keepdims, te.sum, "total")
-    part = te.const(1 / count, summed.dtype)
-    tensor: te.Tensor = te.compute(summed.shape, lambda *i: summed(*i) * part, name="mean")
+    short = dtypes.is_int(data.dtype) and dtypes.bits(data.dtype) < 32
+    summed = reduced(as_dtype(data, "int32") if short else data, axis, keepdims, te.sum, "total")
+    tensor: te.Tensor = te.compute(
+        summed.shape, lambda *i: te.div(summed(*i), te.const(count, summed.dtype)), name="mean"
+    )
     return as_dtype(tensor, data.dtype)
 
 

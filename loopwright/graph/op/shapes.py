@@ -110,14 +110,6 @@ def accumulator(dtype: str) -> str:
     return "float32" if dtype in dtypes.HALVES else dtype
 
 
-def as_dtype(t: te.Tensor, dtype: str) -> te.Tensor:
-    """A tensor as another dtype; itself where it has it."""
-    if t.dtype == dtype:
-        return t
-    tensor: te.Tensor = te.compute(t.shape, lambda *i: t(*i).astype(dtype), name=f"as_{dtype}")
-    return tensor
-
-
 def axis_of(axis: int, rank: int) -> int:
     """An axis counted from 0; negative ones count from the end.
 

@@ -10,13 +10,13 @@ from loopwright.errors import GraphError
 from loopwright.graph.op.nn import Numbers, padded, steps
 from loopwright.graph.op.shapes import (
     accumulator,
-    as_dtype,
     pads_of,
     require_same,
     several,
     static_shape,
 )
 from loopwright.graph.registry import Pattern, register_op
+from loopwright.graph.rounding import as_dtype
 
 
 def _spread(data: te.Tensor, stride: Sequence[int], low: Sequence[int], size: Sequence[int]) -> Any:

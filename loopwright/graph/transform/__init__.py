@@ -26,6 +26,9 @@ from loopwright.graph.transform.fuse_ops import fuse_ops as FuseOps
 from loopwright.graph.transform.infer_type import infer_type as InferType
 from loopwright.graph.transform.module_pass import function_pass, module_pass
 from loopwright.graph.transform.qnn_canonicalize import qnn_canonicalize as QnnCanonicalize
+from loopwright.graph.transform.reassociate_constants import (
+    reassociate_constants as ReassociateConstants,
+)
 from loopwright.graph.transform.remove_unused_functions import (
     remove_unused_functions as RemoveUnusedFunctions,
 )
@@ -53,6 +56,7 @@ __all__ = [
     "Pass",
     "PassContext",
     "QnnCanonicalize",
+    "ReassociateConstants",
     "RemoveUnusedFunctions",
     "Sequential",
     "SimplifyExpr",

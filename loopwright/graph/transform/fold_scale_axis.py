@@ -13,7 +13,7 @@ from loopwright.graph.ir.visitor import called, post_order, rewrite_each, users
 from loopwright.graph.transform.module_pass import module_pass
 
 #: Products whose weight has the output channels first, and which dimension of the result they are.
-_CHANNELS = {"nn.conv": 1, "nn.dense": -1}
+CHANNELS = {"nn.conv": 1, "nn.dense": -1}
 
 
 @module_pass(opt_level=2, name="FoldScaleAxis")
@@ -22,7 +22,8 @@ def fold_scale_axis(module: IRModule) -> IRModule:
 
     Where the weight and the factor are constants, the factor is one for each output channel, and
     nothing else reads the product. Rounding differs in the last places, as it does when products
-    are added up in another order.
+    are added up in another order, and a sum near the limits of its dtype may be infinite on one
+    side alone, so that only targets with ``-fastmath`` ask for it.
     """
     types = infer_types(module)
     return module.with_functions({n: _folded(f, types) for n, f in module.functions.items()})
@@ -50,13 +51,13 @@ def _folded(f: Function, types: Mapping[Expr, Type]) -> Function:
 def _scaled(product: Expr, factor: Constant, result: Type, own: Type) -> Expr | None:
     """The product with a scaled weight; None where the factor cannot be taken in."""
     name = called(product)
-    if name not in _CHANNELS or not isinstance(product, Call) or result != own:
+    if name not in CHANNELS or not isinstance(product, Call) or result != own:
         return None
     weight = product.args[1]
     if not isinstance(weight, Constant) or not isinstance(own, TensorType):
         return None
     rank, channels = len(own.shape), weight.data.shape[0]
-    at = _CHANNELS[name] % rank
+    at = CHANNELS[name] % rank
     shape = (1,) * (rank - factor.data.ndim) + factor.data.shape
     if any(n != 1 for d, n in enumerate(shape) if d != at) or shape[at] not in (1, channels):
         return None

@@ -19,9 +19,14 @@ _WIDER = {"bfloat16": ("float32", "float64"), "float16": ("float32", "float64")}
 _TOO_WIDE = ("int64", "uint64")
 
 
-def _all(value: int) -> DFPattern:
-    """A constant whose elements all have one value."""
-    return is_constant(lambda a: bool((a == value).all()))
+def _all(value: float) -> DFPattern:
+    """A constant whose elements all have one value; zeros of floats have its sign too."""
+
+    def holds(a: Any) -> bool:
+        signs = np.signbit(a) == np.signbit(value) if dtypes.is_float(str(a.dtype)) else True
+        return bool(((a == value) & signs).all())
+
+    return is_constant(holds)
 
 
 def _same_type(m: Match) -> Expr | None:
@@ -38,14 +43,17 @@ def _own_dtype(m: Match) -> Expr | None:
 _FIRST, _SECOND = is_constant(), is_constant()
 
 
-def _joined(name: str, combine: Callable[[Any, Any], Any]) -> Rule:
-    """The rule of ``(x op a) op b``, which is ``x op (a op b)``."""
+def _joined(name: str, combine: Callable[[Any, Any], Any], floats: bool) -> Rule:
+    """The rule of ``(x op a) op b``, which is ``x op (a op b)``, of floats or of integers."""
 
     def build(m: Match) -> Expr | None:
         a, b = m.constant(_FIRST), m.constant(_SECOND)
+        if dtypes.is_float(str(a.dtype)) != floats:
+            return None
         with np.errstate(all="ignore"):
             both = np.asarray(combine(a, b), dtype=a.dtype)
-        if both.size > max(a.size, b.size) or (name == "multiply" and _is_lost(a, b, both)):
+        lost = floats and name == "multiply" and _is_lost(a, b, both)
+        if both.size > max(a.size, b.size) or lost:
             return None
         return get_op(name)(m[_X], const(both), span=m.root.span)
 
@@ -55,8 +63,6 @@ def _joined(name: str, combine: Callable[[Any, Any], Any]) -> Rule:
 
 def _is_lost(a: Any, b: Any, both: Any) -> bool:
     """Whether a product of factors is too large or too small for a number that they are not."""
-    if not dtypes.is_float(str(both.dtype)):
-        return False
     return bool((~np.isfinite(both) | ((both == 0) & (a != 0) & (b != 0))).any())
 
 
@@ -91,9 +97,12 @@ _INNER_CAST = is_op("cast")(_X)
 
 def _one_cast(m: Match) -> Expr | None:
     """A cast of a cast that lost nothing."""
-    first, between = m.type(_X).dtype, m.type(_INNER_CAST).dtype
+    first, between, last = m.type(_X).dtype, m.type(_INNER_CAST).dtype, m.attrs()["dtype"]
     if not _holds(between, first):
         return None
+    # Floats are cut to the limits of integers, integers wrap.
+    if dtypes.is_float(between) and dtypes.is_int(first) and dtypes.is_int(last):
+        return get_op("cast")(m[_X], dtype=last) if _holds(last, first) else None
     return get_op("cast")(m[_X], dtype=m.attrs()["dtype"], span=m.root.span)
 
 
@@ -137,16 +146,16 @@ _ADD, _SUB, _MUL, _DIV, _POWER = map(is_op, ("add", "subtract", "multiply", "div
 _CAST = is_op("cast")
 #: In the order in which they are tried.
 RULES = (
-    Rule(_ADD(_X, _all(0)), _same_type),
-    Rule(_SUB(_X, _all(0)), _same_type),
+    Rule(_ADD(_X, _all(-0.0)), _same_type),
+    Rule(_SUB(_X, _all(0.0)), _same_type),
     Rule(_MUL(_X, _all(1)), _same_type),
     Rule(_DIV(_X, _all(1)), _same_type),
     Rule(_POWER(_X, _all(1)), _same_type),
     Rule(_POWER(_X, _all(2)), _squared),
     Rule(_SUB(_X, _FIRST), _as_sum),
     Rule(_DIV(_X, _FIRST), _as_product),
-    _joined("add", np.add),
-    _joined("multiply", np.multiply),
+    _joined("add", np.add, floats=False),
+    _joined("multiply", np.multiply, floats=False),
     Rule(_CAST(_X), _own_dtype),
     Rule(_CAST(_INNER_CAST), _one_cast),
     Rule(is_op("nn.relu")(_BOUNDED) | is_op("clip")(_BOUNDED), _one_bound),
@@ -155,4 +164,9 @@ RULES = (
         for name in ("negative", "logical_not", "bitwise_not")
     ),
     Rule(is_op("abs")(is_op("abs", "negative")(_X)), lambda m: get_op("abs")(m[_X])),
+)
+#: Those that round once in place of twice.
+REASSOCIATING = (
+    _joined("add", np.add, floats=True),
+    _joined("multiply", np.multiply, floats=True),
 )

@@ -102,6 +102,10 @@ def intrinsic(fn: str, args: Sequence[Array]) -> Array:
             return np.rint(x)
     if fn == "fma":
         return _fma(*np.broadcast_arrays(*args))
+    if fn == "pow" and dtypes.is_int(x.dtype.name):
+        y = args[1]
+        inverse = np.where(x == 1, 1, np.where(x + x.dtype.type(1) == 0, 1 - 2 * (y & 1), 0))
+        return np.where(y < 0, inverse, np.power(x, np.maximum(y, 0)))
     wide = [a.astype(np.float64) for a in args]
     match fn:
         case "sigmoid":

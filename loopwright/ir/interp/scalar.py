@@ -19,6 +19,13 @@ def shift_right(a: Any, b: Any) -> Any:
     return np.right_shift(a, b & type(b)(8 * b.nbytes - 1))
 
 
+def integer_power(x: Any, y: Any) -> Any:
+    """``x ** y`` of integers, which wraps; of negative y ``1 / x ** -y`` cut to an integer."""
+    if y < 0:
+        return type(x)(int(x) ** (int(y) & 1) if abs(int(x)) == 1 else 0)
+    return np.asarray(pow(int(x), int(y), 1 << (8 * x.nbytes)), np.uint64).astype(x.dtype)[()]
+
+
 def fma(a: Any, b: Any, c: Any) -> Any:
     """``a * b + c`` rounded once.
 

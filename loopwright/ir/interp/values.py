@@ -14,7 +14,7 @@ import numpy as np
 from loopwright import dtypes
 from loopwright.errors import RunError
 from loopwright.ir.buffer import Buffer
-from loopwright.ir.interp.scalar import fma, shift_left, shift_right
+from loopwright.ir.interp.scalar import fma, integer_power, shift_left, shift_right
 from loopwright.ir.interp.threads import Races
 
 
@@ -113,7 +113,7 @@ def intrinsic(fn: str) -> Callable[..., Any]:
     def rounded(*args: Any) -> Any:
         dtype = args[0].dtype
         if not dtypes.is_float(dtype.name):
-            return f(*args)
+            return integer_power(*args) if fn == "pow" else f(*args)
         wide = np.asarray(f(*(a.astype(np.float64) for a in args)))
         return _cast(wide, dtype.name)
 

@@ -2,15 +2,16 @@
 
 The product is as large as 1024, so the logarithm needs ten bits more. float32 computes it in
 float64; float64 in pairs of numbers whose sum it is (Dekker's and Knuth's error-free sums and
-products).
+products). Integers are multiplied, by the bits of the exponent.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from loopwright.ir.expr import Binary, Expr, cast, const
-from loopwright.ir.math.definition import Body
+from loopwright import dtypes
+from loopwright.ir.expr import Binary, Expr, Var, cast, const
+from loopwright.ir.math.definition import Body, Definition
 from loopwright.ir.math.exponential import EXP2, Parts, scaled
 from loopwright.ir.math.logarithm import reduced, tail
 
@@ -133,3 +134,22 @@ def _power_cases(b: Body, x: Expr, y: Expr, size: Expr) -> Expr:
         "bool",
     )
     return b.select(trivial, 1.0, out)
+
+
+def integer_power(dtype: str) -> Definition:
+    """``x ** y`` of integers, which wraps; negative y gives ``1 / x ** -y`` cut to an integer."""
+    b = Body("float32")
+    x, y = Var("x", dtype), Var("y", dtype)
+    one, square = const(1, dtype), cast(x, dtype)
+    size: Expr = one
+    unsigned = dtypes.is_unsigned(dtype)
+    for n in range(dtypes.bits(dtype) - (not unsigned)):
+        square = b.let(square * square) if n else x
+        has_bit = Binary("==", b.let((y >> n) & 1), one, "bool")
+        size = b.select(has_bit, b.let(size * square), size)
+    if unsigned:
+        return b.finish("pow", (x, y), size)
+    sign = b.let(one - ((y & 1) << 1))
+    minus = b.select(Binary("==", x, const(-1, dtype), "bool"), sign, const(0, dtype))
+    inverse = b.select(Binary("==", x, one, "bool"), one, minus)
+    return b.finish("pow", (x, y), b.select(y < 0, inverse, size))

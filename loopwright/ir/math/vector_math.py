@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import lru_cache
 
+from loopwright import dtypes
 from loopwright.ir.expr import Binary, Expr, Var, cast, const
 from loopwright.ir.math import exponential, logarithm, power, trigonometry
 from loopwright.ir.math.definition import FORMATS, Body, Definition
@@ -46,8 +47,10 @@ DEFINED = {
 def definition(fn: str, dtype: str) -> Definition | None:
     """The definition of a function for float32 or float64, or None where there is none.
 
-    That of ``fma`` is for CPUs without the instruction.
+    That of ``fma`` is for CPUs without the instruction. Integers have one of ``pow``.
     """
+    if fn == "pow" and dtypes.is_int(dtype):
+        return power.integer_power(dtype)
     if dtype not in FORMATS or fn not in DEFINED[dtype]:
         return None
     b = Body(dtype)

@@ -17,7 +17,7 @@ from loopwright.graph import op
 from loopwright.graph.layout.kernels import kernels_of_transform
 from loopwright.graph.layout.layouts import FIRST, LAST, Layout, blocked
 from loopwright.graph.layout.places import Places
-from loopwright.graph.pipeline import BEFORE_LAYOUTS, prepared
+from loopwright.graph.pipeline import before_layouts, prepared
 from loopwright.graph.transform import AlterOpLayout
 from loopwright.records import load
 from loopwright.task import apply_history_best
@@ -132,7 +132,7 @@ def _network() -> graph.IRModule:
     part = op.strided_slice(padded, begin=(8, 1), end=(24, 6), axes=(1, 2))
     f = op.multiply(op.nn.conv(part, _array(8, 16, 1, 1) / 4), _array(8, 1, 1))
     y = op.nn.dense(op.nn.batch_flatten(op.mean(f, axis=(2, 3), keepdims=True)), _array(5, 8))
-    return BEFORE_LAYOUTS(graph.IRModule.from_expr(graph.Tuple((y, op.max(f, axis=1), f))))
+    return before_layouts(graph.IRModule.from_expr(graph.Tuple((y, op.max(f, axis=1), f))))
 
 
 NETWORK = _network()
@@ -173,7 +173,7 @@ def test_blocks_from_end_to_end_need_no_transforms() -> None:
     x = graph.var("x", (1, 3, 8, 8))
     a = op.nn.relu(op.nn.conv(x, _array(16, 3, 3, 3), padding=1))
     b = op.add(a, op.nn.bias_add(op.nn.conv(a, _array(16, 16, 3, 3), padding=1), _array(16)))
-    module = BEFORE_LAYOUTS(graph.IRModule.from_expr(op.mean(b, axis=(2, 3))))
+    module = before_layouts(graph.IRModule.from_expr(op.mean(b, axis=(2, 3))))
     choice = graph.LayoutChoice.of(module, ["NCHW8c"] * 3)
     made = AlterOpLayout(choice)(module)
     assert str(made).count("transpose(") == 0
@@ -248,10 +248,10 @@ def test_a_file_that_cannot_be_replaced_stays_as_it_was(
 
 
 def test_other_weights_keep_their_layouts(tmp_path: Path) -> None:
-    path = graph.LayoutChoice.of(BEFORE_LAYOUTS(_two()), ["NCHW8c", "NCHW"]).save(tmp_path / "c")
+    path = graph.LayoutChoice.of(before_layouts(_two()), ["NCHW8c", "NCHW"]).save(tmp_path / "c")
     other = _two()
     assert graph.structural_hash(other) != graph.structural_hash(_two())
-    assert graph.LayoutChoice.load(path).fits(BEFORE_LAYOUTS(other))
+    assert graph.LayoutChoice.load(path).fits(before_layouts(other))
 
 
 def test_a_file_of_another_module_is_named(tmp_path: Path) -> None:
@@ -324,7 +324,7 @@ def test_measurements_are_in_the_log_and_are_made_once(
 
 def test_a_compiled_model_in_blocks_and_channels_last_computes_the_same() -> None:
     module, image = _two(), _array(1, 8, 6, 6)
-    choice = graph.LayoutChoice.of(BEFORE_LAYOUTS(module), ["NCHW8c", "NHWC"])
+    choice = graph.LayoutChoice.of(before_layouts(module), ["NCHW8c", "NHWC"])
     model = graph.compile(module, TARGET, layouts=choice)
     np.testing.assert_allclose(model(image)[0], run(module, image)[0], rtol=1e-4, atol=1e-5)
 

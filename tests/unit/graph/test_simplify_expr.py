@@ -12,11 +12,13 @@ from hypothesis import strategies as st
 import loopwright as lw
 from loopwright import graph
 from loopwright.graph import op, transform
+from loopwright.graph.pipeline import pipeline
 from tests.unit.graph.values import run
 
 X = graph.var("x", (2, 3, 4))
 IMAGE = graph.var("x", (1, 2, 5, 6))
 INT = graph.var("x", (2, 3, 4), "int8")
+WIDE = graph.var("x", (2, 3, 4), "int32")
 
 
 def _operators(module: graph.IRModule) -> list[str]:
@@ -36,11 +38,13 @@ def _given(e: graph.Expr) -> list[np.ndarray]:
     ]
 
 
-def _simplified(e: graph.Expr, exact: bool = True) -> list[str]:
+def _simplified(
+    e: graph.Expr, exact: bool = True, simplify: transform.Pass = transform.SimplifyExpr
+) -> list[str]:
     """The operators that are left, where the values are the same."""
     before = graph.IRModule.from_expr(e)
     with lw.PassContext(config={"verify": True}):
-        after = transform.SimplifyExpr(before)
+        after = simplify(before)
     inputs = _given(e)
     wanted = run(before, *inputs)
     # The parameters stay, whether or not they are read.
@@ -62,7 +66,20 @@ def _conv(x: graph.Expr, **attrs: object) -> graph.Expr:
 
 
 CASES: dict[str, tuple[Callable[[], graph.Expr], list[str]]] = {
-    "sum with 0": (lambda: op.add(0.0, X), []),
+    "sum with 0 stays: -0 becomes 0": (lambda: op.add(0.0, X), ["add"]),
+    "sum with -0": (lambda: op.add(-0.0, X), []),
+    "sum of integers with 0": (lambda: op.add(INT, np.int8(0)), []),
+    "difference from -0 is a sum": (lambda: op.subtract(X, -0.0), ["add"]),
+    "two summands stay": (lambda: op.subtract(op.add(X, 0.1), 2.0), ["add", "add"]),
+    "two factors stay": (lambda: op.multiply(op.multiply(X, 3.0), 0.3), ["multiply", "multiply"]),
+    "two factors of integers": (
+        lambda: op.multiply(op.multiply(INT, np.int8(100)), np.int8(3)),
+        ["multiply"],
+    ),
+    "integers that a float cuts stay": (
+        lambda: op.cast(op.cast(WIDE, dtype="float64"), dtype="int8"),
+        ["cast", "cast"],
+    ),
     "difference from 0": (lambda: op.subtract(X, np.zeros((3, 1), "float32")), []),
     "product with 1": (lambda: op.multiply(X, np.ones((1, 4), "float32")), []),
     "quotient by 1": (lambda: op.divide(X, 1.0), []),
@@ -179,14 +196,17 @@ CASES: dict[str, tuple[Callable[[], graph.Expr], list[str]]] = {
 }
 #: What rounds in other places.
 ROUNDED: dict[str, tuple[Callable[[], graph.Expr], list[str]]] = {
-    "two summands": (lambda: op.add(op.add(X, 0.1), _f32(1, 2, 3, 4)), ["add"]),
-    "two factors": (lambda: op.multiply(3.0, op.multiply(X, 0.3)), ["multiply"]),
-    "a summand and a difference": (lambda: op.subtract(op.add(X, 0.1), 2.0), ["add"]),
     "square": (lambda: op.power(X, 2.0), ["multiply"]),
     "a product with a transposed matrix": (
         lambda: op.matmul(X, op.transpose(graph.var("w", (5, 4)))),
         ["nn.dense"],
     ),
+}
+
+
+JOINED: dict[str, tuple[Callable[[], graph.Expr], list[str]]] = {
+    "two summands": (lambda: op.add(op.add(X, 0.1), _f32(1, 2, 3, 4)), ["add"]),
+    "two factors": (lambda: op.multiply(3.0, op.multiply(X, 0.3)), ["multiply"]),
     "factors that are too large together stay": (
         lambda: op.multiply(op.multiply(X, 1e-30), 1e-30),
         ["multiply", "multiply"],
@@ -196,6 +216,26 @@ ROUNDED: dict[str, tuple[Callable[[], graph.Expr], list[str]]] = {
         ["add", "add"],
     ),
 }
+
+
+@pytest.mark.parametrize("name", JOINED)
+def test_fastmath_joins_constants_of_floats(name: str) -> None:
+    make, left = JOINED[name]
+    assert _simplified(make(), False, transform.ReassociateConstants) == left
+
+
+def test_constants_of_floats_are_joined_under_fastmath_alone() -> None:
+    x = np.array([0.4, 0.6, 1.5, 2.5, -7.3], "float32")
+    v = graph.var("x", (5,))
+    magic = 12582912.0
+    rounds = graph.IRModule.from_expr(op.subtract(op.add(v, magic), magic))
+    np.testing.assert_array_equal(graph.compile(rounds, "llvm")(x)[0], np.rint(x))
+    fast = lw.Target("llvm -fastmath=1")
+    assert "subtract" not in str(pipeline(rounds, target=fast))
+    scaled = op.multiply(op.nn.dense(graph.var("x", (2, 4)), np.ones((3, 4), "float32")), 0.3)
+    module = graph.IRModule.from_expr(scaled)
+    assert "multiply" in str(pipeline(module))
+    assert "multiply" not in str(pipeline(module, target=fast))
 
 
 @pytest.mark.parametrize("name", CASES)

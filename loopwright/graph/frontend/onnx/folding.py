@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from loopwright import dtypes
 from loopwright.errors import LoopwrightError
 from loopwright.graph.frontend.onnx.files import domain
 from loopwright.graph.ir.expr import Constant, Expr, const
@@ -23,7 +24,7 @@ _NAMES = """
     Abs Add And Cast CastLike Ceil Concat ConstantOfShape CumSum Div Equal Expand Flatten Floor
     Gather GatherElements GatherND Greater GreaterOrEqual Identity Less LessOrEqual Max Min Mod Mul
     Neg NonZero Not OneHot Or Pad Pow Range Reciprocal ReduceMax ReduceMin ReduceProd ReduceSum
-    Reshape Round ScatterElements ScatterND Sign Size Slice Split Sqrt Squeeze Sub Tile TopK
+    Reshape Round ScatterElements ScatterND Sign Size Slice Sqrt Squeeze Sub Tile TopK
     Transpose Trilu Unsqueeze Where Xor
 """
 _OPERATORS = frozenset(_NAMES.split())
@@ -34,14 +35,18 @@ def folded(
 ) -> list[Expr | None] | None:
     """What a node over few known numbers makes; None where it is not such a node."""
     known = [e for e in inputs if isinstance(e, Constant)]
-    empty = any(e.data.size == 0 for e in known)
+    # Axes of a reduction are no data: none of them may be all.
+    data = known[:1] if node.op_type.startswith("Reduce") else known
+    empty = any(e.data.size == 0 for e in data)
     if domain(node.domain) or not inputs or not (empty or node.op_type in _OPERATORS):
         return None
     if len(known) < sum(e is not None for e in inputs):
         return None
+    if not empty and any(e.type.dtype in dtypes.HALVES for e in known):
+        return None  # which the reference rounds at each step
     if sum(e.data.size for e in known) > _FEW or _makes_many(node, known):
         return None
-    from onnx import helper
+    from onnx import defs, helper
     from onnx.reference import ReferenceEvaluator
 
     names = [name for name in node.input if name]
@@ -59,7 +64,17 @@ def folded(
     try:
         evaluator = ReferenceEvaluator(helper.make_model(graph, opset_imports=[opset]))
         found = evaluator.run(None, dict(zip(names, (e.data for e in known), strict=True)))
-        made = iter([const(np.asarray(x)) for x in found])
+        schema = defs.get_schema(node.op_type, versions[""], "")
+        # The reference gives some results in another dtype than that of the operator.
+        pairs = zip(schema.inputs, inputs, strict=False)
+        typed = {p.type_str: e.data.dtype for p, e in pairs if isinstance(e, Constant)}
+        results = [p.type_str for p, name in zip(schema.outputs, node.output, strict=False) if name]
+        made = iter(
+            [
+                const(np.asarray(x, typed.get(t) if t.startswith("T") else None))
+                for x, t in zip(found, results, strict=False)
+            ]
+        )
     except LoopwrightError:
         return None  # of a dtype that only the converter can speak of
     except Exception:  # it does not know the node: the converter says what is wrong with it

@@ -18,7 +18,13 @@ from loopwright.graph.frontend.onnx.fallback import captured, fallen_back
 from loopwright.graph.frontend.onnx.files import domain, onnx_package, operator, opsets
 from loopwright.graph.frontend.onnx.folding import folded
 from loopwright.graph.frontend.onnx.narrow import check_taken, constant
-from loopwright.graph.frontend.onnx.node import Node, UnboundInputsError, converter_of
+from loopwright.graph.frontend.onnx.node import (
+    Node,
+    UnboundInputsError,
+    converter_of,
+    listed,
+    outputs_of,
+)
 from loopwright.graph.frontend.onnx.sparse import dense_of
 from loopwright.graph.frontend.types import Types
 from loopwright.graph.ir.expr import Expr
@@ -248,8 +254,9 @@ class Importer:
                 version,
                 around,
             )
-            one_or_more = found(node)
-            made = [one_or_more] if isinstance(one_or_more, Expr) else list(one_or_more)
+            # The nodes of a graph inside of it are operators that round by themselves.
+            inner = any(a.HasField("g") for a in proto.attribute)
+            made = listed(found(node)) if inner else outputs_of(node, found)
             return [self.types.mark(e, narrow) for e in made] if narrow else made
         body = body_of(
             proto, self._versions, [None if e is None else self.types[e] for e in inputs]

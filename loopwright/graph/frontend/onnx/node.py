@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
+from loopwright import dtypes
 from loopwright.errors import GraphError
 from loopwright.graph.evaluate import evaluate
 from loopwright.graph.frontend.types import Types
@@ -15,6 +16,7 @@ from loopwright.graph.ir.expr import Call, Constant, Expr, const
 from loopwright.graph.ir.types import TensorType
 from loopwright.graph.ir.visitor import free_vars
 from loopwright.graph.registry import get_op
+from loopwright.graph.rounding import WIDE
 
 #: From a node to its outputs: one, or several in order.
 Converter: TypeAlias = "Callable[[Node], Expr | Sequence[Expr]]"
@@ -86,8 +88,9 @@ class Node:
         return self.inputs[index] if index < len(self.inputs) else None
 
     def attr(self, name: str, default: Any = None) -> Any:
-        """An attribute, or a default."""
-        return self.attrs.get(name, default)
+        """An attribute, or a default; floats are rounded to float32, as ONNX stores them."""
+        found = self.attrs.get(name, default)
+        return float(np.float32(found)) if isinstance(found, float) else found
 
     def call(self, name: str, first: Expr, *args: Any, **attrs: Any) -> Call:
         """A call of an operator of graphs, which says that it comes from this node.
@@ -147,6 +150,11 @@ class Node:
         """The dtype of an expression."""
         return self.type_of(e).dtype
 
+    def is_half(self, e: Expr) -> bool:
+        """Whether an expression is a tensor of floats of 16 bits."""
+        found = self.around.types[e]
+        return isinstance(found, TensorType) and found.dtype in dtypes.HALVES
+
     def shape(self, e: Expr, begin: int = 0) -> tuple[int, ...]:
         """The extents of an expression from an axis on; GraphError where one is no number."""
         shape = self.type_of(e).shape[begin:]
@@ -185,6 +193,43 @@ def converter(operator: str, since: int = 1) -> Callable[[Converter], Converter]
         return function
 
     return register
+
+
+def computed_in(node: Node, convert: Converter, dtype: str) -> Expr:
+    """What a converter of one output makes of its first input in another dtype, cast back."""
+    first = node.dtype(node[0])
+    (made,) = listed(convert(_cast(node, {first}, dtype)))
+    return node.call("cast", made, dtype=first)
+
+
+def outputs_of(node: Node, convert: Converter) -> list[Expr]:
+    """The outputs of a node; floats of 16 bits are computed in float32 and rounded once."""
+    made = listed(convert(node))
+    types = node.around.types
+    halves = any(node.is_half(e) for e in node.given)
+    if not halves or types.round_once(made, node.given):
+        return made
+    wide = listed(convert(_cast(node, set(dtypes.HALVES), WIDE)))
+    return [
+        node.call("cast", exact, dtype=node.dtype(e)) if node.is_half(e) else exact
+        for e, exact in zip(made, wide, strict=False)
+    ]
+
+
+def _cast(node: Node, old: set[str], new: str) -> Node:
+    """A node whose inputs of some dtypes are cast to another one."""
+    inputs = [
+        node.call("cast", e, dtype=new)
+        if e is not None and isinstance(t := node.around.types[e], TensorType) and t.dtype in old
+        else e
+        for e in node.inputs
+    ]
+    return replace(node, inputs=tuple(inputs))
+
+
+def listed(made: Expr | Sequence[Expr]) -> list[Expr]:
+    """What a converter returns as a list."""
+    return [made] if isinstance(made, Expr) else list(made)
 
 
 def converter_of(operator: str, opset: int) -> Converter | None:

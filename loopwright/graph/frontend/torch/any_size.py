@@ -14,7 +14,7 @@ from loopwright.graph.building import applied_history
 from loopwright.graph.frontend.torch.options import Options
 from loopwright.graph.frontend.torch.weights import Weights
 from loopwright.graph.ir.module import IRModule
-from loopwright.graph.pipeline import PIPELINE
+from loopwright.graph.pipeline import pipeline
 from loopwright.graph.plan import plan_sized
 from loopwright.runtime.artifacts.kinds import device_of_target
 from loopwright.runtime.executors import GraphExecutor, Model, SizedModel
@@ -96,8 +96,8 @@ class AnySize:
     ) -> tuple[SizedModel, Weights, list[int], frozenset[str]]:
         """The program, its weights, those that are inputs, and those that are read in place."""
         module, moved = weights.with_inputs(pair.module)
-        planned = plan_sized(PIPELINE(module), pair.size)
         order, target = sorted(pair.numbers, reverse=True), self._options.resolved
+        planned = plan_sized(pipeline(module, target=target), pair.size)
         with applied_history(self._options.records):
             kernels = sized_kernels(planned, pair.size, order, target, {})
         constants = {n: np.asarray(a) for n, a in planned.constants.items()}

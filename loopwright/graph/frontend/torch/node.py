@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
 
+from loopwright import dtypes
 from loopwright.errors import GraphError
+from loopwright.graph.frontend.torch.fallback import leaves_of
 from loopwright.graph.frontend.torch.promotion import result_dtype
 from loopwright.graph.frontend.types import Types
 from loopwright.graph.ir.expr import Call, Constant, Expr, const
 from loopwright.graph.ir.types import TensorType
 from loopwright.graph.registry import get_op
+from loopwright.graph.rounding import WIDE
 
 #: From a node and the operator's arguments to its outputs: one, or several in order, where None is
 #: an output that is not made.
@@ -179,6 +182,38 @@ def known_operators() -> list[str]:
     return sorted(_TABLE)
 
 
+def _outputs(
+    node: Node, convert: Converter, args: Sequence[Any], kwargs: dict[str, Any]
+) -> list[Expr | None]:
+    """The outputs of a converter; those of 16 bits are computed in float32 and rounded once."""
+    one_or_more = convert(node, *args, **kwargs)
+    made = [one_or_more] if isinstance(one_or_more, Expr) else list(one_or_more)
+    made += [None] * (len(node.results) - len(made))
+    inputs = [e for e in leaves_of([args, kwargs]) if isinstance(e, Expr)]
+    if node.types.round_once([e for e in made if e is not None], inputs):
+        return made
+    wide = replace(node, results=tuple(map(_widened, node.results)))
+    exact = _outputs(wide, convert, _as_wide(node, args), _as_wide(node, kwargs))
+    return [
+        e if e is None or t is None else node.cast(e, t.dtype)
+        for e, t in zip(exact, node.results, strict=True)
+    ]
+
+
+def _widened(t: TensorType | None) -> TensorType | None:
+    return replace(t, dtype=WIDE) if t is not None and t.dtype in dtypes.HALVES else t
+
+
+def _as_wide(node: Node, value: Any) -> Any:
+    """Arguments with tensors of 16 bits as float32."""
+    if isinstance(value, (list, tuple)):
+        return [_as_wide(node, v) for v in value]
+    if isinstance(value, dict):
+        return {k: _as_wide(node, v) for k, v in value.items()}
+    narrow = isinstance(value, Expr) and node.dtype(value) in dtypes.HALVES
+    return node.cast(value, WIDE) if narrow else value
+
+
 def converted(node: Node, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Expr | None]:
     """The outputs of a node, whose types are those that PyTorch says.
 
@@ -193,9 +228,7 @@ def converted(node: Node, args: Sequence[Any], kwargs: dict[str, Any]) -> list[E
         inspect.signature(found).bind(node, *args, **kwargs)
     except TypeError as exc:
         raise GraphError(f"its converter does not take its arguments: {exc}") from exc
-    one_or_more = found(node, *args, **kwargs)
-    made = [one_or_more] if isinstance(one_or_more, Expr) else list(one_or_more)
-    made += [None] * (len(node.results) - len(made))
+    made = _outputs(node, found, args, kwargs)
     for n, (e, wanted, used) in enumerate(zip(made, node.results, node.used, strict=True)):
         if not used:
             continue

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from loopwright.graph.frontend.onnx.node import Node, converter
+from loopwright import dtypes
+from loopwright.graph.frontend.onnx.node import Node, computed_in, converter
 from loopwright.graph.ir.expr import Expr
 
 
@@ -104,6 +105,8 @@ def swish(node: Node) -> Expr:
 @converter("Shrink", since=9)
 def shrink(node: Node) -> Expr:
     """x nearer to 0 by ``bias`` where it is further off than ``lambd``, else 0."""
+    if not dtypes.is_float(node.dtype(node[0])):
+        return computed_in(node, shrink, "float64")
     x, bias, edge = node[0], node.attr("bias", 0.0), node.attr("lambd", 0.5)
     zero = np.zeros((), node.dtype(x))
     low = node.call("where", node.call("less", x, -edge), node.call("add", x, bias), zero)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from loopwright import dtypes
-from loopwright.graph.frontend.onnx.node import Node, converter
-from loopwright.graph.ir.expr import Expr, const
+from loopwright.graph.frontend.onnx.node import Node, computed_in, converter
+from loopwright.graph.ir.expr import Constant, Expr, const
 
 #: Operators that are the same under another name.
 _SAME = {
@@ -30,7 +28,6 @@ _SAME = {
     "Cosh": "cosh",
     "Div": "divide",
     "Equal": "equal",
-    "Erf": "erf",
     "Exp": "exp",
     "Floor": "floor",
     "Greater": "greater",
@@ -46,7 +43,6 @@ _SAME = {
     "Relu": "nn.relu",
     "Round": "round",
     "Sigmoid": "sigmoid",
-    "Sign": "sign",
     "Sin": "sin",
     "Sinh": "sinh",
     "Softplus": "nn.softplus",
@@ -120,6 +116,14 @@ def identity(node: Node) -> Expr:
     return node[0]
 
 
+@converter("Erf")
+def erf(node: Node) -> Expr:
+    """The error function; of whole numbers cut to such."""
+    if dtypes.is_float(node.dtype(node[0])):
+        return node.call("erf", node[0])
+    return computed_in(node, erf, "float32")
+
+
 @converter("Reciprocal")
 def reciprocal(node: Node) -> Expr:
     """1 / x."""
@@ -128,26 +132,49 @@ def reciprocal(node: Node) -> Expr:
 
 @converter("Pow")
 def power(node: Node) -> Expr:
-    """x ** y, computed in float where one of both is, and given in the dtype of x."""
+    """x ** y in the dtype of x; whole numbers by whole numbers exactly, up to what it holds.
+
+    An exponent of another dtype may be one that the dtype of x does not have: 2 ** 31 - 1 is odd.
+    """
     dtype, other = node.dtype(node[0]), node.dtype(node[1])
-    wide = dtype if dtypes.is_float(dtype) else "float64"
+    wide = dtypes.promote(dtype, other)
+    if dtypes.is_float(wide) and dtype != other and not _fits(node, dtype):
+        wide = "float64"
     base, exponent = (_as(node, node[n], wide) for n in (0, 1))
-    found = node.call("power", base, exponent)
-    if dtype == wide:
-        return found
-    if not dtypes.is_float(other):
-        found = node.call("round", found)
-    return node.call("cast", found, dtype=dtype)
+    return _as(node, node.call("power", base, exponent), dtype)
+
+
+def _fits(node: Node, dtype: str) -> bool:
+    """Whether the exponent is known, and a number of the dtype of the base."""
+    exponent = node[1]
+    if not isinstance(exponent, Constant) or not dtypes.is_float(dtype):
+        return False
+    return bool((exponent.data.astype(dtype).astype("float64") == exponent.data).all())
 
 
 def _as(node: Node, e: Expr, dtype: str) -> Expr:
     return e if node.dtype(e) == dtype else node.call("cast", e, dtype=dtype)
 
 
+@converter("Sign")
+def sign(node: Node) -> Expr:
+    """-1, 0 or 1, of both zeros 0; NaN is given on."""
+    x, zero = node[0], const(0, node.dtype(node[0]))
+    return node.call("where", node.call("equal", x, zero), zero, node.call("sign", x))
+
+
 @converter("Mod")
 def mod(node: Node) -> Expr:
     """What a division leaves, with the sign of the divisor, or with ``fmod`` as C has it."""
-    return node.call("fmod" if node.attr("fmod", 0) else "mod", node[0], node[1])
+    if node.attr("fmod", 0):
+        return node.call("fmod", node[0], node[1])
+    found = node.call("mod", node[0], node[1])
+    if not dtypes.is_float(node.dtype(found)):
+        return found
+    zero = const(0, node.dtype(found))
+    # A zero, too, has the sign of the divisor.
+    signed = node.call("divide", zero, node[1])
+    return node.call("where", node.call("equal", found, zero), signed, found)
 
 
 @converter("BitShift")
@@ -179,22 +206,27 @@ def is_infinite(node: Node) -> Expr:
     return node.call("logical_and", found, side)
 
 
-def _bounded(node: Node, low: Any, high: Any) -> Expr:
-    """Held between two numbers; where NumPy has the upper one win, as ONNX does."""
-    return node.call("clip", node[0], a_min=low, a_max=high)
+def _largest(dtype: str) -> float:
+    """The largest number of a dtype of floats that is finite."""
+    import ml_dtypes
+
+    return float(ml_dtypes.finfo(dtype).max)  # type: ignore[no-untyped-call]
 
 
 @converter("Clip")
 def clip(node: Node) -> Expr:
-    """Held between attributes."""
-    return _bounded(node, node.attr("min"), node.attr("max"))
+    """Held between attributes, which are those of float32 by default."""
+    most = _largest("float32")
+    return node.call("clip", node[0], a_min=node.attr("min", -most), a_max=node.attr("max", most))
 
 
 @converter("Clip", since=11)
 def clip_by_inputs(node: Node) -> Expr:
-    """Held between inputs, which may be left out."""
-    found = node[0]
+    """Held between inputs, by default those that are finite; the upper one wins."""
+    found, dtype = node[0], node.dtype(node[0])
     for n, name in ((1, "maximum"), (2, "minimum")):
         bound = node.optional(n)
+        if bound is None and dtypes.is_float(dtype):
+            bound = const(_largest(dtype) * (-1 if n == 1 else 1), dtype)
         found = found if bound is None else node.call(name, found, bound)
     return found

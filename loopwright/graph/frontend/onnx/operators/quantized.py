@@ -48,15 +48,26 @@ def _along(node: Node, e: Expr, x: Expr, axis: int, block: int) -> Expr:
 
 
 def quantized(
-    node: Node, x: Expr, scale: Expr, zero: Expr | None, dtype: str, saturate: bool = True
+    node: Node,
+    x: Expr,
+    scale: Expr,
+    zero: Expr | None,
+    dtype: str,
+    saturate: bool = True,
+    precision: str = "",
 ) -> Expr:
-    """Other numbers for some: divided, rounded to even, moved, and cut to the dtype."""
+    """Other numbers for some: divided, rounded to even, moved, and cut to the dtype.
+
+    Where a precision is given, quotients are rounded to that dtype.
+    """
     whole = dtype in WHOLE or dtype in INTEGERS
     if not whole and dtype not in FORMATS:
         raise GraphError(f"quantised tensors of {dtype} are not supported")
-    wide = "float32" if node.dtype(x) in dtypes.HALVES else node.dtype(x)
+    wide = "float64" if node.dtype(x) == "float64" else "float32"
     x, scale = cast(node, x, wide), cast(node, scale, wide)
     found: Expr = node.call("divide", x, scale)
+    if precision in dtypes.HALVES:
+        found = cast(node, cast(node, found, precision), wide)
     found = node.call("round", found) if whole else found
     if not whole:  # whose zero is 0, and only tells the dtype
         return converted(node, found, dtype, saturate)
@@ -99,11 +110,15 @@ def quantize_linear(node: Node) -> Expr:
     zero, number = node.optional(2), node.attr("output_dtype", 0)
     dtype = "uint8" if zero is None else any_dtype(node, zero)
     dtype = any_dtype_of(number) if number else dtype
-    if _is_plain(node, node.dtype(x), dtype, block):
+    precise = node.attr("precision", 0)
+    division = dtype_of(precise) if precise else node.dtype(node[1]) if node.opset >= 23 else ""
+    plain = _is_plain(node, node.dtype(x), dtype, block)
+    if plain and division not in dtypes.HALVES:
         return _plain(node, "qnn.quantize", axis, out_dtype=dtype)
     scale = _along(node, node[1], x, axis, block)
     offset = None if zero is None else _along(node, widened(node, zero), x, axis, block)
-    return quantized(node, x, scale, offset, dtype, bool(node.attr("saturate", 1)))
+    saturate = bool(node.attr("saturate", 1))
+    return quantized(node, x, scale, offset, dtype, saturate, division)
 
 
 def _plain(node: Node, name: str, axis: int, **attrs: Any) -> Expr:
@@ -284,7 +299,8 @@ def dynamic_quantize_linear(node: Node) -> list[Expr]:
     x = node[0]
     low, high = (node.call(name, x) for name in ("min", "max"))
     low, high = node.call("minimum", low, 0), node.call("maximum", high, 0)
-    scale = node.call("divide", node.call("subtract", high, low), 255)
+    scale: Expr = node.call("divide", node.call("subtract", high, low), 255)
+    scale = node.call("where", node.call("equal", scale, 0), np.ones((), "float32"), scale)
     zero = node.call("round", node.call("divide", node.call("negative", low), scale))
     held = node.call("cast", node.call("clip", zero, a_min=0.0, a_max=255.0), dtype="uint8")
     return [quantized(node, x, scale, held, "uint8"), scale, held]

@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import numpy as np
+
+from loopwright import dtypes
 from loopwright.errors import GraphError
-from loopwright.graph.frontend.onnx.node import Node, converter
+from loopwright.graph.frontend.onnx.node import (
+    Converter,
+    Node,
+    computed_in,
+    converter,
+)
 from loopwright.graph.ir.expr import Expr
 
 #: Reductions, and the opset from which on their axes are an input.
@@ -20,6 +30,8 @@ _REDUCTIONS = {
     "ReduceSumSquare": 18,
 }
 _SIMPLE = {"ReduceMax": "max", "ReduceMean": "mean", "ReduceMin": "min", "ReduceProd": "prod"}
+#: Reductions whose results are no whole numbers: those of whole numbers are cut to such in the end.
+_REAL = ("ReduceL2", "ReduceLogSum", "ReduceLogSumExp")
 
 
 def _reduced(node: Node, axes: tuple[int, ...] | None) -> Expr:
@@ -47,14 +59,20 @@ def _reduced(node: Node, axes: tuple[int, ...] | None) -> Expr:
 
 
 def _log_sum_exp(node: Node, axes: tuple[int, ...] | None) -> Expr:
-    """By the distance to the largest element, so that no exponential overflows."""
+    """By the distance to the largest element, so that no exponential overflows.
+
+    From an infinite one there is no distance: exponentials of the elements themselves are right.
+    """
     kept = bool(node.attr("keepdims", 1))
-    top = node.call("max", node[0], axis=axes, keepdims=True)
-    exps = node.call("exp", node.call("subtract", node[0], top))
+
+    def top(keepdims: bool) -> Expr:
+        found = node.call("max", node[0], axis=axes, keepdims=keepdims)
+        zero = np.zeros((), node.dtype(found))
+        return node.call("where", node.call("isinf", found), zero, found)
+
+    exps = node.call("exp", node.call("subtract", node[0], top(True)))
     logs = node.call("log", node.call("sum", exps, axis=axes, keepdims=kept))
-    if not kept:
-        top = node.call("max", node[0], axis=axes, keepdims=False)
-    return node.call("add", logs, top)
+    return node.call("add", logs, top(kept))
 
 
 def _unchanged(node: Node) -> Expr:
@@ -72,16 +90,27 @@ def _unchanged(node: Node) -> Expr:
 
 def _register(name: str, since: int) -> None:
     @converter(name)
+    @_typed
     def by_attribute(node: Node) -> Expr:
-        return _reduced(node, node.attr("axes"))
+        return _reduced(node, node.attr("axes") or None)
 
     @converter(name, since=since)
+    @_typed
     def by_input(node: Node) -> Expr:
         axes = node.numbers(1)
-        if not axes:
-            noop = bool(node.attr("noop_with_empty_axes", 0))
-            return _unchanged(node) if noop else _reduced(node, None)
-        return _reduced(node, axes)
+        if not axes and node.attr("noop_with_empty_axes", 0):
+            return _unchanged(node)
+        return _reduced(node, axes or None)
+
+
+def _typed(convert: Converter) -> Converter:
+    """Compute in float64 what is no whole number, of whole numbers."""
+
+    def wide(node: Node) -> Expr | Sequence[Expr]:
+        real = node.operator in _REAL and not dtypes.is_float(node.dtype(node[0]))
+        return computed_in(node, convert, "float64") if real else convert(node)
+
+    return wide
 
 
 for _name, _since in _REDUCTIONS.items():

@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from loopwright import dtypes
 from loopwright.errors import GraphError
-from loopwright.graph.frontend.onnx.node import Node, converter
+from loopwright.graph.frontend.onnx.node import Node, computed_in, converter
 from loopwright.graph.ir.expr import Expr, const
 
 Array = np.ndarray[Any, Any]
@@ -117,6 +118,8 @@ def _taps(
 
 def _resized(node: Node, axes: Sequence[_Axis], defaults: dict[str, Any]) -> Expr:
     mode = node.attr("mode", "nearest")
+    if mode != "nearest" and not dtypes.is_float(node.dtype(node[0])):
+        return computed_in(node, lambda wide: _resized(wide, axes, defaults), "float32")
     if mode not in _MODES:
         raise GraphError(f"its mode is {mode!r}; there are {', '.join(_MODES)}")
     how = node.attr("coordinate_transformation_mode", defaults["coordinates"])

@@ -214,12 +214,17 @@ def slice_by_inputs(node: Node) -> Expr:
 
 def _split(node: Node, parts: Sequence[int] | None) -> list[Expr]:
     axis = node.attr("axis", 0) % node.rank(node[0])
-    extent = node.shape(node[0], axis)[0]
+    extent, count = node.shape(node[0], axis)[0], len(node.outputs)
+    wanted = node.attr("num_outputs", count)
     if parts is None:
-        each = -(-extent // node.attr("num_outputs", len(node.outputs)))
-        parts = [min(each, extent - at) for at in range(0, extent, each)]
-    if sum(parts) != extent:
+        each = -(-extent // count)
+        parts = [max(min(each, extent - n * each), 0) for n in range(count)]
+        if node.opset < 18 and extent % count:
+            raise GraphError(f"{extent} elements are no {count} equal parts; give their extents")
+    if sum(parts) != extent or min(parts, default=0) < 0:
         raise GraphError(f"parts of {list(parts)} do not fill {extent} elements")
+    if not count == wanted == len(parts):
+        raise GraphError(f"it has {count} outputs for {max(wanted, len(parts))} parts")
     ends = np.cumsum(parts).tolist()
     return [
         sliced(node, node[0], (end - n,), (end,), (axis,))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 from loopwright.errors import GraphError
 from loopwright.graph.frontend.torch.node import Node, Operand, converter
 from loopwright.graph.frontend.torch.promotion import category
@@ -23,7 +21,9 @@ _FUNCTIONS = {
     "exp": "exp",
     "expm1": "expm1",
     "log": "log",
+    "log10": "log10",
     "log1p": "log1p",
+    "log2": "log2",
     "rsqrt": "rsqrt",
     "sigmoid": "sigmoid",
     "sin": "sin",
@@ -40,7 +40,6 @@ _KEEPING = {
     "neg": "negative",
     "relu": "nn.relu",
     "round": "round",
-    "sign": "sign",
     "trunc": "trunc",
 }
 _ROUNDING = ("ceil", "floor", "round", "trunc")
@@ -58,13 +57,6 @@ for _operator, _name in {**_FUNCTIONS, **_KEEPING}.items():
     _register_unary(_operator, _name)
 
 
-@converter("log2", "log10")
-def log_of_base(node: Node, x: Expr) -> Expr:
-    """The logarithm to the base 2 or 10."""
-    factor = 1 / math.log(2 if node.operator == "log2" else 10)
-    return node.call("multiply", node.call("log", node.as_result(x)), factor)
-
-
 @converter("reciprocal")
 def reciprocal(node: Node, x: Expr) -> Expr:
     """1 divided by it."""
@@ -76,6 +68,15 @@ def is_special(node: Node, x: Expr) -> Expr:
     """Whether a float is no number, or infinite."""
     found = x if category(node.dtype(x)) == 2 else node.cast(x, "float32")
     return node.call(node.operator, found)
+
+
+@converter("sign")
+def sign(node: Node, x: Expr) -> Expr:
+    """-1, 0 or 1; 0 of NaN, and of both zeros."""
+    if node.dtype(x) == "bool":
+        return x
+    above, below = (node.as_result(node.call(name, x, 0)) for name in ("greater", "less"))
+    return node.call("subtract", above, below)
 
 
 @converter("logical_not")
@@ -142,12 +143,7 @@ def div_mode(node: Node, x: Operand, y: Operand, rounding_mode: str | None = Non
         return node.call("trunc", found) if floats else found
     if rounding_mode != "floor":
         raise GraphError(f"its rounding_mode is {rounding_mode!r}; there are trunc and floor")
-    less = node.call("subtract", a, node.call("mod", a, b))
-    whole = node.call("divide", less, b)
-    if not floats:
-        return whole
-    by_zero = node.call("equal", b, 0)
-    return node.call("where", by_zero, node.call("divide", a, b), node.call("round", whole))
+    return node.call("floor_divide", a, b)
 
 
 @converter("remainder.Tensor", "remainder.Scalar")

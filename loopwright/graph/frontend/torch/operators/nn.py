@@ -62,11 +62,7 @@ def layer_norm(
         raise GraphError("its mean and deviation, which only gradients need, are not supported")
     gamma = _filled(node, weight, 1.0, inner, dtype)
     beta = _filled(node, bias, 0.0, inner, dtype)
-    if dtype in ("float32", "float64"):
-        return [node.call("nn.layer_norm", x, gamma, beta, axis=axis, epsilon=eps)]
-    found = standardised(node, node.cast(x, "float32"), range(axis, node.rank(x)), eps)
-    found = node.call("multiply", found, node.cast(gamma, "float32"))
-    return [node.cast(node.call("add", found, node.cast(beta, "float32")), dtype)]
+    return [node.call("nn.layer_norm", x, gamma, beta, axis=axis, epsilon=eps)]
 
 
 @converter("native_group_norm")

@@ -2,25 +2,39 @@
 
 from __future__ import annotations
 
+from loopwright import dtypes
 from loopwright.graph.frontend.torch.node import Node, converter
 from loopwright.graph.ir.expr import Call, Expr
 from loopwright.graph.ir.visitor import called
+from loopwright.graph.rounding import WIDE
 
 
 @converter("linear")
 def linear(node: Node, x: Expr, weight: Expr, bias: Expr | None = None) -> Expr:
     """Rows times the transposed weight, with a bias."""
-    found = node.call("nn.dense", x, weight)
-    return found if bias is None else node.call("add", found, bias)
+    if bias is None:
+        return node.call("nn.dense", x, weight)
+    found = node.call("nn.dense", x, weight, out_dtype=wide_sums(node, x))
+    return node.as_result(node.call("add", found, node.cast(bias, node.dtype(found))))
 
 
 @converter("mm", "bmm", "matmul")
 def product(node: Node, x: Expr, y: Expr) -> Expr:
+    """The product of matrices."""
+    return _product(node, x, y)
+
+
+def _product(node: Node, x: Expr, y: Expr, out_dtype: str = "") -> Expr:
     """The product of matrices; of a transposed matrix as a dense layer."""
     original = _untransposed(node, y) if node.rank(x) == 2 else None
     if original is not None:
-        return node.call("nn.dense", x, original)
-    return node.call("matmul", x, y)
+        return node.call("nn.dense", x, original, out_dtype=out_dtype)
+    return node.call("matmul", x, y, out_dtype=out_dtype)
+
+
+def wide_sums(node: Node, x: Expr) -> str:
+    """The dtype in which a product of 16 bits is added to something before it is rounded."""
+    return WIDE if node.dtype(x) in dtypes.HALVES else ""
 
 
 def _untransposed(node: Node, y: Expr) -> Expr | None:
@@ -36,15 +50,15 @@ def added_product(
     node: Node, added: Expr, x: Expr, y: Expr, beta: float = 1, alpha: float = 1
 ) -> Expr:
     """beta * added + alpha * x y."""
-    found = product(node, x, y)
-    assert isinstance(found, Expr)
+    found: Expr = _product(node, x, y, wide_sums(node, x))
     if alpha != 1:
         found = node.call("multiply", found, alpha)
     if beta == 0:
-        return found
+        return node.as_result(found)
+    added = node.cast(added, node.dtype(found))
     if beta != 1:
         added = node.call("multiply", added, beta)
-    return node.call("add", found, added)
+    return node.as_result(node.call("add", found, added))
 
 
 @converter("dot", "mv")

@@ -10,6 +10,7 @@ import numpy as np
 
 from loopwright.errors import GraphError
 from loopwright.graph.frontend.torch.node import Node, converter
+from loopwright.graph.frontend.torch.operators.products import wide_sums
 from loopwright.graph.ir.expr import Expr
 
 #: One number for all dimensions of an image, one for each; an empty list is left out.
@@ -39,7 +40,7 @@ def convolution(
     rank = node.rank(x) - 2
     if rank < 1:
         raise GraphError(f"its input has {node.rank(x)} dimensions; a batch of images has more")
-    attrs = {
+    attrs: dict[str, Any] = {
         "strides": several(stride, rank),
         "padding": several(padding, rank),
         "dilation": several(dilation, rank),
@@ -47,9 +48,14 @@ def convolution(
     }
     if transposed:
         attrs["output_padding"] = several(output_padding, rank)
-    name = "nn.conv_transpose" if transposed else "nn.conv"
-    found = node.call(name, x, weight, **attrs)
-    return found if bias is None else node.call("nn.bias_add", found, bias, axis=1)
+        found = node.call("nn.conv_transpose", x, weight, **attrs)
+    else:
+        wide = "" if bias is None else wide_sums(node, x)
+        found = node.call("nn.conv", x, weight, out_dtype=wide, **attrs)
+    if bias is None:
+        return found
+    bias = node.cast(bias, node.dtype(found))
+    return node.as_result(node.call("nn.bias_add", found, bias, axis=1))
 
 
 def _window(

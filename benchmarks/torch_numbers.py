@@ -1,0 +1,442 @@
+"""Numbers of PyTorch's operators at their edges: a compiled kernel beside eager PyTorch.
+
+``python -m benchmarks.torch_numbers`` takes every operator of PyTorch's own list (``op_db`` of
+``torch.testing``) in every dtype that kernels have, on samples of that list and on such of their
+values as are edges: NaN, infinities, zeros of both signs, the limits of the dtype, halves,
+denormals; tensors without dimensions, transposed and expanded ones. ``--only add,sort`` and
+``--dtypes float16`` take a part, ``--list FILE`` writes all differences.
+
+A float may differ by `TOLERANCE`; NaN and infinities stand at the same places; integers and bools
+are equal. Zeros of the other sign are counted apart. What falls back to PyTorch is counted, and is
+no difference; what eager PyTorch refuses, or is not stable at, is left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import itertools
+import sys
+import time
+import types
+import unittest
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from loopwright import dtypes, graph
+from loopwright.errors import LoopwrightError
+from loopwright.graph.frontend.torch.arrays import as_array
+from loopwright.graph.frontend.torch.importer import Importer
+from loopwright.graph.frontend.torch.model import input_type
+from loopwright.graph.ir.expr import Expr, Function, Tuple, Var
+from loopwright.graph.ir.module import MAIN, IRModule
+
+TARGET = "llvm -num-threads=1"
+DTYPES = (
+    *("float32", "float64", "float16", "bfloat16"),
+    *("int8", "uint8", "int16", "int32", "int64", "bool"),
+)
+#: Relative and absolute: some units in the last place of a function, and a sum of few numbers.
+TOLERANCE = {
+    "float64": (2e-12, 1e-300),
+    "float32": (4e-6, 1e-38),
+    "float16": (2.0**-9, 2.0**-23),
+    "bfloat16": (2.0**-6, 1e-38),
+}
+#: What differs and is meant, with the reason: docs/numbers.md. Names are those of the list.
+_ORDER = "elements are added up in another order, or in float64, which matters near the limits"
+MEANT = {
+    **dict.fromkeys(
+        (
+            *("bmm", "matmul", "__rmatmul__", "mm", "addmm", "baddbmm", "addbmm", "einsum"),
+            *("cumsum", "cumprod", "var", "std", "var_mean", "std_mean"),
+            *("nn.functional.layer_norm", "native_layer_norm", "nn.functional.group_norm"),
+            *("nn.functional.conv1d", "nn.functional.conv2d", "nn.functional.conv3d"),
+            *("nn.functional.conv_transpose1d", "nn.functional.conv_transpose2d"),
+            *("nn.functional.conv_transpose3d", "nn.functional.interpolate"),
+        ),
+        _ORDER,
+    ),
+    **dict.fromkeys(
+        ("fmod", "remainder", "__rmod__"),
+        "exact for every quotient, where PyTorch's vectors give NaN beyond the largest one",
+    ),
+    "topk": "of equal elements the first is first; PyTorch has no order of them",
+    "nn.functional.gelu": "infinite at infinity, where PyTorch's vectors give NaN",
+    "nn.functional.tanhshrink": "x - tanh(x) shows the last place of tanh",
+    "nn.functional.multi_margin_loss": "PyTorch's decomposition keeps NaN, its kernel does not",
+}
+#: Samples of an operator and a dtype, and elements of one, at most.
+_SAMPLES, _ELEMENTS = 4, 4096
+#: Values that are no numbers, or infinite, stand in samples of their own: one hides all others.
+_SPECIAL = (np.nan, np.inf, -np.inf)
+_ORDINARY = (0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1.5, 2.5, -2.5, 3.0, -7.25, 0.1, 89.0, -104.0, 1e4)
+
+
+@dataclass
+class Result:
+    """What became of an operator in a dtype.
+
+    Attributes:
+        samples: that were compared.
+        values: elements that were compared.
+        wrong: what differs, for people.
+        zeros: elements that are zeros of the other sign.
+        left: why nothing was compared, or ``""``.
+    """
+
+    samples: int = 0
+    values: int = 0
+    wrong: list[str] = field(default_factory=list)
+    zeros: int = 0
+    left: str = ""
+
+
+def edges(dtype: str) -> np.ndarray[Any, Any]:
+    """The values at which a dtype is tried, beside those of samples; finite ones come first."""
+    if dtype == "bool":
+        return np.array([False, True])
+    if dtypes.is_int(dtype):
+        low, high = map(int, dtypes.limits(dtype))
+        values = (0, 1, 2, 3, 7, 8, 100, high, high - 1, low, low + 1, -1, -2, -3, -7, -8, -100)
+        return np.array([v for v in dict.fromkeys(values) if low <= v <= high], dtype)
+    bits = 8 * np.dtype(dtypes.check(dtype)).itemsize
+    whole, fraction = f"uint{bits}", {"float16": 10, "bfloat16": 7, "float32": 23, "float64": 52}
+    normal, infinity = 1 << fraction[dtype], int(np.array(np.inf, dtype).view(whole))
+    near = np.array([1, normal, infinity - 1], whole).view(dtype)
+    root = np.sqrt(near[-1:].astype("float64")).astype(dtype)
+    return np.concatenate([np.array(_ORDINARY, dtype), near, -near, root, -root, _specials(dtype)])
+
+
+def _specials(dtype: str) -> np.ndarray[Any, Any]:
+    return np.array(_SPECIAL, dtype)
+
+
+def operators() -> list[Any]:
+    """PyTorch's list of its operators, with their samples."""
+    if importlib.util.find_spec("expecttest") is None:  # only tests of PyTorch need what it holds
+        stub = types.ModuleType("expecttest")
+        stub.TestCase = unittest.TestCase  # type: ignore[attr-defined]
+        sys.modules["expecttest"] = stub
+    from torch.testing._internal.common_methods_invocations import op_db
+
+    return [op for op in op_db if "empty" not in op.name]  # whose elements are any
+
+
+def supported(op: Any) -> list[str]:
+    """The dtypes of kernels in which PyTorch has an operator."""
+    names = {str(d).removeprefix("torch.") for d in op.supported_dtypes("cpu")}
+    return [d for d in DTYPES if d in names]
+
+
+@dataclass(frozen=True)
+class _Call:
+    """A call of an operator: a function of some tensors, and the tensors."""
+
+    function: Callable[..., Any]
+    tensors: tuple[Any, ...]
+
+
+def _calls(op: Any, dtype: str, seed: int) -> Iterator[_Call]:
+    """Calls of an operator: samples as they are, and at edges."""
+    import torch
+    from torch.testing._internal.opinfo.core import BinaryUfuncInfo, UnaryUfuncInfo
+
+    kind = getattr(torch, dtype)
+    rng = np.random.default_rng(seed)
+    elementwise = isinstance(op, (BinaryUfuncInfo, UnaryUfuncInfo))
+    if elementwise:
+        yield from _every_pair(op, dtype, rng)
+    torch.manual_seed(seed)
+    for sample in itertools.islice(op.sample_inputs("cpu", kind), _SAMPLES):
+        call = _call_of(op, sample)
+        if call is None:
+            continue
+        yield call
+        movable = [
+            n for n, t in enumerate(call.tensors) if t.dtype is kind and (n == 0 or elementwise)
+        ]
+        if not movable or not isinstance(sample.input, torch.Tensor):
+            continue
+        for values in _fillings(dtype, rng):
+            yield _filled(call, movable, values, rng)
+        if call.tensors[0].ndim > 1:
+            yield _moved(call)
+
+
+def _every_pair(op: Any, dtype: str, rng: np.random.Generator) -> Iterator[_Call]:
+    """All pairs of edges; of one operand all of them, and all values that there are of 16 bits."""
+    from torch.testing._internal.opinfo.core import BinaryUfuncInfo
+
+    values = edges(dtype)
+    if isinstance(op, BinaryUfuncInfo):
+        a, b = (m.ravel() for m in np.meshgrid(values, values))
+        yield _Call(op.op, (_tensor(a), _tensor(b)))
+        yield _Call(
+            op.op, (_tensor(np.ascontiguousarray(a[::-1])), _tensor(values[1:2].reshape(())))
+        )
+        return
+    if dtype in dtypes.HALVES:
+        values = np.arange(1 << 16, dtype="uint16").view(dtype)
+    elif dtypes.is_float(dtype):
+        whole = f"uint{8 * values.dtype.itemsize}"
+        bits = rng.integers(0, np.iinfo(whole).max, 4096, whole, endpoint=True).view(dtype)
+        ordinary = rng.uniform(-20, 20, 4096).astype(dtype)
+        values = np.concatenate([values, bits, ordinary])
+    yield _Call(op.op, (_tensor(values),))
+
+
+def _fillings(dtype: str, rng: np.random.Generator) -> Iterator[np.ndarray[Any, Any]]:
+    values = edges(dtype)
+    if not dtypes.is_float(dtype):
+        yield values
+        return
+    ordinary = values[: -len(_SPECIAL)]
+    small = np.array(_ORDINARY, dtype)
+    yield ordinary
+    yield np.concatenate([small, _specials(dtype)[:1]])
+    yield np.concatenate([small, _specials(dtype)[1:]])
+
+
+def _tensor(a: np.ndarray[Any, Any]) -> Any:
+    import torch
+
+    if a.dtype.name == "bfloat16":
+        return torch.from_numpy(a.view("int16")).view(torch.bfloat16)
+    return torch.from_numpy(a)
+
+
+def _call_of(op: Any, sample: Any) -> _Call | None:
+    """A sample as a function of its tensors; None where it is too large, or has no tensor."""
+    import torch
+    from torch.utils import _pytree as tree
+
+    leaves, spec = tree.tree_flatten((sample.input, list(sample.args), dict(sample.kwargs)))
+    places = [n for n, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
+    tensors = tuple(leaves[n].detach() for n in places)
+    if not tensors or sum(t.numel() for t in tensors) > _ELEMENTS:
+        return None
+
+    def function(*given: Any) -> Any:
+        again = list(leaves)
+        for n, t in zip(places, given, strict=True):
+            again[n] = t
+        first, args, kwargs = tree.tree_unflatten(again, spec)
+        return op.op(first, *args, **kwargs)
+
+    return _Call(function, tensors)
+
+
+def _filled(
+    call: _Call, places: Sequence[int], values: np.ndarray[Any, Any], rng: np.random.Generator
+) -> _Call:
+    """A call whose tensors have other elements, each value as often as any other."""
+    tensors = list(call.tensors)
+    for n in places:
+        shape = tuple(tensors[n].shape)
+        count = int(np.prod(shape))
+        chosen = rng.permutation(np.resize(rng.permutation(values), count))
+        tensors[n] = _tensor(np.ascontiguousarray(chosen.reshape(shape)))
+    return _Call(call.function, tuple(tensors))
+
+
+def _moved(call: _Call) -> _Call:
+    """A call whose first tensor lies otherwise in memory."""
+    first, *others = call.tensors
+    return _Call(call.function, (first.mT.contiguous().mT, *others))
+
+
+def compare(op: Any, dtype: str, seed: int = 0) -> Result:
+    """An operator in a dtype: what kernels and eager PyTorch make of its samples.
+
+    Args:
+        op: of `operators`.
+        dtype: of `supported`.
+        seed: of samples and edges.
+    """
+    import torch
+    from torch.testing._internal.opinfo.core import BinaryUfuncInfo, UnaryUfuncInfo
+
+    elementwise = isinstance(op, (BinaryUfuncInfo, UnaryUfuncInfo))
+    result = Result()
+    taken: list[tuple[_Call, list[Any]]] = []
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            for call in _calls(op, dtype, seed):
+                wanted = _eager(call)
+                if wanted is not None:
+                    taken.append((call, wanted))
+        except Exception as exc:  # samples of some operators need what is not installed
+            result.left = f"samples: {type(exc).__name__}: {exc}"
+        if not taken:
+            result.left = result.left or "eager PyTorch refuses every sample"
+            return result
+        try:
+            made = _compiled([call for call, _ in taken])
+        except LoopwrightError as exc:
+            result.left = f"falls back: {' '.join(str(exc).split())}"
+            return result
+        except Exception as exc:  # operators that cannot be traced have no graph
+            result.left = f"no graph: {type(exc).__name__}: {str(exc).strip():.100}"
+            return result
+    for n, (call, wanted) in enumerate(taken):
+        for got, want in zip(made[n], wanted, strict=True):
+            _compared(result, call, got, want, elementwise)
+        result.samples += 1
+    return result
+
+
+def _eager(call: _Call) -> list[Any] | None:
+    """The tensors that eager PyTorch gives; None where it gives none, or others each time."""
+    import torch
+    from torch.utils import _pytree as tree
+
+    try:
+        made, again = (
+            tree.tree_leaves(call.function(*(t.clone() for t in call.tensors))) for _ in range(2)
+        )
+    except Exception:  # what an operator refuses it refuses by errors of every kind
+        return None
+    known = (str(t.dtype).removeprefix("torch.") in DTYPES for t in made if hasattr(t, "dtype"))
+    if not made or not all(hasattr(t, "dtype") and t.numel() for t in made) or not all(known):
+        return None
+    stable = (torch.equal(a.nan_to_num(), b.nan_to_num()) for a, b in zip(made, again, strict=True))
+    return made if all(stable) else None
+
+
+def _compiled(calls: Sequence[_Call]) -> list[list[np.ndarray[Any, Any]]]:
+    """The outputs of calls, by one model of all of them."""
+    import torch
+    from torch.fx.experimental.proxy_tensor import make_fx
+    from torch.utils import _pytree as tree
+
+    tensors = [t for call in calls for t in call.tensors]
+    counts: list[int] = []
+
+    def everything(*given: Any) -> list[Any]:
+        outputs, left = [], list(given)
+        for call in calls:
+            n = len(call.tensors)
+            made = tree.tree_leaves(call.function(*left[:n]))
+            del left[:n]
+            outputs += made
+            counts.append(len(made))
+        return outputs
+
+    traced = make_fx(
+        torch.func.functionalize(everything),
+        decomposition_table=torch._decomp.core_aten_decompositions(),
+        tracing_mode="fake",
+    )(*tensors)
+    sizes = counts[-len(calls) :]
+    holders = [n for n in traced.graph.nodes if n.op == "placeholder"]
+    bound = {n: Var(n.name, input_type(n.name, n.meta["val"])) for n in holders}
+    found = Importer(False).outputs(traced, bound)
+    exprs = [e for e in found if isinstance(e, Expr)]
+    if len(exprs) < len(found):
+        raise LoopwrightError("an output is no tensor")
+    module = IRModule({MAIN: Function(tuple(bound.values()), Tuple(tuple(exprs)))})
+    made = graph.compile(module, TARGET)(*(as_array(t) for t in tensors))
+    ends = list(itertools.accumulate(sizes))
+    return [
+        [np.asarray(a) for a in made[end - n : end]] for n, end in zip(sizes, ends, strict=True)
+    ]
+
+
+def _compared(
+    result: Result, call: _Call, got: np.ndarray[Any, Any], tensor: Any, elementwise: bool
+) -> None:
+    """Compare an output; what sums is as exact as its largest elements are."""
+    want = as_array(tensor)
+    result.values += want.size
+    if got.dtype != want.dtype or got.shape != want.shape:
+        result.wrong.append(f"{got.dtype}{got.shape} for {want.dtype}{want.shape}")
+        return
+    if not dtypes.is_float(want.dtype.name):
+        bad = got != want
+    else:
+        relative, absolute = TOLERANCE[want.dtype.name]
+        with np.errstate(all="ignore"):
+            a, b = got.astype("float64"), want.astype("float64")
+            finite = np.abs(b[np.isfinite(b)])
+            size = np.abs(b) if elementwise else np.maximum(np.abs(b), finite.max(initial=0))
+            near = np.abs(a - b) <= absolute + relative * size
+        bad = ~(near | (a == b) | (np.isnan(a) & np.isnan(b)))
+        result.zeros += int(((a == 0) & (b == 0) & (np.signbit(a) != np.signbit(b))).sum())
+    if bad.any():
+        result.wrong.append(f"{int(bad.sum())} of {bad.size}: {_example(call, got, want, bad)}")
+
+
+def _example(call: _Call, got: Any, want: Any, bad: Any) -> str:
+    """The first elements that differ, with what they are made of where that is plain."""
+    at = tuple(np.argwhere(bad)[0])
+    inputs = [as_array(t) for t in call.tensors]
+    read = [
+        str(a[at] if a.shape == want.shape else a.item())
+        for a in inputs
+        if a.shape == want.shape or not a.shape
+    ]
+    shapes = " ".join(f"{a.dtype}{list(a.shape)}" for a in inputs)
+    made_of = f"of {', '.join(read)}, " if read else ""
+    return f"{made_of}got {got[at]}, PyTorch {want[at]} ({shapes})"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Print what was tried, and what differs; 1 where something does."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--only", default="", help="names of operators, separated by commas")
+    parser.add_argument("--dtypes", default=",".join(DTYPES))
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--list", type=Path, help="where all differences are written")
+    args = parser.parse_args(argv)
+    import torch
+
+    torch.set_num_threads(1)
+    only, chosen = set(filter(None, args.only.split(","))), args.dtypes.split(",")
+    totals, reasons, lines = Counter[str](), Counter[str](), list[str]()
+    tried, begun = set[str](), time.perf_counter()
+    for op in operators():
+        if only and op.name not in only:
+            continue
+        if args.list:
+            args.list.write_text("\n".join(lines) + "\n")
+        for dtype in filter(chosen.__contains__, supported(op)):
+            found = compare(op, dtype, args.seed)
+            name = f"{op.name}{f'.{op.variant_test_name}' if op.variant_test_name else ''} {dtype}"
+            totals["pairs"] += 1
+            if found.left:
+                reasons[found.left.partition(":")[0]] += 1
+                lines.append(f"{name}: {found.left}")
+                continue
+            tried.add(name.partition(" ")[0])
+            totals.update(compared=1, samples=found.samples, values=found.values)
+            meant = op.name in MEANT and bool(found.wrong)
+            totals.update(meant=meant, zeros=bool(found.zeros))
+            totals.update(wrong=bool(found.wrong) and not meant)
+            for text in found.wrong:
+                lines.append(f"{name}: {'MEANT' if meant else 'WRONG'} {text}")
+                if not meant:
+                    print(f"{name}: {text}"[:300], flush=True)
+            if found.zeros:
+                lines.append(f"{name}: {found.zeros} zeros of the other sign")
+    if args.list:
+        args.list.write_text("\n".join(lines) + "\n")
+    print(
+        f"{len(tried)} operators, {totals['compared']} pairs of operator and dtype, "
+        f"{totals['samples']} samples, {totals['values']} values compared in "
+        f"{time.perf_counter() - begun:.0f} s; {totals['wrong']} pairs differ, "
+        f"{totals['meant']} differ as is meant, {totals['zeros']} "
+        f"have zeros of the other sign; left: {dict(reasons)}"
+    )
+    return int(totals["wrong"] > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

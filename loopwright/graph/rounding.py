@@ -1,0 +1,113 @@
+"""Floats of 16 bits: an operator computes in float32 and rounds its result once.
+
+Why so: docs/adr/035-an-operator-rounds-once.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from loopwright import dtypes, te
+from loopwright.ir.expr import Binary, Call, Cast, Const, Expr, Read, cast
+from loopwright.ir.node import Node
+from loopwright.ir.reduction import Reduce
+from loopwright.ir.traversal import walk
+
+#: The dtype that floats of 16 bits are computed in.
+WIDE = "float32"
+#: Functions and sources of casts whose results are of the format already.
+_EXACT = ("abs", "floor", "ceil", "trunc", "round", "reinterpret")
+_SHORT = ("bool", "int8", "uint8")
+
+
+def computed(
+    compute: Callable[..., te.Tensor | Sequence[te.Tensor]],
+    inputs: Sequence[te.Tensor],
+    attrs: Mapping[str, Any],
+) -> list[te.Tensor]:
+    """The tensors of an operator: those of 16 bits are computed in float32 and rounded once.
+
+    Args:
+        compute: makes the tensors from inputs and attributes.
+        inputs: its inputs.
+        attrs: its attributes.
+    """
+    found = _listed(compute(*inputs, **attrs))
+    if not any(t.dtype in dtypes.HALVES for t in inputs) or _roundings(found, inputs) < 2:
+        return found
+    wide = [_wide(t) if t.dtype in dtypes.HALVES else t for t in inputs]
+    exact = _listed(compute(*wide, **attrs))
+    narrow = {w: t for w, t in zip(wide, inputs, strict=True) if w is not t}
+    for op in _operations(exact, wide):
+        op.body = _reading(op.body, narrow)
+    return [as_dtype(t, as_is.dtype) for t, as_is in zip(exact, found, strict=True)]
+
+
+def _wide(t: te.Tensor) -> te.Tensor:
+    """What stands for a tensor as float32, until `_reading` has it read."""
+    constant = getattr(t.op, "constant", False)
+    return te.placeholder(t.shape, WIDE, name=t.name, constant=constant)
+
+
+def _reading(body: Expr, narrow: Mapping[te.Tensor, te.Tensor]) -> Any:
+    """A body that casts what it reads of narrow tensors, in place of those that stand for them."""
+
+    # Any: an expression gives an expression.
+    def visit(e: Any) -> Any:
+        new = e.map_children(visit)
+        if isinstance(new, Read) and new.source in narrow:
+            return cast(narrow[new.source](*new.indices), WIDE)
+        return new
+
+    return visit(body)
+
+
+def as_dtype(t: te.Tensor, dtype: str) -> te.Tensor:
+    """A tensor as another dtype; itself where it has it."""
+    if t.dtype == dtype:
+        return t
+    tensor: te.Tensor = te.compute(t.shape, lambda *i: t(*i).astype(dtype), name=f"as_{dtype}")
+    return tensor
+
+
+def _listed(made: te.Tensor | Sequence[te.Tensor]) -> list[te.Tensor]:
+    return [made] if isinstance(made, te.Tensor) else list(made)
+
+
+def _roundings(tensors: Sequence[te.Tensor], inputs: Sequence[te.Tensor]) -> int:
+    """How often tensors are rounded to 16 bits on the way from inputs; sums count as two."""
+    counts: list[int] = []
+    for op in _operations(tensors, inputs):
+        walk(op.body, lambda n: counts.append(_rounds(n)))
+    return sum(counts)
+
+
+def _operations(tensors: Sequence[te.Tensor], inputs: Sequence[te.Tensor]) -> list[te.ComputeOp]:
+    """The operations that make tensors from inputs."""
+    seen, waiting, found = {t.op for t in inputs}, [t.op for t in tensors], list[te.ComputeOp]()
+    while waiting:
+        op = waiting.pop()
+        if op in seen:
+            continue
+        seen.add(op)
+        waiting.extend(t.op for t in op.input_tensors)
+        if isinstance(op, te.ComputeOp):
+            found.append(op)
+    return found
+
+
+def _rounds(n: Node) -> int:
+    """How often a node rounds to 16 bits; a constant that it computes with was rounded, too."""
+    if not isinstance(n, Expr) or n.dtype not in dtypes.HALVES:
+        return 0
+    match n:
+        case Reduce(combiner=combiner):
+            return 2 * any(_rounds(e) for e in combiner.result)
+        case Binary(op="+" | "-" | "*" | "/", a=a, b=b):
+            return 1 + isinstance(a, Const) + isinstance(b, Const)
+        case Call(fn=fn, args=args) if fn not in _EXACT:
+            return 1 + sum(isinstance(a, Const) for a in args)
+        case Cast(value=v):
+            return int(v.dtype not in _SHORT)
+    return 0
