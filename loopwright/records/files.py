@@ -271,4 +271,4 @@ def _replaced(path: AnyPath) -> Iterator[BinaryIO]:
     except UsageError as exc:
         raise RecordError(str(exc)) from None
     except OSError as exc:
-        raise RecordError(f"cannot write {os.fspath(path)!r}: {exc.strerror or exc}") from exc
+        raise RecordError(f"cannot write {os.fspath(path)}: {exc.strerror or exc}") from exc
