@@ -11,13 +11,15 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from loopwright.errors import GraphError, RunError
 from loopwright.graph.building import CompiledModel, built
-from loopwright.graph.frontend.torch.arrays import as_array, is_tensor, torch_package
+from loopwright.graph.frontend.torch.arrays import as_array, dtype_of, is_tensor, torch_package
 from loopwright.graph.frontend.torch.fallback import elements_of, held, held_type, is_empty
 from loopwright.graph.frontend.torch.importer import Importer, constant_of, lacks_converter
+from loopwright.graph.frontend.torch.memory import Memory
 from loopwright.graph.frontend.torch.model import input_type
 from loopwright.graph.frontend.torch.options import Options, options_of
 from loopwright.graph.frontend.torch.outputs import (
@@ -33,6 +35,7 @@ from loopwright.graph.ir.module import MAIN, IRModule
 from loopwright.graph.ir.visitor import post_order
 from loopwright.graph.kernel_tasks import kernel_tasks
 from loopwright.graph.pipeline import prepared
+from loopwright.graph.registry import get_op
 from loopwright.graph.tuning import tune
 from loopwright.runtime import Module
 
@@ -253,7 +256,7 @@ class _Build:
         _MODELS.append(weakref.ref(self.model))
         self._executor = self.model.executor()
         self._addresses: list[int | None] = [None] * len(self._inputs)
-        sizes = [v.nbytes for v in self.model.program.output_values[: len(self._layouts)]]
+        sizes = [v.nbytes for v in self._executor.outputs[: len(self._layouts)]]
         small = [n for n, size in enumerate(sizes) if size < _COPIED and self._writes(n)]
         self._buffers = {n: self._bound_tensor(n) for n in small}
         self._versions = [_version(args[n]) for n in self._weights]
@@ -272,6 +275,7 @@ class _Build:
 
     def _bound(self, args: Sequence[Any]) -> tuple[dict[Any, Any], dict[Expr, Any]]:
         """The values of nodes that are not computed, and where inputs of the model come from."""
+        torch = torch_package()
         bound: dict[Any, Any] = {}
         sources: dict[Expr, Any] = {}
 
@@ -284,8 +288,16 @@ class _Build:
                 bound[node] = value
             elif n in self._weights or is_empty(value):
                 bound[node] = constant_of(value, node.name)
-            else:
+            elif (order := _turned(value)) is None:
                 add(node, value, n)
+            else:  # as it lies in memory, so that it is not copied
+                add(
+                    node,
+                    value.permute(order),
+                    InputView(n, (partial(torch.permute, dims=order),)),
+                )
+                back = [order.index(d) for d in range(len(order))]
+                bound[node] = get_op("transpose")(bound[node], axes=tuple(back))
         for node, view in input_views(self._graph.graph, self._holders).items():
             value = node.meta.get("val")
             if node in bound or not is_tensor(value) or is_empty(value):
@@ -323,7 +335,7 @@ class _Build:
         return made
 
     def _empty(self, place: int) -> Any:
-        value = self.model.program.output_values[place]
+        value = self._executor.outputs[place]
         torch = torch_package()
         return torch.empty(value.shape, dtype=getattr(torch, value.dtype))
 
@@ -336,6 +348,15 @@ class _Build:
             self._executor.get_output(place, as_array(tensor))
         layout = self._layouts[place]
         return tensor if layout is None else layout(tensor)
+
+
+def _turned(tensor: Any) -> tuple[int, ...] | None:
+    """The order of dimensions in which a tensor is contiguous; None where it is as it is, or in
+    none, or where no kernel reads it."""
+    memory = Memory.of(tensor)
+    if memory is None or memory.permutation is None or dtype_of(tensor) is None:
+        return None
+    return None if tensor.is_contiguous() else memory.permutation
 
 
 def _is_weight(tensor: Any) -> bool:
