@@ -12,15 +12,17 @@ import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from loopwright.errors import GraphError, RunError
 from loopwright.graph.building import CompiledModel, built, records_in_force
 from loopwright.graph.frontend.torch.any_size import AnySize
-from loopwright.graph.frontend.torch.arrays import as_array, is_tensor, torch_package
+from loopwright.graph.frontend.torch.arrays import as_array, dtype_of, is_tensor, torch_package
 from loopwright.graph.frontend.torch.decompositions import decompositions
 from loopwright.graph.frontend.torch.fallback import elements_of, held, held_type, is_empty
 from loopwright.graph.frontend.torch.importer import Importer, lacks_converter
+from loopwright.graph.frontend.torch.memory import Memory
 from loopwright.graph.frontend.torch.model import input_type
 from loopwright.graph.frontend.torch.options import Options, options_of
 from loopwright.graph.frontend.torch.outputs import (
@@ -38,6 +40,7 @@ from loopwright.graph.ir.module import MAIN, IRModule
 from loopwright.graph.ir.visitor import post_order
 from loopwright.graph.kernel_tasks import kernel_tasks
 from loopwright.graph.pipeline import prepared
+from loopwright.graph.registry import get_op
 from loopwright.graph.tuning import tune
 from loopwright.runtime import Module
 from loopwright.runtime.executors.batches.shared_arrays import SharedArrays
@@ -285,7 +288,7 @@ class _Build:
             self.model, self._executor, self._weights, moved = served
             self._inputs += moved
         self._addresses: list[int | None] = [None] * len(self._inputs)
-        sizes = [v.nbytes for v in self.model.program.output_values[: len(self._layouts)]]
+        sizes = [v.nbytes for v in self._executor.outputs[: len(self._layouts)]]
         small = [n for n, size in enumerate(sizes) if size < _COPIED and self._writes(n)]
         self._buffers = {n: self._bound_tensor(n) for n in small}
 
@@ -315,6 +318,7 @@ class _Build:
         self, args: Sequence[Any], weights: Weights
     ) -> tuple[dict[Any, Any], dict[Expr, Any]]:
         """The values of nodes that are not computed, and where inputs of the model come from."""
+        torch = torch_package()
         bound: dict[Any, Any] = {}
         sources: dict[Expr, Any] = {}
 
@@ -327,8 +331,16 @@ class _Build:
                 bound[node] = weights.constant(n, node.name)
             elif not is_tensor(value) or is_empty(value):
                 bound[node] = value
-            else:
+            elif (order := _turned(value)) is None:
                 add(node, value, n)
+            else:  # as it lies in memory, so that it is not copied
+                add(
+                    node,
+                    value.permute(order),
+                    InputView(n, (partial(torch.permute, dims=order),)),
+                )
+                back = [order.index(d) for d in range(len(order))]
+                bound[node] = get_op("transpose")(bound[node], axes=tuple(back))
         for node, view in input_views(self._graph.graph, self._holders).items():
             value = node.meta.get("val")
             if node in bound or not is_tensor(value) or is_empty(value):
@@ -365,7 +377,7 @@ class _Build:
         return made
 
     def _empty(self, place: int) -> Any:
-        value = self.model.program.output_values[place]
+        value = self._executor.outputs[place]
         torch = torch_package()
         return torch.empty(value.shape, dtype=getattr(torch, value.dtype))
 
@@ -378,3 +390,12 @@ class _Build:
             self._executor.get_output(place, as_array(tensor))
         layout = self._layouts[place]
         return tensor if layout is None else layout(tensor)
+
+
+def _turned(tensor: Any) -> tuple[int, ...] | None:
+    """The order of dimensions in which a tensor is contiguous; None where it is as it is, or in
+    none, or where no kernel reads it."""
+    memory = Memory.of(tensor)
+    if memory is None or memory.permutation is None or dtype_of(tensor) is None:
+        return None
+    return None if tensor.is_contiguous() else memory.permutation

@@ -64,19 +64,22 @@ class Memory:
         return self.contiguous and not turned and self.order is not None
 
     @cached_property
-    def order(self) -> tuple[int, ...] | None:
-        """The dimensions from the outermost in memory on; None where the elements do not fill the
-        storage, each once."""
+    def permutation(self) -> tuple[int, ...] | None:
+        """The dimensions from the outermost in memory on; None where elements share places, or
+        leave some free between them."""
         rank = len(self.shape)
         wide = [d for d in range(rank) if self.shape[d] != 1]
         sorted_dims = iter(sorted(wide, key=lambda d: -self.strides[d]))
         order = tuple(next(sorted_dims) if self.shape[d] != 1 else d for d in range(rank))
-        packed = _packed([self.shape[d] for d in order])
-        dense = all(
-            self.strides[d] == n for d, n in zip(order, packed, strict=True) if self.shape[d] != 1
-        )
-        filled = prod(self.shape) * self.dtype.itemsize == self.storage_bytes
-        return order if dense and filled and not self.offset else None
+        pairs = zip(order, _packed([self.shape[d] for d in order]), strict=True)
+        dense = all(self.strides[d] == n for d, n in pairs if self.shape[d] != 1)
+        return order if dense else None
+
+    @cached_property
+    def order(self) -> tuple[int, ...] | None:
+        """As `permutation`, where the elements are all of the storage, too."""
+        whole = prod(self.shape) * self.dtype.itemsize == self.storage_bytes
+        return self.permutation if whole and not self.offset else None
 
     def empty(self) -> Any:
         """A tensor of this layout whose elements are not set."""
