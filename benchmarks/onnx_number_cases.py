@@ -348,7 +348,8 @@ def _topk(dtype: str, opset: int) -> Iterator[Draw]:
         else:
             yield f"k={k}{_text(attrs)}", attrs, (x, _i8(k)), (1,), 2
             for word, odd in odd_rows(dtype).items():
-                yield f"{word} k={k}{_text(attrs)}", attrs, (odd, _i8(k)), (1,), 2
+                if k <= odd.shape[axis]:
+                    yield f"{word} k={k}{_text(attrs)}", attrs, (odd, _i8(k)), (1,), 2
 
 
 @_recipe("Split")
