@@ -52,10 +52,20 @@ def host_cpu() -> tuple[str, str]:
     if not _is_x86():
         return name, features.flatten()
     kept = {n: on for n, on in features.items() if NAMED_IN_RECORDS.match(n)}
-    # A virtual machine may hide what CPUs of its name have.
-    lacking = [n for n in UNNAMED if features.get(n) is False]
-    kept |= dict.fromkeys(features_among(lacking, name, ""), False)
+    kept |= dict.fromkeys((n for n in _hidden_features() if n in UNNAMED), False)
     return name, llvm.FeatureMap(kept).flatten()
+
+
+@lru_cache(maxsize=1)
+def _hidden_features() -> frozenset[str]:
+    """Features of x86 that CPUs of the host's name have and a virtual machine hides."""
+    import llvmlite.binding as llvm
+
+    if not _is_x86():
+        return frozenset()
+    features = llvm.get_host_cpu_features()
+    lacking = [n for n, on in features.items() if not on and changes_code(n)]
+    return features_among(lacking, llvm.get_host_cpu_name(), "")
 
 
 @lru_cache(maxsize=64)
@@ -155,6 +165,12 @@ def resolve_cpu(options: dict[str, Any]) -> None:
         return
     if any(f[0] not in "+-" for f in features.split(",") if f):
         raise TargetError(f"target option mattr: expected '+avx2,-avx512f', got {features!r}")
+    if cpu == host_name:
+        # Of the host's name is the host itself, with what it lacks.
+        hidden = sorted(_hidden_features() - {*_names(features)})
+        features = options["mattr"] = ",".join(
+            [*(f"-{n}" for n in hidden), *filter(None, [features])]
+        )
     if cpu not in (host_name, *_common_cpus()) or not _host_knows_features(_names(features)):
         _ask_llvm(cpu, features)
 
