@@ -165,15 +165,15 @@ class Target:
         if "mcpu" not in self.options:
             return _NO_VECTORS
         widest = vector_bytes(self.options["mcpu"], self.options["mattr"])
-        wanted = self.options.get("prefer_vector_width", 0) // 8
+        wanted = self.options["prefer_vector_width"] // 8
         return min(widest, wanted) if wanted else widest
 
     @property
     def vector_unit(self) -> VectorUnit | None:
         """The vector instructions that its code may use; None for ``interp``, which has none."""
-        if "mcpu" not in self.options:
+        if not {"mcpu", "mattr", "prefer_vector_width"} <= self.options.keys():
             return None
-        wanted = self.options.get("prefer_vector_width", 0) // 8
+        wanted = self.options["prefer_vector_width"] // 8
         return vector_unit(self.options["mcpu"], self.options["mattr"], wanted)
 
     @property
