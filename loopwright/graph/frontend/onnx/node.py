@@ -198,7 +198,8 @@ def converter(operator: str, since: int = 1) -> Callable[[Converter], Converter]
 def computed_in(node: Node, convert: Converter, dtype: str) -> Expr:
     """What a converter of one output makes of its first input in another dtype, cast back."""
     first = node.dtype(node[0])
-    (made,) = listed(convert(_cast(node, {first}, dtype)))
+    inputs = (node.call("cast", node[0], dtype=dtype), *node.inputs[1:])
+    (made,) = listed(convert(replace(node, inputs=inputs)))
     return node.call("cast", made, dtype=first)
 
 
