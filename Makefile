@@ -56,7 +56,7 @@ DEV_STAMP  := $(VENV)/.installed-dev
 DOCS_STAMP := $(VENV)/.installed-docs
 
 .DEFAULT_GOAL := help
-.PHONY: help tune smoke test browser oldest fuzz fuzz-devices check format bench replay soak conformance nightly tuners docs \
+.PHONY: help tune smoke test browser oldest torch fuzz fuzz-devices check format bench replay soak conformance nightly tuners docs \
 	package clean
 
 help: ## list the targets
@@ -93,6 +93,11 @@ oldest: $(DEV_STAMP) ## the tests of the learned cost model with the oldest XGBo
 	PYTHONPATH=$(VENV)/oldest $(BIN)/python -m pytest -q $(PARALLEL) \
 		tests/unit/tuner/test_xgb_model.py tests/unit/tuner/test_xgb_tuner.py
 
+# PyTorch has no place in `.venv`: its build for CPUs alone takes a gigabyte.
+torch: $(DEV_STAMP) ## the tests of models of PyTorch, and of torch.compile
+	@test -d $(VENV)/torch/torch || $(PIP) install --quiet --target $(VENV)/torch torch==2.13.0
+	PYTHONPATH=$(VENV)/torch $(BIN)/python -m pytest -q tests/unit/graph -k torch $(ARGS)
+
 fuzz: $(DEV_STAMP) ## random schedules against NumPy, failures printed as programs (SEED=0 COUNT=1000 MINUTES=)
 	$(BIN)/python -m loopwright.testing.fuzz --seed $(SEED) \
 		$(if $(MINUTES),--minutes $(MINUTES),--count $(COUNT))
@@ -123,6 +128,7 @@ nightly: ## what takes too long for every change: the slow tests, other CPUs, th
 		$(MAKE) test CPU=skylake-avx512 CACHES=32K,512K,4M && \
 		$(MAKE) test CPU=cascadelake CACHES=48K,2M,32M; fi
 	$(MAKE) soak
+	$(MAKE) torch
 	$(MAKE) conformance
 	$(MAKE) fuzz MINUTES=60
 	$(MAKE) fuzz-devices
