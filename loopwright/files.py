@@ -91,7 +91,7 @@ def _not_written(path: Path, exc: OSError, error: type[LoopwrightError]) -> Loop
 
 
 def destination(path: Path, kind: Kind, *, force: bool | None = False) -> Path:
-    """Where the bytes of a path go: the file itself, or the one that a link points at.
+    """Resolve a path to the file that is written: itself, or the target of a link.
 
     Args:
         path: as the user named it.

@@ -45,7 +45,7 @@ def computed(
 
 
 def _wide(t: te.Tensor) -> te.Tensor:
-    """What stands for a tensor as float32, until `_reading` has it read."""
+    """Placeholder of a tensor as float32, until `_reading` replaces it."""
     constant = getattr(t.op, "constant", False)
     return te.placeholder(t.shape, WIDE, name=t.name, constant=constant)
 
@@ -76,7 +76,7 @@ def _listed(made: te.Tensor | Sequence[te.Tensor]) -> list[te.Tensor]:
 
 
 def _roundings(tensors: Sequence[te.Tensor], inputs: Sequence[te.Tensor]) -> int:
-    """How often tensors are rounded to 16 bits on the way from inputs; sums count as two."""
+    """Count roundings to 16 bits on the way from inputs; a sum counts as two."""
     counts: list[int] = []
     for op in _operations(tensors, inputs):
         walk(op.body, lambda n: counts.append(_rounds(n)))
@@ -98,7 +98,7 @@ def _operations(tensors: Sequence[te.Tensor], inputs: Sequence[te.Tensor]) -> li
 
 
 def _rounds(n: Node) -> int:
-    """How often a node rounds to 16 bits; a constant that it computes with was rounded, too."""
+    """Count a node's roundings to 16 bits; a constant that it reads was rounded, too."""
     if not isinstance(n, Expr) or n.dtype not in dtypes.HALVES:
         return 0
     match n:

@@ -181,7 +181,7 @@ class CompiledGraph:
         return run
 
     def _build(self, args: Sequence[Any]) -> _Build:
-        """What runs inputs of these sizes and strides: those that came last are kept."""
+        """Find or make the build for these sizes and strides; the latest ones are kept."""
         key = tuple(map(_sizes, args)) if self._dynamic else None
         found = self._builds.pop(key, None)
         if found is None:

@@ -67,7 +67,7 @@ def work_of(log: Log, record: Record) -> Work | None:
 
 
 def arithmetic_in(log: Log, records: Iterable[Record]) -> str:
-    """What the expression of some records multiplies, see `arithmetic_of` of the playoff's limits;
+    """Operand type of the products in the records' expression, see `arithmetic_of`;
     empty where the log does not hold it."""
     from loopwright.measure.playoff.machine_limit import arithmetic_of
 

@@ -27,7 +27,7 @@ _T = TypeVar("_T")
 
 
 class Basis(IntEnum):
-    """What the place of a candidate rests on; the lower ones go first."""
+    """Evidence for the place of a candidate; the lower ones go first."""
 
     #: The ratio to the default configuration in the rounds of a playoff.
     VERIFIED = 0
@@ -40,7 +40,7 @@ class Basis(IntEnum):
 
 
 class Place(NamedTuple):
-    """What candidates are sorted by, the best first.
+    """Sort key of candidates, the best first.
 
     Attributes:
         basis: what it rests on.
@@ -87,7 +87,7 @@ class Played:
 
     @property
     def speedup(self) -> float | None:
-        """How many times faster than the default the winner is; None: not compared."""
+        """Speedup of the winner over the default; None: not compared."""
         verdict = self.verdict
         if verdict is None or verdict.outcome is Outcome.NOT_COMPARED or not verdict.gain > -1.0:
             return None
@@ -142,7 +142,7 @@ class PlayoffReader(Generic[_T]):
         return known
 
     def number(self, run: str) -> int:
-        """Which playoff of a run the latest record is of, from 0."""
+        """Number of the playoff that a run's latest record is of, from 0."""
         return self._groups[run].number
 
     def cut_off(self) -> list[tuple[_T, Place]]:
@@ -186,7 +186,7 @@ def places(records: Sequence[object]) -> dict[int, Place]:
 
 
 def playoffs(records: Sequence[Record]) -> dict[str, tuple[str, int]]:
-    """Which playoff each record of one is of, by the record's id: the run, and the number of its
+    """The playoff of each record that is of one, by the record's id: the run, and the number of its
     playoff. The candidates of one playoff were sampled in turns.
 
     Args:
@@ -203,7 +203,7 @@ def playoffs(records: Sequence[Record]) -> dict[str, tuple[str, int]]:
 
 
 def ratios(records: Iterable[Record]) -> dict[str, float]:
-    """By candidate, its time by that of the default configuration in the rounds of the latest
+    """Time of each candidate divided by the default configuration's in the rounds of the latest
     playoff that compared it with that.
 
     Example:

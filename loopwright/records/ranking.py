@@ -69,7 +69,7 @@ class Measurement(Protocol):
 
     @property
     def verdict(self) -> Mapping[str, Json] | None:
-        """How the winner of a playoff compares with the default; None for all others."""
+        """Verdict on the winner of a playoff beside the default; None for all others."""
 
     @property
     def checked(self) -> Checked:
@@ -281,7 +281,7 @@ class Ranking(Generic[_T]):
         return _first(self._admitted(), lambda named: seconds(named[1]), k)
 
     def place(self, candidate: Hashable) -> Place | None:
-        """What a candidate is sorted by; None where it was not added.
+        """Sort key of a candidate; None where it was not added.
 
         Example:
             >>> ranking = lw.records.Ranking()

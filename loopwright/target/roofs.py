@@ -43,7 +43,7 @@ class Roof:
 
     @property
     def name(self) -> str:
-        """What the most that it can do in a second is called."""
+        """Name of the roof, for people."""
         match self.instruction:
             case "fma":
                 return self.unit.peak

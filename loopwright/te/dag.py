@@ -331,7 +331,7 @@ def _visit(op: Operation, index: dict[Operation, int]) -> None:
 
 
 class CallWork(NamedTuple):
-    """What a call of a program does at least.
+    """Least work of a call of a program.
 
     Attributes:
         stored: bytes of its outputs.
@@ -345,7 +345,7 @@ class CallWork(NamedTuple):
 
 
 def call_work(dag: Dag, arg_ids: Sequence[ArgId]) -> CallWork:
-    """What a call of a program of known sizes with these arguments does at least."""
+    """Least work of a call of a program of known sizes with these arguments."""
     places = [(dag.ops[op], output) for op, output in map(read_arg_id, arg_ids)]
     stored = sum(
         prod(op.static_shape) * dtypes.nbytes(op.dtypes[output])

@@ -294,7 +294,7 @@ def _more(a: Array | None, b: Array | None) -> Array | None:
 
 
 def _sure_nan(x: Estimate) -> Array:
-    """Where a value is NaN for every right schedule."""
+    """Elements that are NaN under every right schedule."""
     if x.value.dtype.kind != "f":
         return np.zeros((), bool)
     return np.asarray(np.isnan(x.value) & (_error(x) == 0))
@@ -434,7 +434,7 @@ def _call(fn: str, args: Sequence[Estimate], dtype: str) -> Estimate:
 
 
 def _function_error(fn: str, args: Sequence[Estimate], value: Array) -> Array:
-    """How far the function lies apart over the errors of its operands; all are monotonous there,
+    """Spread of the function over the errors of its operands; all are monotonic there,
     or nearly so."""
     if fn == "abs":
         return _error(args[0])
@@ -532,7 +532,7 @@ def _fold(
 
 
 def folded(c: Combiner, a: Sequence[Estimate], b: Sequence[Estimate]) -> list[Estimate]:
-    """What a reducer makes of two terms, each with a value for each output."""
+    """Combine two terms by a reducer; each has a value for each output."""
     expressions = _Expressions(None, {}, dict(zip((*c.lhs, *c.rhs), (*a, *b), strict=True)))
     return [expressions.of(e) for e in c.result]
 
@@ -544,7 +544,7 @@ def constants(values: Sequence[Expr]) -> list[Estimate]:
 
 
 def _agreed(one: Estimate, other: Estimate) -> Estimate:
-    """What two orders of a reduction of the user's give: where they differ, so may schedules."""
+    """Reduce in two orders: where a user's reduction differs, schedules may, too."""
     a, b = one.value, other.value
     if a.dtype.kind != "f":
         return Estimate(a, _more(_more(one.error, other.error), np.where(a == b, 0.0, np.inf)))

@@ -403,7 +403,7 @@ def _poison(b: Buffer, other: int) -> Array:
 
 
 def _differ(want: Array, got: Array, exactly: bool) -> Array:
-    """Where two results are not the same."""
+    """Elements where two results differ."""
     if not dtypes.is_float(want.dtype.name):
         return np.asarray(want != got)
     a, b = want.astype(np.float64), got.astype(np.float64)

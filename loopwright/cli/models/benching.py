@@ -103,7 +103,7 @@ def _bench(
 
 
 def _recorded(choices: Sequence[Choice], *, inside: bool) -> str:
-    """How many kernels have records, and how many of these were not built for want of a playoff."""
+    """Count kernels with records, and those of them not built for want of a playoff."""
     records = sum(choice.record is not None for choice in choices)
     said = f"{records} of {len(choices)} kernels have a record"
     if unverified := sum(choice.unverified for choice in choices):

@@ -375,7 +375,7 @@ def _yardsticks(
 
 
 def _limit(workload: Workload) -> MachineLimit | None:
-    """What bounds the workload on this machine: arithmetic, or moving its arguments; None where
+    """The roof of the workload on this machine: arithmetic, or moving its arguments; None where
     that is not known, or the template refuses its default, which the run then says."""
     from loopwright import dtypes
     from loopwright.cli.kernels import workload_kernels

@@ -48,7 +48,7 @@ def _acosh(x: Any) -> Any:
 
 
 def _atanh(x: Any) -> Any:
-    """By the size: near 1 nothing cancels."""
+    """Half of log1p(2 |x| / (1 - |x|)), with the sign of x: near 1 nothing cancels."""
     size = te.abs(x)
     return _odd(x, te.const(0.5, x.dtype) * te.log1p(2 * size / (1 - size)))
 
@@ -92,7 +92,7 @@ def _c_remainder(a: Any, b: Any) -> Any:
 
 
 def _floor_quotient(a: Any, b: Any) -> Any:
-    """Of floats as Python and NumPy have it: what is left is taken off before, then rounded."""
+    """Floor division of floats as in Python: subtract the remainder, divide, round."""
     if not dtypes.is_float(a.dtype):
         return te.floordiv(a, b)
     rest = te.fmod(a, b)

@@ -1,4 +1,4 @@
-"""Which data kernels are run on: four sets of inputs, made alike in the parent and in a runner.
+"""Inputs of kernels: four sets of data, made alike in the parent and in a runner.
 
 Set 0 is random. Set 1 shows up what random data hide: where an expression allows it, its floats are
 small integers, whose sums are exact, so that the answers must be equal and not only close. Sets 2

@@ -55,7 +55,7 @@ class MachineLimit:
 
 
 def arithmetic_of(dag: Dag) -> str:
-    """What a DAG multiplies: ``"float32"``, ``"float64"``, ``"int8"`` for bytes whose products are
+    """Operand type of products: ``"float32"``, ``"float64"``, ``"int8"`` for bytes that are
     summed up as int32, ``"bfloat16"`` likewise in float32; empty for anything else.
 
     Half floats that are rounded after each operation have no limit that is known, nor have whole

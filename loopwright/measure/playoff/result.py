@@ -130,7 +130,7 @@ class PlayoffResult:
         return statistics.median(self.at_peak) / statistics.median(samples)
 
     def gain_over(self, name: str, samples: Sequence[float] | None = None) -> PairedGain | None:
-        """By which share the winner is faster than what was sampled beside it under this name.
+        """Gain of the winner over the program sampled beside it under this name.
 
         Args:
             name: of what was sampled.

@@ -30,7 +30,7 @@ def split(data: bytes, args: Sequence[Arg]) -> list[Array]:
 
 
 def known_bytes(sets: Sequence[Sequence[KnownElements]]) -> bytes:
-    """What is known of the outputs, set after set, output after output; see `known_from`."""
+    """Expected outputs, set after set, output after output; see `known_from`."""
     parts = [
         part
         for outputs in sets

@@ -234,7 +234,7 @@ class Executor(ABC):
             raise _overlap(name, f"constant {constant!r}")
 
     def _read_always(self) -> Taken:
-        """Where constants lie."""
+        """Byte ranges of the constants."""
         if self._taken is None:
             self._taken = Taken(self._constants())
         return self._taken

@@ -1,4 +1,4 @@
-"""Which reductions may be cut into parts that are combined later."""
+"""Rule for reductions that are cut into parts and combined later."""
 
 from __future__ import annotations
 

@@ -225,7 +225,7 @@ class Run:
 
     @property
     def chosen(self) -> Trial | None:
-        """What is built: the best, or the default where nothing is measurably faster."""
+        """Configuration to build: the best, or the default where nothing is measurably faster."""
         default = self.state.default
         return default if default and self.verdict.nothing_faster else self.state.best
 

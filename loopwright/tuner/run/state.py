@@ -222,7 +222,7 @@ class RunState:
         return [best, *(trial for trial in fastest if trial is not best)][:k]
 
     def place(self, trial: Trial) -> Place:
-        """What a usable trial is ranked by."""
+        """Sort key of a usable trial."""
         place = self._ranking.place(trial.index)
         assert place is not None, f"trial {trial.number} is not ranked"
         return place
@@ -242,7 +242,7 @@ class RunState:
         return place.value if place.basis is Basis.VERIFIED else self.seconds(trial) / base
 
     def position(self, trial: Trial) -> int:
-        """How many trials were measured before it; its number counts copies of programs, too."""
+        """Trials measured before it; its number counts copies of programs, too."""
         return self._places[trial.number]
 
     def trial_of(self, index: int) -> Trial:
@@ -343,7 +343,7 @@ class RunState:
 
     @property
     def seconds_of_a_trial(self) -> float:
-        """What a trial takes: in this run, else by the log; 0 while nothing is known."""
+        """Seconds of a trial: in this run, else by the log; 0 while nothing is known."""
         each = self.seconds_per_trial
         if each is None and self.trials:
             each = statistics.fmean(t.result.build_s + t.result.run_s for t in self.trials)

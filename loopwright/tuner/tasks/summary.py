@@ -174,7 +174,7 @@ class TasksSummary:
 
     @property
     def _fastest(self) -> list[TaskRow]:
-        """Of alternatives the one that is expected to be the fastest."""
+        """The alternative that is expected to be the fastest."""
         return [min(group, key=lambda row: row.expected or math.inf) for group in self._groups]
 
     @property
@@ -194,8 +194,8 @@ class TasksSummary:
 
     @property
     def unverified(self) -> int:
-        """How many tasks count by their default, since no playoff compared their best with it; of
-        alternatives one counts."""
+        """Number of tasks that count by their default, as no playoff compared their best with it;
+        alternatives count once."""
         return sum(row.unverified for row in self._fastest)
 
     @property

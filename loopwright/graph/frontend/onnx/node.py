@@ -196,7 +196,7 @@ def converter(operator: str, since: int = 1) -> Callable[[Converter], Converter]
 
 
 def computed_in(node: Node, convert: Converter, dtype: str) -> Expr:
-    """What a converter of one output makes of its first input in another dtype, cast back."""
+    """Convert a node of one output with its first input in another dtype, and cast back."""
     first = node.dtype(node[0])
     inputs = (node.call("cast", node[0], dtype=dtype), *node.inputs[1:])
     (made,) = listed(convert(replace(node, inputs=inputs)))
@@ -229,7 +229,7 @@ def _cast(node: Node, old: set[str], new: str) -> Node:
 
 
 def listed(made: Expr | Sequence[Expr]) -> list[Expr]:
-    """What a converter returns as a list."""
+    """The results of a converter as a list."""
     return [made] if isinstance(made, Expr) else list(made)
 
 

@@ -22,7 +22,7 @@ from loopwright.runtime.executors.batches.shared_arrays import SharedArrays
 
 
 class Served(NamedTuple):
-    """What runs a graph for one size.
+    """A model with its executor, for one size of a graph.
 
     Attributes:
         model: of the size.
@@ -55,7 +55,7 @@ class AnySize:
     def serve(
         self, module: IRModule, weights: Weights, args: Sequence[Any], many: bool
     ) -> Served | None:
-        """What runs a module; None: it needs a program of its own.
+        """Serve a module by the program of any size; None: it needs its own.
 
         Args:
             module: the graph for one size.

@@ -67,7 +67,7 @@ class Read:
 
     @property
     def expr(self) -> Expr:
-        """What is read."""
+        """The values that it reads."""
         return self.value.expr if isinstance(self.value, Carried) else self.value
 
     def tensor(self, tensors: Mapping[Expr, Any]) -> Any:
@@ -232,7 +232,7 @@ class Turn:
         self.last: Expr | None = None
 
     def behind(self, reads: Sequence[Expr]) -> tuple[Expr, ...]:
-        """What the next step reads, so that it runs behind the last one."""
+        """The token that the next step reads, so that it runs behind the last one."""
         return (*reads,) if self.last is None else (*reads, self.last)
 
 

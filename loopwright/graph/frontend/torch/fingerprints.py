@@ -25,7 +25,7 @@ _ROW_BYTES = 8 * _LANES
 
 
 class Fingerprints:
-    """What some memory held when this was made.
+    """Fingerprints of the bytes that some memory held when this was made.
 
     Args:
         memory: arrays of bytes, each contiguous; they are kept alive.

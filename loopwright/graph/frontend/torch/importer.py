@@ -158,7 +158,7 @@ class Importer:
         reason: str,
         counts: bool = False,
     ) -> Any:
-        """What PyTorch computes of a call, unless that is refused.
+        """Let PyTorch compute a call, unless that is refused.
 
         Args:
             node: the call.
@@ -287,7 +287,7 @@ def _is_random(target: Any) -> bool:
 
 
 def _results(value: Any) -> tuple[list[Any], bool]:
-    """What a call gives, and whether it is several values."""
+    """The results of a call, and whether they are several values."""
     return ([*value], True) if isinstance(value, (list, tuple)) else ([value], False)
 
 

@@ -1,4 +1,4 @@
-"""Where the elements of PyTorch's tensors lie: strides, offsets, and storages that are shared."""
+"""Memory layout of PyTorch's tensors: strides, offsets, and shared storages."""
 
 from __future__ import annotations
 

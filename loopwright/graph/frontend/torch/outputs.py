@@ -103,7 +103,7 @@ def _call(node: Any) -> Callable[[Any], Any]:
 
 
 def eager_layouts(module: Any) -> list[tuple[Memory, int] | None]:
-    """How the outputs of a graph of TorchDynamo lie, and in which storage; None where that is not
+    """Layouts and storages of the outputs of a graph of TorchDynamo; None where that is not
     known.
 
     Decompositions of operators may lay them out otherwise, an operator that writes into its
@@ -118,7 +118,7 @@ def eager_layouts(module: Any) -> list[tuple[Memory, int] | None]:
 
 @dataclass(frozen=True)
 class Made:
-    """What a program makes for the outputs of a graph.
+    """The storages that a program makes, and the outputs of a graph over them.
 
     Attributes:
         results: its outputs.
@@ -132,7 +132,7 @@ class Made:
 
 
 def outputs_of(importer: Importer, graph: Any, eager: Sequence[tuple[Memory, int] | None]) -> Made:
-    """What a program makes for the outputs of a graph that was imported.
+    """Lay out the outputs of a graph that was imported.
 
     Args:
         importer: what imported it.
@@ -177,7 +177,7 @@ def outputs_of(importer: Importer, graph: Any, eager: Sequence[tuple[Memory, int
 def _relaid(
     importer: Importer, returned: Sequence[Any], known: Sequence[tuple[Memory, int] | None]
 ) -> dict[Any, Memory]:
-    """How the storages lie of which eager PyTorch lays a whole tensor out otherwise."""
+    """Layouts of storages where eager PyTorch lays the whole tensor out otherwise."""
     found: dict[Any, Memory] = {}
     for node, layout in zip(returned, known, strict=True):
         if layout is None or not hasattr(node, "meta"):

@@ -161,7 +161,7 @@ def _memory(tensor: Any) -> npt.NDArray[np.uint8]:
 
 
 def _reads(model: Model) -> tuple[Counter[int], set[int]]:
-    """How often each value is read, and those from which a kernel computes beforehand."""
+    """Count the reads of each value; find those that a kernel packs beforehand."""
     reads, prepared = Counter(model.program.outputs), set[int]()
     for step in model.program.steps:
         reads.update(step.args[: len(step.args) - step.outputs])

@@ -194,7 +194,7 @@ class Summary:
 
     @property
     def _which(self) -> str:
-        """Which trial the best is, and whether a playoff compared it with the default."""
+        """Name the best trial, and say whether a playoff compared it with the default."""
         text = f"trial {self.best_position}"
         if self.best_position != self.best_trial:
             text += f", number {self.best_trial} in the log"
@@ -330,7 +330,7 @@ def _judged(share: float) -> str:
 
 
 def time_line(wall_s: float, timing: Mapping[str, float]) -> str:
-    """How long a run took, and what the time went into."""
+    """Time that a run took, in seconds, by what it went into."""
     parts = sorted(timing.items(), key=lambda item: -item[1])
     shown = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in parts if seconds >= 0.05)
     return f"time:    {wall_s:.1f} s{': ' + shown if shown else ''}"

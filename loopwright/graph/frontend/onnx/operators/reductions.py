@@ -59,7 +59,7 @@ def _reduced(node: Node, axes: tuple[int, ...] | None) -> Expr:
 
 
 def _log_sum_exp(node: Node, axes: tuple[int, ...] | None) -> Expr:
-    """By the distance to the largest element, so that no exponential overflows.
+    """Exponentials of distances to the largest element, so that none overflows.
 
     From an infinite one there is no distance: exponentials of the elements themselves are right.
     """
