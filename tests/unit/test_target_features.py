@@ -6,7 +6,9 @@ import platform
 import re
 import shutil
 import subprocess
+from collections.abc import Iterator
 
+import llvmlite.binding as llvm
 import numpy as np
 import pytest
 
@@ -20,9 +22,10 @@ from loopwright.runtime import fma_peak
 from loopwright.runtime.artifacts.artifact import Artifact
 from loopwright.runtime.module import Module
 from loopwright.schedule import create_schedule
-from loopwright.target import Target, host_cpu, host_unit, same_code
+from loopwright.target import Target, cpu, host_cpu, host_unit, same_code
 from loopwright.target.cpu import ALIASES, code_features
 from loopwright.target.feature_probe import changes_code
+from tests.pretended_cpu import pretend_cpu
 from tests.unit.measure.programs import MatmulTask
 
 pytestmark = pytest.mark.skipif(
@@ -66,6 +69,29 @@ def test_features_are_those_that_another_compiler_says(cpu: str) -> None:
     assert {n for n in names if changes_code(n) and "math" not in n} == code_features(cpu, "") - {
         "cmov"
     }
+
+
+@pytest.fixture
+def hides_f16c(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A virtual machine on a CPU of the name x86-64-v3 that hides one of its features."""
+    pretend_cpu(monkeypatch, "x86-64-v3")
+    features = llvm.get_host_cpu_features()
+    hidden = llvm.FeatureMap({**features, "f16c": False})
+    monkeypatch.setattr(llvm, "get_host_cpu_features", lambda: hidden)
+    for known in (cpu.host_cpu, cpu._hidden_features):
+        known.cache_clear()
+    yield
+    for known in (cpu.host_cpu, cpu._hidden_features):
+        known.cache_clear()
+
+
+@pytest.mark.isa("avx2", "fma", "f16c")
+@pytest.mark.usefixtures("hides_f16c")
+@pytest.mark.parametrize("name", ["", "-mcpu=native", "-mcpu=x86-64-v3"])
+def test_other_features_than_the_hosts_leave_hidden_ones_off(name: str) -> None:
+    assert "f16c" not in code_features(*host_cpu())
+    assert Target(f"llvm {name} -mattr=-avx2").options["mattr"] == "-f16c,-avx2"
+    assert Target(f"llvm {name} -mattr=+f16c").options["mattr"] == "+f16c"
 
 
 def test_this_machine_has_what_its_own_code_uses() -> None:
