@@ -46,7 +46,7 @@ from loopwright.ir.expr import (
     cast,
 )
 from loopwright.ir.interp.interpreter import interpret
-from loopwright.ir.node import Node
+from loopwright.ir.node import Node, distinct
 from loopwright.ir.operations import COMPARE
 from loopwright.ir.stmt import Allocate, For, Func, If, IntrinsicCall, Let, Seq, Stmt, Store, seq
 from loopwright.ir.traversal import contains, walk
@@ -172,10 +172,10 @@ def _check_operands(x: TensorIntrin) -> None:
     """
     axes = {a.var: a.extent for a in (*x.op.axes, *x.op.reduce_axes)}
     for k, op in enumerate(x.dag.ops[:-1]):
-        reads = {r.indices for r in x.op.reads() if r.source == k}
+        reads = distinct(r.indices for r in x.op.reads() if r.source == k)
         if len(reads) != 1:
             raise _Unproved(f"its description reads {op.name!r} at {len(reads)} places, not at one")
-        for i, n in zip(next(iter(reads)), op.shape, strict=True):
+        for i, n in zip(reads[0], op.shape, strict=True):
             inside = i.value == 0 and n == 1 if isinstance(i, Const) else axes.get(i) == n  # type: ignore[call-overload]
             if not inside:
                 raise _Unproved(f"{op.name!r} has elements that its description does not read")

@@ -93,7 +93,7 @@ def rebuilt(log: Log) -> None:
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 def test_every_line_is_a_record_or_counted(lines, task, tmp_path, source, other):
-    written = [hostile_line(source, lines) for _ in range(15)]
+    written = [lines[0].encode(), *(hostile_line(source, lines) for _ in range(15))]
     written += [repr(value).encode("utf-8", "surrogatepass") for value in other]
     path = tmp_path / "log.jsonl"
     path.write_bytes(b"\n".join([*written, lines[-1].encode()]))

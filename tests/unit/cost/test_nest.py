@@ -13,6 +13,7 @@ from loopwright.cost.cpu.machine import Machine
 from loopwright.cost.symbolic.loop_nest import nests_of
 from loopwright.ir.affine import Affine
 from loopwright.ir.expr import Binary, Cast, Const, Expr, Unary, Var
+from loopwright.ir.node import distinct
 from loopwright.schedule import Schedule
 from loopwright.schedule.bounds.results import Bounds, StageBounds
 from loopwright.target.caches import Caches
@@ -100,7 +101,7 @@ def counted(sb: StageBounds, bounds: Bounds, depth: int) -> tuple[list[int], lis
     chain = chain_of(sb, bounds)
     loops = [(x, host) for host, n in chain for x in host.loops[:n]]
     ranges = [range(x.count if k >= depth else 1) for k, (x, _) in enumerate(loops)]
-    reads = list(dict.fromkeys(sb.op.reads()))
+    reads = distinct(sb.op.reads())
     seen: list[set[tuple[int, ...]]] = [set() for _ in range(len(reads) + 1)]
     for values in product(*ranges):
         at = {x.var: v for (x, _), v in zip(loops, values, strict=True)}

@@ -163,14 +163,14 @@ def test_what_was_used_least_lately_goes_first(tmp_path: Path) -> None:
         cache.put(key, artifact)
     for age, name in enumerate(["0.kernel", "3.kernel", "2.kernel", "1.kernel", "4.kernel"]):
         os.utime(cache.folder / name, (1e9 - age, 1e9 - age))
-    (cache.folder / ".new-abandoned").write_text("")
-    os.utime(cache.folder / ".new-abandoned", (1e9, 1e9))
-    (cache.folder / ".new-fresh").write_text("")
+    (cache.folder / "abandoned.partial").write_text("")
+    os.utime(cache.folder / "abandoned.partial", (1e9, 1e9))
+    (cache.folder / "fresh.partial").write_text("")
     assert cache.get("4") is not None  # used: it is the latest now
     KernelCache(cache.folder, 4 * size).put("5", artifact)
     assert {path.name for path in cache.folder.iterdir()} == {
         *("4.kernel", "5.kernel", "0.kernel"),
-        ".new-fresh",
+        "fresh.partial",
     }
 
 

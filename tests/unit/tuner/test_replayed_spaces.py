@@ -95,7 +95,9 @@ def test_no_point_twice_none_invalid_and_the_budget_is_kept(name, space):
     assert all(map(task.config_space.is_valid, asked))
     assert summary.stopped == "n_trial"
     truth = min(filter(None, map(recorded.seconds, asked)))
-    assert summary.best_seconds == pytest.approx(truth, rel=0.1)
+    # Where the playoff cannot tell the winner from the default, the default is what is built.
+    winner = summary.in_turns.best if summary.in_turns else summary.best_seconds
+    assert winner == pytest.approx(truth, rel=0.1)
 
 
 @every_tuner
