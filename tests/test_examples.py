@@ -173,7 +173,9 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Six measured configurations of a small matmul."""
     path = tmp_path_factory.mktemp("examples") / LOG
     task = lw.create_task("matmul", (64, 64, 64), "llvm")
-    option = lw.measure_option(runner=lw.LocalRunner(number=1, repeat=1, min_repeat_ms=1))
+    option = lw.measure_option(
+        runner=lw.LocalRunner(number=1, repeat=1, min_repeat_ms=1, racing=False)
+    )
     tuner = lw.tuner.RandomTuner(task, seed=0)
     tuner.tune(n_trial=6, measure_option=option, callbacks=[lw.callback.log_to_file(path)])
     return path

@@ -68,8 +68,6 @@ def test_tune_shows_everything_and_leaves_the_log(cli, tmp_path):
     assert re.search(r"^default: [\d.]+ [mun]s, [\d.]+ GFLOP/s$", out, re.MULTILINE)
     best = r"([\d.]+ [mun]s, [\d.]+ GFLOP/s.* \(trial \d\)|the default \(nothing faster\))"
     assert re.search(rf"^best:    {best}$", out, re.MULTILINE)
-    said = "the best beats|the fastest other configuration is slower|no measurable gain: the def"
-    assert re.search(rf"verdict: ({said})", out)
     assert re.search(r"the (best|default) has \d+ % of the FMA peak", out)
     figures = r"([\d.]+ % \+- [\d.]+ %|a factor of [\d.]+ \+- [\d.]+)"
     assert re.search(rf"the (best|default) .*NumPy.* by (an uncertain amount \()?{figures}", out)
@@ -101,11 +99,11 @@ def test_the_same_command_again_times_the_winner_and_says_how_to_go_on(cli, tune
     )
     assert tuned.read_text() == before
     verdict = records.Verdict.from_json(records.best(records.load(tuned)).verdict)
+    assert re.search(rf"^verdict: {re.escape(verdict.text())}", ran.out, re.MULTILINE)
     # Both were sampled again, so that the verdict of the log stands beside what they say now.
-    assert re.search(
-        rf"^verdict: {re.escape(verdict.text())}.*, by the log$", ran.out, re.MULTILINE
-    )
-    assert "measured now: " in ran.out
+    if not verdict.is_default:
+        assert re.search(r"^verdict: .*, by the log$", ran.out, re.MULTILINE)
+        assert "measured now: " in ran.out
 
 
 def test_a_summary_for_scripts_and_an_exit_code_for_no_gain(cli, tmp_path):
