@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, Self, TypeVar, dataclass_transform
 
 _C = TypeVar("_C", bound=type)
-_N = TypeVar("_N", bound="Node")
+_N = TypeVar("_N", bound="Node | tuple[Any, ...]")
 #: Annotations of fields that hold no node; passes need not look into them.
 _PLAIN = ("str", "int", "bool", "float", "LoopKind", "Scope")
 
@@ -121,7 +121,7 @@ class StructuralKey:
 
 
 def distinct(nodes: Iterable[_N]) -> list[_N]:
-    """The nodes of different structure, each where it comes first."""
+    """The nodes, or tuples of them, of different structure, each where it comes first."""
     return [key.node for key in dict.fromkeys(map(StructuralKey, nodes))]
 
 
