@@ -11,7 +11,7 @@ import hashlib
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, TypeAlias
 
@@ -263,12 +263,21 @@ def _replaced(path: AnyPath) -> Iterator[BinaryIO]:
     """
     try:
         target = destination(Path(path), LOG, force=None)
-        with ExitStack() as stack:
-            if target.exists():
-                old = stack.enter_context(target.open("rb"))
-                fcntl.flock(old, fcntl.LOCK_EX)
-            yield stack.enter_context(replaced(target))
+        with _locked(target), replaced(target) as file:
+            yield file
     except UsageError as exc:
         raise RecordError(str(exc)) from None
     except OSError as exc:
         raise RecordError(f"cannot write {os.fspath(path)}: {exc.strerror or exc}") from exc
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Keep others from appending to a file, which may be replaced while this waits for them."""
+    while path.exists():
+        with path.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            if path.exists() and os.path.samestat(os.fstat(file.fileno()), path.stat()):
+                yield
+                return
+    yield

@@ -34,7 +34,8 @@ BOM = b"\xef\xbb\xbf"
 BEGINNING = 1 << 16
 #: How lines begin, of any version, and of TVM; and fields that lines of each kind have.
 _OPENINGS = (b'{"v":', b'{"input": [', b'{"input":[', b'{"i": [', b'{"i":[')
-_KINDS = ({"v", "header"}, {"v", "expression"}, {"v", "task"}, {"input", "result"}, {"i", "r"})
+_KINDS_OF_TVM = ({"input", "config", "result"}, {"i", "r", "v"})
+_KINDS = ({"v", "header"}, {"v", "expression"}, {"v", "task"}, *_KINDS_OF_TVM)
 _TAIL = len(_MARK) + 8 + len(b'"}')
 _DIGITS = bytes(ord("0") if chr(c) in "0123456789" else c for c in range(256))
 _LONG = b"0" * (MAX_DIGITS + 1)

@@ -11,7 +11,7 @@ conversion may go either way. An infinity or a NaN that an operand brings in is 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -45,6 +45,9 @@ _CHUNK = 1 << 16
 _FEW = 8
 #: Nodes of an expression for which each of its elements counts once more.
 _NODES = 16
+#: A longer reduction is combined as a tree, where its reducer allows any order. Of infinities
+#: and NaN nothing is known then: with them few reducers do.
+_LONG = 256
 #: A fold over a reduction takes about as long as this many elements for each of its steps.
 _STEP = 256
 
@@ -73,6 +76,8 @@ class Elements:
         inputs: the arrays of its placeholders by index.
         budget: elements of all operations and reductions that may be computed.
         finite: nothing is known of infinities and NaN, as under ``-fastmath``.
+        why_in_order: as `loopwright.te.reducer_laws.why_in_order`; without it a long reduction by
+            an unusual reducer is combined term by term, which costs more of the budget.
 
     Example:
         >>> from loopwright.te.error_bounds import Elements
@@ -87,9 +92,16 @@ class Elements:
     """
 
     def __init__(
-        self, dag: Dag, inputs: Mapping[int, Array], budget: int, *, finite: bool = False
+        self,
+        dag: Dag,
+        inputs: Mapping[int, Array],
+        budget: int,
+        *,
+        finite: bool = False,
+        why_in_order: Callable[[Combiner], str] = lambda c: "not known",
     ) -> None:
         self._dag, self._inputs, self._left, self.finite = dag, inputs, budget, finite
+        self._why_in_order = why_in_order
         #: Of each operation and output: what is known, its values and its errors.
         self._known: dict[tuple[int, int], tuple[Array, Array, Array]] = {}
 
@@ -171,6 +183,13 @@ class Elements:
                 return _sum(sources[0], starts[0], keep, dtype)
             if result.op in ("min", "max"):
                 return _extreme(result.op, sources[0], starts[0], keep)
+            if result.op == "*" and dtypes.is_float(dtype):
+                return _product(sources[0], starts[0], keep, dtype)
+        if shape[1] > _LONG and active is None and not self._why_in_order(red.combiner):
+            folds = [_tree(red.combiner, sources, starts, step) for step in (1, -1)]
+            found = _agreed(folds[0][output], folds[1][output])
+            unsure = ~np.logical_and.reduce([np.isfinite(x.value).all(1) for x in sources])
+            return Estimate(found.value, np.where(unsure, np.inf, _error(found)))
         self._left -= shape[1] * _STEP
         if self._left < 0:
             raise TooMuchWorkError("too many steps of a reduction")
@@ -278,7 +297,7 @@ def _column(x: Estimate) -> Estimate:
     return Estimate(x.value[:, 0], _at(x.error, 0))
 
 
-def _at(error: Array | None, k: int) -> Array | None:
+def _at(error: Array | None, k: int | slice) -> Array | None:
     return None if error is None else error[:, k]
 
 
@@ -511,6 +530,48 @@ def _extreme(op: str, x: Estimate, start: Estimate, keep: Array) -> Estimate:
         nan = (np.isnan(values) & (errors == 0)).any(1) | _sure_nan(start)
         error = np.where(nan, 0.0, error)
     return Estimate(value, error)
+
+
+def _product(x: Estimate, start: Estimate, keep: Array, dtype: str) -> Estimate:
+    """A product in any order: parts of it may overflow, or vanish, where the whole does neither."""
+    half, least, beyond = _FORMATS[dtype]
+    terms = np.concatenate([np.where(keep, x.value, 1.0), start.value[:, None]], 1)
+    wrong = np.concatenate([np.where(keep, _error(x), 0.0), _error(start)[:, None]], 1)
+    value, count, given = terms.prod(1), terms.shape[1], ~wrong.any(1)
+    sizes = np.where(np.isfinite(terms) & (terms != 0), np.abs(terms), 1.0)
+    share = np.expm1(np.log1p(wrong / sizes).sum(1) + 2.0 * count * half)
+    largest = (np.maximum(sizes + wrong, 1.0)).prod(1)
+    vanishes = np.minimum(sizes, 1.0).prod(1) < least
+    zero = (terms == 0).any(1)
+    error = share * np.where(zero, largest, np.abs(value))
+    error = np.where(vanishes, error + count * least * largest, error)
+    error = np.where(given & (zero | ~np.isfinite(value) & ~vanishes), 0.0, error)
+    error = np.where(largest * (1.0 + share) < beyond, error, np.inf)
+    nan = (np.isnan(terms) & (wrong == 0)).any(1)
+    error = np.where(nan, 0.0, np.nan_to_num(error, nan=np.inf, posinf=np.inf))
+    return Estimate(np.where(nan, np.nan, value), error)
+
+
+def _tree(
+    c: Combiner, sources: Sequence[Estimate], starts: Sequence[Estimate], step: int
+) -> list[Estimate]:
+    """Combine neighbours, again and again; backwards with a step of -1."""
+    state = [Estimate(s.value[:, ::step], _at(s.error, slice(None, None, step))) for s in sources]
+    while (count := state[0].value.shape[1]) > 1:
+        even, odd = slice(0, count - 1, 2), slice(1, None, 2)
+        pairs = [[Estimate(s.value[:, k], _at(s.error, k)) for s in state] for k in (even, odd)]
+        last = [Estimate(s.value[:, -1:], _at(s.error, slice(-1, None))) for s in state]
+        state = folded(c, *pairs)
+        if count % 2:
+            state = [_joined(*both) for both in zip(state, last, strict=True)]
+    return folded(c, starts, [_column(s) for s in state])
+
+
+def _joined(a: Estimate, b: Estimate) -> Estimate:
+    error = None
+    if a.error is not None or b.error is not None:
+        error = np.concatenate([_error(a), _error(b)], 1)
+    return Estimate(np.concatenate([a.value, b.value], 1), error)
 
 
 def _fold(

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Sequence
 from math import prod
 
-from loopwright import runtime
+from loopwright import dtypes, runtime
 from loopwright.measure.building import Candidate
 from loopwright.measure.equipment import Equipment
 from loopwright.measure.result import ErrorKind, MeasureError
@@ -55,7 +55,8 @@ def time_out_of_reach(
 def _operations(c: Candidate) -> int:
     """The arithmetic of the lowered program, each operation as often as its operands change.
 
-    What does not change in a loop may be computed once: compilers do that.
+    What does not change in a loop may be computed once, and compilers sum up integers that change
+    with its variable alone by a formula.
     """
     from loopwright.driver import lower_trace  # not at the top: runners import no compiler
     from loopwright.ir.buffer import Load
@@ -68,12 +69,18 @@ def _operations(c: Candidate) -> int:
     depends: dict[Var, set[Var]] = {}
     total = 0
 
+    def loads_in(e: Node) -> list[Node]:
+        if isinstance(e, Load):
+            return [e]
+        return [load for child in e.children() for load in loads_in(child)]
+
     def count(e: Node) -> None:
         nonlocal total
         if isinstance(e, Load):
             return
         if isinstance(e, Binary | Unary | Call) and contains(e, Load):
-            loops = {loop for v in free_vars(e) for loop in depends.get(v, ())}
+            changing = loads_in(e) if dtypes.is_int(e.dtype) else [e]
+            loops = {loop for x in changing for v in free_vars(x) for loop in depends.get(v, ())}
             total += prod(extents[loop] for loop in loops)
         for child in e.children():
             count(child)

@@ -39,8 +39,9 @@ if TYPE_CHECKING:
 #: A value this near to a multiple is taken for it.
 _NEAR = 0.25
 #: Elements, of all operations and reductions, that are computed of the answer to a set of inputs at
-#: the edges of their types; and the most and the fewest elements of an output that are looked at.
-_WORK = 1 << 18
+#: the edges of their types, where they are few, and at most; and the most and the fewest elements
+#: of an output that are looked at.
+_WORK, _MOST_WORK = 1 << 18, 1 << 22
 _MOST, _FEWEST = 1 << 16, 16
 
 
@@ -258,18 +259,22 @@ def _elements(
 ) -> KnownElements:
     """Right elements of an output: as many as may be computed."""
     from loopwright.te.error_bounds import Elements, TooMuchWorkError
+    from loopwright.te.reducer_laws import why_in_order
 
     size = math.prod(dag.ops[op].static_shape)
     terms = math.prod(a.count for a in dag.ops[op].reduce_axes)
     count = min(size, max(_FEWEST, min(_MOST, _WORK // terms)))
-    while count >= min(size, _FEWEST):
+    while count:
         places = np.arange(size)
         if count < size:
-            drawn = np.random.default_rng(count).integers(0, size, count - 2)
-            places = np.sort(np.append(drawn, [0, size - 1]))
+            drawn = np.random.default_rng(count).integers(0, size, count)
+            places = np.sort(np.append(drawn[2:], [0, size - 1]))
         with np.errstate(all="ignore"):
             try:
-                found = Elements(dag, inputs, _WORK, finite=finite).at(op, output, places)
+                elements = Elements(
+                    dag, inputs, _MOST_WORK, finite=finite, why_in_order=why_in_order
+                )
+                found = elements.at(op, output, places)
             except TooMuchWorkError:
                 count //= 8
                 continue

@@ -54,7 +54,7 @@ def edge_input(
         which = rng.integers(0, 4, size)
         return np.asarray(np.choose(which, [span[0], span[1], inside, inside])).astype(dtype)
     if dtypes.is_float(dtype) and special:
-        return _with_specials(rng, size, dtype)
+        return _with_specials(rng, size, dtype, line)
     kinds = _FLOATS if dtypes.is_float(dtype) else _LIMITS if special else _INTEGERS
     return _in_lines(rng, size, dtype, line, kinds)
 
@@ -68,8 +68,7 @@ def _in_lines(
 ) -> Array:
     """An array each of whose lines is drawn by one of these functions."""
     out = np.empty(size, np.dtype(dtype))
-    by_line = line is not None and size[line] >= _LINES
-    lines = np.moveaxis(out, line, 0) if by_line and line is not None else out.reshape(-1)
+    lines = _lines(out, line)
     which = rng.permutation(np.arange(len(lines)) % len(kinds))
     for number, draw in enumerate(kinds):
         own = np.flatnonzero(which == number)
@@ -77,18 +76,32 @@ def _in_lines(
     return out
 
 
+def _lines(array: Array, line: int | None) -> Array:
+    """A view of an array whose first dimension goes over its lines."""
+    if line is None or array.shape[line] < _LINES:
+        return array.reshape(-1)
+    return np.moveaxis(array, line, 0)
+
+
 def _normal(rng: np.random.Generator, size: tuple[int, ...]) -> Array:
     return rng.standard_normal(size, dtype=np.float32)
 
 
-def _with_specials(rng: np.random.Generator, size: tuple[int, ...], dtype: str) -> Array:
+def _with_specials(
+    rng: np.random.Generator, size: tuple[int, ...], dtype: str, line: int | None
+) -> Array:
+    """Ordinary numbers; in a quarter of the lines one is none, elsewhere one of many."""
     values = np.asarray(_normal(rng, size)).astype(dtype)
     digits, exponent = _RANGES[dtype]
     largest = (2.0 - 2.0**-digits) * 2.0**exponent
     some = [np.nan, np.inf, -np.inf, largest, -largest, 2.0 ** (1 - exponent)]
-    flat = values.reshape(-1)
-    places = rng.permutation(flat.size)[: min(len(some), flat.size // 8)]
-    flat[places] = np.array(some[: len(places)]).astype(dtype)
+    lines = _lines(values, line)
+    count, usual, most = len(lines), values.size >> 12, values.size // 8
+    if lines.ndim > 1:
+        usual, most = count // 4, count
+    chosen = rng.permutation(count)[: min(most, max(len(some), usual))]
+    inner = tuple(rng.integers(0, n, chosen.size) for n in lines.shape[1:])
+    lines[(chosen, *inner)] = np.resize(np.array(some), chosen.size).astype(dtype)
     return values
 
 
@@ -121,12 +134,24 @@ def _zeros(rng: np.random.Generator, size: tuple[int, ...], dtype: str) -> Array
 
 
 def _equal(rng: np.random.Generator, size: tuple[int, ...], dtype: str) -> Array:
-    draw = _some if dtypes.is_float(dtype) else _full
-    return np.asarray(np.broadcast_to(draw(rng, (size[0], *[1] * (len(size) - 1)), dtype), size))
+    one_each = (size[0], *[1] * (len(size) - 1))
+    values = (_large_or_not if dtypes.is_float(dtype) else _full)(rng, one_each, dtype)
+    return np.asarray(np.broadcast_to(values, size))
+
+
+def _large_or_not(rng: np.random.Generator, size: tuple[int, ...], dtype: str) -> Array:
+    return np.where(
+        rng.integers(0, 2, size) == 0, _some(rng, size, dtype), _large(rng, size, dtype)
+    )
 
 
 def _some(rng: np.random.Generator, size: tuple[int, ...], dtype: str) -> Array:
     return (_normal(rng, size) * np.float32(4.0)).astype(dtype)
+
+
+def _halves(rng: np.random.Generator, size: tuple[int, ...], dtype: str) -> Array:
+    """Few numbers, so that many are equal; half of them are rounded to even."""
+    return np.asarray(rng.integers(-8, 9, size, dtype=np.int8) * np.float32(0.5)).astype(dtype)
 
 
 def _full(rng: np.random.Generator, size: tuple[int, ...], dtype: str) -> Array:
@@ -146,7 +171,7 @@ def _limits(rng: np.random.Generator, size: tuple[int, ...], dtype: str) -> Arra
     if dtype == "bool":
         return _full(rng, size, dtype)
     low, high = dtypes.limits(dtype)
-    some = np.array([int(low), int(high), int(low) + 1, int(high) - 1, 0, 1], dtype)
+    some = np.array([low, high, int(low) + 1, int(high) - 1, 0, 1, 0 if low == 0 else -1], dtype)
     return some[rng.integers(0, len(some), size)]
 
 
@@ -158,6 +183,6 @@ def _highest(rng: np.random.Generator, size: tuple[int, ...], dtype: str) -> Arr
     return np.full(size, True if dtype == "bool" else int(dtypes.limits(dtype)[1]), dtype)
 
 
-_FLOATS = (_some_zeros, _some, _mixed, _zeros, _equal, _large, _small, _some_zeros)
+_FLOATS = (_some_zeros, _some, _mixed, _zeros, _equal, _large, _small, _halves)
 _INTEGERS = (_full, _few, _zeros, _equal, _limits, _full)
 _LIMITS = (_limits, _lowest, _highest, _zeros)

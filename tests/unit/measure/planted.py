@@ -101,6 +101,21 @@ def dropping(drops: bool) -> Program:
     return scheduled(te.compute((64,), lambda i: te.sum(term(i), axis=k), name="c"), a)
 
 
+def rows(n: int, k: int, dtype: str, f: Callable[..., Any]) -> Program:
+    """What a reduction gives of each row."""
+    a, r = te.placeholder((n, k), dtype, name="a"), te.reduce_axis((0, k), name="k")
+    return scheduled(te.compute((n,), lambda i: f(a[i, r], r), name="c"), a)
+
+
+def bytes_summed(limit: int) -> Program:
+    """Sums of rows longer than elements are computed for all of."""
+    return rows(64, 40000, "int8", lambda x, r: te.sum(te.max(x.astype("int32"), limit), axis=r))
+
+
+def maximum(of: Callable[..., Any]) -> Program:
+    return rows(64, 5000, "float32", lambda x, r: te.max(of(x), axis=r))
+
+
 def softmax(safe: bool) -> Program:
     a = te.placeholder((64, 20), name="a")
     k, r = te.reduce_axis((0, 20), name="k"), te.reduce_axis((0, 20), name="r")
@@ -110,10 +125,10 @@ def softmax(safe: bool) -> Program:
     return scheduled(te.compute((64, 20), lambda i, j: e[i, j] / total[i], name="y"), a)
 
 
-def where_largest(last: bool) -> Program:
+def where_largest(last: bool, length: int = 12, dtype: str = "int32") -> Program:
     """The place of the largest; the wrong one takes the last of equal ones."""
-    a = te.placeholder((64, 12), "int32", name="a")
-    k = te.reduce_axis((0, 12), name="k")
+    a = te.placeholder((64, length), dtype, name="a")
+    k = te.reduce_axis((0, length), name="k")
 
     def combine(x: Any, y: Any) -> Any:
         better = x[1] > y[1]
@@ -216,4 +231,30 @@ PLANTED: dict[str, Callable[[], tuple[Program, Program]]] = {
     "a last term dropped beside a zero": lambda: (dropping(drops=False), dropping(drops=True)),
     "a softmax that overflows": lambda: (softmax(safe=True), softmax(safe=False)),
     "the last of equals": lambda: (where_largest(last=False), where_largest(last=True)),
+    "the last of equals in a long row": lambda: (
+        where_largest(False, 1100, "float32"),
+        where_largest(True, 1100, "float32"),
+    ),
+    "halves rounded up": lambda: elements(
+        "float32", "float32", lambda a: te.round(a), lambda a: te.floor(a + 0.5)
+    ),
+    "a quotient of limits that saturates": lambda: elements(
+        "int32 int32",
+        "int32",
+        te.truncdiv,
+        lambda a, b: te.select(
+            te.all(te.equal(a, te.min_value("int32")), te.equal(b, -1)),
+            te.max_value("int32"),
+            te.truncdiv(a, b),
+        ),
+    ),
+    "a long sum of bytes without the lowest": lambda: (bytes_summed(-128), bytes_summed(-127)),
+    "a long maximum that drops NaN": lambda: (
+        maximum(lambda x: x),
+        maximum(lambda x: te.select(x > te.min_value("float32"), x, te.min_value("float32"))),
+    ),
+    "a maximum that begins at a number": lambda: (
+        maximum(lambda x: x),
+        maximum(lambda x: te.max(x, -1000.0)),
+    ),
 }

@@ -60,6 +60,12 @@ def test_what_a_compiler_may_leave_out_is_not_counted(measurer: Measurer) -> Non
     assert problem(scheduled(total, a), 1e-8, measurer) is None
 
 
+def test_a_sum_that_a_formula_gives_is_not_counted(measurer: Measurer) -> None:
+    a, k = te.placeholder((1,), "int32", name="a"), te.reduce_axis((0, 1 << 20), name="k")
+    total = te.compute((1,), lambda i: te.sum(a[i] + k, axis=k), name="total")
+    assert problem(scheduled(total, a), 1e-8, measurer) is None
+
+
 def test_a_kernel_that_is_timed_so_fast_gets_a_typed_failure(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import random
 import threading
+import time
 from dataclasses import replace
 
 import pytest
@@ -197,3 +199,23 @@ def random_record(source):
     if source.random() < 0.3:
         return replace(one, error=WRONG)
     return replace(one, times=(float(source.randrange(1, 5)),))
+
+
+def test_who_waits_for_a_log_goes_on_with_the_one_that_took_its_place(tmp_path):
+    path, fresh = tmp_path / "all.jsonl", tmp_path / "fresh.jsonl"
+    lines = [make(n).to_line().encode() + b"\n" for n in range(3)]
+    path.write_bytes(lines[0])
+    fresh.write_bytes(lines[0])
+    (tmp_path / "more.jsonl").write_bytes(lines[1])
+    waiting = threading.Thread(target=merge, args=([tmp_path / "more.jsonl"], path))
+    with path.open("rb") as old, fresh.open("ab") as new:
+        fcntl.flock(old, fcntl.LOCK_EX)
+        waiting.start()
+        time.sleep(0.2)
+        fcntl.flock(new, fcntl.LOCK_EX)
+        os.replace(fresh, path)
+        fcntl.flock(old, fcntl.LOCK_UN)
+        waiting.join(0.2)  # it must wait again, so that what is appended now is not lost
+        new.write(lines[2])
+    waiting.join(60)
+    assert sorted(path.read_bytes().splitlines(True)) == sorted(lines)

@@ -9,6 +9,7 @@ import pytest
 
 from loopwright import te
 from loopwright.te.error_bounds import Elements, Estimate, TooMuchWorkError
+from loopwright.te.reducer_laws import why_in_order
 
 
 def found(out: te.Tensor, *inputs: tuple[te.Tensor, Any], output: int = 0) -> Estimate:
@@ -16,7 +17,8 @@ def found(out: te.Tensor, *inputs: tuple[te.Tensor, Any], output: int = 0) -> Es
     arrays = {index[t.op]: np.asarray(x, t.dtype) for t, x in inputs}
     with np.errstate(all="ignore"):
         places = np.arange(np.prod(dag.ops[index[out.op]].static_shape))
-        return Elements(dag, arrays, 1 << 20).at(index[out.op], output, places)
+        elements = Elements(dag, arrays, 1 << 20, why_in_order=why_in_order)
+        return elements.at(index[out.op], output, places)
 
 
 def test_any_order_of_a_sum_is_inside_and_a_missing_term_is_not() -> None:
@@ -88,6 +90,39 @@ def test_a_reducer_whose_order_tells_is_not_known_where_it_does() -> None:
     assert got.error is not None
     assert (got.value[0], got.error[0]) == (1, 0)
     assert np.isinf(got.error[1])
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_products_in_any_order_are_within_the_bound(dtype: str) -> None:
+    """Parts of some overflow, or vanish."""
+    rng, kind = np.random.default_rng(0), np.dtype(dtype)
+    x = np.ldexp(rng.standard_normal((400, 24)), rng.integers(-5, 6, (400, 24))).astype(kind)
+    x[:20, 3], x[20:40, 5], x[40:60, 7] = 0.0, np.inf, np.nan
+    x[60:80] = rng.choice([2.0**-9, -(2.0**9)], (20, 24)) ** (1 if dtype == "float16" else 5)
+    a, k = te.placeholder((400, 24), dtype, name="a"), te.reduce_axis((0, 24), name="k")
+    product = te.comm_reducer(lambda p, q: p * q, lambda t: te.const(1, t), name="product")
+    got = found(te.compute((400,), lambda i: product(a[i, k], axis=k), name="b"), (a, x))
+    assert got.error is not None
+    assert np.isfinite(got.error).sum() > 40
+    for _ in range(50):
+        parts = x[:, rng.permutation(24)].reshape(400, 4, 6)
+        with np.errstate(all="ignore"):
+            lanes = [np.multiply.reduce(parts[:, n], 1, dtype=kind) for n in range(4)]
+            one = ((lanes[0] * lanes[1]) * (lanes[2] * lanes[3])).astype(np.float64)
+            apart = np.abs(one - got.value)
+        same = (one == got.value) | (np.isnan(one) & np.isnan(got.value))
+        assert (same | (apart <= got.error) | np.isinf(got.error)).all()
+
+
+def test_long_reductions_are_combined_as_trees() -> None:
+    x = np.random.default_rng(0).integers(-3, 4, (4, 1001)).astype("float32")
+    x[3, 7] = np.nan
+    a, k = te.placeholder(x.shape, name="a"), te.reduce_axis((0, x.shape[1]), name="k")
+    at, _ = te.compute((4,), lambda i: te.argmax((k, a[i, k]), axis=k), name="b")
+    got = found(at, (a, x))
+    np.testing.assert_array_equal(got.value[:3], x[:3].argmax(1))
+    assert got.error is not None
+    assert got.error.tolist() == [0.0, 0.0, 0.0, np.inf]
 
 
 def test_guarded_reads_and_gathers() -> None:
