@@ -21,7 +21,7 @@ from loopwright.graph.frontend.torch.any_size import AnySize
 from loopwright.graph.frontend.torch.arrays import as_array, dtype_of, is_tensor, torch_package
 from loopwright.graph.frontend.torch.decompositions import decompositions
 from loopwright.graph.frontend.torch.fallback import elements_of, held, held_type, is_empty
-from loopwright.graph.frontend.torch.importer import Importer, lacks_converter
+from loopwright.graph.frontend.torch.importer import Importer, attribute, lacks_converter
 from loopwright.graph.frontend.torch.memory import Memory
 from loopwright.graph.frontend.torch.model import input_type
 from loopwright.graph.frontend.torch.options import Options, options_of
@@ -133,7 +133,8 @@ def _static_inputs() -> frozenset[int]:
     if context is None or context.fw_metadata is None:
         return frozenset()
     found = context.fw_metadata
-    return frozenset(n for n in found.static_input_indices if not found.input_info[n].mutates_data)
+    written = [False] * len(found.tokens) + [info.mutates_data for info in found.input_info]
+    return frozenset(n for n in found.static_input_indices if not written[n])
 
 
 def _behind_others(layouts: list[Any]) -> list[Any]:
@@ -210,11 +211,37 @@ def _sizes(value: Any) -> Any:
 
 
 def _specialised(graph: Any, args: Sequence[Any]) -> Any:
-    """A graph whose sizes are numbers, for inputs of these sizes."""
-    from torch.fx.experimental.proxy_tensor import make_fx
+    """A graph whose sizes are numbers, for inputs of these sizes.
 
-    with torch_package().no_grad():
-        return make_fx(graph, tracing_mode="fake")(*args)
+    A tracer would patch the modules of all threads for as long as it runs.
+    """
+    torch = torch_package()
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+    mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=ShapeEnv(), static_shapes=True)
+    inputs = iter(args)
+    made = torch.fx.Graph()
+    values: dict[Any, Any] = {}
+    nodes: dict[Any, Any] = {}
+    with torch.no_grad(), mode:
+        for node in graph.graph.nodes:
+            value = None
+            if node.op == "call_function":
+                call = torch.fx.node.map_arg((node.args, dict(node.kwargs)), values.__getitem__)
+                value = node.target(*call[0], **call[1])
+            elif node.op != "output":
+                outer = node.op == "placeholder"
+                value = next(inputs) if outer else attribute(graph, node.target)
+                value = mode.from_tensor(value) if is_tensor(value) else value
+            values[node] = value
+            known = isinstance(value, (int, float))
+            if not known or node.op == "placeholder":
+                nodes[node] = made.node_copy(node, nodes.__getitem__)
+                nodes[node].meta = {"val": value}
+            if known:
+                nodes[node] = value
+    return torch.fx.GraphModule(graph, made)
 
 
 class _Build:

@@ -193,6 +193,16 @@ def test_weights_of_another_shape_or_dtype() -> None:
     torch.testing.assert_close(compiled(x.bfloat16()), model(x.bfloat16()), rtol=0.05, atol=0.05)
 
 
+def test_products_of_two_dtypes_are_refused_as_by_pytorch() -> None:
+    x, image = torch.randn(5, 6), torch.randn(1, 3, 5, 5)
+    layers = nn.Linear(6, 4), nn.Linear(6, 4, bias=False), nn.Conv2d(3, 2, 3)
+    for layer, value in zip(layers, (x, x, image), strict=True):
+        layer.double()
+        for call in layer, torch.compile(layer, backend=loopwright, options=ONE):
+            with pytest.raises(RuntimeError, match="type"):
+                call(value)
+
+
 def test_memory_that_a_model_reads_is_held() -> None:
     source = np.arange(48, dtype="float32").reshape(8, 6)
     model, x = nn.Linear(6, 8, bias=False), torch.randn(5, 6)
@@ -231,3 +241,57 @@ def test_a_fingerprint_shows_every_byte(count: int) -> None:
         if not np.array_equal(swapped, memory):
             memory[:] = swapped
             assert found.changed()
+
+
+def test_a_weight_is_read_by_an_operator_with_effects() -> None:
+    """Tokens of effects stand before the inputs that AOTAutograd describes."""
+    model, x = nn.Linear(6, 6), torch.randn(80, 6)
+    model.register_buffer("calls", torch.zeros(6))
+
+    def solved(x: Any) -> Any:
+        model.calls.add_(1)
+        return torch.linalg.inv(model.weight) + model(x)[:6] + model.calls
+
+    compiled = torch.compile(solved, backend=loopwright, options=ONE)
+    for n in range(3):
+        got = compiled(x)
+        assert model.calls.eq(n * 2 + 1).all()
+        torch.testing.assert_close(got + 1, solved(x), rtol=1e-3, atol=1e-3)
+        model.weight.detach().numpy()[n] += 1
+
+
+def test_another_size_is_built_while_other_threads_call_the_model() -> None:
+    """A tracer patches the modules of all threads: `torch.compile` refuses to be called then."""
+    model = nn.Linear(6, 4)
+    compiled = torch.compile(model, backend=loopwright, options=ONE, dynamic=True)
+    inputs = [torch.randn(n, 6) for n in range(80, 84)]
+    compiled(inputs[0])
+    errors: list[BaseException] = []
+    done = threading.Event()
+
+    def call() -> None:
+        with torch.no_grad():
+            while not done.is_set() and not errors:
+                try:
+                    torch.testing.assert_close(compiled(inputs[0]), model(inputs[0]))
+                except Exception as exc:
+                    errors.append(exc)
+
+    worker = threading.Thread(target=call)
+    worker.start()
+    for x in inputs[1:]:
+        torch.testing.assert_close(compiled(x), model(x))
+    done.set()
+    worker.join()
+    assert not errors
+
+
+def test_views_and_numbers_follow_the_size_of_an_input() -> None:
+    def cut(x: Any, n: int) -> Any:
+        moved = x * n + x.shape[0] + torch.tensor([1.0, 2.0, 3.0])
+        return x[n:], x.narrow(0, n, 2), moved, torch.nonzero(x > 0)
+
+    compiled = torch.compile(cut, backend=loopwright, options=ONE, dynamic=True)
+    for size in (8, 9, 10):
+        x = torch.randn(size, 3)
+        torch.testing.assert_close(compiled(x, size - 5), cut(x, size - 5))

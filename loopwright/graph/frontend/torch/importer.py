@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from typing import Any
 
 from loopwright.errors import GraphError, LoopwrightError
@@ -105,9 +106,7 @@ class Importer:
         return self._bases.get(node, node)
 
     def _attribute(self, module: Any, target: str) -> Any:
-        found = module
-        for name in target.split("."):
-            found = getattr(found, name)
+        found = attribute(module, target)
         return constant_of(found, target) if is_tensor(found) else found
 
     def _resolved(self, value: Any) -> Any:
@@ -246,6 +245,11 @@ class Importer:
         text = "; ".join(self._refused[:_MOST]) + (f"; and {more} more" if more > 0 else "")
         count = f"{len(self._refused)} node{'s' * (len(self._refused) > 1)}"
         raise GraphError(f"{count} cannot be converted: {text}")
+
+
+def attribute(module: Any, target: str) -> Any:
+    """An attribute of a module by its name, with dots."""
+    return reduce(getattr, target.split("."), module)
 
 
 def _name(target: Any) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from loopwright import dtypes
+from loopwright.errors import GraphError
 from loopwright.graph.frontend.torch.node import Node, converter
 from loopwright.graph.ir.expr import Call, Expr
 from loopwright.graph.ir.visitor import called
@@ -12,6 +13,7 @@ from loopwright.graph.rounding import WIDE
 @converter("linear")
 def linear(node: Node, x: Expr, weight: Expr, bias: Expr | None = None) -> Expr:
     """Rows times the transposed weight, with a bias."""
+    require_one_dtype(node, x, weight, bias)
     if bias is None:
         return node.call("nn.dense", x, weight)
     found = node.call("nn.dense", x, weight, out_dtype=wide_sums(node, x))
@@ -21,6 +23,7 @@ def linear(node: Node, x: Expr, weight: Expr, bias: Expr | None = None) -> Expr:
 @converter("mm", "bmm", "matmul")
 def product(node: Node, x: Expr, y: Expr) -> Expr:
     """The product of matrices."""
+    require_one_dtype(node, x, y)
     return _product(node, x, y)
 
 
@@ -30,6 +33,17 @@ def _product(node: Node, x: Expr, y: Expr, out_dtype: str = "") -> Expr:
     if original is not None:
         return node.call("nn.dense", x, original, out_dtype=out_dtype)
     return node.call("matmul", x, y, out_dtype=out_dtype)
+
+
+def require_one_dtype(node: Node, *operands: Expr | None) -> None:
+    """Check that a product has operands of one dtype, as PyTorch refuses others.
+
+    Raises:
+        GraphError: they differ.
+    """
+    found = sorted({node.dtype(e) for e in operands if e is not None})
+    if len(found) > 1:
+        raise GraphError(f"its operands are of different dtypes: {', '.join(found)}")
 
 
 def wide_sums(node: Node, x: Expr) -> str:
@@ -50,6 +64,7 @@ def added_product(
     node: Node, added: Expr, x: Expr, y: Expr, beta: float = 1, alpha: float = 1
 ) -> Expr:
     """beta * added + alpha * x y."""
+    require_one_dtype(node, added, x, y)
     found: Expr = _product(node, x, y, wide_sums(node, x))
     if alpha != 1:
         found = node.call("multiply", found, alpha)
@@ -64,4 +79,5 @@ def added_product(
 @converter("dot", "mv")
 def of_vector(node: Node, x: Expr, y: Expr) -> Expr:
     """A product with a vector."""
+    require_one_dtype(node, x, y)
     return node.call("matmul", x, y)

@@ -10,7 +10,7 @@ import numpy as np
 
 from loopwright.errors import GraphError
 from loopwright.graph.frontend.torch.node import Node, converter
-from loopwright.graph.frontend.torch.operators.products import wide_sums
+from loopwright.graph.frontend.torch.operators.products import require_one_dtype, wide_sums
 from loopwright.graph.ir.expr import Expr
 
 #: One number for all dimensions of an image, one for each; an empty list is left out.
@@ -40,6 +40,7 @@ def convolution(
     rank = node.rank(x) - 2
     if rank < 1:
         raise GraphError(f"its input has {node.rank(x)} dimensions; a batch of images has more")
+    require_one_dtype(node, x, weight, bias)
     attrs: dict[str, Any] = {
         "strides": several(stride, rank),
         "padding": several(padding, rank),
