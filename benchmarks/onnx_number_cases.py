@@ -157,10 +157,6 @@ def _recipe(*operators: str) -> Callable[[Recipe], Recipe]:
     return register
 
 
-def _unary(dtype: str, attrs: dict[str, Any]) -> Iterator[Draw]:
-    yield f"edges{_text(attrs)}", attrs, (edges(dtype),)
-
-
 def _text(attrs: dict[str, Any]) -> str:
     return "".join(f" {k}={v}" for k, v in attrs.items())
 
@@ -277,6 +273,7 @@ def _reduction(operator: str) -> Recipe:
         sets: list[tuple[Array, list[int] | None, int]] = [
             (x, [1], 0), (x, [-1], 1), (x, None, 1), (x, [], 0), (x, [], 1),
             (cube, [0], 0), (cube, [-3, 1], 1), (x[0, 1], None, 0), (x[:1, :1], [0, 1], 0),
+            (x[:0], [1], 0), (x[:0], [0], 1),
         ]  # fmt: skip
         odd = [] if dtype == "bool" else odd_rows(dtype).items()
         for word, data in odd:
@@ -551,27 +548,11 @@ def _quantized_matmul(dtype: str, opset: int) -> Iterator[Draw]:
         yield f"to {scale}", {}, given
 
 
-@_recipe("MeanVarianceNormalization")
-def _mean_variance(dtype: str, opset: int) -> Iterator[Draw]:
-    yield "ramp", {}, (_ramp(dtypes.check(dtype), 2, 4, 6, 5),)
-
-
-@_recipe("LRN")
-def _local_response(dtype: str, opset: int) -> Iterator[Draw]:
-    x = _ramp(dtypes.check(dtype), 2, 4, 3, 5)
-    yield "ramp", {"size": 3, "alpha": 0.5, "beta": 0.75, "bias": 1.0}, (x,)
-
-
 @_recipe("Compress")
 def _compress(dtype: str, opset: int) -> Iterator[Draw]:
     some = np.array([True, False, True, True])
     yield "columns", {"axis": -1 if opset >= 11 else 1}, (_matrix(dtype, 3, 4), some), (1,)
     yield "elements", {}, (_matrix(dtype, 3, 4), some), (1,)
-
-
-@_recipe("DepthToSpace", "SpaceToDepth")
-def _blocks(dtype: str, opset: int) -> Iterator[Draw]:
-    yield "2", {"blocksize": 2}, (np.resize(edges(dtype), (1, 8, 4, 2)),)
 
 
 @_recipe("CastLike")
@@ -698,20 +679,10 @@ def _expand(dtype: str, opset: int) -> Iterator[Draw]:
     yield "to fewer", {}, (x[:, None], _i8(1)), (1,)
 
 
-@_recipe("Identity", "Flatten", "Transpose")
-def _moved(dtype: str, opset: int) -> Iterator[Draw]:
-    yield "edges", {}, (_matrix(dtype, 3, 4),)
-
-
 @_recipe("Squeeze", "Unsqueeze")
 def _squeezed(dtype: str, opset: int) -> Iterator[Draw]:
     attrs, more = _axes([0, -1] if opset >= 11 else [0, 2], opset, 13)
     yield "two axes", attrs, (edges(dtype)[None, :, None], *more), (1,) if more else ()
-
-
-@_recipe("ReverseSequence")
-def _reversed(dtype: str, opset: int) -> Iterator[Draw]:
-    yield "some", {}, (_matrix(dtype, 4, 4), _i8(1, 4, 2, 3))
 
 
 @_recipe("Resize")
@@ -734,10 +705,23 @@ def _resize(dtype: str, opset: int) -> Iterator[Draw]:
         yield f"nearest {nearest}", attrs, (x, None, scales), (2,)
 
 
-@_recipe("EyeLike", "Shape", "Size")
-def _like(dtype: str, opset: int) -> Iterator[Draw]:
-    x = _matrix(dtype, 3, 4)
-    yield "plain", {}, (x,)
+#: Operators of one draw: its edge, attributes, and inputs of a dtype.
+_SINGLE: dict[str, tuple[str, dict[str, Any], Callable[[str], tuple[Array, ...]]]] = {
+    "MeanVarianceNormalization": ("ramp", {}, lambda d: (_ramp(dtypes.check(d), 2, 4, 6, 5),)),
+    "LRN": (
+        *("ramp", {"size": 3, "alpha": 0.5, "beta": 0.75, "bias": 1.0}),
+        lambda d: (_ramp(dtypes.check(d), 2, 4, 3, 5),),
+    ),
+    "ReverseSequence": ("some", {}, lambda d: (_matrix(d, 4, 4), _i8(1, 4, 2, 3))),
+    **dict.fromkeys(
+        ("DepthToSpace", "SpaceToDepth"),
+        ("2", {"blocksize": 2}, lambda d: (np.resize(edges(d), (1, 8, 4, 2)),)),
+    ),
+    **dict.fromkeys(
+        ("Identity", "Flatten", "Transpose"), ("edges", {}, lambda d: (_matrix(d, 3, 4),))
+    ),
+    **dict.fromkeys(("EyeLike", "Shape", "Size"), ("plain", {}, lambda d: (_matrix(d, 3, 4),))),
+}
 
 
 _APART = """
@@ -754,6 +738,10 @@ APART = frozenset(_APART.split())
 
 def _default(operator: str, inputs: int) -> Recipe:
     def recipe(dtype: str, opset: int) -> Iterator[Draw]:
+        if operator in _SINGLE:
+            edge, attrs, drawn = _SINGLE[operator]
+            yield edge, attrs, drawn(dtype)
+            return
         x = edges(dtype)
         if inputs == 2:
             if opset >= 7:
@@ -763,8 +751,9 @@ def _default(operator: str, inputs: int) -> Recipe:
                 yield "two", {}, (x, x[::-1].copy())
             return
         for attrs in ({}, *_ATTRIBUTES.get(operator, ())):
-            yield from _unary(dtype, attrs)
+            yield f"edges{_text(attrs)}", attrs, (x,)
         yield "0-d", {}, (x[0].reshape(()),)
+        yield "no elements", {}, (x[:0],)
 
     return recipe
 

@@ -60,3 +60,24 @@ def test_a_difference_is_found() -> None:
         torch_numbers._compared(result, call, got, want, True)
     assert len(result.wrong) == 3
     assert result.zeros == 1
+
+
+def test_what_is_meant_is_meant_of_some_elements_alone() -> None:
+    """Beyond the root of the limit a sum may overflow in one of the two; else it may not differ."""
+    import numpy as np
+    import torch
+
+    excuses = [torch_numbers._beyond]
+    for large, ours, wrong, meant in (
+        (3e38, np.inf, 0, 1),
+        (3e38, 3e30, 0, 1),
+        (3e38, 3e37, 1, 0),
+        (3.0, np.inf, 1, 0),
+        (np.inf, np.nan, 1, 0),
+    ):
+        result = torch_numbers.Result()
+        x = torch.tensor([large, -large])
+        call, want = torch_numbers._Call(torch.sum, (x,)), torch.tensor(0.0)
+        got = np.array(ours, "float32")
+        torch_numbers._compared(result, call, got, want, True, excuses, "float32")
+        assert (len(result.wrong), result.meant) == (wrong, meant), (large, ours)

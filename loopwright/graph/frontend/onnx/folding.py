@@ -44,6 +44,12 @@ def folded(
         return None
     if not empty and any(e.type.dtype in dtypes.HALVES for e in known):
         return None  # which the reference rounds at each step
+    if (
+        node.op_type == "Pow"
+        and dtypes.is_float(known[0].type.dtype)
+        and (known[0].data <= 0).any()
+    ):
+        return None  # NumPy takes a square root to 0.5, which -inf does not have and -0 keeps
     if sum(e.data.size for e in known) > _FEW or _makes_many(node, known):
         return None
     from onnx import defs, helper
