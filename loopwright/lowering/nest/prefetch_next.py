@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from itertools import pairwise
 from math import prod
 
-from loopwright.ir.affine import NARROW, Extent
+from loopwright.ir.affine import NARROW, Affine, Extent
 from loopwright.ir.buffer import Buffer
 from loopwright.ir.expr import Binary, Const, Expr, Var, binary, cast, const
 from loopwright.ir.stmt import For, Prefetch, Stmt, seq
@@ -45,7 +45,7 @@ def share(b: Buffers, sb: StageBounds, note: Shares) -> Stmt:
     fixed = host.visible(p - 1) | {outer, *_defined_from(host, p, outer)}
     buffer = b.of[want.source][want.value_index]
     found = regions(b, host, want, fixed)
-    lines = seq(*(_lines(buffer, r, number, count) for r in found))
+    lines = seq(*(_lines(buffer, _of_known_size(buffer, r), number, count) for r in found))
     return later(host, p, outer, want.offset, lines)
 
 
@@ -106,6 +106,16 @@ def _defined_from(host: StageBounds, p: int, var: Var) -> set[Var]:
         if isinstance(value, Binary) and value.a in found:
             found.add(other)
     return found
+
+
+def _of_known_size(buffer: Buffer, region: Region) -> Region:
+    """A region in which a dimension is whole where its part depends on a size variable."""
+    return [
+        (start, low, high)
+        if isinstance(low, int) and isinstance(high, int)
+        else (Affine(), 0, n - 1)
+        for n, (start, low, high) in zip(buffer.extents, region, strict=True)
+    ]
 
 
 def _lines(buffer: Buffer, region: Region, number: Expr, count: int) -> Stmt:

@@ -107,6 +107,21 @@ def test_nothing_is_fetched_where_parts_have_no_constant_extent() -> None:
     assert "prefetch" not in str(lower(s, [a, b, c]))
 
 
+def test_a_dimension_read_up_to_a_size_is_fetched_whole() -> None:
+    """Seed 770093 of the fuzz: the shape of the tensor is known, and not what is read of it."""
+    n = te.size_var("n")
+    a = te.placeholder((2, 3, 8), name="A")
+    b = te.compute((2, 3, n), lambda i, j, k: te.if_then_else(k < 8, a[i, j, k], 1.0), name="B")
+    s = create_schedule(b)
+    s[b].prefetch_next(a, b.op.axis[1], b, b.op.axis[0])
+    f = lower(s, [a, b])
+    assert "prefetch" in str(f)
+    rows, out = np.arange(48, dtype="float32").reshape(2, 3, 8), np.zeros((2, 3, 11), "float32")
+    interpret(f, [rows, out], {"n": 11})
+    want = np.pad(rows, ((0, 0), (0, 0), (0, 3)), constant_values=1)
+    np.testing.assert_array_equal(out, want)
+
+
 def test_nothing_is_fetched_with_an_offset_of_nothing() -> None:
     fetching, plain, none = (
         str(lower(*product(8, 32, 24, (2, 16), offset=offset))) for offset in (1, None, 0)
