@@ -14,7 +14,7 @@ import pytest
 
 from loopwright.records import Store
 from tests.browser.conftest import Browser, until
-from tests.unit.inspection.report_logs import made_up, trial
+from tests.unit.inspection.report_logs import made_up, trial, write
 
 pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("usual_signals")]
 
@@ -39,7 +39,8 @@ class Dashboard:
 
 @pytest.fixture
 def dashboard(tmp_path: Path) -> Iterator[Dashboard]:
-    made_up(tmp_path / "log.jsonl", 40)
+    # As of a search that is still running: after a playoff no single trial would be the best one.
+    write(tmp_path / "log.jsonl", [trial(number) for number in range(40)])
     dashboard = Dashboard(tmp_path / "log.jsonl")
     yield dashboard
     if dashboard.process.poll() is None:
