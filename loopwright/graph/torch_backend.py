@@ -58,7 +58,7 @@ def loopwright(
     Args:
         gm: the graph, a ``torch.fx.GraphModule``.
         example_inputs: its inputs; parameters are among them.
-        options: see `Options`: target, history, trials, timeout, fallback.
+        options: see `Options`: target, history, trials, timeout, fallback, freezing.
         mode: there are none.
 
     Returns:
@@ -305,7 +305,10 @@ class _Build:
         places = [n for n in sorted(self._maybe_static) if is_weight(args[n])]
         with torch.no_grad():
             constant = bool(self._options.records or records_in_force())
-            weights = Weights({n: args[n] for n in places}, self._options.resolved, constant)
+            options = self._options
+            weights = Weights(
+                {n: args[n] for n in places}, options.resolved, constant, options.freezing
+            )
             module = self._module(args, weights)
         served = self._any_size.serve(module, weights, args, self._many)
         if served is None:

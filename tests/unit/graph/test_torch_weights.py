@@ -243,6 +243,17 @@ def test_a_fingerprint_shows_every_byte(count: int) -> None:
             assert found.changed()
 
 
+def test_frozen_weights_keep_their_values_and_may_be_replaced() -> None:
+    model, x = nn.Linear(40, 48), torch.randn(80, 40)
+    frozen = torch.compile(model, backend=loopwright, options={**ONE, "freezing": True})
+    wanted = model(x)
+    torch.testing.assert_close(frozen(x), wanted)
+    model.weight.data.mul_(2)  # packed when the model was built
+    torch.testing.assert_close(frozen(x), wanted)
+    model.weight.data = torch.randn(48, 40)
+    torch.testing.assert_close(frozen(x), model(x))
+
+
 def test_a_weight_is_read_by_an_operator_with_effects() -> None:
     """Tokens of effects stand before the inputs that AOTAutograd describes."""
     model, x = nn.Linear(6, 6), torch.randn(80, 6)

@@ -19,8 +19,9 @@ from loopwright.runtime import Module
 from loopwright.runtime.executors.sequence import sequence
 from loopwright.target import Target
 
-#: Pairs side by side, and rows of them in a block, of which threads take one at a time.
-_LANES, _ROWS = 8, 512
+#: Pairs side by side in a row, rows of a page, and pages of a block, of which threads take one at a
+#: time. Pages of 4 KiB are read side by side: a processor fetches ahead within each of them alone.
+_LANES, _ROWS, _PAGES = 8, 64, 16
 _ROW_BYTES = 8 * _LANES
 
 
@@ -38,7 +39,8 @@ class Fingerprints:
         at = 0
         for block in blocks:
             out, at = self._now[at : at + len(block)], at + len(block)
-            calls.append(_kernel(target).get_function("fingerprint").bind(block, out))
+            kernel = _kernel(target, whole=block.shape[1] == _PAGES)
+            calls.append(kernel.get_function("fingerprint").bind(block, out))
         self._read = sequence(calls)
         # What fills no row is short: it is kept itself.
         tails = [_tail(m) for m in memory]
@@ -54,10 +56,10 @@ class Fingerprints:
 
 
 def _blocks(memory: npt.NDArray[np.uint8]) -> list[npt.NDArray[Any]]:
-    """Its rows: those of whole blocks, and the others."""
+    """Its rows: those of whole blocks, and the others as a block of one page of any length."""
     rows = memory[: len(memory) - len(_tail(memory))].view(np.uint32).reshape(-1, 2, _LANES)
-    whole = len(rows) // _ROWS * _ROWS
-    parts = [rows[:whole].reshape(-1, _ROWS, 2, _LANES), rows[None, whole:]]
+    whole = len(rows) // (_PAGES * _ROWS) * (_PAGES * _ROWS)
+    parts = [rows[:whole].reshape(-1, _PAGES, _ROWS, 2, _LANES), rows[None, None, whole:]]
     return [part for part in parts if part.size]
 
 
@@ -67,26 +69,30 @@ def _tail(memory: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
     return memory[len(memory) // _ROW_BYTES * _ROW_BYTES :] if aligned else memory
 
 
-@lru_cache(maxsize=4)
-def _kernel(target: Target) -> Module:
-    blocks, rows = te.size_var("blocks"), te.size_var("rows")
-    words = te.placeholder((blocks, rows, 2, _LANES), "uint32", name="words")
-    row = te.reduce_axis((0, rows), name="row")
+@lru_cache(maxsize=8)
+def _kernel(target: Target, whole: bool) -> Module:
+    blocks = te.size_var("blocks")
+    pages, rows = (_PAGES, _ROWS) if whole else (1, te.size_var("rows"))
+    words = te.placeholder((blocks, pages, rows, 2, _LANES), "uint32", name="words")
+    page, row = te.reduce_axis((0, pages), name="page"), te.reduce_axis((0, rows), name="row")
 
     def keyed(block: Any, lane: Any, n: int, factor: int) -> Any:
-        key = (row.astype("uint32") * np.uint32(factor) + np.uint32(factor)).astype("uint64")
-        return words[block, row, n, lane].astype("uint64") + key
+        place = (page * rows + row).astype("uint32")
+        key = (place * np.uint32(factor) + np.uint32(factor)).astype("uint64")
+        return words[block, page, row, n, lane].astype("uint64") + key
 
     sums = te.compute(
         (blocks, _LANES),
         lambda block, lane: te.sum(
-            keyed(block, lane, 0, 0x9E3779B1) * keyed(block, lane, 1, 0x85EBCA77), axis=row
+            keyed(block, lane, 0, 0x9E3779B1) * keyed(block, lane, 1, 0x85EBCA77),
+            axis=[page, row],
         ),
         name="sums",
     )
     schedule = te.create_schedule(sums.op)
     block, lane = sums.op.axis
-    schedule[sums].reorder(block, row, lane)
+    schedule[sums].reorder(block, row, page, lane)
+    schedule[sums].unroll(page)
     schedule[sums].vectorize(lane)
     schedule[sums].parallel(block)
     return driver.build(schedule, [words, sums], target, name="fingerprint")

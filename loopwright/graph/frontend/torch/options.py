@@ -28,6 +28,8 @@ class Options:
             The log is the history, which must be a path then, or `LOG` in the current folder.
         timeout: of tuning, such as ``"10m"``, in place of trials or beside them.
         fallback: whether PyTorch computes what is not supported; False refuses it.
+        freezing: whether weights keep the values of the first call, as with inductor's option of
+            this name: nothing looks for changes, and a later one may count or not.
     """
 
     target: TargetLike = None
@@ -35,6 +37,7 @@ class Options:
     trials: int | None = None
     timeout: float | str | None = None
     fallback: bool = True
+    freezing: bool = False
 
     @property
     def tunes(self) -> bool:

@@ -35,11 +35,14 @@ class Weights:
         tensors: by their places among the inputs of the graph.
         target: of the kernel that takes fingerprints.
         constant: whether all are to be constants, as they are in records.
+        frozen: whether their values never change; then they are constants, too.
     """
 
-    def __init__(self, tensors: Mapping[int, Any], target: Target, constant: bool) -> None:
+    def __init__(
+        self, tensors: Mapping[int, Any], target: Target, constant: bool, frozen: bool = False
+    ) -> None:
         self._tensors = {n: t.detach() for n, t in tensors.items()}
-        self._target, self._constant = target, constant
+        self._target, self._constant, self._frozen = target, constant or frozen, frozen
         self._addresses = {n: t.data_ptr() for n, t in tensors.items()}
         self._constants = {n: _shown(t) for n, t in self._tensors.items()}
         self._watched: Fingerprints | None = None
@@ -114,7 +117,8 @@ class Weights:
                 live.pop(id(array), None)
             if before[id(array)] and id(array) not in live:
                 watched.append(_memory(self._tensors[place]))
-        self._watched = Fingerprints(watched, self._target) if watched else None
+        if watched and not self._frozen:
+            self._watched = Fingerprints(watched, self._target)
         ours = {id(array) for array in self._constants.values()}
         return frozenset(name for array, name in live.items() if array in ours)
 
