@@ -394,10 +394,10 @@ def _table(rows: list[dict[str, Json]], limit: str, peaks: list[float]) -> None:
     click.echo(f"{'':{width}}{'median':>12}{'spread':>12}{'GFLOP/s':>10}{share}{'speed-up':>10}")
     base = rows[0]["median_s"]
     for row in rows:
-        apart = spread_text(row["times"])
+        spread = spread_text(row["times"])
         share = f"{row['of_peak']:>9.1%}" if peaks else ""
         click.echo(
-            f"{row['name']:{width}}{row['median_s'] * 1e3:>9.4g} ms{apart:>12}"
+            f"{row['name']:{width}}{row['median_s'] * 1e3:>9.4g} ms{spread:>12}"
             f"{row['gflops']:>10.1f}{share}{base / row['median_s']:>9.2f}x"
         )
     if not peaks:
