@@ -302,9 +302,7 @@ def _kernel_of(num_threads: int, roof: Roof) -> FmaKernel:
 
 
 def fma_peak(
-    num_threads: int | None = None,
-    seconds: float = 0.1,
-    unit: VectorUnit | Roof | None = None,
+    num_threads: int | None = None, seconds: float = 0.1, unit: VectorUnit | Roof | None = None
 ) -> float:
     """Measure how many float32 operations per second fused multiply-adds reach.
 

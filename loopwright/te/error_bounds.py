@@ -306,7 +306,7 @@ def _error(x: Estimate) -> Array:
 
 
 def _more(a: Array | None, b: Array | None) -> Array | None:
-    """The sum of two errors, of which a product 0 * inf is any error."""
+    """The sum of two errors; NaN, which comes of 0 * inf, is unbounded."""
     if a is None or b is None:
         return b if a is None else a
     return np.asarray(np.nan_to_num(a + b, nan=np.inf, posinf=np.inf))
@@ -322,7 +322,7 @@ def _sure_nan(x: Estimate) -> Array:
 def _rounded(
     value: Array, inner: Array | None, dtype: str, units: float, *operands: Estimate
 ) -> Estimate:
-    """The result of an operation: its own rounding, overflow, and what is neither.
+    """The result of an operation, with its own rounding and overflow.
 
     Args:
         value: computed in float64.
@@ -592,13 +592,13 @@ def folded(c: Combiner, a: Sequence[Estimate], b: Sequence[Estimate]) -> list[Es
 
 
 def constants(values: Sequence[Expr]) -> list[Estimate]:
-    """Expressions that read nothing."""
+    """Values of expressions that read nothing."""
     expressions = _Expressions(None, {})
     return [expressions.of(e) for e in values]
 
 
 def _agreed(one: Estimate, other: Estimate) -> Estimate:
-    """Reduce in two orders: where a user's reduction differs, schedules may, too."""
+    """The result of two orders; unbounded where they differ, as schedules may, too."""
     a, b = one.value, other.value
     if a.dtype.kind != "f":
         return Estimate(a, _more(_more(one.error, other.error), np.where(a == b, 0.0, np.inf)))

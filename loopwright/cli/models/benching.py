@@ -103,7 +103,7 @@ def _bench(
 
 
 def _recorded(choices: Sequence[Choice], *, inside: bool) -> str:
-    """Count kernels with records, and those of them not built for want of a playoff."""
+    """Count the kernels with a record, and those of them that no playoff verified."""
     records = sum(choice.record is not None for choice in choices)
     text = f"{records} of {len(choices)} kernels have a record"
     if unverified := sum(choice.unverified for choice in choices):

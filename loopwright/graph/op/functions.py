@@ -25,7 +25,7 @@ _LARGE = {**dict.fromkeys((*dtypes.HALVES, "float32"), 2.0**13), "float64": 2.0*
 
 
 def _odd(x: Any, size: Any) -> Any:
-    """A function of the size of x with the sign of x; zeros keep theirs."""
+    """Give ``size`` the sign of x; zeros keep theirs."""
     return te.select(x < 0, -size, te.select(x > 0, size, x))
 
 
@@ -42,7 +42,7 @@ def _asinh(x: Any) -> Any:
 
 
 def _acosh(x: Any) -> Any:
-    """Two roots: below 1 both are NaN, where the root of the product is none."""
+    """By two roots, NaN wherever x < 1; the root of their product is a number below -1."""
     over = x - 1
     return _log1p_or_doubled(x, over + te.sqrt(over) * te.sqrt(over + 2))
 

@@ -167,7 +167,4 @@ RULES = (
     Rule(is_op("abs")(is_op("abs", "negative")(_X)), lambda m: get_op("abs")(m[_X])),
 )
 #: Those that round once in place of twice.
-REASSOCIATING = (
-    _joined("add", np.add, floats=True),
-    _joined("multiply", np.multiply, floats=True),
-)
+REASSOCIATING = (_joined("add", np.add, floats=True), _joined("multiply", np.multiply, floats=True))

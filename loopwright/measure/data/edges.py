@@ -24,8 +24,6 @@ _LINES = 8
 #: Exponents of mixed, and of large, sizes, and those of float16: half of the range of a type is not
 #: left in a product.
 _MIXED, _LARGE = (12, 4), (40, 7)
-#: Digits of a significand behind the point, and the largest exponent.
-_RANGES = {"float64": (52, 1023), "float32": (23, 127), "bfloat16": (7, 127), "float16": (10, 15)}
 
 
 def edge_input(
@@ -91,10 +89,11 @@ def _with_specials(
     rng: np.random.Generator, size: tuple[int, ...], dtype: str, line: int | None
 ) -> Array:
     """Ordinary numbers; in a quarter of the lines one is none, elsewhere one of many."""
-    values = np.asarray(_normal(rng, size)).astype(dtype)
-    digits, exponent = _RANGES[dtype]
-    largest = (2.0 - 2.0**-digits) * 2.0**exponent
-    some = [np.nan, np.inf, -np.inf, largest, -largest, 2.0 ** (1 - exponent)]
+    import ml_dtypes
+
+    values, info = _normal(rng, size).astype(dtype), ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
+    largest = float(info.max)
+    some = [np.nan, np.inf, -np.inf, largest, -largest, float(info.smallest_normal)]
     lines = _lines(values, line)
     count, usual, most = len(lines), values.size >> 12, values.size // 8
     if lines.ndim > 1:

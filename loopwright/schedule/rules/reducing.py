@@ -1,4 +1,4 @@
-"""The rule that all primitives share which combine the terms of a reduction in another order."""
+"""Refusal to reorder a reduction whose reducer forbids it."""
 
 from __future__ import annotations
 
