@@ -1,5 +1,5 @@
-"""What compiled operators of ONNX give for numbers at the limits of their dtypes, beside ONNX
-Runtime and onnx's own reference implementation.
+"""Compiled operators of ONNX at the limits of their dtypes, beside ONNX Runtime and onnx's own
+reference implementation.
 
 ``python -m benchmarks.onnx_numbers`` draws nodes by the schemas of ONNX (`onnx_number_cases`), in
 every version and dtype, compiles many of them as one model, and prints what was tried and which
@@ -22,7 +22,8 @@ import ml_dtypes
 import numpy as np
 from onnx.reference import ReferenceEvaluator
 
-from benchmarks.onnx_number_cases import Array, Case, cases_of, dtypes_of, limits, model_of, schemas
+from benchmarks.onnx_number_cases import Case, cases_of, dtypes_of, model_of, schemas
+from benchmarks.onnx_number_inputs import Array, limits
 from loopwright import dtypes, graph
 from loopwright.errors import LoopwrightError
 from loopwright.graph.frontend.onnx import from_onnx, stored
@@ -129,11 +130,7 @@ def _padding_counted(case: Case, a: Array, b: Array) -> Any:
 
 
 def _all_least(case: Case, a: Array, b: Array) -> Any:
-    return (a == -np.inf) & (b == _limits(case.dtype)[0])
-
-
-def _limits(dtype: str) -> tuple[float, float]:
-    return tuple(map(float, limits(dtype)))  # type: ignore[return-value]
+    return (a == -np.inf) & (b == limits(case.dtype)[0])
 
 
 def _wrapped(case: Case, a: Array, b: Array) -> Any:
@@ -261,7 +258,7 @@ MEANT: tuple[Meant, ...] = (
 
 
 def by_runtime(case: Case) -> list[Array] | None:
-    """What ONNX Runtime gives; None where it has no kernel."""
+    """Results of ONNX Runtime; None where it has no kernel."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -271,19 +268,17 @@ def by_runtime(case: Case) -> list[Array] | None:
     try:
         content = model_of([case]).SerializeToString()
         session = onnxruntime.InferenceSession(content, options, ["CPUExecutionProvider"])
-        values = {
-            name: onnxruntime.OrtValue.ortvalue_from_numpy(x) for name, x in case.given().items()
-        }
-        found = session.run_with_ort_values(None, values)
-        return [np.asarray(x.numpy()) for x in found]
+        convert = onnxruntime.OrtValue.ortvalue_from_numpy
+        values = {name: convert(x) for name, x in case.feeds().items()}
+        return [np.asarray(x.numpy()) for x in session.run_with_ort_values(None, values)]
     except Exception:
         return None
 
 
 def by_reference(case: Case) -> list[Array] | None:
-    """What onnx's reference implementation gives; None where it has none, or fails."""
+    """Results of onnx's reference implementation; None where it has none, or fails."""
     try:
-        found = ReferenceEvaluator(model_of([case])).run(None, case.given())
+        found = ReferenceEvaluator(model_of([case])).run(None, case.feeds())
     except Exception:
         return None
     if case.operator == "ReduceSumSquare":  # NumPy's sum of integers is of 64 bits
@@ -292,7 +287,7 @@ def by_reference(case: Case) -> list[Array] | None:
 
 
 def expected(case: Case) -> tuple[list[Array], str] | None:
-    """What is right, and who says so; None where nobody does.
+    """The right results and who says so; None where nobody does.
 
     A float of 16 bits for which ONNX Runtime has no kernel is what it makes of the same numbers
     as float32, rounded once.
@@ -318,7 +313,7 @@ def expected(case: Case) -> tuple[list[Array], str] | None:
 def difference(
     case: Case, found: Sequence[Array], wanted: Sequence[Array], meant: Sequence[Meant] = ()
 ) -> str:
-    """How results differ otherwise than is meant; empty where they do not."""
+    """Describe the first difference that is not meant; empty where there is none."""
     if len(found) != len(wanted):
         return f"{len(found)} outputs for {len(wanted)}"
     for n, (a, b) in enumerate(zip(found, map(stored, wanted), strict=True)):
@@ -361,7 +356,7 @@ def _same(a: Array, b: Array, operator: str) -> Array:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a case.
+    """The outcome of a case.
 
     Attributes:
         case: the case.
@@ -377,7 +372,7 @@ class Outcome:
 
 
 def decided(case: Case) -> Iterator[Outcome]:
-    """What becomes of a case whose inputs are all known, where the import decides its results."""
+    """Outcome of a case whose inputs are all known, where the import computes its results."""
     places = tuple(n for n, x in enumerate(case.inputs) if x is not None)
     whole = replace(case, known=places, edge=f"{case.edge} decided")
     try:
@@ -390,12 +385,12 @@ def decided(case: Case) -> Iterator[Outcome]:
         yield judged(whole, values)
 
 
-#: What kernels gave for the data of a case: versions of an operator are often one module.
+#: Results of kernels for the data of a case: versions of an operator are often one module.
 _Results: TypeAlias = "dict[tuple[Any, ...], list[Array]]"
 
 
 def outcomes(cases: Sequence[Case], results: _Results) -> Iterator[Outcome]:
-    """What becomes of cases of one opset, compiled together unless results are known."""
+    """Outcomes of cases of one opset, compiled together unless results are known."""
     taken = []
     for case in cases:
         try:
@@ -436,21 +431,21 @@ def _failed(cases: Sequence[tuple[Case, Any]], results: _Results) -> Iterator[Ou
 
 
 def run(cases: Sequence[Case]) -> list[list[Array]]:
-    """What compiled kernels give for each of some cases of one opset."""
+    """Results of compiled kernels for cases of one opset."""
     module = from_onnx(model_of(cases), fallback=False)
     compiled = graph.compile(module, TARGET)
     prefixes = [f"c{n}_" if len(cases) > 1 else "" for n in range(len(cases))]
-    given = {
+    feeds = {
         f"{prefix}{name}": stored(x)
         for prefix, case in zip(prefixes, cases, strict=True)
-        for name, x in case.given().items()
+        for name, x in case.feeds().items()
     }
-    flat = iter(compiled(*(given[p.name] for p in module["main"].params)))
+    flat = iter(compiled(*(feeds[p.name] for p in module["main"].params)))
     return [[np.asarray(next(flat)) for _ in range(case.outputs)] for case in cases]
 
 
 def judged(case: Case, found: Sequence[Array]) -> Outcome:
-    """What results are worth."""
+    """Compare results of a case with the right ones."""
     right = expected(case)
     if right is None:
         return Outcome(case, "unknown")

@@ -96,7 +96,7 @@ class GraphError(LoopwrightError):
 
 
 class FallbackWarning(UserWarning):
-    """A model runs, but for a good part by another library, since operators have no kernel."""
+    """Another library computes much of a model, since operators have no kernel."""
 
 
 class InternalError(LoopwrightError):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from loopwright.graph.ir.expr import Expr
 from loopwright.graph.ir.module import IRModule
 from loopwright.graph.ir.visitor import called, post_order
 from loopwright.graph.layout.choice import LayoutChoice
@@ -35,19 +34,20 @@ _AFTER = [
     RemoveUnusedFunctions,
     FuseOps,
 ]
-#: What is done from where layouts are chosen on.
+#: Passes that follow the choice of layouts.
 AFTER_LAYOUTS = Sequential(_AFTER, name="after_layouts")
 
 
 def before_layouts(module: IRModule, target: Target | None = None) -> IRModule:
-    """A module after what is done until layouts are chosen; arguments are those of `pipeline`."""
+    """A module after the passes before layouts are chosen; arguments are those of `pipeline`."""
     return Sequential(_before(module, target), name="before_layouts")(module)
 
 
 def _before(module: IRModule, target: Target | None) -> list[Pass]:
     options = {} if target is None else target.options
     relaxed = bool(options.get("fastmath") or options.get("fast_math"))
-    quantized = any(map(_is_quantized, post_order(*module.functions.values())))
+    nodes = post_order(*module.functions.values())
+    quantized = any((called(e) or "").startswith("qnn.") for e in nodes)
     return [
         InferType,
         FakeQuantizationToInteger,
@@ -59,10 +59,6 @@ def _before(module: IRModule, target: Target | None) -> list[Pass]:
         *([FoldRequantize] if relaxed or quantized else []),
         SplitConcatenation,
     ]
-
-
-def _is_quantized(e: Expr) -> bool:
-    return (called(e) or "").startswith("qnn.")
 
 
 def pipeline(

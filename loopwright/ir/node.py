@@ -63,7 +63,7 @@ def _refuse(self: object, name: str, _value: object) -> None:
 
 
 def same(a: Any, b: Any) -> bool:
-    """Whether two nodes, or tuples of them, have one structure.
+    """Whether two nodes, or tuples of them, have the same structure.
 
     Constants of different dtypes differ, as do 0.0 and -0.0; NaN is the same as NaN.
     """
@@ -106,7 +106,7 @@ def _structural_hash(x: Any) -> int:
 
 
 class StructuralKey:
-    """A node, or a tuple of them, as a key of a dictionary that has one entry a structure."""
+    """Dictionary key of a node, or a tuple of nodes, that compares by structure."""
 
     __slots__ = ("_hash", "node")
 
@@ -121,7 +121,7 @@ class StructuralKey:
 
 
 def distinct(nodes: Iterable[_N]) -> list[_N]:
-    """The nodes, or tuples of them, of different structure, each where it comes first."""
+    """The first of the nodes, or tuples of them, of each structure, in order."""
     return [key.node for key in dict.fromkeys(map(StructuralKey, nodes))]
 
 

@@ -59,8 +59,7 @@ def by_task(records: Iterable[Record]) -> dict[str, list[Record]]:
 
 
 def measured(records: Iterable[_R], *, again: bool = True) -> list[_R]:
-    """The records without copies, which share the samples of another one since both are one
-    program, and are no measurements.
+    """The records that are measurements: a copy shares the samples of another one of its program.
 
     Args:
         records: any iterable of records.
@@ -213,7 +212,7 @@ def kept(records: Iterable[Record], k: int = 1) -> list[Record]:
 
 
 def _winners_beside(some: Iterable[Record], records: Sequence[Record]) -> list[Record]:
-    """The records with the verdicts of the playoffs that some records are of."""
+    """Winners of the playoffs in which some records took part."""
     phases, verdicts = fields_of(records, "phase", "verdict")
     played = [r for r, *own in zip(records, phases, verdicts, strict=True) if is_of_playoff(*own)]
     numbers = playoffs(played)

@@ -57,104 +57,70 @@ class _Step:
 
     Attributes:
         element: type of a lane of the accumulators.
+        operands: types of ``%x`` and ``%y``, which are the splats ``%m`` and ``%c`` of the seed.
         declared: the function that is called; empty for none.
-        operands: lines that make ``%x`` and ``%y`` of the splats ``%m`` and ``%c`` of the seed.
         lines: the step of accumulator ``{i}``, from ``%a{i}`` to ``%n{i}``.
-        add: adds two accumulators.
-        stored: makes the float32 ``%stored`` of the element ``%one``.
     """
 
     element: str
+    operands: tuple[str, str]
     declared: str
-    operands: str
     lines: str
-    add: str
-    stored: str
-
-
-def _fused(vector: str, element: str, name: str, fused: bool) -> _Step:
-    """A multiply-add, or a product and a sum."""
-    if fused:
-        declared = f"declare {vector} @{name}({vector}, {vector}, {vector})"
-        lines = f"  %n{{i}} = call {vector} @{name}({vector} %a{{i}}, {vector} %x, {vector} %y)"
-    else:
-        declared = ""
-        lines = f"  %p{{i}} = fmul {vector} %a{{i}}, %x\n  %n{{i}} = fadd {vector} %p{{i}}, %y"
-    if element == "float":
-        operands = (
-            f"  %x = fadd {vector} %m, zeroinitializer\n  %y = fadd {vector} %c, zeroinitializer"
-        )
-        return _Step(element, declared, operands, lines, "fadd", "fadd float %one, 0.0")
-    narrow = vector.replace("double", "float")
-    operands = "\n".join(f"  %{to} = fpext {narrow} %{of} to {vector}" for to, of in ("xm", "yc"))
-    return _Step(element, declared, operands, lines, "fadd", "fptrunc double %one to float")
 
 
 def _step(roof: Roof) -> _Step:
     from loopwright.target.dots import PAIRS_OF_SHORTS
+    from loopwright.target.roofs import BYTES, FMA, FMA64, HALVES, PAIRS
 
-    lanes, words = roof.lanes, f"<{roof.lanes} x i32>"
-    match roof.instruction:
-        case "fma":
-            return _fused(f"<{lanes} x float>", "float", f"llvm.fma.v{lanes}f32", roof.unit.fused)
-        case "fma64":
-            return _fused(f"<{lanes} x double>", "double", f"llvm.fma.v{lanes}f64", roof.unit.fused)
-    casts = [f"  %{to} = bitcast <{lanes} x float> %{of} to {{}}" for to, of in ("xm", "yc")]
-    if roof.instruction == "vdpbf16ps":
-        name = f"llvm.x86.avx512bf16.dpbf16ps.{32 * lanes}"
-        halves, vector = f"<{2 * lanes} x bfloat>", f"<{lanes} x float>"
+    lanes, bits = roof.lanes, 32 * roof.lanes
+    element, operand, name = {
+        FMA: ("float", f"<{lanes} x float>", f"llvm.fma.v{lanes}f32"),
+        FMA64: ("double", f"<{lanes} x double>", f"llvm.fma.v{lanes}f64"),
+        HALVES: ("float", f"<{2 * lanes} x bfloat>", f"llvm.x86.avx512bf16.dpbf16ps.{bits}"),
+        BYTES: ("i32", f"<{lanes} x i32>", f"llvm.x86.avx512.vpdpbusd.{bits}"),
+        PAIRS: ("i32", f"<{2 * lanes} x i16>", PAIRS_OF_SHORTS.get(lanes, "")),
+    }[roof.instruction]
+    vector = f"<{lanes} x {element}>"
+    if roof.instruction == PAIRS:
+        # The accumulator is a factor: of two constants LLVM would multiply once, before the loop.
         return _Step(
-            "float",
-            f"declare {vector} @{name}({vector}, {halves}, {halves})",
-            "\n".join(cast.format(halves) for cast in casts),
-            f"  %n{{i}} = call {vector} @{name}({vector} %a{{i}}, {halves} %x, {halves} %y)",
-            "fadd",
-            "fadd float %one, 0.0",
+            element,
+            (operand, vector),
+            f"declare {vector} @{name}({operand}, {operand})",
+            f"  %s{{i}}h = bitcast {vector} %a{{i}} to {operand}\n"
+            f"  %p{{i}} = call {vector} @{name}({operand} %s{{i}}h, {operand} %x)\n"
+            f"  %n{{i}} = add {vector} %p{{i}}, %y",
         )
-    stored = "bitcast i32 %one to float"
-    if roof.instruction == "vpdpbusd":
-        name = f"llvm.x86.avx512.vpdpbusd.{32 * lanes}"
-        return _Step(
-            "i32",
-            f"declare {words} @{name}({words}, {words}, {words})",
-            "\n".join(cast.format(words) for cast in casts),
-            f"  %n{{i}} = call {words} @{name}({words} %a{{i}}, {words} %x, {words} %y)",
-            "add",
-            stored,
-        )
-    shorts, name = f"<{2 * lanes} x i16>", PAIRS_OF_SHORTS[lanes]
-    # The accumulator is a factor: of two constants LLVM would multiply once, before the loop.
-    step = (
-        f"  %s{{i}}h = bitcast {words} %a{{i}} to {shorts}\n"
-        f"  %p{{i}} = call {words} @{name}({shorts} %s{{i}}h, {shorts} %x)\n"
-        f"  %n{{i}} = add {words} %p{{i}}, %y"
+    if roof.instruction in (FMA, FMA64) and not roof.unit.fused:
+        lines = f"  %p{{i}} = fmul {vector} %a{{i}}, %x\n  %n{{i}} = fadd {vector} %p{{i}}, %y"
+        return _Step(element, (operand, operand), "", lines)
+    return _Step(
+        element,
+        (operand, operand),
+        f"declare {vector} @{name}({vector}, {operand}, {operand})",
+        f"  %n{{i}} = call {vector} @{name}({vector} %a{{i}}, {operand} %x, {operand} %y)",
     )
-    operands = f"{casts[0].format(shorts)}\n{casts[1].format(words)}"
-    declared = f"declare {words} @{name}({shorts}, {shorts})"
-    return _Step("i32", declared, operands, step, "add", stored)
 
 
 def _arithmetic_text(roof: Roof) -> str:
     step = _step(roof)
     vector, floats = f"<{roof.lanes} x {step.element}>", f"<{roof.lanes} x float>"
+    widen, narrow = ("fpext", "fptrunc") if step.element == "double" else ("bitcast", "bitcast")
+    add = "add" if step.element == "i32" else "fadd"
+    x, y = step.operands
+    operands = f"  %x = {widen} {floats} %m to {x}\n  %y = {widen} {floats} %c to {y}"
     starts, phis, steps, total = [], [], [], []
     count = shape_of(roof.unit)[1]
     for i in range(count):
         if step.element == "i32":
-            start = f"add {vector} zeroinitializer, splat (i32 {i + 1})"
+            starts.append(f"  %s{i} = add {vector} zeroinitializer, splat (i32 {i + 1})")
         else:
-            product = f"  %f{i} = fmul {floats} %m, splat (float {float(i + 1)})"
-            starts.append(product)
-            start = (
-                f"fpext {floats} %f{i} to {vector}"
-                if step.element == "double"
-                else f"fadd {floats} %f{i}, zeroinitializer"
-            )
-        starts.append(f"  %s{i} = {start}")
+            starts.append(f"  %f{i} = fmul {floats} %m, splat (float {float(i + 1)})")
+            starts.append(f"  %s{i} = {widen} {floats} %f{i} to {vector}")
         phis.append(f"  %a{i} = phi {vector} [ %s{i}, %unit ], [ %n{i}, %turn ]")
         steps.append(step.lines.format(i=i))
         before = f"%t{i - 1}" if i else "zeroinitializer"
-        total.append(f"  %t{i} = {step.add} {vector} {before}, %n{i}")
+        total.append(f"  %t{i} = {add} {vector} {before}, %n{i}")
     newline = "\n"
     return f"""
 {step.declared}
@@ -181,7 +147,7 @@ entry:
   %m = shufflevector {floats} %m0, {floats} poison, <{roof.lanes} x i32> zeroinitializer
   %c0 = insertelement {floats} poison, float %second, i32 0
   %c = shufflevector {floats} %c0, {floats} poison, <{roof.lanes} x i32> zeroinitializer
-{step.operands}
+{operands}
   br label %unit
 unit:
   %u = phi i64 [ %begin, %entry ], [ %u1, %store ]
@@ -197,7 +163,7 @@ turn:
 store:
 {newline.join(total)}
   %one = extractelement {vector} %t{count - 1}, i32 0
-  %stored = {step.stored}
+  %stored = {narrow} {step.element} %one to float
   %slot = and i64 %u, {_OUT - 1}
   %place = getelementptr float, ptr %out, i64 %slot
   store volatile float %stored, ptr %place
@@ -272,7 +238,7 @@ def kernel_module(
         num_threads: threads that it runs on.
         roof: the instruction; None: multiply-adds of this machine.
     """
-    roof = roof or multiply_adds(None)
+    roof = multiply_adds(roof)
     unit = roof.unit
     manifest = Manifest(
         LLVM_OBJECT.name,
@@ -316,7 +282,7 @@ class FmaKernel:
 
 
 def multiply_adds(unit: VectorUnit | Roof | None) -> Roof:
-    """Multiply-adds of float32 of a vector unit, or of this machine's; an instruction itself."""
+    """The float32 multiply-adds of a vector unit, None: of this machine's; a roof is itself."""
     from loopwright.target import Roof
 
     if isinstance(unit, Roof):
@@ -325,21 +291,18 @@ def multiply_adds(unit: VectorUnit | Roof | None) -> Roof:
     return Roof(unit, "fma", unit.nbytes // 4)
 
 
-def fma_kernel(num_threads: int, unit: VectorUnit) -> FmaKernel:
-    """The FMA kernel for a number of threads."""
-    return kernel_of(num_threads, multiply_adds(unit))
+def fma_kernel(num_threads: int, unit: VectorUnit | Roof | None) -> FmaKernel:
+    """The kernel of `multiply_adds`, compiled and calibrated at the first call."""
+    return _kernel_of(num_threads, multiply_adds(unit))
 
 
 @lru_cache(maxsize=16)
-def kernel_of(num_threads: int, roof: Roof) -> FmaKernel:
-    """The kernel of an instruction, compiled and calibrated at the first call."""
+def _kernel_of(num_threads: int, roof: Roof) -> FmaKernel:
     return FmaKernel(num_threads, roof)
 
 
 def fma_peak(
-    num_threads: int | None = None,
-    seconds: float = 0.1,
-    unit: VectorUnit | Roof | None = None,
+    num_threads: int | None = None, seconds: float = 0.1, unit: VectorUnit | Roof | None = None
 ) -> float:
     """Measure how many float32 operations per second fused multiply-adds reach.
 
@@ -367,7 +330,7 @@ def fma_peak(
         True
     """
     threads = pool.check_num_threads(num_threads or pool.get_num_threads())
-    kernel = kernel_of(threads, multiply_adds(unit))
+    kernel = fma_kernel(threads, unit)
     units = max(1, round(kernel.units_per_second * seconds / _WINDOWS))
     return max(kernel.rate(units) for _ in range(_WINDOWS))
 

@@ -12,12 +12,10 @@ if TYPE_CHECKING:
 
 #: Multiply-adds of float32 vectors in a cycle, and cycles in a second, of the fastest CPUs.
 _PER_CYCLE, _FASTEST_HZ = 2, 6.5e9
-#: Two vectors stored in a cycle are a byte for each half operation of the FMA peak; twice that is
-#: allowed.
+#: Two vectors stored in a cycle are two bytes an operation of the FMA peak; twice that is allowed.
 _STORED_PER_FLOP = 4.0
-#: So many times the roof are allowed. Shorter numbers have a higher one.
-_ROOFS = 4.0
-_ROOF_BYTES = 4
+#: So many times the roof are allowed, which is that of numbers of so many bytes, or more.
+_ROOFS, _ROOF_BYTES = 4.0, 4
 
 
 def assumed_peak(threads: int, unit: VectorUnit | None = None, hertz: float = _FASTEST_HZ) -> float:

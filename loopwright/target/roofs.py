@@ -1,4 +1,4 @@
-"""The instruction of a CPU that bounds a kernel by what it multiplies, and the work of one."""
+"""Peak arithmetic of CPUs: the instruction that bounds a kernel, by the type that it multiplies."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _OPERATIONS = {FMA: 2, FMA64: 2, BYTES: 8, PAIRS: 4, HALVES: 4}
 
 @dataclass(frozen=True, slots=True)
 class Roof:
-    """An instruction whose rate no kernel exceeds that computes with it.
+    """An instruction that bounds the kernels which compute with it.
 
     Attributes:
         unit: the vector instructions of the target.
         instruction: one of those of this module.
-        lanes: of one of them.
+        lanes: of its result.
 
     Example:
         >>> roof = lw.target.roof_of(lw.Target("llvm -mcpu=znver4"), "int8")

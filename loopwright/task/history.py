@@ -169,18 +169,12 @@ class ApplyHistoryBest(DispatchContext):
         log.info("%s", choice)
         if choice.record is not None and choice.match is Match.DEFAULT:
             scheduled = fallback(task)
-        elif choice.record is not None and choice.checked is not Checked.YES:
-            say_once(
-                f"{task}: record {choice.record.id} is applied, and its answer was not checked"
-            )
-        if (
-            choice.record is not None
-            and choice.match is not Match.DEFAULT
-            and scheduled is not None
-        ):
-            problem = _out_of_reach(task, choice.record, scheduled)
-            if problem:
-                say_once(f"{task}: record {choice.record.id} is not to be believed: {problem}")
+        elif choice.record is not None and scheduled is not None:
+            record = f"{task}: record {choice.record.id} is"
+            if choice.checked is not Checked.YES:
+                say_once(f"{record} applied, and its answer was not checked")
+            if problem := _out_of_reach(task, choice.record, scheduled):
+                say_once(f"{record} not to be believed: {problem}")
         if scheduled is not None:
             scheduled[0].origin = _Applied(self, task)
         return scheduled
@@ -308,8 +302,8 @@ class ApplyHistoryBest(DispatchContext):
             >>> print([choice.checked.value for choice, _ in found])
             ['yes', 'yes']
         """
-        found = self._chosen(task, needs_playoff=False)[0]
-        return list(islice((one for one in found if one[0].checked is Checked.YES), count))
+        candidates = self._chosen(task, needs_playoff=False)[0]
+        return list(islice((c for c in candidates if c[0].checked is Checked.YES), count))
 
     def _chosen(
         self, task: Task, *, needs_playoff: bool

@@ -306,7 +306,7 @@ def _error(x: Estimate) -> Array:
 
 
 def _more(a: Array | None, b: Array | None) -> Array | None:
-    """The sum of two errors, of which a product 0 * inf is any error."""
+    """The sum of two errors; NaN, which comes of 0 * inf, is unbounded."""
     if a is None or b is None:
         return b if a is None else a
     return np.asarray(np.nan_to_num(a + b, nan=np.inf, posinf=np.inf))
@@ -322,7 +322,7 @@ def _sure_nan(x: Estimate) -> Array:
 def _rounded(
     value: Array, inner: Array | None, dtype: str, units: float, *operands: Estimate
 ) -> Estimate:
-    """The result of an operation: its own rounding, overflow, and what is neither.
+    """The result of an operation, with its own rounding and overflow.
 
     Args:
         value: computed in float64.
@@ -399,7 +399,8 @@ def _binary(op: str, a: Estimate, b: Estimate, dtype: str) -> Estimate:
     return Estimate(value, np.full(value.shape, np.inf))  # quotients that are rounded to integers
 
 
-def _any(error: Array) -> Array:
+def _unbounded(error: Array) -> Array:
+    """Infinite where there is an error."""
     return np.where(error > 0, np.inf, 0.0)
 
 
@@ -453,39 +454,31 @@ def _call(fn: str, args: Sequence[Estimate], dtype: str) -> Estimate:
 
 
 def _function_error(fn: str, args: Sequence[Estimate], value: Array) -> Array:
-    """Spread of the function over the errors of its operands; all are monotonic there,
-    or nearly so."""
-    if fn == "abs":
-        return _error(args[0])
+    """Spread of a function, monotonic or nearly so there, over the errors of its operands."""
     if fn == "fmod":
-        apart = _more(_error(args[0]), _error(args[1]))
-        assert apart is not None
-        return _any(apart)
-    if fn in ("sin", "cos"):
+        return _unbounded(_error(args[0]) + _error(args[1]))
+    if fn in ("abs", "sin", "cos"):
         return _error(args[0])
     worst = np.zeros(value.shape)
-    corners = [[]]  # type: list[list[Array]]
+    corners: list[list[Array]] = [[]]
     for x in args:
         corners = [[*c, x.value + s * _error(x)] for c in corners for s in (-1.0, 1.0)]
     for corner in corners:
         there = np.asarray(intrinsic(fn, corner), np.float64)
         apart = np.where((there == value) | (np.isnan(there) & np.isnan(value)), 0.0, there - value)
         worst = np.maximum(worst, np.nan_to_num(np.abs(apart), nan=np.inf, posinf=np.inf))
+    most = 1e-3 if fn == "tan" else np.finfo(np.float64).max
     for x in args:
-        worst = np.where(np.isfinite(_error(x)), worst, np.inf)
-        worst = np.where((fn == "tan") & (_error(x) > 1e-3), np.inf, worst)
+        worst = np.where(_error(x) <= most, worst, np.inf)
     return 2.0 * worst
 
 
 def _reinterpreted(x: Estimate, dtype: str) -> Estimate:
-    width = dtypes.bits(dtype)
     before = x.value
     if before.dtype.kind == "f":
-        before = before.astype({16: "float16", 32: "float32", 64: "float64"}[width])
-        if width == 16 and dtype == "bfloat16":
-            before = x.value.astype("bfloat16")
+        before = before.astype(dtype if dtype == "bfloat16" else f"float{dtypes.bits(dtype)}")
     value = np.ascontiguousarray(before).view(dtype)
-    error = None if x.error is None else _any(x.error)
+    error = None if x.error is None else _unbounded(x.error)
     return Estimate(value.astype(_stored(dtype)), error)
 
 
@@ -537,7 +530,7 @@ def _product(x: Estimate, start: Estimate, keep: Array, dtype: str) -> Estimate:
     half, least, beyond = _FORMATS[dtype]
     terms = np.concatenate([np.where(keep, x.value, 1.0), start.value[:, None]], 1)
     wrong = np.concatenate([np.where(keep, _error(x), 0.0), _error(start)[:, None]], 1)
-    value, count, given = terms.prod(1), terms.shape[1], ~wrong.any(1)
+    value, count, exact = terms.prod(1), terms.shape[1], ~wrong.any(1)
     sizes = np.where(np.isfinite(terms) & (terms != 0), np.abs(terms), 1.0)
     share = np.expm1(np.log1p(wrong / sizes).sum(1) + 2.0 * count * half)
     largest = (np.maximum(sizes + wrong, 1.0)).prod(1)
@@ -545,7 +538,7 @@ def _product(x: Estimate, start: Estimate, keep: Array, dtype: str) -> Estimate:
     zero = (terms == 0).any(1)
     error = share * np.where(zero, largest, np.abs(value))
     error = np.where(vanishes, error + count * least * largest, error)
-    error = np.where(given & (zero | ~np.isfinite(value) & ~vanishes), 0.0, error)
+    error = np.where(exact & (zero | ~np.isfinite(value) & ~vanishes), 0.0, error)
     error = np.where(largest * (1.0 + share) < beyond, error, np.inf)
     nan = (np.isnan(terms) & (wrong == 0)).any(1)
     error = np.where(nan, 0.0, np.nan_to_num(error, nan=np.inf, posinf=np.inf))
@@ -599,13 +592,13 @@ def folded(c: Combiner, a: Sequence[Estimate], b: Sequence[Estimate]) -> list[Es
 
 
 def constants(values: Sequence[Expr]) -> list[Estimate]:
-    """Expressions that read nothing."""
+    """Values of expressions that read nothing."""
     expressions = _Expressions(None, {})
     return [expressions.of(e) for e in values]
 
 
 def _agreed(one: Estimate, other: Estimate) -> Estimate:
-    """Reduce in two orders: where a user's reduction differs, schedules may, too."""
+    """The result of two orders; unbounded where they differ, as schedules may, too."""
     a, b = one.value, other.value
     if a.dtype.kind != "f":
         return Estimate(a, _more(_more(one.error, other.error), np.where(a == b, 0.0, np.inf)))

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from loopwright.measure import PairedGain
     from loopwright.measure.playoff.machine_limit import MachineLimit
     from loopwright.runtime import Device, Module
-    from loopwright.target import Roof, VectorUnit
+    from loopwright.target import VectorUnit
 
 #: The name of the column that is not a kernel of ours.
 NUMPY = "NumPy"
@@ -102,12 +102,7 @@ def command(
     """
     from loopwright import runtime
     from loopwright.cli.kernels.device_limits import DeviceLimits
-    from loopwright.measure.playoff.machine_limit import (
-        BANDWIDTH,
-        arithmetic_of,
-        bytes_of,
-        moving,
-    )
+    from loopwright.measure.playoff.machine_limit import BANDWIDTH, arithmetic_of, bytes_of, moving
     from loopwright.target import roof_of
     from loopwright.tuner.run.state import flop_of
 
@@ -162,14 +157,15 @@ def command(
         bandwidth: float | None = None
         memory: MachineLimit | None = None
         if on_cpu:
-            roof = roof_of(resolved.task.target, arithmetic_of(base.schedule.dag))
-            limit = "" if roof is None or not flop else roof.name
+            arithmetic = arithmetic_of(base.schedule.dag)
+            roof = roof_of(resolved.task.target, arithmetic) if flop else None
+            limit = "" if roof is None else roof.name
             peaks, doubt = _measured(
                 contestants,
                 rounds,
                 flop,
                 _limited(contestants, unit),
-                _peak(used, roof if limit else None),
+                lambda: None if roof is None else runtime.fma_peak(used, 0.02, roof),
             )
             memory = moving(bytes_of(modules["default"].artifact), used)
             bandwidth = None if memory is None else memory.rate()
@@ -254,14 +250,8 @@ def _limited(contestants: Sequence[Contestant], unit: VectorUnit | None) -> list
     return [one for one in contestants if whole or one.name != NUMPY]
 
 
-def _peak(threads: int, roof: Roof | None) -> Callable[[], float | None]:
-    from loopwright import runtime
-
-    return lambda: None if roof is None else runtime.fma_peak(threads, 0.02, roof)
-
-
 def _moving(rows: list[dict[str, Json]], nbytes: int, bandwidth: float, name: str) -> str:
-    """At which share of a bandwidth each kernel moves its arguments."""
+    """The share of a bandwidth at which each kernel moves its arguments."""
     shares = [f"{row['name']} {nbytes / row['median_s'] / bandwidth:.1%}" for row in rows]
     return f"{name} {bandwidth / 1e9:.1f} GB/s: {', '.join(shares)}"
 
@@ -394,10 +384,10 @@ def _table(rows: list[dict[str, Json]], limit: str, peaks: list[float]) -> None:
     click.echo(f"{'':{width}}{'median':>12}{'spread':>12}{'GFLOP/s':>10}{share}{'speed-up':>10}")
     base = rows[0]["median_s"]
     for row in rows:
-        apart = spread_text(row["times"])
+        spread = spread_text(row["times"])
         share = f"{row['of_peak']:>9.1%}" if peaks else ""
         click.echo(
-            f"{row['name']:{width}}{row['median_s'] * 1e3:>9.4g} ms{apart:>12}"
+            f"{row['name']:{width}}{row['median_s'] * 1e3:>9.4g} ms{spread:>12}"
             f"{row['gflops']:>10.1f}{share}{base / row['median_s']:>9.2f}x"
         )
     if not peaks:

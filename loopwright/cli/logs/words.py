@@ -159,7 +159,7 @@ def _by_machine(records: Sequence[Record]) -> dict[tuple[str, str], list[Record]
 
 
 def statuses(records: Sequence[Record]) -> list[str]:
-    """For each record whether it is a copy, failed, was dropped, was checked, and its phase."""
+    """Status of each record: a copy, failed, dropped, or checked and in which phase."""
     from loopwright.records import fields_of
 
     columns = fields_of(records, "same_as", "error", "dropped", "checked", "phase")

@@ -103,15 +103,13 @@ def _bench(
 
 
 def _recorded(choices: Sequence[Choice], *, inside: bool) -> str:
-    """Count kernels with records, and those of them not built for want of a playoff."""
+    """Count the kernels with a record, and those of them that no playoff verified."""
     records = sum(choice.record is not None for choice in choices)
-    said = f"{records} of {len(choices)} kernels have a record"
+    text = f"{records} of {len(choices)} kernels have a record"
     if unverified := sum(choice.unverified for choice in choices):
-        said += f", {unverified} of them unverified: their defaults are built"
-        said += (
-            " unless they win inside the model" if inside else " (--finalists lets them compete)"
-        )
-    return said
+        text += f", {unverified} of them unverified: their defaults are built "
+        text += "unless they win inside the model" if inside else "(--finalists lets them compete)"
+    return text
 
 
 def _run(model: CompiledModel, given: Mapping[str, Any]) -> Callable[[], object]:
@@ -164,5 +162,5 @@ def _table(times: Mapping[str, list[float]]) -> None:
     base = statistics.median(times["default"])
     for name, found in times.items():
         median = statistics.median(found)
-        apart = spread_text(found)
-        click.echo(f"{name:14}{median * 1e3:>9.4g} ms{apart:>10}{base / median:>9.2f}x")
+        spread = spread_text(found)
+        click.echo(f"{name:14}{median * 1e3:>9.4g} ms{spread:>10}{base / median:>9.2f}x")

@@ -185,7 +185,7 @@ def _outputs(executor: GraphExecutor) -> list[Array]:
 
 
 def _check_output(output: str, *, force: bool) -> None:
-    """Refuse what outputs are not written to, before a model is built."""
+    """Refuse a file that outputs are not written to, before a model is built."""
     if Path(output).suffix != ".npz":
         raise UsageError(
             f"--output {output}: outputs are written as NumPy's .npz; name such a file"

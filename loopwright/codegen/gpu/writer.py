@@ -287,8 +287,7 @@ class KernelWriter(NarrowIndices):
 
     def element(self, b: Buffer, indices: tuple[Expr, ...]) -> str:
         """An element of a buffer, or the lane of a vector that was loaded."""
-        key = StructuralKey((b, indices))
-        vector = self._vectors.get(key) if self._vectors else None
+        vector = self._vectors.get(StructuralKey((b, indices))) if self._vectors else None
         if vector is not None and self._lanes:
             return self.component(vector, next(iter(self._lanes.values())))
         return super().element(b, indices)

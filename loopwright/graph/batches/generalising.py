@@ -1,4 +1,4 @@
-"""One module of any size, from those of two sizes: what a tracer gives that knows numbers alone."""
+"""A module of any size, from modules that were traced with two numbers in its place."""
 
 from __future__ import annotations
 
@@ -10,16 +10,7 @@ import numpy as np
 
 from loopwright import te
 from loopwright.errors import GraphError
-from loopwright.graph.ir.expr import (
-    Call,
-    Constant,
-    Expr,
-    Function,
-    OpRef,
-    Tuple,
-    TupleGetItem,
-    Var,
-)
+from loopwright.graph.ir.expr import Call, Constant, Expr, Function, OpRef, Tuple, TupleGetItem, Var
 from loopwright.graph.ir.module import MAIN, IRModule
 from loopwright.graph.ir.types import TensorType
 from loopwright.graph.ir.visitor import called, post_order, rewrite_each
@@ -48,7 +39,7 @@ class Generalised:
 
 
 def generalised(first: IRModule, second: IRModule) -> Generalised:
-    """A module of any size that is each of two modules for a number of its size.
+    """Merge modules of two sizes into one of any size.
 
     Args:
         first: a module whose ``main`` is a straight program.
@@ -116,17 +107,17 @@ class _Pairing:
         self.pattern.append((factor, more))
         return self.size * factor + more if factor else more
 
-    def _attrs(self, e: Expr, found: Mapping[str, Any], twin: Mapping[str, Any]) -> dict[str, Any]:
-        made = dict(found)
-        for name in {*found, *twin}:
-            if found.get(name) == twin.get(name):
+    def _attrs(self, e: Expr, attrs: Mapping[str, Any], twin: Mapping[str, Any]) -> dict[str, Any]:
+        merged = dict(attrs)
+        for name in {*attrs, *twin}:
+            if attrs.get(name) == twin.get(name):
                 continue
-            where = _differences(found.get(name), twin.get(name))
+            where = _differences(attrs.get(name), twin.get(name))
             if (called(e), name) != ("reshape", "newshape") or len(where) != 1:
                 raise GraphError(f"{e.span or called(e)} depends on the size by its {name}")
             self.pattern.append(tuple(where))
-            made[name] = [-1 if n in where else extent for n, extent in enumerate(found[name])]
-        return made
+            merged[name] = [-1 if n in where else extent for n, extent in enumerate(attrs[name])]
+        return merged
 
 
 def _differences(a: Any, b: Any) -> list[int]:

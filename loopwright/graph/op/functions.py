@@ -25,7 +25,7 @@ _LARGE = {**dict.fromkeys((*dtypes.HALVES, "float32"), 2.0**13), "float64": 2.0*
 
 
 def _odd(x: Any, size: Any) -> Any:
-    """A function of the size of x with the sign of x; zeros keep theirs."""
+    """Give ``size`` the sign of x; zeros keep theirs."""
     return te.select(x < 0, -size, te.select(x > 0, size, x))
 
 
@@ -42,7 +42,7 @@ def _asinh(x: Any) -> Any:
 
 
 def _acosh(x: Any) -> Any:
-    """Two roots: below 1 both are NaN, where the root of the product is none."""
+    """By two roots, NaN wherever x < 1; the root of their product is a number below -1."""
     over = x - 1
     return _log1p_or_doubled(x, over + te.sqrt(over) * te.sqrt(over + 2))
 
@@ -83,8 +83,12 @@ def _remainder(a: Any, b: Any) -> Any:
     if not dtypes.is_float(a.dtype):
         return te.floormod(a, b)
     rest = te.fmod(a, b)
-    below = te.all(te.not_equal(rest, 0), te.not_equal(rest < 0, b < 0))
-    return te.if_then_else(below, rest + b, rest)
+    return te.if_then_else(_rounds_down(rest, b), rest + b, rest)
+
+
+def _rounds_down(rest: Any, b: Any) -> Any:
+    """Whether floor division by b is one less than truncating division, which leaves a rest."""
+    return te.all(te.not_equal(rest, 0), te.not_equal(rest < 0, b < 0))
 
 
 def _c_remainder(a: Any, b: Any) -> Any:
@@ -95,13 +99,12 @@ def _floor_quotient(a: Any, b: Any) -> Any:
     """Floor division of floats as in Python: subtract the remainder, divide, round."""
     if not dtypes.is_float(a.dtype):
         return te.floordiv(a, b)
+    zero, half, one = (te.const(n, a.dtype) for n in (0, 0.5, 1))
     rest = te.fmod(a, b)
-    least = te.const(1, a.dtype)
-    below = te.all(te.not_equal(rest, 0), te.not_equal(rest < 0, b < 0))
-    found = (a - rest) / b - te.select(below, least, te.const(0, a.dtype))
-    whole = te.floor(found)
-    whole = te.select(found - whole > te.const(0.5, a.dtype), whole + least, whole)
-    exact = te.select(te.equal(found, 0), a / b * te.const(0, a.dtype), whole)
+    quotient = (a - rest) / b - te.select(_rounds_down(rest, b), one, zero)
+    whole = te.floor(quotient)
+    whole = te.select(quotient - whole > half, whole + one, whole)
+    exact = te.select(te.equal(quotient, 0), a / b * zero, whole)
     return te.select(te.equal(b, 0), a / b, exact)
 
 

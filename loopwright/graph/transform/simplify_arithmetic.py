@@ -101,9 +101,10 @@ def _one_cast(m: Match) -> Expr | None:
     if not _holds(between, first):
         return None
     # Floats are cut to the limits of integers, integers wrap.
-    if dtypes.is_float(between) and dtypes.is_int(first) and dtypes.is_int(last):
-        return get_op("cast")(m[_X], dtype=last) if _holds(last, first) else None
-    return get_op("cast")(m[_X], dtype=m.attrs()["dtype"], span=m.root.span)
+    cut = dtypes.is_float(between) and dtypes.is_int(first) and dtypes.is_int(last)
+    if cut and not _holds(last, first):
+        return None
+    return get_op("cast")(m[_X], dtype=last, span=m.root.span)
 
 
 def _holds(wide: str, narrow: str) -> bool:
@@ -166,7 +167,4 @@ RULES = (
     Rule(is_op("abs")(is_op("abs", "negative")(_X)), lambda m: get_op("abs")(m[_X])),
 )
 #: Those that round once in place of twice.
-REASSOCIATING = (
-    _joined("add", np.add, floats=True),
-    _joined("multiply", np.multiply, floats=True),
-)
+REASSOCIATING = (_joined("add", np.add, floats=True), _joined("multiply", np.multiply, floats=True))

@@ -15,7 +15,7 @@ from loopwright.inspection.quantities import threads_text
 from loopwright.inspection.report.elements import cut
 from loopwright.inspection.report.page_data import Comparison, LogPage, Page, Series, TaskPage
 from loopwright.inspection.report.series import Effort, Known, series_of
-from loopwright.inspection.roofline import Limits, limits_in
+from loopwright.inspection.roofline import limits_in
 from loopwright.inspection.work import arithmetic_in
 from loopwright.records import Json, Log, Record, device_of, fields_of
 from loopwright.records.reports.differences import record_differences, time_ratio
@@ -140,7 +140,7 @@ def _nothing(logs: Sequence[Log], task: str | None) -> str:
 
 
 def _known(log: Log, setups: Mapping[Setup, list[Record]]) -> dict[Setup, Known]:
-    """What a log as a whole tells of each of its setups."""
+    """Limits and times of each setup, of which a log tells as a whole."""
     judged = {setup: _with_verdict(group) for setup, group in setups.items()}
     kinds = {setup: arithmetic_in(log, group) for setup, group in setups.items()}
     machines: dict[tuple[str, int], list[Record]] = {}
@@ -152,19 +152,16 @@ def _known(log: Log, setups: Mapping[Setup, list[Record]]) -> dict[Setup, Known]
     limits = {machine: limits_in(log, group) for machine, group in machines.items()}
     by_kind = {kind: limits_in(log, group) for kind, group in alike.items()}
     spent = time_spent_by(setups, log.headers)
-    found = {}
-    for setup in setups:
-        place = setup.hardware, setup.threads
-        same, own = by_kind[*place, kinds[setup]], limits_in(log, judged[setup])
-        nearest = _nearest(limits[place], same if own.flops is None else own)
-        found[setup] = Known(nearest, spent.get(setup))
-    return found
-
-
-def _nearest(limits: Limits, own: Limits) -> Limits:
-    """The limits of a machine, of which that by arithmetic is a task's own, or that of one which
-    computes in the same type."""
-    return replace(limits, flops=own.flops, flops_from=own.flops_from, flops_name=own.flops_name)
+    known = {}
+    for setup, group in judged.items():
+        place, own = (setup.hardware, setup.threads), limits_in(log, group)
+        if own.flops is None:  # tasks that compute in another type have another limit
+            own = by_kind[*place, kinds[setup]]
+        nearest = replace(
+            limits[place], flops=own.flops, flops_from=own.flops_from, flops_name=own.flops_name
+        )
+        known[setup] = Known(nearest, spent.get(setup))
+    return known
 
 
 def _with_verdict(records: Sequence[Record]) -> list[Record]:

@@ -213,10 +213,7 @@ def _overview_row(at: int, task: TaskPage, page: Page) -> Sequence[Cell]:
         best_cell(best, first.flop),
         best_cell(default, first.flop),
         number(f"{of_default:.2f}x" if of_default else "-", of_default),
-        Cell(
-            first.verdict or "unverified: no verdict on the best",
-            kind="wrap",
-        ),
+        Cell(first.verdict or "unverified: no verdict on the best", kind="wrap"),
         number(f"{trials:,}", trials),
         number(f"{failed:,}", failed),
         number(duration_text(spent), spent),

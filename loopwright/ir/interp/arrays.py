@@ -6,59 +6,33 @@ cut to the nearest limit and NaN gives 0.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from loopwright import dtypes
+from loopwright.ir.interp.values import CALLS
+from loopwright.ir.operations import SHIFTS
 
 Array = np.ndarray[Any, Any]
+#: Operations that are one function of NumPy; ``and`` and ``or`` are of bools.
+_FUNCTIONS: dict[str, np.ufunc] = {
+    "+": np.add, "-": np.subtract, "*": np.multiply, "/": np.divide,
+    "==": np.equal, "!=": np.not_equal,
+    "<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal,
+    "and": np.bitwise_and, "or": np.bitwise_or, "min": np.minimum, "max": np.maximum,
+    "&": np.bitwise_and, "|": np.bitwise_or, "^": np.bitwise_xor,
+    "<<": np.left_shift, ">>": np.right_shift,
+}  # fmt: skip
 
 
 def binary(op: str, x: Array, y: Array) -> Array:
     """A binary operation on arrays of one dtype."""
-    match op:
-        case "+":
-            return x + y
-        case "-":
-            return np.asarray(x - y)
-        case "*":
-            return np.asarray(x * y)
-        case "/":
-            return x / y
-        case "==":
-            return np.asarray(x == y)
-        case "!=":
-            return np.asarray(x != y)
-        case "<":
-            return x < y
-        case "<=":
-            return x <= y
-        case ">":
-            return x > y
-        case ">=":
-            return x >= y
-        case "and":
-            return x & y
-        case "or":
-            return x | y
-        case "min":
-            return np.minimum(x, y)
-        case "max":
-            return np.maximum(x, y)
-        case "&":
-            return x & y
-        case "|":
-            return x | y
-        case "^":
-            return x ^ y
-        case "<<":
-            return np.asarray(np.left_shift(x, y % y.dtype.type(8 * y.itemsize)))
-        case ">>":
-            return np.asarray(np.right_shift(x, y % y.dtype.type(8 * y.itemsize)))
-    return _divide(op, x, y)
+    if op in SHIFTS:
+        y = y % y.dtype.type(8 * y.itemsize)
+    function = _FUNCTIONS.get(op)
+    return _divide(op, x, y) if function is None else np.asarray(function(x, y))
 
 
 def _divide(op: str, x: Array, y: Array) -> Array:
@@ -93,32 +67,16 @@ def cast(x: Array, dtype: str) -> Array:
 def intrinsic(fn: str, args: Sequence[Array]) -> Array:
     """An intrinsic by NumPy, computed in float64 where that is more exact."""
     x = args[0]
-    match fn:
-        case "abs":
-            return np.abs(x)
-        case "floor" | "ceil" | "trunc":
-            return np.asarray(getattr(np, fn)(x))
-        case "round":
-            return np.rint(x)
     if fn == "fma":
         return _fma(*np.broadcast_arrays(*args))
     if fn == "pow" and dtypes.is_int(x.dtype.name):
         y = args[1]
         inverse = np.where(x == 1, 1, np.where(x + x.dtype.type(1) == 0, 1 - 2 * (y & 1), 0))
         return np.where(y < 0, inverse, np.power(x, np.maximum(y, 0)))
-    wide = [a.astype(np.float64) for a in args]
-    match fn:
-        case "sigmoid":
-            return np.asarray(1 / (1 + np.exp(-wide[0])))
-        case "rsqrt":
-            return np.asarray(1 / np.sqrt(wide[0]))
-        case "erf":
-            return np.asarray(np.vectorize(math.erf, otypes=[np.float64])(wide[0]))
-        case "pow":
-            return np.asarray(np.power(wide[0], wide[1]))
-        case "atan":
-            return np.arctan(wide[0])
-    return np.asarray(getattr(np, fn)(*wide))
+    function = CALLS.get(fn) or getattr(np, fn)
+    if fn in ("abs", "floor", "ceil", "trunc", "round"):
+        return np.asarray(function(x))
+    return np.asarray(function(*(a.astype(np.float64) for a in args)), np.float64)
 
 
 def _fma(a: Array, b: Array, c: Array) -> Array:

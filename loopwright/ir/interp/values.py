@@ -91,7 +91,8 @@ def _cast(x: Any, dtype: str) -> Any:
         return np.asarray(x).astype(dtype)[()]
 
 
-_CALLS: dict[str, Callable[..., Any]] = {
+#: Intrinsics for which NumPy has another name, or none.
+CALLS: dict[str, Callable[..., Any]] = {
     "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
     "erf": np.frompyfunc(math.erf, 1, 1),
     "rsqrt": lambda x: 1 / np.sqrt(x),
@@ -108,7 +109,7 @@ def intrinsic(fn: str) -> Callable[..., Any]:
     """
     if fn == "fma":
         return fma
-    f = _CALLS[fn] if fn in _CALLS else getattr(np, fn)
+    f = CALLS.get(fn) or getattr(np, fn)
 
     def rounded(*args: Any) -> Any:
         dtype = args[0].dtype

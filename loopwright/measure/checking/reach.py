@@ -1,4 +1,4 @@
-"""Is a time within reach of the machine: else what was timed did not do its work."""
+"""Refusal of times beyond the reach of the machine: what was timed did not do its work."""
 
 from __future__ import annotations
 

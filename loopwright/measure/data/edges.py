@@ -21,11 +21,9 @@ Array = npt.NDArray[Any]
 _Draw = Callable[[np.random.Generator, tuple[int, ...], str], Array]
 #: Fewer lines than this cannot show all kinds: then each element has a kind of its own.
 _LINES = 8
-#: Exponents of mixed, and of large, sizes; half of the range of a type is not left in a product.
-_MIXED, _LARGE = 12, 40
-#: Digits of a significand behind the point, and the largest exponent.
-_RANGES = {"float64": (52, 1023), "float32": (23, 127), "bfloat16": (7, 127), "float16": (10, 15)}
-_MIXED_HALF, _LARGE_HALF = 4, 7
+#: Exponents of mixed, and of large, sizes, and those of float16: half of the range of a type is not
+#: left in a product.
+_MIXED, _LARGE = (12, 4), (40, 7)
 
 
 def edge_input(
@@ -91,10 +89,11 @@ def _with_specials(
     rng: np.random.Generator, size: tuple[int, ...], dtype: str, line: int | None
 ) -> Array:
     """Ordinary numbers; in a quarter of the lines one is none, elsewhere one of many."""
-    values = np.asarray(_normal(rng, size)).astype(dtype)
-    digits, exponent = _RANGES[dtype]
-    largest = (2.0 - 2.0**-digits) * 2.0**exponent
-    some = [np.nan, np.inf, -np.inf, largest, -largest, 2.0 ** (1 - exponent)]
+    import ml_dtypes
+
+    values, info = _normal(rng, size).astype(dtype), ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
+    largest = float(info.max)
+    some = [np.nan, np.inf, -np.inf, largest, -largest, float(info.smallest_normal)]
     lines = _lines(values, line)
     count, usual, most = len(lines), values.size >> 12, values.size // 8
     if lines.ndim > 1:
@@ -112,25 +111,23 @@ def _some_zeros(rng: np.random.Generator, size: tuple[int, ...], dtype: str) -> 
 
 
 def _mixed(rng: np.random.Generator, size: tuple[int, ...], dtype: str) -> Array:
-    most = _MIXED_HALF if dtype == "float16" else _MIXED
+    most = _MIXED[dtype == "float16"]
     powers = rng.integers(-most, most + 1, size, dtype=np.int8)
     return np.asarray(np.ldexp(_normal(rng, size), powers)).astype(dtype)
 
 
-def _large(rng: np.random.Generator, size: tuple[int, ...], dtype: str) -> Array:
-    power = _LARGE_HALF if dtype == "float16" else _LARGE
-    return (_normal(rng, size) * np.float32(2.0**power)).astype(dtype)
+def _times(factor: float, of_half: float) -> _Draw:
+    """Draws of one size: this factor, or that of float16."""
+
+    def draw(rng: np.random.Generator, size: tuple[int, ...], dtype: str) -> Array:
+        scale = of_half if dtype == "float16" else factor
+        return (_normal(rng, size) * np.float32(scale)).astype(dtype)
+
+    return draw
 
 
-def _small(rng: np.random.Generator, size: tuple[int, ...], dtype: str) -> Array:
-    power = _LARGE_HALF if dtype == "float16" else _LARGE
-    return (_normal(rng, size) * np.float32(2.0**-power)).astype(dtype)
-
-
-def _zeros(rng: np.random.Generator, size: tuple[int, ...], dtype: str) -> Array:
-    if not dtypes.is_float(dtype):
-        return np.zeros(size, dtype)
-    return (_normal(rng, size) * np.float32(0.0)).astype(dtype)
+_large, _small = (_times(*(2.0 ** (sign * n) for n in _LARGE)) for sign in (1, -1))
+_some, _signed_zeros = _times(4.0, 4.0), _times(0.0, 0.0)
 
 
 def _equal(rng: np.random.Generator, size: tuple[int, ...], dtype: str) -> Array:
@@ -145,8 +142,8 @@ def _large_or_not(rng: np.random.Generator, size: tuple[int, ...], dtype: str) -
     )
 
 
-def _some(rng: np.random.Generator, size: tuple[int, ...], dtype: str) -> Array:
-    return (_normal(rng, size) * np.float32(4.0)).astype(dtype)
+def _zeros(rng: np.random.Generator, size: tuple[int, ...], dtype: str) -> Array:
+    return np.zeros(size, dtype)
 
 
 def _halves(rng: np.random.Generator, size: tuple[int, ...], dtype: str) -> Array:
@@ -176,13 +173,13 @@ def _limits(rng: np.random.Generator, size: tuple[int, ...], dtype: str) -> Arra
 
 
 def _lowest(rng: np.random.Generator, size: tuple[int, ...], dtype: str) -> Array:
-    return np.full(size, False if dtype == "bool" else int(dtypes.limits(dtype)[0]), dtype)
+    return np.full(size, int(dtypes.limits(dtype)[0]), dtype)
 
 
 def _highest(rng: np.random.Generator, size: tuple[int, ...], dtype: str) -> Array:
-    return np.full(size, True if dtype == "bool" else int(dtypes.limits(dtype)[1]), dtype)
+    return np.full(size, int(dtypes.limits(dtype)[1]), dtype)
 
 
-_FLOATS = (_some_zeros, _some, _mixed, _zeros, _equal, _large, _small, _halves)
+_FLOATS = (_some_zeros, _some, _mixed, _signed_zeros, _equal, _large, _small, _halves)
 _INTEGERS = (_full, _few, _zeros, _equal, _limits, _full)
 _LIMITS = (_limits, _lowest, _highest, _zeros)

@@ -20,12 +20,7 @@ from loopwright.measure.checking.reach import time_out_of_reach
 from loopwright.measure.equipment import Equipment
 from loopwright.measure.options import PLAYOFF_WINDOW_S, WINDOW_S
 from loopwright.measure.playoff.finalist import LOSES_AFTER, Finalist, may_win
-from loopwright.measure.playoff.machine_limit import (
-    MachineLimit,
-    arithmetic_of,
-    bytes_of,
-    limit_of,
-)
+from loopwright.measure.playoff.machine_limit import MachineLimit, arithmetic_of, bytes_of, limit_of
 from loopwright.measure.playoff.paired_ratios import FEWEST_ROUNDS, SMALLEST_GAIN, paired_gain
 from loopwright.measure.playoff.result import PlayoffPlan, PlayoffResult
 from loopwright.measure.result import MeasureError

@@ -124,7 +124,7 @@ class PlayoffResult:
         return self.of_peak_by(self.best)
 
     def of_peak_by(self, samples: Sequence[float]) -> float:
-        """The same of the winner's samples, or the default's."""
+        """As `of_peak`, for samples of the winner or of the default."""
         if not self.at_peak or not samples:
             return 0.0
         return statistics.median(self.at_peak) / statistics.median(samples)

@@ -41,7 +41,7 @@ def known_bytes(sets: Sequence[Sequence[KnownElements]]) -> bytes:
 
 
 def known_from(data: bytes, outputs: int) -> list[list[KnownElements]]:
-    """The sets of `known_bytes`, of so many outputs each."""
+    """Decode `known_bytes`, of sets of so many outputs."""
     words, at, found = np.frombuffer(data, np.int64), 0, []
     while at < words.size:
         count, is_float = int(words[at]), bool(words[at + 1])

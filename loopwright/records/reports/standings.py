@@ -95,7 +95,7 @@ def _standings(setup: Setup, records: Sequence[Record], count: int) -> Standings
 
 
 class _Together:
-    """Compares records by what they were measured in together, where playoffs ran.
+    """Ratios of times within one playoff or one search, where playoffs ran.
 
     Args:
         records: those of one setup.

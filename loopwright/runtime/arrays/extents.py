@@ -1,4 +1,4 @@
-"""Memory that arrays take, to find those that share some."""
+"""Extents of arrays in memory, to find those that overlap."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _addressof, _view = ctypes.addressof, ctypes.c_char.from_buffer
 
 
 class Extent(NamedTuple):
-    """Bytes of memory.
+    """A range of memory.
 
     Attributes:
         space: whose addresses count: type and number of a device; empty: the host's.
@@ -29,7 +29,7 @@ class Extent(NamedTuple):
     end: int
 
     def meets(self, other: Extent) -> bool:
-        """Whether there are bytes in both."""
+        """Whether the two share bytes."""
         return (
             self.begin < other.end
             and other.begin < self.end
@@ -84,7 +84,7 @@ def buffer_of(array: Any) -> memoryview | None:
 
 
 class Taken:
-    """Memory of many arrays, to be asked which of them an extent meets.
+    """Index of the memory of many arrays, by which an overlap is found.
 
     Args:
         named: names and arrays.
@@ -101,7 +101,7 @@ class Taken:
                 self._pieces.append((piece, name))
 
     def by(self, written: Extent) -> str | None:
-        """The name of an array that an extent meets; None: there is none."""
+        """The name of an array that an extent overlaps; None: there is none."""
         at = bisect_left(self._pieces, ((written.space, written.end, 0), ""))
         if at and self._pieces[at - 1][0].meets(written):
             return self._pieces[at - 1][1]

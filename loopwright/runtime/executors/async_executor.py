@@ -28,7 +28,7 @@ Array = npt.NDArray[Any]
 
 
 class _Borrowed(NamedTuple):
-    """Arrays of callers that a run reads and writes until it has ended, by what they are."""
+    """Arrays of the caller's that a run reads and writes until it has ended, by name."""
 
     run: Future[None]
     reads: Mapping[str, Extent]
@@ -164,7 +164,7 @@ class AsyncGraphExecutor(GraphExecutor):
 
 
 def _check_apart(these: Mapping[str, Extent], those: Mapping[str, Extent]) -> None:
-    """Refuse what a run of another executor writes, or reads and this one would write.
+    """Refuse arrays of two runs that overlap.
 
     Raises:
         RunError: there are bytes in both.

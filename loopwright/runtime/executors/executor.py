@@ -24,7 +24,7 @@ Array = npt.NDArray[Any]
 
 
 class Lent(NamedTuple):
-    """An array of the caller's that is an input or an output: its memory, and what keeps that."""
+    """Memory of a caller's array that is an input or an output; ``buffer`` keeps it alive."""
 
     extent: Extent
     buffer: memoryview | None
@@ -80,7 +80,7 @@ class Executor(ABC):
 
     @abstractmethod
     def _constants(self) -> Iterable[tuple[str, Any]]:
-        """Names and arrays of what all executors of the model read."""
+        """Names and arrays of the model's constants."""
 
     @abstractmethod
     def _run(self) -> None:
@@ -131,7 +131,7 @@ class Executor(ABC):
     def set_input(
         self, key: str | int | None = None, value: object = None, /, **named: object
     ) -> None:
-        """Copy arrays into inputs; an array that was one without a copy stays as it is.
+        """Copy arrays into inputs; one that `set_input_zero_copy` bound is released, not written.
 
         Args:
             key: the name of an input, or its place. It and its array are given by position, so that

@@ -1,4 +1,4 @@
-"""Rule for reductions that are cut into parts and combined later."""
+"""Refusal to reorder a reduction whose reducer forbids it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from loopwright.te.reducer_laws import why_in_order
 def refuse_in_order(stage: StageState, verb: str, t: int) -> None:
     """Refuse to combine the terms of a stage in another order, where its reducer forbids it."""
     red = stage.op.reduction
-    why = "" if red is None else why_in_order(red.combiner)
-    if red is not None and why:
+    if red is not None and (why := why_in_order(red.combiner)):
         refuse(
             verb,
             t,

@@ -130,9 +130,7 @@ class RunState:
         self._trials_before = 0
 
     def resume(
-        self,
-        trials: Iterable[Trial],
-        later: Iterable[tuple[int, MeasureResult, Place | None]] = (),
+        self, trials: Iterable[Trial], later: Iterable[tuple[int, MeasureResult, Place | None]] = ()
     ) -> None:
         """Take in what the log holds: trials, and further measurements of them by index."""
         for trial in trials:

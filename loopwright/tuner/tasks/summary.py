@@ -82,8 +82,8 @@ class TaskRow:
         return self.default_seconds / self.best_seconds
 
     @property
-    def said(self) -> str:
-        """Its verdict in words."""
+    def verdict_text(self) -> str:
+        """The verdict in words."""
         if self.best_seconds is None:
             return "nothing was measured"
         return self.verdict.text() + (": unverified" if self.unverified else "")
@@ -174,7 +174,7 @@ class TasksSummary:
 
     @property
     def _fastest(self) -> list[TaskRow]:
-        """The alternative that is expected to be the fastest."""
+        """The row of each group that is expected to be the fastest."""
         return [min(group, key=lambda row: row.expected or math.inf) for group in self._groups]
 
     @property
@@ -227,14 +227,14 @@ class TasksSummary:
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
         text = [_aligned(row, widths) for row in cells]
         for row in self.rows:
-            text += [f"{row.task}: {row.said}"] if self.stopped else []
+            text += [f"{row.task}: {row.verdict_text}"] if self.stopped else []
             text += [f"{row.task}: {line}" for line in failure_lines(row.failures)]
         return [*text, *self.foot()]
 
     def _repr_html_(self) -> str:
         from loopwright.presenting import html_block, html_table, html_text
 
-        rows = [(*row.cells(), row.said) for row in self.rows]
+        rows = [(*row.cells(), row.verdict_text) for row in self.rows]
         failures = [f"{r.task}: {line}" for r in self.rows for line in failure_lines(r.failures)]
         table = html_table([*rows, self._total()], (*_HEAD, "verdict"))
         foot = html_text("\n".join([*failures, *self.foot()]))

@@ -146,7 +146,7 @@ class AllRuns:
                 run.run.playoff(left)
 
     def _part(self, left: float, waiting: Sequence[TaskRun]) -> float:
-        """The seconds of the first of some runs, of those that are left to all."""
+        """Seconds for the playoff of the first waiting run, of those left to all."""
         least = [verdict_seconds(run.state) for run in waiting]
         whole = sum(run.cost for run in waiting)
         share = waiting[0].cost / whole if whole else 1 / len(waiting)

@@ -10,7 +10,7 @@ everything is after each of the outputs has been changed.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -18,17 +18,9 @@ import pytest
 torch = pytest.importorskip("torch")
 from loopwright.graph.torch_backend import loopwright  # noqa: E402
 
-pytestmark = pytest.mark.filterwarnings("ignore")
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.usefixtures("fresh_dynamo")]
 ONE = {"target": "llvm -num-threads=1"}
 Case = Callable[..., Any]
-
-
-@pytest.fixture(autouse=True)
-def _fresh() -> Iterator[None]:
-    torch._dynamo.reset()
-    with torch.no_grad():
-        yield
-    torch._dynamo.reset()
 
 
 def _numbers(*shape: int) -> Any:

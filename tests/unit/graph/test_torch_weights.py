@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,18 +16,9 @@ from loopwright.target import Target
 torch = pytest.importorskip("torch")
 from loopwright.graph.torch_backend import _Build, loopwright  # noqa: E402
 
-pytestmark = pytest.mark.filterwarnings("ignore")
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.usefixtures("fresh_dynamo")]
 ONE = {"target": "llvm -num-threads=1"}
 nn = torch.nn
-
-
-@pytest.fixture(autouse=True)
-def _fresh() -> Iterator[None]:
-    torch._dynamo.reset()
-    torch.manual_seed(0)
-    with torch.no_grad():
-        yield
-    torch._dynamo.reset()
 
 
 class Tied(nn.Module):  # type: ignore[misc, name-defined]

@@ -191,10 +191,7 @@ PLANTED: dict[str, Callable[[], tuple[Program, Program]]] = {
         "uint8", "int32", lambda a: a, lambda a: a.astype("int8")
     ),
     "an average that overflows": lambda: elements(
-        "int32 int32",
-        "int32",
-        lambda a, b: (_wide(a) + _wide(b)) >> 1,
-        lambda a, b: (a + b) >> 1,
+        "int32 int32", "int32", lambda a, b: (_wide(a) + _wide(b)) >> 1, lambda a, b: (a + b) >> 1
     ),
     "integers by way of float64": lambda: elements(
         "int64", "int64", lambda a: a * 3, lambda a: (a.astype("float64") * 3.0).astype("int64")

@@ -132,10 +132,7 @@ def test_without_the_default_the_latest_playoff_counts():
 
 def test_a_default_that_is_best_leads():
     said = judged(0.0, Outcome.TIE, is_default=True)
-    records = [
-        *searched(SEARCH),
-        *playoff({0: DEFAULT, 70: 11e-3}, said, 5.0, winner=0, ts=2e9),
-    ]
+    records = [*searched(SEARCH), *playoff({0: DEFAULT, 70: 11e-3}, said, 5.0, winner=0, ts=2e9)]
     assert trials(ranked(records))[:2] == [0, 70]
 
 

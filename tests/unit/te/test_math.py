@@ -106,10 +106,7 @@ def test_limits() -> None:
         (lambda: te.select(N, X, X), "te.select: the condition has dtype int32; compare it"),
         (lambda: te.if_then_else(True, X, X), "te.if_then_else: the condition is the Python value"),
         (lambda: te.all(), "te.all: expected at least one condition"),
-        (
-            lambda: te.any(N in {3}),
-            "te.any: the condition is the Python value False .*i == a",
-        ),
+        (lambda: te.any(N in {3}), "te.any: the condition is the Python value False .*i == a"),
         (lambda: te.logical_not(X), "te.logical_not: the condition has dtype float32"),
         (lambda: te.const("a"), "cannot use 'a'"),
         (lambda: te.const(1, "int3"), "unknown dtype 'int3'"),

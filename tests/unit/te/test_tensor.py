@@ -257,11 +257,7 @@ K4 = te.reduce_axis((0, 4), "k")
         ((4,), lambda i: A4["x", i], "cannot use 'x'"),
         ((4,), lambda i: i / 2, "'/' on integers"),
         ((4,), lambda i: te.select(i in {0}, 1.0, 2.0), "te.select: the condition is the Python"),
-        (
-            (4,),
-            lambda i: 1.0 if A4[i, 0] > 0 else 2.0,
-            "compute 'C': A.* has no truth value",
-        ),
+        ((4,), lambda i: 1.0 if A4[i, 0] > 0 else 2.0, "compute 'C': A.* has no truth value"),
     ],
 )
 def test_bodies(shape: Any, function: Any, text: str) -> None:

@@ -310,9 +310,7 @@ def test_what_takes_most_of_the_time_is_measured_again_first_and_longest(monkeyp
     assert now[0] < 40
 
 
-def test_ten_tasks_of_a_short_run_have_their_verdicts(
-    monkeypatch,
-):
+def test_ten_tasks_of_a_short_run_have_their_verdicts(monkeypatch):
     now = [0.0]
     monkeypatch.setattr("time.monotonic", lambda: now[0])
     monkeypatch.setattr(

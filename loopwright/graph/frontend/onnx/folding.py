@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from loopwright import dtypes
-from loopwright.errors import LoopwrightError
 from loopwright.graph.frontend.onnx.files import domain
 from loopwright.graph.ir.expr import Constant, Expr, const
 
@@ -33,59 +32,53 @@ _OPERATORS = frozenset(_NAMES.split())
 def folded(
     node: Any, inputs: Sequence[Expr | None], versions: Mapping[str, int]
 ) -> list[Expr | None] | None:
-    """What a node over few known numbers makes; None where it is not such a node."""
+    """The results of a node over few known numbers; None where it is not such a node."""
     known = [e for e in inputs if isinstance(e, Constant)]
+    if len(known) < sum(e is not None for e in inputs) or not _is_foldable(node, known):
+        return None
+    try:
+        results = iter(_evaluated(node, inputs, versions[""]))
+    except Exception:  # an unknown node or dtype: its converter says what is wrong
+        return None
+    return [next(results) if name else None for name in node.output]
+
+
+def _is_foldable(node: Any, known: Sequence[Constant]) -> bool:
     # Axes of a reduction are no data: none of them may be all.
     data = known[:1] if node.op_type.startswith("Reduce") else known
     empty = any(e.data.size == 0 for e in data)
-    if domain(node.domain) or not inputs or not (empty or node.op_type in _OPERATORS):
-        return None
-    if len(known) < sum(e is not None for e in inputs):
-        return None
+    if domain(node.domain) or not known or not (empty or node.op_type in _OPERATORS):
+        return False
     if not empty and any(e.type.dtype in dtypes.HALVES for e in known):
-        return None  # which the reference rounds at each step
-    if (
-        node.op_type == "Pow"
-        and dtypes.is_float(known[0].type.dtype)
-        and (known[0].data <= 0).any()
-    ):
-        return None  # NumPy takes a square root to 0.5, which -inf does not have and -0 keeps
-    if sum(e.data.size for e in known) > _FEW or _makes_many(node, known):
-        return None
+        return False  # which the reference rounds at each step
+    base = known[0]
+    if node.op_type == "Pow" and dtypes.is_float(base.type.dtype) and (base.data <= 0).any():
+        return False  # NumPy takes a square root to 0.5, which -inf does not have and -0 keeps
+    return sum(e.data.size for e in known) <= _FEW and not _makes_many(node, known)
+
+
+def _evaluated(node: Any, inputs: Sequence[Expr | None], opset: int) -> list[Constant]:
+    """The results of a node by onnx's reference, in the dtypes that its operator says."""
     from onnx import defs, helper
     from onnx.reference import ReferenceEvaluator
 
-    names = [name for name in node.input if name]
-    graph = helper.make_graph(
-        [node],
-        "folded",
-        [helper.make_value_info(n, helper.make_tensor_type_proto(1, None)) for n in names],
-        [
-            helper.make_value_info(n, helper.make_tensor_type_proto(1, None))
-            for n in node.output
-            if n
-        ],
-    )
-    opset = helper.make_opsetid("", versions[""])
-    try:
-        evaluator = ReferenceEvaluator(helper.make_model(graph, opset_imports=[opset]))
-        found = evaluator.run(None, dict(zip(names, (e.data for e in known), strict=True)))
-        schema = defs.get_schema(node.op_type, versions[""], "")
-        # The reference gives some results in another dtype than that of the operator.
-        pairs = zip(schema.inputs, inputs, strict=False)
-        typed = {p.type_str: e.data.dtype for p, e in pairs if isinstance(e, Constant)}
-        results = [p.type_str for p, name in zip(schema.outputs, node.output, strict=False) if name]
-        made = iter(
-            [
-                const(np.asarray(x, typed.get(t) if t.startswith("T") else None))
-                for x, t in zip(found, results, strict=False)
-            ]
-        )
-    except LoopwrightError:
-        return None  # of a dtype that only the converter can speak of
-    except Exception:  # it does not know the node: the converter says what is wrong with it
-        return None
-    return [next(made) if name else None for name in node.output]
+    def infos(names: Sequence[str]) -> list[Any]:
+        plain = helper.make_tensor_type_proto(1, None)
+        return [helper.make_value_info(name, plain) for name in names if name]
+
+    graph = helper.make_graph([node], "folded", infos(node.input), infos(node.output))
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
+    known = [e for e in inputs if isinstance(e, Constant)]
+    feeds = {name: e.data for name, e in zip(filter(None, node.input), known, strict=True)}
+    results = ReferenceEvaluator(model).run(None, feeds)
+    schema = defs.get_schema(node.op_type, opset, "")
+    pairs = zip(schema.inputs, inputs, strict=False)
+    dtype_of = {p.type_str: e.data.dtype for p, e in pairs if isinstance(e, Constant)}
+    types = [p.type_str for p, name in zip(schema.outputs, node.output, strict=False) if name]
+    return [
+        const(np.asarray(x, dtype_of.get(t) if t.startswith("T") else None))
+        for x, t in zip(results, types, strict=False)
+    ]
 
 
 def _makes_many(node: Any, known: Sequence[Constant]) -> bool:

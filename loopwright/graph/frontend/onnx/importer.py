@@ -256,8 +256,8 @@ class Importer:
             )
             # The nodes of a graph inside of it are operators that round by themselves.
             inner = any(a.HasField("g") for a in proto.attribute)
-            made = listed(found(node)) if inner else outputs_of(node, found)
-            return [self.types.mark(e, narrow) for e in made] if narrow else made
+            outputs = listed(found(node)) if inner else outputs_of(node, found)
+            return [self.types.mark(e, narrow) for e in outputs] if narrow else outputs
         body = body_of(
             proto, self._versions, [None if e is None else self.types[e] for e in inputs]
         )

@@ -199,33 +199,24 @@ def computed_in(node: Node, convert: Converter, dtype: str) -> Expr:
     """Convert a node of one output with its first input in another dtype, and cast back."""
     first = node.dtype(node[0])
     inputs = (node.call("cast", node[0], dtype=dtype), *node.inputs[1:])
-    (made,) = listed(convert(replace(node, inputs=inputs)))
-    return node.call("cast", made, dtype=first)
+    (output,) = listed(convert(replace(node, inputs=inputs)))
+    return node.call("cast", output, dtype=first)
 
 
 def outputs_of(node: Node, convert: Converter) -> list[Expr]:
     """The outputs of a node; floats of 16 bits are computed in float32 and rounded once."""
-    made = listed(convert(node))
-    types = node.around.types
-    halves = any(node.is_half(e) for e in node.given)
-    if not halves or types.round_once(made, node.given):
-        return made
-    wide = listed(convert(_cast(node, set(dtypes.HALVES), WIDE)))
-    return [
-        node.call("cast", exact, dtype=node.dtype(e)) if node.is_half(e) else exact
-        for e, exact in zip(made, wide, strict=False)
-    ]
-
-
-def _cast(node: Node, old: set[str], new: str) -> Node:
-    """A node whose inputs of some dtypes are cast to another one."""
+    outputs = listed(convert(node))
+    if not any(map(node.is_half, node.given)) or node.around.types.round_once(outputs, node.given):
+        return outputs
     inputs = [
-        node.call("cast", e, dtype=new)
-        if e is not None and isinstance(t := node.around.types[e], TensorType) and t.dtype in old
-        else e
+        node.call("cast", e, dtype=WIDE) if e is not None and node.is_half(e) else e
         for e in node.inputs
     ]
-    return replace(node, inputs=tuple(inputs))
+    exact = listed(convert(replace(node, inputs=tuple(inputs))))
+    return [
+        node.call("cast", wide, dtype=node.dtype(e)) if node.is_half(e) else wide
+        for e, wide in zip(outputs, exact, strict=False)
+    ]
 
 
 def listed(made: Expr | Sequence[Expr]) -> list[Expr]:

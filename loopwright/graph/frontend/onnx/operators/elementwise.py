@@ -118,7 +118,7 @@ def identity(node: Node) -> Expr:
 
 @converter("Erf")
 def erf(node: Node) -> Expr:
-    """The error function; of whole numbers cut to such."""
+    """The error function; of integers truncated to their dtype."""
     if dtypes.is_float(node.dtype(node[0])):
         return node.call("erf", node[0])
     return computed_in(node, erf, "float32")
@@ -132,7 +132,7 @@ def reciprocal(node: Node) -> Expr:
 
 @converter("Pow")
 def power(node: Node) -> Expr:
-    """x ** y in the dtype of x; whole numbers by whole numbers exactly, up to what it holds.
+    """x ** y in the dtype of x; of integers exact, and wrapping.
 
     An exponent of another dtype may be one that the dtype of x does not have: 2 ** 31 - 1 is odd.
     """
@@ -145,7 +145,7 @@ def power(node: Node) -> Expr:
 
 
 def _fits(node: Node, dtype: str) -> bool:
-    """Whether the exponent is known, and a number of the dtype of the base."""
+    """Whether the exponent is a constant that the dtype of the base holds exactly."""
     exponent = node[1]
     if not isinstance(exponent, Constant) or not dtypes.is_float(dtype):
         return False
@@ -158,7 +158,7 @@ def _as(node: Node, e: Expr, dtype: str) -> Expr:
 
 @converter("Sign")
 def sign(node: Node) -> Expr:
-    """-1, 0 or 1, of both zeros 0; NaN is given on."""
+    """-1, 0 or 1; 0 of both zeros, NaN of NaN."""
     x, zero = node[0], const(0, node.dtype(node[0]))
     return node.call("where", node.call("equal", x, zero), zero, node.call("sign", x))
 
@@ -207,7 +207,7 @@ def is_infinite(node: Node) -> Expr:
 
 
 def _largest(dtype: str) -> float:
-    """The largest number of a dtype of floats that is finite."""
+    """The largest finite number of a dtype of floats."""
     import ml_dtypes
 
     return float(ml_dtypes.finfo(dtype).max)  # type: ignore[no-untyped-call]
@@ -215,14 +215,14 @@ def _largest(dtype: str) -> float:
 
 @converter("Clip")
 def clip(node: Node) -> Expr:
-    """Held between attributes, which are those of float32 by default."""
+    """Clip to attributes, by default the finite limits of float32."""
     most = _largest("float32")
     return node.call("clip", node[0], a_min=node.attr("min", -most), a_max=node.attr("max", most))
 
 
 @converter("Clip", since=11)
 def clip_by_inputs(node: Node) -> Expr:
-    """Held between inputs, by default those that are finite; the upper one wins."""
+    """Clip to inputs, by default the finite limits; the upper bound wins."""
     found, dtype = node[0], node.dtype(node[0])
     for n, name in ((1, "maximum"), (2, "minimum")):
         bound = node.optional(n)

@@ -56,7 +56,7 @@ def quantized(
     saturate: bool = True,
     precision: str = "",
 ) -> Expr:
-    """Other numbers for some: divided, rounded to even, moved, and cut to the dtype.
+    """Quantise: divide by the scale, round to even, add the zero point, cut to the dtype.
 
     Where a precision is given, quotients are rounded to that dtype.
     """

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
 from loopwright import dtypes
 from loopwright.errors import GraphError
-from loopwright.graph.frontend.onnx.node import (
-    Converter,
-    Node,
-    computed_in,
-    converter,
-)
+from loopwright.graph.frontend.onnx.node import Node, computed_in, converter
 from loopwright.graph.ir.expr import Expr
 
 #: Reductions, and the opset from which on their axes are an input.
@@ -30,7 +26,7 @@ _REDUCTIONS = {
     "ReduceSumSquare": 18,
 }
 _SIMPLE = {"ReduceMax": "max", "ReduceMean": "mean", "ReduceMin": "min", "ReduceProd": "prod"}
-#: Reductions whose results are no whole numbers: those of whole numbers are cut to such in the end.
+#: Reductions whose results are no integers; of integers they are truncated to the dtype.
 _REAL = ("ReduceL2", "ReduceLogSum", "ReduceLogSumExp")
 
 
@@ -76,7 +72,7 @@ def _log_sum_exp(node: Node, axes: tuple[int, ...] | None) -> Expr:
 
 
 def _unchanged(node: Node) -> Expr:
-    """What a reduction over no axes is: of each element by itself."""
+    """A reduction over no axes, of each element by itself."""
     x = node[0]
     match node.operator:
         case "ReduceL1" | "ReduceL2":
@@ -90,27 +86,20 @@ def _unchanged(node: Node) -> Expr:
 
 def _register(name: str, since: int) -> None:
     @converter(name)
-    @_typed
     def by_attribute(node: Node) -> Expr:
-        return _reduced(node, node.attr("axes") or None)
+        return _typed(node, partial(_reduced, axes=node.attr("axes") or None))
 
     @converter(name, since=since)
-    @_typed
     def by_input(node: Node) -> Expr:
         axes = node.numbers(1)
-        if not axes and node.attr("noop_with_empty_axes", 0):
-            return _unchanged(node)
-        return _reduced(node, axes or None)
+        noop = not axes and node.attr("noop_with_empty_axes", 0)
+        return _typed(node, _unchanged if noop else partial(_reduced, axes=axes or None))
 
 
-def _typed(convert: Converter) -> Converter:
-    """Compute in float64 what is no whole number, of whole numbers."""
-
-    def wide(node: Node) -> Expr | Sequence[Expr]:
-        real = node.operator in _REAL and not dtypes.is_float(node.dtype(node[0]))
-        return computed_in(node, convert, "float64") if real else convert(node)
-
-    return wide
+def _typed(node: Node, convert: Callable[[Node], Expr]) -> Expr:
+    """Convert a node; of integers the reductions of `_REAL` are computed in float64."""
+    real = node.operator in _REAL and not dtypes.is_float(node.dtype(node[0]))
+    return computed_in(node, convert, "float64") if real else convert(node)
 
 
 for _name, _since in _REDUCTIONS.items():
