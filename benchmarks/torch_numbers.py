@@ -160,7 +160,7 @@ MEANT: tuple[tuple[str, Sequence[str], Excuse], ...] = (
 #: traps in eager PyTorch at the least whole number.
 _LEFT_OUT = (
     *("empty", "linalg.", "svd", "eig", "lu_", "cholesky", "lstsq", "pinverse", "geqrf"),
-    "lcm",
+    *("lcm", "_segment_reduce"),
 )
 #: Samples of an operator and a dtype, and elements of one, at most.
 _SAMPLES, _ELEMENTS = 4, 4096

@@ -21,7 +21,7 @@ over-run would visit an element twice. Which guards follow from others is `overr
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from loopwright.errors import ScheduleError
 from loopwright.ir.affine import Affine, Extent, to_affine
@@ -67,8 +67,16 @@ def infer_bounds(state: State) -> Bounds:
         if not stage.op.is_placeholder:
             out.stages[sid] = _bound_stage(state, stage, out)
     for sb in out.stages.values():
-        sb.guards += [Guard(Affine.of(v), kind, n) for v, kind, n in thread_limits(sb)]
+        limits = thread_limits(sb, _loops_around(state, sb, out))
+        sb.guards += [Guard(Affine.of(v), kind, n) for v, kind, n in limits]
     return out
+
+
+def _loops_around(state: State, sb: StageBounds, out: Bounds) -> Iterator[LoopBound]:
+    """The loops of other stages around one, from the innermost outwards."""
+    while sb.stage.attach.kind == "at":
+        sb, pos = attach_position(state, sb.stage, out)
+        yield from reversed(sb.loops[: pos + 1])
 
 
 def _sizes(state: State) -> Sizes:

@@ -13,13 +13,19 @@ need, the threads of threadIdx.x.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from loopwright.ir.affine import Affine, Extent
 from loopwright.ir.expr import Var
 from loopwright.ir.kinds import Scope
 from loopwright.schedule.bounds.exact import loop_var
-from loopwright.schedule.bounds.results import KernelLaunch, Launch, StageBounds, launch_tag
+from loopwright.schedule.bounds.results import (
+    KernelLaunch,
+    Launch,
+    LoopBound,
+    StageBounds,
+    launch_tag,
+)
 from loopwright.schedule.state import Mark, StageId, StageState, State, refuse
 from loopwright.te.op_node import OpNode
 
@@ -147,11 +153,15 @@ def cross_tags(stage: StageState) -> list[str]:
     return [t for x in loops if (t := launch_tag(stage.marks.get(x)))]
 
 
-def thread_limits(sb: StageBounds) -> list[tuple[Var, str, Extent]]:
+def thread_limits(sb: StageBounds, around: Iterable[LoopBound]) -> list[tuple[Var, str, Extent]]:
     """``(threadIdx.x, kind, n)``: only threads below n run the stage (kind reduce: add to it).
 
     Axes that the stage does not use run it once where its buffer is shared by the threads, and in
     every thread where it is local; in every warp where it is that of a warp.
+
+    Args:
+        sb: the stage.
+        around: the loops around it, from the innermost outwards.
     """
     kernel = sb.kernel
     if kernel is None:
@@ -159,9 +169,9 @@ def thread_limits(sb: StageBounds) -> list[tuple[Var, str, Extent]]:
     own = {t: x for x in sb.loops if (t := launch_tag(x.mark))}
     limits: dict[str, tuple[Extent, str]] = {t: (x.extent, x.loop.kind) for t, x in own.items()}
     if sb.scope in _OWN:
-        around = _shorter_loops_around(kernel, sb)
+        shorter = _shorter_loops(kernel, around)
         # Its own loops are reductions, to which all of their threads add, whatever runs around.
-        limits |= {t: (n, "spatial") for t, n in around.items() if t not in own}
+        limits |= {t: (n, "spatial") for t, n in shorter.items() if t not in own}
     else:
         rest = [x for t, x in kernel.launches.items() if t not in own]
         limits |= {x.tag: (1, "spatial") for x in rest if x.is_thread or not sb.padded}
@@ -172,10 +182,15 @@ def thread_limits(sb: StageBounds) -> list[tuple[Var, str, Extent]]:
     ]
 
 
-def _shorter_loops_around(kernel: KernelLaunch, sb: StageBounds) -> dict[str, int]:
-    """Of each thread axis, the shortest loop around a stage that does not fill it."""
+def _shorter_loops(kernel: KernelLaunch, around: Iterable[LoopBound]) -> dict[str, int]:
+    """Of each thread axis, the shortest loop around a stage that does not fill it, up to a
+    reduction: all of its threads need what is computed inside of it."""
     shortest: dict[str, int] = {}
-    for v, (tag, n) in kernel.short.items():
-        if v in sb.enclosing:
+    reduced = set[str]()
+    for x in around:
+        tag, n = kernel.short.get(x.var, ("", 0))
+        if tag and tag not in reduced:
             shortest[tag] = min(n, shortest.get(tag, n))
+        if x.loop.kind == "reduce":
+            reduced.add(launch_tag(x.mark))
     return shortest

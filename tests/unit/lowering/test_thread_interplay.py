@@ -320,8 +320,9 @@ def test_argmax_across_threads_kept_by_all_of_them() -> None:
 def test_a_reduction_inside_a_shorter_loop_over_the_same_threads(own: int) -> None:
     """Eight threads; the loop around takes three of them, the reduction its own number."""
     a = te.placeholder((own,), name="A")
+    p = te.compute((own,), lambda i: a[i] + 1, name="P")
     r = te.reduce_axis((0, own), "r")
-    total = te.compute((), lambda: te.sum(a[r], axis=[r]), name="R")
+    total = te.compute((), lambda: te.sum(p[r], axis=[r]), name="R")
     k = te.reduce_axis((0, 3), "k")
     c = te.compute((1,), lambda i: te.sum(total[()] * (k + 1), axis=[k]), name="C")
     s = create_schedule(c)
@@ -329,8 +330,9 @@ def test_a_reduction_inside_a_shorter_loop_over_the_same_threads(own: int) -> No
     s[c].env_threads([("threadIdx.x", 8)])
     s[total].compute_at(s[c], k)
     s[total].bind(r, "threadIdx.x")
+    s[p].compute_at(s[total], r)
     x = floats(own)
-    check(s, [a, c], [x], np.array([x.sum() * 6], "float32"))
+    check(s, [a, c], [x], np.array([(x + 1).sum() * 6], "float32"))
 
 
 def test_lanes_of_a_reduction_with_a_loop_over_threads_inside() -> None:
