@@ -104,7 +104,7 @@ def destination(path: Path, kind: Kind, *, force: bool | None = False) -> Path:
     """
     target = Path(os.path.realpath(path))  # of a circle of links, too, which is refused below
     try:
-        mode = target.stat().st_mode
+        mode = path.stat().st_mode  # not of the target: a pipe behind /dev/stdout has no path
     except FileNotFoundError as exc:
         if target.parent.is_dir():
             return target

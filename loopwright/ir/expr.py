@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from numbers import Number
 from typing import Any, Union
 
 import numpy as np
@@ -317,8 +318,8 @@ _OPERANDS = (ExprOps, int, float, np.number, np.bool_)
 
 
 def _equality(op: str, a: ExprOps, b: object) -> Any:
-    # A tensor or an array in a program is a mistake, which `as_expr` names.
-    if isinstance(b, _OPERANDS) or (traced() and hasattr(b, "dtype")):
+    # A tensor, an array or a fraction in a program is a mistake, which `as_expr` names.
+    if isinstance(b, _OPERANDS) or (traced() and (hasattr(b, "dtype") or isinstance(b, Number))):
         return binary(op, a, b)  # type: ignore[arg-type]
     return NotImplemented
 

@@ -270,7 +270,7 @@ class Equipment:
         slot: int = 0,
         seconds: float | None = None,
     ) -> CheckReply | MeasureError | None:
-        """Compare what the runner's slot holds with the reference, on two sets of inputs.
+        """Compare what the runner's slot holds with the reference, on all sets of inputs.
 
         Where its accesses depend on data, it is first built once more and run with checks of all
         bounds.

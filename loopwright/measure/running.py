@@ -384,14 +384,14 @@ class RunSession:
 
     def plan(self, args: Sequence[Arg]) -> DataPlan:
         """How the data of kernels with these arguments are made."""
-        key = tuple((arg.shape, arg.dtype.name, arg.output) for arg in args)
-        return self._plans.get(key, DataPlan())
+        return self._plans.get(_key(args), DataPlan())
 
     def _prepare(self, artifact: Artifact) -> MeasureError | None:
         """Have the runner make the data of these arguments unless it has them."""
         args = arguments(artifact)
         plan = self.plan(args)
-        key = f"data {self._owner} {[(str(arg), arg.output) for arg in args]} {plan}"
+        # Without names: the answer of one task may be that of another, which names them otherwise.
+        key = f"data {self._owner} {_key(args)} {plan}"
         if key in self.worker.sent:
             return None
         self.worker.sent.clear()  # the references go with the former data
@@ -471,6 +471,10 @@ class RunSession:
         self.kills += failure.cause in FROM_OUTSIDE
         text = too_late if failure.cause is FailureCause.TIMEOUT else failure.text
         return MeasureError(_KINDS[failure.cause], text)
+
+
+def _key(args: Sequence[Arg]) -> tuple[ArgKey, ...]:
+    return tuple((arg.shape, arg.dtype.name, arg.output) for arg in args)
 
 
 def runner(option: LocalRunner, device: str) -> Worker:

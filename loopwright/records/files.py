@@ -1,7 +1,8 @@
 """Logs from logs: only the best records, several logs as one, one log for each task.
 
 A file that is written takes the place of the old one in one step, and nobody appends to the old one
-meanwhile, so that no failure loses a measurement. The output may be one of the inputs.
+meanwhile, so that no failure loses a measurement. The output may be one of the inputs where nothing
+of it is left out.
 """
 
 from __future__ import annotations
@@ -52,8 +53,9 @@ def pick(
         The records that were written.
 
     Raises:
-        RecordError: a log cannot be read or written, or ``out`` has lines that would be lost, or
-            there is nothing to write.
+        RecordError: a log cannot be read or written, or there is nothing to write; ``out`` has
+            lines that cannot be read, or is a source or the log of a run, whose measurements would
+            be lost.
 
     Example:
         >>> picked = lw.records.pick(["matmul.jsonl"], "best.jsonl")
@@ -65,6 +67,7 @@ def pick(
         chosen = kept([record for log in logs for record in log], k)
         if not chosen:
             raise _nothing_usable(logs)
+        _check_keeps(out, sources, chosen)
         _write(file, logs, chosen)
     return chosen
 
@@ -211,6 +214,22 @@ def _own(out: AnyPath, sources: Sequence[AnyPath]) -> list[Log]:
     if log.skipped:
         raise RecordError(f"{log.complaint()}; they would be lost: give another file to write to")
     return [] if _is_among(out, sources) else [log]
+
+
+def _check_keeps(out: AnyPath, sources: Sequence[AnyPath], chosen: Sequence[Record]) -> None:
+    """Refuse to leave measurements out of a log that may have been chosen by mistake.
+
+    What `pick` wrote before has no headers, and is no source: there the better replaces the good.
+    """
+    if not os.path.exists(out):
+        return
+    log, ids = load(out), {record.id for record in chosen}
+    lost = sum(record.id not in ids for record in log)
+    if lost and (log.headers or _is_among(out, sources)):
+        raise RecordError(
+            f"{os.fspath(out)!r} has measurements, of which {lost} would be lost: give another "
+            "file to write to"
+        )
 
 
 def _is_among(path: AnyPath, others: Iterable[AnyPath]) -> bool:

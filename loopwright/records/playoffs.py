@@ -24,6 +24,8 @@ PLAYOFF = "playoff"
 #: Whoever is not the winner of a playoff is behind it, by this factor at least.
 _BEHIND = 1.0 + 1e-9
 _T = TypeVar("_T")
+#: What `PlayoffReader.add` takes of a record.
+_TAKEN = ("candidate", "run", "times", "verdict", "ts")
 
 
 class Basis(IntEnum):
@@ -99,6 +101,7 @@ class _Group(Generic[_T]):
     """The records of one playoff so far."""
 
     number: int
+    candidates: set[str] = field(default_factory=set)
     waiting: list[tuple[_T, Sequence[float]]] = field(default_factory=list)
     played: Played | None = None
 
@@ -106,20 +109,28 @@ class _Group(Generic[_T]):
 class PlayoffReader(Generic[_T]):
     """Takes in the records of playoffs one by one, in the order of their log.
 
-    A playoff writes its records one after the other: those with its verdict, the winner's and
-    those of equal code, come last.
+    A playoff writes its records one after the other, one of each candidate: those with its verdict,
+    the winner's and those of equal code, come last.
     """
 
     def __init__(self) -> None:
         self._groups: dict[str, _Group[_T]] = {}
+        self._left: list[tuple[_T, Sequence[float]]] = []
 
     def add(
-        self, item: _T, run: str, times: Sequence[float], verdict: object, ts: float
+        self,
+        item: _T,
+        candidate: str,
+        run: str,
+        times: Sequence[float],
+        verdict: object,
+        ts: float,
     ) -> list[tuple[_T, Place]]:
         """Take in a record.
 
         Args:
             item: what the reader gives back.
+            candidate: of the record.
             run: of the record.
             times: its times; none where it failed.
             verdict: as the record has it; None for none.
@@ -129,8 +140,10 @@ class PlayoffReader(Generic[_T]):
             The items of which the place is known now.
         """
         group = self._groups.setdefault(run, _Group(0))
-        if verdict is None and group.played is not None:
+        if candidate in group.candidates or (verdict is None and group.played is not None):
+            self._left += group.waiting
             group = self._groups[run] = _Group(group.number + 1)
+        group.candidates.add(candidate)
         if times:
             group.waiting.append((item, times))
         if verdict is not None and group.played is None and times:
@@ -147,10 +160,11 @@ class PlayoffReader(Generic[_T]):
 
     def cut_off(self) -> list[tuple[_T, Place]]:
         """The items of playoffs that have no winner yet."""
+        groups = [self._left, *(group.waiting for group in self._groups.values())]
         return [
             (item, Place(Basis.CUT_OFF, 0.0, statistics.median(times)))
-            for group in self._groups.values()
-            for item, times in group.waiting
+            for group in groups
+            for item, times in group
         ]
 
 
@@ -179,7 +193,7 @@ def places(records: Sequence[object]) -> dict[int, Place]:
     rows = [row for row, (phase, said) in enumerate(kinds) if phase == PLAYOFF or said is not None]
     reader: PlayoffReader[int] = PlayoffReader()
     found: dict[int, Place] = {}
-    columns = fields_of([records[row] for row in rows], "run", "times", "verdict", "ts")
+    columns = fields_of([records[row] for row in rows], *_TAKEN)
     for row, *own in zip(rows, *columns, strict=True):
         found.update(reader.add(row, *own))
     return {**found, **dict(reader.cut_off())}
@@ -197,7 +211,7 @@ def playoffs(records: Sequence[Record]) -> dict[str, tuple[str, int]]:
     found = {}
     for record, phase, verdict in zip(records, phases, verdicts, strict=True):
         if is_of_playoff(phase, verdict):
-            reader.add(None, record.run, record.times, verdict, record.ts)
+            reader.add(None, *(getattr(record, name) for name in _TAKEN))
             found[record.id] = (record.run, reader.number(record.run))
     return found
 

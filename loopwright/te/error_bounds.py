@@ -255,7 +255,7 @@ class _Expressions:
                 return self._elements.read(e, self)
             case Cast(value=v, dtype=d):
                 wide = whole and dtypes.is_int(d) and dtypes.is_int(v.dtype)
-                return of(v) if wide else _converted(of(v), v.dtype, d)
+                return of(v) if wide else self._nearest(_converted(of(v), v.dtype, d), of(v), d)
             case Unary(op=op, a=a):
                 x = of(a)
                 function = {"-": np.negative, "~": np.invert}.get(op, np.logical_not)
@@ -268,9 +268,24 @@ class _Expressions:
                 return self._checked(_call(fn, [of(a) for a in args], d))
         raise LoopwrightError(f"no bound is known for {type(e).__name__}")
 
+    def _nearest(self, x: Estimate, before: Estimate, dtype: str) -> Estimate:
+        """A float32 that was rounded to 16 bits: to the nearest, which no schedule changes."""
+        if dtype not in dtypes.HALVES or x.error is None or before.error is not None:
+            return x
+        single = x.value.astype(np.float32)
+        nearest = single.astype(dtype).astype(np.float64)
+        sure = (single == x.value) & np.isfinite(nearest)
+        sure &= np.abs(nearest) > 2.0 * _FORMATS[dtype][1]  # smaller ones may be flushed
+        sure &= not self._finite
+        error = np.where(sure, 0.0, x.error)
+        return Estimate(np.where(sure, nearest, x.value), error if error.any() else None)
+
+    @property
+    def _finite(self) -> bool:
+        return self._elements is not None and self._elements.finite
+
     def _checked(self, x: Estimate) -> Estimate:
-        finite = self._elements is not None and self._elements.finite
-        if not finite or x.value.dtype.kind != "f":
+        if not self._finite or x.value.dtype.kind != "f":
             return x
         special = ~np.isfinite(x.value)
         return Estimate(x.value, _more(x.error, np.where(special, np.inf, 0.0)))
@@ -393,7 +408,10 @@ def _binary(op: str, a: Estimate, b: Estimate, dtype: str) -> Estimate:
     if op in ("+", "-"):
         return _rounded(value, _more(a.error, b.error), dtype, 1.0, a, b)
     if op == "*":
-        return _rounded(value, _product_error(a, b), dtype, 1.0, a, b)
+        found = _rounded(value, _product_error(a, b), dtype, 1.0, a, b)
+        # A fused multiply-add does not overflow where a product does.
+        over = np.isinf(value) & np.isfinite(a.value) & np.isfinite(b.value)
+        return Estimate(value, _more(found.error, _any(over))) if over.any() else found
     if op == "/":
         return _rounded(value, _quotient_error(a, b), dtype, _DIVIDED, a, b)
     return Estimate(value, np.full(value.shape, np.inf))  # quotients that are rounded to integers

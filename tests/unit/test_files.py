@@ -77,11 +77,15 @@ def test_what_is_no_file_is_refused_whatever_is_asked(tmp_path: Path) -> None:
     folder, pipe = tmp_path / "folder", tmp_path / "pipe"
     folder.mkdir()
     os.mkfifo(pipe)
-    for path in (folder, pipe, Path(os.devnull)):
+    ends = os.pipe()
+    unnamed = Path(f"/dev/fd/{ends[1]}")  # as /dev/stdout is before a pipe
+    for path in (folder, pipe, Path(os.devnull), unnamed):
         for force in (False, True):
             with pytest.raises(RunError, match=r"it is a .*; name a file"):
                 _write(path, force=force)
     assert pipe.is_fifo()
+    for end in ends:
+        os.close(end)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write any file")

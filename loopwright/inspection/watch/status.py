@@ -141,7 +141,7 @@ class _Task:
         """Rank a measurement; those of a playoff once its winner is known."""
         placed: list[tuple[_Line, Place | None]] = [(line, None)]
         if is_of_playoff(line.phase, line.verdict):
-            own = (line.run, line.times, line.verdict, line.ts)
+            own = (line.candidate, line.run, line.times, line.verdict, line.ts)
             placed = [*self.playoffs.add(line, *own)]
         for one, place in placed:
             if one.median is not None:

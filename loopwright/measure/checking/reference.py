@@ -21,7 +21,14 @@ from loopwright import dtypes
 from loopwright.errors import TimeLimitError, UsageError
 from loopwright.measure.arguments import arguments, outputs
 from loopwright.measure.building import Build, BuildPool, Candidate, make_candidate
-from loopwright.measure.checking.check import Array, KnownElements, reference_problem
+from loopwright.measure.checking.check import (
+    Array,
+    Closeness,
+    KnownElements,
+    computed_in,
+    reduction_length,
+    reference_problem,
+)
 from loopwright.measure.data.plan import EDGES, SETS
 from loopwright.measure.result import MeasureError, TaskLike
 from loopwright.measure.running import PREPARE_S, REFERENCE_S, Answers, RunSession
@@ -42,6 +49,8 @@ _NEAR = 0.25
 #: the edges of their types, where they are few, and at most; and the most and the fewest elements
 #: of an output that are looked at.
 _WORK, _MOST_WORK = 1 << 18, 1 << 22
+#: Elements that tell whether the terms of a sum cancel.
+_FEW_WORK = 1 << 12
 _MOST, _FEWEST = 1 << 16, 16
 
 
@@ -117,26 +126,30 @@ class References:
             answers = self._from_template(artifact, steps)
             if answers is None:
                 answers = self._from_naive(candidate, outputs(artifact), steps is not None)
+            if answers is not None and not answers.rounding:
+                answers = answers._replace(rounding=self._cancelled(candidate, artifact))
             if answers is not None and self._task.make_inputs is None:
-                answers = answers._replace(edges=self._edges(candidate, artifact))
+                edges = [self._known(candidate, artifact, number) for number in EDGES]
+                answers = answers._replace(edges=edges)
             self._answers[key] = answers
         return self._answers[key]
 
-    def _edges(self, c: Candidate, artifact: Artifact) -> list[list[KnownElements]]:
-        """Right elements of each output, for each set of inputs at the edges of their types."""
+    def _known(
+        self, c: Candidate, artifact: Artifact, number: int, work: int = _WORK
+    ) -> list[KnownElements]:
+        """Right elements of each output for a set of inputs."""
         from loopwright.te.dag import read_arg_id  # they know tensors
 
         args, places = arguments(artifact), [read_arg_id(i) for i in c.arg_ids]
-        wanted = [place for place, arg in zip(places, args, strict=True) if arg.output]
-        sources = [op for (op, _), arg in zip(places, args, strict=True) if not arg.output]
+        pairs = list(zip(places, args, strict=True))
+        sources = [op for (op, _), arg in pairs if not arg.output]
+        inputs = dict(zip(sources, self._runs.input_arrays(args, number), strict=True))
         # Under -fastmath nothing holds of infinities and NaN.
         finite = bool(self._task.target.options.get("fastmath"))
         return [
-            [
-                _elements(c.dag, dict(zip(sources, inputs, strict=True)), *place, finite=finite)
-                for place in wanted
-            ]
-            for inputs in (self._runs.input_arrays(args, number) for number in EDGES)
+            _elements(c.dag, inputs, *place, finite=finite, work=work)
+            for place, arg in pairs
+            if arg.output
         ]
 
     def why_not(self) -> str:
@@ -231,6 +244,19 @@ class References:
             return Answers(right, exact)
         return Answers(right, exact, _apart(right, other, expected))
 
+    def _cancelled(self, c: Candidate, artifact: Artifact) -> tuple[float, ...]:
+        """For each output what rounding may make of it where the terms of its sums cancel in all of
+        its elements, so that their own size says nothing; else 0."""
+        length = reduction_length(c.dag)
+        close, bounds = Closeness(length, computed_in(c.dag)), []
+        some = self._known(c, artifact, 0, _FEW_WORK)
+        for known, arg in zip(some, outputs(artifact), strict=True):
+            bound = known.errors[np.isfinite(known.errors)].max(initial=0.0)
+            scale = np.abs(known.values[np.isfinite(known.values)]).max(initial=0.0)
+            usual = length * close.allowed(arg.dtype.name, float(scale), 0)
+            bounds.append(float(bound) if bound > usual else 0.0)
+        return tuple(bounds)
+
     def _naive_answers(self, dag: Dag, ids: Sequence[ArgId]) -> tuple[bytes, bytes] | MeasureError:
         """What the naive schedule of a program gives for both sets of inputs."""
         naive = make_candidate(dag, [], ids, "naive", target=self._naive_target())
@@ -255,7 +281,7 @@ class References:
 
 
 def _elements(
-    dag: Dag, inputs: Mapping[int, Array], op: int, output: int, *, finite: bool
+    dag: Dag, inputs: Mapping[int, Array], op: int, output: int, *, finite: bool, work: int
 ) -> KnownElements:
     """Right elements of an output: as many as may be computed."""
     from loopwright.te.error_bounds import Elements, TooMuchWorkError
@@ -263,7 +289,7 @@ def _elements(
 
     size = math.prod(dag.ops[op].static_shape)
     terms = math.prod(a.count for a in dag.ops[op].reduce_axes)
-    count = min(size, max(_FEWEST, min(_MOST, _WORK // terms)))
+    count = min(size, max(_FEWEST, min(_MOST, work // terms)))
     while count:
         places = np.arange(size)
         if count < size:

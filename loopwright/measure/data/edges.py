@@ -1,4 +1,5 @@
-"""Inputs at the edges of their types: zeros, limits, equal and mixed sizes; infinities and NaN.
+"""Inputs at the edges of their types: zeros, limits, equal and mixed sizes; infinities and NaN;
+none but large numbers of one sign.
 
 A kernel that is right on ordinary numbers alone is wrong. Each line of an input, the elements that
 share an index of an output, has data of one kind, so that no kind hides another in all of a sum.
@@ -7,7 +8,7 @@ share an index of an output, has data of one kind, so that no kind hides another
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 Array = npt.NDArray[Any]
 _Draw = Callable[[np.random.Generator, tuple[int, ...], str], Array]
+Edge = Literal["mixed", "special", "one sign"]
 #: Fewer lines than this cannot show all kinds: then each element has a kind of its own.
 _LINES = 8
 #: Exponents of mixed, and of large, sizes, and those of float16: half of the range of a type is not
@@ -33,7 +35,7 @@ def edge_input(
     *,
     line: int | None = None,
     span: Span | None = None,
-    special: bool = False,
+    kind: Edge = "mixed",
 ) -> Array:
     """Data of one argument.
 
@@ -43,17 +45,21 @@ def edge_input(
         seed: of the random numbers.
         line: the dimension along which kinds change; None: from element to element.
         span: it is used as an index: values from the first to the last of these, often these two.
-        special: ordinary floats, a few of which are infinite, NaN or at the limits of the type;
-            integers at their limits, or zero.
+        kind: ``"mixed"``: each line of another kind; ``"special"``: ordinary floats and zeros, a
+            few of which are infinite, NaN or at the limits of the type, and integers at their
+            limits or zero; ``"one sign"``: lines of large negative and of large positive floats,
+            the first one negative, and integers near the lowest.
     """
     rng, size = np.random.default_rng(seed), tuple(shape)
     if span is not None:
         inside = rng.integers(span[0], span[1] + 1, size, dtype=np.int64)
         which = rng.integers(0, 4, size)
         return np.asarray(np.choose(which, [span[0], span[1], inside, inside])).astype(dtype)
-    if dtypes.is_float(dtype) and special:
+    if kind == "one sign":
+        return _of_one_sign(rng, size, dtype, line)
+    if dtypes.is_float(dtype) and kind == "special":
         return _with_specials(rng, size, dtype, line)
-    kinds = _FLOATS if dtypes.is_float(dtype) else _LIMITS if special else _INTEGERS
+    kinds = _FLOATS if dtypes.is_float(dtype) else _LIMITS if kind == "special" else _INTEGERS
     return _in_lines(rng, size, dtype, line, kinds)
 
 
@@ -88,10 +94,10 @@ def _normal(rng: np.random.Generator, size: tuple[int, ...]) -> Array:
 def _with_specials(
     rng: np.random.Generator, size: tuple[int, ...], dtype: str, line: int | None
 ) -> Array:
-    """Ordinary numbers; in a quarter of the lines one is none, elsewhere one of many."""
+    """Ordinary numbers and zeros; in a quarter of the lines one is none, elsewhere one of many."""
     import ml_dtypes
 
-    values, info = _normal(rng, size).astype(dtype), ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
+    values, info = _some_zeros(rng, size, dtype), ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
     largest = float(info.max)
     some = [np.nan, np.inf, -np.inf, largest, -largest, float(info.smallest_normal)]
     lines = _lines(values, line)
@@ -116,18 +122,38 @@ def _mixed(rng: np.random.Generator, size: tuple[int, ...], dtype: str) -> Array
     return np.asarray(np.ldexp(_normal(rng, size), powers)).astype(dtype)
 
 
-def _times(factor: float, of_half: float) -> _Draw:
-    """Draws of one size: this factor, or that of float16."""
-
-    def draw(rng: np.random.Generator, size: tuple[int, ...], dtype: str) -> Array:
-        scale = of_half if dtype == "float16" else factor
-        return (_normal(rng, size) * np.float32(scale)).astype(dtype)
-
-    return draw
+def _large(rng: np.random.Generator, size: tuple[int, ...], dtype: str) -> Array:
+    return (_normal(rng, size) * np.exp2(_powers(rng, size, dtype))).astype(dtype)
 
 
-_large, _small = (_times(*(2.0 ** (sign * n) for n in _LARGE)) for sign in (1, -1))
-_some, _signed_zeros = _times(4.0, 4.0), _times(0.0, 0.0)
+def _small(rng: np.random.Generator, size: tuple[int, ...], dtype: str) -> Array:
+    return (_normal(rng, size) * np.exp2(-_powers(rng, size, dtype))).astype(dtype)
+
+
+def _powers(rng: np.random.Generator, size: tuple[int, ...], dtype: str) -> Array:
+    """An exponent for each line: what mixed sizes leave out, up to the largest."""
+    low, high = (powers[dtype == "float16"] for powers in (_MIXED, _LARGE))
+    return rng.integers(low, high + 1, (size[0], *[1] * (len(size) - 1))).astype(np.float32)
+
+
+def _of_one_sign(
+    rng: np.random.Generator, size: tuple[int, ...], dtype: str, line: int | None
+) -> Array:
+    """A maximum begins below all of a line, and what is cut off a sum of them is missing."""
+    if dtype == "bool":
+        return _lowest(rng, size, dtype)
+    if not dtypes.is_float(dtype):
+        return np.asarray(_lowest(rng, size, dtype) + rng.integers(0, 4, size, np.dtype(dtype)))
+    values = -np.ldexp(1.0 + np.abs(_normal(rng, size)), _LARGE[dtype == "float16"])
+    if line is not None:
+        np.moveaxis(values, line, 0)[1::2] *= -1.0
+    return values.astype(dtype)
+
+
+def _zeros(rng: np.random.Generator, size: tuple[int, ...], dtype: str) -> Array:
+    if not dtypes.is_float(dtype):
+        return np.zeros(size, dtype)
+    return (_normal(rng, size) * np.float32(0.0)).astype(dtype)
 
 
 def _equal(rng: np.random.Generator, size: tuple[int, ...], dtype: str) -> Array:
@@ -142,8 +168,8 @@ def _large_or_not(rng: np.random.Generator, size: tuple[int, ...], dtype: str) -
     )
 
 
-def _zeros(rng: np.random.Generator, size: tuple[int, ...], dtype: str) -> Array:
-    return np.zeros(size, dtype)
+def _some(rng: np.random.Generator, size: tuple[int, ...], dtype: str) -> Array:
+    return (_normal(rng, size) * np.float32(4.0)).astype(dtype)
 
 
 def _halves(rng: np.random.Generator, size: tuple[int, ...], dtype: str) -> Array:
@@ -180,6 +206,6 @@ def _highest(rng: np.random.Generator, size: tuple[int, ...], dtype: str) -> Arr
     return np.full(size, int(dtypes.limits(dtype)[1]), dtype)
 
 
-_FLOATS = (_some_zeros, _some, _mixed, _signed_zeros, _equal, _large, _small, _halves)
+_FLOATS = (_some_zeros, _some, _mixed, _zeros, _equal, _large, _small, _halves)
 _INTEGERS = (_full, _few, _zeros, _equal, _limits, _full)
 _LIMITS = (_limits, _lowest, _highest, _zeros)

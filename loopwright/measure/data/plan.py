@@ -1,9 +1,9 @@
-"""Inputs of kernels: four sets of data, made alike in the parent and in a runner.
+"""Inputs of kernels: five sets of data, made alike in the parent and in a runner.
 
 Set 0 is random. Set 1 shows up what random data hide: where an expression allows it, its floats are
 small integers, whose sums are exact, so that the answers must be equal and not only close. Sets 2
-and 3 are at the edges of their types (`loopwright.measure.data.edges`), set 3 with infinities and
-NaN; right answers to them are known at some elements, each with an error of its own.
+to 4 are at the edges of their types (`loopwright.measure.data.edges`); right answers to them are
+known at some elements, each with an error of its own.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from loopwright.measure.checking.check import Array, make_input
-from loopwright.measure.data.edges import edge_input
+from loopwright.measure.data.edges import Edge, edge_input
 from loopwright.runtime import Arg
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 #: The sets of inputs for which whole answers are computed, and those at the edges of their types.
 SETS = (0, 1)
-EDGES = (2, 3)
+EDGES: dict[int, Edge] = {2: "mixed", 3: "special", 4: "one sign"}
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class DataPlan:
                 [seed + shift, index],
                 line=line,
                 span=span,
-                special=number == EDGES[-1],
+                kind=EDGES[number],
             )
         return make_input(
             arg.shape, arg.dtype.name, seed + shift, index, span=span, largest=largest

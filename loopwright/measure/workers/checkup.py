@@ -44,6 +44,11 @@ SLACK_S = 10e-6
 _ATTEMPTS = 5
 #: The last element of an array.
 _LAST = 1.0
+_AT_EDGES = {
+    "mixed": "with zeros and limits among them",
+    "special": "with infinities and NaN among them",
+    "one sign": "that are large and of one sign",
+}
 
 
 class KnownAnswers(NamedTuple):
@@ -100,8 +105,8 @@ class Checkup:
                 self._run("end", 0)
                 self._run("start", 1)
                 took = self._change_a_little(self._memory.memory, 0, _LAST)
-                for number, _ in zip(EDGES, self._answers.known.edges, strict=False):
-                    self._run_at_edges(number)
+                for number, known in zip(EDGES, self._answers.known.edges, strict=False):
+                    self._run_at_edges(number, known)
                 if request.seconds is not None:
                     times = self._retimed(request, request.seconds, took)
         except _Wrong as wrong:
@@ -123,16 +128,14 @@ class Checkup:
         again = "called again on the outputs it had filled, with other inputs: " if number else ""
         self._judge(memory, number, again)
 
-    def _run_at_edges(self, number: int) -> None:
+    def _run_at_edges(self, number: int, known: Sequence[KnownElements]) -> None:
         """Run on inputs at the edges of their types, and look at the elements that are known."""
         memory, inputs = self._memory.memory, self._data.inputs(number)
         memory.fill_inputs(inputs)
         memory.poison_outputs(OTHER_PATTERN)
         self._memory.bound(self._kernel).run()
-        known = self._answers.known.edges[EDGES.index(number)]
         result = memory.judge_known(inputs, known)
-        where = "with infinities and NaN" if number == EDGES[-1] else "with zeros and limits"
-        self._decide(memory, result, f"on inputs {where} among them: ")
+        self._decide(memory, result, f"on inputs {_AT_EDGES[EDGES[number]]}: ")
 
     def _call(self, memory: ArgumentMemory) -> AnyCall:
         if memory is self._memory.memory:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from functools import partial
 from types import TracebackType
 from typing import ParamSpec, TypeVar
 
@@ -23,8 +24,8 @@ R = TypeVar("R")
 class ThreadPool:
     """Threads that begin what is submitted in its order; a context manager ends with `shutdown`.
 
-    Threads start when there is work for them. What was submitted before `shutdown`, or before the
-    process ends, is still done.
+    Threads start when there is work for them, and end when nobody has the pool any more. What was
+    submitted before that, before `shutdown`, or before the process ends, is still done.
 
     Args:
         num_threads: threads, 1 to 1023; default those of parallel loops
@@ -49,10 +50,9 @@ class ThreadPool:
         self._lock = threading.Lock()
         self._open = True
         self._mine = threading.local()
-        self._executor = ThreadPoolExecutor(self.num_threads, name, initializer=self._enter)
-
-    def _enter(self) -> None:
-        self._mine.worker = True
+        # Threads hold what marks them, and not the pool: they end when nobody has it any more.
+        mark = partial(setattr, self._mine, "worker", True)
+        self._executor = ThreadPoolExecutor(self.num_threads, name, initializer=mark)
 
     def submit(self, f: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
         """Have ``f(*args, **kwargs)`` run on a thread of the pool.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
 from collections.abc import Callable
@@ -209,6 +210,23 @@ def test_one_run_at_a_time(subtract: Module) -> None:
     future.result(timeout=20)
     with pytest.raises(UsageError):
         AsyncGraphExecutor(program, {"f": subtract}, {}, 0)
+
+
+def test_an_executor_that_nobody_has_leaves_no_threads(subtract: Module) -> None:
+    program = _random_program(np.random.default_rng(1), 6)
+    before = set(threading.enumerate())
+    futures = [
+        AsyncGraphExecutor(program, {"f": subtract}, {}, 2).run_async()  # dropped while it runs
+        for _ in range(5)
+    ]
+    for future in futures:
+        future.result(timeout=20)
+    del futures, future
+    gc.collect()
+    for thread in set(threading.enumerate()) - before:
+        if thread.name.startswith("loopwright-step"):
+            thread.join(20)
+            assert not thread.is_alive()
 
 
 def test_a_model_with_branches_gives_what_the_graph_executor_gives() -> None:

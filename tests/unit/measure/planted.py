@@ -116,6 +116,18 @@ def maximum(of: Callable[..., Any]) -> Program:
     return rows(64, 5000, "float32", lambda x, r: te.max(of(x), axis=r))
 
 
+def product(term: Callable[..., Any]) -> Program:
+    a, b = te.placeholder((24, 64), name="a"), te.placeholder((64, 24), name="b")
+    k = te.reduce_axis((0, 64), name="k")
+    c = te.compute((24, 24), lambda i, j: te.sum(term(a[i, k], b[k, j], i, j), axis=k), name="c")
+    return scheduled(c, a, b)
+
+
+def few_rows(f: Callable[..., Any], n: int = 3, k: int = 3000) -> Program:
+    """What a reduction gives of rows too few for each to have data of a kind of its own."""
+    return rows(n, k, "float32", f)
+
+
 def softmax(safe: bool) -> Program:
     a = te.placeholder((64, 20), name="a")
     k, r = te.reduce_axis((0, 20), name="k"), te.reduce_axis((0, 20), name="r")
@@ -253,5 +265,38 @@ PLANTED: dict[str, Callable[[], tuple[Program, Program]]] = {
     "a maximum that begins at a number": lambda: (
         maximum(lambda x: x),
         maximum(lambda x: te.max(x, -1000.0)),
+    ),
+    "a maximum of few rows that begins at a number": lambda: (
+        few_rows(lambda x, r: te.max(x, axis=r)),
+        few_rows(lambda x, r: te.max(te.max(x, -1000.0), axis=r)),
+    ),
+    "a minimum of few rows that begins at a number": lambda: (
+        few_rows(lambda x, r: te.min(x, axis=r)),
+        few_rows(lambda x, r: te.min(te.min(x, 1e9), axis=r)),
+    ),
+    "a long sum of terms that are cut off": lambda: (
+        few_rows(lambda x, r: te.sum(x, axis=r), 2, 300000),
+        few_rows(lambda x, r: te.sum(te.max(te.min(x, 1e4), -1e4), axis=r), 2, 300000),
+    ),
+    "one element without the large terms": lambda: (
+        product(lambda a, b, i, j: a * b),
+        product(
+            lambda a, b, i, j: te.if_then_else(
+                te.all(i == 5, j == 11, te.abs(a) > 50.0), 0.0, a * b
+            )
+        ),
+    ),
+    "zeros that are skipped beside infinities": lambda: (
+        product(lambda a, b, i, j: a * b),
+        product(lambda a, b, i, j: te.if_then_else(a == 0.0, 0.0, a * b)),
+    ),
+    "a bfloat16 by truncation": lambda: elements(
+        "float32",
+        "bfloat16",
+        lambda a: a,
+        lambda a: te.reinterpret("bfloat16", (te.reinterpret("uint32", a) >> 16).astype("uint16")),
+    ),
+    "rounding by adding a constant": lambda: elements(
+        "float32", "float32", lambda a: te.round(a), lambda a: (a + 12582912.0) - 12582912.0
     ),
 }

@@ -65,6 +65,16 @@ def alternating(k: int) -> Program:
     return s, args
 
 
+def mirrored(dtype: str) -> Program:
+    """Each term comes once with either sign: all that is left is rounding."""
+    a, r = _rows(64, 700, dtype)
+    out = te.compute((64,), lambda i: te.sum(a[i, r] - a[i, 699 - r], axis=r), name="out")
+    s, args = scheduled(out, a)
+    _, inner = s[out].split(r, factor=4)
+    s.rfactor(out, inner)
+    return s, args
+
+
 def largest(dtype: str, parts: int) -> Program:
     a, r = _rows(64, 96, dtype)
     at, top = te.compute((64,), lambda i: te.argmax((r, a[i, r]), axis=r), name="out")
@@ -149,6 +159,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 OTHERS: dict[str, Callable[[], Program]] = {
     **{f"variance {k}": lambda k=k: variance(k, 8) for k in (32, 1000)},
     **{f"alternating {k}": lambda k=k: alternating(k) for k in (32, 1024)},
+    **{f"mirrored {t}": lambda t=t: mirrored(t) for t in ("float32", "float64", "bfloat16")},
     **{f"argmax {t}": lambda t=t: largest(t, 8) for t in ("float32", "int8", "float16")},
     **{f"max {t}": lambda t=t: extreme(te.max, t) for t in ("float32", "uint8", "bfloat16")},
     **{f"min {t}": lambda t=t: extreme(te.min, t) for t in ("float32", "int64")},

@@ -144,14 +144,35 @@ def test_files_of_the_user_are_not_lost(tmp_path):
 
 
 def test_links_and_modes_stay(tmp_path):
-    log = write(tmp_path / "log.jsonl", make(1, 1.0), make(2, 2.0))
+    log = write(tmp_path / "log.jsonl", make(2, 2.0))
     log.chmod(0o640)
     link = tmp_path / "link.jsonl"
     link.symlink_to(log)
-    pick([link], link)
+    pick([write(tmp_path / "better.jsonl", make(1, 1.0))], link)
     assert link.is_symlink()
     assert log.stat().st_mode & 0o777 == 0o640
-    assert len(load(log)) == 1
+    assert load(log).records == [make(1, 1.0)]
+
+
+def test_measurements_are_not_replaced_by_the_best_of_them(tmp_path):
+    run = write(tmp_path / "run.jsonl", make(1, 1.0), make(2, 2.0), headers=[{"run": "r"}])
+    bare = write(tmp_path / "bare.jsonl", make(3, 0.5), make(4, 2.0))
+    (tmp_path / "link.jsonl").symlink_to(bare)
+    before = run.read_bytes(), bare.read_bytes()
+    for sources, out in (
+        ([run], run),
+        ([bare], run),
+        ([bare], bare),
+        ([tmp_path / "link.jsonl"], bare),
+    ):
+        for choose in (pick, distill_file):
+            with pytest.raises(
+                RecordError, match=r"exists|has measurements, of which . would be lost"
+            ):
+                choose(sources, out)
+    assert (run.read_bytes(), bare.read_bytes()) == before
+    alone = write(tmp_path / "alone.jsonl", make(1, 1.0), headers=[{"run": "r"}])
+    assert len(pick([alone], alone)) == 1
 
 
 def test_nothing_that_is_appended_meanwhile_is_lost(tmp_path):

@@ -118,6 +118,16 @@ def test_a_playoff_that_was_cut_off_decides_nothing():
     assert trials(ranked([*records, *again]))[-1] == 5
 
 
+def test_a_playoff_that_was_cut_off_is_apart_from_the_next_of_its_run():
+    cut = playoff({0: 1e-3, 9: 1e-4}, None, 1.0, winner=None, ts=2e9)
+    whole = playoff({0: DEFAULT, 70: 2e-3, 85: 2.1e-3}, judged(4.0), 1.0, winner=70, ts=3e9)
+    records = [*searched(SEARCH), *cut, *whole]
+    assert trials(ranked(records)) == [70, 85, 0, 1, 254, 9]
+    assert list(ratios(records).values()) == pytest.approx([1.0, 0.21, 0.2])
+    numbers = [number for _, number in playoffs(records).values()]
+    assert numbers == [0, 0, 1, 1, 1]
+
+
 def test_without_the_default_the_latest_playoff_counts():
     none = Verdict(Outcome.NOT_COMPARED).to_json()
     first = playoff({70: 2e-3, 85: 2.1e-3}, none, 1.0, winner=70, ts=2e9)

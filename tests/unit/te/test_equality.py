@@ -9,6 +9,8 @@ import itertools
 import math
 import operator
 from collections.abc import Callable
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -219,6 +221,9 @@ def test_tensors_and_arrays_are_no_operands() -> None:
         (lambda i: A[i] * (A != A[i]), r"cannot use Tensor\(A"),
         (lambda i: A[i] * (two[i] == 0), "cannot use B with 1 of its 2 indices"),
         (lambda i: A[i] * (A[i] == np.zeros(4)), "cannot use array"),
+        (lambda i: A[i] if i == Fraction(2) else 0.0, "cannot use Fraction"),
+        (lambda i: A[i] if Decimal(2) != i else 0.0, "cannot use Decimal"),
+        (lambda i: A[i] if i in (2j, 3) else 0.0, "cannot use 2j"),
     ]
     for function, text in cases:
         with pytest.raises(TensorError, match=text):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 import threading
@@ -28,6 +29,29 @@ def test_results_and_exceptions_come_through_futures() -> None:
         assert [f.result() for f in futures] == [divmod(n, 7) for n in range(200)]
         with pytest.raises(ValueError, match="no luck"):
             broken.result()
+
+
+def test_threads_end_with_the_last_who_has_the_pool() -> None:
+    pool = ThreadPool(3)
+    threads: list[threading.Thread] = []
+    together, gate = threading.Barrier(3), threading.Event()
+
+    def work() -> int:
+        threads.append(threading.current_thread())
+        together.wait(timeout=60)
+        gate.wait(60)
+        return len(threads)
+
+    futures = [pool.submit(work) for _ in range(3)]
+    last = pool.submit(len, "four")
+    del pool
+    gate.set()
+    assert [f.result(60) for f in futures] == [3, 3, 3]
+    assert last.result(60) == 4
+    gc.collect()
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive()
 
 
 def test_no_more_threads_than_were_asked_for_and_all_of_them() -> None:
