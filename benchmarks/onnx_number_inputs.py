@@ -618,11 +618,12 @@ def _squeezed(dtype: str, opset: int) -> Iterator[Draw]:
 
 @_recipe("Resize")
 def _resize(dtype: str, opset: int) -> Iterator[Draw]:
-    if dtype not in ("float32", "float16", "uint8"):
+    if dtype not in ("float32", "float64", "float16", "uint8"):
         return
     x = np.arange(16).reshape(1, 1, 4, 4).astype(dtype)
     if opset < 11:
-        yield "nearest", {"mode": "nearest"}, (x, np.array([1, 1, 2, 1.5], "float32")), (1,)
+        for scales in ([1, 1, 2, 1.5], [1, 1, 0.6, 1.5]):
+            yield f"nearest {scales}", {"mode": "nearest"}, (x, np.array(scales, "float32")), (1,)
         return
     modes = ("half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel")
     modes += ("half_pixel_symmetric",) if opset >= 19 else ()
@@ -630,10 +631,17 @@ def _resize(dtype: str, opset: int) -> Iterator[Draw]:
         attrs = {"mode": mode, "coordinate_transformation_mode": how}
         for sizes in ([1, 1, 3, 8], [1, 1, 1, 1], [1, 1, 7, 2]):
             yield f"{mode} {how} to {sizes[2:]}", attrs, (x, None, None, _i8(*sizes)), (3,)
-    for nearest in ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil"):
-        attrs = {"mode": "nearest", "nearest_mode": nearest}
-        scales = np.array([1, 1, 1.5, 0.5], "float32")
-        yield f"nearest {nearest}", attrs, (x, None, scales), (2,)
+    x = np.arange(36).reshape(1, 1, 6, 6).astype(dtype)
+    region = (None, (2,)) if opset >= 13 else (np.zeros(0, "float32"), (1, 2))
+    rounding = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
+    for nearest, how in product(rounding, ("half_pixel", "asymmetric")):
+        attrs = {"nearest_mode": nearest, "coordinate_transformation_mode": how}
+        for scales in ([1, 1, 1.5, 0.5], [1, 1, 1 / 3, 1.5]):
+            edge = f"nearest {nearest} {how} by {scales[2]:.2f}"
+            yield edge, attrs, (x, region[0], np.array(scales, "float32")), region[1]
+    for mode in ("linear", "cubic") if opset >= 18 and dtype != "uint8" else ():
+        attrs = {"mode": mode, "antialias": 1}
+        yield f"{mode} antialias", attrs, (x, None, None, _i8(1, 1, 2, 5)), (3,)
 
 
 #: Operators of one draw: its edge, attributes, and inputs of a dtype.

@@ -160,6 +160,10 @@ def _below_one(case: Case, a: Array, b: Array) -> Any:
     return (b + 1 == a) & (a < 100) | (b == 0) & (a > 700)
 
 
+def _mean_of_nothing(case: Case, a: Array, b: Array) -> Any:
+    return (a == 0) & (_input(case).size == 0)
+
+
 def _logarithm_of_nothing(case: Case, a: Array, b: Array) -> Any:
     return (a == 0) & (b == dtypes.limits(case.dtype)[0])
 
@@ -207,11 +211,8 @@ def _of_infinity(case: Case, a: Array, b: Array) -> Any:
     return np.isinf(_input(case))
 
 
-def _one_less(case: Case, a: Array, b: Array) -> Any:
-    """One less, or a cubic beyond the limits of the dtype."""
-    return (b.astype(int) - a == 1) | (case.attrs["mode"] == "cubic") & (
-        abs(a - b.astype(int)) > 200
-    )
+def _last_place_cut(case: Case, a: Array, b: Array) -> Any:
+    return abs(b.astype(int) - a) == 1
 
 
 def _one_element(case: Case, a: Array, b: Array) -> Any:
@@ -244,15 +245,16 @@ MEANT: tuple[Meant, ...] = (
     Meant("Pow", _FLOATS, "known 0.5.*", "infinite, as in C: no square root", _of_infinity),
     Meant("Range", _FLOATS, ".*", "start + n * delta, as the specification says", _last_places),
     Meant("Resize", _FLOATS, r"cubic pytorch_half_pixel to \[1, 1\]", "0", _one_element),
-    Meant("Resize", "uint8", "(linear|cubic).*", "cut, as ONNX Runtime does", _one_less),
+    Meant("Resize", "uint8", "linear .* to .*", "cut, as ONNX Runtime does", _last_place_cut),
     Meant("Where", _FLOATS, "pairs.*", "the reference: -0.0 stays what it is", _zeros),
     Meant("LogSoftmax", "float64", ".*", "NaN, as of float32", _beside_infinity),
     Meant("Hardmax", "float64", "columns|default axis", "one matrix", _axis_taken),
     Meant("Swish", "b?float16", ".*", "rounded once", _sigmoid_rounded),
     Meant("Sign", "float16", "edges.*|0-d.*", "NaN, as of float32", _of_nan),
     Meant("Shrink", f"{_INTEGERS}|float64", "edges.*", _EXACT_STEPS, _beyond_float32),
-    Meant("LRN", "float64", ".*", "the reference leaves channels out", _channels_left_out),
-    Meant("Erf|Gelu|GroupN.*|HardSwish", "float64", ".*", _EXACT_STEPS, _float32_steps),
+    Meant("LRN", _FLOATS, ".*", "the reference leaves channels out", _channels_left_out),
+    Meant("Erf|Gelu|GroupN.*|HardSwish|Resize", "float64", ".*", _EXACT_STEPS, _float32_steps),
+    Meant("ReduceMean", "uint64", ".* decided", "the mean of nothing is 0", _mean_of_nothing),
     Meant("Clip", "float64|b?float16", ".*None.*", "the finite limits", _of_infinity),
 )
 

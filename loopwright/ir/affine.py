@@ -359,9 +359,9 @@ def _interval_op(op: str, p: Interval | None, q: Interval | None) -> Interval | 
 
 
 def fits(e: Expr, env: Mapping[Var, Affine], ranges: Ranges) -> bool:
-    """Whether the exact value of an integer expression is known to lie in its dtype."""
+    """Whether the exact value of an integer is known to lie in its dtype, and in that of axes."""
     b = interval(e, env, ranges)
-    return b is not None and _within(b, e.dtype)
+    return b is not None and _within(b, e.dtype, "int64")
 
 
 def exact(e: Expr, env: Mapping[Var, Affine], ranges: Ranges) -> bool:

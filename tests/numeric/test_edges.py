@@ -118,3 +118,52 @@ def test_powers_of_integers_are_exact_and_wrap(target: str) -> None:
         pairs = zip(a, small, strict=True)
         want = [_wrapped(_power(int(x), int(y)), dtype) for x, y in pairs]
         assert [int(v) for v in found] == want, dtype
+
+
+@pytest.mark.parametrize("target", ["llvm", "c", "interp"])
+def test_constants_of_an_inlined_stage_shift_modulo_the_width(target: str) -> None:
+    kinds = ("int8", "uint16", "int32", "uint64")
+    xs = [np.array([1, 2, 3, 100], d) for d in kinds]
+    tensors = [te.placeholder((4,), d, name=f"x{d}") for d in kinds]
+    amounts = [
+        te.compute((4,), lambda i, d=d: te.const(dtypes.bits(d) + 3, d), name=f"by{d}")
+        for d in kinds
+    ]
+    outputs = [
+        te.compute((4,), lambda i, f=f, x=x, by=by: f(x[i], by[i]), name=f"y{n}_{x.dtype}")
+        for x, by in zip(tensors, amounts, strict=True)
+        for n, f in enumerate((te.shift_left, te.shift_right))
+    ]
+    s = te.create_schedule([t.op for t in outputs])
+    for by in amounts:
+        s[by].compute_inline()
+    found = [np.empty(4, t.dtype) for t in outputs]
+    lw.build(s, [*tensors, *outputs], target)(*xs, *found)
+    for n, x in enumerate(xs):
+        np.testing.assert_array_equal(found[2 * n], x << x.dtype.type(3))
+        np.testing.assert_array_equal(found[2 * n + 1], x >> x.dtype.type(3))
+
+
+@pytest.mark.parametrize("target", ["llvm", "c", "interp"])
+def test_axes_as_uint64_beyond_the_limit_of_int64(target: str) -> None:
+    large, step, three = (te.const(v, "uint64") for v in (2**64 - 1, 2**61, 3))
+
+    def element(x: Any) -> tuple[Any, ...]:
+        i = x.indices[0].astype("uint64")
+        largest = te.select(i * step > three, i, three)
+        return te.truncmod(i, large) + x.astype("uint64"), (i * step) // three, largest
+
+    remainder, quotient, largest = _run(target, [np.zeros(8, "int8")], element)
+    assert remainder.tolist() == list(range(8))
+    assert quotient.tolist() == [i * 2**61 // 3 for i in range(8)]
+    assert largest.tolist() == [3, *range(1, 8)]
+
+
+@pytest.mark.parametrize("target", ["llvm", "c", "interp"])
+def test_a_float_cut_to_a_whole_number_is_no_negative_zero(target: str) -> None:
+    for real, whole in (("float32", "int32"), ("float64", "int64"), ("float32", "int8")):
+        x = np.array([-0.5, -0.0, 0.0, 0.5, -0.99, -1.5], real)
+        for lanes in (0, 2):
+            (y,) = _run(target, [x], lambda v, w=whole: (v.astype(w).astype(v.dtype),), lanes)
+            np.testing.assert_array_equal(y, np.array([0, 0, 0, 0, 0, -1], real))
+            assert np.signbit(y).tolist() == [False] * 5 + [True], (real, lanes)

@@ -232,6 +232,8 @@ class ExpressionWriter(ABC):
             return join("!=", x, Text("0"))
         if dtypes.is_float(source) and not dtypes.is_float(to):
             return call(self.prelude.to_integer(source, to), x)
+        if dtypes.is_float(to) and not dtypes.is_float(source) and self.prelude.truncates:
+            return call(self.prelude.to_float(source, to), x)
         return self.convert(x, to)
 
     def _call(self, fn: str, args: list[Text], dtype: str) -> Text:

@@ -35,6 +35,7 @@ class Prelude:
     Attributes:
         has_fma: whether ``fma`` of C is an instruction, so that ``a * b + c`` becomes one.
         strict: whether a helper depends on the rounding of every operation.
+        truncates: whether a helper makes floats integers.
         dialect: the language.
         define: writes math functions (`loopwright.codegen.c.math`).
     """
@@ -43,7 +44,7 @@ class Prelude:
         self._texts: dict[str, str] = {}
         self.dialect = dialect
         self.has_fma = has_fma
-        self.strict = False
+        self.strict = self.truncates = False
         self.define: MathSource = _no_definitions
 
     def text(self) -> str:
@@ -109,15 +110,24 @@ class Prelude:
 
     def to_integer(self, source: str, to: str) -> str:
         """A float as an integer: rounded towards zero, cut to the limits; NaN is 0."""
-        name = f"lw_{short(to)}_from_{short(source)}"
         d, bits = self.dialect, dtypes.bits(to)
-        frm, ty = d.type(source), d.type(to)
         suffix = "f" if source == "float32" else ""
         unsigned = dtypes.is_unsigned(to)
         top = f"0x1p{bits if unsigned else bits - 1}{suffix}"
         low, least = ("0", "0") if unsigned else (f"-{top}", d.lowest(to))
-        body = f"return x != x ? 0 : x <= {low} ? {least} : x >= {top} ? {d.highest(to)} : ({ty})x;"
-        self._texts.setdefault(name, f"{d.helper} {ty} {name}({frm} x) {{ {body} }}")
+        self.truncates = True
+        most, ty = d.highest(to), d.type(to)
+        body = f"return x != x ? 0 : x <= {low} ? {least} : x >= {top} ? {most} : ({ty})x;"
+        return self._conversion(source, to, body)
+
+    def to_float(self, source: str, to: str) -> str:
+        """An integer that may be a float's: GCC 12 makes trunc of both, and -0 of -0.5."""
+        return self._conversion(source, to, f"{self.dialect.type(to)} y = x; return y + 0;")
+
+    def _conversion(self, source: str, to: str, body: str) -> str:
+        name = f"lw_{short(to)}_from_{short(source)}"
+        frm, ty = self.dialect.type(source), self.dialect.type(to)
+        self._texts.setdefault(name, f"{self.dialect.helper} {ty} {name}({frm} x) {{ {body} }}")
         return name
 
     def reinterpret(self, source: str, to: str) -> str:

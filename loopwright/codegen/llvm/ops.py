@@ -77,7 +77,7 @@ class Operations:
 
     def _shift(self, op: str, a: Value, b: Value, dtype: str) -> Value:
         """A shift by an amount modulo the width; LLVM's own is poison beyond it."""
-        if not b.ref.isdigit():
+        if not (b.ref.isdigit() and int(b.ref) < dtypes.bits(dtype)):
             b = self._op("and", b, self.const(dtypes.bits(dtype) - 1, b), dtype)
         right = "lshr" if dtypes.is_unsigned(dtype) else "ashr"
         return self._op("shl" if op == "<<" else right, a, b, dtype)

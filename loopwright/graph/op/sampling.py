@@ -33,17 +33,21 @@ def grid_sample(
     image = static_shape(data, "grid_sample")[2:]
     require_same(grid.shape[-1], len(image), "the numbers of a place and the image's dimensions")
     require_same(grid.shape[0], data.shape[0], "how many images and grids there are")
+    wide = "float64" if data.dtype == "float64" else "float32"
 
     def value(n: Any, c: Any, *o: Any) -> Any:
         taps = []
         for d, extent in enumerate(image):
-            x = grid(n, *o, len(image) - 1 - d).astype("float32")
+            x = grid(n, *o, len(image) - 1 - d).astype(wide)
             x = _place(x, extent, align_corners)
             taps.append(_taps(x, extent, mode, padding_mode, align_corners))
         parts = []
         for chosen in product(*taps):
-            weight = reduce(mul, (w for _, w in chosen))
-            parts.append(data(n, c, *(i for i, _ in chosen)).astype("float32") * weight)
+            numbers, weights, inside = zip(*chosen, strict=True)
+            element = data(n, c, *numbers).astype(wide)
+            if padding_mode == "zeros":  # not times 0, which infinity is not
+                element = te.if_then_else(te.all(*inside), element, te.const(0, wide))
+            parts.append(element * reduce(mul, weights))
         return reduce(lambda a, b: a + b, parts).astype(data.dtype)
 
     shape = (*data.shape[:2], *grid.shape[1:-1])
@@ -78,15 +82,15 @@ def _reflected(x: Any, extent: int, align_corners: bool) -> Any:
 
 def _taps(
     x: Any, extent: int, mode: str, padding_mode: str, align_corners: bool
-) -> list[tuple[Any, Any]]:
-    """Elements along a dimension, and their weights; outside, with zeros, the weight is 0."""
+) -> list[tuple[Any, Any, Any]]:
+    """Elements along a dimension, their weights, and whether they are of the image."""
     x = te.nearbyint(x) if mode == "nearest" else x
-    if padding_mode != "zeros":
+    if mode != "cubic" and padding_mode != "zeros":
         low, high = _ends(extent, align_corners)
         outside = te.any(x < low, x > high)
         x = te.if_then_else(outside, _inside(x, extent, padding_mode, align_corners), x)
     if mode == "nearest":
-        return [_tap(x, 1, extent, padding_mode, align_corners)]
+        return [_tap(x, te.const(1, x.dtype), extent, padding_mode, align_corners)]
     first = te.floor(x)
     t = x - first
     if mode == "linear":
@@ -107,16 +111,12 @@ def _inside(x: Any, extent: int, padding_mode: str, align_corners: bool) -> Any:
 
 def _tap(
     place: Any, weight: Any, extent: int, padding_mode: str, align_corners: bool
-) -> tuple[Any, Any]:
-    if padding_mode == "zeros":
-        inside = te.all(place >= 0, place <= extent - 1)
-        one = te.const(1, "float32") if isinstance(weight, int) else weight
-        weight = te.if_then_else(inside, one, te.const(0, "float32"))
-    else:
+) -> tuple[Any, Any, Any]:
+    inside = te.all(place >= 0, place <= extent - 1)
+    if padding_mode != "zeros":
         place = _inside(place, extent, padding_mode, align_corners)
-        weight = te.const(1, "float32") if isinstance(weight, int) else weight
     held = te.max(te.min(place, extent - 1.0), 0.0)
-    return held.astype("int32"), weight
+    return held.astype("int32"), weight, inside
 
 
 def _near(x: Any) -> Any:

@@ -82,6 +82,7 @@ NODES: list[tuple[str, int, list[Array], list[int], dict[str, Any]]] = [
     ("Resize", 13, [IMAGE, np.float32([]), np.float32([1, 1, 1.5, 2])], [1, 2],
      {"mode": "linear", "coordinate_transformation_mode": "align_corners"}),
     ("Resize", 13, [IMAGE, np.float32([]), np.float32([1, 1, 0.6, 2])], [1, 2], {"mode": "cubic"}),
+    ("Resize", 13, [BYTES, np.float32([]), np.float32([1.5, 0.8])], [1, 2], {"mode": "cubic"}),
     ("Conv", 11, [IMAGE, WEIGHT], [], {"strides": [2, 1], "auto_pad": "SAME_LOWER"}),
     ("ConvTranspose", 11, [IMAGE, WEIGHT[:2]], [], {"strides": [2, 2], "output_padding": [1, 0]}),
     ("MaxPool", 12, [IMAGE], [], {"kernel_shape": [2, 2], "strides": [2, 2], "ceil_mode": 1}),
@@ -96,7 +97,7 @@ NODES: list[tuple[str, int, list[Array], list[int], dict[str, Any]]] = [
     ("LSTM", 14, [X, *(RNG.standard_normal(s).astype("float32")
                        for s in ((1, 8, 4), (1, 8, 2), (1, 16)))], [], {"hidden_size": 2}),
     ("GridSample", 20, [IMAGE, GRID], [], {}),
-    ("GridSample", 20, [IMAGE, GRID], [], {"mode": "cubic", "padding_mode": "border"}),
+    ("GridSample", 20, [IMAGE, GRID], [], {"mode": "cubic", "padding_mode": "reflection"}),
     ("GridSample", 20, [IMAGE, GRID], [], {"padding_mode": "reflection", "align_corners": 1}),
     ("GridSample", 20, [IMAGE, GRID], [], {"mode": "nearest", "padding_mode": "reflection"}),
     ("DFT", 19, [X[..., None]], [], {"axis": 1, "onesided": 1}),

@@ -12,7 +12,7 @@ from onnx import AttributeProto, TensorProto, helper
 
 from loopwright.errors import GraphError
 from loopwright.graph.frontend.onnx import from_onnx
-from tests.unit.graph.onnx_nodes import info, model_of
+from tests.unit.graph.onnx_nodes import compared, info, model_of
 from tests.unit.graph.values import Array, run
 
 INF, NAN = np.inf, np.nan
@@ -216,3 +216,53 @@ def checked_closely(opset: int, *nodes: tuple[Any, ...]) -> None:
         (found,) = run(module, *inputs[: len(inputs) - len(constants)])
         steps = abs(found.view("int16").astype(int) - outputs[0].view("int16").astype(int))
         assert steps.max() <= 1, (operator, found, outputs[0])
+
+
+def test_resize_reads_where_float32_puts_it() -> None:
+    x = np.arange(9, dtype="float32")
+    known = {"x1": f4(), "x2": np.array([1 / 3], "float32")}
+    how = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+    model = model_of("Resize", [x, *known.values()], 13, **how)
+    # By the double next to it, 1 / float32(1/3) is a little below 3.
+    compared(model, [x, *known.values()], {1: known["x1"], 2: known["x2"]}, [f4(0, 3, 6)])
+    scale = np.array([5 / 3], "float32")
+    inputs = [x[:3], f4(), scale]
+    model = model_of("Resize", inputs, 13, **how)
+    compared(model, inputs, {1: f4(), 2: scale}, [f4(0, 0, 1, 1, 2)])
+    inputs = [x[:4], np.array([0.6], "float32")]
+    compared(model_of("Resize", inputs, 10), inputs, {1: inputs[1]}, [f4(0, 2)])
+
+
+def test_images_sampled_beyond_their_edge() -> None:
+    row = np.array([[[[0, 0, 0, 8]]]], "float32")
+    beyond = np.array([[[[4 / 3, 0], [7 / 3, 0]]]], "float32")  # at 3.5, and at 5
+    attrs = {"align_corners": 1, "mode": "cubic"}
+    infinite, large = np.where(row == 8, INF, row).astype("float32"), row.astype("float64") * 1e300
+    checked(
+        20,
+        # Elements of the edge are repeated: 8 by weights of 19/32, 19/32 and -3/32.
+        ("GridSample", [row, beyond], [f4(8.75, 8).reshape(1, 1, 1, 2)],
+         {**attrs, "padding_mode": "border"}),
+        ("GridSample", [infinite, beyond[:, :, 1:]], [f4(0).reshape(1, 1, 1, 1)],
+         {"align_corners": 1}),
+        ("GridSample", [large, beyond.astype("float64")], [np.full((1, 1, 1, 2), 8e300)],
+         {"align_corners": 1, "mode": "nearest", "padding_mode": "border"}),
+    )  # fmt: skip
+
+
+def test_statistics_of_layers_are_float32() -> None:
+    x = np.array([[1, 3.0]])
+    inputs, ones = [x, np.ones(2)], np.ones((1, 1), "float32")
+    model = model_of("LayerNormalization", inputs, 17, 3, epsilon=0.0)
+    compared(model, inputs, {}, [np.array([[-1, 1.0]]), 2 * ones, ones])
+
+
+def test_what_is_known_is_as_what_a_kernel_gives() -> None:
+    for dtype in ("float32", "int32"):
+        nothing, axes = np.zeros((0, 2), dtype), np.array([0])
+        model = model_of("ReduceMean", [nothing, axes], 18)
+        compared(model, [nothing, axes], {0: nothing, 1: axes}, [np.zeros((1, 2), dtype)])
+    inputs = [f4(0, 1.9, -1), np.array(3), i4(5, 7)]
+    wanted = np.where(np.eye(3, dtype="bool"), 7, 5).astype("int32")
+    for known in ((1,), (0, 1, 2)):
+        compared(model_of("OneHot", inputs, 11), inputs, {n: inputs[n] for n in known}, [wanted])

@@ -137,7 +137,8 @@ def layer_normalization(node: Node) -> list[Expr]:
     inverse = node.call("rsqrt", node.call("add", variance, epsilon))
     found: Expr = node.call("cast", node.call("multiply", centred, inverse), dtype=dtype)
     found = node.call("multiply", found, node[1])
-    return [found if bias is None else node.call("add", found, bias), mean, inverse]
+    stash = (node.call("cast", e, dtype="float32") for e in (mean, inverse))
+    return [found if bias is None else node.call("add", found, bias), *stash]
 
 
 @converter("RMSNormalization", since=23)

@@ -1,7 +1,8 @@
 """Converters of interpolation: each axis by itself, as sums of few elements times weights.
 
 Where the elements are, and their weights, is computed when the model is imported, by the rules of
-ONNX's Resize.
+ONNX's Resize: of float64 in float64, else in float32 as in ONNX Runtime, where that decides which
+element is the nearest one.
 """
 
 from __future__ import annotations
@@ -29,19 +30,19 @@ class _Axis:
         axis: which one.
         old: its elements.
         new: those of the result.
-        scale: new elements for each old one.
+        scale: new elements for each old one, in the dtype that places are computed in.
         region: begin and end of the part that is taken, as shares of the axis.
     """
 
     axis: int
     old: int
     new: int
-    scale: float
+    scale: Array
     region: tuple[float, float] = (0.0, 1.0)
 
     def places(self, how: str) -> Array:
         """Where each new element lies among the old ones."""
-        x = np.arange(self.new, dtype="float64")
+        x = np.arange(self.new, dtype=self.scale.dtype)
         match how:
             case "half_pixel":
                 return (x + 0.5) / self.scale - 0.5
@@ -70,7 +71,9 @@ class _Axis:
         return begin * last + x * (end - begin) * last / (self.new - 1)
 
 
-def _rounded(places: Array, how: str) -> Array:
+def _rounded(axis: _Axis, places: Array, how: str) -> Array:
+    if how == "outwards":
+        how = "ceil" if axis.scale < 1 else "floor"
     match how:
         case "round_prefer_floor":
             return np.ceil(places - 0.5)
@@ -104,7 +107,7 @@ def _taps(
     exclude_outside: bool,
 ) -> tuple[Array, Array]:  # fmt: skip
     """Numbers of old elements, and their weights, for each new one."""
-    stretch = max(1.0, 1 / axis.scale) if antialias else 1.0
+    stretch = max(1.0, float(1 / axis.scale)) if antialias else 1.0
     first = np.floor(places - reach * stretch).astype("int64") + 1
     count = int(np.ceil(2 * reach * stretch)) + (1 if antialias else 0)
     numbers = first[:, None] + np.arange(count)
@@ -119,7 +122,13 @@ def _taps(
 def _resized(node: Node, axes: Sequence[_Axis], defaults: dict[str, Any]) -> Expr:
     mode = node.attr("mode", "nearest")
     if mode != "nearest" and not dtypes.is_float(node.dtype(node[0])):
-        return computed_in(node, lambda wide: _resized(wide, axes, defaults), "float32")
+        rounds = mode == "cubic" or node.attr("antialias", 0)
+
+        def convert(wide: Node) -> Expr:
+            found = _resized(wide, axes, defaults)
+            return wide.call("round", found) if rounds else found
+
+        return computed_in(node, convert, "float32")
     if mode not in _MODES:
         raise GraphError(f"its mode is {mode!r}; there are {', '.join(_MODES)}")
     how = node.attr("coordinate_transformation_mode", defaults["coordinates"])
@@ -129,13 +138,15 @@ def _resized(node: Node, axes: Sequence[_Axis], defaults: dict[str, Any]) -> Exp
         places = axis.places(how)
         outside.append((axis, (places < 0) | (places > axis.old - 1)))
         if mode == "nearest":
-            numbers = _rounded(places, node.attr("nearest_mode", defaults["nearest"]))
+            numbers = _rounded(
+                axis, places.astype("float64"), node.attr("nearest_mode", defaults["nearest"])
+            )
             whole = np.clip(numbers, 0, axis.old - 1).astype("int64")
             found = node.call("take", found, whole, axis=axis.axis)
             continue
         kernel = _triangle if mode == "linear" else _cubic(node.attr("cubic_coeff_a", -0.75))
         reach = 1 if mode == "linear" else 2
-        antialias = bool(node.attr("antialias", 0)) and axis.scale < 1
+        antialias = bool(node.attr("antialias", 0) and axis.scale < 1)
         exclude = bool(node.attr("exclude_outside", 0))
         numbers, weights = _taps(axis, places, kernel, reach, antialias, exclude)
         found = node.call("nn.resample", found, numbers, weights.astype(dtype), axis=axis.axis)
@@ -154,15 +165,16 @@ def _extrapolated(node: Node, found: Expr, outside: Sequence[tuple[_Axis, Array]
     return node.call("where", const(beyond), value, found)
 
 
-def _axes(node: Node, scales: Sequence[float] | None, sizes: Sequence[int] | None) -> list[_Axis]:
+def _axes(node: Node, scales: Array | None, sizes: Sequence[int] | None) -> list[_Axis]:
     """The axes that change, with their extents."""
     old = node.shape(node[0])
+    real = "float64" if node.dtype(node[0]) == "float64" else "float32"
     named = [a % len(old) for a in node.attr("axes", range(len(old)))]
     regions = _regions(node, len(named))
     policy = node.attr("keep_aspect_ratio_policy", "stretch")
     found = []
     if sizes is not None:
-        ratios = [n / old[a] for n, a in zip(sizes, named, strict=True)]
+        ratios = [np.asarray(n / old[a], real) for n, a in zip(sizes, named, strict=True)]
         if policy != "stretch":
             one = min(ratios) if policy == "not_larger" else max(ratios)
             ratios = [one] * len(named)
@@ -174,7 +186,7 @@ def _axes(node: Node, scales: Sequence[float] | None, sizes: Sequence[int] | Non
             raise GraphError(f"it has {len(scales)} scales for {len(named)} axes")
         for a, s, (begin, end) in zip(named, scales, regions, strict=True):
             new = int(np.floor(old[a] * (end - begin) * s))
-            found.append(_Axis(a, old[a], new, s, (begin, end)))
+            found.append(_Axis(a, old[a], new, np.asarray(s, real), (begin, end)))
     else:
         raise GraphError("it has neither scales nor sizes")
     return [x for x in found if x.new != x.old or x.scale != 1 or x.region != (0.0, 1.0)]
@@ -194,14 +206,13 @@ def _regions(node: Node, count: int) -> list[tuple[float, float]]:
 def resize(node: Node) -> Expr:
     """By the rules of its coordinate and rounding modes."""
     scales, sizes = node.known(2), node.numbers(3)
-    given = None if scales is None or not scales.size else scales.astype("float64").tolist()
-    axes = _axes(node, given, sizes or None)
+    axes = _axes(node, scales if scales is not None and scales.size else None, sizes or None)
     return _resized(node, axes, {"coordinates": "half_pixel", "nearest": "round_prefer_floor"})
 
 
-def _upsampled(node: Node, scales: Sequence[float]) -> Expr:
-    axes = _axes(node, [float(s) for s in scales], None)
-    return _resized(node, axes, {"coordinates": "asymmetric", "nearest": "floor"})
+def _upsampled(node: Node, scales: Array) -> Expr:
+    axes = _axes(node, scales, None)
+    return _resized(node, axes, {"coordinates": "asymmetric", "nearest": "outwards"})
 
 
 @converter("Resize", since=10)
@@ -211,13 +222,13 @@ def upsample_by_input(node: Node) -> Expr:
     scales = node.known(1)
     if scales is None:
         raise GraphError("its scales are missing")
-    return _upsampled(node, scales.astype("float64").tolist())
+    return _upsampled(node, scales)
 
 
 @converter("Upsample", since=7)
 def upsample(node: Node) -> Expr:
     """By scales that are an attribute."""
-    return _upsampled(node, node.attr("scales"))
+    return _upsampled(node, np.array(node.attr("scales"), "float32"))
 
 
 @converter("GridSample", since=16)
