@@ -30,6 +30,7 @@ from loopwright.graph.frontend.torch.outputs import (
     InputView,
     View,
     eager_layouts,
+    eager_outputs,
     input_views,
     outputs_of,
 )
@@ -71,15 +72,12 @@ def loopwright(
     if mode is not None:
         raise GraphError(f"the backend loopwright has no mode {mode!r}; give options={{...}}")
     found = options_of(options)
-    needs = [t for t in example_inputs if isinstance(t, torch.Tensor) and t.requires_grad]
-    if torch.is_grad_enabled() and needs:
-        raise GraphError(_NO_GRADIENTS)
     from torch._dynamo.backends.common import aot_autograd
 
-    layouts = eager_layouts(gm)
+    outputs = eager_outputs(gm)
 
     def inference(graph: Any, inputs: Sequence[Any]) -> Callable[[list[Any]], Any]:
-        return CompiledGraph(graph, _static_inputs(), found, _behind_others(layouts)).boxed()
+        return CompiledGraph(graph, _static_inputs(), found, _behind_others(outputs)).boxed()
 
     backend = aot_autograd(
         fw_compiler=_refuse_gradients,
@@ -137,14 +135,16 @@ def _static_inputs() -> frozenset[int]:
     return frozenset(n for n in found.static_input_indices if not written[n])
 
 
-def _behind_others(layouts: list[Any]) -> list[Any]:
-    """Layouts of outputs of a model at the places that AOTAutograd gives them: behind tokens of
-    effects and inputs that change."""
+def _behind_others(outputs: list[Any]) -> list[Any]:
+    """Outputs of a model at the places that AOTAutograd gives them: behind tokens of effects and
+    inputs that change."""
     context = torch_package()._guards.TracingContext.try_get()
     found = None if context is None else context.fw_metadata
-    if found is None or found.num_outputs != len(layouts):
+    if found is None or found.num_outputs != len(outputs):
         return []
-    return [None] * (len(found.tokens) + found.num_mutated_inp_runtime_indices) + layouts
+    if any(map(torch_package().utils._python_dispatch.is_traceable_wrapper_subclass, outputs)):
+        return []  # such a tensor is several outputs
+    return [None] * (len(found.tokens) + found.num_mutated_inp_runtime_indices) + outputs
 
 
 class CompiledGraph:
@@ -154,7 +154,7 @@ class CompiledGraph:
         graph: a ``torch.fx.GraphModule``.
         static: numbers of its inputs that are parameters.
         options: of the backend.
-        eager: how its outputs lie, where that is known; see `eager_layouts`.
+        eager: its outputs as `eager_outputs` finds them, as many as are known.
     """
 
     def __init__(
@@ -162,8 +162,8 @@ class CompiledGraph:
     ) -> None:
         self._graph, self._static, self._options = graph, static, options
         self._eager = eager
-        holders = [n for n in graph.graph.nodes if n.op == "placeholder"]
-        self._dynamic = any(_is_symbolic(n.meta.get("val")) for n in holders)
+        self._holders = [n for n in graph.graph.nodes if n.op == "placeholder"]
+        self._dynamic = any(_is_symbolic(n.meta.get("val")) for n in self._holders)
         self._builds: OrderedDict[Any, _Build] = OrderedDict()
         self._share, self._any_size = FallbackShare(), AnySize(options, _PACKED)
         self._made = 0
@@ -187,7 +187,7 @@ class CompiledGraph:
         found = self._builds.pop(key, None)
         if found is None:
             graph = _specialised(self._graph, args) if self._dynamic else self._graph
-            eager = () if self._dynamic else self._eager
+            eager = eager_layouts(self._eager, self._holders, args)
             self._made += 1
             shared = self._share, self._any_size
             found = _Build(
@@ -297,7 +297,8 @@ class _Build:
         if plain and self._addresses[place] == tensor.data_ptr():
             return
         self._executor.set_input_zero_copy(place, elements_of(tensor))
-        self._addresses[place] = tensor.data_ptr() if plain else None
+        shared = plain and not tensor.data_ptr() % tensor.itemsize
+        self._addresses[place] = tensor.data_ptr() if shared else None
 
     def _make(self, args: Sequence[Any]) -> None:
         torch = torch_package()

@@ -125,7 +125,9 @@ def test_inputs_are_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
     _close(compiled(x), model(x))
     assert np.shares_memory(builds[0]._executor._arrays[0], x.numpy())
     view = torch.randn(129)[1::2]  # neither contiguous nor aligned
-    for given in (x[1:], x[:63], view[:64]):
+    unaligned = torch.frombuffer(bytearray(257), dtype=torch.float32, count=64, offset=1)
+    unaligned.copy_(view[:64])
+    for given in (x[1:], x[:63], view[:64], unaligned, unaligned, x):
         _close(compiled(given), model(given))
 
 
@@ -139,6 +141,9 @@ def test_outputs_may_be_inputs_or_the_same_tensor() -> None:
         assert (a is None) == (b is None)
         if a is not None:
             _close(a, b)
+    first, view, again = _compiled(lambda x: (lambda y: (y, y[:2], y))(x + 1))(x)
+    assert first is again
+    assert view is not first
 
 
 def test_buffers_that_change_are_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,6 +201,34 @@ def test_gradients_are_refused_in_words() -> None:
     torch._dynamo.reset()
     with torch.inference_mode():
         _close(_compiled(_model())(x), _model()(x))
+
+
+def test_calls_that_ask_for_no_gradients_may_be_given_parameters() -> None:
+    def function(x: Any, written: Any) -> Any:
+        with torch.no_grad():
+            written.mul_(2)
+            y = x.t() * 2
+        return y, y[1:], x.detach()[1:] + 1, x.argmax(1), x > 0
+
+    given, eager = [(torch.ones(3, 4).requires_grad_(), torch.ones(2, 2)) for _ in range(2)]
+    with torch.enable_grad():
+        for a, b in zip(_compiled(function)(*given), function(*eager), strict=True):
+            _close(a, b)
+            assert (a.stride(), a.requires_grad) == (b.stride(), b.requires_grad)
+    _close(given[1], eager[1])
+
+
+def test_a_jagged_tensor_is_several_inputs_and_outputs() -> None:
+    def function(jagged: Any, x: Any) -> Any:
+        y = x.t() * 2
+        return jagged * 2, (jagged + 1).values().t(), y, y[1:]
+
+    x, parts = torch.arange(24.0).reshape(4, 6), [torch.ones(2, 3), torch.ones(4, 3)]
+    jagged = torch.nested.nested_tensor(parts, layout=torch.jagged)
+    got, wanted = _compiled(function)(jagged, x), function(jagged, x)
+    for a, b in zip((got[0].values(), *got[1:]), (wanted[0].values(), *wanted[1:]), strict=True):
+        _close(a, b)
+        assert a.stride() == b.stride()
 
 
 def test_options_are_checked() -> None:

@@ -202,6 +202,8 @@ LAYOUTS: dict[str, tuple[Case, tuple[Any, ...]]] = {
     "inputs that overlap": (lambda x, y: (x[1:, :3] + y, x[1:], y), (X, X[1:, :3].t())),
     "one input twice": (lambda x, y: (x + y, y), (X, X)),
     "twice": (lambda x: (lambda y: (y, y, y.detach(), y.data))(x * 2), (X,)),
+    "views of all of it": (lambda x: (lambda y: (y[:4], y, y.view(4, 6), y[:]))(x * 2), (X,)),
+    "a view of a constant": (lambda x: (lambda c: (c, c.t(), c[1:], c))(torch.ones(3)), (X,)),
     "views of one base": (lambda x: (lambda y: (y[0], y[1:], y.t()[2]))(x * 2), (X,)),
     "copies": (lambda x: (lambda y: (y, y.clone(), y + 0, y.view(-1).clone()))(x * 2), (X,)),
     "expanded": (lambda x: (x.sum(0).expand(3, 6), (x.sum(1, keepdim=True) * 2).expand(4, 5)), (X,)),
@@ -329,6 +331,14 @@ def test_layouts(part: int) -> None:
     compare(list(LAYOUTS.values())[part::4])
 
 
+#: Cases whose layout what an operator is made of does not tell, or with extents of one.
+_SYMBOLIC = ("filled with a mask", "columns written with a mask", "scattered in place", "an image of one channel", "an image", "views of all of it", "twice", "expanded", "pools", "inverse")  # fmt: skip
+
+
+def test_layouts_of_symbolic_sizes() -> None:
+    compare([LAYOUTS[name] for name in _SYMBOLIC], dynamic=True)
+
+
 #: What is computed before a graph ends, and what is done with it afterwards.
 _BREAKS: dict[str, tuple[Case, Case]] = {
     "a view is written into": (lambda x: (lambda y: (y, y.view(-1)))(x * 2), lambda y, z: z.add_(1)),
@@ -395,12 +405,22 @@ def test_sizes_that_vary() -> None:
     def function(x: Any) -> Any:
         y = x * 2
         y.t()[0] = 7
+        filled = (x.t() * 2).masked_fill_(x.t() < 3, 0)
         part = x.as_strided((2, 2), (2, 1))
-        return y, y[1:], y.view(-1) if y.is_contiguous() else y.t(), x[1:], part + 1, part
+        return (
+            y,
+            y[1:],
+            y.view(-1) if y.is_contiguous() else y.t(),
+            x[1:],
+            part + 1,
+            part,
+            y[:2],
+            filled,
+        )
 
     compiled = torch.compile(function, backend=loopwright, options=ONE, dynamic=True)
     wide = _numbers(8, 8)
-    for x in (X, wide, wide.t(), wide[2:6, 1:4], X.t()):
+    for x in (X, wide, wide.t(), wide[2:6, 1:4], X.t(), wide[:2], wide[:3].t()):
         a, b = copy.deepcopy(x), copy.deepcopy(x)
         same_in_memory(compiled(a), function(b), [a], [b])
 

@@ -43,7 +43,8 @@ def dtype_of(tensor: Any) -> str | None:
 
 
 def as_array(tensor: Any) -> Array:
-    """A tensor of the host as an array that shares its memory; a copy where it is not contiguous.
+    """A tensor of the host as an array that shares its memory; a copy where it is not contiguous,
+    or not aligned.
 
     Raises:
         GraphError: it is on a device, or of a dtype that programs do not have.
@@ -57,6 +58,8 @@ def as_array(tensor: Any) -> Array:
         )
     plain = tensor.detach()
     plain = plain.resolve_conj().resolve_neg().contiguous()
+    if plain.data_ptr() % plain.itemsize:
+        plain = plain.clone()
     if dtype == "bfloat16":
         return np.asarray(plain.view(torch.int16).numpy()).view(np.dtype(dtype))
     return np.asarray(plain.numpy())

@@ -33,24 +33,25 @@ class Memory:
     negative: bool = False
 
     @staticmethod
-    def of(tensor: Any) -> Memory | None:
-        """The layout of a tensor, a fake one too; None where it is not dense, or has symbols."""
+    def of(tensor: Any, numbers: Mapping[Any, int] | None = None) -> Memory | None:
+        """The layout of a tensor; None where it is not dense, or has unknown symbols.
+
+        Args:
+            tensor: it, or a fake one.
+            numbers: of symbols.
+        """
         torch = torch_package()
         if not isinstance(tensor, torch.Tensor) or tensor.layout is not torch.strided:
             return None
-        numbers = (*tensor.shape, *tensor.stride(), tensor.storage_offset())
-        if not all(type(n) is int for n in numbers):
+        sizes = (tensor.untyped_storage().nbytes(), tensor.storage_offset(), *tensor.shape)
+        found = [_number(n, numbers) for n in (*sizes, *tensor.stride())]
+        if None in found[1:]:
             return None
-        storage_bytes = tensor.untyped_storage().nbytes()
-        return Memory(
-            tuple(tensor.shape),
-            tensor.stride(),
-            tensor.storage_offset(),
-            tensor.dtype,
-            storage_bytes if type(storage_bytes) is int else None,
-            tensor.is_conj(),
-            tensor.is_neg(),
-        )
+        whole, offset, *extents = found
+        rank = tensor.dim()
+        shape, strides = tuple(extents[:rank]), tuple(extents[rank:])
+        turned = tensor.is_conj(), tensor.is_neg()
+        return Memory(shape, strides, offset, tensor.dtype, whole, *turned)
 
     @cached_property
     def contiguous(self) -> bool:
@@ -119,6 +120,20 @@ class Memory:
         found = base.as_strided(self.shape, self.strides, self.offset)
         found = torch._conj(found) if self.conjugate else found
         return torch._neg_view(found) if self.negative else found
+
+
+def expression_of(value: Any) -> Any:
+    """The expression of a symbolic number; else None."""
+    return getattr(getattr(value, "node", None), "expr", None)
+
+
+def _number(value: Any, numbers: Mapping[Any, int] | None) -> Any:
+    """A number, or a symbolic one with numbers for its symbols; None where one has none."""
+    if type(value) is int:
+        return value
+    known = expression_of(value)
+    known = known.subs(numbers) if numbers and known is not None else known
+    return int(known) if getattr(known, "is_Integer", False) else None
 
 
 def _packed(shape: Sequence[int]) -> tuple[int, ...]:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from loopwright.errors import GraphError
 from loopwright.graph.frontend.torch.arrays import is_tensor, torch_package
 from loopwright.graph.frontend.torch.fallback import Carried, Deferred
 from loopwright.graph.frontend.torch.importer import Importer
-from loopwright.graph.frontend.torch.memory import Memory, storage_of
+from loopwright.graph.frontend.torch.memory import Memory, expression_of, storage_of
 from loopwright.graph.ir.expr import Expr
 from loopwright.graph.registry import get_op
 
@@ -102,18 +102,59 @@ def _call(node: Any) -> Callable[[Any], Any]:
     return call
 
 
-def eager_layouts(module: Any) -> list[tuple[Memory, int] | None]:
-    """Layouts and storages of the outputs of a graph of TorchDynamo; None where that is not
-    known.
+def eager_outputs(module: Any) -> list[Any]:
+    """Fake tensors of the outputs of a graph of TorchDynamo, which lie as in eager PyTorch.
 
     Decompositions of operators may lay them out otherwise, an operator that writes into its
     argument does not.
     """
     (node,) = (n for n in module.graph.nodes if n.op == "output")
-    values = [getattr(n, "meta", {}).get("example_value") for n in node.args[0]]
-    layouts = map(Memory.of, values)
-    pairs = zip(layouts, values, strict=True)
-    return [None if m is None else (m, storage_of(v) or 0) for m, v in pairs]
+    return [getattr(n, "meta", {}).get("example_value") for n in node.args[0]]
+
+
+class Layout(NamedTuple):
+    """The layout of an output in eager PyTorch.
+
+    Attributes:
+        memory: it.
+        storage: a number that outputs of one storage share.
+        guessed: whether strides are PyTorch's guess: with symbols, of dimensions of one element.
+    """
+
+    memory: Memory
+    storage: int
+    guessed: bool
+
+
+def eager_layouts(
+    outputs: Sequence[Any], holders: Sequence[Any], inputs: Sequence[Any]
+) -> list[Layout | None]:
+    """Layouts of outputs; None where one is not known.
+
+    Args:
+        outputs: fake tensors.
+        holders: placeholders, of which the symbols in these are known.
+        inputs: their values.
+    """
+    numbers: dict[Any, int] = {}
+    for node, value in zip(holders, inputs, strict=True):
+        for symbol, number in zip(_sizes(node.meta.get("val")), _sizes(value), strict=False):
+            expr = expression_of(symbol)
+            if getattr(expr, "is_symbol", False) and type(number) is int:
+                numbers[expr] = number
+    found: list[Layout | None] = []
+    for t in outputs:
+        memory = Memory.of(t, numbers)
+        symbolic = not all(type(n) is int for n in _sizes(t))
+        guessed = memory is not None and symbolic and 1 in memory.shape
+        found.append(Layout(memory, storage_of(t) or 0, guessed) if memory is not None else None)
+    return found
+
+
+def _sizes(value: Any) -> tuple[Any, ...]:
+    if not is_tensor(value) or value.layout is not torch_package().strided:
+        return (value,)
+    return (*value.shape, *value.stride(), value.storage_offset())
 
 
 @dataclass(frozen=True)
@@ -131,7 +172,7 @@ class Made:
     outputs: list[Any]
 
 
-def outputs_of(importer: Importer, graph: Any, eager: Sequence[tuple[Memory, int] | None]) -> Made:
+def outputs_of(importer: Importer, graph: Any, eager: Sequence[Layout | None]) -> Made:
     """Lay out the outputs of a graph that was imported.
 
     Args:
@@ -148,6 +189,7 @@ def outputs_of(importer: Importer, graph: Any, eager: Sequence[tuple[Memory, int
     known = [*eager, *[None] * (len(returned) - len(eager))]
     relaid = _relaid(importer, returned, known)
     made, places = Made([], [], []), dict[Any, int]()
+    whole_of: dict[Any, Any] = {}  # the node that is an object for all of a storage
     for number, (node, layout) in enumerate(zip(returned, known, strict=True)):
         value = importer.values[node] if hasattr(node, "meta") else node
         memory = Memory.of(node.meta.get("val")) if hasattr(node, "meta") else None
@@ -163,26 +205,27 @@ def outputs_of(importer: Importer, graph: Any, eager: Sequence[tuple[Memory, int
             base = importer.base_of(node)
             around = Memory.of(base.meta["val"])
             if layout is not None and base in relaid:
-                around, memory = relaid[base], layout[0]
+                around, memory = relaid[base], layout.memory
             assert around is not None
-            key = base, around, layout and layout[1]
+            key = base, around, layout and layout.storage
             if key not in places:
                 places[key] = len(made.results)
                 _add(made, importer.values[base], around)
             whole = memory == around and memory.plain
+            whole = whole and whole_of.setdefault(key, node) is node
             made.outputs.append(View(places[key], None if whole else memory.after(around)))
     return made
 
 
 def _relaid(
-    importer: Importer, returned: Sequence[Any], known: Sequence[tuple[Memory, int] | None]
+    importer: Importer, returned: Sequence[Any], known: Sequence[Layout | None]
 ) -> dict[Any, Memory]:
     """Layouts of storages where eager PyTorch lays the whole tensor out otherwise."""
     found: dict[Any, Memory] = {}
     for node, layout in zip(returned, known, strict=True):
-        if layout is None or not hasattr(node, "meta"):
+        if layout is None or layout.guessed or not hasattr(node, "meta"):
             continue
-        base, eager = importer.base_of(node), layout[0]
+        base, eager = importer.base_of(node), layout.memory
         memory = Memory.of(node.meta.get("val"))
         if memory is None or None in (memory.order, eager.order) or memory.shape != eager.shape:
             continue
