@@ -113,11 +113,22 @@ def _beyond_integers(inputs: Sequence[Numbers], got: Numbers, want: Numbers, dty
 
 
 def _beside_nan(inputs: Sequence[Numbers], got: Numbers, want: Numbers, dtype: str) -> Any:
-    return np.isnan(inputs[0]).any() & np.isnan(got) & ~np.isnan(want)
+    return (~np.isfinite(inputs[0])).any() & np.isnan(got) & ~np.isnan(want)
 
 
 def _spread(inputs: Sequence[Numbers], got: Numbers, want: Numbers, dtype: str) -> Any:
     return (~np.isfinite(inputs[0])).any() & np.isnan(want) & ~np.isnan(got)
+
+
+def _small(inputs: Sequence[Numbers], got: Numbers, want: Numbers, dtype: str) -> Any:
+    return np.abs(got - want) <= 2.0**-20
+
+
+def _between(inputs: Sequence[Numbers], got: Numbers, want: Numbers, dtype: str) -> Any:
+    """Within a rounding of the right value, which PyTorch's roundings between steps are not."""
+    x, eps = inputs[0], float(ml_dtypes.finfo(dtype).eps)
+    exact = np.log(x / (1 - x))
+    return np.abs(got - exact) <= eps * np.abs(exact)
 
 
 def _cancelled(inputs: Sequence[Numbers], got: Numbers, want: Numbers, dtype: str) -> Any:
@@ -132,6 +143,8 @@ _PRODUCTS = "bmm matmul __rmatmul__ mm addmm baddbmm addbmm einsum"
 _CONVOLUTIONS = " ".join(
     f"nn.functional.conv{transposed}{n}d" for transposed in ("", "_transpose") for n in (1, 2, 3)
 )
+_TRIPLET = "nn.functional.triplet_margin"
+_MARGIN = "nn.functional.multi_margin_loss nn.functional.multilabel_margin_loss"
 _NORMS = "nn.functional.layer_norm native_layer_norm nn.functional.group_norm"
 MEANT: tuple[tuple[str, Sequence[str], Excuse], ...] = (
     (
@@ -139,28 +152,38 @@ MEANT: tuple[tuple[str, Sequence[str], Excuse], ...] = (
         _FLOATS,
         _beyond,
     ),  # added up in another order
-    (_CONVOLUTIONS, ("bfloat16",), _spread),  # PyTorch's pairs have a neighbour times 0
+    (f"bmm {_CONVOLUTIONS}", ("bfloat16",), _spread),  # PyTorch's pairs have a neighbour times 0
+    ("prod", _FLOATS, _beyond),
     ("cumsum cumprod", _WIDE, _beyond),  # PyTorch adds up in float64
-    ("var std var_mean std_mean", _FLOATS, _beyond),  # and here: Welford's steps
+    (
+        "var std var_mean std_mean masked.var masked.std",
+        _FLOATS,
+        _beyond,
+    ),  # and here: Welford's steps
     ("var_mean std_mean", _FLOATS, _beside_infinity),  # whose mean is NaN there
     (_NORMS, _WIDE, _beyond),
+    ("masked.norm", _FLOATS, _beyond),  # PyTorch squares no single element
     (_NORMS, ("float16", "bfloat16"), _one_element),  # PyTorch's x * s - mean * s leaves some
     ("nn.functional.interpolate", _FLOATS, _beside_infinity),  # PyTorch's a + (b - a) * part
     ("fmod remainder __rmod__", _WIDE, _huge_quotient),  # NaN in PyTorch's vectors
     ("topk", DTYPES, _equal_ones),  # the first is first; PyTorch has no order of them
     ("nn.functional.gelu", ("float32", "bfloat16"), _at_infinity),  # NaN in PyTorch's vectors
+    ("erf nn.functional.silu", dtypes.HALVES, _small),  # PyTorch's vectors are exact near 1
+    ("logit", dtypes.HALVES, _between),
+    ("special.ndtr", ("float32",), _last_place),  # 1 + erf(x) leaves the rounding of erf
     ("nn.functional.tanhshrink", _FLOATS, _last_place),  # x - tanh(x) shows that of tanh
     ("_softmax_backward_data", _FLOATS, _last_place),  # of equal ones only rounding is left
     # Norms of large whole numbers, of which one is taken from the other.
-    ("nn.functional.triplet_margin_with_distance_loss", DTYPES[4:], _cancelled),
+    (f"{_TRIPLET}_with_distance_loss {_TRIPLET}_loss", DTYPES[4:], _cancelled),
     ("byte char short int long", _FLOATS, _beyond_integers),
-    ("nn.functional.multi_margin_loss", _FLOATS, _beside_nan),  # PyTorch's decomposition keeps it
+    ("masked.logsumexp", DTYPES[4:], _beyond_integers),
+    (_MARGIN, _FLOATS, _beside_nan),  # PyTorch's decomposition keeps it
 )
 #: Parts of names: elements that are any, what LAPACK, given NaN, does not come back from, and what
-#: traps in eager PyTorch at the least whole number.
+#: eager PyTorch does not survive at the limits of whole numbers, or in other shapes.
 _LEFT_OUT = (
     *("empty", "linalg.", "svd", "eig", "lu_", "cholesky", "lstsq", "pinverse", "geqrf"),
-    *("lcm", "_segment_reduce"),
+    *("lcm", "bincount", "_segment_reduce"),
 )
 #: Samples of an operator and a dtype, and elements of one, at most.
 _SAMPLES, _ELEMENTS = 4, 4096

@@ -411,7 +411,8 @@ def _binary(op: str, a: Estimate, b: Estimate, dtype: str) -> Estimate:
         found = _rounded(value, _product_error(a, b), dtype, 1.0, a, b)
         # A fused multiply-add does not overflow where a product does.
         over = np.isinf(value) & np.isfinite(a.value) & np.isfinite(b.value)
-        return Estimate(value, _more(found.error, _any(over))) if over.any() else found
+        unbounded = np.where(over, np.inf, 0.0) if over.any() else None
+        return Estimate(value, _more(found.error, unbounded))
     if op == "/":
         return _rounded(value, _quotient_error(a, b), dtype, _DIVIDED, a, b)
     return Estimate(value, np.full(value.shape, np.inf))  # quotients that are rounded to integers
