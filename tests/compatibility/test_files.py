@@ -30,9 +30,9 @@ def entries(name: str) -> dict[str, Any]:
     return dict(json.loads((FILES / name).read_text()))
 
 
-def assert_same(found: Any, stored: Any) -> None:
+def assert_same(value: Any, stored: Any) -> None:
     """Assert that two values are the same text as JSON: a float is no integer, and order counts."""
-    assert json.dumps(found) == json.dumps(stored)
+    assert json.dumps(value) == json.dumps(stored)
 
 
 def assert_computes(s: Schedule, arg_ids: list[Any]) -> None:
@@ -55,8 +55,8 @@ def assert_computes(s: Schedule, arg_ids: list[Any]) -> None:
 def test_programs(name: str) -> None:
     stored = entries("programs.json")[name]
     tensors = definitions.PROGRAMS[name]()
-    made, read = write_files.dag_of(tensors), Dag.from_json(stored["dag"])
-    for dag in (made, read):
+    current, read = write_files.dag_of(tensors), Dag.from_json(stored["dag"])
+    for dag in (current, read):
         assert_same(dag.to_json(), stored["dag"])
         assert dag.hash == stored["hash"]
     read = read.bind({"n": 5, "m": 3}) if read.sizes else read
@@ -71,11 +71,11 @@ def test_traces_have_every_primitive() -> None:
 @pytest.mark.parametrize("name", definitions.SCHEDULES)
 def test_traces(name: str) -> None:
     stored = entries("traces.json")[name]
-    made, tensors = definitions.SCHEDULES[name]()
+    current, tensors = definitions.SCHEDULES[name]()
     read = replay(Dag.from_json(stored["dag"]), stored["trace"])
-    for s in (made, read):
+    for s in (current, read):
         assert_same([s.dag.to_json(), s.trace_json()], [stored["dag"], stored["trace"]])
-    assert_same(made.arg_ids(tensors), stored["arg_ids"])
+    assert_same(current.arg_ids(tensors), stored["arg_ids"])
     assert_computes(read, stored["arg_ids"])
 
 

@@ -1,7 +1,7 @@
 """Write stored files that are missing: ``python -m tests.compatibility.write_files``.
 
 The files are those of a version that users may have run: later ones must read them, so that none is
-ever written again. Remove no file, and add one where a format is new. Making all of them takes two
+ever written again. Remove no file, and add one where a format is new. Making all of them takes some
 minutes, and needs onnx, PyTorch, a C compiler and an OpenCL device.
 """
 
@@ -152,20 +152,20 @@ def write_programs(path: Path) -> None:
 
 @writes("traces.json")
 def write_traces(path: Path) -> None:
-    made = {name: schedule() for name, schedule in definitions.SCHEDULES.items()}
+    schedules = {name: schedule() for name, schedule in definitions.SCHEDULES.items()}
     write_json(
         path,
         {
             name: {"dag": s.dag.to_json(), "arg_ids": s.arg_ids(tensors), "trace": s.trace_json()}
-            for name, (s, tensors) in made.items()
+            for name, (s, tensors) in schedules.items()
         },
     )
 
 
 @writes("intrinsics.json")
 def write_intrinsics(path: Path) -> None:
-    made = {name: intrinsic() for name, intrinsic in definitions.INTRINSICS.items()}
-    write_json(path, {name: {"digest": i.digest, **i.to_json()} for name, i in made.items()})
+    intrinsics = {name: intrinsic() for name, intrinsic in definitions.INTRINSICS.items()}
+    write_json(path, {name: {"digest": i.digest, **i.to_json()} for name, i in intrinsics.items()})
 
 
 def write_json(path: Path, entries: dict[str, Any]) -> None:
@@ -266,13 +266,13 @@ def unpacked(name: str, folder: Path) -> Path:
 def builds() -> list[list[Any]]:
     """The ``build`` of records, were the hash of the sources and all versions those of here."""
     passes = lw.PassContext(opt_level=3, disabled_pass=["UnrollLoop"]).to_json()
-    cases = [({"kind": kind}, said) for kind in ("llvm", "cuda") for said in ({}, passes)]
+    cases = [({"kind": kind}, some) for kind in ("llvm", "cuda") for some in ({}, passes)]
     where = "loopwright.records.provenance"
     with (
         mock.patch(f"{where}._source_hash", return_value="0123456789abcdef"),
         mock.patch(f"{where}.version", return_value="1.0"),
     ):
-        return [[target, said, build_hash(target, said)] for target, said in cases]
+        return [[target, some, build_hash(target, some)] for target, some in cases]
 
 
 def main() -> None:
