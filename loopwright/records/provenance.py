@@ -11,8 +11,9 @@ import hashlib
 import json
 import subprocess
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -168,8 +169,8 @@ def _tree_hash(root: Path) -> str:
     milliseconds: beside Python's bytecode, or with the kernels where that folder is read-only.
     """
     files = sorted(file for package in _COMPILER for file in (root / package).rglob("*.py"))
-    sources = {file.relative_to(root).as_posix(): file.read_bytes() for file in files}
-    bytes_hash = _digest(Path(__file__).read_bytes(), *sources.items())
+    sources = {file.relative_to(root).as_posix().encode(): file.read_bytes() for file in files}
+    bytes_hash = _digest([Path(__file__).read_bytes(), *chain.from_iterable(sources.items())])
     folders = (root / "records" / "__pycache__", cache_folder())
     places = [folder / "compiler.sha256" for folder in folders if folder is not None]
     for place in places:
@@ -177,7 +178,8 @@ def _tree_hash(root: Path) -> str:
             key, _, tree_hash = place.read_text("ascii", "replace").partition(" ")
             if key == bytes_hash:
                 return tree_hash
-    tree_hash = _digest(*(_digest(name, _tree(ast.parse(x))) for name, x in sources.items()))
+    trees = ((name, repr(_tree(ast.parse(code))).encode()) for name, code in sources.items())
+    tree_hash = _digest(chain.from_iterable(trees))
     for place in places:
         with suppress(OSError):  # it can be computed again
             place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -187,8 +189,11 @@ def _tree_hash(root: Path) -> str:
     return tree_hash
 
 
-def _digest(*parts: object) -> str:
-    return hashlib.sha256(repr(parts).encode()).hexdigest()
+def _digest(parts: Iterable[bytes]) -> str:
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(part + b"\0")
+    return digest.hexdigest()
 
 
 def _tree(node: Any) -> Any:
