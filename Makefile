@@ -96,7 +96,7 @@ oldest: $(DEV_STAMP) ## the tests of the learned cost model with the oldest XGBo
 # PyTorch has no place in `.venv`: its build for CPUs alone takes a gigabyte.
 torch: $(DEV_STAMP) ## the tests of models of PyTorch, and of torch.compile
 	@test -d $(VENV)/torch/torch || $(PIP) install --quiet --target $(VENV)/torch torch==2.13.0
-	PYTHONPATH=$(VENV)/torch $(BIN)/python -m pytest -q tests/unit/graph -k torch $(ARGS)
+	PYTHONPATH=$(VENV)/torch $(BIN)/python -m pytest -q tests/unit/graph tests/compatibility -k torch $(ARGS)
 
 fuzz: $(DEV_STAMP) ## random schedules against NumPy, failures printed as programs (SEED=0 COUNT=1000 MINUTES=)
 	$(BIN)/python -m loopwright.testing.fuzz --seed $(SEED) \

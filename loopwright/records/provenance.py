@@ -5,15 +5,20 @@ What is compared between a record and a run is made here, so that writer and rea
 
 from __future__ import annotations
 
+import ast
 import functools
 import hashlib
 import json
 import subprocess
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from itertools import chain
 from pathlib import Path
+from typing import Any
 
-from loopwright.env import machine, version
+from loopwright.env import cache_folder, machine, version
+from loopwright.files import replaced
 from loopwright.records.json_value import Json
 
 #: The packages whose source decides what code a trace becomes.
@@ -110,11 +115,11 @@ def build_hash(
 ) -> str:
     """Hash of what makes code from a trace: the ``build`` of a record.
 
-    That is the compiler's own source, the LLVM binding, settings of the pass context where they are
-    not the default ones, for the target ``c`` what the C compiler says of itself (``cc --version``)
-    and for ``cuda`` the version of NVRTC: any edit of a file that may change the code, and an
-    upgrade of one of these compilers for its records alone, so that times of other code are never
-    counted as measured.
+    That is the compiler's own source without comments and docstrings, the LLVM binding, settings of
+    the pass context where they are not the default ones, for the target ``c`` what the C compiler
+    says of itself (``cc --version``) and for ``cuda`` the version of NVRTC. An edit that may change
+    code makes another one, and so does an upgrade of one of these compilers for its records alone:
+    times of other code are never counted as measured.
 
     Args:
         target: Canonical form of the target; None for any that needs no other compiler.
@@ -151,12 +156,57 @@ def compiler_version(cc: str) -> str:
     return done.stdout.partition("\n")[0]
 
 
-@functools.lru_cache(maxsize=1)
+@functools.cache
 def _source_hash() -> str:
-    digest = hashlib.sha256(f"llvmlite {version('llvmlite')}\n".encode())
-    root = Path(__file__).parent.parent
-    for package in _COMPILER:
-        for file in sorted((root / package).rglob("*.py")):
-            digest.update(file.relative_to(root).as_posix().encode() + b"\0")
-            digest.update(file.read_bytes() + b"\0")
-    return digest.hexdigest()[:16]
+    trees = _tree_hash(Path(__file__).parent.parent)
+    return hashlib.sha256(f"llvmlite {version('llvmlite')}\n{trees}".encode()).hexdigest()[:16]
+
+
+def _tree_hash(root: Path) -> str:
+    """Hash of the compiler's syntax trees below a folder.
+
+    Parsing takes a second, so the result is kept with a hash of the bytes, which takes
+    milliseconds: beside Python's bytecode, or with the kernels where that folder is read-only.
+    """
+    files = sorted(file for package in _COMPILER for file in (root / package).rglob("*.py"))
+    sources = {file.relative_to(root).as_posix().encode(): file.read_bytes() for file in files}
+    bytes_hash = _digest([Path(__file__).read_bytes(), *chain.from_iterable(sources.items())])
+    folders = (root / "records" / "__pycache__", cache_folder())
+    places = [folder / "compiler.sha256" for folder in folders if folder is not None]
+    for place in places:
+        with suppress(OSError):  # not there, or not readable: the next one, or parsing
+            key, _, tree_hash = place.read_text("ascii", "replace").partition(" ")
+            if key == bytes_hash:
+                return tree_hash
+    trees = ((name, repr(_tree(ast.parse(code))).encode()) for name, code in sources.items())
+    tree_hash = _digest(chain.from_iterable(trees))
+    for place in places:
+        with suppress(OSError):  # it can be computed again
+            place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with replaced(place, durable=False) as file:
+                file.write(f"{bytes_hash} {tree_hash}".encode())
+            break
+    return tree_hash
+
+
+def _digest(parts: Iterable[bytes]) -> str:
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(part + b"\0")
+    return digest.hexdigest()
+
+
+def _tree(node: Any) -> Any:
+    """A syntax tree as lists, without positions, docstrings, and fields that are empty (of which
+    versions of Python have different ones)."""
+    if isinstance(node, list):
+        return [_tree(n) for n in node if not _does_nothing(n)]
+    if not isinstance(node, ast.AST):
+        return node
+    fields = [(name, _tree(value)) for name, value in ast.iter_fields(node)]
+    return [type(node).__name__, *(f for f in fields if f[1] is not None and f[1] != [])]
+
+
+def _does_nothing(node: object) -> bool:
+    """Whether a node is a statement that is a constant, as a docstring is."""
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)

@@ -11,7 +11,15 @@ from pathlib import Path
 
 import numpy as np
 
-from loopwright.records import build_hash, device_of, environment, hardware, new_run, threads
+from loopwright.records import (
+    build_hash,
+    device_of,
+    environment,
+    hardware,
+    new_run,
+    provenance,
+    threads,
+)
 
 ROOT = Path(__file__).parents[3]
 
@@ -110,3 +118,75 @@ def test_build_hash_tells_pass_contexts_apart():
     targets = [{"kind": "llvm"}, {"kind": "c", "cc": "cc"}]
     hashes = {build_hash(t, s) for t in targets for s in [{}, *settings]}
     assert len(hashes) == 8
+
+
+SOURCE = '''"""Tiles."""
+
+def tile(n, m=4):
+    """How `n` is split."""
+    return f"{n:>{m}}", min(n, m)  # the remainder is a tail
+
+class Tile:
+    """A tile."""
+
+    size = 8
+    """Its elements."""
+'''
+
+
+def test_prose_and_layout_keep_the_hash_of_the_sources(tmp_path):
+    file = tmp_path / "ir" / "tile.py"
+    file.parent.mkdir()
+
+    def hash_of(source):
+        file.write_text(source)
+        return provenance._tree_hash(tmp_path)
+
+    first = hash_of(SOURCE)
+    for old, new in (
+        ('"""Tiles."""', '"""What is\ncomputed at a time."""'),
+        ('"""Tiles."""', ""),
+        ("How `n` is split", "Split `n`"),
+        ("  # the remainder is a tail", ""),
+        ("m=4):", "\n    m=4,  # elements\n):\n"),
+        ("Its elements", "Elements"),
+    ):
+        assert old in SOURCE
+        assert hash_of(SOURCE.replace(old, new)) == first
+    changed = {
+        hash_of(SOURCE.replace(old, new))
+        for old, new in (
+            ("m=4", "m=5"),
+            ("m=4", "m=4.0"),
+            ("8", "-8"),
+            (":>", ":<"),
+            ("min", "max"),
+        )
+    }
+    assert len(changed) == 5
+    assert first not in changed
+    assert hash_of(SOURCE) == first
+    file.rename(file.with_name("tiles.py"))
+    assert provenance._tree_hash(tmp_path) != first
+
+
+def test_the_hash_of_the_sources_is_kept_while_they_stay(tmp_path):
+    (tmp_path / "te").mkdir()
+    (tmp_path / "te" / "a.py").write_text("x = 1\n")
+    first = provenance._tree_hash(tmp_path)
+    kept = tmp_path / "records" / "__pycache__" / "compiler.sha256"
+    key = kept.read_text().split()[0]
+    kept.write_text(f"{key} kept")
+    assert provenance._tree_hash(tmp_path) == "kept"
+    kept.write_bytes(b"\xff damaged")
+    assert provenance._tree_hash(tmp_path) == first
+    (tmp_path / "te" / "a.py").write_text("x = 2\n")
+    assert provenance._tree_hash(tmp_path) not in (first, "kept")
+
+
+def test_where_no_folder_can_be_written_the_sources_are_hashed_anew(tmp_path):
+    (tmp_path / "records").write_text("no folder")
+    (tmp_path / "te").mkdir()
+    (tmp_path / "te" / "a.py").write_text("x = 1\n")
+    assert provenance._tree_hash(tmp_path) == provenance._tree_hash(tmp_path)
+    assert (tmp_path / "records").read_text() == "no folder"
