@@ -1,9 +1,10 @@
 """Process replay: which programs and object files differ between this tree and a commit.
 
 ``python -m benchmarks.replay --base HEAD`` takes the operators of the benchmark under several
-configurations, and random programs under random schedules, compiles each in this tree and in a
-checkout of the commit, and compares the lowered programs (as text) and the object code (as hashes).
-A refactoring changes none. A change of lowering shows here what it changed.
+configurations, random programs under random schedules, and three models, compiles each in this tree
+and in a checkout of the commit, and compares the lowered programs (as text) and the object code (as
+hashes); of every kernel of a model also the trace that it is built from. A refactoring changes
+none. A change of lowering, of fusion or of default schedules shows here what it changed.
 """
 
 from __future__ import annotations
@@ -15,12 +16,14 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from itertools import product
 from pathlib import Path
 from typing import Any
 
+from benchmarks.onnx_built import bert, mobilenet_v2, resnet18
 from benchmarks.workloads import CASES, MORE_CASES
 from loopwright.errors import InstantiationError
 from loopwright.task import ConfigSpace
@@ -73,6 +76,23 @@ def random_entries(count: int) -> Iterator[dict[str, Any]]:
         }
 
 
+def small_models() -> dict[str, Any]:
+    """Models of the usual layers, at sizes that compile in seconds: 63 different kernels."""
+    return {
+        "resnet18": resnet18(size=64, width=16, classes=10),
+        "mobilenet_v2": mobilenet_v2(size=64, classes=10),
+        "bert": bert(layers=1, tokens=32, width=128, heads=4),
+    }
+
+
+def model_entries(models: Mapping[str, Any], folder: Path) -> Iterator[dict[str, Any]]:
+    """ONNX models, saved in a folder; each side makes kernels and schedules of them by itself."""
+    for name, model in models.items():
+        path = folder / f"{name}.onnx"
+        path.write_bytes(model.SerializeToString())
+        yield {"name": name, "model": str(path), "target": "llvm -num-threads=2"}
+
+
 @contextmanager
 def checkout(revision: str) -> Iterator[Path]:
     """A checkout of a commit in a folder of its own, removed afterwards."""
@@ -91,7 +111,7 @@ def results_of(tree: Path, entries: Path, results: Path) -> list[dict[str, str]]
     side = ROOT / "benchmarks" / "replay_side.py"
     subprocess.run(
         [sys.executable, "-P", str(side), str(entries), str(results)],
-        env={**os.environ, "PYTHONPATH": str(tree)},
+        env={**os.environ, "PYTHONPATH": str(tree), "LOOPWRIGHT_CACHE": "0"},
         cwd=tree,
         check=True,
     )
@@ -102,15 +122,18 @@ def differences(
     before: Sequence[dict[str, str]], after: Sequence[dict[str, str]]
 ) -> list[tuple[str, str]]:
     """Name and explanation of each entry of which the two sides make something else."""
-    found = []
-    for old, new in zip(before, after, strict=True):
-        if old["ir"] != new["ir"]:
-            lines = difflib.unified_diff(
-                old["ir"].splitlines(), new["ir"].splitlines(), "before", "after", n=1, lineterm=""
-            )
+    was, found = {old["name"]: old for old in before}, []
+    for new in after:
+        old = was.pop(new["name"], None)
+        if old is None:
+            found.append((new["name"], "new: before, nothing was compiled of this name"))
+        elif changed := next((key for key in ("trace", "ir") if old[key] != new[key]), None):
+            texts = old[changed].splitlines(), new[changed].splitlines()
+            lines = difflib.unified_diff(*texts, "before", "after", n=1, lineterm="")
             found.append((new["name"], "\n".join(lines)))
         elif old["code"] != new["code"]:
             found.append((new["name"], "the same program gives other code"))
+    found += [(name, "gone: nothing is compiled of this name") for name in was]
     return found
 
 
@@ -122,12 +145,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--show", type=int, default=3, help="differences to print (default 3)")
     options = parser.parse_args(argv)
     with tempfile.TemporaryDirectory() as folder:
-        entries = Path(folder) / "entries.jsonl"
         known = [*operator_entries(), *random_entries(options.count)]
+        known += model_entries(small_models(), Path(folder))
+        entries = Path(folder) / "entries.jsonl"
         entries.write_text("".join(json.dumps(e) + "\n" for e in known), encoding="utf-8")
-        with checkout(options.base) as tree:
-            before = results_of(tree, entries, Path(folder) / "before.jsonl")
-        after = results_of(ROOT, entries, Path(folder) / "after.jsonl")
+        with checkout(options.base) as tree, ThreadPoolExecutor(2) as sides:
+            results = Path(folder) / "before.jsonl", Path(folder) / "after.jsonl"
+            before, after = sides.map(results_of, (tree, ROOT), (entries, entries), results)
     found = differences(before, after)
     for name, text in found[: options.show]:
         print(f"== {name}\n{text}")

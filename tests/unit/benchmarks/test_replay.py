@@ -8,14 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.replay import ROOT, differences, random_entries, results_of
+from benchmarks.onnx_built import bert
+from benchmarks.replay import ROOT, differences, model_entries, random_entries, results_of
 
 
 @pytest.fixture(scope="module")
 def entries(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pytest.importorskip("onnx")
     path = tmp_path_factory.mktemp("replay") / "entries.jsonl"
-    lines = [json.dumps(e) for e in random_entries(3)]
-    assert len(lines) == 3
+    models = model_entries({"bert": bert(layers=1, tokens=4, width=8, heads=2)}, path.parent)
+    lines = [json.dumps(e) for e in (*random_entries(3), *models)]
+    assert len(lines) == 4
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return path
 
@@ -32,13 +35,23 @@ def test_a_changed_tree_gives_other_programs(entries: Path, tmp_path: Path) -> N
     before = results_of(ROOT, entries, tmp_path / "before.jsonl")
     after = results_of(tmp_path / "tree", entries, tmp_path / "after.jsonl")
     assert differences(before, before) == []
-    found = differences(before, after)
-    assert {name for name, _ in found} <= {r["name"] for r in before}
-    assert len(found) >= 2
-    assert all(difference.startswith("--- before") for _, difference in found)
+    found = dict(differences(before, after))
+    random = [text for name, text in found.items() if name.startswith("seed")]
+    assert len(random) >= 2
+    assert all(text.startswith("--- before") for text in random)
+    kernels = {r["name"]: r for r in before if r["name"].startswith("bert ")}
+    assert len(kernels) >= 10
+    assert all(r["trace"] and r["ir"] and r["code"] for r in kernels.values())
+    assert any(name in kernels and text.startswith("--- before") for name, text in found.items())
 
 
-def test_the_same_program_with_other_code_is_a_difference() -> None:
-    before = [{"name": "a", "ir": "x", "code": "1"}, {"name": "b", "ir": "y", "code": "2"}]
-    after = [before[0], {**before[1], "code": "3"}]
-    assert differences(before, after) == [("b", "the same program gives other code")]
+def test_what_is_a_difference() -> None:
+    one = {"name": "a", "trace": "[1]\n[2]", "ir": "x", "code": "1"}
+    other = {**one, "name": "b"}
+    assert differences([one, other], [other, one]) == []
+    assert differences([one], [{**one, "code": "3"}]) == [
+        ("a", "the same program gives other code")
+    ]
+    [(name, text)] = differences([one], [{**one, "trace": "[1]\n[3]", "ir": "y"}])
+    assert (name, text.splitlines()[-2:]) == ("a", ["-[2]", "+[3]"])
+    assert [name for name, _ in differences([one], [other])] == ["b", "a"]
