@@ -193,8 +193,8 @@ def _sigmoid_rounded(case: Case, a: Array, b: Array) -> Any:
 
 
 def _beyond_float32(case: Case, a: Array, b: Array) -> Any:
-    x = _input(case)
-    return np.isnan(x) | (x.astype("float32").astype(object) != x.astype(object)) | (a == 0)
+    x = _input(case).astype("float64")
+    return np.isnan(x) | (x.astype("float32") != x) | (np.abs(x) >= 2.0**24) | (a == 0)
 
 
 def _float32_steps(case: Case, a: Array, b: Array) -> Any:
