@@ -1,4 +1,4 @@
-"""Every public callable has an example in its docstring, and every example is true.
+"""Every public function, class and primitive has an example, and every example is true.
 
 An example is a block ``Example:`` in doctest form. It may use ``lw``, ``te`` and ``np`` without
 importing them, runs in a folder that holds the log ``matmul.jsonl``, and prints what it says.
@@ -50,7 +50,10 @@ ASKED = """
 #: The log that examples find in their folder.
 LOG = "matmul.jsonl"
 
-#: Classes that users hold: each of their methods needs an example, too.
+#: Classes whose methods are primitives: each of these has an example, too.
+PRIMITIVES = ("schedule.Schedule.", "schedule.Stage.", "schedule.surface.group.Group.")
+
+#: Classes that users hold: examples of their methods run, where there are any.
 HELD = """
     te.BufferView te.Dag te.IRBuilder te.Operation te.Tensor te.TensorIntrin
     schedule.Schedule schedule.Stage schedule.surface.group.Group
@@ -155,6 +158,7 @@ def methods(cls: type) -> Iterator[tuple[str, object]]:
             yield name, function
 
 
+METHODS = {f"{name}.{method}" for name in HELD.split() for method, _ in methods(named(name))}
 PUBLIC = public()
 
 
@@ -206,7 +210,8 @@ def run(text: str, name: str) -> str:
 
 
 def test_every_public_callable_has_an_example() -> None:
-    missing = [n for n, x in PUBLIC.items() if not has_example(x) and n not in NEEDS_NONE]
+    free = NEEDS_NONE | {m for m in METHODS if not m.startswith(PRIMITIVES)}
+    missing = [n for n, x in PUBLIC.items() if not has_example(x) and n not in free]
     assert not missing, f"{len(missing)} of {len(PUBLIC)} need one"
 
 

@@ -11,7 +11,6 @@ with a kind and a text, never a huge number. A test module derives from `Measure
 The tasks below are small programs for the target ``llvm``; set ``target`` for another one.
 """
 
-# ruff: noqa: D102 -- the names of the tests say what they check
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator

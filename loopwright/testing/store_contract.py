@@ -10,7 +10,6 @@ process and after a writer was stopped in the middle. A test module derives from
 The class must be importable by its name: one test writes from several processes.
 """
 
-# ruff: noqa: D102 -- the names of the tests say what they check
 from __future__ import annotations
 
 import importlib

@@ -10,7 +10,6 @@ extension. A test module derives from `TargetContract` and names it::
 Each program of `PROGRAMS` is built and compared with NumPy.
 """
 
-# ruff: noqa: D102 -- the names of the tests say what they check
 from __future__ import annotations
 
 import json

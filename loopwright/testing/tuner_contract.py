@@ -9,7 +9,6 @@ A test module derives from `TunerContract` and sets ``tuner`` to a class or fact
 alone, so that every run is repeatable to the digit.
 """
 
-# ruff: noqa: D102 -- the names of the tests say what they check
 from __future__ import annotations
 
 import json

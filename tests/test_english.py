@@ -1,0 +1,48 @@
+"""Docstrings begin as an engineer of the field expects; exported names have one."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import re
+from pathlib import Path
+
+import loopwright
+
+ROOT = Path(__file__).parent.parent / "loopwright"
+OPENERS = re.compile(r"(What|Which|Those|Where|How|By|Of)\b")
+ROOMS = [path.parent.name for path in sorted(ROOT.glob("*/__init__.py"))]
+
+
+def docstrings(path: Path) -> list[tuple[int, str]]:
+    """Line and text of each docstring of a file."""
+    holders = (ast.Module, ast.ClassDef, ast.FunctionDef)
+    found = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, holders) and (text := ast.get_docstring(node)):
+            found.append((node.body[0].lineno, text))
+    return found
+
+
+def test_docstrings_begin_with_a_verb_or_a_noun() -> None:
+    wrong = [
+        f"{path.relative_to(ROOT)}:{line}: {text.splitlines()[0]}"
+        for path in ROOT.rglob("*.py")
+        for line, text in docstrings(path)
+        if OPENERS.match(text)
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_exported_names_have_docstrings() -> None:
+    missing = []
+    for room in ROOMS:
+        module = importlib.import_module(f"{loopwright.__name__}.{room}")
+        for name in getattr(module, "__all__", ()):
+            thing = getattr(module, name)
+            ours = (getattr(thing, "__module__", "") or "").startswith(loopwright.__name__)
+            text = inspect.getdoc(thing) or ""
+            if callable(thing) and ours and (not text or text.startswith(f"{name}(")):
+                missing.append(f"{room}.{name}")
+    assert not missing, missing
