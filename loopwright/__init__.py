@@ -84,7 +84,7 @@ _SPACES = (
     "write a template with knobs (loopwright.template), or let the space be derived "
     "(loopwright.create_task, loopwright.auto_scheduler)"
 )
-#: What TVM had here before version 0.7, and has in ``te`` since.
+#: Names that TVM had here before version 0.7, and has in ``te`` since.
 _MOVED = (
     "compute", "exp", "if_then_else", "log", "placeholder", "reduce_axis", "select", "size_var",
     "sum", "tensor", "thread_axis", "var",

@@ -1,6 +1,4 @@
-"""From tensors alone to a tuned kernel: the space is derived, searched as far as an effort goes,
-and the best schedule comes back.
-"""
+"""From tensors to a tuned kernel: derive the space, search it, return the best schedule."""
 
 from __future__ import annotations
 
@@ -32,13 +30,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Effort:
-    """How long a search may take.
+    """Limits of a search.
 
     Attributes:
         trials: measured candidates; None: as many as the other limits allow.
-        timeout: of the search; None: none.
-        min_gain: the search ends when the best is expected to become faster by less than this share
-            within a minute; None: it does not.
+        timeout: time of the search, such as ``"30m"``; None: no limit.
+        min_gain: share by which the best must be expected to become faster within a minute, or the
+            search ends; None: no limit.
 
     Example:
         >>> from loopwright.automatic import EFFORTS, Effort
@@ -51,7 +49,7 @@ class Effort:
     min_gain: str | None = None
 
 
-#: What can be asked for: nothing measured, a coffee, a meal, a night.
+#: Efforts by name: nothing measured, a coffee, a meal, a night.
 EFFORTS: dict[str, Effort] = {
     "draft": Effort(trials=0),
     "quick": Effort(trials=16),
@@ -64,7 +62,7 @@ def find_effort(name: str) -> Effort:
     """The effort of a name.
 
     Raises:
-        UsageError: there is none.
+        UsageError: there is no such effort.
 
     Example:
         >>> from loopwright.automatic import find_effort
@@ -94,27 +92,27 @@ def auto_schedule(
 
     Args:
         tensors: results, or inputs and results in calling order; or a task.
-        target: what it is for; None is the current target, or the default one. Of a task, its own.
-        effort: ``"draft"`` measures nothing and takes what the analytical model likes best;
+        target: the target; None: the current or the default one, or that of the task.
+        effort: ``"draft"`` measures nothing and takes the best by the analytical model;
             ``"quick"`` measures 16 candidates, ``"standard"`` up to 256, ``"night"`` as many as
-            there is time for in 8 hours. The last two end earlier where nothing more is expected.
-        n_trial: candidates, in place of what the effort says; 0 measures nothing.
-        timeout: seconds or such as ``"30m"``, in place of what the effort says.
-        log: where records are kept; what it holds of this expression counts as measured.
-        tuner: by name; None: the default one.
-        seed: of the tuner.
-        measure_option: how to measure, see ``loopwright.measure_option``.
-        callbacks: each is called after every round.
+            possible in 8 hours. The last two end earlier if no more gain is expected.
+        n_trial: candidates, in place of the effort's; 0 measures nothing.
+        timeout: seconds or a text such as ``"30m"``, in place of the effort's.
+        log: file of the records; those of this expression count as measured.
+        tuner: name of the tuner; None: the default one.
+        seed: seed of the tuner.
+        measure_option: settings of measuring, see ``loopwright.measure_option``.
+        callbacks: called after every round.
 
     Returns:
-        ``(schedule, [tensors])`` as `loopwright.build` takes it: that of the best record, of those
-        that were in the log before, too; the default where nothing faster was found.
+        ``(schedule, [tensors])`` as `loopwright.build` takes it: that of the best record in the
+        log, including earlier ones; the default if nothing faster was found.
 
     Raises:
-        UsageError: the effort or the tuner is unknown, or a number is malformed; also where nothing
-            is measured.
+        UsageError: the effort or the tuner is unknown, or a number is malformed, even if nothing is
+            measured.
         TensorError: a size is a variable, or an input is missing among the tensors.
-        TuneError: nothing could be measured, or the callbacks or ``measure_option`` are none.
+        TuneError: nothing could be measured, or a callback or ``measure_option`` is invalid.
 
     Example:
         >>> A = te.placeholder((64, 256), name="A")
@@ -175,21 +173,21 @@ def build(
     """Compile a schedule, or tensors without one: ``build([A, B, C], "llvm")``.
 
     Tensors get the schedule of the best record of their expression under
-    ``loopwright.apply_history_best``, whatever made it; else the one that the analytical model
-    likes best in the space of the expression, without a trial.
+    ``loopwright.apply_history_best``, from any tuner; else the best one in the space of the
+    expression by the analytical model, without a trial.
 
     Args:
-        s: the schedule; results, or inputs and results in calling order; or what `loopwright.lower`
-            made of a schedule.
-        args: of a schedule, inputs and outputs in calling order, and size variables; of tensors the
-            target may stand here.
-        target: a target or its string; default that of ``with target:``, else the host.
-        target_host: as of `loopwright.driver.build`, and so are the others.
+        s: the schedule; results, or inputs and results in calling order; or a function of
+            `loopwright.lower`.
+        args: for a schedule, inputs and outputs in calling order, and size variables; for tensors
+            the target may be given here.
+        target: a target or its string; by default that of ``with target:``, else the host.
+        target_host: as of `loopwright.driver.build`.
         name: name of the function.
         binds: for scripts of TVM.
-        verify: time the kernel as users call it, and enter that in the report of the
-            ``apply_history_best`` that chose the schedule.
-        cache: keep the machine code on disk; None: where ``apply_history_best`` chose the schedule.
+        verify: time the kernel as users call it, for the report of the ``apply_history_best`` that
+            chose the schedule.
+        cache: keep the machine code on disk; None: if ``apply_history_best`` chose the schedule.
 
     Returns:
         A module that is called with NumPy arrays or NDArrays: ``f(a, b, c)`` writes c.

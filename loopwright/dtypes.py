@@ -1,9 +1,8 @@
 """Data types: their names, widths, NumPy counterparts, and the promotion rule of expressions.
 
-Only names are passed around (``"float32"``); this module is the one place that knows what they
-mean. float16 and bfloat16 are formats of storage: an operation on them is done in float32 and its
-result rounded to the format. NumPy knows bfloat16 through the package ml_dtypes, which is loaded
-when the name is first met.
+Other modules pass names only (``"float32"``). float16 and bfloat16 are formats of storage: an
+operation on them is done in float32 and its result rounded to the format. NumPy knows bfloat16
+through the package ml_dtypes, which is loaded at the first use of the name.
 """
 
 from __future__ import annotations
@@ -40,11 +39,7 @@ HALVES = ("float16", "bfloat16")
 
 
 def check(dtype: object) -> str:
-    """Return the canonical name of a dtype (a name, or anything NumPy understands).
-
-    Raises:
-        TensorError: the type is unknown.
-    """
+    """The canonical name of a dtype (a name, or anything NumPy understands)."""
     name = dtype if isinstance(dtype, str) or dtype is None else _numpy_name(dtype)
     if name == "bfloat16":
         _load_bfloat16()
@@ -83,17 +78,17 @@ def nbytes(dtype: str) -> int:
 
 
 def is_float(dtype: str) -> bool:
-    """True for floating point types."""
+    """Whether a type is a floating point type."""
     return dtype.startswith(("float", "bfloat"))
 
 
 def is_int(dtype: str) -> bool:
-    """True for signed and unsigned integers, not for ``bool``."""
+    """Whether a type is a signed or unsigned integer, not ``bool``."""
     return dtype.startswith(("int", "uint"))
 
 
 def is_unsigned(dtype: str) -> bool:
-    """True for unsigned integers."""
+    """Whether a type is an unsigned integer."""
     return dtype.startswith("uint")
 
 
@@ -128,10 +123,7 @@ def limits(dtype: str) -> tuple[float | int, float | int]:
 
 
 def truncate(value: float, dtype: str) -> int:
-    """What a float becomes in an integer dtype.
-
-    It is rounded towards zero and cut to the limits of the dtype; NaN becomes 0.
-    """
+    """A float rounded towards zero and cut to the limits of an integer dtype; NaN becomes 0."""
     if value != value:
         return 0
     lo, hi = limits(dtype)

@@ -1,8 +1,6 @@
-"""The one place that reads environment variables, and the facts about this machine for records.
+"""Environment variables, and the facts about this machine for records; imports no LLVM.
 
-`settings()` gives every setting as a field of one frozen dataclass; nothing else in the package
-reads ``LOOPWRIGHT_*``. `machine()` describes the hardware and the software versions that a
-measurement depends on. Neither imports LLVM.
+Only `settings()` reads ``LOOPWRIGHT_*``.
 """
 
 from __future__ import annotations
@@ -36,41 +34,32 @@ _VARIABLES = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Every setting that is read from the environment.
+    """All settings from the environment, each from the variable ``LOOPWRIGHT_`` and its name."""
 
-    Attributes:
-        num_threads: ``LOOPWRIGHT_NUM_THREADS``, threads of a parallel loop, the caller included;
-            None (unset) means all usable cores. Where it is unset, ``TVM_NUM_THREADS`` counts.
-        spin: ``LOOPWRIGHT_SPIN``, how many times an idle thread of the pool looks for work before
-            it sleeps, one pause instruction (10 to 50 ns) between two looks; default 2000.
-            0 sleeps at once: best on a machine shared with others. Where it is unset,
-            ``TVM_THREAD_POOL_SPIN_COUNT`` counts. TVM's other variables are not read:
-            ``OMP_NUM_THREADS``, since it is often set for libraries that run beside, and
-            ``TVM_BIND_THREADS``, since no thread is bound unless `config_threadpool` asks.
-        workspace_limit: ``LOOPWRIGHT_WORKSPACE_LIMIT``, bytes of workspace that one kernel call
-            may need, all threads together, as a number with an optional K, M, G or T; None (unset)
-            means half of the memory.
-        pool: ``LOOPWRIGHT_POOL``, how threads of the pool sleep: ``futex`` (Linux on x86-64 and
-            aarch64), ``pthread`` (any POSIX system), or ``auto`` (default: futex where it exists).
-        verify: ``LOOPWRIGHT_VERIFY``, 1 to check programs after every pass of lowering; default 0.
-        cache: ``LOOPWRIGHT_CACHE``, folder of what is kept on disk: kernels, and programs that a
-            device's driver compiled; 0 keeps nothing. Empty (unset, or 1): see `cache_folder`.
-    """
-
+    #: Threads of a parallel loop, the caller included; None: all usable cores. ``TVM_NUM_THREADS``
+    #: counts if ``LOOPWRIGHT_NUM_THREADS`` is unset; ``OMP_NUM_THREADS`` is not read, since it is
+    #: often set for other libraries.
     num_threads: int | None = None
+    #: Number of looks for work of an idle thread of the pool before it sleeps, with one pause
+    #: instruction (10 to 50 ns) between two; 0, which sleeps at once, is best on a shared machine.
+    #: ``TVM_THREAD_POOL_SPIN_COUNT`` counts if it is unset. ``TVM_BIND_THREADS`` is not read, since
+    #: no thread is bound unless `config_threadpool` asks.
     spin: int = _SPIN
+    #: Bytes of workspace of one kernel call, all threads together, with an optional K, M, G or T;
+    #: None: half of the memory.
     workspace_limit: int | None = None
+    #: Sleep of the pool's threads: ``futex`` (Linux on x86-64 and aarch64), ``pthread`` (any POSIX
+    #: system), or ``auto`` (futex where it exists).
     pool: str = "auto"
+    #: Check programs after every pass of lowering.
     verify: bool = False
+    #: Folder of kernels, and of programs that a device's driver compiled; 0 keeps nothing. Empty
+    #: (unset, or 1): see `cache_folder`.
     cache: str = ""
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str]) -> Settings:
-        """Read the settings from a mapping such as ``os.environ``; empty values count as unset.
-
-        Raises:
-            UsageError: a value is not understood; the message names the variable and the range.
-        """
+        """Read the settings; empty values count as unset."""
         threads = _integer(environ, num_threads_variable(environ), 1, MAX_THREADS)
         spins = _first_set(environ, "LOOPWRIGHT_SPIN", "TVM_THREAD_POOL_SPIN_COUNT")
         spin = _integer(environ, spins, 0, 1_000_000_000)
@@ -88,7 +77,7 @@ class Settings:
 
 
 def num_threads_variable(environ: Mapping[str, str]) -> str:
-    """The name of the variable that sets the number of threads, or would."""
+    """The variable that sets the number of threads, or would."""
     return _first_set(environ, "LOOPWRIGHT_NUM_THREADS", "TVM_NUM_THREADS")
 
 
@@ -119,17 +108,14 @@ def _size(environ: Mapping[str, str], name: str) -> int | None:
 
 @lru_cache(maxsize=1)
 def settings() -> Settings:
-    """The settings of this process, read once from its environment.
-
-    Raises:
-        UsageError: a variable holds a value that is not understood.
-    """
+    """The settings of this process, read once from its environment."""
     return Settings.from_environ(os.environ)
 
 
 def cache_folder() -> Path | None:
-    """Where built kernels are kept: ``LOOPWRIGHT_CACHE``, else ``loopwright/kernels`` in
-    ``XDG_CACHE_HOME``, which is ``~/.cache`` by default. None: nowhere."""
+    """The folder of built kernels: ``LOOPWRIGHT_CACHE``, else ``loopwright/kernels`` in
+    ``XDG_CACHE_HOME``, which is ``~/.cache`` by default. None: nowhere.
+    """
     chosen = settings().cache
     if chosen:
         return None if chosen == "0" else Path(chosen).absolute()
@@ -138,7 +124,6 @@ def cache_folder() -> Path | None:
 
 
 def total_memory() -> int:
-    """Bytes of physical memory."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
@@ -151,7 +136,7 @@ def usable_cpus() -> tuple[int, ...]:
 
 @lru_cache(maxsize=1)
 def cpu_info() -> tuple[str, tuple[str, ...]]:
-    """Model name of the CPU, and those of its instruction sets that matter to kernels, sorted."""
+    """Model name of the CPU, and its instruction sets that matter to kernels, sorted."""
     path = Path("/proc/cpuinfo")
     text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
     fields = dict(re.findall(r"^([^\t:]+?)\s*: (.*)$", text.partition("\n\n")[0], re.MULTILINE))
@@ -162,7 +147,7 @@ def cpu_info() -> tuple[str, tuple[str, ...]]:
 
 @lru_cache(maxsize=1)
 def cpu_flags() -> frozenset[str]:
-    """All feature flags of the CPU by the system's names; empty where it does not tell."""
+    """All feature flags of the CPU by the system's names; empty where unknown."""
     path = Path("/proc/cpuinfo")
     text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
     found = re.search(r"^(?:flags|Features)\s*: (.*)$", text, re.MULTILINE)
@@ -181,11 +166,11 @@ def version(distribution: str) -> str:
 
 @lru_cache(maxsize=1)
 def machine() -> dict[str, Any]:
-    """What a measurement depends on, ready for JSON; equal on one machine with one installation.
+    """The facts that a measurement depends on, for JSON; equal on one machine with one
+    installation.
 
-    Returns:
-        ``{"cpu": model, "arch", "isa": [flags], "cores": usable when first asked, "os",
-        "python", "loopwright", "llvmlite", "numpy"}``, the last four being versions.
+    ``{"cpu": model, "arch", "isa": [flags], "cores": usable when first asked, "os", "python",
+    "loopwright", "llvmlite", "numpy"}``, the last four being versions.
     """
     model, isa = cpu_info()
     return {
@@ -202,17 +187,12 @@ def machine() -> dict[str, Any]:
 
 
 def surroundings(environ: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """What else may explain a time: the state of this machine at the moment, ready for JSON.
+    """Other facts that may explain a time: the present state of this machine, for JSON.
 
-    Unlike `machine` it changes from run to run. What the system does not tell is left out.
-
-    Args:
-        environ: the environment; None: that of this process.
-
-    Returns:
-        ``{"git": revision of loopwright where it runs from a checkout, "load": average of the last
-        minute, "governor": of the CPU's frequency, "mhz": frequency now, "variables": those of
-        the environment that change how kernels run}``.
+    Unlike `machine` it changes from run to run, and lacks unknown facts: ``{"git": revision of
+    loopwright in a checkout, "load": average of the last minute, "governor": of the CPU's
+    frequency, "mhz": frequency now, "variables": those of the environment that change how kernels
+    run}``.
     """
     environ = os.environ if environ is None else environ
     frequency = Path("/sys/devices/system/cpu/cpu0/cpufreq")
@@ -228,7 +208,7 @@ def surroundings(environ: Mapping[str, str] | None = None) -> dict[str, Any]:
 
 
 def _load_average() -> float | None:
-    """The load of the last minute; None where the system does not tell, as without ``/proc``."""
+    """The load of the last minute; None where unknown, as without ``/proc``."""
     try:
         return round(os.getloadavg()[0], 2)
     except OSError:
@@ -236,7 +216,7 @@ def _load_average() -> float | None:
 
 
 def _revision(root: Path) -> str:
-    """The commit that a checkout stands at; empty where ``root`` is none."""
+    """The commit of a checkout; empty where ``root`` is none."""
     git = root / ".git"
     pointer = _first_line(git).removeprefix("gitdir: ")
     git = root / pointer if pointer else git

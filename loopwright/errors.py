@@ -1,7 +1,6 @@
-"""Every exception that loopwright raises on purpose, and its warnings.
+"""The exceptions that loopwright raises on purpose, and its warnings.
 
-One base class, one subclass per stage of the pipeline. A message says what was asked, what the
-state is, and what to do instead; the command line prints it as one line.
+A message says what was asked, what the state is, and what to do instead, in one line.
 """
 
 from __future__ import annotations
@@ -60,7 +59,7 @@ class RunError(LoopwrightError):
 
 
 class OutOfMemoryError(RunError):
-    """A kernel needs more memory than there is, or than it may take."""
+    """A kernel needs more memory than there is, or than its limit."""
 
 
 class DeviceLostError(RunError):
@@ -84,7 +83,7 @@ class TaskError(UsageError):
 
 
 class TuneError(LoopwrightError):
-    """A tuning run could not start or go on."""
+    """A tuning run could not start or continue."""
 
 
 class TimeLimitError(LoopwrightError):
@@ -104,23 +103,17 @@ class InternalError(LoopwrightError):
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return ``" (did you mean 'x'?)"`` for the nearest known name, or an empty string."""
+    """``" (did you mean 'x'?)"`` for the nearest known name, or an empty string."""
     close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
     return f" (did you mean {close[0]!r}?)" if close else ""
 
 
 def no_such_name(module: str, name: str, instead: Mapping[str, str]) -> AttributeError:
-    """The error of a module that lacks a name, and what takes its place where TVM has it.
-
-    Args:
-        module: the module that was asked.
-        name: what it was asked for.
-        instead: for names of TVM what to write here, or why there is nothing.
-    """
+    """The error of a module that lacks a name; ``instead`` has replacements for names of TVM."""
     why = f": {instead[name]}" if name in instead else ""
     return AttributeError(f"module {module!r} has no attribute {name!r}{why}")
 
 
 def shown(value: object) -> str:
-    """A value from a file as messages show it: whatever it is, short and on one line."""
+    """A value from a file for messages: short and on one line."""
     return _SHORT.repr(value)

@@ -1,8 +1,5 @@
-"""Files that a user names as an output: written whole or not at all, and never over another's.
-
-A file is written beside the one that it replaces and renamed, so that a full disk, or the end of
-the process, leaves what was there. What is there is replaced where it is empty or of the same kind,
-which is seen by its content, or where the caller says so (``force``).
+"""Output files named by the user: replaced whole or not at all, by renaming, and only if empty, of
+the same kind by content, or forced.
 """
 
 from __future__ import annotations
@@ -18,21 +15,18 @@ from typing import BinaryIO, NamedTuple
 
 from loopwright.errors import LoopwrightError, RunError, UsageError
 
-#: How the name ends of a file that is not whole yet; such of processes that were killed stay.
+#: Extension of an incomplete file; those of killed processes stay.
 PARTIAL = ".partial"
 #: Bytes of both ends of a file by which its kind is seen.
 _END = 1 << 16
 
 
 class Kind(NamedTuple):
-    """A kind of file that loopwright writes.
+    """A kind of file that loopwright writes."""
 
-    Attributes:
-        name: in messages, such as ``a report``.
-        is_one: whether a file is one, from its bytes; of a large file from those of both ends.
-    """
-
+    #: A name for messages, such as ``a report``.
     name: str
+    #: Whether a file is one, from its bytes; of a large file from those of both ends.
     is_one: Callable[[bytes], bool]
 
 
@@ -42,8 +36,6 @@ def marked(mark: bytes) -> Callable[[bytes], bool]:
 
 
 class Output(NamedTuple):
-    """A file to be written: its path, what it will hold, and its kind."""
-
     path: Path
     data: bytes
     kind: Kind
@@ -52,16 +44,9 @@ class Output(NamedTuple):
 def write(
     *outputs: Output, force: bool | None = False, error: type[LoopwrightError] = RunError
 ) -> None:
-    """Replace all files or none.
+    """Replace all files or none; with ``force`` files of other kinds, too.
 
-    Args:
-        outputs: the files.
-        force: replace files of other kinds, too; None: no, and the caller cannot ask for it.
-        error: what is raised where the system refuses.
-
-    Raises:
-        UsageError: as of `destination`.
-        LoopwrightError: a file cannot be written; what was there before is there still.
+    With None the message does not offer that. ``error`` is raised where the system refuses.
     """
     places = [_place(o.path, o.kind, force, error) for o in outputs]
     first = outputs[0].path
@@ -74,7 +59,7 @@ def write(
 def check(
     *places: tuple[Path, Kind], force: bool | None = False, error: type[LoopwrightError] = RunError
 ) -> None:
-    """Refuse outputs before work is done for them; arguments and errors as of `write`."""
+    """Refuse outputs before work is done for them, as `write` would."""
     for path, kind in places:
         _place(path, kind, force, error)
 
@@ -91,16 +76,8 @@ def _not_written(path: Path, exc: OSError, error: type[LoopwrightError]) -> Loop
 
 
 def destination(path: Path, kind: Kind, *, force: bool | None = False) -> Path:
-    """Resolve a path to the file that is written: itself, or the target of a link.
-
-    Args:
-        path: as the user named it.
-        kind: what will be written.
-        force: as of `write`.
-
-    Raises:
-        UsageError: a file of another kind is there.
-        OSError: a folder, a device or a pipe is there; it cannot be looked at, or not be written.
+    """The file that is written for a path: itself, or the target of a link; a file of another kind
+    is a `UsageError`, another obstacle an `OSError`.
     """
     target = Path(os.path.realpath(path))  # of a circle of links, too, which is refused below
     try:
@@ -136,15 +113,10 @@ def _ends(path: Path) -> bytes:
 
 @contextmanager
 def replaced(path: Path, mode: int | None = None, *, durable: bool = True) -> Iterator[BinaryIO]:
-    """A new file that takes the place of one when the block ends without an error.
+    """A new file that takes the place of one, which is no link, when the block ends without an
+    error.
 
-    Args:
-        path: the file, no link.
-        mode: its permissions; None: those of the file that is there, or of new files.
-        durable: ask the disk to have it before it takes that place; a cache needs no such thing.
-
-    Raises:
-        OSError: the system refuses; what was there is there still.
+    ``mode`` None: permissions of the old file, or of new files. A cache need not be ``durable``.
     """
     partial: list[Path] = []
     try:
@@ -173,7 +145,7 @@ def _beside(
 
 
 def _mode(path: Path) -> int:
-    """The permissions of a file, or those that a new one has."""
+    """The permissions of a file, or those of a new one."""
     with suppress(FileNotFoundError):
         return stat.S_IMODE(path.stat().st_mode)
     mask = os.umask(0)
@@ -182,7 +154,7 @@ def _mode(path: Path) -> int:
 
 
 def _replace(places: Sequence[tuple[Path, bytes]]) -> None:
-    """Replace all files or none. A reader sees each as it was or as it will be."""
+    """Replace all files or none. A reader sees each in its old or its new state."""
     partial: list[Path] = []
     renamed: list[tuple[Path, Path | None]] = []
     try:
@@ -206,7 +178,7 @@ def _stage(path: Path, data: bytes, partial: list[Path]) -> Path:
 
 
 def _restore(renamed: Sequence[tuple[Path, Path | None]]) -> None:
-    """Put files back as they were, from their copies; None: there was no file."""
+    """Put files back from their copies; None: there was no file."""
     for path, before in renamed:
         if before is None:
             path.unlink()

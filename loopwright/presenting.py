@@ -1,8 +1,4 @@
-"""Text of users and logs where people look at it: on a screen, in a file, in a notebook.
-
-Names and errors may come from a log that somebody else wrote. What a terminal would obey is written
-as its escape, and what a browser would take for markup is escaped.
-"""
+"""Text of users and logs for a screen, a file or a notebook, with controls and markup escaped."""
 
 from __future__ import annotations
 
@@ -33,17 +29,12 @@ def harmless(text: str) -> str:
 
 
 def html_block(title: str, *parts: str) -> str:
-    """HTML of a heading and what stands below it, for ``_repr_html_``.
-
-    Args:
-        title: plain text.
-        parts: HTML, such as `html_text`, `html_table` and `html_folded` give.
-    """
+    """HTML of a plain heading and the HTML below it, for ``_repr_html_``."""
     return f"<div><b>{_escaped(title)}</b>{''.join(parts)}</div>"
 
 
 def html_text(text: str) -> str:
-    """HTML of lines that are shown as they are, such as a loop nest."""
+    """HTML of preformatted lines, such as a loop nest."""
     lines = text.rstrip("\n").split("\n")
     more = [f"... and {len(lines) - _MOST} more lines"] if len(lines) > _MOST else []
     shown = "\n".join(map(_escaped, [*lines[:_MOST], *more]))
@@ -51,21 +42,13 @@ def html_text(text: str) -> str:
 
 
 def html_folded(title: str, part: str) -> str:
-    """HTML of a part that opens when its title is clicked.
-
-    Args:
-        title: plain text.
-        part: HTML.
-    """
+    """HTML of a part that opens when its plain title is clicked."""
     return f"<details><summary>{_escaped(title)}</summary>{part}</details>"
 
 
 def html_table(rows: Iterable[Sequence[object]], titles: Sequence[str] = ()) -> str:
-    """HTML of a table; its cells are plain text.
-
-    Args:
-        rows: cells, row by row; of long cells, and of many rows, the first part is shown.
-        titles: of the columns; none for a table of names and values.
+    """HTML of a table of plain text; of long cells, and of many rows, the first part is shown.
+    There are no titles for a table of names and values.
     """
     head = "".join(f'<th style="{_HEAD}">{_escaped(t)}</th>' for t in titles)
     lines = [f"<tr>{head}</tr>"] if head else []

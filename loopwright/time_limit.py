@@ -1,13 +1,13 @@
-"""Limits of time for what users wrote and what runs in this process: templates, filters, and such.
+"""Limits of time for code of users that runs in this process: templates, filters, and such.
 
 Such a function cannot be moved to a process that could be killed: templates are not pickled. So an
 exception is raised inside of it. On the main thread that is done by a timer of the system and
-SIGALRM, which also ends a sleep; on other threads by `PyThreadState_SetAsyncExc`, which Python code
-alone notices. Compiled code that never returns is ended by neither.
+SIGALRM, which also ends a sleep; on other threads by `PyThreadState_SetAsyncExc`, which only Python
+code notices. Neither ends compiled code that never returns.
 
-Either may be late, on a machine with much to do above all. So neither is raised once the function
-has returned: what its caller does next is not disturbed. Nor is it raised in a destructor, where
-Python prints an exception and drops it, unless that destructor does not end.
+Either may be late, above all on a busy machine. So neither is raised once the function has
+returned: its caller is not disturbed. Nor is it raised in a destructor, where Python prints an
+exception and drops it, unless that destructor does not end.
 """
 
 from __future__ import annotations
@@ -43,18 +43,14 @@ class _Expired(BaseException):
 
 
 class _Guard(Protocol):
-    """Raises `_Expired` in a thread, between `start` and `stop`.
-
-    Attributes:
-        fired: it did.
-    """
+    """Raises `_Expired` in a thread, between `start` and `stop`; ``fired`` says that it did."""
 
     fired: bool
 
     def start(self, seconds: float) -> None: ...
 
     def stop(self) -> None:
-        """Nothing is raised from here on. May be called again, where an exception cut it short."""
+        """Raise nothing from here on. May be called again, where an exception cut it short."""
 
 
 def _call(function: Callable[..., _T], args: tuple[object, ...]) -> _T:
@@ -77,8 +73,9 @@ def _in_destructor(frame: FrameType | None) -> bool:
 
 
 class _Alarm:
-    """By SIGALRM, on the main thread. The handler and the timer of the user come back in the end; a
-    timer that is due meanwhile goes off then."""
+    """The guard of the main thread, by SIGALRM. The handler and the timer of the user are restored
+    in the end; a timer that is due meanwhile goes off then.
+    """
 
     def __init__(self) -> None:
         self.fired = False
@@ -112,22 +109,22 @@ class _Alarm:
 
 
 class _AsyncException:
-    """By a thread that watches the others, on any thread.
+    """The guard of any thread, by a thread that watches the others.
 
-    Each thread has one such guard, used again and again, and the watcher sleeps meanwhile: a
-    limit costs a few microseconds.
+    Each thread has one such guard, used again and again, and the watcher sleeps meanwhile: a limit
+    costs a few microseconds.
     """
 
     _lock = threading.Lock()
     _guards: ClassVar[weakref.WeakSet[_AsyncException]] = weakref.WeakSet()
     _watcher: threading.Thread | None = None
     _changed = threading.Event()
-    #: When the watcher looks next; limits that are over only later do not wake it.
+    #: Time of the watcher's next look; later limits do not wake it.
     _wakes = 0.0
 
     def __init__(self) -> None:
         self.fired = False
-        #: When the limit is over, and when the watcher is to raise, which it does again and again.
+        #: End of the limit, and time at which the watcher raises (again and again).
         self._limit = self._due = math.inf
         self._thread = threading.get_ident()
         with self._lock:
@@ -151,8 +148,8 @@ class _AsyncException:
     def _raise_unless_over(self, now: float) -> None:
         """Raise in the thread, unless the function has returned, or a destructor is running.
 
-        It is raised a moment after it was looked where the thread stands, so that the function may
-        have returned by then: once at most, for then it is not found running again.
+        The function may return between the look at the thread and the exception: that happens at
+        most once, since the function is not found running again.
         """
         frame = sys._current_frames().get(self._thread)
         if not _running(frame):
@@ -182,7 +179,7 @@ class _AsyncException:
 
     @classmethod
     def _raise_due(cls) -> None:
-        """Raise where it is due, and note when to look again."""
+        """Raise where it is due, and note the time of the next look."""
         with cls._lock:
             now = time.monotonic()
             for guard in cls._guards:
@@ -193,7 +190,7 @@ class _AsyncException:
 
     @classmethod
     def _forget(cls) -> None:
-        """A process that was forked has no watcher, and perhaps a lock that stays locked."""
+        """Reset a forked process, which has no watcher, and perhaps a lock that stays locked."""
         cls._lock, cls._changed = threading.Lock(), threading.Event()
         cls._watcher, cls._wakes = None, 0.0
         cls._guards = weakref.WeakSet()
@@ -214,24 +211,12 @@ def limited(
     *args: object,
     often: bool = False,
 ) -> _T:
-    """Call a function that a user wrote, and end it when it takes too long.
+    """Call a function of a user, and end it when it takes too long, with a `TimeLimitError`
+    whatever it returned or raised in the end.
 
-    Inside of another call of this function on the same thread there is no further limit. Ctrl-C
-    passes. A function that catches every exception gets this one again and again.
-
-    Args:
-        seconds: the limit.
-        what: the function, as the subject of a sentence.
-        function: what is called.
-        args: its arguments.
-        often: it is called so often that setting a timer would take too long; a function that
-            sleeps is then not ended.
-
-    Returns:
-        What it returns.
-
-    Raises:
-        TimeLimitError: it took longer, whatever it returned or raised in the end.
+    ``what`` is the subject of the message. Inside another call on the same thread there is no
+    further limit. Ctrl-C passes. A function that catches every exception gets this one again and
+    again. ``often`` is for functions too quick for a timer; one that sleeps is then not ended.
     """
     if getattr(_inside, "limit", False):
         return function(*args)

@@ -1,6 +1,6 @@
 """`loopwright.transform`: passes and their context for users, under TVM's names.
 
-Passes of your own are functions from `Func` to `Func`; `Mutator` and its kin help to write them.
+Custom passes are functions from `Func` to `Func`; `Mutator` and its kin help to write them.
 """
 
 from __future__ import annotations

@@ -1,3 +1,3 @@
-"""The version of the package: the one place that names it."""
+"""The version of the package, named nowhere else."""
 
 __version__ = "0.1.0"

@@ -5,8 +5,8 @@
 
 * a sketch is a structure: a schedule whose sizes are knobs, made by rules that look at the whole
   expression (`loopwright.space`), which pack operands inside the kernel where that pays;
-* a log is one of loopwright, records are checked, and a search goes on from the log that it writes;
-* failed trials count for no ``num_measure_trials``; rounds are of 16 trials.
+* logs are those of loopwright, records are checked, and a search continues its own log;
+* failed trials do not count as ``num_measure_trials``; a round has 16 trials.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``auto_scheduler.compute_dag``: what is computed, and schedules of it from states."""
+"""``auto_scheduler.compute_dag``: expressions, and schedules of them from states."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ __all__ = ["ComputeDAG", "LayoutRewriteOption"]
 
 
 class LayoutRewriteOption:
-    """What may be done with the layout of operands: ``NO_REWRITE`` or ``INSERT_TRANSFORM_STAGE``.
+    """Options for the layout of operands: ``NO_REWRITE`` or ``INSERT_TRANSFORM_STAGE``.
 
-    Rules choose for themselves which operands a kernel packs, in a stage of the kernel, which
-    counts in its time; both options mean this. Kernels whose operands come packed already
-    (``REWRITE_FOR_PRE_TRANSFORMED``) belong to networks, and are refused.
+    Both options mean the same: rules choose the operands that a kernel packs, in a stage whose
+    time is part of the kernel's. ``REWRITE_FOR_PRE_TRANSFORMED``, for kernels whose operands come
+    packed already, belongs to networks, and is refused.
 
     Example:
         >>> from loopwright import auto_scheduler
@@ -39,11 +39,7 @@ class LayoutRewriteOption:
 
 
 def check_layout_rewrite(option: int | None) -> None:
-    """Accept the options that mean what rules do.
-
-    Raises:
-        UsageError: it is another one.
-    """
+    """Refuse all options but `NO_REWRITE` and `INSERT_TRANSFORM_STAGE`, with a `UsageError`."""
     if option not in (
         None,
         LayoutRewriteOption.NO_REWRITE,
@@ -56,20 +52,20 @@ def check_layout_rewrite(option: int | None) -> None:
 
 
 class ComputeDAG:
-    """What is computed: inputs, operations and results.
+    """An expression: inputs, operations and results.
 
     Args:
         compute_or_sche: inputs and results in calling order, or results alone; the key of a
-            workload; or a schedule, whose expression is meant.
+            workload; or a schedule, for its expression.
 
     Attributes:
         tensors: inputs and results in calling order.
-        places: for each operation its number, producers first.
+        places: number of each operation, producers first.
 
     Raises:
-        UsageError: it is something else.
+        UsageError: the argument is of another kind.
         TaskError: no workload has the key.
-        TensorError: the tensors are no expression; see `loopwright.space.tensor_program`.
+        TensorError: the tensors do not form an expression; see `loopwright.space.tensor_program`.
 
     Example:
         >>> from loopwright import auto_scheduler
@@ -83,6 +79,16 @@ class ComputeDAG:
         A = te.placeholder((16, 8), "float32", name="A")
         k = te.reduce_axis((0, 8), name="k")
         B = te.compute((16,), lambda i: te.sum(A[i, k], axis=[k]), name="B")
+        >>> state = dag.get_init_state()
+        >>> _ = state.split(B, 0, [4])
+        >>> print(dag.print_python_code_from_state(state).splitlines()[3])
+            i_0, i_1 = s[B].split(i, factor=4)
+        >>> s, args = dag.apply_steps_from_state(state)
+        >>> f = lw.build(s, args, "llvm")
+        >>> b = np.empty(16, "float32")
+        >>> f(np.ones((16, 8), "float32"), b)
+        >>> print(b[0])
+        8.0
     """
 
     _fresh: Callable[[], Scheduled]
@@ -107,12 +113,7 @@ class ComputeDAG:
 
     @classmethod
     def of_schedule(cls, schedule: Schedule, args: Sequence[Tensor]) -> ComputeDAG:
-        """The expression of a schedule that was replayed, whose tensors are its own.
-
-        Args:
-            schedule: the schedule.
-            args: its arguments in calling order.
-        """
+        """The expression of a replayed schedule, with arguments in calling order."""
         made = cls.__new__(cls)
         ids = schedule.arg_ids(args)
 
@@ -140,30 +141,11 @@ class ComputeDAG:
         return self.get_init_state()
 
     def hash_key(self) -> str:
-        """Hash of what is computed, whatever it is called: 16 hex digits; records have it, too.
-
-        Example:
-            >>> from loopwright import auto_scheduler
-            >>> A = te.placeholder((16,), name="A")
-            >>> B = te.compute((16,), lambda i: A[i] + 1, name="B")
-            >>> C = te.compute((16,), lambda i: A[i] + 1, name="C")
-            >>> one, other = (auto_scheduler.ComputeDAG([A, T]) for T in (B, C))
-            >>> print(len(one.hash_key()), one.hash_key() == other.hash_key())
-            16 True
-        """
+        """Hash of the expression, independent of names: 16 hex digits; records have it, too."""
         return self._dag.hash
 
     def get_init_state(self) -> State:
-        """A new state without steps.
-
-        Example:
-            >>> from loopwright import auto_scheduler
-            >>> A = te.placeholder((16,), name="A")
-            >>> B = te.compute((16,), lambda i: A[i] + 1, name="B")
-            >>> state = auto_scheduler.ComputeDAG([A, B]).get_init_state()
-            >>> print(state.transform_steps, [str(stage) for stage in state.stages])
-            [] ['A: ', 'B: i']
-        """
+        """A new state without steps."""
         return State(self._fresh, self.places)
 
     def apply_steps_from_state(
@@ -180,20 +162,6 @@ class ComputeDAG:
 
         Raises:
             UsageError: the state is of another expression, or the option is refused.
-
-        Example:
-            >>> from loopwright import auto_scheduler
-            >>> A = te.placeholder((16,), name="A")
-            >>> B = te.compute((16,), lambda i: A[i] + 1, name="B")
-            >>> dag = auto_scheduler.ComputeDAG([A, B])
-            >>> state = dag.get_init_state()
-            >>> _ = state.vectorize(B, 0)
-            >>> s, args = dag.apply_steps_from_state(state)
-            >>> f = lw.build(s, args, "llvm")
-            >>> b = np.empty(16, "float32")
-            >>> f(np.zeros(16, "float32"), b)
-            >>> print(b[0])
-            1.0
         """
         check_layout_rewrite(layout_rewrite)
         self._check(state)
@@ -205,43 +173,17 @@ class ComputeDAG:
 
         Raises:
             UsageError: the state is of another expression.
-
-        Example:
-            >>> from loopwright import auto_scheduler
-            >>> A = te.placeholder((16,), name="A")
-            >>> B = te.compute((16,), lambda i: A[i] + 1, name="B")
-            >>> dag = auto_scheduler.ComputeDAG([A, B])
-            >>> state = dag.get_init_state()
-            >>> _ = state.split(B, 0, [4])
-            >>> print(dag.print_python_code_from_state(state))
-            def schedule(s, A, B):
-                [i] = s[B].op.axis
-                i_0, i_1 = s[B].split(i, factor=4)
-                return s
-            <BLANKLINE>
         """
         self._check(state)
         return state.schedule.as_python()
 
     def infer_bound_from_state(self, state: State) -> State:
-        """A copy of a state whose bounds are known to be sound: ``state[stage].extents`` tells how
-        often every loop runs.
+        """A copy of a state after bound inference: ``state[stage].extents`` holds the trip count of
+        every loop.
 
         Raises:
-            ScheduleError: an extent does not allow what a step says of the loop.
+            ScheduleError: an extent contradicts a step.
             UsageError: the state is of another expression.
-
-        Example:
-            >>> from loopwright import auto_scheduler
-            >>> A = te.placeholder((16,), name="A")
-            >>> B = te.compute((16,), lambda i: A[i] + 1, name="B")
-            >>> C = te.compute((16,), lambda i: B[i] * 2, name="C")
-            >>> dag = auto_scheduler.ComputeDAG([A, C])
-            >>> state = dag.get_init_state()
-            >>> outer, inner = state.split(C, 0, [4])
-            >>> state.compute_at(B, C, outer)
-            >>> print(dag.infer_bound_from_state(state)[B].extents)
-            [4]
         """
         self._check(state)
         copy = state.copy()

@@ -1,4 +1,4 @@
-"""``auto_scheduler.cost_model``: what tells a search which programs are fast."""
+"""``auto_scheduler.cost_model``: models that predict which programs are fast."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _FIRST = 8
 
 
 class CostModel(ABC):
-    """The base of the cost models; `XGBModel` and `RandomModel` are those that there are."""
+    """The base of the cost models `XGBModel` and `RandomModel`."""
 
     @abstractmethod
     def update(self, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
@@ -48,7 +48,7 @@ class CostModel(ABC):
 
     @abstractmethod
     def scorer(self, task: AutomaticTask, number: int) -> Scorer:
-        """What scores points of one structure, float64 ``(n,)``; higher is faster."""
+        """A function that scores points of one structure, float64 ``(n,)``; higher is faster."""
 
     def predict(self, task: Any, states: Sequence[State]) -> Floats:
         """Scores of states, float64 ``(n,)``; higher is faster.
@@ -70,10 +70,8 @@ class CostModel(ABC):
 
 
 def placed(task: AutomaticTask, states: Sequence[State]) -> dict[int, list[tuple[int, int]]]:
-    """By structure the positions of states among those given, and their indices there.
-
-    Raises:
-        UsageError: a state is no point of a structure.
+    """Positions in ``states`` and indices in the structure, by structure; other states are
+    refused.
     """
     union = union_of(task)
     found: dict[int, list[tuple[int, int]]] = {}
@@ -90,10 +88,10 @@ def placed(task: AutomaticTask, states: Sequence[State]) -> dict[int, list[tuple
 
 
 class RandomModel(CostModel):
-    """Scores at random: a search with it draws points at random.
+    """Random scores: a search with it draws points at random.
 
     Args:
-        seed: of the scores.
+        seed: seed of the scores.
 
     Example:
         >>> from loopwright import auto_scheduler
@@ -120,14 +118,14 @@ class RandomModel(CostModel):
 
 
 class XGBModel(CostModel):
-    """Boosted trees over an analytical model of the machine, as `loopwright.tuner.XGBTuner` has.
+    """Boosted trees over an analytical model of the machine, as in `loopwright.tuner.XGBTuner`.
 
-    It is trained where it is used, from the trials that it was told; a structure of which there are
-    fewer than 8 is scored by the analytical model alone. What a search measures itself its tuner
-    learns from, too.
+    It is trained when it is used, on the trials given to it; a structure with fewer than 8 trials
+    is scored by the analytical model alone. The tuner of a search learns from its measurements,
+    too.
 
     Args:
-        verbose_eval: accepted: how the model does stands in the summary of a search.
+        verbose_eval: accepted: the summary of a search reports the model's quality.
         num_warmup_sample: accepted: the analytical model needs none.
         seed: accepted: predictions follow from the trials.
         model_file: keep trials in this file, and begin with those that it holds.
@@ -143,6 +141,9 @@ class XGBModel(CostModel):
         >>> states = auto_scheduler.SketchPolicy(task, model).generate_sketches()
         >>> print(model.predict(task, states).shape == (len(states),))
         True
+        >>> model.update_from_file("matmul.jsonl", n_lines=4)
+        >>> print(len(model.records))
+        4
     """
 
     def __init__(
@@ -162,18 +163,11 @@ class XGBModel(CostModel):
         """Learn from trials of logs.
 
         Args:
-            inputs: what was measured, as `RecordReader` gives it.
+            inputs: measured inputs, as `RecordReader` returns them.
             results: accepted: those of the records count.
 
         Raises:
-            UsageError: an input is of no log.
-
-        Example:
-            >>> from loopwright import auto_scheduler
-            >>> model = auto_scheduler.XGBModel()
-            >>> model.update(*auto_scheduler.RecordReader("matmul.jsonl").read_lines())
-            >>> print(len(model.records) >= 6)
-            True
+            UsageError: an input is not from a log.
         """
         found = [item.record for item in inputs]
         if None in found:
@@ -185,49 +179,26 @@ class XGBModel(CostModel):
 
         Args:
             file_name: the log.
-            n_lines: the first so many; None: all.
+            n_lines: number of lines from the beginning; None: all.
 
         Raises:
             RecordError: the log does not exist or cannot be read.
-
-        Example:
-            >>> from loopwright import auto_scheduler
-            >>> model = auto_scheduler.XGBModel()
-            >>> model.update_from_file("matmul.jsonl", n_lines=4)
-            >>> print(len(model.records))
-            4
         """
         inputs, _ = RecordReader(file_name).read_lines(n_lines)
         self._take([item.record for item in inputs if item.record is not None])
 
     def save(self, file_name: str) -> None:
-        """Write what it learned from to a file, a log; `load` trains the model from it again.
+        """Write the trials that it learned from to a log, from which `load` trains the model again.
 
         Raises:
             RecordError: it cannot be written.
-            UsageError: a file is there that is no log.
-
-        Example:
-            >>> from loopwright import auto_scheduler
-            >>> model = auto_scheduler.XGBModel()
-            >>> model.update_from_file("matmul.jsonl")
-            >>> model.save("model.jsonl")
-            >>> print(len(auto_scheduler.XGBModel(model_file="model.jsonl").records) >= 6)
-            True
+            UsageError: the file exists and is no log.
         """
         lines = "".join(f"{record.to_line()}\n" for record in self.records)
         write(Output(Path(file_name), lines.encode(), LOG), force=None, error=RecordError)
 
     def load(self, file_name: str) -> None:
-        """Learn from what `save` wrote; errors as of `update_from_file`.
-
-        Example:
-            >>> from loopwright import auto_scheduler
-            >>> model = auto_scheduler.XGBModel()
-            >>> model.load("matmul.jsonl")
-            >>> print(len(model.records) >= 6)
-            True
-        """
+        """Learn from a file of `save`; errors as of `update_from_file`."""
         inputs, _ = RecordReader(file_name).read_lines()
         self.records += [item.record for item in inputs if item.record is not None]
 
@@ -237,8 +208,7 @@ class XGBModel(CostModel):
             self.save(self.model_file)
 
     def scorer(self, task: AutomaticTask, number: int) -> Scorer:
-        """Log2 of the speed: of calls per second where a structure of the task was measured, else
-        as a share of the machine's peak."""
+        """Log2 of calls per second of a measured task, else of the share of the machine's peak."""
         own: Any = StructureTask(task, number)
         measured = Measurements()
         measured.add(self._trials(own))
@@ -255,8 +225,7 @@ class XGBModel(CostModel):
         return lambda digits: model.predict(candidates.batch(digits, len(measured))) + constant
 
     def _distance(self, task: AutomaticTask) -> float:
-        """What has to be added to predicted shares of the peak so that they have the unit of what
-        was measured of the task; 0 where nothing was."""
+        """Offset from predicted shares of the peak to the unit of the task's measurements, or 0."""
         apart: list[float] = []
         for number in range(len(union_of(task).parts)):
             own: Any = StructureTask(task, number)

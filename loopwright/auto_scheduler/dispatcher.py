@@ -24,7 +24,7 @@ __all__ = ["ApplyHistoryBest", "ApplyHistoryBestOrSample", "DispatchContext"]
 
 
 def _first(records: Any, n_lines: int | None) -> Any:
-    """The records of a log, or those of pairs, as far as they are wanted."""
+    """The first records of a log, or of pairs."""
     if isinstance(records, (str, bytes)) or hasattr(records, "__fspath__"):
         return records if n_lines is None else list(islice(logs.load(records), n_lines))
     if records is None:
@@ -33,7 +33,7 @@ def _first(records: Any, n_lines: int | None) -> Any:
 
 
 def _record(item: Any) -> Record:
-    """The record of what `load_records` yields, or of one itself."""
+    """The record of an item of `load_records`, or the record itself."""
     found = item if isinstance(item, Record) else getattr(item[0], "record", None)
     if not isinstance(found, Record):
         raise UsageError(
@@ -47,17 +47,17 @@ class ApplyHistoryBest(_History):
     """Build with the best records of a log: ``loopwright.apply_history_best`` with Ansor's
     arguments.
 
-    Inside of it ``loopwright.build(tensors)``, and calls of functions that `loopwright.workload`
-    decorates, get the schedule of the best record of their expression.
+    Inside the context ``loopwright.build(tensors)``, and calls of functions that
+    `loopwright.workload` decorates, get the schedule of the best record of their expression.
 
     Args:
         records: the path of a log, or pairs as `load_records` yields them.
-        n_lines: the first so many; None: all.
+        n_lines: number of records from the beginning; None: all.
         include_compatible: also records of other hardware. (Ansor: of other sizes.)
 
     Raises:
         RecordError: the log is missing or cannot be read.
-        UsageError: ``records`` is something else.
+        UsageError: ``records`` is of another kind.
 
     Example:
         >>> from loopwright import auto_scheduler
@@ -80,7 +80,7 @@ class ApplyHistoryBest(_History):
         super().__init__(_first(records, n_lines), any_hardware=include_compatible)
 
     def load(self, records: Any, n_lines: int | None = None) -> None:
-        """Take in more records; arguments and errors as of the class."""
+        """Add more records; arguments and errors as of the class."""
         super().load(_first(records, n_lines))
 
     def query(  # type: ignore[override]  # Ansor's arguments, and a state
@@ -93,10 +93,9 @@ class ApplyHistoryBest(_History):
         """The state of the best record of a workload; None where no record fits.
 
         Args:
-            target: the target.
-            workload_key: of the workload.
+            workload_key: the key of the workload.
             has_complex_op: accepted.
-            dag: its expression, in place of the key.
+            dag: the expression, in place of the key.
         """
         key = None if dag is not None else workload_key
         task = SearchTask(compute_dag=dag, workload_key=key, target=target)
@@ -108,14 +107,13 @@ class ApplyHistoryBest(_History):
 
 
 class ApplyHistoryBestOrSample(_HistoryOrSample):
-    """As `ApplyHistoryBest`; an expression without a record gets a sampled configuration.
+    """`ApplyHistoryBest` that samples a configuration for an expression without a record.
 
     Args:
         records: as of `ApplyHistoryBest`; None for no log.
         sample_simple_workloads: accepted: every workload is sampled.
         cost_model_file: accepted only as None: the analytical model needs no file.
-        num_measure: trials of a short search for each such expression; below 1: nothing is
-            measured.
+        num_measure: trials of a short search for each such expression; no search below 1.
 
     Raises:
         UsageError: a file of a model is given.

@@ -1,4 +1,4 @@
-"""Ansor's ``HardwareParams``: facts of the hardware, in the place of those of the target."""
+"""Ansor's ``HardwareParams``: facts of the hardware in place of those of the target."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ _GPU = {
 
 @dataclass(frozen=True)
 class HardwareParams:
-    """Facts of the hardware for a `SearchTask`; those that are None are the target's.
+    """Facts of the hardware for a `SearchTask`; None keeps the target's.
 
-    They become options of its target: kernels are made for them, and records say so.
+    They become options of its target, for which kernels are built and which records hold.
 
     Attributes:
         num_cores: threads of a CPU; multiprocessors of a device.
-        vector_unit_bytes: width of vectors; of a CPU it has an effect where it is narrower than
-            that of the target.
-        cache_line_bytes: bytes of a cache line, of a CPU; accepted for devices.
-        max_shared_memory_per_block: bytes; devices alone, as those that follow.
+        vector_unit_bytes: width of vectors; for a CPU only a width below the target's has an
+            effect.
+        cache_line_bytes: bytes of a cache line of a CPU; accepted for devices.
+        max_shared_memory_per_block: bytes; for devices alone, as are the following ones.
         max_local_memory_per_block: bytes; of one thread here.
         max_threads_per_block: threads.
         max_vthread_extent: virtual threads.
         warp_size: threads that run together.
-        target: fill in what this target has for what is None.
+        target: source of the values that are None.
         target_host: accepted: the host has no part in schedules.
 
     Raises:
@@ -91,12 +91,6 @@ class HardwareParams:
 
         Raises:
             UsageError: a limit of devices is given for a CPU.
-
-        Example:
-            >>> from loopwright import auto_scheduler
-            >>> params = auto_scheduler.HardwareParams(max_threads_per_block=128)
-            >>> print(params.applied_to(lw.Target("opencl")).max_threads_per_block)
-            128
         """
         given = {name: getattr(self, name) for name in _GPU if getattr(self, name) is not None}
         if "gpu" in target.keys:

@@ -1,4 +1,4 @@
-"""``auto_scheduler.loop_state``: a schedule on its way, with Ansor's names of the primitives."""
+"""``auto_scheduler.loop_state``: unfinished schedules, with Ansor's names of the primitives."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class StateStage:
 
     @property
     def extents(self) -> list[int | Affine]:
-        """How often each loop runs for one run of those around it; bounds are inferred for it."""
+        """Trip count of each loop per iteration of the loops around it, after bound inference."""
         bounds = self._schedule.bounds().stages[self._stage.id]
         return [n for n in (loop.extent for loop in bounds.loops) if isinstance(n, int)]
 
@@ -51,17 +51,16 @@ class StateStage:
 
 
 class State:
-    """A schedule on its way, changed in place by primitives under Ansor's names.
+    """An unfinished schedule, changed in place by primitives under Ansor's names.
 
     Made by `ComputeDAG.get_init_state` and by `SketchPolicy`. A stage is named by its number, its
     tensor or its operation; a loop by its axis among ``state[stage].iters``, or its number there.
 
     Args:
-        base: makes the schedule, with its arguments, that steps are applied to.
-        places: for each operation of the user's tensors its number in the expression.
-        config: the configuration that ``base`` is of, or None.
-        sketch: where ``base`` is the schedule of a sketch, that sketch: lengths of splits may then
-            be left open.
+        base: function that returns the schedule that steps are applied to, and its arguments.
+        places: number of each operation of the user's tensors in the expression.
+        config: the configuration of ``base``, or None.
+        sketch: the sketch of ``base``, or None; with one, lengths of splits may be left open.
 
     Example:
         >>> from loopwright import auto_scheduler
@@ -117,7 +116,7 @@ class State:
 
     @property
     def config(self) -> ConfigEntity | None:
-        """The configuration of a structure that it is; None where steps were added since."""
+        """The configuration of a structure; None if steps were added since."""
         return None if self._calls else self._config
 
     @property
@@ -158,18 +157,7 @@ class State:
         return str(lower(self.schedule, self.args))
 
     def copy(self) -> State:
-        """Another state with the same steps.
-
-        Example:
-            >>> from loopwright import auto_scheduler
-            >>> A = te.placeholder((16,), name="A")
-            >>> B = te.compute((16,), lambda i: A[i] + 1, name="B")
-            >>> state = auto_scheduler.ComputeDAG([A, B]).get_init_state()
-            >>> other = state.copy()
-            >>> _ = other.split(B, 0, [4])
-            >>> print(len(state.transform_steps), len(other.transform_steps), state == other)
-            0 1 False
-        """
+        """Another state with the same steps."""
         new = State(self._base, self._places, self._config, self._make_sketch)
         for name, args in self._calls:
             new._do(name, args)
@@ -189,21 +177,21 @@ class State:
         Args:
             stage_id: the stage.
             iterator: the loop.
-            lengths: how often the inner loops run, outer ones first; in a rule of
-                `PreloadCustomSketchRule` they may be None, all of them: a knob then chooses.
-            inner_to_outer: False: how often the outer loops run, the rest is the innermost.
+            lengths: extents of the inner loops, outer ones first; in a rule of
+                `PreloadCustomSketchRule` all of them may be None: a knob then chooses.
+            inner_to_outer: False: ``lengths`` are of the outer loops, the rest is the innermost.
 
         Returns:
             The new loops, outermost first.
 
         Raises:
-            ScheduleError: a length is open where nothing chooses it; or as of `Stage.split`.
+            ScheduleError: a length is open without a sketch to choose it; or as of `Stage.split`.
         """
         args = (*self._loop(stage_id, iterator), tuple(lengths), inner_to_outer)
         return list(self._do("split", args))
 
     def fuse(self, stage_id: StageLike, iters: Sequence[IterLike]) -> te.IterVar:
-        """Fuse loops that follow each other; returns the new one."""
+        """Fuse adjacent loops; returns the new one."""
         stage = self._number(stage_id)
         loops = tuple(self._loop(stage_id, it)[1] for it in iters)
         fused: te.IterVar = self._do("fuse", (stage, loops))
@@ -225,7 +213,7 @@ class State:
     def unroll(
         self, stage_id: StageLike, iterator: IterLike, max_unroll: int | None = None
     ) -> te.IterVar:
-        """Write a loop out, unless it runs more than ``max_unroll`` times; returns the loop."""
+        """Unroll a loop, unless it runs more than ``max_unroll`` times; returns the loop."""
         stage, loop = self._loop(stage_id, iterator)
         if max_unroll is not None and self.sketch is not None:
             raise ScheduleError(
@@ -241,18 +229,18 @@ class State:
         return self._mark("bind", *self._loop(stage_id, iterator), thread_name)
 
     def pragma(self, stage_id: StageLike, iterator: IterLike, pragma_type: str) -> None:
-        """Say something of a loop: ``"auto_unroll_max_step$16"`` has a value behind the ``$``."""
+        """Annotate a loop: ``"auto_unroll_max_step$16"`` has a value behind the ``$``."""
         self._do("pragma", (*self._loop(stage_id, iterator), pragma_type))
 
     def compute_at(
         self, stage_id: StageLike, target_stage_id: StageLike, target_iter: IterLike
     ) -> None:
-        """Compute a stage inside a loop of a reader."""
+        """Compute a stage inside a loop of one that reads it."""
         at = self._loop(target_stage_id, target_iter)
         self._do("compute_at", (self._number(stage_id), *at))
 
     def compute_inline(self, stage_id: StageLike) -> None:
-        """Compute a stage where it is read."""
+        """Compute the elements of a stage where they are read."""
         self._do("compute_inline", (self._number(stage_id),))
 
     def compute_root(self, stage_id: StageLike) -> None:
@@ -262,13 +250,13 @@ class State:
     def storage_align(
         self, stage_id: StageLike, iterator: IterLike, factor: int, offset: int
     ) -> None:
-        """Pad rows of what a stage makes, see `Stage.storage_align`."""
+        """Pad the rows of a stage's result, see `Stage.storage_align`."""
         self._do("storage_align", (*self._loop(stage_id, iterator), factor, offset))
 
     def cache_read(
         self, stage_id: StageLike, scope_name: str, reader_stage_ids: Sequence[StageLike]
     ) -> te.Operation:
-        """Copy what stages read; returns the operation of the new stage."""
+        """Copy a tensor for the stages that read it; returns the operation of the new stage."""
         readers = tuple(map(self._number, reader_stage_ids))
         new: te.Tensor = self._do("cache_read", (self._number(stage_id), scope_name, readers))
         return new.op
@@ -279,7 +267,7 @@ class State:
         return new.op
 
     def rfactor(self, stage_id: StageLike, iterator: IterLike, factor_iter_id: int) -> te.Operation:
-        """Split a reduction in parts of its own; returns the operation of the new stage."""
+        """Split a reduction into partial ones; returns the operation of the new stage."""
         new: te.Tensor = self._do("rfactor", (*self._loop(stage_id, iterator), factor_iter_id))
         return new.op
 

@@ -1,4 +1,4 @@
-"""``auto_scheduler.measure``: what goes into a measurement, what comes out, and how it is made."""
+"""``auto_scheduler.measure``: inputs, results and settings of a measurement."""
 
 from __future__ import annotations
 
@@ -47,12 +47,10 @@ INSTEAD = {
 
 
 class MeasuredTask:
-    """What a record says of its task.
+    """The facts of a record about its task.
 
-    Attributes:
-        workload_key: name and arguments of its workload as JSON, see `make_workload_key`; of
-            tensors without a function the hash of their expression.
-        target: for what it was measured.
+    ``workload_key`` is the name and arguments of its workload as JSON, see `make_workload_key`; of
+    tensors without a function the hash of their expression.
     """
 
     def __init__(self, workload_key: str, target: Target, make_dag: Callable[[], ComputeDAG]):
@@ -61,17 +59,16 @@ class MeasuredTask:
 
     @cached_property
     def compute_dag(self) -> ComputeDAG:
-        """The expression."""
         return self._make_dag()
 
 
 class MeasureInput:
-    """What was measured.
+    """A schedule of a task, measured or to be measured.
 
     Args:
-        task: the `SearchTask`, or what a record says of it.
+        task: the `SearchTask`, or the facts of a record about it.
         state: the schedule.
-        record: the record that it is from, or None.
+        record: the record of the measurement, or None.
 
     Example:
         >>> from loopwright import auto_scheduler
@@ -94,13 +91,7 @@ def key_of(name: str, args: Sequence[Any], dag_hash: str, unnamed: str) -> str:
 
 
 def input_of(log: Log, record: Record, unnamed: str) -> MeasureInput:
-    """What a record measured; the expression is read when it is asked for.
-
-    Args:
-        log: where the record is from.
-        record: the record.
-        unnamed: what tasks of tensors without a function are called.
-    """
+    """The input of a record; the expression is read on demand."""
 
     def scheduled() -> Any:
         rebuilt = rebuild(log, record)
@@ -115,22 +106,22 @@ def input_of(log: Log, record: Record, unnamed: str) -> MeasureInput:
 
 
 def input_of_tuner(item: _Input, task: Any) -> MeasureInput:
-    """What a tuner measured, as of a `SearchTask`."""
+    """The input of a tuner, for a `SearchTask`."""
     own = item.task
     state = State(lambda: own.instantiate(item.config), task.compute_dag.places, item.config)
     return MeasureInput(task, state)
 
 
 class MeasureResult(_Result):
-    """What measuring gave: ``loopwright.MeasureResult`` with Ansor's order of arguments.
+    """The result of a trial: ``loopwright.MeasureResult`` with Ansor's order of arguments.
 
     Args:
         costs: seconds of each sample.
-        error_no: `MeasureErrorNo`, or its number; 0: it did not fail.
+        error_no: `MeasureErrorNo`, or its number; 0: no failure.
         error_msg: the text of the failure.
         all_cost: seconds that the trial took.
-        timestamp: Unix time at which it was complete.
-        fields: those of ``loopwright.MeasureResult`` by name, which go before.
+        timestamp: Unix time of its end.
+        fields: those of ``loopwright.MeasureResult`` by name, which take precedence.
 
     Raises:
         UsageError: there is no such error.
@@ -188,19 +179,19 @@ class LocalRPCMeasureContext:
         priority: accepted; nobody else is served.
         n_parallel: accepted; kernels of one device run one after the other.
         timeout: seconds that one candidate may run.
-        number: calls of a sample; left alone with ``repeat`` and ``min_repeat_ms``, samples are
+        number: calls of a sample; without this, ``repeat`` and ``min_repeat_ms``, samples are
             those of `loopwright.LocalRunner`.
         repeat: samples.
-        min_repeat_ms: a sample takes at least so many milliseconds.
+        min_repeat_ms: least time of a sample in milliseconds.
         cooldown_interval: seconds of rest before each candidate.
         enable_cpu_cache_flush: empty the caches before each call.
         device: 0, the first device of the target's kind; or a name, such as ``"opencl:1"``.
 
     Attributes:
-        runner: for `TuningOptions`.
+        runner: the runner for `TuningOptions`.
 
     Raises:
-        UsageError: the device is another number.
+        UsageError: the device is a number other than 0.
 
     Example:
         >>> from loopwright import auto_scheduler

@@ -32,14 +32,10 @@ _FILE = "auto_scheduler_tuning.json"
 
 
 class RecordToFile(LogToFile):
-    """Names the log of a search, for ``measure_callbacks``; as ``loopwright.callback.log_to_file``.
+    """The log of a search, for ``measure_callbacks``; as ``loopwright.callback.log_to_file``.
 
     Args:
-        filename: the log, JSON lines; created when it does not exist. A search goes on from what it
-            holds.
-
-    Attributes:
-        filename: the same.
+        filename: the log, JSON lines; created when it does not exist. A search continues it.
 
     Example:
         >>> from loopwright import auto_scheduler
@@ -91,7 +87,7 @@ class RecordReader:
 
         Args:
             max_lines: trials at most; None, or below 1: all.
-            skip_lines: trials that are passed over before.
+            skip_lines: number of trials to skip first.
         """
         end = None if max_lines is None or max_lines < 1 else skip_lines + max_lines
         pairs = list(islice(self, skip_lines, end))
@@ -128,16 +124,16 @@ def load_best_record(
 
     Args:
         filename: the log.
-        workload_key: of the workload; records of all that computes the same count. None: of any.
-        target: only trials for its kind; None: any.
-        include_compatible: accepted: what computes the same counts always, and nothing else.
+        workload_key: key of the workload; all records of an equal expression count. None: any.
+        target: only trials for targets of its kind; None: any.
+        include_compatible: accepted: exactly the records of an equal expression count.
 
     Returns:
         Input and result; ``(None, None)`` where there is none.
 
     Raises:
         RecordError: the log does not exist or cannot be read.
-        TaskError: the key is that of no workload.
+        TaskError: no workload has the key.
 
     Example:
         >>> from loopwright import auto_scheduler
@@ -176,12 +172,12 @@ def save_records(
 
     Args:
         filename: the log; created when it does not exist.
-        inputs: what was measured: of a log, whose records are written as they are, or states of a
+        inputs: inputs from a log, whose records are written as they are, or states of a
             `SearchTask`.
-        results: what came out, one for each.
+        results: the result of each.
 
     Raises:
-        UsageError: there are more of one than of the other.
+        UsageError: their numbers differ.
         RecordError: the log cannot be written.
 
     Example:

@@ -39,28 +39,28 @@ def extract_tasks(
     opt_level: int = 3,
     other_targets: object = None,
 ) -> tuple[list[SearchTask], list[int]]:
-    """The tasks of a network, and how often a run of it calls each.
+    """The tasks of a network, and their number of calls in a run of it.
 
-    They are of the kernels that `loopwright.compile` builds for the same target. Of a kernel that
-    can be computed in several ways, such as a convolution by Winograd's algorithm, the task is the
-    way that is built without records; `loopwright.tune` compares them.
+    They belong to the kernels that `loopwright.compile` builds for the same target. If a kernel has
+    several implementations, such as a convolution by Winograd's algorithm, the task is that of the
+    one that is built without records; `loopwright.tune` compares them.
 
     Args:
         mod: a module of `loopwright.graph`, a function of it, or an ONNX model.
         params: arrays by the names of the parameters that are weights; None: none are.
         target: such as ``"llvm"`` or a ``Target``; None: the current or the default one.
         target_host: None, or the target of the code that calls the kernels, a CPU.
-        hardware_params: facts of the hardware that go before those of the target.
+        hardware_params: facts of the hardware that override those of the target.
         include_simple_tasks: also tasks that only move and map elements.
         dump_workload_to_dag_log: a file of JSON with the expression of each key; None: none.
-        opt_level: accepted for Ansor's sake: the passes are those of `loopwright.compile`.
+        opt_level: accepted: the passes are those of `loopwright.compile`.
         other_targets: accepted only as None.
 
     Returns:
         Tasks, in the order in which the network first needs them, and their weights.
 
     Raises:
-        GraphError: the model is none, or a parameter has another name, shape or dtype.
+        GraphError: the model is invalid, or a parameter has another name, shape or dtype.
         TargetError: a target is not understood.
         UsageError: other targets are given.
 

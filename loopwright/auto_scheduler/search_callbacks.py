@@ -1,4 +1,4 @@
-"""What a search begins with: measured states, and rules of one's own."""
+"""Callbacks at the beginning of a search: measured states, and custom rules."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ if TYPE_CHECKING:
 
 
 class SearchCallback:
-    """The base of what a search may begin with, see ``init_search_callbacks``."""
+    """The base of ``init_search_callbacks`` of a search."""
 
 
 class PreloadMeasuredStates(SearchCallback):
-    """Let a search begin with what a log holds: none of it is measured again, all of it teaches.
+    """Begin a search with the trials of a log: the model learns from them; none is measured again.
 
-    A search goes on from the log that it writes without it, too. Of another log all lines are first
-    copied into that one; without a log they are kept in memory.
+    A search continues its own log without this callback, too. The lines of another log are first
+    copied into its own, or kept in memory if it has none.
 
     Args:
         filename: the log.
 
     Raises:
-        RecordError: it does not exist, or holds nothing that is a record.
+        RecordError: it does not exist, or holds no record.
 
     Example:
         >>> from loopwright import auto_scheduler
@@ -44,16 +44,15 @@ class PreloadMeasuredStates(SearchCallback):
 
 
 class PreloadCustomSketchRule(SearchCallback):
-    """A rule of one's own for one search; `loopwright.space_rule` registers one for all.
+    """A custom rule for one search; `loopwright.space_rule` registers one for all.
 
     Args:
         meet_condition_func: called ``f(policy, state, stage_id)`` for every stage, the last first;
             returns `PASS`, `APPLY`, or `APPLY_AND_SKIP_REST`, with which the structures of other
             rules are left out.
         apply_func: called in the same way where the rule applies; returns pairs of a state and the
-            stage that comes next. Each state is one structure; open lengths of its splits are
-            knobs. The rules of loopwright schedule an expression as a whole, so that a state is
-            taken as it is, whichever stage comes next.
+            next stage. Each state is one structure; open lengths of its splits are knobs. The
+            rules of loopwright schedule an expression as a whole, so the next stage is ignored.
         rule_name: its name in records.
 
     Example:
@@ -91,12 +90,7 @@ class PreloadCustomSketchRule(SearchCallback):
 
 
 def space_rule_of(policy: Any, custom: PreloadCustomSketchRule) -> SpaceRule:
-    """A rule of the user's as one of loopwright.
-
-    Args:
-        policy: what its functions get.
-        custom: the rule.
-    """
+    """A rule of loopwright from a user's rule, whose functions get ``policy``."""
     task, places = policy.task.automatic_task, policy.task.compute_dag.places
 
     def initial(outputs: Sequence[Tensor], args: Sequence[Tensor]) -> State:
@@ -120,7 +114,7 @@ def space_rule_of(policy: Any, custom: PreloadCustomSketchRule) -> SpaceRule:
 
 
 def _finished(state: Any, name: str, number: int) -> Structure:
-    """A structure of what a user's rule made."""
+    """A structure from a state of a user's rule."""
     if not isinstance(state, State) or state.sketch is None:
         raise SpaceError(
             f"the rule {name!r} returned {state!r:.40}; return pairs of a copy of the state that "
@@ -135,12 +129,12 @@ def _no_schedule() -> Any:
 
 
 def rule_of(task: AutomaticTask, name: str, rule: Any, stops: bool) -> SpaceRule:
-    """A rule that is asked before those that come along."""
+    """A rule that is asked before the built-in ones."""
     return SpaceRule(f"auto_scheduler/{name}", rule, (task.kind,), 1_000, stops)
 
 
 def with_rules(task: AutomaticTask, rules: Sequence[SpaceRule]) -> AutomaticTask:
-    """The task once more, with the structures of other rules."""
+    """A copy of the task, with the structures of other rules."""
     with ExitStack() as stack:
         for rule in rules:
             stack.enter_context(_entered(rule))
@@ -149,7 +143,7 @@ def with_rules(task: AutomaticTask, rules: Sequence[SpaceRule]) -> AutomaticTask
 
 @contextmanager
 def _entered(rule: SpaceRule) -> Iterator[None]:
-    """A rule is known for a while."""
+    """Register a rule for the duration of the context."""
     before = RULES.pop(rule.name, None)
     enter(rule)
     try:

@@ -1,4 +1,4 @@
-"""``auto_scheduler.search_policy``: how a space is searched, and what a search begins with."""
+"""``auto_scheduler.search_policy``: strategies of a search, and its callbacks at the beginning."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class SearchPolicy(ABC):
         init_search_callbacks: `PreloadMeasuredStates` and `PreloadCustomSketchRule`.
 
     Raises:
-        UsageError: a callback is something else.
+        UsageError: a callback is of another kind.
     """
 
     def __init__(self, task: Any, init_search_callbacks: Sequence[SearchCallback] | None) -> None:
@@ -86,17 +86,17 @@ class SearchPolicy(ABC):
         """The tuner that searches them."""
 
     def set_verbose(self, verbose: int) -> None:
-        """Show how a search goes on; 0: do not, whatever `TuningOptions` says."""
+        """Show the progress of a search; 0: never, whatever `TuningOptions` says."""
         self.verbose = verbose
 
     def search(self, tuning_options: TuningOptions) -> Summary | None:
-        """Measure until a limit is reached; the log, where there is one, is gone on from.
+        """Measure until a limit is reached; a log is continued.
 
         Args:
-            tuning_options: the limits, and how to measure.
+            tuning_options: the limits, and the settings of measuring.
 
         Returns:
-            The summary; None where nothing was to be measured.
+            The summary; None if there was nothing to measure.
 
         Raises:
             UsageError, TargetError, TuneError: as of `loopwright.tuner.Tuner.tune`.
@@ -112,11 +112,7 @@ class SearchPolicy(ABC):
         )
 
     def prepare(self, options: TuningOptions) -> int:
-        """Take in what a search begins with; returns how many valid trials of the task there are.
-
-        Args:
-            options: of the search.
-        """
+        """Load the trials that a search begins with; returns the number of valid ones."""
         tuner, log = self.tuner, options.log
         if options.num_measures_per_round is not None:
             tuner.plan_size = options.num_measures_per_round
@@ -127,7 +123,7 @@ class SearchPolicy(ABC):
         return valid_trials(self.automatic_task, log, options.runner.devices, tuner.journal)
 
     def _preload(self, filename: str, log: str | None, devices: str) -> None:
-        """Bring the records of a log to where the search finds what was measured."""
+        """Copy the records of a log to the log or memory of the search."""
         if log is not None:
             if not (os.path.exists(log) and os.path.samefile(filename, log)):
                 records.merge([filename], log)
@@ -143,19 +139,14 @@ class SearchPolicy(ABC):
     def _teach(  # noqa: B027 -- a policy without a model has nothing to tell
         self, log: str | None
     ) -> None:
-        """Give the tuner what its model was told before the search."""
+        """Pass the trials that the cost model was given before the search to the tuner."""
 
 
 def valid_trials(
     task: AutomaticTask, log: str | None, devices: str, journal: Journal | None = None
 ) -> int:
-    """Valid trials of a task that a log holds, or a journal in memory, as a run counts them.
-
-    Args:
-        task: the task.
-        log: the log, which need not exist; None: that in memory.
-        devices: names of the devices that are measured on.
-        journal: what a tuner without a log has kept.
+    """Number of valid trials of a task in a log, which need not exist, or in a journal in memory
+    where the log is None, as a run on these devices counts them.
     """
     if log is not None and not os.path.exists(log):
         return 0
@@ -166,7 +157,7 @@ def valid_trials(
 
 
 class EmptyPolicy(SearchPolicy):
-    """Measures the expression as it was written, without a step.
+    """Measures the expression without any step of a schedule.
 
     Args:
         task: the `SearchTask`.
@@ -206,18 +197,17 @@ class EmptyPolicy(SearchPolicy):
 
 
 class SketchPolicy(SearchPolicy):
-    """Searches all structures that rules know: a bandit shares out the trials, and inside each
-    evolution on the cost model proposes, see `loopwright.tuner.XGBTuner`.
+    """Searches all structures of the rules: a bandit shares out the trials, and inside each
+    structure evolution on the cost model proposes, see `loopwright.tuner.XGBTuner`.
 
     Args:
         task: the `SearchTask`.
         program_cost_model: `XGBModel`, or `RandomModel` for a random search; None: the latter.
-        params: Ansor's parameters by name. Those that are given have an effect where the search has
-            the same choice: ``eps_greedy``, ``sample_init_min_population``,
-            ``sample_init_use_measured_ratio``, ``evolutionary_search_population``,
-            ``evolutionary_search_num_iters``. The others are what rules decide, or have no
-            counterpart, and are accepted with Ansor's values alone.
-        seed: of every random choice; None: 0.
+        params: Ansor's parameters by name. These have an effect: ``eps_greedy``,
+            ``sample_init_min_population``, ``sample_init_use_measured_ratio``,
+            ``evolutionary_search_population``, ``evolutionary_search_num_iters``. The others are
+            left to rules, or have no counterpart, and are accepted with Ansor's values alone.
+        seed: seed of every random choice; None: 0.
         verbose: 0: nothing is shown, whatever `TuningOptions` says.
         init_search_callbacks: `PreloadMeasuredStates` and `PreloadCustomSketchRule`.
 
@@ -225,7 +215,7 @@ class SketchPolicy(SearchPolicy):
         DEFAULT_PARAMS: Ansor's values of the parameters.
 
     Raises:
-        UsageError: a parameter is unknown or cannot be had, or the cost model is another one.
+        UsageError: a parameter is unknown or not supported, or the cost model is of another kind.
 
     Example:
         >>> from loopwright import auto_scheduler
@@ -279,7 +269,7 @@ class SketchPolicy(SearchPolicy):
 
     @cached_property
     def automatic_task(self) -> AutomaticTask:
-        """The task with the space that is searched: that of the rules, and of rules given here."""
+        """The task with the space of the rules, including custom ones."""
         task: AutomaticTask = self.task.automatic_task
         given = [one for one in self._callbacks if isinstance(one, PreloadCustomSketchRule)]
         return with_rules(task, [space_rule_of(self, one) for one in given]) if given else task
@@ -310,7 +300,7 @@ class SketchPolicy(SearchPolicy):
         """One state for each structure, with the default of every knob.
 
         Args:
-            print_for_debug: print them, with the reasons of the rules.
+            print_for_debug: also print them, with the reasons of the rules.
         """
         union = union_of(self.automatic_task)
         states = []
@@ -323,22 +313,21 @@ class SketchPolicy(SearchPolicy):
         return states
 
     def sample_initial_population(self) -> list[State]:
-        """States at random, as many of one structure as of another:
-        ``sample_init_min_population``, 50, or all where there are fewer."""
+        """Random states, equally many by structure: ``sample_init_min_population``, 50, or all."""
         count = self.params.get("sample_init_min_population", 50)
         space = self.automatic_task.config_space
         return [self._state(index) for index in space.sample_ints(count, self.seed)]
 
     def evolutionary_search(self, init_populations: Sequence[State], out_size: int) -> list[State]:
-        """The states that the cost model likes best, bred from others.
+        """The states with the best scores of the cost model, evolved from others.
 
         Args:
             init_populations: points of the structures to begin with; the best of a structure are
-                bred with random points of it.
-            out_size: how many are wanted.
+                crossed with random points of it.
+            out_size: number of states.
 
         Returns:
-            Up to so many, the best first.
+            Up to ``out_size`` states, the best first.
 
         Raises:
             UsageError: a state is no point of a structure.
@@ -353,7 +342,7 @@ class SketchPolicy(SearchPolicy):
         return [self._state(index) for _, index in found[:out_size]]
 
     def _bred(self, number: int, seeds: Digits, count: int) -> list[tuple[float, int]]:
-        """The points of a structure that the model likes best, with their scores."""
+        """The points of a structure with the best scores of the model, and these scores."""
         task = self.automatic_task
         space = union_of(task).parts[number].config_space
         score = self.program_cost_model.scorer(task, number)
@@ -394,11 +383,7 @@ _HAD = (
 
 
 def _checked_params(params: dict[str, Any]) -> dict[str, Any]:
-    """The parameters that have an effect.
-
-    Raises:
-        UsageError: one is unknown, or cannot be had.
-    """
+    """The parameters that have an effect; unknown and unsupported ones are refused."""
     known = SketchPolicy.DEFAULT_PARAMS
     for name, value in params.items():
         if name not in known:

@@ -1,4 +1,4 @@
-"""``auto_scheduler.search_task``: what is searched for, for which hardware."""
+"""``auto_scheduler.search_task``: the expression, target and hardware of a search."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ __all__ = ["HardwareParams", "SearchTask", "TuningOptions", "auto_schedule", "cr
 
 
 class SearchTask:
-    """An expression, and the target that schedules of it are searched for.
+    """An expression, and the target of its schedules.
 
     Args:
         func: a function that `register_workload` registered, or its name.
@@ -49,22 +49,22 @@ class SearchTask:
         workload_key: the key of a workload, in place of both.
         target: such as ``"llvm"`` or a ``Target``; None: the current or the default one.
         target_host: None, or the target of the code that calls the kernel, a CPU.
-        hardware_params: facts of the hardware that go before those of the target.
+        hardware_params: facts of the hardware that override those of the target.
         layout_rewrite_option: see `LayoutRewriteOption`.
-        task_inputs: arrays by names of inputs, on which candidates are checked and timed; inputs
-            that are not named get random numbers from 0 to 1, and zeros where they are integers.
-        task_inputs_overwrite: accepted: arrays are given to each task, and registered nowhere.
+        task_inputs: arrays by names of inputs, on which candidates are checked and timed; other
+            inputs get random numbers from 0 to 1, or zeros if they are integers.
+        task_inputs_overwrite: accepted: arrays belong to one task, and are not registered.
         task_inputs_save_to_file: accepted only as False.
-        desc: what people call it, when it is shown.
+        desc: a name for people.
 
     Attributes:
         compute_dag: the expression.
         workload_key: name and arguments of the workload as JSON.
         target: the target.
-        automatic_task: the task of loopwright behind it.
+        automatic_task: the underlying task of loopwright.
 
     Raises:
-        UsageError: nothing says what is computed, or an array fits no input.
+        UsageError: the expression is missing, or an array fits no input.
         TaskError: the function is not registered, or does not accept the arguments.
         TargetError: a target is not understood.
 
@@ -80,6 +80,17 @@ class SearchTask:
         >>> task = auto_scheduler.SearchTask(func=matmul_add, args=(64,), target="llvm")
         >>> print(task.workload_key, task.compute_dag.flop_ct)
         ["example/matmul_add", 64] 528384.0
+        >>> options = auto_scheduler.TuningOptions(
+        ...     num_measure_trials=2,
+        ...     runner=auto_scheduler.LocalRunner(number=1, repeat=1),
+        ...     measure_callbacks=[auto_scheduler.RecordToFile("matmul_add.jsonl")],
+        ...     verbose=0,
+        ... )
+        >>> print(task.tune(options).measured)
+        2
+        >>> s, args = task.apply_best("matmul_add.jsonl")
+        >>> print([t.name for t in args])
+        ['A', 'B', 'C', 'E']
     """
 
     def __init__(
@@ -133,8 +144,8 @@ class SearchTask:
         """Search schedules.
 
         Args:
-            tuning_options: how long, how to measure, and which log to write.
-            search_policy: how; None: a `SketchPolicy` with an `XGBModel`.
+            tuning_options: limits, settings of measuring, and the log.
+            search_policy: the policy; None: a `SketchPolicy` with an `XGBModel`.
             adaptive_training: accepted.
 
         Returns:
@@ -143,21 +154,6 @@ class SearchTask:
         Raises:
             UsageError: the policy is of another task.
             TargetError, TuneError: as of `loopwright.tuner.Tuner.tune`.
-
-        Example:
-            >>> from loopwright import auto_scheduler
-            >>> X = te.placeholder((256,), name="X")
-            >>> Y = te.compute((256,), lambda i: X[i] * 2, name="Y")
-            >>> dag = auto_scheduler.ComputeDAG([X, Y])
-            >>> task = auto_scheduler.SearchTask(compute_dag=dag, target="llvm")
-            >>> options = auto_scheduler.TuningOptions(
-            ...     num_measure_trials=2,
-            ...     runner=auto_scheduler.LocalRunner(number=1, repeat=1),
-            ...     measure_callbacks=[auto_scheduler.RecordToFile("doubled.jsonl")],
-            ...     verbose=0,
-            ... )
-            >>> print(task.tune(options).measured)
-            2
         """
         policy = search_policy or SketchPolicy(self, XGBModel())
         if policy.task.automatic_task.key != self.automatic_task.key:
@@ -181,18 +177,7 @@ class SearchTask:
             ``(schedule, [tensors])`` as `loopwright.lower` and `loopwright.build` take it.
 
         Raises:
-            RecordError: the log cannot be read, or no record of it fits; the message says why.
-
-        Example:
-            >>> from loopwright import auto_scheduler
-            >>> A, B = (te.placeholder((64, 64), name=name) for name in "AB")
-            >>> k = te.reduce_axis((0, 64), name="k")
-            >>> C = te.compute((64, 64), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")
-            >>> dag = auto_scheduler.ComputeDAG([A, B, C])
-            >>> task = auto_scheduler.SearchTask(compute_dag=dag, target="llvm")
-            >>> s, args = task.apply_best("matmul.jsonl")
-            >>> print([t.name for t in args], len(s.trace) > 0)
-            ['A', 'B', 'C'] True
+            RecordError: the log cannot be read, or no record fits; the message has the reason.
         """
         check_layout_rewrite(layout_rewrite_option)
         history = ApplyHistoryBest(log_file, any_hardware=include_compatible)
@@ -205,7 +190,7 @@ class SearchTask:
     def print_best(
         self, log_file: str, print_mode: str = "schedule", include_compatible: bool = False
     ) -> str:
-        """The schedule of the best record of a log, as a text.
+        """The schedule of the best record of a log, as text.
 
         Args:
             log_file: the log.
@@ -216,16 +201,6 @@ class SearchTask:
         Raises:
             RecordError: as of `apply_best`.
             UsageError: there is no such mode.
-
-        Example:
-            >>> from loopwright import auto_scheduler
-            >>> A, B = (te.placeholder((64, 64), name=name) for name in "AB")
-            >>> k = te.reduce_axis((0, 64), name="k")
-            >>> C = te.compute((64, 64), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")
-            >>> dag = auto_scheduler.ComputeDAG([A, B, C])
-            >>> task = auto_scheduler.SearchTask(compute_dag=dag, target="llvm")
-            >>> print(task.print_best("matmul.jsonl").splitlines()[0])
-            def schedule(s, A, B, C):
         """
         if print_mode not in ("schedule", "cuda"):
             raise UsageError(f'print_mode is "schedule" or "cuda", got {print_mode!r}')
@@ -242,7 +217,7 @@ def _automatic(
     workload_key: str | None,
     target: Target,
 ) -> AutomaticTask:
-    """The task of loopwright that a search task is of."""
+    """The task of loopwright behind a search task."""
     if func is not None:
         workload_key = make_workload_key(func, args or ())
     if workload_key is not None and registered_tensors(workload_key) is None and not compute_dag:
@@ -294,7 +269,7 @@ def _with_inputs(task: AutomaticTask, given: Mapping[str, npt.ArrayLike]) -> Aut
 
 
 def _filler(t: Any, rng: np.random.Generator) -> npt.NDArray[Any]:
-    """Data for an input that was not given: zeros of integers, which may be used as indices."""
+    """Data for an input that was not given: zeros for integers, which may be used as indices."""
     if t.dtype.startswith("float"):
         return rng.random(tuple(t.shape)).astype(t.dtype)
     return np.zeros(tuple(t.shape), t.dtype)
@@ -307,7 +282,7 @@ def create_task(
     target_host: TargetLike = None,
     hardware_params: HardwareParams | None = None,
 ) -> SearchTask:
-    """Make a `SearchTask`, as scripts for TVM 0.7 do; arguments and errors are those of it.
+    """Make a `SearchTask`, as scripts for TVM 0.7 do; its arguments and errors apply.
 
     Example:
         >>> from loopwright import auto_scheduler
@@ -329,15 +304,15 @@ def auto_schedule(
     search_policy: SearchPolicy | None = None,
     tuning_options: TuningOptions | None = None,
 ) -> Scheduled:
-    """Search, and return the best schedule, as scripts for TVM 0.7 do.
+    """Search for the best schedule, as scripts for TVM 0.7 do.
 
     Args:
         task: the task.
         search_policy: as of `SearchTask.tune`.
-        tuning_options: as there; None, or no trials: what the analytical model likes best.
+        tuning_options: as there; None, or no trials: the best by the analytical model.
 
     Returns:
-        ``(schedule, [tensors])``, of the best record where there is a log.
+        ``(schedule, [tensors])``, of the best record if there is a log.
 
     Example:
         >>> from loopwright import auto_scheduler

@@ -15,19 +15,8 @@ if TYPE_CHECKING:
 
 
 def apply_step(schedule: Schedule, sketch: Sketch | None, name: str, args: tuple[Any, ...]) -> Any:
-    """Apply a step to a schedule.
-
-    Args:
-        schedule: the schedule.
-        sketch: that it is of, whose knobs choose lengths of splits that are left open; or None.
-        name: of Ansor's primitive.
-        args: its arguments.
-
-    Returns:
-        What the primitive made: loops, a tensor or nothing.
-
-    Raises:
-        ScheduleError: the step is illegal.
+    """Apply a step under the name of Ansor's primitive, and return its loops, tensor or nothing; an
+    open length of a split becomes a knob of the sketch, an illegal step is a `ScheduleError`.
     """
     if name == "split":
         stage, loop, lengths, inner_to_outer = args
@@ -52,7 +41,7 @@ def _split(
 def _chosen(
     schedule: Schedule, sketch: Sketch | None, stage: int, loop: int, lengths: Sequence[int | None]
 ) -> Sequence[Any]:
-    """Sizes that a knob of the sketch chooses: all ways to share out the loop's iterations."""
+    """Sizes that a knob of the sketch chooses: all factorizations of the loop's extent."""
     target, axis = _placed(schedule, stage, loop)
     name = target.op.name
     if sketch is None or any(length is not None for length in lengths):

@@ -1,4 +1,4 @@
-"""``auto_scheduler.task_scheduler``: several tasks, the most promising first."""
+"""``auto_scheduler.task_scheduler``: tuning of several tasks, the most promising first."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class TaskSchedulerCallback:
 
 
 class PrintTableInfo(TaskSchedulerCallback):
-    """Shows the table of all tasks, see `loopwright.tuner.task_table`.
+    """Prints the table of all tasks, see `loopwright.tuner.task_table`.
 
     Example:
         >>> from loopwright.auto_scheduler.task_scheduler import PrintTableInfo
@@ -58,7 +58,7 @@ class LogEstimatedLatency(TaskSchedulerCallback):
     """Writes seconds, the sum of the best times in milliseconds and the trials after each round.
 
     Args:
-        log_file: the file, with tabs between the columns; begun anew with each search.
+        log_file: the file, with tab-separated columns; each search overwrites it.
 
     Example:
         >>> from loopwright.auto_scheduler.task_scheduler import LogEstimatedLatency
@@ -70,12 +70,11 @@ class LogEstimatedLatency(TaskSchedulerCallback):
         self.log_file, self._text = log_file, ""
 
     def pre_tune(self, task_scheduler: TaskScheduler, task_id: int) -> None:
-        """Begin the file."""
         self._text = ""
         self._add(_COLUMNS)
 
     def post_tune(self, task_scheduler: TaskScheduler, task_id: int) -> None:
-        """Write a line; none before every task has a time."""
+        """Write a line, once every task has a time."""
         summary = task_scheduler.summary
         if summary is None or any(row.best_seconds is None for row in summary.rows):
             return
@@ -87,27 +86,27 @@ class LogEstimatedLatency(TaskSchedulerCallback):
 
 
 class TaskScheduler:
-    """Tunes several tasks; each round of trials goes to the one that promises most, as
-    `loopwright.tune_tasks` has it.
+    """Tunes several tasks; each round of trials goes to the most promising one, as in
+    `loopwright.tune_tasks`.
 
     Args:
         tasks: the tasks.
-        task_weights: how often each is called; None: once each.
-        objective_func: gives the cost of the best times in seconds, in place of their weighted sum.
+        task_weights: number of calls of each; None: one each.
+        objective_func: cost of the best times in seconds, in place of their weighted sum.
         strategy: ``"gradient"`` or ``"round-robin"``.
         load_model_file: accepted only as None: models are trained from records.
-        load_log_file: a log to go on from. The log that is written is gone on from without it.
-        alpha: weight of what past rounds gained.
-        beta: how near a task is expected to come to those like it.
+        load_log_file: a log to continue; the log that is written is continued anyway.
+        alpha: weight of the gains of past rounds.
+        beta: factor, at least 1, within which a task is expected to reach the fastest similar one.
         gamma: accepted.
-        backward_window_size: past rounds that are looked at.
+        backward_window_size: number of past rounds that count.
         callbacks: see `TaskSchedulerCallback`; None: `PrintTableInfo` where options are not silent.
 
     Attributes:
         best_costs: the best time of each task in seconds; 1e10 before the first.
         task_cts: rounds of each task in this search.
-        cur_score: the cost now.
-        summary: the table of the search that runs, or of the last one.
+        cur_score: the current cost.
+        summary: the table of the current or last search.
 
     Raises:
         UsageError: there are no tasks, or a file of a model is given.
@@ -175,20 +174,20 @@ class TaskScheduler:
         """Tune all tasks.
 
         Args:
-            tune_option: the trials of all tasks together, beyond those that the log holds, and how
-                to measure.
+            tune_option: the trials of all tasks together, beyond those in the log, and the
+                settings of measuring.
             search_policy: ``"default"`` or ``"sketch.xgb"``, ``"sketch.random"``, or a policy for
                 each task.
-            search_policy_params: as ``params`` of `SketchPolicy`.
+            search_policy_params: ``params`` of `SketchPolicy`.
             adaptive_training: accepted.
-            per_task_early_stopping: a task is done after so many trials without a better one.
+            per_task_early_stopping: number of trials without a better one that ends a task.
 
         Returns:
             The table of tasks.
 
         Raises:
-            UsageError: the policy is unknown, there are fewer or more policies than tasks, or fewer
-                trials than tasks.
+            UsageError: the policy is unknown, the numbers of policies and tasks differ, or there
+                are fewer trials than tasks.
             TuneError: as of `loopwright.tune_tasks`.
         """
         policies = self._policies(search_policy, search_policy_params)
@@ -220,7 +219,7 @@ class TaskScheduler:
         return self.summary
 
     def take(self, summary: TasksSummary) -> None:
-        """Note where the search stands."""
+        """Note the state of the search."""
         self.summary, self.cur_score = summary, summary.cost
         self.best_costs = [row.best_seconds or 1e10 for row in summary.rows]
 
@@ -247,7 +246,7 @@ class TaskScheduler:
 
 
 class _Relay(TasksMonitor):
-    """Lets Ansor's callbacks hear of rounds."""
+    """Forwards rounds to Ansor's callbacks."""
 
     def __init__(
         self, scheduler: TaskScheduler, callbacks: Sequence[TaskSchedulerCallback]
@@ -255,7 +254,6 @@ class _Relay(TasksMonitor):
         self._scheduler, self._callbacks = scheduler, callbacks
 
     def round(self, summary: TasksSummary, latest: int) -> None:
-        """A round of the task at position ``latest`` was measured."""
         self._scheduler.task_cts[latest] += 1
         self._scheduler.take(summary)
         for one in self._callbacks:

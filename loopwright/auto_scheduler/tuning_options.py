@@ -1,4 +1,4 @@
-"""How a search goes about measuring: Ansor's ``TuningOptions``."""
+"""Limits of a search and settings of measuring: Ansor's ``TuningOptions``."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ if TYPE_CHECKING:
 
 
 class _Silent(Monitor):
-    """Shows nothing, not even how a run ended."""
+    """Shows nothing, not even the end of a run."""
 
     shows_result = True
 
 
 class TuningOptions:
-    """How long a search goes on, and how it measures.
+    """Limits of a search, and settings of measuring.
 
     Args:
-        num_measure_trials: valid trials of a search, beyond those that its log holds; 0: nothing is
-            measured.
-        early_stopping: end after so many trials without a better one; None, or below 1: do not.
-        num_measures_per_round: trials after which the model learns again; None: 16, which learns
+        num_measure_trials: valid trials of a search, beyond those in its log; 0: none.
+        early_stopping: number of trials without a better one that ends a search; None, or below
+            1: no limit.
+        num_measures_per_round: trials before the model learns again; None: 16, which learns
             faster than Ansor's 64.
-        verbose: 0 says nothing; 1 shows progress.
+        verbose: 0 prints nothing; 1 shows progress.
         builder: ``"local"`` or a `LocalBuilder`.
         runner: ``"local"``, a `LocalRunner`, or that of a `LocalRPCMeasureContext`.
         measure_callbacks: `RecordToFile` names the log; others are called
             ``callback(tuner, inputs, results)`` after every round, or have a method ``callback``
-            that takes the policy in the tuner's place, as Ansor's.
+            that takes the policy in place of the tuner, as Ansor's do.
 
     Raises:
         UsageError: a number is malformed, two logs are named, or builder, runner or a callback is
-            something else.
+            of another kind.
 
     Example:
         >>> from loopwright import auto_scheduler
@@ -88,16 +88,11 @@ class TuningOptions:
                 )
 
     def callbacks(self, policies: Sequence[Any]) -> list[Callback]:
-        """The callbacks of tuners.
-
-        Args:
-            policies: those that are searched by; callbacks with Ansor's method get the one whose
-                round it was.
-        """
+        """The callbacks of tuners; those with Ansor's method get the policy whose round it was."""
         return [self._callback(one, policies) for one in self.measure_callbacks]
 
     def display(self, policy: Any) -> Monitor:
-        """What shows how the search of a policy goes on."""
+        """The progress display of a search."""
         return progress_bar() if self.verbose and policy.verbose else _Silent()
 
     def _callback(self, one: Any, policies: Sequence[Any]) -> Callback:

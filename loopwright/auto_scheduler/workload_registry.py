@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 Function = Callable[..., Any]
-#: What `register_workload_tensors` was given, by its keys.
+#: Tensors of `register_workload_tensors` by their keys.
 _TENSORS: dict[str, list[Tensor]] = {}
 
 
@@ -32,14 +32,14 @@ def register_workload(
 ) -> Any:
     """Register a function of plain arguments that returns ``[inputs..., outputs...]``.
 
-    It stays what it is: called, it returns its tensors. `loopwright.workload` does the same, and
-    makes of the function one that returns the best schedule.
+    The function is unchanged: a call returns its tensors. `loopwright.workload` also registers, but
+    returns a function that gives the best schedule.
 
     Args:
-        func_name: its name, or the function itself, whose workload is then called ``user/`` and its
+        func_name: the name, or the function itself, whose workload is then named ``user/`` and its
             name.
-        f: the function, where the name was given; left out, this is a decorator.
-        override: take the place of another function of the name.
+        f: the function, if a name was given; without it, this is a decorator.
+        override: replace another function of the name.
 
     Returns:
         The function, or a decorator.
@@ -81,14 +81,14 @@ def register_workload_tensors(
     Args:
         workload_key: the key, any text.
         tensors: inputs and results in calling order.
-        override: take the place of what was registered under the key.
+        override: replace tensors under the same key.
 
     Returns:
         The key.
 
     Raises:
         TaskError: the key is taken, and ``override`` is False.
-        TensorError: they are no expression; see `loopwright.space.tensor_program`.
+        TensorError: they do not form an expression; see `loopwright.space.tensor_program`.
 
     Example:
         >>> from loopwright import auto_scheduler
@@ -112,7 +112,7 @@ def make_workload_key(func: str | Function, args: Iterable[Json]) -> str:
         args: its arguments; defaults are filled in.
 
     Raises:
-        TaskError: it is not registered, or does not accept the arguments.
+        TaskError: the function is not registered, or does not accept the arguments.
 
     Example:
         >>> from loopwright import auto_scheduler
@@ -132,10 +132,10 @@ def workload_key_to_tensors(workload_key: str) -> list[Tensor]:
     """Inputs and results of a workload, in calling order.
 
     Args:
-        workload_key: what `make_workload_key` or `register_workload_tensors` returned.
+        workload_key: a key of `make_workload_key` or `register_workload_tensors`.
 
     Raises:
-        TaskError: it is no key, or its function is not registered.
+        TaskError: the key is malformed, or its function is not registered.
 
     Example:
         >>> from loopwright import auto_scheduler
@@ -152,11 +152,7 @@ def workload_key_to_tensors(workload_key: str) -> list[Tensor]:
 
 
 def named_workload(workload_key: str) -> tuple[str, list[Json]]:
-    """Name and arguments of the workload that a key of `make_workload_key` means.
-
-    Raises:
-        TaskError: it is none.
-    """
+    """Name and arguments of a workload from a key of `make_workload_key`."""
     try:
         name, *args = json.loads(workload_key)
     except (TypeError, ValueError):
@@ -174,5 +170,5 @@ def _no_key(workload_key: object) -> TaskError:
 
 
 def registered_tensors(workload_key: str) -> list[Tensor] | None:
-    """What `register_workload_tensors` was given under a key, or None."""
+    """The tensors of a key of `register_workload_tensors`, or None."""
     return _TENSORS.get(workload_key)

@@ -1,4 +1,4 @@
-"""AutoTVM's own names over loopwright, so that a script changes only its imports.
+"""AutoTVM's names over loopwright, so that a script changes only its imports.
 
 ``import loopwright as tvm; from loopwright import te, autotvm`` runs an AutoTVM script for CPUs;
 ``from loopwright.autotvm.tuner import XGBTuner`` works as well. ``docs/from-autotvm.md`` has a
@@ -7,8 +7,8 @@ table of names and all differences; the most important ones:
 * illegal schedules are refused when the step is applied;
 * failed trials carry a kind and a text instead of a cost of 1e9;
 * the defaults of ``cooldown_interval`` (0), ``plan_size``, ``pop_size`` (16) and ``optimizer``
-  (``"evolution"``) are others, to find fast configurations sooner; AutoTVM's can be given;
-* a tuner never measures a configuration twice, and goes on from the log that it writes.
+  (``"evolution"``) differ, to find fast configurations sooner; AutoTVM's can be given;
+* a tuner never measures a configuration twice, and continues its own log.
 
 Accepted, and without effect: ``log_interval`` of XGBTuner, ``min_seed_records`` of
 ``load_history``, ``si_prefix`` of ``tune``.

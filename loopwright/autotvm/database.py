@@ -1,4 +1,4 @@
-"""``autotvm.database``: results by what was measured, for ``callback.log_to_database``."""
+"""``autotvm.database``: stores of results by their inputs, for ``callback.log_to_database``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Database", "DummyDatabase", "filter_inputs"]
 
 
 class Database(ABC):
-    """Keeps results by their inputs; derive from it to keep them somewhere else.
+    """The base of stores of results by their inputs; derive from it to store them elsewhere.
 
     Example:
         >>> from loopwright import autotvm
@@ -38,22 +38,13 @@ class Database(ABC):
     def load(
         self, inp: MeasureInput, get_all: bool = False
     ) -> MeasureResult | list[MeasureResult] | None:
-        """The latest result of an input, or all of them; None where there is none.
-
-        Args:
-            inp: what was measured.
-            get_all: return a list of all results, in the order in which they were saved.
+        """The latest result of an input, or a list of all in the order of saving; None
+        without one.
         """
 
     @abstractmethod
     def save(self, inp: MeasureInput, res: MeasureResult, extend: bool = False) -> None:
-        """Keep a result.
-
-        Args:
-            inp: what was measured.
-            res: what came out.
-            extend: keep the results that are there already, too.
-        """
+        """Keep a result; with ``extend`` beside the earlier ones, else in their place."""
 
 
 class DummyDatabase(Database):
@@ -88,7 +79,7 @@ class DummyDatabase(Database):
         return list(kept[1]) if get_all else _latest(kept[1])
 
     def save(self, inp: MeasureInput, res: MeasureResult, extend: bool = False) -> None:
-        """Keep a result; with ``extend`` beside those that are there already."""
+        """Keep a result; with ``extend`` beside the earlier ones."""
         _, before = self._kept.get(measure_str_key(inp), (inp, []))
         self._kept[measure_str_key(inp)] = (inp, [*(before if extend else []), res])
 
@@ -99,7 +90,7 @@ class DummyDatabase(Database):
         return [(i, _latest(results)) for i, results in self._kept.values() if func(i, results)]
 
     def flush(self) -> None:
-        """Forget everything."""
+        """Remove all results."""
         self._kept.clear()
 
 
@@ -111,15 +102,15 @@ def _latest(results: Sequence[MeasureResult]) -> MeasureResult:
 def filter_inputs(
     db: Database, measure_inputs: Sequence[MeasureInput], retry: bool = False
 ) -> tuple[list[MeasureResult | None], list[MeasureInput]]:
-    """Tell inputs whose results are known from those that have to be measured.
+    """Separate inputs with known results from those to be measured.
 
     Args:
-        db: where results are looked up.
+        db: the store of results.
         measure_inputs: the inputs.
-        retry: count failures as not known.
+        retry: treat failures as unknown.
 
     Returns:
-        For each input its result or None, and the inputs of the latter.
+        For each input its result or None, and the inputs without a result.
 
     Example:
         >>> from loopwright import autotvm

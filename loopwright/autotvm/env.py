@@ -1,4 +1,4 @@
-"""``autotvm.env``: the global scope that templates of AutoTVM ask whether they are being tuned."""
+"""``autotvm.env``: AutoTVM's global scope, which tells templates whether they are being tuned."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _log = logging.getLogger("loopwright")
 
 
 class GlobalScope:
-    """What AutoTVM keeps for the whole process; `GLOBAL_SCOPE` is the only one.
+    """AutoTVM's state of the whole process; `GLOBAL_SCOPE` is the only instance.
 
     Example:
         >>> from loopwright import autotvm
@@ -22,10 +22,10 @@ class GlobalScope:
 
     @property
     def in_tuning(self) -> bool:
-        """False, in a tuning run too: the kernel that is timed is the one that is used later.
+        """False, in a tuning run too: the timed kernel is the one that is used later.
 
-        AutoTVM's templates leave parts of a kernel out where it is True. Here such a kernel would
-        be told from the right one by its answer, and its record could not be applied.
+        AutoTVM's templates leave parts of a kernel out where it is True. Here the answer of such a
+        kernel would differ from the right one, and its record could not be applied.
         """
         return False
 

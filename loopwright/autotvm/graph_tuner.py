@@ -1,8 +1,8 @@
-"""``autotvm.graph_tuner``: the tuner of layouts of a whole network, under AutoTVM's names.
+"""``autotvm.graph_tuner``: tuners of the layouts of a whole network, under AutoTVM's names.
 
-`loopwright.graph.tune_layouts` does the same in one call. What AutoTVM tells apart is one here: the
-problem is solved exactly by dynamic programming where what calls read from each other allows it,
-and by a heuristic for partitioned Boolean quadratic problems otherwise, whichever class is asked.
+`loopwright.graph.tune_layouts` does the same in one call. Both classes use the same solver: exact
+dynamic programming if the data flow between calls allows it, else a heuristic for partitioned
+Boolean quadratic problems.
 """
 
 from __future__ import annotations
@@ -33,31 +33,31 @@ _CONVOLUTION = "nn.conv"
 
 
 class BaseGraphTuner:
-    """What `DPTuner` and `PBQPTuner` share.
+    """The base of `DPTuner` and `PBQPTuner`.
 
     Args:
         graph: the network: a module, a function, or an ONNX model.
         input_shapes: the shape of each input by its name.
         records: a log of tuned kernels, or pairs of ``autotvm.record.load_from_file``. A kernel
-            without a record costs what its default takes, which `run` measures.
+            without a record costs the time of its default, which `run` measures.
         target_ops: operators whose layouts are chosen, as names or ``loopwright.graph.Op``;
             ``nn.conv`` must be among them.
-        target: what kernels are built for.
-        max_sch_num: accepted for AutoTVM's sake: of each kernel the best record counts.
-        dtype: accepted for AutoTVM's sake: the types of the graph count.
-        verbose: accepted for AutoTVM's sake.
+        target: the target of the kernels.
+        max_sch_num: accepted: only the best record of each kernel counts.
+        dtype: accepted: the types of the graph count.
+        verbose: accepted.
         log_file: the log that measurements are appended to, and from which known ones are taken;
             None: they are forgotten.
-        log_level: accepted for AutoTVM's sake.
-        name: accepted for AutoTVM's sake.
+        log_level: accepted.
+        name: accepted.
 
     Attributes:
-        choice: the layouts, once `run` has chosen them; before, None.
+        choice: the layouts that `run` chose; None before.
 
     Raises:
-        GraphError: there is no such operator, or the network is none.
+        GraphError: there is no such operator, or the network is invalid.
         RecordError: a log is missing or cannot be read.
-        UsageError: a shape is not that of the input, or no convolution is to be tuned.
+        UsageError: a shape differs from the input's, or no convolution is to be tuned.
     """
 
     def __init__(
@@ -98,22 +98,22 @@ class BaseGraphTuner:
         infer_layout: bool = False,
         runner: LocalRunner | None = None,
     ) -> None:
-        """Measure what it takes to move images from one layout to another.
+        """Measure the cost of moving images from one layout to another.
 
-        For each two layouts the largest value is measured; smaller ones cost in proportion to their
-        bytes, as with AutoTVM's ``infer_layout``, which therefore changes nothing.
+        For each pair of layouts the largest value is measured; the cost of smaller ones is in
+        proportion to their bytes, as with AutoTVM's ``infer_layout``.
 
         Args:
             min_exec_num: runs of each transform.
-            timeout: seconds for one.
+            timeout: seconds for one transform.
             use_rpc: False; there is no RPC.
-            device_key, host, port: of RPC; they change nothing.
-            n_parallel: transforms that are built side by side; None: as many as cores.
+            device_key, host, port: accepted: settings of RPC.
+            n_parallel: transforms built at the same time; None: as many as cores.
             build_func: as of ``LocalBuilder``.
-            layout_records: a log of transforms that were measured before.
-            target_host: accepted for AutoTVM's sake.
-            infer_layout: accepted for AutoTVM's sake.
-            runner: which measures them, in the place of one made of the above.
+            layout_records: a log of earlier measurements of transforms.
+            target_host: accepted.
+            infer_layout: accepted: always so.
+            runner: the runner, in place of one made from the arguments above.
 
         Raises:
             UsageError: RPC is asked for.
@@ -130,10 +130,10 @@ class BaseGraphTuner:
         self._price.measure(self._costs.transforms)
 
     def run(self, **kwargs: Any) -> None:
-        """Choose the layouts; what was not measured yet is measured now.
+        """Choose the layouts, after measuring everything that was not measured yet.
 
         Args:
-            kwargs: accepted for AutoTVM's sake.
+            kwargs: accepted.
 
         Raises:
             TuneError, NothingRan, TuningInterrupted: as of `loopwright.tune_tasks`.
@@ -145,8 +145,8 @@ class BaseGraphTuner:
     def get_optimal_record(self) -> list[Pair]:
         """The best records of the kernels that the network has in the chosen layouts.
 
-        They are in the order in which the network first needs the kernels; one that has no record,
-        and is built as its default, is left out.
+        They are in the order in which the network first needs the kernels; kernels without a
+        record, which are built as their default, are left out.
 
         Raises:
             UsageError: nothing was chosen yet.
@@ -186,7 +186,7 @@ class BaseGraphTuner:
 
 
 class DPTuner(BaseGraphTuner):
-    """Chooses layouts by dynamic programming, where the network allows it; see the module.
+    """Tuner of layouts by dynamic programming, where the network allows it; see the module.
 
     Example:
         >>> from loopwright import autotvm
@@ -202,7 +202,7 @@ class DPTuner(BaseGraphTuner):
 
 
 class PBQPTuner(BaseGraphTuner):
-    """Chooses layouts by reductions of a partitioned Boolean quadratic problem; see the module.
+    """Tuner of layouts by a partitioned Boolean quadratic problem; see the module.
 
     Example:
         >>> from loopwright import autotvm

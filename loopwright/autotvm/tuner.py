@@ -1,4 +1,4 @@
-"""``autotvm.tuner``: the tuners, and the form in which AutoTVM's scripts write one of their own."""
+"""``autotvm.tuner``: the tuners, and the base class of custom ones in AutoTVM's scripts."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ __all__ = [
 
 
 class Tuner(_Tuner):
-    """The base of a tuner of one's own that overrides ``next_batch`` and ``update``.
+    """The base of a custom tuner, which overrides ``next_batch`` and ``update``.
 
-    The loop measures the default configuration first, asks for no configuration twice, and tells
-    ``update`` each round, as it does for every tuner. What a log holds already is told again when a
-    run goes on. For one whose runs go on as if they had not been stopped, derive from
-    `loopwright.tuner.Tuner`, which says how.
+    The loop measures the default configuration first, asks for no configuration twice, and passes
+    each round to ``update``, as for every tuner. When a run continues, ``update`` gets the trials
+    of the log again. For runs that continue exactly where they stopped, derive from
+    `loopwright.tuner.Tuner`.
 
     Attributes:
-        name: what logs call it; that of the class, unless it says another.
+        name: its name in logs; by default that of the class.
 
     Example:
         >>> from loopwright import autotvm
@@ -48,17 +48,16 @@ class Tuner(_Tuner):
     """
 
     def __init_subclass__(cls) -> None:
-        """Name the tuner as its class."""
         super().__init_subclass__()
         if "name" not in vars(cls):
             cls.name = cls.__name__
 
     @abstractmethod
     def next_batch(self, batch_size: int) -> list[ConfigEntity]:
-        """Up to so many configurations of the space; none, or known ones alone: it is exhausted."""
+        """Up to so many configurations of the space; an exhausted one gives none, or known ones."""
 
     def update(self, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
-        """Take in the results of one round, in the order of their trials."""
+        """Learn from the results of one round, in the order of their trials."""
 
     def propose(self, n: int) -> Iterator[int]:
         """The indices of `next_batch`."""

@@ -1,4 +1,4 @@
-"""``autotvm.utils``: numbers out of shapes, for templates that ask for them as AutoTVM's do."""
+"""``autotvm.utils``: integers from shapes, as AutoTVM's templates ask for them."""
 
 from __future__ import annotations
 
@@ -19,14 +19,13 @@ _INSTEAD = {
 
 
 def get_const_int(expr: int | Expr) -> int:
-    """An extent as a number.
+    """An extent as an integer.
 
     Args:
-        expr: a number, or a literal of an expression. Extents of tensors are Python's integers
-            already.
+        expr: a number, or a literal expression. Extents of tensors are Python integers already.
 
     Raises:
-        TensorError: it is no integer, or depends on a variable.
+        TensorError: it is not an integer, or depends on a variable.
 
     Example:
         >>> from loopwright import autotvm
@@ -41,7 +40,7 @@ def get_const_int(expr: int | Expr) -> int:
 
 
 def get_const_tuple(in_tuple: Iterable[int | Expr]) -> tuple[int, ...]:
-    """A shape as a tuple of numbers.
+    """A shape as a tuple of integers.
 
     Raises:
         TensorError: an extent depends on a variable.

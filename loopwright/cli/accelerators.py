@@ -1,4 +1,4 @@
-"""What ``loopwright devices`` tells of GPUs and OpenCL."""
+"""GPUs and OpenCL in the output of ``loopwright devices``."""
 
 from __future__ import annotations
 
@@ -17,21 +17,18 @@ _ATTRIBUTES = (
 
 @dataclass(frozen=True)
 class MeasuredLimits:
-    """What a device can do at most, measured now.
+    """The limits of a device, measured now."""
 
-    Attributes:
-        peak: float32 multiply-adds in registers, in operations a second; None: not known.
-        bandwidth: of its memory, in bytes a second; None: not known.
-        why_not: why one of them is not known; empty where both are.
-    """
-
+    #: Float32 multiply-adds in registers, in operations a second; None: unknown.
     peak: float | None
+    #: Memory traffic, in bytes a second; None: unknown.
     bandwidth: float | None
+    #: The reason why a limit is unknown; empty where both are known.
     why_not: str
 
 
 def measured_limits(device: Device) -> MeasuredLimits:
-    """The limits of a device; it is held while they are measured, in this process."""
+    """The limits of a device, which is held for this process while they are measured."""
     from loopwright.cli.kernels import workload_kernels
     from loopwright.measure.playoff.device_limit import in_this_process
     from loopwright.measure.yardsticks import programs
@@ -51,7 +48,7 @@ def measured_limits(device: Device) -> MeasuredLimits:
 
 
 def _devices() -> Iterator[Device]:
-    """All devices of kinds that are driven here, the CPU aside."""
+    """All devices of kinds that are driven here, except the CPU."""
     for make in (cuda, opencl):
         number = 0
         while make(number).exist:
@@ -60,8 +57,7 @@ def _devices() -> Iterator[Device]:
 
 
 def facts() -> list[dict[str, Any]]:
-    """The devices for scripts: an object each, with null for what it does not tell; their limits
-    are measured now."""
+    """One object a device for scripts, with null for unknown values; limits are measured now."""
     return [_facts(d) for d in _devices()]
 
 
@@ -77,11 +73,7 @@ def _facts(d: Device) -> dict[str, Any]:
 
 
 def lines(told: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """The devices for people, and why there is none of a kind.
-
-    Args:
-        told: what `facts` gave.
-    """
+    """The devices that `facts` gave, for people, and the reason why there is none of a kind."""
     for d, facts_of_it in zip(_devices(), told, strict=True):
         yield f"{d}: {d.device_name}, {d.multi_processor_count} processors"
         yield f"  memory: {d.total_memory / 2**30:.1f} GiB"

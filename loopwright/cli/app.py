@@ -1,4 +1,4 @@
-"""The group of all verbs, and what becomes of errors."""
+"""The group of all verbs, and the handling of errors."""
 
 from __future__ import annotations
 
@@ -48,11 +48,9 @@ class Verbs(click.Group):
     }
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The verbs, in the order in which one uses them."""
         return list(self.modules)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of a verb."""
         if cmd_name not in self.modules:
             return None
         module = importlib.import_module(f"loopwright.cli.{self.modules[cmd_name]}")
@@ -60,7 +58,7 @@ class Verbs(click.Group):
         return command
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """What a shell offers for a verb or an option; no verb is loaded for it."""
+        """Completions for a verb or an option, without loading any verb."""
         from click.shell_completion import CompletionItem
 
         verbs = [CompletionItem(name) for name in self.modules if name.startswith(incomplete)]
@@ -69,7 +67,7 @@ class Verbs(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the verb, or say which there are."""
+        """The verb, or an error that lists all verbs."""
         name = args[0]
         if name not in self.modules and not name.startswith("-"):
             hint = did_you_mean(name, self.modules)
@@ -101,7 +99,7 @@ def app(debug: bool, verbose: int, quiet: bool) -> None:
 
 
 def run(argv: Sequence[str] | None) -> int:
-    """Run a command line; returns the exit code."""
+    """Run a command line, and return the exit code."""
     args = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in args
     args = [arg for arg in args if arg != "--debug"]
@@ -128,8 +126,9 @@ def run(argv: Sequence[str] | None) -> int:
 
 @contextmanager
 def _ended_like_interrupted() -> Iterator[None]:
-    """SIGTERM (from ``timeout``, a batch system, a container) and SIGHUP (the terminal was closed)
-    end a verb as Ctrl-C does. One that was ignored at the start (``nohup``) stays so."""
+    """SIGTERM (from ``timeout``, a batch system, a container) and SIGHUP (a closed terminal) end a
+    verb as Ctrl-C does; a signal that was ignored at the start (``nohup``) stays ignored.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -146,7 +145,7 @@ def _ended_like_interrupted() -> Iterator[None]:
 
 
 def _interrupt(number: int, _: object) -> NoReturn:
-    """What a signal does that ends a verb."""
+    """Handler of a signal that ends a verb."""
     if number == signal.SIGHUP:
         signal.signal(number, signal.SIG_IGN)  # the shell sends it, and the kernel once more
         _leave_closed_terminal()
@@ -154,7 +153,7 @@ def _interrupt(number: int, _: object) -> NoReturn:
 
 
 def _leave_closed_terminal() -> None:
-    """What is said to a terminal that was closed is dropped, so that saying it does not fail."""
+    """Drop further output to a closed terminal, so that writing it does not fail."""
     for fd in (1, 2):
         try:
             os.write(fd, b"")
@@ -165,7 +164,7 @@ def _leave_closed_terminal() -> None:
 
 
 def _report(error: BaseException) -> int:
-    """Say in one line what went wrong; returns the exit code."""
+    """Print an error in one line, and return the exit code."""
     if isinstance(error, KeyboardInterrupt | click.Abort):
         return _say("interrupted", 130)
     if isinstance(error, click.UsageError):

@@ -1,4 +1,4 @@
-"""``loopwright devices``: what this machine can run, and its measured limits."""
+"""``loopwright devices``: the devices of this machine, and their measured limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``loopwright explain``: the features of one candidate, and what a model makes of each."""
+"""``loopwright explain``: the features of one candidate, and their part in a model's prediction."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def _load(path: str) -> Log:
 
 
 def _best(task: Task, log: Log) -> Choice:
-    """The best record of a task; said on standard error when there is none."""
+    """The best record of a task; a message on standard error when there is none."""
     from loopwright.task import apply_history_best
 
     choice = apply_history_best(log.records).explain(task)
@@ -105,12 +105,7 @@ def _best(task: Task, log: Log) -> Choice:
 
 
 def _chosen(task: Task, config: str | None, log: Log | None, record: Record | None) -> ConfigEntity:
-    """The configuration that was asked for.
-
-    Raises:
-        UsageError: there is none such.
-        RecordError: the record names none.
-    """
+    """The configuration that was asked for."""
     space = task.config_space
     if config == "best" and log is None:
         raise UsageError("--config best is that of a log: name it with --history")
@@ -142,7 +137,7 @@ def _index(task: Task, text: str) -> int:
 
 
 def _model(task: Task, log: Log, feature_type: str) -> XGBCostModel | None:
-    """A model of what the log holds; None, said on standard error, where that is too little."""
+    """A model that learned from the log; None, with a message on standard error, without enough."""
     from loopwright.tuner import learn
 
     model = learn(task, log, feature_type)
@@ -153,8 +148,7 @@ def _model(task: Task, log: Log, feature_type: str) -> XGBCostModel | None:
 
 
 def _structure(task: Task, config: ConfigEntity) -> dict[str, Json]:
-    """The structure of a configuration, why it is there, and its loops; nothing where the space is
-    that of a template."""
+    """Structure, reasons and loops of a configuration; empty for the space of a template."""
     from loopwright.inspection.outline import outline
     from loopwright.lowering import lower
     from loopwright.space import AutomaticTask

@@ -1,4 +1,4 @@
-"""The option ``--force`` of the verbs that write a file that the user names."""
+"""The option ``--force`` of the verbs that write a file named by the user."""
 
 from __future__ import annotations
 

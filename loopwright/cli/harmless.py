@@ -1,4 +1,4 @@
-"""Text of logs and files on a screen: it may hold what a terminal would obey."""
+"""Text of logs and files made safe for a screen: it may hold control sequences of terminals."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ __all__ = ["echo", "harmless", "harmless_lines"]
 
 
 def harmless_lines(text: str) -> str:
-    """Several lines of text, each of them `harmless`."""
     return "\n".join(map(harmless, text.split("\n")))
 
 
 def echo(text: str, *, err: bool = False) -> None:
-    """Print lines that may hold text of a log or file; to standard error with ``err``."""
+    """Print lines that may hold text of a log or file."""
     click.echo(harmless_lines(text), err=err)

@@ -1,9 +1,8 @@
-"""NumPy's time for a workload, measured in a worker process of its own.
+"""NumPy's time for a workload, measured in a worker process of its own, which takes one sample per
+request.
 
-OpenBLAS reads its settings when NumPy is loaded, so they can be chosen only for a fresh process:
-the number of threads is that of the kernel, and ``OPENBLAS_CORETYPE`` and ``OPENBLAS_L2_SIZE``,
-which some environments export and which can halve its speed, are unset. The process stays and
-takes one sample per request, so that samples can be interleaved with those of a kernel.
+OpenBLAS reads its settings when NumPy is loaded, so only a fresh process can have the kernel's
+number of threads, and no ``OPENBLAS_CORETYPE`` and ``OPENBLAS_L2_SIZE``, which can halve its speed.
 """
 
 from __future__ import annotations
@@ -48,20 +47,17 @@ Prepare = Callable[[Workload, list[npt.NDArray[Any]], int], Callable[[], object]
 
 @dataclass(frozen=True, kw_only=True)
 class PrepareRequest(Message):
-    """Make the inputs of a workload and call the library once; answered by `Done`.
+    """Make the inputs of a workload and call the library once; answered by `Done`."""
 
-    Attributes:
-        words: the workload and its parameters as on a command line.
-        target: what ``--target`` said.
-        threads: of the library.
-        shapes: of the inputs.
-        dtypes: of the inputs.
-    """
-
+    #: The workload and its parameters as on a command line.
     words: tuple[str, ...]
+    #: The value of ``--target``.
     target: str
+    #: Threads of the library.
     threads: int
+    #: Shapes of the inputs.
     shapes: tuple[tuple[int, ...], ...]
+    #: Dtypes of the inputs.
     dtypes: tuple[str, ...]
 
 
@@ -78,28 +74,19 @@ class SampleReply(Reply):
 
 
 def reference_of(workload: Workload) -> Callable[..., Any] | None:
-    """The NumPy function of a workload, or None."""
     return workload.task.reference
 
 
 def environment(threads: int) -> dict[str, str | None]:
-    """How the variables of the process differ from those of this one; None unsets one."""
+    """Changes of the process's environment; None unsets a variable."""
     return {**dict.fromkeys(_HARMFUL), **dict.fromkeys(_THREADS, str(threads))}
 
 
 class NumpyProcess:
-    """NumPy on one workload; a context manager.
+    """NumPy on one workload with a reference; ``problem`` is the reason for having no more samples.
 
     A subclass that names another ``module``, whose main calls `serve`, compares with another
     library.
-
-    Args:
-        workload: what is computed; it must have a reference.
-        inputs: ``(shape, dtype)`` of each input.
-        threads: of OpenBLAS.
-
-    Attributes:
-        problem: why there are no samples any more; empty while there are.
     """
 
     module: ClassVar[str] = "loopwright.cli.numpy_process"
@@ -114,12 +101,7 @@ class NumpyProcess:
         self.prepare(workload, inputs)
 
     def prepare(self, workload: Workload, inputs: Sequence[tuple[Sequence[int], str]]) -> None:
-        """Time another workload from now on; the process stays.
-
-        Args:
-            workload: what is computed.
-            inputs: ``(shape, dtype)`` of each input.
-        """
+        """Time another workload, with inputs ``(shape, dtype)``, in the same process."""
         self.problem = ""
         request = PrepareRequest(
             words=workload.words,
@@ -139,14 +121,13 @@ class NumpyProcess:
 
     @property
     def pid(self) -> int | None:
-        """Id of the process; None when there is none."""
         return self._worker.pid
 
     def sample(self) -> float | None:
         """Seconds per call over one window; None once NumPy has failed.
 
         Between samples the process is stopped: idle threads of OpenBLAS spin, and would take a core
-        from what is timed next.
+        from the next measurement.
         """
         if self.problem:
             return None
@@ -156,7 +137,6 @@ class NumpyProcess:
         return reply.seconds if isinstance(reply, SampleReply) else None
 
     def close(self) -> None:
-        """End the process."""
         self._worker.close()
 
     def _signal(self, number: signal.Signals) -> None:
@@ -198,7 +178,6 @@ class TimingRole:
         self._number = 1
 
     def answer(self, request: Message) -> Reply:
-        """Do what the request says."""
         match request:
             case PrepareRequest():
                 return self._make_call(request)

@@ -1,4 +1,4 @@
-"""How this program was called, so that a command that it prints runs when it is pasted."""
+"""The name by which this program was called, so that printed commands run when they are pasted."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _NAME = "loopwright"
 def words() -> list[str]:
     """The words by which a shell in this folder starts this very program.
 
-    ``loopwright`` where the shell finds it under that name; else its path, as it was called, such
-    as ``.venv/bin/loopwright``; for ``python -m loopwright`` the interpreter and these words. Where
-    another program calls `loopwright.cli.main`, it is the name.
+    ``loopwright`` where the shell finds it under that name; else its path as it was called; for
+    ``python -m loopwright`` the interpreter and these words; the name where another program calls
+    `main`.
     """
     called = Path(sys.argv[0])
     if called.name == "__main__.py" and called.parent.name == _NAME:
@@ -31,11 +31,7 @@ def words() -> list[str]:
 
 
 def command(words_after: Sequence[str]) -> str:
-    """A command line of this program that can be pasted into a shell in this folder.
-
-    Args:
-        words_after: the verb with its arguments and options.
-    """
+    """A command line of this program that can be pasted into a shell in this folder."""
     return shlex.join([*words(), *words_after])
 
 
@@ -50,7 +46,7 @@ def _found(name: str) -> str:
 
 
 def _shortened(path: str) -> str:
-    """A path as it is seen from this folder, where it lies within; a shell needs a slash in it."""
+    """A path relative to this folder, if it lies within; a shell needs a slash in it."""
     folder = Path.cwd()
     whole = Path(os.path.abspath(path))
     if not whole.is_relative_to(folder):

@@ -1,4 +1,4 @@
-"""``loopwright records``: what a log holds."""
+"""``loopwright records``: the contents of a log."""
 
 from __future__ import annotations
 
@@ -36,10 +36,9 @@ if TYPE_CHECKING:
 
 
 class _InOrder(click.Group):
-    """Lists its verbs in the order in which one uses them."""
+    """A group that lists its verbs in the usual order of use."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The verbs as they were added."""
         return list(self.commands)
 
 
@@ -139,7 +138,7 @@ def best(log: str, filters: Filters, as_json: bool, as_csv: bool, top: int) -> N
 
 
 def _doubt(winner: Record, group: Sequence[Record]) -> str:
-    """Why the best record of a task may not be what is built; empty where it is."""
+    """The reason why the best record of a task may not be what is built; empty where it is."""
     from loopwright.records.playoffs import ratios
     from loopwright.records.query import verdict_on
 
@@ -203,7 +202,7 @@ def print_records(log: Log, records: Sequence[Record], as_json: bool, as_csv: bo
 def _top_for_programs(
     log: Log, places: Sequence[tuple[Standings, Standing]], as_json: bool
 ) -> None:
-    """The best candidates with what `top` knows of them beside the fields of a list."""
+    """Print the best candidates, with the columns of `top` beside the fields of a list."""
     import json
 
     from loopwright.cli.logs import words

@@ -1,4 +1,4 @@
-"""How much the command line says: ``-v``, ``-vv`` and ``--quiet``, anywhere among the words."""
+"""The output of the command line: ``-v``, ``-vv`` and ``--quiet``, anywhere among the words."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LOGGERS = ("loopwright", "autotvm")
 
 
 class Verbosity(IntEnum):
-    """What is said besides results and errors."""
+    """The output besides results and errors."""
 
     #: Nothing.
     QUIET = -1
@@ -35,11 +35,7 @@ class Verbosity(IntEnum):
 
 
 def split_off(args: Sequence[str]) -> tuple[Verbosity, list[str]]:
-    """Take the words for verbosity out of a command line; what follows ``--`` is left alone.
-
-    Raises:
-        UsageError: it asks for more and for less at once.
-    """
+    """Take the words for verbosity out of a command line, up to ``--``."""
     end = list(args).index("--") if "--" in args else len(args)
     more = sum(map(_louder, args[:end]))
     quiet = "--quiet" in args[:end]
@@ -51,7 +47,7 @@ def split_off(args: Sequence[str]) -> tuple[Verbosity, list[str]]:
 
 
 def _louder(word: str) -> int:
-    """By how much a word asks for more: ``-v`` and ``--verbose`` by 1, ``-vv`` by 2, and so on."""
+    """The number of levels that a word adds: ``-v`` and ``--verbose`` 1, ``-vv`` 2, and so on."""
     if word == "--verbose":
         return 1
     return len(word) - 1 if re.fullmatch("-v+", word) else 0
@@ -65,11 +61,7 @@ def chosen() -> Verbosity:
 
 
 def progress_console(*, stderr: bool) -> Console:
-    """Where progress, notes and advice go: nowhere with ``--quiet``.
-
-    Args:
-        stderr: to standard error, since standard output is for JSON.
-    """
+    """The console for progress, notes and advice: nowhere with ``--quiet``."""
     from rich.console import Console
 
     level = chosen()
@@ -80,7 +72,7 @@ def progress_console(*, stderr: bool) -> Console:
 
 
 def result_console(*, stderr: bool) -> Console:
-    """Where results go: with ``--quiet`` too, unless they go to standard output as JSON."""
+    """The console for results: with ``--quiet`` too, unless they go to standard output as JSON."""
     from rich.console import Console
 
     silent = stderr and chosen() == Verbosity.QUIET
@@ -89,7 +81,7 @@ def result_console(*, stderr: bool) -> Console:
 
 @contextmanager
 def log_shown(level: Verbosity) -> Iterator[None]:
-    """Show on standard error what the package reports to ``logging``.
+    """Show the package's ``logging`` on standard error.
 
     Without ``-v`` nothing is changed: Python itself then prints warnings and errors.
     """

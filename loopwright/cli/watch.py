@@ -73,7 +73,6 @@ def command(log: str, every: float | None, once: bool) -> None:
 
 
 def _draw(live: Live, follower: Follower, watcher: Watcher, every: float) -> None:
-    """Draw anew until Ctrl-C."""
     from loopwright.inspection.watch import writers_of
 
     writers, asked = writers_of(follower.path), time.monotonic()
@@ -88,7 +87,7 @@ def _draw(live: Live, follower: Follower, watcher: Watcher, every: float) -> Non
 
 
 def _print_lines(follower: Follower, watcher: Watcher, every: float | None) -> None:
-    """Print a line now, and after every so many seconds where that changes; None: no more."""
+    """Print a line now, and after every so many seconds if it changed; None: only once."""
     from loopwright.inspection.watch import writers_of
 
     said = None
@@ -104,7 +103,7 @@ def _print_lines(follower: Follower, watcher: Watcher, every: float | None) -> N
 
 
 def _line(status: Status, writers: Writers) -> str:
-    """Where the run stands, in one line."""
+    """The state of the run, in one line."""
     parts = [_trials(status)]
     if status.latest is not None:
         task = status.tasks[status.latest]
@@ -116,7 +115,7 @@ def _line(status: Status, writers: Writers) -> str:
 
 
 def _panel(status: Status, writers: Writers, width: int, height: int) -> Group:
-    """Where the run stands, for a terminal of so many columns and rows."""
+    """The state of the run, for a terminal of so many columns and rows."""
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
@@ -142,8 +141,7 @@ def _panel(status: Status, writers: Writers, width: int, height: int) -> Group:
 
 
 def _task_table(status: Status, width: int, most: int) -> Table:
-    """A line for each task, at most so many: the one that was measured last is bold. What does not
-    fit is cut from the names of the tasks."""
+    """A line for each of the first tasks, the last measured one bold; names are cut to fit."""
     from rich.table import Table
     from rich.text import Text
 
@@ -215,7 +213,7 @@ def _age(status: Status) -> str:
 
 
 def _state(status: Status, writers: Writers) -> str:
-    """Whether the run still lives."""
+    """Whether the run is still alive."""
     if not status.exists:
         return ""
     if writers.pids:

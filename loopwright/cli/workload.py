@@ -46,20 +46,14 @@ def counted(threads: int) -> str:
 
 @dataclass(frozen=True)
 class Workload:
-    """A task, and how the command line names it.
-
-    Attributes:
-        words: the workload and its parameters as they were written.
-        task: what is tuned.
-        operator: the operator of ``loopwright.ops``, or None for what is in a file.
-        threads: what ``--threads`` said, or None.
-        target: what ``--target`` said.
-    """
-
+    #: The workload and its parameters as they were written.
     words: tuple[str, ...]
     task: Task
+    #: The operator of ``loopwright.ops``; None for a workload in a file.
     operator: Operator | None
+    #: The value of ``--threads``.
     threads: int | None
+    #: The value of ``--target``.
     target: str
 
     def command(self, verb: str, *options: str) -> str:
@@ -85,7 +79,7 @@ class Workload:
 def completed_workloads(
     ctx: click.Context, param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """What a shell offers for a workload: the operators; files where none of them fits."""
+    """Completions for a workload: the operators; files where none of them fits."""
     from click.shell_completion import CompletionItem
 
     from loopwright import ops
@@ -99,7 +93,7 @@ def completed_workloads(
 def _completed_parameters(
     ctx: click.Context, param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """What a shell offers after an operator: those of its parameters that are not given yet."""
+    """Completions after an operator: its parameters that are not given yet."""
     from click.shell_completion import CompletionItem
 
     from loopwright import ops
@@ -111,7 +105,7 @@ def _completed_parameters(
 
 
 def workload_options(command: Callable[..., object]) -> Callable[..., object]:
-    """Add the arguments and options that every verb with a workload takes."""
+    """Add the arguments and options of every verb with a workload."""
     decorators = (
         click.argument("workload", shell_complete=completed_workloads),
         click.argument(
@@ -139,11 +133,7 @@ def workload_options(command: Callable[..., object]) -> Callable[..., object]:
 def find_workload(
     workload: str, params: Sequence[str], target: str = "llvm", threads: int | None = None
 ) -> Workload:
-    """Return the workload that the words of a command line name.
-
-    Raises:
-        UsageError: the workload, the template or a parameter is unknown, missing or malformed.
-    """
+    """The workload that the words of a command line name."""
     given = _parameters(params)
     resolved = _target(target, threads)
     name, separator, template = workload.partition(".py:")
@@ -173,11 +163,7 @@ def _from_operator(name: str, given: Mapping[str, Json], target: Target) -> tupl
 
 
 def find_operator(name: str) -> Operator:
-    """Return the operator of a name.
-
-    Raises:
-        UsageError: there is none; the message names those that there are.
-    """
+    """The operator of a name; an unknown one is refused with a list of the known ones."""
     from loopwright import ops
 
     if name.endswith(".py"):
@@ -196,25 +182,14 @@ def find_operator(name: str) -> Operator:
 
 
 def templates_in(path: Path) -> dict[str, Template]:
-    """The templates that a Python file defines, by the names of their functions.
-
-    Raises:
-        UsageError: there is no such file.
-        TaskError: it cannot be loaded.
-    """
+    """The templates that a Python file defines, by the names of their functions."""
     from loopwright.task import Template
 
     return {n: t for n, t in vars(_load(path)).items() if isinstance(t, Template)}
 
 
 def workloads_in(path: Path) -> dict[str, Callable[..., object]]:
-    """What a Python file defines that may be tuned, by name: its templates and workloads, and the
-    plain functions, which are some if they return tensors.
-
-    Raises:
-        UsageError: there is no such file.
-        TaskError: it cannot be loaded.
-    """
+    """Templates, workloads and plain functions of a Python file, by name."""
     templates = {name: t.function for name, t in templates_in(path).items()}
     return {**_functions(_load(path)), **templates}
 
@@ -239,7 +214,6 @@ def _from_file(path: Path, name: str, given: Mapping[str, Json], target: Target)
 
 
 def _functions(module: ModuleType) -> dict[str, Callable[..., object]]:
-    """The plain functions that a file defines itself."""
     return {
         name: function
         for name, function in vars(module).items()
@@ -334,7 +308,7 @@ def _check_names(name: str, given: Mapping[str, Json], names: Sequence[str]) -> 
 
 
 def _check_value(name: str, key: str, value: Json, default: object) -> None:
-    """Refuse what no operator can mean; the template checks the rest."""
+    """Refuse values that no operator can take; the template checks the rest."""
     from loopwright import dtypes, ops
 
     sizes = default is ops.operator.REQUIRED
@@ -353,7 +327,7 @@ def _check_value(name: str, key: str, value: Json, default: object) -> None:
 
 @contextmanager
 def _usage(name: str) -> Iterator[None]:
-    """What a template says about its arguments is about the command line."""
+    """Turn errors of a template about its arguments into errors of the command line."""
     try:
         yield
     except UsageError:

@@ -1,4 +1,4 @@
-"""``loopwright workloads``: what can be tuned, with which parameters."""
+"""``loopwright workloads``: operators and templates that can be tuned, and their parameters."""
 
 from __future__ import annotations
 
@@ -40,11 +40,7 @@ def command(name: str | None, as_json: bool) -> None:
 
 
 def _templates(name: str) -> tuple[Description, ...]:
-    """The templates of a file, or else its functions; or the one that is named behind a colon.
-
-    Raises:
-        UsageError: there is none of that name.
-    """
+    """The templates of a file, or else its functions; or the one that is named behind a colon."""
     stem, _, wanted = f"{name}:".partition(".py:")
     path, wanted = f"{stem}.py", wanted.removesuffix(":")
     functions = workloads_in(Path(path))
@@ -81,7 +77,7 @@ def _list(found: Sequence[Description]) -> str:
 
 
 def _full(found: Sequence[Description]) -> str:
-    """All that is known of each."""
+    """All parameters and examples of each."""
     page = _page()
     for one in found:
         page.write_text(f"{one.name}: {one.summary}" if one.summary else one.name)

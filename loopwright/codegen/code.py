@@ -21,7 +21,7 @@ class CodePart:
     Attributes:
         func: the function.
         workspace_bytes: bytes that its caller provides.
-        parallel_workspace_bytes: at least those of each worker of the pool.
+        parallel_workspace_bytes: bytes of each worker of the pool, or more.
     """
 
     func: Func
@@ -41,7 +41,7 @@ class Code:
     """A compiled function.
 
     Attributes:
-        objects: what the artifact holds: an object file, or what the target has in its place.
+        objects: contents of the artifact: an object file, or its counterpart of the target.
         sources: texts by kind of source, the one that people ask for first.
         workspace_bytes: bytes that a caller provides.
         parallel_workspace_bytes: bytes of each worker of the pool.
@@ -51,7 +51,7 @@ class Code:
         packed: names of the packed functions that it calls.
         link: links it in the process that compiled it, where that is less work than starting from
             ``objects``; None: as any artifact of its kind.
-        parts: of a function in two parts these, which can be called beside the whole; nothing of
+        parts: the two parts of a split function, which can be called beside the whole; empty for
             others, and where the target compiles the whole alone.
     """
 

@@ -1,7 +1,4 @@
-"""Questions about loop IR that code generators ask.
-
-Some are asked again for every unrolled iteration, so their answers are kept.
-"""
+"""Queries of loop IR by code generators; answers asked for in every unrolled iteration are kept."""
 
 from __future__ import annotations
 
@@ -17,7 +14,6 @@ from loopwright.ir.traversal import walk
 
 
 def touches_memory(e: Expr) -> bool:
-    """Whether evaluating an expression loads something."""
     loads: list[Load] = []
     walk(e, lambda n: loads.append(n) if isinstance(n, Load) else None)
     return bool(loads)

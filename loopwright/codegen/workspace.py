@@ -1,8 +1,5 @@
-"""How much workspace a function needs, as a number of bytes or a formula over its sizes.
-
-The formula is what generated code computes for its addresses, and what the manifest holds for
-whoever calls the function.
-"""
+"""Workspace of a function, as a number of bytes or a formula over its sizes, which generated code
+computes for its addresses and the manifest holds for whoever calls the function."""
 
 from __future__ import annotations
 
@@ -22,11 +19,7 @@ Bytes = int | Expr
 
 
 class SizeDefinitions:
-    """What the variables that a function computes from its sizes stand for.
-
-    Attributes:
-        by_variable: the definition of each such variable.
-    """
+    """Definitions of the variables that a function computes from its sizes."""
 
     def __init__(self, by_variable: Mapping[Var, Expr] | None = None) -> None:
         self.by_variable = dict(by_variable or {})
@@ -56,8 +49,8 @@ def buffer_bytes(b: Buffer) -> Bytes:
 
 
 def kept_offsets(buffers: Sequence[Buffer]) -> list[int]:
-    """Where the buffers between the parts of a function lie in the workspace of the whole, one
-    after the other at its beginning; and, last, where that of the parts begins."""
+    """Offsets of the buffers between the parts of a function in the workspace of the whole, which
+    begins with them; last, that of the parts' workspace."""
     offsets = [0]
     for b in buffers:
         offsets.append(offsets[-1] + -(-b.nbytes // 64) * 64)
@@ -65,7 +58,6 @@ def kept_offsets(buffers: Sequence[Buffer]) -> list[int]:
 
 
 def larger(a: Bytes, b: Bytes) -> Bytes:
-    """The larger of two numbers of bytes."""
     if isinstance(a, int) and isinstance(b, int):
         return max(a, b)
     return a if same(a, b) or same(b, 0) else b if same(a, 0) else binary("max", a, b)

@@ -1,1 +1,1 @@
-"""What a candidate costs, without running it: symbolic schedules, models of devices, features."""
+"""Cost of a candidate without running it: symbolic schedules, models of devices, features."""

@@ -18,27 +18,19 @@ from loopwright.task.interfaces import Scheduler
 
 
 class AnalyticalModel:
-    """Predicts how fast candidates are from their schedules alone.
-
-    `loopwright.cost.cpu.cycles` says what goes into it, and for targets of the family ``gpu``
-    `loopwright.cost.gpu.cycles`.
-
-    Args:
-        task: the task, or a structure of an automatic space.
+    """Predicts the speed of candidates from their schedules alone, by `loopwright.cost.cpu.cycles`
+    or, for targets of the family ``gpu``, `loopwright.cost.gpu.cycles`.
     """
 
     def __init__(self, task: Scheduler) -> None:
         self._population = Population(task, _slowdown(task.target), (False,))
 
     def predict(self, digits: np.ndarray) -> np.ndarray:
-        """The predicted log2 of the speed as a share of the machine's peak; higher is better.
+        """Predicted log2 of the speed as a share of the machine's peak, float64 (n,), finite;
+        higher is better.
 
-        Args:
-            digits: whole numbers (n, knobs): the position of each knob's choice.
-
-        Returns:
-            float64 (n,), finite. A candidate whose template fails gets the lowest value of the
-            others, 0 where there is none.
+        ``digits`` (n, knobs) has the position of each knob's choice. A candidate whose template
+        fails gets the lowest value of the others, or 0 where there are none.
         """
         slow = self._population.evaluate(digits)[:, 0].astype(np.float64)
         good = np.isfinite(slow) & (slow > 0)
@@ -50,28 +42,14 @@ class AnalyticalModel:
 
 
 def predicted(state: State, target: Target) -> float:
-    """What `AnalyticalModel` predicts of one schedule, which need be no point of a space.
-
-    Args:
-        state: the schedule's state, all of whose numbers are known.
-        target: for what it is.
-
-    Returns:
-        The predicted log2 of the speed as a share of the machine's peak; NaN where there is none.
-    """
+    """Prediction of `AnalyticalModel` for a schedule without unknowns; NaN where there is none."""
     (slow,) = _slowdown(target)(state)
     return -math.log2(float(slow)) if 0 < float(slow) < math.inf else math.nan
 
 
 def cycles(state: State, target: Target) -> float:
-    """The cycles of one call of a schedule, as `AnalyticalModel` has it.
-
-    Args:
-        state: the schedule's state, all of whose numbers are known.
-        target: for what it is.
-
-    Returns:
-        Cycles of a core (a processor of a GPU); infinite where the model has nothing to say.
+    """Core cycles (those of a processor of a GPU) of one call of a schedule without unknown
+    numbers; infinite where the model says nothing.
     """
     if "gpu" in target.keys:
         found = float(gpu_cycles.cycles(state, device_of(target)))
@@ -81,7 +59,7 @@ def cycles(state: State, target: Target) -> float:
 
 
 def _slowdown(target: Target) -> Derive:
-    """What derives from a schedule how much longer it takes than its arithmetic at the peak."""
+    """Function that derives from a schedule its time over that of its arithmetic at the peak."""
     if "gpu" in target.keys:
         device = device_of(target)
         return lambda state: [gpu_cycles.slowdown(state, device)]
@@ -90,5 +68,4 @@ def _slowdown(target: Target) -> Derive:
 
 
 def _constants(state: State) -> list[StageId]:
-    """The inputs that are known before a program is called."""
     return [sid for sid, stage in state.stages.items() if stage.op.constant]

@@ -1,4 +1,4 @@
-"""The registry of backends: for each kind of target, how a lowered function becomes code.
+"""The registry of backends: compilation of lowered functions for each kind of target.
 
 A backend has two entries that meet by the name of an artifact kind. The one here belongs to the
 compiler; `loopwright.runtime.artifacts.kinds` says how an artifact is linked, on which device it
@@ -32,7 +32,7 @@ from loopwright.te.dag import ArgId
 
 @dataclass(frozen=True, slots=True)
 class LoweredProgram:
-    """What a backend compiles.
+    """A program for a backend to compile.
 
     Attributes:
         func: the lowered function.
@@ -48,14 +48,14 @@ class LoweredProgram:
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """How programs are compiled for one kind of target.
+    """Compiler of programs for one kind of target.
 
     Attributes:
         kind: the kind of target, with its options.
         artifact_kind: name of the artifacts' kind (`loopwright.runtime.ArtifactKind`).
         compile: writes and compiles the code of a program; refuses by a CodegenError what the
             target cannot run.
-        limits: what a device of the target can launch and hold; None for targets that launch no
+        limits: limits of a target's device; None for targets that launch no
             kernels of blocks and threads.
     """
 
@@ -93,11 +93,6 @@ def backend_names() -> tuple[str, ...]:
 
 
 def backend_of(target: Target) -> Backend:
-    """The backend of a target's kind.
-
-    Raises:
-        BuildError: the kind has none.
-    """
     if target.kind not in _backends:
         raise BuildError(
             f"build: the target {target.kind!r} has no backend; there are {', '.join(_backends)}"
@@ -106,13 +101,8 @@ def backend_of(target: Target) -> Backend:
 
 
 def compile_program(program: LoweredProgram, target: Target) -> Code:
-    """Compile a program for a target.
-
-    Raises:
-        BuildError: the target has no backend. Others as the backend's ``compile``.
-        LowerError: a limit of the target's device, or of lowering's work, is exceeded, or the
-            program is nested too deeply.
-    """
+    """Compile a program; refuses one that exceeds a limit of the target's device or of lowering's
+    work, or is nested too deeply."""
     backend = backend_of(target)
     if program.schedule is None:  # what was lowered from a schedule has been checked
         check_work(program.func)
@@ -127,7 +117,6 @@ def compile_program(program: LoweredProgram, target: Target) -> Code:
 
 
 def compile_func(f: Func, target: Target) -> Code:
-    """Compile a lowered function alone; errors as `compile_program`."""
     return compile_program(LoweredProgram(f), target)
 
 

@@ -49,7 +49,7 @@ def build(
     """Compile a schedule.
 
     Args:
-        s: the schedule; or what `loopwright.lower` made of one, which is then compiled as it is
+        s: the schedule; or a function of `loopwright.lower`, which is compiled as it is
             (``build(lower(s, args), target="llvm")``) and keeps its name.
         args: inputs and outputs in calling order, and size variables that are passed as ints.
             Other size variables come from the shapes of the arrays. None for a lowered function.
@@ -110,7 +110,7 @@ def build(
 
 @runtime_checkable
 class Verifier(Protocol):
-    """What chose a schedule (``Schedule.origin``) and knows how fast its kernel should be."""
+    """The origin of a schedule (``Schedule.origin``), which knows how fast its kernel should be."""
 
     def verify(self, module: Module) -> object:
         """Time the kernel as users call it."""
@@ -144,11 +144,7 @@ def build_func(f: Func, target: TargetLike | None = None) -> Module:
 
 
 def _build_lowered(f: Func, alone: bool, target: TargetLike | None, name: str) -> Module:
-    """`build` of a lowered function.
-
-    Raises:
-        BuildError: more is given than the function says; others as of `build_func`.
-    """
+    """`build` of a lowered function, which refuses arguments that the function determines."""
     if not alone or name not in ("main", f.name):
         raise BuildError(
             f"build: {f.name!r} is lowered already, with its arguments and its name: give the "
@@ -206,7 +202,7 @@ def compile(
     """Compile a recorded trace; needs neither the template nor the user's tensors.
 
     Args:
-        dag: what is computed.
+        dag: the computation.
         trace: steps as in a record.
         arg_ids: inputs and outputs in calling order.
         target: what the code is for.
@@ -423,7 +419,6 @@ def _arg_specs(f: Func, sizes: SizeManifest) -> tuple[ArgSpec, ...]:
 
 
 def _parts_spec(f: SplitFunc) -> PartsSpec:
-    """Which arguments of a function its parts take."""
     number = {p: k for k, p in enumerate(f.params)}
     first, second = (
         tuple(number[p] for p in part.params if p in number) for part in (f.prepare, f.main)

@@ -22,16 +22,11 @@ from loopwright.target import KINDS, Target
 
 
 def target_limits(target: Target) -> GpuLimits:
-    """What a device of a target can launch and hold, as its options say."""
     return limits_of(target.options)
 
 
 def compile_opencl(program: LoweredProgram, target: Target) -> Code:
-    """The source of a function's kernels, with the launches that a call makes.
-
-    Raises:
-        CodegenError: the program holds what devices cannot do.
-    """
+    """The source of a function's kernels, with the launches that a call makes."""
     split, parts = split_parts(program.func, "opencl")
     text = write_opencl(split)
     code = device_code(split, text.encode(), parts=parts)
@@ -44,13 +39,7 @@ def _described(parts: Sequence[SplitProgram]) -> tuple[CodePart, ...]:
 
 
 def compile_cuda(program: LoweredProgram, target: Target) -> Code:
-    """The machine code of a function's kernels, with the launches that a call makes.
-
-    Raises:
-        CodegenError: the program holds what devices cannot do.
-        TargetError: the package that compiles is not there.
-        BuildError: the compiler refuses the code, or a kernel takes more than the target has.
-    """
+    """The machine code of a function's kernels, with the launches that a call makes."""
     options = target.options
     arch, fast_math = options["arch"], options["fast_math"]
     split, parts = split_parts(program.func, "cuda")
@@ -73,16 +62,8 @@ def compile_cuda(program: LoweredProgram, target: Target) -> Code:
 
 
 def check_resources(k: Kernel, taken: KernelResources, options: Mapping[str, Any]) -> None:
-    """Refuse a kernel that no device of a target would launch, or that spills too much.
-
-    Args:
-        k: the kernel.
-        taken: what it takes, as the compiler says.
-        options: those of the target.
-
-    Raises:
-        BuildError: too many registers for a block, or more spilled bytes than the target allows.
-    """
+    """Refuse a kernel that takes too many registers for a block, or spills more bytes than the
+    target allows."""
     have = options["registers_per_block"]
     need = (taken.registers or 0) * k.thread_count
     if need > have:

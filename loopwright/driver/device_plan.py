@@ -28,13 +28,8 @@ def device_code(
 ) -> DeviceCode:
     """The code of a function for a device.
 
-    Args:
-        program: the split function.
-        image: its kernels, as source text or machine code.
-        shared_bytes: shared memory by kernel, beyond what the kernel declares.
-        resources: what each kernel takes, where the compiler told it.
-        arch: the architecture that the image is for.
-        parts: of a function in two parts these, whose kernels are in the image.
+    ``image`` has its kernels, those of its ``parts`` included, as source text or machine code of
+    ``arch``; ``shared_bytes`` is shared memory by kernel, beyond what the kernel declares.
     """
     shared = shared_bytes or {}
     whole = _call_plan(program, shared)

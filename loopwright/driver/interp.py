@@ -1,9 +1,6 @@
-"""The ``interp`` target: a program that the interpreter runs, behind the interface of machine code.
-
-The entry is a C callback, ``int32_t f(void **args, void *workspace)`` like any other, so that
-checks, binding and timing are those of the runtime. The artifact holds the tensor program and its
-trace as JSON.
-"""
+"""The ``interp`` target: a program that the interpreter runs, behind the interface of machine code:
+a C callback ``int32_t f(void **args, void *workspace)``, so that checks, binding and timing are
+those of the runtime. The artifact holds the tensor program and its trace as JSON."""
 
 from __future__ import annotations
 
@@ -43,9 +40,8 @@ _ENTRY = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.POINTER(ctypes.c_void_p), ctype
 def keep_program(program: LoweredProgram, target: Target) -> Code:
     """A program as the bytes of an artifact; in this process its function runs as it is.
 
-    Raises:
-        BuildError: only the lowered function is there, or a pass has put calls of packed functions
-            into it, which the schedule does not hold.
+    Refuses a lowered function alone, and a pass's calls of packed functions, which no schedule
+    holds.
     """
     s = program.schedule
     if s is None:
@@ -63,11 +59,7 @@ def keep_program(program: LoweredProgram, target: Target) -> Code:
 
 
 def link_program(manifest: Manifest, objects: bytes) -> Linked:
-    """Link an artifact of `keep_program`: lower it again.
-
-    Raises:
-        UsageError: it holds something else.
-    """
+    """Link an artifact of `keep_program`: lower it again."""
     try:
         parts = json.loads(objects)
         s = replay(Dag.from_json(parts["dag"]), parts["trace"])
@@ -99,7 +91,7 @@ def link_func(f: Func) -> Linked:
 
 
 def _interpreter(f: Func, last: threading.local) -> Callable[[Any, int | None], int]:
-    """What the entry of a function calls; an exception is left in ``last.error``."""
+    """The entry of a function, run by the interpreter; an exception is left in ``last.error``."""
     run = prepare(f)
 
     def call(args: Any, _: int | None) -> int:

@@ -1,10 +1,7 @@
-"""Built kernels kept on disk, so that a program that was compiled before is not compiled again.
-
-An entry is one file, found by a hash of everything that decides the code: the program, its steps
-and arguments, the target, the settings of the passes, the compiler's source with the version of
-llvmlite, and the C compiler's version where it is used. A change of any of them makes another key,
-so that a stale entry is never used. `loopwright.runtime.caches.file_store` keeps the files.
-"""
+"""Built kernels kept on disk, each in a file found by a hash of everything that decides the code:
+the program, its steps and arguments, the target, the settings of the passes, the compiler's source,
+and the versions of llvmlite and of a C compiler that is used. So a stale entry is never used.
+`loopwright.runtime.caches.file_store` keeps the files."""
 
 from __future__ import annotations
 
@@ -37,12 +34,8 @@ _KINDS = ("llvm", "c")
 
 
 class KernelCache:
-    """Artifacts in a folder.
-
-    Args:
-        folder: where entries are kept; made, for this user alone, when the first one is written.
-        limit: bytes of all entries.
-    """
+    """Artifacts in a folder, made for this user alone at the first write; ``limit`` bytes in
+    all."""
 
     def __init__(self, folder: Path, limit: int = LIMIT) -> None:
         self._store = FileStore(folder, limit, ".kernel", "kernels")
@@ -50,17 +43,16 @@ class KernelCache:
 
     @property
     def folder(self) -> Path:
-        """Where entries are kept."""
         return self._store.folder
 
     @property
     def hits(self) -> int:
-        """How often an artifact was read."""
+        """Number of artifacts read."""
         return self._counts.hits
 
     @property
     def misses(self) -> int:
-        """How often there was none that is whole."""
+        """Number of look-ups that found no whole artifact."""
         return self._counts.misses
 
     def get(self, key: str) -> Artifact | None:
@@ -72,7 +64,7 @@ class KernelCache:
         return artifact
 
     def put(self, key: str, artifact: Artifact) -> None:
-        """Keep an artifact. Where it cannot be written, that is said once, and nothing is kept."""
+        """Keep an artifact; a failure to write is reported once, and nothing is kept."""
         self._store.put(key, json.dumps(artifact.manifest).encode() + b"\n" + artifact.objects)
 
 
@@ -96,13 +88,8 @@ def program_key(
 ) -> str | None:
     """The key of a program's code; None where the compiler is not one that a hash describes.
 
-    Args:
-        dag, trace: the program and its steps, as JSON.
-        arg_ids: inputs and outputs in calling order.
-        target: what it is compiled for.
-        passes: settings of the `PassContext`, as its ``to_json`` gives them.
-        name: name of the function.
-        order: arguments of a call as JSON, where sizes are passed among the arrays.
+    ``dag``, ``trace`` and ``order`` are JSON; ``order`` has the arguments of a call, where sizes
+    are passed among the arrays.
     """
     if target.kind not in _KINDS:
         return None

@@ -1,9 +1,6 @@
 """The identity of a program: a hash that is equal for lowered functions that give equal code.
-
-Schedules that differ in steps alone (a split by 1, a mark on a loop that runs once, a limit of
-unrolling that no loop reaches) are lowered to one function, but for the names. A tuning run keys
-its candidates by this hash and measures each program once.
-"""
+Schedules may differ in steps alone (a split by 1, a mark on a loop that runs once, a limit of
+unrolling that no loop reaches); a tuning run measures each program once."""
 
 from __future__ import annotations
 
@@ -25,7 +22,7 @@ _DIGITS = 16
 
 
 def program_key(f: Func, target: Target, passes: Mapping[str, Any]) -> str:
-    """The hash of a lowered function and of what it is compiled with.
+    """The hash of a lowered function, its target and its pass settings.
 
     Names of variables and buffers are left out, and so are loops that run once and pragmas that no
     code generator reads. Equal keys mean equal object code by one version of the compiler; unequal

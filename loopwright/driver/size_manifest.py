@@ -1,7 +1,5 @@
-"""What a manifest says of a function's sizes: names, extents and requirements as formulas.
-
-``["+", "n", 1]`` is a formula; the runtime evaluates it without any of the compiler.
-"""
+"""Sizes of a function in a manifest: names, extents and requirements as formulas such as ``["+",
+"n", 1]``, which the runtime evaluates without any of the compiler."""
 
 from __future__ import annotations
 
@@ -37,16 +35,11 @@ class SizeManifest:
         return formula
 
     def spec(self, f: Func, dag: Dag | None, order: Sequence[int | SizeVar] | None) -> SizesSpec:
-        """What the manifest says of a function that has sizes.
+        """The part of the manifest on a function with sizes.
 
-        Args:
-            f: the function.
-            dag: its program, whose extents and reads a call checks; None where there is none.
-            order: arguments of a call: indices of arrays, and sizes that are passed; None for the
-                arrays alone.
-
-        Raises:
-            BuildError: a size is neither determined by an array nor passed.
+        A call checks the extents and reads of ``dag``, if given. ``order`` has the arguments of a
+        call: indices of arrays, and sizes that are passed; None for the arrays alone. A size that
+        is neither determined by an array nor passed is a BuildError.
         """
         given = list(order) if order is not None else list(range(len(f.params)))
         passed = {v for v in given if isinstance(v, SizeVar)}
@@ -86,7 +79,7 @@ def requirements(dag: Dag) -> list[tuple[Expr, str]]:
 
 
 def _needs_of_read(dag: Dag, op: OpNode, read: Read, sizes: Sizes) -> dict[StructuralKey, str]:
-    """What must not be negative for one read, and what to say where it is."""
+    """Expressions of one read that must not be negative, and messages where they are."""
     needs: dict[StructuralKey, str] = {}
     source = dag.ops[read.source]
     for d, (i, dim) in enumerate(zip(read.indices, source.shape, strict=True)):

@@ -1,4 +1,4 @@
-"""What a module becomes: a program of kernels, and each of them built once."""
+"""Compiled models: a program of kernels, each of them built once."""
 
 from __future__ import annotations
 
@@ -38,10 +38,11 @@ class CompiledModel(Model):
     """A model whose kernels are built.
 
     Args:
-        planned: its program, and what its kernels are.
-        kernels: by name.
-        choices: which record each kernel was built from, by its name; none without a history.
-        implementations: how the anchor of each kernel is computed, by its name; see
+        planned: its program and the functions of its kernels.
+        kernels: the built kernels by name.
+        choices: the record each kernel was built from, by the kernel's name; none without a
+            history.
+        implementations: the implementation of each kernel's anchor, by the kernel's name; see
             `Implementation`.
         shared: as of `Model`.
 
@@ -87,10 +88,10 @@ class CompiledModel(Model):
 
     @property
     def report(self) -> ModelReport:
-        """What its kernels were built from, empty without a history, and the nodes that have none.
+        """The records its kernels were built from (none without a history), and fallback nodes.
 
-        Where there are such nodes, the model runs a few times on random data when this is first
-        asked for, to tell their share of the time.
+        Where nodes have no kernel, the first access runs the model a few times on random data, to
+        measure their share of the time.
 
         Raises:
             RunError: the model has such nodes and does not run on random data.
@@ -103,7 +104,6 @@ class CompiledModel(Model):
 
 
 def host_step(name: str, host: HostFunction) -> HostStep:
-    """The step of a program that a Python function is."""
     outputs = len(host.result.fields) if isinstance(host.result, TupleType) else 1
     return HostStep(name, host.function, outputs, host.by)
 
@@ -121,15 +121,8 @@ def compile_module(
 ) -> CompiledModel:
     """Build a module whose extents are numbers.
 
-    Args:
-        module, target, history, finalists: as of `loopwright.compile`.
-        layouts: as of `prepared`.
-        known: as of `built`.
-        weights, packed: weights, and what kernels pack of them, of other models; those that are
-            equal are kept once. None: this is the only one.
-
-    Raises:
-        GraphError, UsageError: as of `loopwright.compile`.
+    ``weights`` and ``packed`` hold arrays of other models: equal weights, and equal packings of
+    them, are kept once.
     """
     planned = prepared(module, layouts, target)
     if weights is not None:
@@ -152,16 +145,10 @@ def built(
     known: dict[str, Module] | None = None,
     shared: SharedArrays | None = None,
 ) -> CompiledModel:
-    """A program with its kernels, each from the schedule of the fastest of its tasks.
+    """Build a program, each kernel from the schedule of the fastest of its tasks.
 
-    Args:
-        planned: the program.
-        tasks: what `kernel_tasks` gives for it.
-        target: what is built for.
-        history: as of `compile`.
-        known: kernels by the keys of their tasks, built before for the same target and history;
-            those that are built now are added.
-        shared: as of `Model`.
+    ``known`` holds kernels built before for the same target and history, keyed by their tasks; new
+    ones are added to it.
     """
     known = {} if known is None else known
     kernels, choices, implementations = {}, {}, {}
@@ -180,14 +167,14 @@ def built(
 
 
 def records_in_force() -> ApplyHistoryBest | None:
-    """The innermost context, where it is one of records."""
+    """The innermost context of records, if any."""
     around = DispatchContext.current
     return around if isinstance(around, ApplyHistoryBest) else None
 
 
 @contextmanager
 def applied_history(history: Source | Any) -> Iterator[ApplyHistoryBest | None]:
-    """In which kernels are built; one without a record gets its default, which the report tells."""
+    """Apply a history while kernels are built; those without a record get their default."""
     if history is None:
         yield None
         return

@@ -1,4 +1,4 @@
-"""The ranges of the values of a model over data, from which quantised tensors get their scales."""
+"""Calibration: value ranges over sample data, from which quantised tensors get their scales."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from loopwright.graph.ir.module import MAIN, IRModule
 from loopwright.task.task import TargetLike
 
 Array: TypeAlias = np.ndarray[Any, Any]
-#: How a range is chosen.
+#: Methods to choose a range.
 Method: TypeAlias = Literal["min_max", "percentile", "entropy"]
 METHODS = ("min_max", "percentile", "entropy")
-#: Parts into which the numbers of a value are sorted; levels of 8 bits without the sign.
+#: Bins of a histogram; levels of 8 bits without the sign.
 _BINS, _LEVELS = 2048, 128
 #: Bins between the thresholds that are tried.
 _STEP = 16
@@ -26,19 +26,11 @@ _STEP = 16
 
 @dataclass(frozen=True)
 class Range:
-    """The numbers that a quantised tensor stands for.
-
-    Attributes:
-        low: the smallest, 0 at most.
-        high: the largest, 0 at least.
-    """
-
-    low: float
-    high: float
+    low: float  # 0 at most
+    high: float  # 0 at least
 
 
 def check_method(method: str) -> None:
-    """Raise UsageError where there is no such method."""
     if method not in METHODS:
         hint = did_you_mean(method, METHODS)
         raise UsageError(f"there is no calibration {method!r}{hint}; use {', '.join(METHODS)}")
@@ -52,18 +44,9 @@ def calibrate(
     percentile: float,
     target: TargetLike,
 ) -> list[Range]:
-    """The range of each of some values of a function over all data.
+    """The ranges of some float tensors of a function over all data, which are inputs by name.
 
-    Args:
-        main: the function.
-        values: tensors of floats in it.
-        data: inputs by name, for some runs.
-        method: ``"min_max"``; ``"percentile"``, without what is furthest out; or ``"entropy"``.
-        percentile: how many of a hundred numbers lie inside.
-        target: what the function is run on.
-
-    Raises:
-        GraphError: there are no data, or a value is not finite.
+    ``percentile`` is the percentage of the numbers that lie inside, for that method.
     """
     whole = Function(main.params, Tuple(tuple(values)))
     executor = compile(IRModule({MAIN: whole}), target).executor()
@@ -100,7 +83,7 @@ def calibrate(
 
 
 def _limits(r: Range, method: Method) -> tuple[float, float]:
-    """The ends of a histogram; that of entropy is the same on both sides of 0."""
+    """The limits of a histogram; those of the method entropy are symmetric around 0."""
     if r.low == r.high:
         return (-1.0, 1.0)
     most = max(-r.low, r.high)
@@ -108,7 +91,7 @@ def _limits(r: Range, method: Method) -> tuple[float, float]:
 
 
 def _by_percentile(counts: Array, r: Range, percentile: float) -> Range:
-    """The range without as many numbers at each end where it is not 0."""
+    """The range without the outermost numbers, equally many at each end that is not 0."""
     edges = np.linspace(*_limits(r, "percentile"), _BINS + 1)
     share = np.cumsum(counts) / counts.sum()
     out = 1 - percentile / 100
@@ -121,7 +104,7 @@ def _by_percentile(counts: Array, r: Range, percentile: float) -> Range:
 def _by_entropy(counts: Array, r: Range) -> Range:
     """The range whose quantised numbers are distributed most like the numbers themselves.
 
-    Its threshold has the smallest Kullback-Leibler divergence, as in TensorRT (Migacz, 2017).
+    Its threshold minimises the Kullback-Leibler divergence, as in TensorRT (Migacz, 2017).
     """
     half = _BINS // 2
     sizes = counts[half:] + counts[:half][::-1]
@@ -132,7 +115,7 @@ def _by_entropy(counts: Array, r: Range) -> Range:
 
 
 def _divergence(sizes: Array, n: int) -> float:
-    """How far the first n bins, quantised, are from all bins with the rest put into the last."""
+    """Divergence of the first n quantised bins from all bins, the rest put into the last."""
     kept = sizes[:n].astype("float64")
     wanted = kept.copy()
     wanted[-1] += sizes[n:].sum()

@@ -1,4 +1,4 @@
-"""`compile`: from a model to what runs it."""
+"""`compile`: builds an executable model."""
 
 from __future__ import annotations
 
@@ -66,42 +66,41 @@ def compile(
             of PyTorch as `from_torch` does.
         target: None is the current target, or the default one. Of ``"cuda"`` or ``"opencl"`` the
             model runs on such a device, see `CompiledModel.executor`.
-        history: a log, or whatever else `loopwright.apply_history_best` takes: kernels of whose
-            expression it has a record that a playoff found faster than the default are built from
-            the best one, the others as without a history;
-            `CompiledModel.report` says which. Where an operator has several implementations, that
-            with the fastest record is built, and that of the highest priority where none has one;
-            `CompiledModel.implementations` says which. None: as the ``apply_history_best`` around
-            the call says, if there is one.
-        finalists: so many of the fastest records of each kernel, and its default, take turns inside
-            runs of the model on random inputs: a kernel that wins by itself may lose there. Records
-            that no playoff compared with the default take part, too. What is measurably faster than
-            what the records choose is built in its place; `CompiledModel.inside` tells. None: what
-            the records choose is built.
+        history: a log, or whatever else `loopwright.apply_history_best` takes. A kernel is built
+            from the best record of its expression, if a playoff found that faster than the default,
+            else as without a history; `CompiledModel.report` says which. Of several implementations
+            of an operator the one with the fastest record is built, without records the one of the
+            highest priority; `CompiledModel.implementations` says which. None: as the
+            ``apply_history_best`` around the call says, if there is one.
+        finalists: number of the fastest records of each kernel that, with its default, take turns
+            inside runs of the model on random inputs: a kernel that wins by itself may lose there.
+            Records that no playoff compared with the default take part, too. A kernel that is
+            measurably faster than the one the records choose is built in its place;
+            `CompiledModel.inside` tells. None: the choice of the records is built.
         layouts: what `tune_layouts` chose for the same model, or the file that this was saved to;
             ``"measured"`` calls it with this history, and measures what that does not hold. None:
             as `ConvertLayout` has it.
         example_inputs: what a ``torch.nn.Module`` is called with.
-        fallback: whether nodes of an ONNX model that are not supported are computed by
-            ``onnx.reference``, those of a PyTorch model by PyTorch. `CompiledModel.report` lists
-            them. False refuses them, all in one message.
-        batches: of a model one of whose extents is a size variable, such as the first of each
-            input, the values for which a program with kernels of its own is built. Inputs of any
+        fallback: whether unsupported nodes of an ONNX model are computed by ``onnx.reference``,
+            those of a PyTorch model by PyTorch. `CompiledModel.report` lists them. False refuses
+            them, all in one message.
+        batches: for a model one of whose extents is a size variable, such as the first of each
+            input: the values for which a program with kernels of its own is built. Inputs of any
             other value are taken by a program whose kernels have a size variable, scheduled as for
             the largest of these; where an operator needs to know the size, by a program that is
-            built when it first comes. None: all extents are numbers.
+            built on its first use. None: all extents are numbers.
 
     Returns:
         A `CompiledModel`; with ``batches`` a `CompiledBatches`.
 
     Raises:
-        GraphError: the model is none, nodes are not supported, a type does not fit, ``main`` has
+        GraphError: this is no model, nodes are not supported, a type does not fit, ``main`` has
             branches, or the layouts are of another model; with ``batches``, the inputs have no size
             variable, or several.
         RecordError: a log is missing or cannot be read.
         UsageError: ``finalists`` is no whole number above zero, or with it, there is no device of
-            the target here; or ``batches`` are none, or are given with ``layouts``; or either is
-            given for a target that is no CPU.
+            the target here; or ``batches`` is empty, or given with ``layouts``; or either is given
+            for a target that is no CPU.
 
     Example:
         >>> x = lw.graph.var("x", (4,))
@@ -134,7 +133,6 @@ def compile(
 
 
 def _check_device(target: Target, options: Mapping[str, object]) -> None:
-    """Refuse what is for CPUs alone."""
     if device_of_target(target.kind) in (None, "cpu"):
         return
     given = next((name for name, value in options.items() if value is not None), None)

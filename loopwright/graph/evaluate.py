@@ -1,4 +1,4 @@
-"""The values of expressions whose inputs are all known, by kernels without a schedule."""
+"""Values of expressions of constants, computed by kernels without a schedule."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which nodes of a model no kernel computes, who does, and which share of the time they take."""
+"""Nodes of a model that have no kernel: who computes them, and their share of the time."""
 
 from __future__ import annotations
 
@@ -19,46 +19,28 @@ _RUNS = 3
 
 @dataclass(frozen=True)
 class Fallback:
-    """A node that another library computes.
+    """A node that another library computes."""
 
-    Attributes:
-        step: its name in the program.
-        node: its operator, with its name where it has one.
-        by: who computes it, such as ``"PyTorch"`` or ``"onnx.reference"``.
-        reason: why there is no kernel.
-        share: of the time of a run, 0 to 1.
-    """
-
-    step: str
-    node: str
-    by: str
-    reason: str
-    share: float
+    step: str  #: its name in the program
+    node: str  #: its operator, with its name where it has one
+    by: str  #: such as ``"PyTorch"`` or ``"onnx.reference"``
+    reason: str  #: why there is no kernel
+    share: float  #: of the time of a run, 0 to 1
 
     def __str__(self) -> str:
         return f"{self.node} runs by {self.by}, {self.share:.1%} of the time: {self.reason}"
 
 
 class ModelReport(Report):
-    """What the kernels of a model were built from, and the nodes that have no kernel.
+    """The records that the kernels of a model were built from, and the nodes that have no kernel.
 
-    It is a tuple of the choices of records; its text is a table, with a line for each node that
-    falls back.
-
-    Attributes:
-        fallbacks: the nodes without a kernel, that with the largest share of the time first.
-
-    Example:
-        >>> x = lw.graph.var("x", (4,))
-        >>> model = lw.graph.compile(lw.graph.IRModule.from_expr(lw.graph.op.exp(x)), "llvm")
-        >>> print(len(model.report), model.report.fallbacks)
-        0 ()
+    A tuple of the choices of records; its text is a table, with a line for each node that falls
+    back.
     """
 
-    fallbacks: tuple[Fallback, ...]
+    fallbacks: tuple[Fallback, ...]  #: largest share of the time first
 
     def __new__(cls, choices: Iterable[Choice], fallbacks: Sequence[Fallback] = ()) -> ModelReport:
-        """A report of choices and fallbacks."""
         made = super().__new__(cls, choices)
         made.fallbacks = tuple(fallbacks)
         return made
@@ -75,15 +57,7 @@ class ModelReport(Report):
 
 
 def fallbacks_of(model: Model, hosts: Mapping[str, HostFunction]) -> tuple[Fallback, ...]:
-    """The nodes of a model that have no kernel, with their share of runs on random data.
-
-    Args:
-        model: the model.
-        hosts: the Python functions among its steps by their names.
-
-    Raises:
-        RunError: the model does not run on random data.
-    """
+    """The nodes of a model that have no kernel, with their share of runs on random data."""
     if not hosts:
         return ()
     took = seconds_by_step(model, _RUNS)

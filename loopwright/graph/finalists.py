@@ -1,4 +1,4 @@
-"""Kernels by their time inside the model: of several in one place, which is fastest there.
+"""Choice of kernels by their time inside the model.
 
 A kernel that wins when each is called again and again may lose inside a model, where it finds other
 data in the caches. So the fastest records of each kernel, and its default, take turns in runs of
@@ -35,48 +35,31 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Finalist:
-    """A kernel that may take a place of a model.
-
-    Attributes:
-        origin: ``"record 092fa68b9e"``, ``"default"``, with the implementation where there are
-            several.
-        implementation: how its operator is computed.
-        module: the kernel.
-        choice: its record; None where there is no history.
-    """
-
+    #: ``"record 092fa68b9e"`` or ``"default"``, with the implementation where there are several
     origin: str
-    implementation: str
+    implementation: str  # how its operator is computed
     module: Module
-    choice: Choice | None
+    choice: Choice | None  # its record; None where there is no history
 
 
 @dataclass(frozen=True)
 class Place:
-    """The finalists of one kernel of a model, as they were inside of its runs.
+    """The finalists of one kernel of a model, as measured inside its runs."""
 
-    Attributes:
-        kernel: its name in the model.
-        finalists: the first is the one that the records choose.
-        times: for each the seconds of all its calls in a run, one for each round.
-        gains: how much faster than the first each of the others is.
-    """
-
-    kernel: str
-    finalists: tuple[Finalist, ...]
+    kernel: str  # its name in the model
+    finalists: tuple[Finalist, ...]  # the first is the one that the records choose
+    #: for each finalist, the seconds of all its calls in a run, one value for each round
     times: tuple[tuple[float, ...], ...]
-    gains: tuple[PairedGain, ...]
+    gains: tuple[PairedGain, ...]  # speed-up of each of the others over the first
 
     @property
     def taken(self) -> int:
-        """Which is built: the fastest of those that are measurably faster than the first, else
-        that."""
+        """Index of the fastest finalist measurably faster than the first, else 0."""
         faster = [n for n, gain in enumerate(self.gains, 1) if gain.outcome is Outcome.FASTER]
         return max(faster, key=lambda n: self.gains[n - 1].gain, default=0)
 
     @property
     def winner(self) -> Finalist:
-        """What is built."""
         return self.finalists[self.taken]
 
     def __str__(self) -> str:
@@ -92,20 +75,13 @@ class Place:
 
 
 class InsideReport(tuple[Place, ...]):
-    """What taking turns inside the model has changed; its text has a line for each change.
-
-    Example:
-        >>> x = lw.graph.var("x", (4,))
-        >>> module = lw.graph.IRModule.from_expr(lw.graph.op.exp(x))
-        >>> print(lw.graph.compile(module, "llvm", finalists=3).inside)
-        no kernel has another candidate than the one that is built
-    """
+    """Result of the contest inside the model; its text has a line for each changed kernel."""
 
     __slots__ = ()
 
     @property
     def changed(self) -> tuple[Place, ...]:
-        """The places where another kernel is built than the records choose."""
+        """The places where the records would have chosen another kernel."""
         return tuple(place for place in self if place.taken)
 
     def __str__(self) -> str:
@@ -117,11 +93,7 @@ class InsideReport(tuple[Place, ...]):
 
 
 def check_count(finalists: object) -> None:
-    """Refuse what is no number of finalists.
-
-    Raises:
-        UsageError: it is no whole number above zero.
-    """
+    """Raise UsageError unless the number of finalists is a whole number above zero."""
     if isinstance(finalists, bool) or not isinstance(finalists, int) or finalists < 1:
         raise UsageError(
             f"finalists is {finalists!r}; give the number of records of each kernel that take "
@@ -137,19 +109,10 @@ def contest(
     history: ApplyHistoryBest | None,
     count: int,
 ) -> InsideReport:
-    """Let kernels take turns inside runs of a model, on random inputs.
+    """Let the ``count`` fastest records of each kernel take turns in runs on random inputs.
 
-    Args:
-        model: with the kernels that the records choose.
-        chosen: how each of them computes its operator, and its record, by its name.
-        tasks: of its kernels.
-        target: what they are built for.
-        history: the records; None: only the defaults of several implementations take turns.
-        count: how many records of each kernel, the fastest first.
-
-    Raises:
-        UsageError: the target's devices are not here.
-        RunError: a kernel failed.
+    ``chosen`` gives the implementation and the record of each kernel of the model. Without a
+    history only the defaults of several implementations take turns.
     """
     places: dict[str, list[Finalist]] = {}
     for name, candidates in tasks.items():
@@ -171,7 +134,6 @@ def contest(
 
 
 def _first(module: Module, way: str, choice: Choice | None, *, several: bool) -> Finalist:
-    """What a model has in a place."""
     record = choice.record if choice is not None and choice.match is not Match.DEFAULT else None
     origin = _origin(None if record is None else record.id, way if several else "")
     return Finalist(origin, way, module, choice)
@@ -184,7 +146,7 @@ def _finalists(
     history: ApplyHistoryBest | None,
     count: int,
 ) -> Iterator[Finalist]:
-    """The fastest records of a kernel, all its implementations together; then their defaults."""
+    """The fastest records of a kernel over all its implementations; then their defaults."""
     several = len(candidates) > 1
     records = [] if history is None else _fastest_records(candidates, history, count)
     for choice, (schedule, args), one in records:
@@ -207,7 +169,7 @@ def _fastest_records(
         (choice, scheduled, one)
         for one in candidates
         for choice, scheduled in history.finalists(one.task, count)
-        # By its verdict the default is as fast, which takes part itself.
+        # Otherwise the default is as fast by its verdict, and takes part itself.
         if choice.match is not Match.DEFAULT
     ]
     return sorted(found, key=lambda it: it[0].expected or 0.0)[:count]
@@ -219,7 +181,7 @@ def _origin(record: str | None, way: str) -> str:
 
 
 def _distinct(finalists: Iterable[Finalist]) -> list[Finalist]:
-    """Those of other code than the ones before them."""
+    """Finalists without those that have the code of an earlier one."""
     found: dict[str, Finalist] = {}
     for one in finalists:
         found.setdefault(code_of(one.module.artifact), one)
@@ -227,7 +189,6 @@ def _distinct(finalists: Iterable[Finalist]) -> list[Finalist]:
 
 
 def _gain(first: Sequence[float], other: Sequence[float]) -> PairedGain:
-    """How much faster than the first another one is."""
     found = paired_gain(first, other)
     if found is None:
         raise InternalError(f"{len(first)} rounds are too few to compare two kernels")
@@ -236,7 +197,7 @@ def _gain(first: Sequence[float], other: Sequence[float]) -> PairedGain:
 
 @contextmanager
 def _alone(target: Target) -> Iterator[None]:
-    """Nobody else of loopwright times anything on the target's devices meanwhile."""
+    """Keep other users of loopwright from timing on the target's devices meanwhile."""
     with ExitStack() as stack:
         for name in lock_names(measured_on(target)):
             lock = DeviceLock(name)

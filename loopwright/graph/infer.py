@@ -1,4 +1,4 @@
-"""Types of all nodes of a module; a fault is told with the lines of the program around it."""
+"""Type inference for all nodes of a module; errors show the program around the fault."""
 
 from __future__ import annotations
 
@@ -58,12 +58,7 @@ def infer_types(module: IRModule) -> dict[Expr, Type]:
 def complete_types(e: Expr, types: dict[Expr, Type]) -> None:
     """Enter the types of an expression that is made of nodes whose types are known.
 
-    Args:
-        e: the expression; calls of operators, constants, tuples and their parts are new in it.
-        types: as `infer_types` gives them.
-
-    Raises:
-        GraphError: an operator does not take its arguments.
+    Calls of operators, constants, tuples and their parts may be new in it.
     """
     inference = _Inference(IRModule({}), types)
     waiting = [e]
@@ -85,7 +80,6 @@ class _Inference:
         self._bound: dict[Var, Expr] = {}
 
     def function(self, name: str) -> FuncType:
-        """The type of a function of the module."""
         function = self._module[name]
         known = self.types.get(function)
         if known is not None:

@@ -1,4 +1,4 @@
-"""The tasks of the kernels of a program: the very expressions that are built, for a target."""
+"""Tasks of the kernels of a program: the very expressions that are built for a target."""
 
 from __future__ import annotations
 
@@ -28,17 +28,7 @@ def operators_of(function: Function) -> tuple[str, ...]:
 
 
 class KernelTask:
-    """A kernel computed in one way, and the task of that; derived when it is asked for.
-
-    Args:
-        function: what the kernel computes.
-        constants: the places of its parameters that are constant.
-        target: what it is for.
-        way: how its anchor is computed; None: as its operator is defined.
-
-    Attributes:
-        implementation: the name of the way.
-    """
+    """One implementation of a kernel, and its task, which is derived on demand."""
 
     def __init__(
         self,
@@ -47,6 +37,7 @@ class KernelTask:
         target: Target,
         way: Implementation | None = None,
     ) -> None:
+        # constants: indices of constant parameters; way None: the operator's definition
         self._function, self._constants, self._target, self._way = function, constants, target, way
         self.implementation = DEFINITION if way is None else way.name
 
@@ -54,8 +45,8 @@ class KernelTask:
     def task(self) -> AutomaticTask:
         """The task, whose key is the hash of the kernel's expression.
 
-        Name and arguments only tell people which operators it has, how the anchor is computed, and
-        the shapes of its first inputs.
+        Its name and arguments are for display: operators, implementation, shapes of the first
+        inputs.
         """
         expression = expression_of(self._function, self._constants, self._way)
         args = expression.args
@@ -76,7 +67,7 @@ KernelTasks = Mapping[str, Sequence[KernelTask]]
 
 
 def kernel_tasks(planned: Planned, target: Target) -> KernelTasks:
-    """The tasks of the kernels of a program: one for each way to compute it."""
+    """The tasks of the kernels of a program: one for each implementation."""
     return {
         name: [
             KernelTask(function, constants, target, way)
@@ -87,14 +78,9 @@ def kernel_tasks(planned: Planned, target: Target) -> KernelTasks:
 
 
 def fastest(candidates: Sequence[KernelTask], history: ApplyHistoryBest | None) -> KernelTask:
-    """The way to compute a kernel whose best record is the fastest.
+    """The candidate with the fastest record; without one, the first: that of the highest priority.
 
-    Records that were checked go before others. Where none of them has a record, or there is no
-    history, it is the one of the highest priority.
-
-    Args:
-        candidates: the ways, those of high priority first.
-        history: the records.
+    Records that were checked go before others.
     """
     if history is None or len(candidates) == 1:
         return candidates[0]

@@ -1,4 +1,4 @@
-"""From a function of one kernel to the expression that is scheduled and built."""
+"""Expressions of kernels: from a function of one kernel to what is scheduled and built."""
 
 from __future__ import annotations
 
@@ -17,14 +17,7 @@ from loopwright.target import Target
 
 @dataclass(frozen=True)
 class Expression:
-    """What a kernel computes.
-
-    Attributes:
-        inputs: a placeholder for each parameter of the function, in order.
-        outputs: its results.
-    """
-
-    inputs: tuple[te.Tensor, ...]
+    inputs: tuple[te.Tensor, ...]  # a placeholder for each parameter of the function, in order
     outputs: tuple[te.Tensor, ...]
 
     @property
@@ -38,19 +31,11 @@ def expression_of(
     constants: Collection[int] = (),
     implementation: Implementation | None = None,
 ) -> Expression:
-    """The expression of a function of one kernel.
+    """The expression of a function of one kernel, with one output for each part of its result.
 
-    Args:
-        function: calls of operators over its parameters.
-        constants: the places of parameters that are constant: what depends on them alone is
-            computed once, when they are known.
-        implementation: how its `anchor_of` is computed; None: as its operator is defined.
-
-    Returns:
-        The expression; a result of several parts has one output for each.
-
-    Raises:
-        GraphError: the function holds something else than calls of operators.
+    ``constants`` are indices of constant parameters: what depends on them alone is computed once,
+    when they are known. Without an implementation, the anchor is computed by its operator's
+    definition.
     """
     known = _computed(function, constants, implementation)
     inputs = tuple(known[p][0] for p in function.params)
@@ -58,7 +43,7 @@ def expression_of(
 
 
 def anchor_of(function: Function) -> Call | None:
-    """The call of a function of which the others are before and behind: the one that fuses least.
+    """The call of a function that fuses least; the others are its producers and consumers.
 
     None where the function calls nothing.
     """
@@ -69,15 +54,10 @@ def anchor_of(function: Function) -> Call | None:
 def ways(
     function: Function, constants: Collection[int], target: Target
 ) -> list[Implementation | None]:
-    """How the anchor of a function can be computed for a target, those of high priority first.
+    """The implementations of a function's anchor for a target, those of high priority first.
 
-    Args:
-        function: of one kernel.
-        constants: the places of its parameters that are constant.
-        target: what is built for.
-
-    Returns:
-        At least one; None is the definition of the anchor's operator.
+    ``constants`` are indices of constant parameters. There is at least one; None is the definition
+    of the anchor's operator.
     """
     anchor = anchor_of(function)
     name = called(anchor) if anchor is not None else None
@@ -92,7 +72,6 @@ def ways(
 def _computed(
     function: Function, constants: Collection[int], implementation: Implementation | None
 ) -> dict[Expr, list[te.Tensor]]:
-    """The tensors of all nodes of a function."""
     known: dict[Expr, list[te.Tensor]] = {}
     for n, p in enumerate(function.params):
         known[p] = [_placeholder(p, n in constants)]

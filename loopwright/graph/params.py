@@ -1,4 +1,4 @@
-"""Weights by name: parameters of a function that become constants."""
+"""Binding of weights: parameters of a function become constants."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def bind_params_by_name(model: IRModule, params: Mapping[str, npt.ArrayLike]) ->
 def bind_params_by_name(
     model: Function | IRModule, params: Mapping[str, npt.ArrayLike]
 ) -> Function | IRModule:
-    """A function in which parameters are constants, as ``bind_params_by_name`` of Relay makes it.
+    """Replace parameters of a function by constants, as Relay's ``bind_params_by_name`` does.
 
     Args:
         model: a function, or a module, of whose ``main`` parameters are bound.

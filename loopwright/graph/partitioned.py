@@ -1,4 +1,4 @@
-"""A model over several devices: its program is cut, and each part built for its device."""
+"""Models over several devices: the program is cut, and each part built for its device."""
 
 from __future__ import annotations
 
@@ -31,15 +31,16 @@ def compile_partitioned(
 ) -> PartitionedExecutor:
     """Build a model for several devices, each of which runs a part of it.
 
-    The program is cut where few bytes go from one device to another, into parts whose work is
-    about in the proportion of the devices' capacity (`loopwright.runtime.executors.partition`). The
-    work of a kernel is its arithmetic operations, and the elements that it reads and writes.
+    The program is cut where few bytes go from one device to another, into parts whose work is about
+    proportional to the capacity of the devices (`loopwright.runtime.executors.partition`). The work
+    of a kernel is the sum of its arithmetic operations and of the elements that it reads and
+    writes.
 
     Args:
         model: as of `compile`.
-        targets: what each part is built for, such as ``["llvm", "opencl"]``.
-        capacities: how much each device can do, in proportion to the others; None: all the same.
-        devices: where each part runs; None: the first device of each target's kind.
+        targets: of each part, such as ``["llvm", "opencl"]``.
+        capacities: relative capacities of the devices; None: all the same.
+        devices: of each part; None: the first device of each target's kind.
         history: as of `compile`.
 
     Raises:

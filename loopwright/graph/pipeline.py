@@ -1,4 +1,4 @@
-"""What is done to every module before its kernels are built."""
+"""The passes that every module goes through before its kernels are built."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ AFTER_LAYOUTS = Sequential(_AFTER, name="after_layouts")
 
 
 def before_layouts(module: IRModule, target: Target | None = None) -> IRModule:
-    """A module after the passes before layouts are chosen; arguments are those of `pipeline`."""
+    """A module after the passes before layouts are chosen."""
     return Sequential(_before(module, target), name="before_layouts")(module)
 
 
@@ -66,13 +66,8 @@ def pipeline(
 ) -> IRModule:
     """A module after all passes of graphs.
 
-    Args:
-        module: whose functions are changed.
-        layouts: of its convolutions; None: as `ConvertLayout` has it.
-        target: whose ``-fastmath`` says that constants of floats may be joined; None: they may not.
-
-    Raises:
-        GraphError: a type does not fit, or layouts are of another module.
+    Without layouts they are as `ConvertLayout` has them. Constants of floats are joined only where
+    the target has ``-fastmath``.
     """
     chosen = ConvertLayout if layouts is None else AlterOpLayout(layouts)
     return Sequential([*_before(module, target), chosen, *_AFTER], name="compile")(module)
@@ -81,9 +76,5 @@ def pipeline(
 def prepared(
     module: IRModule, layouts: LayoutChoice | None = None, target: Target | None = None
 ) -> Planned:
-    """A module as the program of kernels that is built; arguments are those of `pipeline`.
-
-    Raises:
-        GraphError: a type does not fit, ``main`` has branches, or layouts are of another module.
-    """
+    """A module as the program of kernels that is built; arguments are those of `pipeline`."""
     return plan(pipeline(module, layouts, target))

@@ -1,4 +1,4 @@
-"""A fused module as a program of kernels: which values there are, and where they lie in memory."""
+"""Planning: a fused module as a program of kernels, its values, and their memory."""
 
 from __future__ import annotations
 
@@ -34,44 +34,26 @@ from loopwright.runtime.executors.program import Kind
 
 @dataclass(frozen=True)
 class KernelKey:
-    """Calls with equal keys are calls of one kernel.
+    """Calls with equal keys are calls of one kernel."""
 
-    Attributes:
-        hash: of the function.
-        constants: places of its parameters that are constant.
-    """
-
-    hash: str
-    constants: tuple[int, ...]
+    hash: str  # of the function
+    constants: tuple[int, ...]  # indices of constant parameters
 
 
 @dataclass
 class Planned:
-    """A module as a program.
-
-    Attributes:
-        program: its values and steps.
-        kernels: the function of each kernel by its name, with the places of constants.
-        constants: the arrays of constants by name.
-        calls: how often each kernel is called in a run.
-        hosts: the Python functions among its steps by their names there.
-    """
-
     program: Program
+    #: function of each kernel by name, with the indices of constant parameters
     kernels: dict[str, tuple[Function, tuple[int, ...]]]
     constants: dict[str, np.ndarray[Any, Any]]
-    calls: dict[str, int]
+    calls: dict[str, int]  # number of calls of each kernel in a run
+    #: Python functions among its steps, by name
     hosts: dict[str, HostFunction] = field(default_factory=dict)
 
 
 @dataclass
 class SizedPlan:
-    """A module as a program one of whose sizes is known only when it runs.
-
-    Attributes:
-        program: its values and steps.
-        kernels, constants, calls, hosts: as of `Planned`.
-    """
+    """A module as a program with one size known only at run time; fields as of `Planned`."""
 
     program: SizedProgram
     kernels: dict[str, tuple[Function, tuple[int, ...]]]
@@ -81,13 +63,9 @@ class SizedPlan:
 
 
 def plan(module: IRModule) -> Planned:
-    """The program of a module whose calls are all of functions of one kernel.
+    """The program of a module after `FuseOps`, all of whose calls are of functions of one kernel.
 
-    Args:
-        module: after `FuseOps`; its ``main`` is a straight program.
-
-    Raises:
-        GraphError: ``main`` has branches, calls functions by name, or sizes are not known.
+    Its ``main`` has to be a straight program with known sizes.
     """
     found = _Planner(infer_types(module), None).plan(module[MAIN])
     program = found.program.at(0)  # no extent depends on it
@@ -95,15 +73,7 @@ def plan(module: IRModule) -> Planned:
 
 
 def plan_sized(module: IRModule, size: SizeVar) -> SizedPlan:
-    """The program of a module whose extents depend on one size.
-
-    Args:
-        module: as of `plan`.
-        size: the size.
-
-    Raises:
-        GraphError: as of `plan`; or another size is not known.
-    """
+    """As `plan`, for a module whose extents depend on one size."""
     return _Planner(infer_types(module), size).plan(module[MAIN])
 
 
@@ -217,7 +187,7 @@ def _plain(name: str) -> str:
 
 
 def unique(name: str, used: set[str]) -> str:
-    """A name, with a number behind it where it is among those used; it is entered there."""
+    """The name, with a number appended where it is among those used; it is added to them."""
     found, n = name, 0
     while found in used:
         n += 1

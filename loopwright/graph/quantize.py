@@ -39,18 +39,18 @@ def quantize(
 ) -> IRModule:
     """Quantise the products of a model: int8 weights, uint8 data, sums in int32.
 
-    Weights get a scale for each output channel, and no zero point. What a convolution, `nn.dense`
-    or a product with a constant matrix reads gets one scale and one zero point, from the range that
-    it has over the calibration data. All else is computed in float32 (Jacob et al., 2018), and so
+    Weights get a scale for each output channel, and no zero point. The data of a convolution,
+    `nn.dense` or a product with a constant matrix get one scale and one zero point, from their
+    range over the calibration data. All else is computed in float32 (Jacob et al., 2018), and so
     are convolutions of images of four channels or fewer.
 
     Args:
         model: a module, or an ONNX model as `from_onnx` takes it; float32.
         calibration_data: inputs of some runs, by name; or an array each, where there is one input.
         calibration: how ranges are chosen: ``"min_max"``, all numbers; ``"percentile"``, without
-            those furthest out; ``"entropy"``, by the divergence of the quantised distribution
+            the outermost ones; ``"entropy"``, by the divergence of the quantised distribution
             (Migacz, 2017).
-        percentile: how many of a hundred numbers the range holds; for that method.
+        percentile: percentage of the numbers that the range holds, 0 to 100; for that method.
         skip: spans of products that stay in float32, such as ``"Conv 'conv_3'"`` for a node of an
             ONNX model.
         of_values: quantise products of two values, too, such as those of attention: the first
@@ -59,12 +59,12 @@ def quantize(
 
     Returns:
         A module in which quantised values and weights are quantised and dequantised in the manner
-        of QDQ models. `compile` makes products of whole numbers of it.
+        of QDQ models. `compile` turns these into integer products.
 
     Raises:
         GraphError: there are no data, inputs do not fit, or a value or a weight is not finite.
-        UsageError: there is no such method, the percentile is none, or no product has a span that
-            is to be skipped.
+        UsageError: there is no such method, the percentile is invalid, or no product has a span
+            that is to be skipped.
 
     Example:
         >>> x, w = lw.graph.var("x", (1, 4)), np.ones((2, 4), "float32")
@@ -100,7 +100,6 @@ def _by_name(main: Function, given: Mapping[str, Array] | Array) -> Mapping[str,
 
 
 def _without(products: Sequence[Call], skip: Sequence[str]) -> list[Call]:
-    """The products that are not to be skipped."""
     spans = {p.span for p in products}
     for name in skip:
         if name not in spans:
@@ -125,7 +124,6 @@ def _products(module: IRModule, of_values: bool) -> list[Call]:
 
 
 def _of_values(product: Call) -> bool:
-    """Whether no operand of a product is constant."""
     return called(product) == "matmul" and not any(isinstance(a, Constant) for a in product.args)
 
 
@@ -135,7 +133,7 @@ def _are_matrices(product: Call, types: Mapping[Expr, Type]) -> bool:
 
 
 def _pays(name: str, product: Call) -> bool:
-    """Whether a product has a constant weight, and channels for the groups that are summed."""
+    """Whether a product has a constant weight, and enough channels for grouped sums."""
     weight = product.args[1]
     if not isinstance(weight, Constant):
         return False
@@ -148,8 +146,8 @@ def _pays(name: str, product: Call) -> bool:
 def _annotated(main: Function, products: Sequence[Call], ranges: Mapping[Expr, Range]) -> Function:
     """The function with its values and weights quantised and dequantised.
 
-    What a product reads first is quantised for all that read it, and its second operand there: as
-    int8, unless it is what another product reads first.
+    A product's first operand is quantised for all its readers; its second operand for this product,
+    as int8, unless it is the first operand of another product.
     """
     chosen, first = set(products), {p.args[0] for p in products}
 
@@ -177,7 +175,7 @@ def _value(e: Expr, r: Range) -> Expr:
 
 
 def _signed(e: Expr, r: Range) -> Expr:
-    """A value, rounded to int8 and back, where 0 stands for 0."""
+    """A value, rounded to int8 and back, with the zero point 0."""
     scale = np.float32(max(r.high / 127, -r.low / 127, _SMALLEST))
     return _there_and_back(e, scale, 0, "int8")
 

@@ -1,4 +1,4 @@
-"""Data on which a model is timed."""
+"""Random data on which a model is timed."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 
 
 def random_inputs(program: Program) -> Mapping[str, npt.NDArray[Any]]:
-    """Arrays for the inputs of a model: normal numbers for floats; zeros for all else, which are
-    right where a number is an index."""
+    """Normal numbers for float inputs; zeros for all else, which are valid as indices."""
     rng = np.random.default_rng(0)
     found = {}
     for n in program.inputs:

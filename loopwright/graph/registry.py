@@ -1,8 +1,8 @@
-"""Operators of graphs as registered data: what they take, what they compute, how they fuse.
+"""Operators of graphs as registered data: their inputs, computation, and fusion.
 
 An operator is one function over tensors of an expression: its parameters by position are the
-inputs, those by keyword alone are the attributes, its docstring says what it is. So the type of a
-call is that of the expression, and cannot differ from what is computed.
+inputs, those by keyword alone are the attributes, its docstring describes it. So the type of a call
+is that of the expression, and cannot differ from what is computed.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from loopwright.graph.ir.expr import Attrs, Call, Expr, OpRef, const
 from loopwright.graph.ir.types import TensorType, TupleType, Type, tensor_type
 from loopwright.graph.rounding import computed
 
-#: What an operator computes: tensors and attributes to one tensor, or several.
+#: Computation of an operator: tensors and attributes to one tensor, or several.
 Compute = Callable[..., "te.Tensor | Sequence[te.Tensor]"]
 _REQUIRED = inspect.Parameter.empty
 
 
 class Pattern(enum.IntEnum):
-    """How an operator fuses with others; the names and the order are Relay's.
+    """Fusion behaviour of an operator; the names and the order are Relay's.
 
     Example:
         >>> print(lw.graph.get_op("add").pattern < lw.graph.Pattern.INJECTIVE)
@@ -114,7 +114,7 @@ class Op:
         return MappingProxyType({n: _plain(self.name, n, v) for n, v in values.items()})
 
     def tensors(self, args: Sequence[te.Tensor], attrs: Attrs) -> list[te.Tensor]:
-        """The tensors of a call: what it computes from others, with one rounding to 16 bits.
+        """The tensors of a call; 16-bit results are rounded once.
 
         Args:
             args: a tensor for each input that is given.
@@ -123,7 +123,7 @@ class Op:
         return computed(self.compute, args, attrs)
 
     def type_of(self, args: Sequence[Type], attrs: Attrs) -> Type:
-        """The type of a call whose arguments have some types.
+        """The type of a call for the types of its arguments.
 
         Raises:
             GraphError: the operator does not take arguments of these types and attributes.

@@ -1,6 +1,6 @@
-"""Floats of 16 bits: an operator computes in float32 and rounds its result once.
+"""16-bit floats: an operator computes in float32 and rounds its result once.
 
-Why so: docs/adr/035-an-operator-rounds-once.md.
+The reason is in docs/adr/035-an-operator-rounds-once.md.
 """
 
 from __future__ import annotations
@@ -26,13 +26,7 @@ def computed(
     inputs: Sequence[te.Tensor],
     attrs: Mapping[str, Any],
 ) -> list[te.Tensor]:
-    """The tensors of an operator: those of 16 bits are computed in float32 and rounded once.
-
-    Args:
-        compute: makes the tensors from inputs and attributes.
-        inputs: its inputs.
-        attrs: its attributes.
-    """
+    """The tensors of an operator; 16-bit ones are computed in float32 and rounded once."""
     found = _listed(compute(*inputs, **attrs))
     if not any(t.dtype in dtypes.HALVES for t in inputs) or _roundings(found, inputs) < 2:
         return found
@@ -45,13 +39,13 @@ def computed(
 
 
 def _wide(t: te.Tensor) -> te.Tensor:
-    """Placeholder of a tensor as float32, until `_reading` replaces it."""
+    """A float32 placeholder for a tensor, until `_reading` replaces it."""
     constant = getattr(t.op, "constant", False)
     return te.placeholder(t.shape, WIDE, name=t.name, constant=constant)
 
 
 def _reading(body: Expr, narrow: Mapping[te.Tensor, te.Tensor]) -> Any:
-    """A body that casts what it reads of narrow tensors, in place of those that stand for them."""
+    """A body that casts what it reads of narrow tensors, in place of their placeholders."""
 
     # Any: an expression gives an expression.
     def visit(e: Any) -> Any:

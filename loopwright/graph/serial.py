@@ -1,4 +1,4 @@
-"""Modules as JSON and back: nodes in order, each with the numbers of its children."""
+"""Modules as JSON and back: nodes in order, each with the indices of its children."""
 
 from __future__ import annotations
 

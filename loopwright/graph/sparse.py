@@ -1,4 +1,4 @@
-"""Dense layers whose weights are mostly 0, in compressed rows."""
+"""Dense layers with mostly zero weights, in compressed sparse rows."""
 
 from __future__ import annotations
 
@@ -58,11 +58,7 @@ def sparse_dense(data: Any, weight: Any) -> Call:
 
 
 def _rows(weight: Any) -> tuple[Array, Array, Array]:
-    """Values, their columns, and where rows start.
-
-    Raises:
-        GraphError: they are none.
-    """
+    """The values, their columns, and the starts of the rows."""
     given = weight.tocsr() if hasattr(weight, "tocsr") else weight
     if hasattr(given, "indptr"):
         given = (given.data, given.indices, given.indptr)

@@ -1,4 +1,4 @@
-"""Where the time of a run of a model goes."""
+"""The time of each step in a run of a model."""
 
 from __future__ import annotations
 
@@ -15,21 +15,11 @@ if TYPE_CHECKING:
 
 
 def seconds_by_step(model: Model, runs: int) -> dict[str, float]:
-    """Seconds in a run, on random data, of all calls of each kernel or Python function.
+    """Mean seconds, over ``runs`` runs, of all calls of each kernel or Python function in a run.
 
-    On a CPU calls are timed inside runs, one behind the other. On a device each call is waited for,
-    so that what the host takes to launch it is counted, too.
-
-    Args:
-        model: the model.
-        runs: those that are timed, from 1; one that is not comes before them.
-
-    Returns:
-        By the names of the program's steps, the mean over the runs.
-
-    Raises:
-        RunError: the model does not run on random data.
-        UsageError: its device is not here.
+    The data are random; one more run comes before and is not timed. On a CPU calls are timed inside
+    runs, back to back. On a device each call is waited for, so that the launch overhead of the host
+    is included.
     """
     inputs = random_inputs(model.program)
     if model.device_type == "cpu":

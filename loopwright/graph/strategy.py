@@ -1,9 +1,9 @@
-"""Strategies: several ways to compute an operator, one of which each kernel is built from.
+"""Strategies: several implementations of an operator, one of which each kernel is built from.
 
-An operator's own definition is one way. Others are registered beside it, each with a priority, the
-condition under which it computes the same, and how far it may be off (`Implementation`). Without
-measurements a kernel takes the one of the highest priority; with records of a tuning run, the
-fastest. The idea, and ``plevel``, are those of TVM's ``OpStrategy``.
+An operator's own definition is one implementation. Others are registered beside it, each with a
+priority, the condition under which it computes the same, and its error bound (`Implementation`).
+Without measurements a kernel takes the one of the highest priority; with records of a tuning run,
+the fastest. The idea, and ``plevel``, are those of TVM's ``OpStrategy``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ DEFINITION, PLEVEL = "definition", 10
 #: The largest error of implementations that are taken, where ``max_error`` says nothing else.
 MAX_ERROR = 1e-5
 
-#: What decides about a call: its inputs as tensors, all its attributes, and the target.
+#: Decides about a call by its inputs as tensors, all its attributes, and the target.
 Condition = Callable[[Sequence[te.Tensor], Attrs, Target], bool]
 Priority = Callable[[Sequence[te.Tensor], Attrs, Target], int]
 
@@ -40,12 +40,12 @@ class Implementation:
 
     Attributes:
         op: the operator.
-        name: tells it from others of the operator.
+        name: distinguishes it from others of the operator.
         compute: as of the operator: makes the tensors of a call from its tensors and attributes.
         plevel: its priority, or a function that gives it for a call; that of definitions is 10.
-        condition: whether it computes a call.
+        condition: whether it can compute a call.
         error: the largest distance from the exact result, as a share of the largest result, for
-            inputs drawn from normal distributions, beyond what the definition has; 0 where it only
+            inputs drawn from normal distributions, beyond that of the definition; 0 where it only
             sums in another order.
 
     Example:
@@ -62,7 +62,6 @@ class Implementation:
     error: float = 0.0
 
     def priority(self, inputs: Sequence[te.Tensor], attrs: Attrs, target: Target) -> int:
-        """Its priority for a call."""
         return self.plevel if isinstance(self.plevel, int) else self.plevel(inputs, attrs, target)
 
     def tensors(self, inputs: Sequence[te.Tensor], attrs: Attrs) -> list[te.Tensor]:
@@ -172,18 +171,10 @@ def _definition(op: Op) -> Implementation:
 def applicable(
     op: str, inputs: Sequence[te.Tensor], attrs: Attrs, target: Target
 ) -> list[Implementation]:
-    """The implementations that compute a call, those of high priority first.
+    """The implementations that can compute a call, those of high priority first.
 
-    The setting ``max_error`` of the `loopwright.PassContext` in force limits their error.
-
-    Args:
-        op: the operator's name.
-        inputs: its inputs.
-        attrs: all its attributes.
-        target: what is built for.
-
-    Returns:
-        At least one: the definition is always among them.
+    The definition is always among them. The setting ``max_error`` of the `loopwright.PassContext`
+    in force limits their error.
     """
     most = PassContext.current().number("max_error", MAX_ERROR)
     found = [

@@ -1,4 +1,4 @@
-"""What of a model can be tuned: a task for each of its kernels, with how often it is called."""
+"""Tunable tasks of a model: one for each of its kernels, weighted by its calls."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ class ModelTask:
     """A task of a model.
 
     Attributes:
-        task: what is tuned; its key is the hash of the expression and the kind of target.
-        weight: how often its kernels are called in a run of the model.
-        kernels: their names in the compiled model; of several batches with the batch behind, such
+        task: the tuning task; its key is the hash of the expression and the kind of target.
+        weight: number of calls of its kernels in a run of the model.
+        kernels: their names in the compiled model; of several batches with the batch appended, such
             as ``"dense_0@8"``.
         ops: the operators that they are made of, in order.
-        implementation: how their anchor is computed, see `Implementation`.
+        implementation: of their anchor, see `Implementation`.
         group: equal for tasks that compute the same kernels in different ways: the fastest counts.
-        rank: how many of its group have a higher priority.
-        constant_bytes: of the constants that one call of its kernels reads, as the model has them.
+        rank: number of tasks of its group that have a higher priority.
+        constant_bytes: bytes of the constants that one call of its kernels reads.
 
     Example:
         >>> x = lw.graph.var("x", (1, 64))
@@ -57,8 +57,10 @@ class ModelTask:
 
     @property
     def is_simple(self) -> bool:
-        """Whether it only moves and maps elements: no operator of it sums or multiplies along an
-        axis."""
+        """Whether it only moves and maps elements.
+
+        No operator of it sums or multiplies along an axis.
+        """
         return all(get_op(name).pattern <= Pattern.INJECTIVE for name in self.ops)
 
 
@@ -74,26 +76,26 @@ def extract_tasks(
 ) -> list[ModelTask]:
     """The tasks of a model, each once, in the order in which the model first needs them.
 
-    They are of the kernels that `compile` builds for the same target: what is tuned is what runs.
-    A kernel whose operator has several implementations has a task for each that computes it.
+    They are of the kernels that `compile` builds for the same target: what is tuned is what runs. A
+    kernel whose operator has several implementations has a task for each that can compute it.
 
     Args:
         model: a module, an ONNX model as `from_onnx` takes it, or a model of PyTorch as
-            `from_torch` does. Nodes that have no kernel have no task.
+            `from_torch` does. Nodes without a kernel have no task.
         target: None is the current target, or the default one.
-        ops: only tasks that contain one of these operators, such as ``["nn.conv"]``, in whatever
-            layout; None: all.
-        include_simple_tasks: also tasks that only move and map elements, whose default is mostly as
-            fast as memory; they are left out unless ``ops`` names one of their operators.
+        ops: only tasks that contain one of these operators, such as ``["nn.conv"]``, in any layout;
+            None: all.
+        include_simple_tasks: also tasks that only move and map elements, whose default mostly runs
+            at memory speed; they are left out unless ``ops`` names one of their operators.
         example_inputs: what a ``torch.nn.Module`` is called with.
         layouts: what `tune_layouts` chose for the model, or the file that this was saved to; None:
             as `ConvertLayout` has it.
-        batches: as of `compile`: tasks are those of all these batches, each expression once, with
-            its calls in a run of each of them.
+        batches: as of `compile`: the tasks of all these batches, each expression once; its weight
+            is the sum of its calls in a run of each batch.
 
     Raises:
-        GraphError: there is no such operator, the model is none, or `compile` would refuse it.
-        UsageError: ``batches`` are none, or are given with layouts; or the layouts are none.
+        GraphError: there is no such operator, this is no model, or `compile` would refuse it.
+        UsageError: ``batches`` is empty, or given with layouts; or the layouts are invalid.
 
     Example:
         >>> x = lw.graph.var("x", (1, 64))
@@ -150,7 +152,6 @@ def grouped(planned: Planned, tasks: KernelTasks) -> list[ModelTask]:
 
 
 def _constant_bytes(planned: Planned, kernel: str) -> int:
-    """Bytes of the constants of a call of a kernel."""
     program = planned.program
     step = next(step for step in program.steps if step.kernel == kernel)
     values = [program.values[n] for n in step.args]

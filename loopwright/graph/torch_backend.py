@@ -54,13 +54,13 @@ def loopwright(
     options: Mapping[str, Any] | None = None,
     mode: str | None = None,
 ) -> Callable[..., Any]:
-    """The backend: what TorchDynamo calls for each graph of a model.
+    """The backend: the function that TorchDynamo calls for each graph of a model.
 
     Args:
         gm: the graph, a ``torch.fx.GraphModule``.
         example_inputs: its inputs; parameters are among them.
         options: see `Options`: target, history, trials, timeout, fallback, freezing.
-        mode: there are none.
+        mode: must be None.
 
     Returns:
         A function from inputs to outputs.
@@ -88,11 +88,11 @@ def loopwright(
     return made
 
 
-#: What was built and is still there, in order.
+#: Models that were built and still exist, in order.
 _MODELS: list[weakref.ref[CompiledModel]] = []
-#: Sizes of a graph whose programs are kept.
+#: Number of sizes of a graph whose programs are kept.
 _KEEP = 4
-#: What kernels compute from weights, which programs of several sizes share.
+#: Arrays that kernels compute from weights, which programs of several sizes share.
 _PACKED = SharedArrays()
 #: Outputs of fewer bytes are copied.
 _COPIED = 1 << 17
@@ -123,9 +123,9 @@ def _refuse_gradients(graph: Any, inputs: Sequence[Any]) -> Any:
 
 
 def _static_inputs() -> frozenset[int]:
-    """The numbers of inputs that are parameters or buffers, as AOTAutograd found them.
+    """The indices of inputs that are parameters or buffers, as AOTAutograd found them.
 
-    A buffer that the model itself writes into is none: it is another one in every call.
+    A buffer that the model itself writes into is not among them: it is a new tensor in every call.
     """
     context = torch_package()._guards.TracingContext.try_get()
     if context is None or context.fw_metadata is None:
@@ -136,8 +136,7 @@ def _static_inputs() -> frozenset[int]:
 
 
 def _behind_others(outputs: list[Any]) -> list[Any]:
-    """Outputs of a model at the places that AOTAutograd gives them: behind tokens of effects and
-    inputs that change."""
+    """Shift outputs to where AOTAutograd expects them: behind effect tokens and mutated inputs."""
     context = torch_package()._guards.TracingContext.try_get()
     found = None if context is None else context.fw_metadata
     if found is None or found.num_outputs != len(outputs):
@@ -148,19 +147,14 @@ def _behind_others(outputs: list[Any]) -> list[Any]:
 
 
 class CompiledGraph:
-    """A functional graph of ATen's operators, built when it is first called.
-
-    Args:
-        graph: a ``torch.fx.GraphModule``.
-        static: numbers of its inputs that are parameters.
-        options: of the backend.
-        eager: its outputs as `eager_outputs` finds them, as many as are known.
-    """
+    """A functional graph of ATen's operators, built on its first call."""
 
     def __init__(
         self, graph: Any, static: frozenset[int], options: Options, eager: Sequence[Any] = ()
     ) -> None:
+        # static: indices of inputs that are parameters
         self._graph, self._static, self._options = graph, static, options
+        # outputs as of `eager_outputs`, as many as are known
         self._eager = eager
         self._holders = [n for n in graph.graph.nodes if n.op == "placeholder"]
         self._dynamic = any(_is_symbolic(n.meta.get("val")) for n in self._holders)
@@ -213,7 +207,7 @@ def _sizes(value: Any) -> Any:
 def _specialised(graph: Any, args: Sequence[Any]) -> Any:
     """A graph whose sizes are numbers, for inputs of these sizes.
 
-    A tracer would patch the modules of all threads for as long as it runs.
+    Made without a tracer, which would patch the modules of all threads while it runs.
     """
     torch = torch_package()
     from torch._subclasses.fake_tensor import FakeTensorMode
@@ -245,10 +239,10 @@ def _specialised(graph: Any, args: Sequence[Any]) -> Any:
 
 
 class _Build:
-    """A graph of known sizes as a model, and what it needs to run.
+    """A graph of known sizes as a model, and its state to run.
 
-    Weights are constants of the model. One that lies elsewhere than before, or from which
-    something was computed that it no longer gives, makes the model anew; kernels stay.
+    Weights are constants of the model. One that moved, or whose derived values are out of date,
+    makes the model anew; kernels stay.
     """
 
     def __init__(
@@ -271,7 +265,6 @@ class _Build:
         self._hosts: Mapping[str, HostFunction] = {}
 
     def run(self, args: Sequence[Any]) -> list[Any]:
-        """The outputs for some inputs."""
         if self._weights is None or self._weights.changed(args):
             self._make(args)
         # Outputs first: an input may be what the last call gave, and lies in what it was bound to.
@@ -292,7 +285,7 @@ class _Build:
         ]
 
     def _set_input(self, place: int, tensor: Any) -> None:
-        """Let an input be a tensor, if it is not: the executor keeps its memory alive."""
+        """Bind a tensor to an input, unless it is already: the executor keeps its memory alive."""
         plain = tensor.is_contiguous() and not (tensor.is_neg() or tensor.is_conj())
         if plain and self._addresses[place] == tensor.data_ptr():
             return
@@ -324,7 +317,6 @@ class _Build:
         self._buffers = {n: self._bound_tensor(n) for n in small}
 
     def _build(self, module: IRModule, weights: Weights) -> None:
-        """The model of this size alone."""
         module, moved = weights.with_inputs(module)
         weights.leave(moved)
         self._inputs += moved
@@ -348,7 +340,7 @@ class _Build:
     def _bound(
         self, args: Sequence[Any], weights: Weights
     ) -> tuple[dict[Any, Any], dict[Expr, Any]]:
-        """The values of nodes that are not computed, and where inputs of the model come from."""
+        """The values of nodes that are not computed, and the sources of the model's inputs."""
         torch = torch_package()
         bound: dict[Any, Any] = {}
         sources: dict[Expr, Any] = {}
@@ -381,7 +373,7 @@ class _Build:
         return bound, sources
 
     def _compiled(self, module: IRModule) -> CompiledModel:
-        """The model; kernels of the model before are taken over."""
+        """The model; kernels of the previous one are taken over."""
         options, target = self._options, self._options.resolved
         if options.tunes and not self._kernels:
             tune(module, target, log=options.log, trials=options.trials, timeout=options.timeout)
@@ -390,14 +382,17 @@ class _Build:
         return built(planned, tasks, target, options.records, self._kernels, _PACKED)
 
     def _fresh(self, place: int) -> Any:
-        """A tensor into which the model writes an output; None where it is copied, as small ones
-        are: kernels would have to be bound to it."""
+        """A tensor for the model to write an output into.
+
+        None where the output is copied, as small ones are: kernels would have to be bound to the
+        tensor.
+        """
         if place in self._buffers or not self._writes(place):
             return None
         return self._bound_tensor(place)
 
     def _writes(self, place: int) -> bool:
-        """Whether an output is a value of its own that the model makes."""
+        """Whether the model makes an output as a value of its own."""
         program = self.model.program
         number = program.outputs[place]
         return program.values[number].kind == "stored" and program.outputs.count(number) == 1
@@ -413,7 +408,7 @@ class _Build:
         return torch.empty(value.shape, dtype=getattr(torch, value.dtype))
 
     def _storage(self, place: int, tensor: Any) -> Any:
-        """A tensor over all that a storage holds; one into which it was written, or a copy."""
+        """A tensor over a whole storage: the one it was written into, or a copy."""
         if place in self._buffers:
             tensor = self._buffers[place].clone()
         elif tensor is None:
@@ -424,8 +419,10 @@ class _Build:
 
 
 def _turned(tensor: Any) -> tuple[int, ...] | None:
-    """The order of dimensions in which a tensor is contiguous; None where it is as it is, or in
-    none, or where no kernel reads it."""
+    """The order of dimensions in which a tensor is contiguous.
+
+    None where it is as it is, or in none, or where no kernel reads it.
+    """
     memory = Memory.of(tensor)
     if memory is None or memory.permutation is None or dtype_of(tensor) is None:
         return None

@@ -1,4 +1,4 @@
-"""Tuning of whole models: the tasks of a model share a budget, towards its time end to end."""
+"""Tuning of whole models: the tasks share a budget that minimises end-to-end time."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from loopwright.tuner.run.state import flop_of
 TRIALS = 64
 #: Bytes of weights that are told: more than caches hold.
 _MOST = 64 << 20
-#: What `tune_tasks` calls the number of trials.
+#: Name of the number of trials in `tune_tasks`.
 _TRIALS = "n_trial"
-#: What else ends a run, by its names.
+#: Names of its other limits.
 _LIMITS = ("early_stopping", "per_task_early_stopping", "min_gain")
 
 
@@ -48,25 +48,23 @@ def tune(
 ) -> TasksSummary:
     """Tune the kernels of a model, so that the model as a whole becomes faster.
 
-    Each kernel is a task, whose weight is how often the model calls it. The next trials go to the
-    task that promises most for the sum of weight x time, see `loopwright.tune_tasks`. Of several
-    implementations of a kernel each gets a round, those of the highest priority first, and the
-    fastest then counts, and goes on. Every
-    measurement is in the log before anything follows from it: what is killed goes on from there
-    when it is called again. `compile` takes the log as its history.
+    Each kernel is a task, weighted by the number of its calls in the model. The next trials go to
+    the task that promises most for the sum of weight x time, see `loopwright.tune_tasks`. Of
+    several implementations of a kernel each gets a round, those of the highest priority first; then
+    the fastest counts, and goes on. Every measurement is in the log before it is used: a run that
+    was killed continues from there when it is called again. `compile` takes the log as its history.
 
     On a CPU, a call of a kernel finds its constants where they are inside the model: as many bytes
     of others have been read since the last one as the model has weights
-    (``LocalRunner.other_constants``), unless the option of measuring says otherwise. A kernel that
-    reads its weights often is no good where each time they come from memory.
+    (``LocalRunner.other_constants``), unless the measure option says otherwise. A kernel that reads
+    its weights often is slow where each time they come from memory.
 
     Args:
         model: a module, an ONNX model as `from_onnx` takes it, a model of PyTorch as `from_torch`
             does, or tasks of `extract_tasks`.
-        target: what kernels are built for; None is the current target, or the default one. Of
-            tasks, their own.
+        target: of the kernels; None is the current target, or the default one. Of tasks, their own.
         log: the file that measurements are appended to.
-        trials: valid results that the log shall hold of all tasks together, at least one a task;
+        trials: valid results that the log has to hold of all tasks together, at least one a task;
             without any limit 64 for each task.
         timeout: of this call, making the tasks and the final comparison included: seconds, or
             ``"90s"``, ``"30m"``, ``"8h"``.
@@ -77,10 +75,11 @@ def tune(
 
     Returns:
         The table of tasks. Its ``expected`` is the expected time of a run of the model in seconds,
-        as far as its tasks go: of what no playoff compared with the default, that of the default.
+        as far as its tasks go: of kernels that no playoff compared with the default, that of the
+        default.
 
     Raises:
-        GraphError: the model is none, or has nothing to tune.
+        GraphError: this is no model, or it has nothing to tune.
         UsageError: a limit is malformed, or there are fewer trials than tasks.
         TuneError, NothingRan: as of `loopwright.tune_tasks`.
         TuningInterrupted: Ctrl-C; the log is synced.
@@ -133,7 +132,7 @@ def tune(
 
 
 def _among_weights(given: Any, tasks: Sequence[ModelTask]) -> Any:
-    """How to measure kernels between whose calls the weights of a model are read."""
+    """A measure option under which the model's other weights are read between calls of a kernel."""
     option = loop.default_option() if given is None else given
     if not isinstance(option, MeasureOption) or option.runner.other_constants is not None:
         return option
@@ -142,7 +141,7 @@ def _among_weights(given: Any, tasks: Sequence[ModelTask]) -> Any:
 
 
 def _by_work(tasks: list[ModelTask]) -> list[ModelTask]:
-    """The tasks, those first that do most: a budget may end before each had a turn."""
+    """The tasks, largest work first: a budget may end before each had a turn."""
     if not all(isinstance(one, ModelTask) for one in tasks):
         raise GraphError("tune: expected a model, or the tasks that extract_tasks gives")
     if not tasks:
@@ -150,5 +149,5 @@ def _by_work(tasks: list[ModelTask]) -> list[ModelTask]:
             "tune: the model has no kernel that computes more than elements one by one; "
             "include_simple_tasks=True tunes those"
         )
-    # What would be built without records comes first: what has one is built in its place.
+    # Implementations built without records come first: one with a record replaces them.
     return sorted(tasks, key=lambda one: (one.rank, -one.weight * flop_of(one.task)))

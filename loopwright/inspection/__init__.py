@@ -1,7 +1,7 @@
-"""What a night of tuning tells: the work behind a time, and kernels made from records again.
+"""Inspection of tuning logs: the work behind a time, and kernels rebuilt from records.
 
-Statistics that need the log alone are in `loopwright.records.reports`. Here stands what also needs
-the tensor expression that the log holds, the compiler, or a measurement.
+Statistics that need the log alone are in `loopwright.records.reports`. This room also needs the
+tensor expression that the log holds, the compiler, or a measurement.
 """
 
 from loopwright.inspection.choosing import choose

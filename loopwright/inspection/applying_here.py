@@ -1,4 +1,4 @@
-"""Would a record be applied here: the answer of `apply_history_best`, for one record of a log."""
+"""Whether a record would be applied here: the answer of `apply_history_best` for one record."""
 
 from __future__ import annotations
 
@@ -14,35 +14,29 @@ from loopwright.task.applying.judging import failed_checks, refusal
 from loopwright.task.history import apply_history_best
 from loopwright.task.task import Task, create_task
 
-#: Options of a target that this machine decides where nobody names them.
+#: Options of a target that default to this machine's.
 _OF_MACHINE = frozenset({"mcpu", "mattr", "num_threads"})
 
 
 @dataclass(frozen=True)
 class AppliesHere:
-    """Whether a record would be applied here.
+    """Whether a record would be applied here."""
 
-    Attributes:
-        applied: True where a build of its task on this machine, with the record's target options,
-            gets this record.
-        reason: why, or why not, in words.
-        differs: the fields in which record and machine differ.
-        known: False where the template is not known here, so that the record was judged by itself:
-            that its configuration still makes the same program was not tried.
-    """
-
+    #: whether a build of its task on this machine, with the record's target options, gets it
     applied: bool
-    reason: str
-    differs: tuple[Difference, ...]
+    reason: str  # reason for the answer, in words
+    differs: tuple[Difference, ...]  # fields in which record and machine differ
+    #: False where the template is not known here: the record was judged by itself, without a test
+    #: whether its configuration still makes the same program.
     known: bool
 
 
 def applies_here(record: Record, records: Iterable[Record]) -> AppliesHere:
-    """Say whether a record would be applied on this machine, by the rule of `apply_history_best`.
+    """Whether a record would be applied on this machine, by the rule of `apply_history_best`.
 
     Args:
         record: a record.
-        records: those of its log; others of its task may go before it.
+        records: those of its log; others of its task may take precedence.
 
     Example:
         >>> from loopwright.inspection.applying_here import applies_here
@@ -71,7 +65,7 @@ def applies_here(record: Record, records: Iterable[Record]) -> AppliesHere:
 
 
 def _by_choice(record: Record, choice: Choice, differs: tuple[Difference, ...]) -> AppliesHere:
-    """What the choice of a build says of the record."""
+    """Answer by the choice of a build."""
     if choice.record is None:
         return AppliesHere(False, "; ".join(choice.reasons), differs, True)
     if choice.record.candidate != record.candidate:
@@ -86,17 +80,16 @@ def _by_choice(record: Record, choice: Choice, differs: tuple[Difference, ...]) 
 
 
 def _target_here(said: Mapping[str, Json]) -> Target:
-    """The record's target with this machine's CPU and number of threads.
+    """Record's target with this machine's CPU and number of threads.
 
-    Raises:
-        TargetError: its kind or an option is not known, or not available here.
+    `TargetError` if its kind or an option is not known, or not available here.
     """
     # A log names no program to be run, so that of a C compiler is left out.
     return Target({k: v for k, v in said.items() if k not in _OF_MACHINE and k != "cc"})
 
 
 def _task(record: Record, target: Target) -> Task | None:
-    """The record's task; None where its template is not known here, or takes other arguments."""
+    """Record's task; None where its template is not known here, or takes other arguments."""
     import loopwright.ops  # noqa: F401  (its templates become known)
     from loopwright.task import TASKS
 

@@ -1,4 +1,4 @@
-"""Which record of a log is meant: by its id, by a word for it, or by the number of its trial."""
+"""Choice of a record of a log: by its id, by a word for it, or by the number of its trial."""
 
 from __future__ import annotations
 
@@ -23,11 +23,7 @@ _LISTED = 5
 
 
 def log_of(log: LogLike) -> Log:
-    """A log that is open already, or the one at a path.
-
-    Raises:
-        RecordError: there is none, or it cannot be read.
-    """
+    """Open log, or the one at a path; `RecordError` if there is none, or it is unreadable."""
     return log if isinstance(log, Log) else open_log(log)
 
 
@@ -39,7 +35,7 @@ def choose(
     run: str | None = None,
     among: Iterable[Record] | None = None,
 ) -> Record:
-    """One record of a log.
+    """Choose one record of a log.
 
     Args:
         log: the log, or its path.
@@ -48,12 +44,12 @@ def choose(
             one machine.
         trial: the number of a trial instead, where one task and one run make it unique.
         run: the run in which it was measured, or the beginning of its name.
-        among: those of its records that are meant; None: all of them.
+        among: records to choose from; None: all of them.
 
     Raises:
         RecordError: the log holds no such record.
-        UsageError: neither or both of ``record`` and ``trial`` were given; or several records are
-            meant, and the message says which.
+        UsageError: neither or both of ``record`` and ``trial`` were given; or several records
+            match, which the message lists.
 
     Example:
         >>> from loopwright.inspection import choose
@@ -74,15 +70,10 @@ def choose(
 
 
 def of_run(log: Log, records: Iterable[Record], run: str | None) -> list[Record]:
-    """The records of a run.
+    """Records of the run whose name begins with ``run``, or all; `RecordError` if there is no such
+    run.
 
-    Args:
-        log: where they are from, for messages.
-        records: some of its records.
-        run: the name of the run, or the beginning of it; None for all records.
-
-    Raises:
-        RecordError: there is no such run.
+    ``log`` is for messages.
     """
     records = list(records)
     if run is None:
@@ -113,7 +104,7 @@ def _by_id(log: Log, records: Sequence[Record], wanted: str) -> Record:
 
 
 def _by_word(log: Log, records: Sequence[Record], word: str) -> Record:
-    """The best record, or that of the default configuration, of one task on one machine."""
+    """Best record, or that of the default configuration, of one task on one machine."""
     setups = by_setup(records)
     groups = list(setups.values())
     if len(groups) > 1:
@@ -138,7 +129,7 @@ def _by_word(log: Log, records: Sequence[Record], word: str) -> Record:
 
 
 def _default(log: Log, records: Sequence[Record], winner: Record | None) -> Record:
-    """The latest measurement of the default configuration: that of the winner's verdict, if any."""
+    """Latest measurement of the default configuration: that of the winner's verdict, if any."""
     found = default_record(records, None if winner is None else verdict_on(winner, records))
     if found is None:
         raise RecordError(
@@ -168,7 +159,6 @@ def _by_trial(log: Log, records: Sequence[Record], trial: int) -> Record:
 
 
 def _listed(records: Sequence[Record]) -> str:
-    """The first few of some records."""
     parts = [f"{r.id} ({title(r)}, run {r.run or 'unknown'})" for r in records[:_LISTED]]
     return ", ".join(parts) + _more(len(records))
 
@@ -178,6 +168,6 @@ def _more(count: int) -> str:
 
 
 def title(record: Record) -> str:
-    """The task of a record for people, cut where its arguments are long: ``matmul(64, 64, 64)``."""
+    """Task of a record for people, cut where its arguments are long: ``matmul(64, 64, 64)``."""
     args = ", ".join(map(str, record.args))
     return f"{record.op}({args if len(args) <= 60 else f'{args[:57]}...'})"

@@ -1,7 +1,7 @@
-"""Where the time of a log went, and how many trials a minute it brought, from its clocks alone.
+"""Use of the time of a log, and trials per minute, from its clocks alone.
 
 A record says when it ended, and how long its candidate was built and run. Seconds between two
-records are the wall time of the second one; what exceeds its running is building, searching and
+records are the wall time of the second one; time beyond its running is building, searching and
 waiting. Long silences, such as those between two runs, are left out.
 """
 
@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from loopwright.records import Json, Record, fields_of
 
-#: A silence longer than this, and than many trials, is a pause: no work of anybody.
+#: A silence longer than this, and than many trials, is a pause.
 _PAUSE_S, _PAUSE_TRIALS = 120.0, 30.0
 #: Intervals of the throughput.
 BINS = 48
@@ -27,41 +27,27 @@ _Name = TypeVar("_Name", bound=Hashable)
 
 @dataclass(frozen=True)
 class TimeSpent:
-    """Where the wall time of some records went, in seconds.
+    """Use of the wall time of some records, in seconds."""
 
-    Attributes:
-        wall: all of it, pauses left out.
-        run: running kernels of the search: timing and checking them.
-        again: measuring again, apart from the search: playoffs, and after a drift of the machine.
-        build: building: the seconds of all builders, divided by how many there were, since they
-            build at the same time; an estimate, and at most what running leaves.
-        rest: what is left: searching, instantiating, waiting, writing the log. Never negative.
-        build_total: seconds of building added up over all processes.
-        pauses: silences that were left out.
-    """
-
-    wall: float
-    run: float
+    wall: float  # all of it, pauses left out
+    run: float  # running kernels of the search: timing and checking them
+    #: measuring again, apart from the search: playoffs, and after a drift of the machine
     again: float
+    #: Seconds of all builders divided by their number, since they build at the same time; an
+    #: estimate, and at most the rest after running.
     build: float
-    rest: float
-    build_total: float
-    pauses: float
+    rest: float  # searching, instantiating, waiting, writing the log; never negative
+    build_total: float  # seconds of building added up over all processes
+    pauses: float  # silences that were left out
 
 
 @dataclass(frozen=True)
 class Throughput:
-    """Trials in equal intervals of the time that a log was searching: without playoffs and pauses.
+    """Trials in equal intervals of the searching time of a log, without playoffs and pauses."""
 
-    Attributes:
-        interval: seconds of one interval.
-        successful: trials with a time, in each.
-        failed: failed trials, in each.
-    """
-
-    interval: float
-    successful: tuple[int, ...]
-    failed: tuple[int, ...]
+    interval: float  # seconds
+    successful: tuple[int, ...]  # trials with a time, in each interval
+    failed: tuple[int, ...]  # failed trials, in each interval
 
     @property
     def per_minute(self) -> float:
@@ -72,33 +58,23 @@ class Throughput:
 
 @dataclass(frozen=True)
 class _Clock:
-    """Records by the time at which they ended.
+    """Records by the time at which they ended."""
 
-    Attributes:
-        row: which of the records it is.
-        wall: seconds since the record before.
-        search: False for what was measured again.
-        failed: True for failures.
-        build: seconds of building.
-        run: seconds of running.
-        pause: seconds since the record before that were left out.
-    """
-
-    row: npt.NDArray[np.int64]
-    wall: Floats
-    search: npt.NDArray[np.bool_]
+    row: npt.NDArray[np.int64]  # index of the record
+    wall: Floats  # seconds since the record before
+    search: npt.NDArray[np.bool_]  # False for repeated measurements
     failed: npt.NDArray[np.bool_]
-    build: Floats
-    run: Floats
-    pause: Floats
+    build: Floats  # seconds of building
+    run: Floats  # seconds of running
+    pause: Floats  # seconds since the record before that were left out
 
 
 def _clock(records: Iterable[Record]) -> _Clock | None:
-    """The clock of some records; None where no record has one."""
+    """Clock of some records; None where no record has one."""
     columns = fields_of(records, "ts", "phase", "valid", "build_s", "run_s", "same_as")
     ts, build, run = (np.array(columns[n], np.float64) for n in (0, 3, 4))
     search, failed = np.array([not x for x in columns[1]], bool), ~np.array(columns[2], bool)
-    # What shares the samples of another record took no time of its own.
+    # A record that shares the samples of another one took no time of its own.
     known = np.flatnonzero((ts > 0) & np.array([not x for x in columns[5]], bool))
     if not known.size:
         return None
@@ -123,12 +99,10 @@ def _clock(records: Iterable[Record]) -> _Clock | None:
 def time_spent(
     records: Iterable[Record], headers: Sequence[Mapping[str, Json]] = ()
 ) -> TimeSpent | None:
-    """Where the time of some records went; None where no record says when it was.
+    """Use of the time of one log's records in any order; None where none has a clock.
 
-    Args:
-        records: those of one log, in any order: all tasks of a machine share its time.
-        headers: of the log; they say how many builders there were. Without them there was one for
-            each core.
+    All tasks of a machine share its time. ``headers`` of the log have the number of builders;
+    without them it is one for each core.
     """
     return time_spent_by({"all": list(records)}, headers).get("all")
 
@@ -136,16 +110,9 @@ def time_spent(
 def time_spent_by(
     groups: Mapping[_Name, Sequence[Record]], headers: Sequence[Mapping[str, Json]] = ()
 ) -> dict[_Name, TimeSpent]:
-    """Where the time of each group of records went, such as that of each task of a log.
+    """Use of the time of each group of a log's records, such as its tasks, where any has a clock.
 
-    The groups share one clock: what one of them waited while another one ran is not its time.
-
-    Args:
-        groups: all records of one log.
-        headers: as of `time_spent`.
-
-    Returns:
-        An entry for each group of which a record says when it was.
+    The groups share one clock: while one group waits for another, that is not its time.
     """
     records = [record for group in groups.values() for record in group]
     clock = _clock(records)
@@ -161,7 +128,6 @@ def time_spent_by(
 
 
 def _spent(clock: _Clock, rows: npt.NDArray[np.int64], builders: int) -> TimeSpent:
-    """Where the time of some rows of a clock went."""
     searched, repeated = rows[clock.search[rows]], rows[~clock.search[rows]]
     wall = float(clock.wall[rows].sum())
     again = float(clock.wall[repeated].sum())
@@ -173,7 +139,7 @@ def _spent(clock: _Clock, rows: npt.NDArray[np.int64], builders: int) -> TimeSpe
 
 
 def _builders(records: Sequence[Record], headers: Sequence[Mapping[str, Json]]) -> int:
-    """How many processes built at the same time: what the last header says, else the cores."""
+    """Number of processes that built at the same time: from the last header, else the cores."""
     found: Json = None
     for header in headers:
         found = header
@@ -185,11 +151,8 @@ def _builders(records: Sequence[Record], headers: Sequence[Mapping[str, Json]]) 
 
 
 def throughput(records: Iterable[Record], bins: int = BINS) -> Throughput | None:
-    """Trials in equal intervals of the time of searching; None where nothing has a clock.
-
-    Args:
-        records: those of one log, in any order.
-        bins: how many intervals at most; there are fewer where there are fewer trials.
+    """Trials in at most ``bins`` equal intervals of the searching time of one log's records, fewer
+    for few trials; None where none has a clock.
     """
     clock = _clock(records)
     if clock is None or not clock.search.any():

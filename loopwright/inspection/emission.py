@@ -1,4 +1,4 @@
-"""The texts of a kernel: its loop nest, LLVM IR, C, assembly, and code of devices."""
+"""Texts of a kernel: its loop nest, LLVM IR, C, assembly, and code of devices."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ if TYPE_CHECKING:
 #: A text of a kernel.
 Emitted: TypeAlias = Literal["nest", "llvm", "c", "asm", "opencl", "cuda", "ptx", "hip"]
 EMITTED: tuple[Emitted, ...] = get_args(Emitted)
-#: What `Module.get_source` calls the text that a target writes first.
+#: Name in `Module.get_source` of the first text of a target.
 _OF_TARGET = {
     "llvm": "ll", "c": "c", "opencl": "cl", "cuda": "cuda", "ptx": "ptx", "hip": "hip",
 }  # fmt: skip
 
 
 def emit(schedule: Schedule, args: Sequence[Tensor], target: Target, kind: str) -> str:
-    """One text of a kernel, lowered in the `PassContext` of the caller.
+    """Emit one text of a kernel, lowered in the `PassContext` of the caller.
 
     Args:
         schedule: its schedule.
         args: its tensors in calling order.
-        target: what it is for. It may be of another kind than the text: that is then of the same
-            program for a target with the options that both have, such as the CPU and threads.
+        target: its target. The text may be of another kind: it is then of the same program for a
+            target with the options that both have, such as the CPU and threads.
         kind: ``"nest"`` (the loop nest after all passes), ``"llvm"`` (LLVM IR, optimised), ``"c"``,
             ``"asm"`` (assembly of the target's own compiler), ``"opencl"``, ``"cuda"``,
-            ``"ptx"`` (what NVRTC makes of CUDA C++ before it becomes machine code), or ``"hip"``
+            ``"ptx"`` (NVRTC's output for CUDA C++, before machine code), or ``"hip"``
             (the kernels of the target ``cuda`` for AMD's GPUs, which nothing here compiles).
 
     Raises:
@@ -75,7 +75,7 @@ def text_of(
     trial: int | None = None,
     run: str | None = None,
 ) -> str:
-    """One text of the kernel of a record, rebuilt from its log.
+    """Emit one text of the kernel of a record, rebuilt from its log.
 
     Args:
         log: the log, or its path.
@@ -102,7 +102,7 @@ def text_of(
 
 
 def of_kind(target: Target, kind: str) -> Target:
-    """A target of some kind with the options that a given one shares with it."""
+    """Target of a kind with the options that a given one shares with it."""
     if target.kind == kind:
         return target
     shared = {k: v for k, v in target.options.items() if k in KINDS[kind].options}

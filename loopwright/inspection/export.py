@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from loopwright.measure.data.plan import DataPlan
     from loopwright.te.dag import Dag
 
-#: How a program stands in an exported file: as calls of te and of the schedule's primitives, or as
+#: Forms of a program in an exported file: calls of te and of the schedule's primitives, or
 #: the JSON of the log.
 Form: TypeAlias = Literal["python", "data"]
 KERNEL = Kind("an exported kernel", marked(kernel_file.HEAD[:80].encode()))
@@ -41,16 +41,15 @@ def export(
     """Write a record as a Python file that needs neither its log nor its template.
 
     Running the file builds the kernel, compares its answer with the same computation without a
-    schedule, and times it; ``--help`` says what else it does. What it computes and how stands in it
-    as Python: the tensor expression, and the calls of the schedule's primitives.
+    schedule, and times it; ``--help`` lists its other functions. The file has the computation as
+    Python: the tensor expression, and the calls of the schedule's primitives.
 
     Args:
         log: the log, or its path.
         record: a record of it, an id or the beginning of one, ``"best"`` or ``"default"``.
-        path: the file to be written; one that was written so is replaced. None: nothing is
-            written.
-        form: ``"data"`` for the JSON of the log in the place of Python. That is also taken where
-            Python cannot say it, and the file says why.
+        path: the file to be written; an earlier export is replaced. None: nothing is written.
+        form: ``"data"`` for the JSON of the log in place of Python. That is also used where Python
+            cannot express the program, and the file says why.
         force: replace any file.
 
     Returns:
@@ -58,8 +57,8 @@ def export(
 
     Raises:
         RecordError: there is no such record, or it cannot be rebuilt from its log.
-        UsageError: several records are meant; another form; or ``path`` is the log, or a file that
-            was not written so.
+        UsageError: several records match; another form; or ``path`` is the log, or a file that is
+            no export.
         LoopwrightError: the file cannot be written.
 
     Example:
@@ -83,7 +82,7 @@ def export(
 
 
 def kernel_text(log: Log, record: Record, form: Form = "python") -> str:
-    """The text of an exported kernel; see `export`."""
+    """Text of an exported kernel; see `export`."""
     rebuilt, expression = rebuild(log, record), expression_of(log, record)
     dag = rebuilt.schedule.dag
     program, why = ("", "it was exported as data") if form == "data" else _as_python(rebuilt)
@@ -111,7 +110,7 @@ def _is_log(path: Path, log: Log) -> bool:
 def _origin(
     log: Log, record: Record, rebuilt: Rebuilt, expression: Expression, plan: DataPlan | None
 ) -> Iterator[str]:
-    """Where the kernel is from, as comments: nothing in a log ends a line or a comment."""
+    """Origin of the kernel, as comments: no text of a log can end a line or a comment."""
     rows = [
         ("task", title(record)),
         ("record", f"{record.id} of {log.path.name}{_when(record)}"),
@@ -131,7 +130,7 @@ def _origin(
 
 
 def _comment(name: str, text: str) -> Iterator[str]:
-    """A name with its text, as comments of whole words."""
+    """Name with its text, as comments of whole words."""
     import textwrap
 
     lines = textwrap.wrap(text, _WIDTH - 13, break_on_hyphens=False) or [""]
@@ -196,7 +195,7 @@ def _inputs(expression: Expression, plan: DataPlan | None) -> str:
 
 
 def _plan(rebuilt: Rebuilt) -> DataPlan | None:
-    """How its inputs are made; None where an input is an index, and nobody knows its range."""
+    """Plan of its inputs; None where an input is an index of unknown range."""
     from loopwright.measure.building import make_candidate
     from loopwright.measure.data.planning import plan_of
 
@@ -243,7 +242,7 @@ def _seed(expression: Expression) -> int:
 
 
 def _assigned(name: str, value: Mapping[str, object]) -> str:
-    """A dictionary as a constant, in lines of readable width."""
+    """Dictionary as a constant, in lines of readable width."""
     line = f"{name} = {dict(value)!r}"
     if len(line) <= _WIDTH:
         return line
@@ -251,7 +250,7 @@ def _assigned(name: str, value: Mapping[str, object]) -> str:
 
 
 def _as_python(rebuilt: Rebuilt) -> tuple[str, str]:
-    """The program and the schedule as functions; or nothing, and why Python cannot say it."""
+    """Program and schedule as functions; or "", and why Python cannot express them."""
     try:
         _, _, source = rebuilt.schedule.dag.as_python().partition("\n\n")
         lines, _, outputs = source.rstrip("\n").rpartition("\n")
@@ -267,7 +266,7 @@ def _as_python(rebuilt: Rebuilt) -> tuple[str, str]:
 
 
 def _data(dag: Dag, record: Record, why: str) -> str:
-    """The program and the steps as the log has them."""
+    """Program and steps as the log has them."""
     return "\n".join(
         [
             f"# Program and schedule stand here as data, since {why}.",
@@ -295,7 +294,7 @@ def _more_imports(from_data: bool) -> str:
 
 
 def _trusted(rebuilt: Rebuilt) -> list[str]:
-    """Digests of intrinsics that the exporting program has declared, and that nothing proves."""
+    """Digests of intrinsics that the exporting program has declared, without a proof."""
     from loopwright.schedule.rules import Tensorize
     from loopwright.te.builtin_intrinsics import call_of
     from loopwright.te.intrin_proof import why_not_harmless

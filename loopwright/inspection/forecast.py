@@ -1,9 +1,9 @@
-"""How well a model would have predicted what was measured next: its accuracy over a run.
+"""Prediction of the next measurements by a model: its accuracy over a run.
 
 A log holds times and no predictions, so the question is asked anew: at several places of the run,
 trees learn from the trials before it and predict those that came next, and the predictions are
-compared with what was measured. That is not the tuner's own model, which sees features of the loop
-nest and other shapes: it says how much the knobs alone tell about the trials that the tuner chose.
+compared with the measurements. That is not the tuner's own model, which sees features of the loop
+nest and other shapes: it shows how much the knobs alone tell about the trials that the tuner chose.
 """
 
 from __future__ import annotations
@@ -33,31 +33,20 @@ _MOST_AHEAD = 500
 
 @dataclass(frozen=True)
 class Forecast:
-    """One prediction of what came next.
+    """One prediction of the next trials."""
 
-    Attributes:
-        before: how many trials came before it.
-        trained_on: how many of these the model learned from.
-        count: how many trials were predicted: the next ones that have a time.
-        correlation: Spearman's rank correlation of predicted and measured times, from -1 to 1.
-    """
-
-    before: int
-    trained_on: int
-    count: int
-    correlation: float
+    before: int  # trials before it
+    trained_on: int  # trials that the model learned from
+    count: int  # predicted trials: the next ones that have a time
+    correlation: float  # Spearman's rank correlation of predicted and measured times, from -1 to 1
 
 
 def forecasts(records: Iterable[Record], places: int = 12, seed: int = 0) -> list[Forecast]:
-    """Predict the next trials from those before, at several places of a run.
+    """Predictions of the next trials from earlier ones, at up to ``places`` places of a run.
 
-    Args:
-        records: those of one task on one machine, in the order of the log.
-        places: at how many places at most.
-        seed: of the samples and of the trees; equal records and seed give equal answers.
-
-    Raises:
-        RecordError: there are too few trials with a time, or no knob varies among them.
+    ``records`` are those of one task on one machine, in the order of the log; equal records and
+    seed give equal answers. `RecordError` if too few trials have a time, or no knob varies among
+    them.
     """
     searched = measured(records, again=False)
     trials = list(compress(searched, *fields_of(searched, "valid")))
@@ -69,7 +58,7 @@ def forecasts(records: Iterable[Record], places: int = 12, seed: int = 0) -> lis
     (medians,) = fields_of(trials, "median")
     logs = np.log(np.array(medians, dtype=np.float64))
     questions = _questions(len(trials), places, seed)
-    # Of a long run only what is learned from or predicted is looked at.
+    # In a long run only trials that are learned from or predicted are read.
     used: Rows = np.unique(np.concatenate([part for both in questions for part in both]))
     every = knobs_of([trials[row] for row in used.tolist()])
     knobs = [knob for knob in every if len(knob.texts) > 1]
@@ -87,7 +76,7 @@ def forecasts(records: Iterable[Record], places: int = 12, seed: int = 0) -> lis
 
 
 def _questions(trials: int, places: int, seed: int) -> list[tuple[Rows, Rows]]:
-    """For each place the trials that are learned from, and those that are predicted."""
+    """Trials that are learned from, and those that are predicted, for each place."""
     rng = np.random.default_rng(seed)
     cuts = _cuts(trials, places)
     found = []
@@ -98,7 +87,7 @@ def _questions(trials: int, places: int, seed: int) -> list[tuple[Rows, Rows]]:
 
 
 def _cuts(trials: int, places: int) -> list[int]:
-    """Where predictions are made: at equal ratios, since a run learns most at its beginning."""
+    """Places of predictions: at equal ratios, since a run learns most at its beginning."""
     last = trials - AHEAD
     ratio = (last / FEWEST) ** (1 / max(1, places - 1))
     cuts = [FEWEST]

@@ -1,4 +1,4 @@
-"""Logs that are followed while they are written: what may be one, or become one."""
+"""Logs that are followed while they are written, and paths that may become one."""
 
 from __future__ import annotations
 
@@ -10,16 +10,10 @@ from loopwright.records.log import check_is_log, raw_lines
 
 
 def check_may_grow(path: str | os.PathLike[str]) -> None:
-    """Refuse what is no log and cannot become one: a folder, a pipe, a file of something else.
+    """Refuse, by a `RecordError`, a path that is no log and cannot become one: a folder, a pipe,
+    another file.
 
-    A path at which there is nothing yet, and an empty file, may become a log. Of a log no more is
-    read than its first line.
-
-    Args:
-        path: where a log is, or will be.
-
-    Raises:
-        RecordError: it is none, or cannot be read; the message says what it is.
+    A missing or empty file may become a log. Only the first line of a log is read.
     """
     if not os.path.exists(path):
         return

@@ -1,4 +1,4 @@
-"""How sure a median is, and how two sets of times compare that were not taken in turns."""
+"""Confidence interval of a median, and comparison of times that were not interleaved."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _TOO_NOISY = 0.1
 
 
 def median_interval(samples: Sequence[float]) -> tuple[float, float] | None:
-    """The interval of 95 % of the median of what was sampled; None with fewer than 6 samples.
+    """Confidence interval (95 %) of the median of samples; None with fewer than 6 samples.
 
-    Its ends are samples themselves: each sample lies below the median with the chance of a coin,
-    whatever the shape of the noise is, so that the binomial distribution says how many may lie
+    Its ends are samples themselves: each sample lies below the median with probability 1/2,
+    whatever the shape of the noise is, so that the binomial distribution tells how many may lie
     outside (Hollander, Wolfe, Chicken, "Nonparametric Statistical Methods", 3rd ed., section 3.5).
 
     Args:
@@ -42,11 +42,11 @@ def median_interval(samples: Sequence[float]) -> tuple[float, float] | None:
 
 @dataclass(frozen=True)
 class Change:
-    """How the time of a kernel has changed from one measurement to another.
+    """Change of the time of a kernel from one measurement to another.
 
     Attributes:
-        gain: by which share it is faster now, such as 0.031 for 3.1 %; negative where slower.
-        low: lower end of the interval of 95 % of the gain.
+        gain: share by which it is faster now, such as 0.031 for 3.1 %; negative where slower.
+        low: lower end of the 95 % confidence interval of the gain.
         high: upper end.
 
     Example:
@@ -66,13 +66,13 @@ class Change:
 
     @property
     def outcome(self) -> Outcome:
-        """The word for it; less than half a percent is a tie."""
+        """Word for the change; less than half a percent is a tie."""
         if self.low > SMALLEST_GAIN:
             return Outcome.FASTER
         return Outcome.SLOWER if self.high < -SMALLEST_GAIN else Outcome.TIE
 
     def text(self) -> str:
-        """In words: ``same within the noise (2.0 % slower +- 3.1 %)``."""
+        """Change in words: ``same within the noise (2.0 % slower +- 3.1 %)``."""
         word = "faster" if self.gain > 0 else "slower"
         figures = f"{abs(self.gain) * 100:.1f} % {word} +- {self.margin * 100:.1f} %"
         if self.outcome is not Outcome.TIE:
@@ -85,15 +85,15 @@ class Change:
 def change(before: Sequence[float], now: Sequence[float]) -> Change | None:
     """Compare two sets of times of one kernel, taken at different moments.
 
-    The interval is that of `records.reports.differences.time_ratio`. It tells the noise within each
-    set. It cannot tell how the machine has changed between them.
+    The interval is that of `records.reports.differences.time_ratio`. It covers the noise within
+    each set, not changes of the machine between them.
 
     Args:
         before: seconds per call.
         now: seconds per call.
 
     Returns:
-        None where one of them has fewer than 5 samples, of which nothing can be said.
+        None where one of them has fewer than 5 samples.
 
     Example:
         >>> from loopwright.inspection import change

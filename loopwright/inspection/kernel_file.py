@@ -1,4 +1,4 @@
-"""The parts of an exported kernel that are the same in every file."""
+"""Parts of an exported kernel that are the same in every file."""
 
 from __future__ import annotations
 

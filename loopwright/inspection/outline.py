@@ -1,4 +1,4 @@
-"""A loop nest in outline: which loops run around what, a line for each statement."""
+"""Outline of a loop nest: the loops around each statement, a line for each."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _CONDITION = 60
 
 
 def outline(func: Func) -> str:
-    """The loops of a function with their extents and marks, and what is written in them.
+    """Loops of a function with their extents and marks, and the tensors that they write.
 
     Loops that stand directly within each other share a line. Indices and arithmetic are left out,
     and so are guards that stand in front of the same loops in any case.
@@ -21,7 +21,7 @@ def outline(func: Func) -> str:
         func: a lowered function.
 
     Returns:
-        Lines of text, indented by what they are inside of.
+        Lines of text, indented by nesting.
 
     Example:
         >>> A = te.placeholder((64, 32), name="A")
@@ -36,7 +36,7 @@ def outline(func: Func) -> str:
 
 
 def _lines(stmt: Stmt, loops: Sequence[str]) -> Iterator[str]:
-    """The lines of a statement inside of loops that have no line yet."""
+    """Lines of a statement inside of loops that have no line yet."""
     match stmt:
         case For():
             yield from _lines(stmt.body, [*loops, _loop(stmt)])
@@ -70,7 +70,7 @@ def _alike(branches: If) -> bool:
 
 
 def _under(head: str, parts: Sequence[Stmt]) -> Iterator[str]:
-    """The lines of statements one after the other, below those of what is around them."""
+    """Lines of consecutive statements, below those of the loops around them."""
     if head:
         yield head
     indent = "  " if head else ""

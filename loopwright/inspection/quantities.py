@@ -8,23 +8,18 @@ _UNITS = ("s", "ms", "us", "ns")
 
 
 def time_text(seconds: float) -> str:
-    """A time per call with four digits and a fitting unit, such as ``153.2 us``."""
+    """Time per call with four digits and a fitting unit, such as ``153.2 us``."""
     exponent = min(3, max(0, -math.floor(math.log10(seconds) / 3)))
     return f"{seconds * 1000**exponent:.4g} {_UNITS[exponent]}"
 
 
 def speed_text(seconds: float, flop: int) -> str:
-    """The speed of a call in GFLOP/s, or its time where there is no arithmetic to count.
-
-    Args:
-        seconds: of one call.
-        flop: operations of one call; 0 where they are not known.
-    """
+    """Speed of a call in GFLOP/s, or its time where ``flop`` is 0, unknown."""
     return f"{flop / seconds / 1e9:.4g} GFLOP/s" if flop else time_text(seconds)
 
 
 def duration_text(seconds: float) -> str:
-    """A duration as ``42s``, ``3m05s``, ``2h07m`` or ``3d04h``."""
+    """Duration as ``42s``, ``3m05s``, ``2h07m`` or ``3d04h``."""
     whole = round(seconds)
     if whole < 60:
         return f"{whole}s"
@@ -36,5 +31,5 @@ def duration_text(seconds: float) -> str:
 
 
 def threads_text(count: int) -> str:
-    """How many threads, as ``2 threads``; empty for 0, which stands for a number not known."""
+    """Number of threads, as ``2 threads``; empty for 0, which stands for an unknown number."""
     return f"{count} thread{'s' * (count != 1)}" if count else ""

@@ -1,4 +1,4 @@
-"""The kernel of a record once more: rebuilt from its log, checked, and timed on this machine."""
+"""New measurement of a record's kernel: rebuilt from its log, checked, and timed here."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ _log = logging.getLogger("loopwright.inspection")
 
 @dataclass(frozen=True)
 class Rerun:
-    """A record beside a new measurement of its kernel.
+    """Record beside a new measurement of its kernel.
 
     Attributes:
         record: the record.
-        result: what was measured now: seconds per call of each sample, whether the answer is right,
+        result: the new measurement: seconds per call of each sample, whether the answer is right,
             or the error.
-        reference: what the answer was compared with, in words.
-        differences: what is not now as it was then (CPU, threads, compiler), in words, and whether
-            other programs use the machine.
+        reference: the reference of the answer, in words.
+        differences: changes since then (CPU, threads, compiler), in words, and whether other
+            programs use the machine.
         flop: arithmetic operations of a call; 0 where there are none to count.
     """
 
@@ -57,12 +57,12 @@ class Rerun:
 
     @property
     def change(self) -> Change | None:
-        """How the time has changed; None where one of both has none, or too few samples."""
+        """Change of the time; None where one of both has none, or too few samples."""
         whole = self.record.usable and self.result.usable
         return change(self.record.times, self.result.times) if whole else None
 
     def lines(self) -> list[str]:
-        """The outcome in words, a line each."""
+        """Outcome in words, a line each."""
         r = self.record
         rows = [
             ("record", f"{r.id}, {title(r)}"),
@@ -81,7 +81,7 @@ class Rerun:
         return html_block("A kernel once more", html_table(rows))
 
     def to_json(self) -> dict[str, Json]:
-        """The outcome for scripts: seconds, shares as numbers."""
+        """Outcome for scripts: seconds, shares as numbers."""
         result, changed = self.result, self.change
         interval = median_interval(result.times)
         error = result.error
@@ -150,9 +150,9 @@ def rerun(
     announce: Callable[[str], None] | None = None,
     device: str = "",
 ) -> Rerun:
-    """Build the kernel of a record from its log, check its answer and time it, in a process apart.
+    """Build the kernel of a record from its log, check its answer and time it, in another process.
 
-    What runs is replayed from the expression and the schedule in the log; the template is not
+    The kernel is replayed from the expression and the schedule in the log; the template is not
     needed. Where this process knows it and it still makes the expression of the record, its NumPy
     reference and its inputs are used; else the answer is compared with the naive schedule.
 
@@ -162,14 +162,14 @@ def rerun(
         trial: the number of a trial instead, where one task and one run make it unique.
         run: the run of that trial, or the beginning of its name.
         timeout: seconds that building, and that running, may take.
-        announce: told what a person should know, such as waiting for the device; None: a warning of
-            the logger ``loopwright.inspection``.
+        announce: called with messages for the user, such as waiting for the device; None: a
+            warning of the logger ``loopwright.inspection``.
         device: the device that it runs on, such as ``"opencl:1"``; empty: the first of the kind
             that its target names.
 
     Raises:
         RecordError: there is no such record, or it cannot be rebuilt from its log.
-        UsageError: several records are meant, or none is named; or ``timeout`` is not above 0.
+        UsageError: several records match, or none is named; or ``timeout`` is not above 0.
         RunError: a worker process cannot be started.
 
     Example:
@@ -193,7 +193,7 @@ def rerun(
 
 
 def _busy() -> list[str]:
-    """What else uses the machine, where that is enough to disturb a timing."""
+    """Other use of the machine, where that is enough to disturb a timing."""
     load, cores = os.getloadavg()[0], len(usable_cpus())
     if load < _BUSY * cores:
         return []
@@ -201,13 +201,13 @@ def _busy() -> list[str]:
 
 
 def _seed(log: Log, record: Record) -> int:
-    """The seed of the inputs that it was timed on."""
+    """Seed of the inputs of its timing."""
     seed = expression_of(log, record).inputs.get("seed", 0)
     return seed if type(seed) is int and seed >= 0 else 0
 
 
 def _task(record: Record, rebuilt: Rebuilt) -> tuple[ScheduledTask, str]:
-    """The kernel of a record as a task, and what its answer is compared with."""
+    """Kernel of a record as a task, and the reference of its answer."""
     from loopwright.measure.scheduled_task import ScheduledTask
 
     known = _known_task(record, rebuilt)
@@ -225,7 +225,7 @@ def _task(record: Record, rebuilt: Rebuilt) -> tuple[ScheduledTask, str]:
 
 
 def _known_task(record: Record, rebuilt: Rebuilt) -> Task | None:
-    """The task of a record, where its template is here and makes the expression of the record."""
+    """Task of a record, where its template is here and makes the expression of the record."""
     import loopwright.ops  # noqa: F401  (its templates become known)
     from loopwright.task import TASKS, create_task
 

@@ -1,4 +1,4 @@
-"""How a kernel compares with the limits of the machine that it was measured on: the roofline.
+"""Kernels beside the limits of the machine that they were measured on: the roofline.
 
 The limits are those that the log holds: a playoff samples the limit that bounds its kernels beside
 them, and its verdict keeps the share of it. A limit of another machine, or of today, is never used.
@@ -24,36 +24,22 @@ _ARITHMETIC = re.compile(
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of one machine with one number of threads, as playoffs of a log sampled them.
+    """Limits of one machine with one number of threads, as playoffs of a log sampled them."""
 
-    Attributes:
-        flops: arithmetic with the instructions of the target, in operations a second; None where
-            not sampled.
-        bandwidth: of memory, in bytes a second; None where not sampled.
-        flops_from: id of the record whose verdict says so; empty where not sampled.
-        bandwidth_from: the same for the bandwidth.
-        flops_name: what the verdict calls the limit, such as ``"FMA peak (AVX2)"``.
-    """
-
+    #: operations a second with the instructions of the target; None where not sampled
     flops: float | None = None
-    bandwidth: float | None = None
-    flops_from: str = ""
-    bandwidth_from: str = ""
-    flops_name: str = ""
+    bandwidth: float | None = None  # of memory, in bytes a second; None where not sampled
+    flops_from: str = ""  # id of the record with the verdict; empty where not sampled
+    bandwidth_from: str = ""  # the same for the bandwidth
+    flops_name: str = ""  # name of the limit in the verdict, such as ``"FMA peak (AVX2)"``
 
 
 @dataclass(frozen=True)
 class RooflinePoint:
-    """Where a kernel stands.
+    """Position of a kernel below the roofline."""
 
-    Attributes:
-        intensity: operations for each byte of its arguments, each moved once.
-        speed: operations a second.
-        limits: of its machine.
-    """
-
-    intensity: float
-    speed: float
+    intensity: float  # operations for each byte of its arguments, each moved once
+    speed: float  # operations a second
     limits: Limits
 
     @property
@@ -70,12 +56,9 @@ class RooflinePoint:
 
 
 def limits_in(log: Log, records: Sequence[Record]) -> Limits:
-    """The limits that the verdicts of some records tell; the latest of each counts.
+    """Limits in the verdicts of some records; the latest of each counts.
 
-    Args:
-        log: where they are from.
-        records: those of one hardware and one number of threads, of any tasks that compute in one
-            type.
+    They are of one hardware and one number of threads, of any tasks that compute in one type.
     """
     from loopwright.measure.playoff.machine_limit import BANDWIDTH
 
@@ -98,12 +81,10 @@ def limits_in(log: Log, records: Sequence[Record]) -> Limits:
 
 
 def roofline_point(work: Work, seconds: float, limits: Limits) -> RooflinePoint | None:
-    """Where a kernel stands; None where it computes nothing, or has no arguments.
+    """Position of a kernel with so much work and seconds per call; None without operations or
+    arguments.
 
-    Args:
-        work: of one call.
-        seconds: that one call takes.
-        limits: of the machine that these seconds were measured on.
+    ``limits`` are those of the machine that the seconds were measured on.
     """
     if not work.flop or not work.bytes:
         return None

@@ -1,4 +1,4 @@
-"""The structures of an automatic space as a log has them: which were tried, how fast each is."""
+"""Structures of an automatic space in a log: those that were tried, and their speed."""
 
 from __future__ import annotations
 
@@ -11,31 +11,21 @@ from loopwright.task.union import STRUCTURE
 
 @dataclass(frozen=True)
 class TriedStructure:
-    """One structure that was measured.
-
-    Attributes:
-        name: its name.
-        trials: its records, failed ones and repeated measurements among them.
-        seconds: the median time of its fastest record; None where none ran.
-    """
+    """One measured structure."""
 
     name: str
-    trials: int
-    seconds: float | None
+    trials: int  # its records, failed ones and repeated measurements among them
+    seconds: float | None  # median time of its fastest record; None where none ran
 
 
 def structure_of(record: Record) -> str | None:
-    """The structure that a record is of; None where its space has none."""
+    """Structure of a record; None where its space has none."""
     name = record.config.get(STRUCTURE)
     return name if isinstance(name, str) else None
 
 
 def tried_structures(records: Iterable[Record]) -> list[TriedStructure]:
-    """The structures that were measured, the fastest first, those that never ran last.
-
-    Args:
-        records: those of one task on one machine.
-    """
+    """Measured structures of one task on one machine, the fastest first, failed ones last."""
     times: dict[str, list[float]] = {}
     trials: dict[str, int] = {}
     for record in records:

@@ -1,4 +1,4 @@
-"""How sure a winner is: the candidates whose time cannot be told from its own."""
+"""Ties with a winner: candidates whose time cannot be told from its own."""
 
 from __future__ import annotations
 
@@ -10,43 +10,36 @@ from loopwright.records import Outcome, Record, ranked
 from loopwright.records.playoffs import playoffs
 from loopwright.records.reports.differences import time_ratio
 
-#: So many candidates are looked at: those that are nearest in rank.
+#: Number of candidates that are compared: those nearest in rank.
 LOOKED_AT = 32
 
 
 @dataclass(frozen=True)
 class Tie:
-    """A candidate that may be as fast as the winner.
-
-    Attributes:
-        record: its record.
-        ratio: its time by that of the winner.
-        low: lower end of the interval of 95 % of that ratio.
-        high: upper end of it.
-        paired: True where both were sampled in the same rounds of a playoff; otherwise what
-            changed on the machine between the two measurements is not in the interval.
-    """
+    """Candidate that may be as fast as the winner."""
 
     record: Record
-    ratio: float
-    low: float
-    high: float
+    ratio: float  # its time over that of the winner
+    low: float  # lower end of the 95 % confidence interval of that ratio
+    high: float  # upper end of it
+    #: Whether both were sampled in the same rounds of a playoff; otherwise changes of the machine
+    #: between the two measurements are not in the interval.
     paired: bool
 
 
 def ties_of(
     winner: Record, records: Iterable[Record], order: Sequence[Record] | None = None
 ) -> list[Tie]:
-    """The candidates that cannot be told from a winner, the fastest first.
+    """Find the candidates that cannot be told from a winner, the fastest first.
 
     Samples of one playoff are compared in pairs, by the intervals that verdicts rest on; others by
     a bootstrap of their windows. A candidate with fewer than five windows has no interval, and is
-    no tie. Only the `LOOKED_AT` candidates that are nearest in rank are looked at.
+    no tie. Only the `LOOKED_AT` candidates that are nearest in rank are compared.
 
     Args:
         winner: a record that has times; any one, not only the best.
         records: those of its setup.
-        order: what :func:`loopwright.records.ranked` gives for them, where that is known already.
+        order: result of :func:`loopwright.records.ranked` for them, where that is known already.
 
     Example:
         >>> from loopwright.inspection.ties import ties_of
@@ -69,21 +62,21 @@ def ties_of(
 
 
 def place_of(record: Record, order: Sequence[Record]) -> int | None:
-    """The place of a record's candidate among ranked ones, from 0; None where it is not there."""
+    """Place of a record's candidate among ranked ones, from 0; None where it is not there."""
     # One by one: most often it is the first, and columns of records in this order take long.
     rows = (row for row, other in enumerate(order) if other.candidate == record.candidate)
     return next(rows, None)
 
 
 def _nearest(winner: Record, order: Sequence[Record]) -> list[Record]:
-    """The other candidates that are nearest to a record in rank; the best where it has no rank."""
+    """Other candidates that are nearest to a record in rank; the best where it has no rank."""
     first = max(0, (place_of(winner, order) or 0) - LOOKED_AT // 2)
     near = order[first : first + LOOKED_AT + 1]
     return [other for other in near if other.candidate != winner.candidate][:LOOKED_AT]
 
 
 def _paired_tie(winner: Record, other: Record) -> Tie | None:
-    """By the rounds that both took part in: those that lose early have fewer, from the first on."""
+    """Tie by the rounds of both: candidates that lose early have fewer, from the first on."""
     rounds = min(len(winner.times), len(other.times))
     gain = paired_gain(other.times[:rounds], winner.times[:rounds])
     if gain is None:

@@ -1,4 +1,4 @@
-"""How much a record's kernel computes and moves, from the expression in its log."""
+"""Arithmetic and memory traffic of a record's kernel, from the expression in its log."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from loopwright.task.rebuild import dag_of, expression_of
 
 @dataclass(frozen=True)
 class Work:
-    """What one call of a kernel has to do, however it is scheduled.
+    """Work of one call of a kernel, independent of its schedule.
 
     Attributes:
         flop: arithmetic operations; a multiply and an add count one each.
-        bytes: size of all arguments: what must be moved at least, each element once.
+        bytes: size of all arguments: the least traffic, each element once.
 
     Example:
         >>> from loopwright.inspection import Work
@@ -35,7 +35,7 @@ class Work:
 
 
 def work_of(log: Log, record: Record) -> Work | None:
-    """The work of a record's kernel; None where the log does not tell.
+    """Find the work of a record's kernel; None where the log does not tell.
 
     That is so for a record from before logs kept their expressions, for one of AutoTVM, for a
     damaged expression, and for one whose sizes are not fixed.
@@ -67,8 +67,9 @@ def work_of(log: Log, record: Record) -> Work | None:
 
 
 def arithmetic_in(log: Log, records: Iterable[Record]) -> str:
-    """Operand type of the products in the records' expression, see `arithmetic_of`;
-    empty where the log does not hold it."""
+    """Operand type of the products in the records' expression, see `arithmetic_of`; empty where the
+    log does not hold it.
+    """
     from loopwright.measure.playoff.machine_limit import arithmetic_of
 
     for record in records:
@@ -81,7 +82,7 @@ def arithmetic_in(log: Log, records: Iterable[Record]) -> str:
 
 
 def works_of(log: Log, records: Iterable[Record]) -> list[Work | None]:
-    """`work_of` many records, asked once for each expression.
+    """Find `work_of` many records, once for each expression.
 
     Args:
         log: where the records are from.

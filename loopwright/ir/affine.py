@@ -13,26 +13,19 @@ from loopwright import dtypes
 from loopwright.ir.expr import Binary, Cast, Const, Expr, Select, Unary, Var, as_expr, binary, cast
 
 Interval = tuple[int, int]
-#: What an int32 holds is below this, and not below its negative.
+#: An int32 is below this, and not below its negative.
 NARROW = 1 << 31
 #: Inclusive bounds of variables.
 Ranges = Mapping[Var, Interval]
 
 
 class SizeRanges(dict[Var, Interval]):
-    """Bounds of variables, some of which depend on sizes.
-
-    Attributes:
-        upper: upper bounds that are forms over size variables. The variable of a loop over
-            ``range(n)`` has ``n - 1``, so that ``i - n`` is known to be at most -1; its plain
-            interval holds for every n.
-        quotients: for a variable ``q = x // m`` the pair (x, m): ``m * q`` lies between
-            ``x - m + 1`` and ``x``.
-    """
-
     def __init__(self) -> None:
         super().__init__()
+        #: Upper bounds as forms over sizes: ``n - 1`` of a loop over ``range(n)``, so that
+        #: ``i - n`` is known to be at most -1. Its plain interval holds for every n.
         self.upper: dict[Var, Affine] = {}
+        #: (x, m) of a variable ``q = x // m``: ``m * q`` lies between ``x - m + 1`` and ``x``.
         self.quotients: dict[Var, tuple[Affine, int]] = {}
 
     def enter(self, v: Var, extent: Extent) -> None:
@@ -55,7 +48,6 @@ class Affine:
 
     @staticmethod
     def of(v: Var) -> Affine:
-        """The variable itself."""
         return Affine(0, {v: 1})
 
     def __add__(self, other: Affine | int) -> Affine:
@@ -143,7 +135,6 @@ class Affine:
         return Affine(0, inside), Affine(self.const, rest)
 
     def substitute(self, env: Mapping[Var, Affine]) -> Affine:
-        """Replace variables by affine forms."""
         const_ = self.const
         terms: dict[Var, int] = {}
         for v, c in self.terms.items():
@@ -157,11 +148,7 @@ class Affine:
         return Affine(const_, {v: c for v, c in terms.items() if c})
 
     def to_expr(self, dtype: str | None = None) -> Expr:
-        """Back to an expression; large coefficients first, so that text reads outer to inner.
-
-        Args:
-            dtype: in which it is computed; None: that of the variables.
-        """
+        """Expression in ``dtype`` (None: that of the variables), outer terms first."""
         out: Expr | None = None
         for v, c in sorted(self.terms.items(), key=lambda t: -abs(t[1])):
             factor = v if dtype is None else cast(v, dtype)
@@ -175,11 +162,9 @@ class Affine:
 
 
 def form_expr(x: Affine, ranges: Ranges) -> Expr:
-    """The expression of a form, in int64 where a part of it may leave int32.
+    """Expression of a form, in int64 where a part of it may leave int32.
 
-    Args:
-        x: the form.
-        ranges: bounds of its variables; those that have none are taken to keep it inside int32.
+    Variables without bounds are taken to keep it inside int32.
     """
     worst = abs(x.const)
     for v, c in x.terms.items():
@@ -192,12 +177,9 @@ Extent = int | Affine
 
 
 def to_affine(e: Expr, env: Mapping[Var, Affine], ranges: Ranges) -> Affine | None:
-    """The affine form of an integer expression, or None.
+    """Affine form of an integer expression, or None.
 
-    Args:
-        e: the expression.
-        env: variables to replace on the way.
-        ranges: bounds of the variables that remain; they decide ``//`` and ``%``.
+    ``env`` replaces variables on the way; ``ranges`` of the others decide ``//`` and ``%``.
     """
     match e:
         case Const(value=int(v)):
@@ -219,12 +201,10 @@ def to_affine(e: Expr, env: Mapping[Var, Affine], ranges: Ranges) -> Affine | No
 
 
 def _within(b: Interval, *types: str) -> bool:
-    """Whether bounds lie inside the limits of some dtypes."""
     return all(lo <= b[0] and b[1] <= hi for lo, hi in map(dtypes.limits, types))
 
 
 def _inside(x: Affine, ranges: Ranges, *types: str) -> bool:
-    """Whether a form is known to lie inside the limits of some dtypes."""
     return all(v in ranges for v in x.terms) and _within(x.bounds(ranges), *types)
 
 
@@ -367,9 +347,9 @@ def fits(e: Expr, env: Mapping[Var, Affine], ranges: Ranges) -> bool:
 def exact(e: Expr, env: Mapping[Var, Affine], ranges: Ranges) -> bool:
     """Whether ``e`` is arithmetic on axes that may be done in wide integers and cut at the end.
 
-    Sums and products that wrap come out the same when only the result is cut to its dtype; what is
-    divided or compared must be known not to wrap. Variables that neither ``env`` nor ``ranges``
-    knows hold data.
+    Sums and products that wrap come out the same when only the result is cut to its dtype; operands
+    of divisions and comparisons must be known not to wrap. Variables that neither ``env`` nor
+    ``ranges`` knows hold data.
     """
     match e:
         case Const():

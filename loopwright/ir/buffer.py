@@ -35,7 +35,7 @@ class Buffer:
         strides: for each dimension the number of elements from one index to the next; only of a
             buffer whose shape is known. None stands for row-major without gaps.
         symbolic: whether the shape depends on size variables.
-        constant: of an argument whose values are known before calls.
+        constant: whether it is an argument whose values are known before calls.
     """
 
     __slots__ = ("constant", "dtype", "name", "scope", "shape", "strides", "symbolic")
@@ -83,8 +83,6 @@ class Buffer:
 
 @node
 class Load(Expr):
-    """An element of a buffer, with one index for each dimension."""
-
     buffer: Buffer
     indices: tuple[Expr, ...]
     dtype: str

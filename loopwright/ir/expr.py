@@ -1,4 +1,4 @@
-"""Expressions: what a value is. Shared by tensor expressions and by the loop IR.
+"""Expressions, shared by tensor expressions and the loop IR.
 
 `Read` names a tensor (te) or a stage (schedule); lowering turns it into the load of a buffer.
 
@@ -26,7 +26,7 @@ from loopwright.ir.kinds import IterVarKind
 from loopwright.ir.node import Node, node, same
 from loopwright.ir.operations import BITWISE, COMPARE, FOLD, SHIFTS
 
-#: What arithmetic takes as an operand.
+#: Operands of arithmetic.
 ExprLike = Union[
     "Expr", "IterVar", int, float, bool, "np.integer[Any]", "np.floating[Any]", np.bool_
 ]
@@ -66,8 +66,6 @@ def traced() -> str:
 
 
 class ExprOps:
-    """Arithmetic shared by expressions and loop axes."""
-
     __slots__ = ()
     #: Above that of NumPy's scalars, so that ``np.int64(3) == i`` asks the axis, and below that of
     #: its arrays, which calculate with each element.
@@ -179,8 +177,6 @@ class Const(Expr):
 
 @node
 class Cast(Expr):
-    """A conversion of ``value`` to ``dtype``."""
-
     value: Expr
     dtype: str
 
@@ -210,7 +206,7 @@ class Binary(Expr):
 
 @node
 class Select(Expr):
-    """Both sides are evaluated, one is taken."""
+    """Choice between two values, both of which are evaluated."""
 
     cond: Expr
     a: Expr
@@ -220,7 +216,7 @@ class Select(Expr):
 
 @node
 class IfThenElse(Expr):
-    """Only the side taken touches memory."""
+    """Choice between two values; only the one taken touches memory."""
 
     cond: Expr
     a: Expr
@@ -242,7 +238,7 @@ class Read(Expr):
     """An element of a tensor, before buffers exist.
 
     ``source`` is the tensor (te), the index of an operation in a DAG, or a stage (schedule);
-    ``value_index`` tells which output of a stage that has several.
+    ``value_index`` is that of the output, of a stage that has several.
     """
 
     source: Any
@@ -298,13 +294,11 @@ class IterVar(ExprOps):
 
 
 def position_of(axis: IterVar, axes: Sequence[IterVar]) -> int:
-    """The place of an axis among others; ``axes.index`` would make an expression for each."""
+    """Index of an axis among others; ``axes.index`` would make expressions to compare."""
     return next(n for n, x in enumerate(axes) if x is axis)
 
 
 class Range:
-    """A half-open domain of a loop: ``min`` and ``extent``."""
-
     __slots__ = ("extent", "min")
 
     def __init__(self, min_: int, extent: Dim) -> None:
@@ -325,10 +319,10 @@ def _equality(op: str, a: ExprOps, b: object) -> Any:
 
 
 def _truth(e: Expr, described: bool) -> bool | None:
-    """Whether a condition holds, as far as constants and equal operands decide it.
+    """Truth of a condition, as far as constants and equal operands decide it; None: they do not.
 
-    What else is compared by ``==`` and ``!=`` differs, unless a program is being ``described``:
-    there a float is not known to equal itself, as NaN does not.
+    Other operands of ``==`` and ``!=`` differ, unless a program is being ``described``: there a
+    float is not known to equal itself, as NaN does not.
     """
     match e:
         case Const(value=v):
@@ -427,7 +421,7 @@ def promote(a: ExprLike | ExprOps, b: ExprLike | ExprOps) -> tuple[Expr, Expr, s
 
 
 def _literal(value: float, other: str) -> Expr:
-    """A Python number beside an operand of dtype ``other``: it does not widen that operand."""
+    """A Python number beside an operand of dtype ``other``, which it does not widen."""
     if isinstance(value, bool) or (isinstance(value, float) and not dtypes.is_float(other)):
         return as_expr(value)
     if other == "bool":
@@ -444,9 +438,8 @@ def _common(a: Expr, b: Expr) -> tuple[Expr, Expr, str]:
 def binary(op: str, a: ExprLike | ExprOps, b: ExprLike | ExprOps) -> Expr:
     """A binary operation with TE's promotion and constant folding of integers.
 
-    Raises:
-        TensorError: ``/`` on two integers (ambiguous: use ``//``, te.truncdiv or a cast), division
-            by the constant zero, arithmetic on ``bool``, or bits of floats.
+    Refused are ``/`` of two integers (ambiguous: use ``//``, te.truncdiv or a cast), division by
+    the constant zero, arithmetic on ``bool``, and bits of floats.
     """
     x, y, dtype = promote(a, b)
     if op in BITWISE:
@@ -483,11 +476,7 @@ def _bitwise(op: str, x: Expr, y: Expr, dtype: str) -> Expr:
 
 
 def invert(a: ExprLike | ExprOps) -> Expr:
-    """``~a``: the bits of an integer flipped; of a bool its negation.
-
-    Raises:
-        TensorError: ``a`` is a float.
-    """
+    """``~a``: the bits of an integer flipped, a bool negated; a float is refused."""
     e = as_expr(a)
     if dtypes.is_float(e.dtype):
         raise TensorError(f"'~' on {e.dtype}: it is for integers; te.reinterpret gives the bits")

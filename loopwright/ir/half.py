@@ -44,12 +44,10 @@ def pack_float16(b: Body, x: Expr) -> Expr:
 
 
 def narrow_float16(b: Body, x: Expr) -> Expr:
-    """There and back."""
     return unpack_float16(b, pack_float16(b, x))
 
 
 def unpack_bfloat16(b: Body, h: Expr) -> Expr:
-    """The upper half of a float32."""
     return b.from_bits(b.let(h << 16))
 
 

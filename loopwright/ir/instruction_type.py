@@ -1,7 +1,7 @@
-"""`Instruction`: what programs know of an instruction, and of where its operands lie.
+"""`Instruction`: name, operands and meaning of an instruction, for programs that use it.
 
-Those of a warp are run by its 32 lanes together, and some operands are spread over the registers of
-the lanes: fragments, whose buffers are of scope ``warp``.
+Instructions of a warp are run by its 32 lanes together, and some operands are spread over the
+registers of the lanes: fragments, whose buffers are of scope ``warp``.
 """
 
 from __future__ import annotations
@@ -19,50 +19,36 @@ FragmentDigit = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Fragment:
-    """Which register of which lane holds an element of a tile.
+    """Lane and register that hold each element of a tile."""
 
-    Attributes:
-        lane: digits of the element's indices that are the lane, see `WARP_LANES` in
-            `loopwright.ir.kinds`.
-        registers: digits that are the register; several of them count row-major.
-    """
-
+    #: Digits of the element's indices that are the lane, see `loopwright.ir.kinds.WARP_LANES`.
     lane: tuple[FragmentDigit, FragmentDigit]
+    #: Digits that are the register; several of them count row-major.
     registers: tuple[FragmentDigit, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """An operand: elements of a dtype that lie without gaps, ``shape`` the last dimensions.
+    """An operand: elements without gaps, ``shape`` being its last dimensions."""
 
-    Attributes:
-        name: in messages.
-        dtype: of the elements.
-        shape: of the operand.
-        fragment: where the lanes of a warp hold it; None: it lies in memory.
-    """
-
+    #: For messages.
     name: str
     dtype: str
     shape: tuple[int, ...]
+    #: Place in the lanes of a warp; None: it lies in memory.
     fragment: Fragment | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """What programs know of an instruction.
-
-    Attributes:
-        name: in programs.
-        operands: in order.
-        plain: from the elements where the operands begin to loops that do the same.
-        lanes: of an instruction of a warp, what one lane does: from the elements where the operands
-            begin, those of fragments in the registers of lane 0, and the number of the lane.
-    """
+    """An instruction, with its meaning as loops."""
 
     name: str
     operands: tuple[Operand, ...]
+    #: Makes loops that do the same from the elements where the operands begin.
     plain: Callable[[Sequence[Load]], Stmt]
+    #: For an instruction of a warp: makes the work of one lane from the elements where the operands
+    #: begin, those of fragments in the registers of lane 0, and the number of the lane.
     lanes: Callable[[Sequence[Load], Var], Stmt] | None = None
 
 

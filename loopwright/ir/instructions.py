@@ -35,35 +35,26 @@ DOT_OPERANDS = (
 
 @dataclass(frozen=True, slots=True)
 class DotProduct:
-    """A dot product of few elements for each lane: ``c[j] += sum(a[k] * b[j, k])``.
+    """A dot product of few elements for each lane: ``c[j] += sum(a[k] * b[j, k])``."""
 
-    Attributes:
-        data: the element type of ``a``, which all lanes share.
-        kernel: that of ``b``.
-        lanes: of ``c``.
-
-    Example:
-        >>> print(lw.ir.instructions.DotProduct("uint8", "int8", 16).name)
-        dot_16x4_u8s8s32
-    """
-
+    #: Element type of ``a``, which all lanes share.
     data: str
+    #: Element type of ``b``.
     kernel: str
+    #: Elements of ``c``.
     lanes: int
 
     @property
     def group(self) -> int:
-        """Elements that are summed for a lane: those of 32 bits."""
+        """Number of elements that are summed for a lane: as many as have 32 bits."""
         return 4 // dtypes.nbytes(self.data)
 
     @property
     def result(self) -> str:
-        """The element type of ``c``."""
         return "float32" if dtypes.is_float(self.data) else "int32"
 
     @property
     def name(self) -> str:
-        """The name of the instruction in programs."""
         result = "f32" if self.result == "float32" else "s32"
         operands = _SHORT[self.data] + _SHORT[self.kernel]
         return f"dot_{self.lanes}x{self.group}_{operands}{result}"
@@ -106,7 +97,7 @@ def _dot(dot: DotProduct) -> Instruction:
 
 
 def _summed(old: Expr, products: Sequence[Expr]) -> Expr:
-    """A sum to which the last product is added first."""
+    """Sum to which the last product is added first."""
     return fold(lambda p, q: binary("+", p, q), [old, *reversed(products)])
 
 
@@ -123,15 +114,7 @@ INSTRUCTIONS: dict[str, Instruction] = {
 
 
 def call_instruction(name: str, operands: Sequence[object]) -> IntrinsicCall:
-    """The statement that runs an instruction.
-
-    Args:
-        name: one of `INSTRUCTIONS`.
-        operands: the element where each operand begins.
-
-    Raises:
-        TensorError: no such instruction; number, dtypes or dimensions of the operands are wrong.
-    """
+    """Statement that runs an instruction; operands are given by their first elements."""
     instruction = INSTRUCTIONS.get(name)
     if instruction is None:
         families = dict.fromkeys(f"{known.partition('_')[0]}_..." for known in INSTRUCTIONS)
@@ -153,7 +136,7 @@ def call_instruction(name: str, operands: Sequence[object]) -> IntrinsicCall:
 
 
 def _checked(x: object, want: Operand, what: str) -> Load:
-    """The element where an operand begins, if it can be that operand."""
+    """First element of an operand, if it can be that operand."""
     if not isinstance(x, Load):
         raise TensorError(f"{what} is the element where it begins, such as c[0]; got {x!r}")
     if x.dtype != want.dtype:

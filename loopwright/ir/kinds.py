@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import Literal, get_args
 
-#: How a loop of the IR runs: one iteration after the other, as lanes of vectors, written out, on
-#: the thread pool, or as a thread axis of a kernel (whose name is the loop's ``tag``).
+#: Execution of a loop of the IR: one iteration after the other, as lanes of vectors, written out,
+#: on the thread pool, or as a thread axis of a kernel (whose name is the loop's ``tag``).
 LoopKind = Literal["serial", "vectorized", "unrolled", "parallel", "thread"]
 LOOP_KINDS: tuple[LoopKind, ...] = get_args(LoopKind)
 
-#: What a schedule may mark a loop as: any kind but the plain one.
+#: Marks of a loop in a schedule: any kind but the plain one.
 MarkKind = Literal["vectorized", "unrolled", "parallel", "thread"]
 MARK_KINDS: tuple[MarkKind, ...] = get_args(MarkKind)
 
@@ -21,12 +21,12 @@ MARK_KINDS: tuple[MarkKind, ...] = get_args(MarkKind)
 AxisKind = Literal["spatial", "reduce"]
 AXIS_KINDS: tuple[AxisKind, ...] = get_args(AxisKind)
 
-#: What an `IterVar` stands for: an axis of a compute, or a thread axis that loops are bound to.
+#: Meaning of an `IterVar`: an axis of a compute, or a thread axis that loops are bound to.
 IterVarKind = Literal["spatial", "reduce", "thread"]
 
-#: Where a buffer lies: in memory of all threads, of one thread, or of one block of a kernel. That
-#: of a block is declared by the kernel or given to it when it is launched, ``shared.dyn``. A buffer
-#: of scope ``warp`` is spread over the registers of 32 threads (see `WARP_LANES`).
+#: Memory of a buffer: that of all threads, of one thread, or of one block of a kernel. That of a
+#: block is declared by the kernel or given to it when it is launched, ``shared.dyn``. A buffer of
+#: scope ``warp`` is spread over the registers of 32 threads (see `WARP_LANES`).
 Scope = Literal["global", "local", "shared", "shared.dyn", "warp"]
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 #: Memory that the threads of a block share.
@@ -38,6 +38,6 @@ WARP_LANES = (8, 4)
 #: Threads of a warp: those that differ in threadIdx.x only, which has that many.
 WARP_SIZE = 32
 
-#: Where a stage is computed: on its own, inside a loop of another, or in its readers' expressions.
+#: Place of a stage: on its own, inside a loop of another, or in its readers' expressions.
 AttachKind = Literal["root", "at", "inline"]
 ATTACH_KINDS: tuple[AttachKind, ...] = get_args(AttachKind)

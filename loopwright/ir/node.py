@@ -20,15 +20,13 @@ _PLAIN = ("str", "int", "bool", "float", "LoopKind", "Scope")
 
 
 class Node:
-    """Base class of everything made by `node`."""
-
     __slots__ = ("_hash",)
     _hash: int
     _fields: ClassVar[tuple[str, ...]] = ()
     #: Whether two nodes of the class are the same only when they are one object.
     _unique: ClassVar[bool] = False
 
-    #: What `repr` gives. `loopwright.ir.printer` knows every class of nodes and puts its function
+    #: Function of `repr`. `loopwright.ir.printer` knows every class of nodes and puts its function
     #: here; this file knows none of them.
     _text: ClassVar[Callable[[Any], str]]
 
@@ -127,7 +125,7 @@ def distinct(nodes: Iterable[_N]) -> list[_N]:
 
 @dataclass_transform(frozen_default=True)
 def node(cls: _C) -> _C:
-    """Turn an annotated class into an immutable node class (see the module's text)."""
+    """Turn an annotated class into an immutable node class (see the module's docstring)."""
     fields = tuple(n for n in inspect.get_annotations(cls) if not n.startswith("_"))
     defaults = {n: cls.__dict__[n] for n in fields if n in cls.__dict__}
     body = {k: v for k, v in cls.__dict__.items() if k not in defaults}

@@ -28,8 +28,8 @@ INTRINSICS = (
 #: same bits as another dtype of the same width.
 FUNCTIONS = (*INTRINSICS, "fma", "reinterpret")
 
-#: What can be folded on Python integers; the result is then wrapped to the dtype. The amount of a
-#: shift must have been cut to the width.
+#: Operations that can be folded on Python integers; the result is then wrapped to the dtype. The
+#: amount of a shift must have been cut to the width.
 FOLD: dict[str, Callable[[int, int], int]] = {
     "+": lambda a, b: a + b,
     "-": lambda a, b: a - b,

@@ -59,7 +59,6 @@ class UniqueNames:
         self._taken: set[str] = set()
 
     def __call__(self, x: Var | Buffer) -> str:
-        """The printed name of a variable or buffer."""
         if x not in self._names:
             name, n = x.name, 1
             while name in self._taken:
@@ -70,7 +69,6 @@ class UniqueNames:
 
 
 def print_func(f: Func) -> str:
-    """A function as text."""
     names = UniqueNames()
     params = [
         f"{names(p)}: {_role(p, out)}{p.dtype}{shape_text(p.shape, names)}"
@@ -83,12 +81,11 @@ def print_func(f: Func) -> str:
 
 
 def _role(p: Buffer, written: bool) -> str:
-    """What stands before the type of a parameter."""
+    """Word before the type of a parameter."""
     return "out " if written else "constant " if p.constant else ""
 
 
 def print_stmt(s: Stmt) -> str:
-    """A statement as text."""
     lines: list[str] = []
     _stmt(s, 0, lines, UniqueNames())
     return "\n".join(lines)
@@ -183,12 +180,11 @@ def _element(b: Buffer, idx: tuple[Expr, ...], names: UniqueNames) -> str:
 
 
 def node_text(n: Node) -> str:
-    """What ``repr`` shows of a node: an expression as text, of others the name of their class."""
+    """Text that ``repr`` shows: that of an expression, of other nodes the name of the class."""
     return print_expr(n) if isinstance(n, Expr) else f"<{type(n).__name__}>"
 
 
 def print_expr(e: Expr, names: UniqueNames | None = None) -> str:
-    """An expression as text."""
     return _expr(e, names or UniqueNames(), 0)
 
 

@@ -58,11 +58,11 @@ class Reduce(Expr):
 
     @property
     def start(self) -> tuple[Expr, ...]:
-        """What each output starts from: ``init``, or the combiner's identity."""
+        """Starting value of each output: ``init``, or the combiner's identity."""
         return self.combiner.identity if self.init is None else self.init
 
     def outputs(self) -> tuple[Reduced, ...]:
-        """What calling a reducer of tuples gives: its outputs, one by one."""
+        """Outputs one by one, as calling a reducer of tuples gives them."""
         return tuple(Reduced(self, k, e.dtype) for k, e in enumerate(self.source))
 
 

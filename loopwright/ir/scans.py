@@ -1,7 +1,7 @@
 """Scans: reductions of which each place combines all elements up to it, as running sums do.
 
-Written out, such a reduction is a triangle of quadratic size. What the elements are does not depend
-on the place, so that it may be computed in blocks (Blelloch, CMU-CS-90-190), which
+Written out, such a reduction is a triangle of quadratic size. Its elements do not depend on the
+place, so that it may be computed in blocks (Blelloch, CMU-CS-90-190), as
 `loopwright.schedule.rules.blocked_scan` does.
 """
 
@@ -23,22 +23,18 @@ _MORE = {">=": 0, ">": 1}
 
 @dataclass(frozen=True, eq=False)
 class Scan:
-    """A reduction over ``k`` up to each place ``j``, or from it on.
+    """A reduction over ``k`` up to each place ``j``, or from it on."""
 
-    Attributes:
-        place: the axis of the result, ``j``.
-        over: the axis of the reduction, ``k``.
-        forward: whether it combines ``k <= j + offset``; else ``k >= j + offset``.
-        offset: see there.
-        condition: the comparison as it is written.
-        element: what is combined; it does not depend on the place.
-    """
-
+    #: Axis ``j`` of the result.
     place: IterVar
+    #: Axis ``k`` of the reduction.
     over: IterVar
+    #: Whether it combines ``k <= j + offset``; else ``k >= j + offset``.
     forward: bool
     offset: int
+    #: The comparison as it is written.
     condition: Expr
+    #: The combined value, which does not depend on the place.
     element: Expr
 
     @property
@@ -50,15 +46,10 @@ class Scan:
 
 
 def scan_of(axes: Sequence[IterVar], reduction: Reduce, over: IterVar) -> Scan | None:
-    """A reduction as a scan, or None where it is none.
+    """A reduction of one output, without ``init``, along ``over`` as a scan; None if it is none.
 
     The condition is ``where``, or that of a `Select` or an `IfThenElse` which else gives the
     identity of the combiner.
-
-    Args:
-        axes: those of the result.
-        reduction: of one output, without ``init``.
-        over: the axis of the reduction along which it runs.
     """
     sizes = [x.extent for x in (*axes, *reduction.axes)]
     if len(reduction.source) != 1 or reduction.init is not None:
@@ -78,7 +69,7 @@ def scan_of(axes: Sequence[IterVar], reduction: Reduce, over: IterVar) -> Scan |
 def _compared(
     axes: Sequence[IterVar], reduction: Reduce, over: IterVar, condition: Expr, element: Expr
 ) -> Scan | None:
-    """A comparison of an axis of the result with that of the reduction."""
+    """The scan of a condition that compares an axis of the result with ``over``, or None."""
     if not isinstance(condition, Binary) or condition.op not in {*_LESS, *_MORE}:
         return None
     less, more = condition.a, condition.b

@@ -1,10 +1,10 @@
 """Sizes that are known only when a program runs: variables, and extents made of them.
 
-An extent is an int or an `Affine` form over size variables. What is not affine in them (``m * n``,
-``n // 8``) becomes a variable of its own that is computed once when the function starts, so that
-the rest of the compiler adds and compares forms only.
+An extent is an int or an `Affine` form over size variables. A part that is not affine in them
+(``m * n``, ``n // 8``) becomes a variable of its own that is computed once when the function
+starts, so that the rest of the compiler adds and compares forms only.
 
-Every extent is at least 1 and at most `MAX_EXTENT`; whoever runs a function checks that first.
+Every extent is at least 1 and at most `MAX_EXTENT`; the caller of a function checks that first.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MAX_EXTENT = 1 << 30
 Shape = tuple[Dim, ...]
 #: An extent as JSON: a number, the name of a size, or ``[operation, a, b]``.
 SizeJson: TypeAlias = "int | str | list[SizeJson]"
-#: What tells one derived variable from another: the operation and its operands.
+#: Identity of a derived variable: the operation and its operands.
 _Key = tuple[str, Affine, int] | tuple[str, tuple[Var, ...]]
 
 
@@ -53,11 +53,8 @@ def size_vars(parts: Iterable[Dim]) -> list[SizeVar]:
 
 
 def check_extent(e: Expr, what: str) -> Expr:
-    """Refuse an expression that cannot be an extent.
-
-    Raises:
-        TensorError: it is no integer, or holds something else than size variables, constants,
-            ``+``, ``-``, ``*``, and ``//`` and ``%`` by positive constants.
+    """Refuse an expression that cannot be an extent: it takes sizes and constants, ``+ - *``, and
+    ``//``, ``%`` by positive constants.
     """
     if not dtypes.is_int(e.dtype):
         raise TensorError(f"{what}: an extent is an integer, got one of dtype {e.dtype}")
@@ -85,15 +82,12 @@ def _check_part(n: Node, what: str) -> None:
 
 
 class Sizes:
-    """Arithmetic on extents.
-
-    Attributes:
-        ranges: bounds of size variables; whoever uses them enters loops beside them.
-        lets: variables that stand for what is not affine, with their definitions, in order.
-    """
+    """Arithmetic on extents."""
 
     def __init__(self, extents: Iterable[Dim] = ()) -> None:
+        #: Bounds of size variables; users of the object enter loops beside them.
         self.ranges = SizeRanges()
+        #: Variables that stand for parts that are not affine, with their definitions, in order.
         self.lets: list[tuple[Var, Expr]] = []
         self._derived: dict[_Key, Var] = {}
         self._rank: dict[Var, int] = {}
@@ -128,7 +122,6 @@ class Sizes:
         self.ranges[v] = (max(lo, least), min(hi, most))
 
     def of(self, e: Dim) -> Extent:
-        """The form of an extent."""
         if not isinstance(e, Expr):
             return int(e)
         for v in size_vars([e]):
@@ -163,7 +156,6 @@ class Sizes:
                 raise TensorError(f"{type(e).__name__} cannot be part of an extent")
 
     def times(self, a: Extent, b: Extent) -> Extent:
-        """``a * b``."""
         if isinstance(b, int) or isinstance(a, int):
             x, k = (a, b) if isinstance(b, int) else (b, a)
             return x * k  # type: ignore[operator]
@@ -227,7 +219,6 @@ class Sizes:
 
     @property
     def known(self) -> set[Var]:
-        """All variables that are sizes."""
         return set(self._rank)
 
     def span(self, x: Affine) -> tuple[Extent, Extent]:
@@ -260,7 +251,6 @@ class Sizes:
 
 
 def evaluate(e: Dim, env: Mapping[Var, int]) -> int:
-    """The number that an extent is for given values of its variables."""
     match e:
         case int():
             return e
@@ -302,12 +292,9 @@ def solve(
     shapes: Iterable[tuple[Shape, Sequence[int]]],
     known: Mapping[str, int],
 ) -> dict[Var, int]:
-    """Values of size variables, from names and from dimensions that are linear in one of them.
+    """Values of size variables: ``known`` ones, else from dimensions linear in one of them.
 
-    Args:
-        variables: the size variables.
-        shapes: for each array its declared and its real shape.
-        known: values by name, which are taken before those that dimensions tell.
+    ``shapes`` has the declared and the real shape of each array.
     """
     out: dict[Var, int] = {v: known[v.name] for v in variables if v.name in known}
     dims = (pair for shape, real in shapes for pair in zip(shape, real, strict=False))

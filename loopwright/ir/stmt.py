@@ -15,7 +15,7 @@ from loopwright.ir.node import Node, node
 from loopwright.ir.reduction import Combiner
 from loopwright.ir.sizes import SizeVar
 
-#: What a pragma says about a loop: its name and its value.
+#: A pragma of a loop: its name and its value.
 Pragma = tuple[str, str | int | float | bool | None]
 #: A pragma of serial loops: the compiler of the generated code should unroll this one.
 UNROLL_HINT: Pragma = ("unroll", True)
@@ -25,7 +25,7 @@ class Stmt(Node):
     """Base class of statements; `str` shows one as it stands in a program."""
 
     __slots__ = ()
-    #: What `str` gives; `loopwright.ir.printer` puts its function here.
+    #: Function of `str`; `loopwright.ir.printer` puts its function here.
     _source: ClassVar[Callable[[Any], str]]
 
     def __str__(self) -> str:
@@ -57,7 +57,6 @@ class For(Stmt):
         return self.extent
 
     def of_kind(self, kind: LoopKind) -> For:
-        """The same loop run in another way."""
         return For(self.var, self.extent, kind, self.body, self.pragmas, self.tag)
 
     def with_body(self, body: Stmt) -> For:
@@ -140,8 +139,8 @@ class Check(Stmt):
 class View(Stmt):
     """``buffer`` uses the memory of ``of`` from byte ``offset`` on, while ``body`` runs.
 
-    ``of`` is a buffer of uint8. The view begins uninitialised, and what another view has stored in
-    the same bytes is lost.
+    ``of`` is a buffer of uint8. The view begins uninitialised; data that another view has stored in
+    the same bytes are lost.
     """
 
     buffer: Buffer
@@ -175,8 +174,7 @@ class Barrier(Stmt):
 class AsyncGroup(Stmt):
     """``body``, whose stores to shared memory may take effect as late as an `AsyncWait` asks.
 
-    Each time a thread runs the statement it makes one group. That the stores are done at once is
-    legal, too.
+    Each time a thread runs the statement it makes one group. Stores at once are legal, too.
     """
 
     body: Stmt
@@ -205,7 +203,7 @@ class AllReduce(Stmt):
 
 @node
 class IntrinsicCall(Stmt):
-    """What instruction ``name`` of `loopwright.ir.instructions` does to its operands.
+    """Instruction ``name`` of `loopwright.ir.instructions`, applied to its operands.
 
     ``operands`` are the elements where the operands begin. ``body`` means the same as the
     instruction: the interpreter runs it, and code generators without the instruction write it.
@@ -221,8 +219,8 @@ class CallPacked(Stmt):
     """Call the packed function that this process knows as ``name``; its result is dropped.
 
     An argument is a whole buffer, which is row-major without gaps and which the function may write
-    unless it is an input of the program; a scalar expression; or a text. What the function does is
-    not known: passes keep the statement where it is. An exception leaves the program.
+    unless it is an input of the program; a scalar expression; or a text. The effects of the
+    function are not known: passes keep the statement in its place. An exception leaves the program.
     """
 
     name: str
@@ -230,7 +228,6 @@ class CallPacked(Stmt):
 
     @property
     def buffers(self) -> tuple[Buffer, ...]:
-        """The buffers among the arguments."""
         return tuple(x for x in self.args if isinstance(x, Buffer))
 
 
@@ -249,7 +246,7 @@ class Func(Node):
         main ['A', 'B'] (False, True)
     """
 
-    #: What `str` gives; `loopwright.ir.printer` puts its function here.
+    #: Function of `str`; `loopwright.ir.printer` puts its function here.
     _source: ClassVar[Callable[[Any], str]]
 
     name: str
@@ -278,7 +275,7 @@ class Func(Node):
         return Func(self.name, self.params, self.outputs, body, self.sizes)
 
 
-#: What is appended to the name of a function for its two parts.
+#: Suffixes of the names of the two parts of a function.
 PREPARE, PREPARED = "_prepare", "_prepared"
 
 
@@ -286,15 +283,10 @@ class SplitFunc(Func):
     """A function in two parts, one after the other, of which the first needs constants alone.
 
     ``prepare`` takes the constants that it reads and writes the ``kept`` buffers; ``main`` takes
-    the other arguments, those constants that it reads itself, and the kept buffers behind them.
-    The function itself is the whole: it takes all arguments and does both, so that whoever knows
-    nothing of the parts may treat it as any function. With another body it is a plain `Func`.
-
-    Args:
-        whole: name, parameters, outputs and sizes of the whole; its body does not matter.
-        prepare, main: the parts.
-        kept: the buffers that go from one to the other, outputs of the first and last inputs of
-            the second.
+    the other arguments, those constants that it reads itself, and the kept buffers behind them. The
+    function itself is the whole: it takes all arguments and does both, so that code which knows
+    nothing of the parts may treat it as any function. With another body it is a plain `Func`. Of
+    ``whole``, which gives name, parameters, outputs and sizes, the body does not matter.
     """
 
     __slots__ = ("kept", "main", "prepare")

@@ -83,11 +83,7 @@ def _structure(a: object, map_free_vars: bool) -> list[_Part]:
 
 
 class _Walk:
-    """Writes the structure of a program: what is defined in it as numbers, what is free as itself.
-
-    Attributes:
-        parts: what was written so far.
-    """
+    """Writes the structure of a program: definitions as numbers, free names as themselves."""
 
     def __init__(self, map_free: bool) -> None:
         self.parts: list[_Part] = []
@@ -108,7 +104,6 @@ class _Walk:
         self.parts.append(f"var {x.dtype}{sign}")
 
     def use(self, x: Var | Buffer) -> None:
-        """Write a variable or buffer where it is used."""
         if x in self._defined:
             self.parts.append(f"#{self._defined[x]}")
         elif x in self._free:
@@ -120,7 +115,6 @@ class _Walk:
 
     # Any: the fields of nodes hold nodes, tuples of them, buffers and plain values.
     def value(self, x: Any) -> None:
-        """Write the value of a field."""
         match x:
             case Var() | Buffer():
                 self.use(x)
@@ -141,7 +135,7 @@ class _Walk:
                 self.parts.append((id(x), f"{type(x).__name__} {getattr(x, 'name', '')}"))
 
     def node(self, n: Node) -> None:
-        """Write a node: first what it defines, which its other fields see."""
+        """Write a node: first its definitions, which its other fields see."""
         self.parts.append(type(n).__name__)
         first: tuple[str, ...] = ()
         defined: tuple[Var | Buffer, ...] = ()

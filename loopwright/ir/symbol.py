@@ -25,13 +25,10 @@ class Symbol(Expr):
     dtype = "int32"
 
     def map_children(self, f: Callable[[Node], Node]) -> Self:
-        """The symbol itself, as it has no children."""
         return self
 
     def children(self) -> list[Node]:
-        """No children."""
         return []
 
     def at_most(self, n: Any) -> Any:
-        """The smaller of the symbol and ``n``."""
         raise TypeError(f"{type(self).__name__} has no order")

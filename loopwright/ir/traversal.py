@@ -12,8 +12,6 @@ N = TypeVar("N", bound=Node)
 
 
 def substitute(n: N, env: Mapping[Var, Expr]) -> N:
-    """An expression or statement with other expressions in place of variables."""
-
     # Any: an expression gives an expression and a statement a statement.
     def go(n: Any) -> Any:
         if isinstance(n, Var):
@@ -32,12 +30,10 @@ def walk(n: Node, visit: Callable[[Node], object]) -> None:
 
 
 def contains(n: Node, kind: type[Node] | tuple[type[Node], ...]) -> bool:
-    """Whether a node, or one below it, is of a class."""
     return isinstance(n, kind) or any(contains(c, kind) for c in n.children())
 
 
 def free_vars(n: Node) -> set[Var]:
-    """All variables that occur in an expression or statement."""
     out: set[Var] = set()
     walk(n, lambda x: out.add(x) if isinstance(x, Var) else None)
     return out

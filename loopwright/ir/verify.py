@@ -1,4 +1,4 @@
-"""Whether a function of the loop IR is well formed: what every pass may rely on and must keep.
+"""Well-formedness of functions of the loop IR, which every pass may rely on and must keep.
 
 Checked are names (a variable is defined before it is used and once on each path, a buffer exists
 where it is touched), accesses (one integer index for each dimension, element types), types of
@@ -54,14 +54,8 @@ from loopwright.ir.stmt import (
 
 
 def verify(f: Func, when: str = "") -> None:
-    """Check a function.
-
-    Args:
-        f: the function.
-        when: what was done to it last, for the message: ``"after pass Simplify"``.
-
-    Raises:
-        LowerError: it is malformed; names the function, ``when``, what is wrong and the statement.
+    """Refuse a malformed function; ``when`` says what was done to it last:
+    ``"after pass Simplify"``.
     """
     _Verifier(f, when).run()
 
@@ -111,7 +105,6 @@ class _Verifier:
         self.vars[v] = depends
 
     def depends(self, *es: Expr) -> frozenset[Var]:
-        """Loop variables on which values depend."""
         loops: set[Var] = set()
         stack: list[Node] = list(es)
         while stack:
@@ -248,7 +241,7 @@ class _Verifier:
             self.fail(f"{what} stands outside of every kernel")
 
     def own_place(self, b: Buffer, indices: tuple[Expr, ...]) -> None:
-        """Iterations that run at once must not all write one element."""
+        """Refuse a store by which iterations that run at once all write one element."""
         if not self.apart:
             return
         on = self.depends(*indices).union(*self.guards)
@@ -262,7 +255,6 @@ class _Verifier:
     # ------------------------------------------------------------ expressions
 
     def value(self, e: Node) -> None:
-        """Check an expression and all in it."""
         if not isinstance(e, Expr):
             self.fail(f"a {type(e).__name__} stands where an expression belongs")
         match e:

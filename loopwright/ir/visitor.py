@@ -39,7 +39,7 @@ class _Dispatch:
         return self._methods[kind](n)
 
     def generic_visit(self, n: Node) -> Any:
-        """What happens to nodes without a method of their own."""
+        """Handle a node whose class has no method of its own."""
         raise NotImplementedError
 
 

@@ -1,10 +1,10 @@
 """Instructions of a warp: tensor cores, and loads of their operands, of NVIDIA's PTX.
 
-What the 32 lanes do is written out lane by lane: a lane puts its registers where the others see
-them, all meet, and each computes what it will hold from what the others have. So the interpreter
+The work of the 32 lanes is written out lane by lane: a lane puts its registers where the others
+see them, all meet, and each computes its new registers from those of the others. So the interpreter
 runs an instruction as the hardware does: it notices when some lanes of a warp do not come, and when
-a lane has not written its registers. Which lane holds which element are the tables of "Parallel
-Thread Execution ISA", sections mma.m16n8k16, mma.m16n8k8 and ldmatrix. With ``g = lane // 4`` and
+a lane has not written its registers. The place of an element follows the tables of "Parallel Thread
+Execution ISA", sections mma.m16n8k16, mma.m16n8k8 and ldmatrix. With ``g = lane // 4`` and
 ``t = lane % 4``:
 
 * A (row, k) of m16n8k16: ``g = row % 8``, ``t = k // 2 % 4``; registers by ``k // 8``,
@@ -37,7 +37,7 @@ FRAGMENT_A = Fragment(((0, 1, 8), (1, 2, 4)), ((1, 8, 2), (0, 8, 2), (1, 1, 2)))
 FRAGMENT_B = Fragment(((1, 1, 8), (0, 2, 4)), ((0, 8, 2), (0, 1, 2)))
 FRAGMENT_B_TRANSPOSED = Fragment(((0, 1, 8), (1, 2, 4)), ((1, 8, 2), (1, 1, 2)))
 FRAGMENT_C = Fragment(((0, 1, 8), (1, 2, 4)), ((0, 8, 2), (1, 1, 2)))
-#: Those of m16n8k8 of tf32; its C is that of m16n8k16.
+#: Fragments of m16n8k8 of tf32; its C is that of m16n8k16.
 FRAGMENT_A_TF32 = Fragment(((0, 1, 8), (1, 1, 4)), ((1, 4, 2), (0, 8, 2)))
 FRAGMENT_B_TF32 = Fragment(((1, 1, 8), (0, 1, 4)), ((0, 4, 2),))
 FRAGMENT_B_TF32_TRANSPOSED = Fragment(((0, 1, 8), (1, 1, 4)), ((1, 4, 2),))
@@ -55,8 +55,7 @@ _BELOW_TF32 = 13
 def round_tf32(x: Expr) -> Expr:
     """The value of tf32 that is nearest to a float32, ties away from zero, as a float32.
 
-    So rounds ``cvt.rna.tf32.f32`` of PTX. What is beyond the largest value becomes infinite, NaN
-    stays NaN.
+    ``cvt.rna.tf32.f32`` of PTX rounds so. Values beyond the largest become infinite, NaN stays NaN.
     """
     bits = Call("reinterpret", (x,), "int32")
     nearest = binary("&", binary("+", bits, 1 << (_BELOW_TF32 - 1)), -1 << _BELOW_TF32)
@@ -72,27 +71,21 @@ class _Loops:
         self.loops: list[tuple[Var, int]] = []
 
     def over(self, **extents: int) -> list[Var]:
-        """Variables of new loops, which are inside of those that there are."""
+        """Variables of new loops, which are inside of the loops so far."""
         new = [(Var(name), n) for name, n in extents.items()]
         self.loops += new
         return [v for v, _ in new]
 
     def around(self, s: Stmt) -> Stmt:
-        """A statement inside the loops."""
         for v, n in reversed(self.loops):
             s = For(v, n, "serial", s)
         return s
 
 
 class _Lane:
-    """What one lane of a warp does.
-
-    Attributes:
-        g, t: the first two indices of its registers.
-    """
-
     def __init__(self, lane: Var) -> None:
         self.lane = lane
+        #: First two indices of its registers.
         self.g, self.t = Var("g"), Var("t")
 
     def run(self, *stmts: Stmt) -> Stmt:
@@ -108,9 +101,8 @@ class _Lane:
     def show(
         self, x: Load, fragment: Fragment, shown: Callable[[Expr], Expr]
     ) -> tuple[Buffer, Stmt]:
-        """Memory that all lanes read, and the statement that puts this lane's registers there.
-
-        ``shown`` makes of an element what the lanes compute with.
+        """Memory that all lanes read, and the statement that puts ``shown`` of this lane's
+        registers there.
         """
         extents = [n for _, _, n in fragment.registers]
         seen = Buffer(f"{x.buffer.name}.seen", (*WARP_LANES, *extents), x.dtype, "warp")
@@ -122,24 +114,20 @@ class _Lane:
 
 @dataclass(frozen=True, slots=True)
 class _Multiplied:
-    """What one kind of mma multiplies.
+    """Formats and fragments of one kind of mma."""
 
-    Attributes:
-        name: of the instructions, of which some transpose B.
-        dtype: of A and B.
-        steps: of the reduction.
-        a, b, b_nk: their fragments.
-        neighbours: steps, one after the other, whose elements lie in one lane.
-        factor: what is multiplied for an element, of its dtype.
-    """
-
+    #: Name of the instructions, of which some transpose B.
     name: str
+    #: Element type of A and B.
     dtype: str
+    #: Steps of the reduction.
     steps: int
     a: Fragment
     b: Fragment
     b_nk: Fragment
+    #: Number of successive steps whose elements lie in one lane.
     neighbours: int
+    #: Makes of an element the factor that is multiplied, of its dtype.
     factor: Callable[[Expr], Expr]
 
 
@@ -252,11 +240,9 @@ _LDMATRIX: dict[str, tuple[Fragment, RowOfLane]] = {
 
 
 def ldmatrix_row(name: str, lane: Expr) -> tuple[Expr, Expr]:
-    """Where in the tile of 16 x 16 the row of 8 elements begins whose address a lane gives.
+    """First element of the row of 8, in the tile of 16 x 16, whose address a lane gives.
 
-    Args:
-        name: of an instruction ``ldmatrix_x4``.
-        lane: the number of the lane.
+    ``name`` is that of an instruction ``ldmatrix_x4``.
     """
     which = name.removeprefix("ldmatrix_x4_").rpartition("_")[0]
     return _LDMATRIX[which][1](binary("//", lane, 8), binary("%", lane, 8))

@@ -1,9 +1,6 @@
-"""Constant operands: what depends on them alone becomes a function of its own.
-
-The values of constant placeholders (`loopwright.te.placeholder`) are known before calls. So stages
-at the root that depend on such alone, a packed copy of weights say, need not be computed in each
-call: a function ``prepare`` computes them, and ``main`` takes its results as further arguments.
-"""
+"""Constant operands (`loopwright.te.placeholder`): a function ``prepare`` computes the root stages
+that depend on these alone, a packed copy of weights say, before calls, and ``main`` takes its
+results as further arguments."""
 
 from __future__ import annotations
 
@@ -25,11 +22,7 @@ Params = Mapping[tuple[StageId, int], Buffer]
 
 
 def check_constants(state: State, params: Params) -> None:
-    """Refuse constant placeholders that are no arguments.
-
-    Raises:
-        LowerError: one is missing.
-    """
+    """Refuse constant placeholders that are no arguments."""
     given = {sid for sid, _ in params}
     for sid, stage in state.stages.items():
         if stage.op.constant and sid not in given:
@@ -43,7 +36,7 @@ def constant_stages(state: State, arguments: frozenset[StageId] = frozenset()) -
     """Stages whose values constant placeholders determine, these included.
 
     A stage whose buffer cannot be handed over (of another scope than global memory, or with aligned
-    strides) counts as one that varies, and so does what reads it.
+    strides) counts as one that varies, and so do its readers.
 
     Args:
         state: the schedule's state.
@@ -99,16 +92,10 @@ def prepared_stages(state: State, arguments: frozenset[StageId] = frozenset()) -
 def split(
     whole: Func, state: State, bounds: Bounds, params: Params, partition_cap: int
 ) -> SplitFunc | None:
-    """A function in two parts; None where nothing can be computed before calls.
+    """Split a function in two parts; None where nothing can be computed before calls.
 
-    Sizes come with a call: a program with size variables is left whole where what is computed
-    before calls depends on one, or an argument that varies does not tell it.
-
-    Args:
-        whole: the function.
-        state, bounds: of the schedule.
-        params: the buffers of its arguments in calling order.
-        partition_cap: as of `NestBuilder`.
+    Sizes come with a call: a program with size variables is left whole where the part before calls
+    depends on one, or an argument that varies does not determine it.
     """
     first = prepared_stages(state, frozenset(sid for sid, _ in params))
     if not first:
@@ -170,7 +157,6 @@ def _root_of(state: State, sid: StageId) -> StageId:
 
 
 def _touched(s: Stmt) -> set[Buffer]:
-    """The buffers that a statement reads or writes."""
     found: set[Buffer] = set()
 
     def visit(n: Node) -> None:

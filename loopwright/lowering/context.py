@@ -1,11 +1,8 @@
-"""Passes, and the context that says which of them run: `PassContext`, `func_pass`, `Sequential`.
+"""Passes and the context that decides which of them run: `PassContext`, `func_pass`, `Sequential`.
 
-Names and meaning are those of ``tvm.transform``. The settings of a context reach the builder
-processes of a tuning run (`PassContext.to_json`); passes and instruments, which are Python objects,
-cannot.
-
-This module knows no pass. Passes enter themselves in its table when their modules are imported;
-`loopwright.lowering` imports those of the pipeline.
+Names and meaning are those of ``tvm.transform``. Settings reach the builder processes of a tuning
+run (`PassContext.to_json`); passes and instruments, which are Python objects, cannot. Modules of
+passes enter them in the table here when they are imported, as `loopwright.lowering` does.
 """
 
 from __future__ import annotations
@@ -30,9 +27,9 @@ from loopwright.lowering.settings import (
 )
 
 T = TypeVar("T")
-#: What passes and instruments get: a `Func`, or a module of graphs, which stands floors above.
+#: Input of passes and instruments: a `Func`, or a module of graphs, which stands floors above.
 Program: TypeAlias = Any
-#: What a pass does: from a function of the loop IR, or from a module of graphs, to such a one.
+#: Function of a pass: from a function of the loop IR, or a module of graphs, to another one.
 Transform = Callable[[Any], Any]
 #: Levels: 0 for what every program needs, 1 for cheap clean-up, 2 the default, 3 for every pass.
 OPT_LEVELS = range(4)
@@ -50,7 +47,7 @@ class Pass:
     whether it is enabled.
 
     Attributes:
-        name: how contexts and reports call it.
+        name: its name in contexts and reports.
         opt_level: the lowest level of a context at which it runs.
         run: the function itself.
         subject: the class of the programs that it takes and gives.
@@ -113,17 +110,7 @@ def func_pass(opt_level: int, name: str | None = None) -> Callable[[Transform], 
 
 
 def register_pass(p: Pass) -> Pass:
-    """Enter a pass in the table of names; a later one of a name replaces the earlier one.
-
-    Raises:
-        UsageError: a built-in pass has the name.
-
-    Example:
-        >>> from loopwright.lowering.context import register_pass
-        >>> p = lw.transform.Pass("Nothing", 0, lambda f: f)
-        >>> print(register_pass(p))
-        Nothing(opt_level=0)
-    """
+    """Enter a pass in the table of names, in place of an earlier one that is not built in."""
     old = _registered.get(p.name)
     if old is not None and _built_in(old):
         raise UsageError(f"func_pass: {p.name!r} is a pass of loopwright; take another name")
@@ -140,11 +127,7 @@ def _of_loops(p: Pass) -> bool:
 
 
 def find_pass(name: Pass | str) -> Pass:
-    """The registered pass of a name, which may have ``tir.`` in front.
-
-    Raises:
-        UsageError: there is none; names the nearest.
-    """
+    """The registered pass of a name, with or without ``tir.``; else an error with the nearest."""
     short = str(name.name if isinstance(name, Pass) else name).removeprefix("tir.")
     if short not in _registered:
         raise UsageError(
@@ -155,26 +138,21 @@ def find_pass(name: Pass | str) -> Pass:
 
 
 class Instrument(Protocol):
-    """What a context calls around passes; see `loopwright.lowering.instruments`."""
+    """Calls that a context makes around passes; see `loopwright.lowering.instruments`."""
 
-    def enter_pass_ctx(self) -> None:
-        """The context is entered."""
+    def enter_pass_ctx(self) -> None: ...
 
-    def exit_pass_ctx(self) -> None:
-        """The context is left."""
+    def exit_pass_ctx(self) -> None: ...
 
-    def should_run(self, f: Program, info: Pass) -> bool:
-        """Whether the pass is to run."""
+    def should_run(self, f: Program, info: Pass) -> bool: ...
 
-    def run_before_pass(self, f: Program, info: Pass) -> None:
-        """The pass is about to run on ``f``."""
+    def run_before_pass(self, f: Program, info: Pass) -> None: ...
 
-    def run_after_pass(self, f: Program, info: Pass) -> None:
-        """The pass has returned ``f``."""
+    def run_after_pass(self, f: Program, info: Pass) -> None: ...
 
 
 class PassContext:
-    """How programs are lowered inside ``with PassContext(...):``.
+    """Settings of lowering inside ``with PassContext(...):``.
 
     Only the innermost context counts: it takes nothing over from those around it.
 
@@ -188,8 +166,8 @@ class PassContext:
             (default: ``LOOPWRIGHT_VERIFY``); ``partition_cap``, the largest product of unrolled
             extents of which loop partition writes a second copy (default 512; 0: no partition);
             ``unroll_max_step``, the limit of unrolling where no pragma gives one (default 0);
-            ``code_limit``, how many nodes of the IR a program may have when its unrolled and
-            vectorized loops are written out (default 262144; beyond it `lower` refuses);
+            ``code_limit``, the largest number of IR nodes of a program whose unrolled and
+            vectorized loops are written out (default 262144; `lower` refuses more);
             ``disable_vectorize``, run the iterations of vectorized loops one by one;
             ``max_error``, the largest error of implementations of operators that models are built
             of (`loopwright.graph.Implementation`; default 1e-5, with 0 only what is exact but for
@@ -239,14 +217,7 @@ class PassContext:
 
     @staticmethod
     def current() -> PassContext:
-        """The innermost context, or the default one.
-
-        Example:
-            >>> with lw.PassContext(opt_level=0):
-            ...     print(lw.PassContext.current().opt_level)
-            ...
-            0
-        """
+        """The innermost context, or the default one."""
         return _current.get() or _default()
 
     def __enter__(self) -> PassContext:
@@ -267,34 +238,17 @@ class PassContext:
         )
 
     def flag(self, key: str) -> bool:
-        """A setting that is on or off; off by default.
-
-        Example:
-            >>> with lw.PassContext(config={"verify": True}) as context:
-            ...     print(context.flag("verify"))
-            ...
-            True
-        """
+        """A setting that is on or off; off by default."""
         return self.config.get(key) is True
 
     def count(self, key: str, default: int) -> int:
-        """A setting that is a number.
-
-        Example:
-            >>> print(lw.PassContext(config={"partition_cap": 8}).count("partition_cap", 64))
-            8
-        """
+        """A setting that is a number."""
         value = self.config.get(key, default)
         assert isinstance(value, int)
         return value
 
     def number(self, key: str, default: float) -> float:
-        """A setting that may have a fraction.
-
-        Example:
-            >>> print(lw.PassContext(config={"max_error": 0.5}).number("max_error", 0.1))
-            0.5
-        """
+        """A setting that may have a fraction."""
         value = self.config.get(key, default)
         assert isinstance(value, int | float)
         return value
@@ -306,14 +260,7 @@ class PassContext:
         return added if isinstance(added, Sequence) else ()
 
     def enabled(self, info: Pass | Sequential) -> bool:
-        """Whether a pass runs in this context.
-
-        Example:
-            >>> with lw.PassContext(opt_level=0) as context:
-            ...     print(context.enabled(lw.transform.Simplify))
-            ...
-            False
-        """
+        """Whether a pass runs in this context."""
         if info.name in self.disabled:
             return False
         if info.name in ON_REQUEST and not self.flag(ON_REQUEST[info.name]):
@@ -329,10 +276,6 @@ class PassContext:
         Raises:
             UsageError: the context has instruments or adds passes, which are functions of this
                 process.
-
-        Example:
-            >>> print(lw.PassContext(opt_level=3).to_json())
-            {'opt_level': 3}
         """
         here = "passes of add_lower_pass" if self.added_passes else None
         here = "instruments" if self.instruments else here
@@ -356,11 +299,6 @@ class PassContext:
 
         Raises:
             UsageError: as the constructor.
-
-        Example:
-            >>> data = lw.PassContext(opt_level=3).to_json()
-            >>> print(lw.PassContext.from_json(data).opt_level)
-            3
         """
         return PassContext(**data)
 
@@ -370,14 +308,6 @@ class PassContext:
         Raises:
             LowerError: the pass got or returned something else than its subject, or what is
                 malformed.
-
-        Example:
-            >>> A = te.placeholder((4,), name="A")
-            >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
-            >>> s = te.create_schedule(B.op)
-            >>> f = lw.lower(s, [A, B])
-            >>> print(lw.PassContext().run_pass(lw.transform.Simplify, f) is f)
-            True
         """
         kind = info.subject.__name__
         if not isinstance(f, info.subject):
@@ -408,7 +338,7 @@ class Sequential:
     Args:
         passes: passes, or plain functions ``Func -> Func`` (level 0).
         opt_level: its own level where it stands in another sequence.
-        name: how reports call it.
+        name: its name in reports.
 
     Example:
         >>> A = te.placeholder((64, 2), name="A")

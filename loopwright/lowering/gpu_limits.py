@@ -1,9 +1,6 @@
-"""The limits of a GPU, and the check of a lowered function against them.
-
-A target for GPUs calls `verify_gpu_limits` before it writes code, so that a candidate that no
-driver would launch is refused at once, with the reason. Extents that depend on sizes are checked
-when the kernel is launched.
-"""
+"""The limits of a GPU, and the check of a lowered function against them before code is written: a
+candidate that no driver would launch is refused at once, with the reason. Extents that depend on
+sizes are checked when the kernel is launched."""
 
 from __future__ import annotations
 
@@ -63,13 +60,7 @@ class GpuLimits:
 
 
 def limits_of(options: Mapping[str, object]) -> GpuLimits:
-    """The limits that the options of a target say; the others are the defaults.
-
-    Example:
-        >>> limits = lw.transform.limits_of(lw.Target("cuda -arch=sm_90").options)
-        >>> print(limits.max_shared_memory_per_block)
-        232448
-    """
+    """The limits that the options of a target give, and the defaults for others."""
     known = {f.name for f in fields(GpuLimits)}
     given = {k: v for k, v in options.items() if k in known}
     limits = GpuLimits(**given)  # type: ignore[arg-type]
@@ -79,11 +70,7 @@ def limits_of(options: Mapping[str, object]) -> GpuLimits:
 
 
 def verify_target_limits(f: Func, schedule: Schedule) -> None:
-    """Check a function against the limits of the target in force, if that has any.
-
-    Raises:
-        LowerError: as `verify_gpu_limits`.
-    """
+    """Check a function against the limits of the target in force, if that has any."""
     target = Target.current(allow_none=True)
     if target is not None and "gpu" in target.keys:
         verify_gpu_limits(f, limits_of(target.options), schedule)
@@ -97,7 +84,7 @@ def verify_gpu_limits(
     Args:
         f: the function, as `loopwright.lowering.lower` returns it.
         limits: those of the device; default `GpuLimits`.
-        schedule: what ``f`` was lowered from, to check its virtual threads as well.
+        schedule: the schedule of ``f``, to check its virtual threads as well.
 
     Raises:
         LowerError: a limit is exceeded; names the limit, its value, the program's, and the loop or
@@ -145,22 +132,16 @@ def _check_vthreads(schedule: Schedule, limits: GpuLimits) -> None:
 
 
 class _KernelCheck:
-    """Checks one kernel.
-
-    Attributes:
-        threads: its threadIdx loops.
-        shared: its buffers in shared memory.
-        vectors: the vectorized loops around the node at hand.
-    """
-
     def __init__(self, name: str, limits: GpuLimits) -> None:
         self.name, self.limits = name, limits
+        #: Its threadIdx loops.
         self.threads: list[For] = []
+        #: Its buffers in shared memory.
         self.shared: list[Buffer] = []
+        #: The vectorized loops around the node at hand.
         self.vectors: list[For] = []
 
     def check(self, s: For) -> None:
-        """Check one kernel, given its outermost launch loop."""
         local = self.walk(s)
         self.count()
         self.memory("max_shared_memory_per_block", self.shared, "shared memory of a block")
@@ -170,11 +151,8 @@ class _KernelCheck:
         raise LowerError(f"gpu limits: function {self.name!r}: {text}")
 
     def walk(self, s: Node) -> list[Buffer]:
-        """Check thread axes and vectorized loops.
-
-        Returns:
-            The local buffers that exist at one time where they take most memory.
-        """
+        """Check thread axes and vectorized loops; the local buffers that take most memory at
+        once."""
         match s:
             case For(kind="thread") if is_launch(s):
                 self.axis(s)
@@ -197,11 +175,9 @@ class _KernelCheck:
         return self.children(s)
 
     def children(self, s: Node) -> list[Buffer]:
-        """`walk` over the children of a node."""
         return max((self.walk(c) for c in s.children()), key=_bytes, default=[])
 
     def axis(self, s: For) -> None:
-        """Check the extent of a launch axis."""
         which, letter = s.tag.split(".")
         limit = f"max_{'thread' if which == 'threadIdx' else 'block'}_{letter}"
         most = getattr(self.limits, limit)
@@ -214,7 +190,6 @@ class _KernelCheck:
             )
 
     def count(self) -> None:
-        """Check the number of threads of a block."""
         total, most = prod(x.count for x in self.threads), self.limits.max_threads_per_block
         if total > most:
             axes = ", ".join(f"{x.tag} {x.extent} ({_bound(x)})" for x in self.threads)
@@ -224,7 +199,6 @@ class _KernelCheck:
             )
 
     def memory(self, limit: str, buffers: list[Buffer], what: str) -> None:
-        """Check the bytes of some buffers."""
         total, most = _bytes(buffers), getattr(self.limits, limit)
         if total > most:
             largest = sorted((b for b in buffers if not b.symbolic), key=lambda b: -b.nbytes)
@@ -234,7 +208,6 @@ class _KernelCheck:
             )
 
     def vector(self, b: Buffer, indices: tuple[Expr, ...]) -> None:
-        """Check the width of an access in a vectorized loop."""
         used: set[Var] = set().union(*(free_vars(i) for i in indices))
         for x in self.vectors:
             size, most = x.count * dtypes.nbytes(b.dtype), self.limits.max_vector_bytes
@@ -250,6 +223,6 @@ def _bytes(buffers: list[Buffer]) -> int:
 
 
 def _bound(s: For) -> str:
-    """Which loops a launch axis stands for, in words."""
+    """The loops that a launch axis stands for, in words."""
     text = str(dict(s.pragmas).get("bound", s.var.name))
     return text if text.startswith("env_threads") else f"loop {text}"

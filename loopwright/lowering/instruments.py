@@ -1,4 +1,4 @@
-"""Instruments of a `PassContext`: what passes cost, and what they change."""
+"""Instruments of a `PassContext`: time of passes, and their changes."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class PassTimingInstrument(PassInstrument):
 
     Attributes:
         seconds: by the pass's name, in the order in which passes ran first.
-        calls: how often each ran.
+        calls: number of runs of each.
 
     Example:
         >>> A = te.placeholder((4,), name="A")
@@ -72,16 +72,13 @@ class PassTimingInstrument(PassInstrument):
         self._open: list[float] = []
 
     def enter_pass_ctx(self) -> None:
-        """Begin at zero."""
         self.seconds.clear()
         self.calls.clear()
 
     def run_before_pass(self, f: Program, info: Pass) -> None:
-        """Start the clock."""
         self._open.append(time.perf_counter())
 
     def run_after_pass(self, f: Program, info: Pass) -> None:
-        """Stop it."""
         took = time.perf_counter() - self._open.pop()
         self.seconds[info.name] = self.seconds.get(info.name, 0.0) + took
         self.calls[info.name] = self.calls.get(info.name, 0) + 1
@@ -117,7 +114,6 @@ class PrintBeforeAll(_Printer):
     """
 
     def run_before_pass(self, f: Program, info: Pass) -> None:
-        """Print ``f``."""
         self._print("before", f, info)
 
 
@@ -137,7 +133,6 @@ class PrintAfterAll(_Printer):
     """
 
     def run_after_pass(self, f: Program, info: Pass) -> None:
-        """Print ``f``."""
         self._print("after", f, info)
 
 
@@ -165,10 +160,8 @@ class PrintChanged(_Printer):
         self._before: list[str] = []
 
     def run_before_pass(self, f: Program, info: Pass) -> None:
-        """Keep the text of ``f``."""
         self._before.append(str(f))
 
     def run_after_pass(self, f: Program, info: Pass) -> None:
-        """Print ``f`` if its text is another now."""
         if self._before.pop() != str(f):
             self._print("changed by", f, info)

@@ -45,10 +45,8 @@ from loopwright.te.tensor_intrin import OperandBuffer
 
 @func_pass(opt_level=1, name="LoopPartition")
 def loop_partition(f: Func) -> Func:
-    """Stands for work that the nest's builder does (`loopwright.lowering.nest.partition`).
-
-    So contexts can disable it by name as they disable passes.
-    """
+    """Stands for the partition by the nest's builder (`loopwright.lowering.nest.partition`), so
+    that contexts can disable it by name as they disable passes."""
     return f
 
 
@@ -242,10 +240,8 @@ def pass_order() -> list[list[str]]:
 def _parameters(
     s: Schedule, arg_ids: Sequence[tuple[int, int]]
 ) -> dict[tuple[StageId, int], Buffer]:
-    """Buffers of the arguments in calling order, by stage and output.
-
-    Of an output with several tensors one suffices; the others live inside the function.
-    """
+    """Buffers of the arguments in calling order, by stage and output. One output of several
+    suffices: the others live inside the function."""
     state = s.state
     if len(set(arg_ids)) != len(arg_ids):
         raise LowerError("lower: a tensor is given twice in the arguments")

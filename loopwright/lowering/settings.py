@@ -1,4 +1,4 @@
-"""The settings of a `PassContext`: which keys there are, and which values each of them takes."""
+"""The settings of a `PassContext`: their keys, and the values that each of them takes."""
 
 from __future__ import annotations
 
@@ -43,18 +43,13 @@ def _is_phase(value: object) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Setting:
-    """What a key of ``config`` takes.
+    """Values that a key of ``config`` takes."""
 
-    Attributes:
-        allowed: the values, in words.
-        fits: whether a value is one of them.
-        changes_program: whether programs depend on it, so that other processes must know it.
-        default: the value that makes the same program as none.
-    """
-
-    allowed: str
+    allowed: str  #: the values, in words
     fits: Callable[[object], bool]
+    #: Whether programs depend on it, so that other processes must know it.
     changes_program: bool = False
+    #: The value that makes the same program as none.
     default: bool | int | None = None
 
 
@@ -76,11 +71,7 @@ ON_REQUEST = {
 
 
 def check_setting(key: str, value: ConfigValue) -> tuple[str, ConfigValue]:
-    """A setting under its key without ``tir.``.
-
-    Raises:
-        UsageError: there is no such key (names the nearest), or it does not take the value.
-    """
+    """A setting under its key without ``tir.``; an unknown key is an error with the nearest one."""
     short = str(key).removeprefix("tir.")
     if short not in _SETTINGS:
         raise UsageError(

@@ -1,11 +1,8 @@
-"""The work limit of lowering: no schedule makes more code than a person could mean.
+"""The work limit of lowering, the setting ``code_limit`` of a `PassContext`.
 
-A few words of a trace can ask for more than any compiler finishes, such as a loop unrolled 10**9
-times by a pragma. So what a program will be when it is written out is counted before a code
-generator does that: every node of the loop IR, for each copy that unrolled and vectorized loops
-make of it. `lower` asks after its passes, and the driver where it is given a function alone.
-
-The limit is the setting ``code_limit`` of a `PassContext`. Primitives have limits of their own,
+A few words of a trace, such as a loop unrolled 10**9 times by a pragma, can ask for more than any
+compiler finishes. So every node of the loop IR is counted, for each copy that unrolled and
+vectorized loops make of it, before a code generator writes it. Primitives have limits of their own,
 which name the step: `loopwright.schedule.rules.annotate`, `loopwright.schedule.bounds.inline`.
 """
 
@@ -32,14 +29,13 @@ _PIECE = 16
 
 @dataclass(frozen=True, slots=True)
 class _Copies:
-    """How often a statement is written, and the loop that makes most copies of it."""
+    """Number of times a statement is written, and the loop that makes most copies of it."""
 
     number: int = 1
     loop: str = ""
     most: int = 1
 
     def inside(self, s: For) -> _Copies:
-        """The copies of what stands inside a loop."""
         unrolled = s.kind == "unrolled" or UNROLL_HINT in s.pragmas
         if not isinstance(s.extent, int) or not (unrolled or s.kind == "vectorized"):
             return self
@@ -51,11 +47,8 @@ class _Copies:
 
 
 def check_work(f: Func) -> None:
-    """Refuse a function that would become too much code.
-
-    Raises:
-        TooMuchCodeError: names the loop that makes most copies, the limit and what to do.
-    """
+    """Refuse a function of too much code; the error names the loop with most copies and the
+    limit."""
     _Count(f.name, PassContext.current().count("code_limit", CODE_LIMIT)).stmt(f.body, _Copies())
 
 

@@ -1,8 +1,8 @@
 """Measure candidates: build, run, time and check them in processes that can be killed.
 
-`Measurer` does it, `measure_option` says how, `MeasureResult` is what comes out. A candidate that
-crashes, hangs, eats the memory, exits or computes nonsense costs one trial with a typed error.
-`Replay` stands for a device that has measured a whole space already.
+`Measurer` measures, `measure_option` configures it, `MeasureResult` is the result. A candidate that
+crashes, hangs, exhausts the memory, exits or gives a wrong answer costs one trial with a typed
+error. `Replay` stands for a device that has measured a whole space already.
 """
 
 from loopwright.measure.batch import BuildResult, MeasureBatch, create_measure_batch

@@ -1,4 +1,4 @@
-"""Measuring configurations once more: without a race, and without a check."""
+"""Repeated measurement of configurations: without a race, and without a check."""
 
 from __future__ import annotations
 
@@ -15,18 +15,13 @@ if TYPE_CHECKING:
 
 
 class Again:
-    """Measures configurations again; keeps what was built of the first one, the reference.
-
-    Args:
-        equipment: the processes.
-    """
+    """Measures configurations again; keeps the build of the first one, the reference."""
 
     def __init__(self, equipment: Equipment) -> None:
         self.equipment = equipment
         self._kept: dict[str, Build] = {}
 
     def measure(self, configs: Sequence[ConfigEntity], windows: int) -> list[MeasureResult]:
-        """See `Measurer.measure_again`."""
         builds = [self._build(config) for config in configs]
         self.equipment.wait_for([b for b in builds if isinstance(b, Build) and b.outcome is None])
         self._kept = {b.candidate.key: b for b in builds[:1] if isinstance(b, Build)}

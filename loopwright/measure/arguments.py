@@ -12,5 +12,5 @@ def arguments(artifact: Artifact) -> list[Arg]:
 
 
 def outputs(artifact: Artifact) -> list[Arg]:
-    """Those arguments of the entry function that it writes."""
+    """The arguments of the entry function that it writes."""
     return [arg for arg in arguments(artifact) if arg.output]

@@ -1,4 +1,4 @@
-"""`create_measure_batch`: measure configurations that one has chosen oneself, without a tuner."""
+"""`create_measure_batch`: measure configurations of one's own choice, without a tuner."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class BuildResult:
-    """What building one candidate gave.
+    """Result of building one candidate.
 
     Attributes:
         filename: the file of the kernel, which ``loopwright.load_module`` reads; empty on failure.
             It is removed when the `MeasureBatch` is closed.
         arg_info: shape and dtype of each argument in calling order; empty on failure.
-        error: why it failed, or None.
+        error: the failure, or None.
         time_cost: seconds that building took.
     """
 
@@ -46,11 +46,11 @@ class MeasureBatch:
     """Measures batches of inputs of one task; made by `create_measure_batch`.
 
     Its processes start with the first batch and end with ``close``, at the end of a ``with`` block,
-    or when it is garbage. Every candidate is measured to the end: there is no race.
+    or when it is garbage-collected. Every candidate is measured to the end: there is no race.
 
     Args:
         task: the task.
-        option: how to measure.
+        option: options of measuring.
 
     Attributes:
         n_parallel: number of builder processes.
@@ -71,17 +71,13 @@ class MeasureBatch:
         """Build, run, and check each input; one result each, in order.
 
         Raises:
-            UsageError: an input is of another task, or it is closed.
+            UsageError: an input is of another task, or the batch is closed.
             RunError: a worker process cannot be started.
         """
         return list(self._started().measure(self._own(measure_inputs)))
 
     def build(self, measure_inputs: Sequence[MeasureInput]) -> list[BuildResult]:
-        """Build each input, without running it; one result each, in order.
-
-        Raises:
-            UsageError, RunError: as of a call.
-        """
+        """Build each input, without running it; one result each, in order."""
         inputs, equipment = self._own(measure_inputs), self._started().equipment
         equipment.lower_as_here()
         candidates = [equipment.instantiate(item.config) for item in inputs]
@@ -115,7 +111,7 @@ class MeasureBatch:
         return self._measurer
 
     def _own(self, inputs: Sequence[MeasureInput]) -> list[MeasureInput]:
-        """The inputs with this task; an equal one, as a log gives it, is the same."""
+        """The inputs with this task in place of an equal one, as a log gives it."""
         for item in inputs:
             if (item.task.key, item.target) != (self.task.key, self.task.target):
                 raise UsageError(
@@ -140,15 +136,15 @@ class MeasureBatch:
 
 
 def create_measure_batch(task: Task, option: MeasureOption) -> MeasureBatch:
-    """Make a function that measures lists of inputs of one task, as AutoTVM has it.
+    """Make a function that measures lists of inputs of one task, as AutoTVM does.
 
     Args:
         task: the task.
-        option: what ``measure_option`` returns.
+        option: result of ``measure_option``.
 
     Returns:
         A function of a list of `MeasureInput`, which returns a list of `MeasureResult`. It owns
-        processes: close it, or use it in a ``with`` block.
+            processes: close it, or use it in a ``with`` block.
 
     Raises:
         UsageError: ``option`` is something else.

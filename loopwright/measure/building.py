@@ -43,25 +43,16 @@ _KINDS = {
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """What a builder needs to know of one schedule; nothing of the template that made it.
-
-    Attributes:
-        dag: the DAG.
-        trace: steps as in a record.
-        arg_ids: the arguments in calling order, as ids of the DAG.
-        name: of the function to be built.
-        key: equal for candidates that give equal code.
-        passes: settings of the `PassContext` that it is lowered in; empty: the default ones.
-        target: canonical form of the target; None: that of the task.
-    """
+    """A schedule as data for builders, which never see the template that made it."""
 
     dag: Dag
-    trace: Json
-    arg_ids: tuple[ArgId, ...]
-    name: str
-    key: str
+    trace: Json  # steps as in a record
+    arg_ids: tuple[ArgId, ...]  # in calling order, as ids of the DAG
+    name: str  # of the function
+    key: str  # equal for candidates that give equal code
+    #: Settings of the `PassContext`; empty: the default ones.
     passes: Mapping[str, Json] = field(default_factory=dict)
-    target: Mapping[str, Json] | None = None
+    target: Mapping[str, Json] | None = None  # canonical form; None: that of the task
 
 
 def make_candidate(
@@ -72,7 +63,6 @@ def make_candidate(
     passes: Mapping[str, Json] | None = None,
     target: Mapping[str, Json] | None = None,
 ) -> Candidate:
-    """Describe a schedule to builders."""
     ids, passes = tuple(arg_ids), dict(passes or {})
     key = json.dumps([dag.hash, trace, ids, name, passes, target], separators=(",", ":"))
     return Candidate(dag, trace, ids, name, key, passes, target)
@@ -85,18 +75,11 @@ def instantiate(
     passes: Mapping[str, Json] | None = None,
     seconds: float = TEMPLATE_S,
 ) -> Candidate | MeasureError:
-    """Run the template of a task with a configuration, in this process.
+    """Run the template of a task with a configuration, in this process and for at most ``seconds``.
 
-    Whatever the template raises becomes an ``INSTANTIATION`` error with its text, ``sys.exit(5)``
-    too (``SystemExit: 5``); only Ctrl-C passes. One that takes too long is ended, unless that is in
-    compiled code which does not come back to Python.
-
-    Args:
-        task: whose template it is.
-        config: a point of its space.
-        name: of the function to be built.
-        passes: settings of the `PassContext` that it is lowered in.
-        seconds: that the template may take.
+    Whatever the template raises becomes an ``INSTANTIATION`` error with its text, even
+    ``sys.exit(5)`` (``SystemExit: 5``); only Ctrl-C passes. One that takes too long is ended,
+    unless that is in compiled code which does not come back to Python.
     """
     try:
         schedule, args = limited(seconds, "the template", task.instantiate, config)
@@ -112,24 +95,14 @@ def instantiate(
 
 
 class Same:
-    """The outcome of a build that went no further than lowering: its program is known already."""
+    """Outcome of a build that ended after lowering, since its program is known already."""
 
 
 class Build:
     """A candidate at the builders: waiting, being built, or done.
 
-    Args:
-        candidate: what is built.
-        limit: seconds that it may take.
-        wanted: asked once the program is lowered and has its key; where it says no, the build ends
-            there. None: it is compiled whatever it is.
-
-    Attributes:
-        program: key of its program; empty until it is lowered.
-        outcome: what came of it; None until it is done.
-        seconds: that it took.
-        killed: its builder was killed or stopped from outside; it is built once more.
-        label: which candidate it is, for people; may be empty.
+    ``limit`` is in seconds. ``wanted`` is called once the program is lowered and has its key; if it
+    returns False, the build ends there. None: it is always compiled.
     """
 
     def __init__(
@@ -140,15 +113,16 @@ class Build:
         label: str = "",
     ) -> None:
         self.candidate, self.limit, self.label = candidate, limit, label
+        # Whether its builder was killed or stopped from outside, after which it is built once more.
         self.killed = False
+        # Key of its program; empty until it is lowered.
         self.program = ""
         self.outcome: Artifact | MeasureError | Same | None = None
         self.seconds = 0.0
         self._wanted = wanted
 
     def begins_again(self, outcome: Outcome) -> bool:
-        """True when its builder was killed or stopped from outside for the first time: blames
-        nobody."""
+        """Whether to repeat the build: its builder was killed or stopped from outside once."""
         by_somebody = isinstance(outcome, WorkerFailure) and outcome.cause in FROM_OUTSIDE
         again, self.killed = by_somebody and not self.killed, self.killed or by_somebody
         if again:
@@ -157,17 +131,16 @@ class Build:
 
     @property
     def compiled(self) -> Artifact | MeasureError:
-        """What came of a build that is done, and that went on to the end."""
+        """The outcome of a build that went on to the end."""
         if self.outcome is None or isinstance(self.outcome, Same):
             raise InternalError(f"the build of {self.candidate.name} has no code")
         return self.outcome
 
     def finish(self, outcome: Outcome, seconds: float) -> None:
-        """Take what the worker answered, or what became of it; what is only lowered goes on.
+        """Take the reply of the worker, or its failure; a lowered program goes on to compilation.
 
-        Raises:
-            UsageError: builders do not know the target, so that none of its candidates can be
-                built.
+        Raises a UsageError where builders do not know the target, so that no candidate can be
+        built.
         """
         self.seconds += seconds
         match outcome:
@@ -193,12 +166,9 @@ class Build:
 
 
 class BuildPool:
-    """Builder processes with a queue. All waiting happens in `pump`.
+    """Builder processes with a queue; all waiting happens in `pump`.
 
-    Args:
-        option: how many builders, and their limits.
-        target: canonical form of the target.
-        workers: processes of another pool to be used; None: processes of its own.
+    ``workers`` are processes of another pool to be shared; None: processes of its own.
     """
 
     def __init__(
@@ -217,7 +187,6 @@ class BuildPool:
         self._running: dict[Worker, Build] = {}
 
     def start(self) -> None:
-        """Start all processes, without waiting for them."""
         for worker in self.workers:
             worker.start()
 
@@ -230,15 +199,7 @@ class BuildPool:
         wanted: Callable[[Build], bool] | None = None,
         label: str = "",
     ) -> Build:
-        """Queue a build.
-
-        Args:
-            candidate: what is built.
-            first: put it before all that wait.
-            seconds: that it may take; None: as the option says.
-            wanted: see `Build`.
-            label: which candidate it is, for people.
-        """
+        """Queue a build, before all others if ``first``, with a limit of ``seconds``."""
         build = Build(candidate, seconds or self.option.timeout, wanted, label)
         if first:
             self._waiting.appendleft(build)
@@ -248,14 +209,14 @@ class BuildPool:
         return build
 
     def pump(self, others: Sequence[Worker] = ()) -> None:
-        """Wait until a builder, or one of ``others``, has something; then hand out more work."""
+        """Wait until a builder, or one of ``others``, has a result; then hand out more work."""
         wait_any([*others, *self._running])
         for worker in [w for w in self._running if w.outcome is not None]:
             self._advance(worker, self._running[worker])
         self._dispatch()
 
     def _advance(self, worker: Worker, build: Build) -> None:
-        """Take what a worker has for a build, and have it compile what is only lowered."""
+        """Take the reply of a worker, and have it compile a program that is only lowered."""
         outcome = take(worker)
         if build.begins_again(outcome):
             del self._running[worker]
@@ -270,9 +231,9 @@ class BuildPool:
         self.built += not isinstance(build.outcome, Same)
 
     def feed(self) -> None:
-        """Serve the builders while more waits for them than they can begin.
+        """Serve the builders while the queue is longer than they can begin.
 
-        Whoever queues many builds calls this after each, so that no builder stands still between
+        Call this after each of many builds that are queued, so that no builder idles between
         lowering a program and compiling it.
         """
         while len(self._waiting) > len(self.workers) > 0:
@@ -284,7 +245,7 @@ class BuildPool:
             self.pump()
 
     def reset(self) -> None:
-        """Forget all work; builders in the middle of it are killed."""
+        """Forget all work, and kill builders in the middle of it."""
         self._waiting.clear()
         for worker in self._running:
             worker.kill()
@@ -292,7 +253,6 @@ class BuildPool:
         self._running.clear()
 
     def close(self) -> None:
-        """End all processes."""
         self.reset()
         for worker in self.workers:
             worker.close()

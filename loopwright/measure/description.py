@@ -1,4 +1,4 @@
-"""What a log keeps of a tensor expression, so that its records need no script."""
+"""Tensor expressions in the form of a log, so that its records need no script."""
 
 from __future__ import annotations
 
@@ -16,15 +16,7 @@ if TYPE_CHECKING:
 def describe(
     task: TaskLike, dag: Dag, arg_ids: Sequence[ArgId], passes: Mapping[str, Json], seed: int
 ) -> Expression:
-    """Describe what a template made.
-
-    Args:
-        task: whose template it was.
-        dag: the DAG.
-        arg_ids: the arguments in calling order.
-        passes: settings of the `PassContext` that candidates are lowered in.
-        seed: of random inputs, where the template makes none itself.
-    """
+    """The expression for a log; ``seed`` is that of inputs that the template does not make."""
     made_by_template = task.make_inputs is not None
     return Expression(
         hash=dag.hash,
@@ -38,19 +30,14 @@ def describe(
 
 
 class Descriptions:
-    """Describes what the template of a task makes, once for each expression.
-
-    Args:
-        task: the task.
-        seed: of random inputs, where the template makes none itself.
-    """
+    """Describes the expressions of a task, each once; ``seed`` is that of random inputs."""
 
     def __init__(self, task: TaskLike, seed: int) -> None:
         self.task, self.seed = task, seed
         self._known: dict[tuple[object, ...], Expression] = {}
 
     def of(self, candidate: Candidate) -> Expression:
-        """What a log keeps of a candidate's expression; the same object for all of one DAG."""
+        """The expression of a candidate; the same object for all of one DAG."""
         c = candidate
         key = (c.dag.hash, c.arg_ids, str(c.passes))
         if key not in self._known:

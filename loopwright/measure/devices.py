@@ -1,4 +1,4 @@
-"""On which devices the kernels of a target are measured, and whether they are here."""
+"""The devices on which kernels of a target are measured, and their availability."""
 
 from __future__ import annotations
 
@@ -19,15 +19,10 @@ CPU_LOCK = "cpu0"
 def measured_on(target: Target, wanted: str = "") -> tuple[Device, ...]:
     """The devices on which candidates of a task are measured.
 
-    Args:
-        target: what they are built for.
-        wanted: names of devices with commas between them; empty: the first of the target's kind.
-
-    Raises:
-        UsageError: one of them is not here, which says what is missing; they are not equal, so that
-            times of one are none of another; or code for the target does not run there, or not all
-            of it.
-        TargetError: they are of another architecture than the target's.
+    ``wanted`` has names of devices with commas between them; empty: the first of the target's kind.
+    Raises a UsageError where one of them is missing, they are not equal, so that their times cannot
+    be compared, or not all code for the target runs there; a TargetError where they are of another
+    architecture than the target's.
     """
     kind = device_of_target(target.kind) or _CPU
     devices = tuple(device(name) for name in names_of(wanted) or [kind])
@@ -70,8 +65,8 @@ def _check(one: Device, kind: str, target: Target) -> None:
 def lock_names(devices: Sequence[Device]) -> list[str]:
     """The names of the locks of devices, equal for all processes of this machine, in order.
 
-    A device that the host's processor plays takes the lock of the CPU too: each disturbs the times
-    of the other.
+    A device that the host's processor implements takes the lock of the CPU too: each disturbs the
+    times of the other.
     """
     names = set()
     for one in devices:

@@ -1,10 +1,10 @@
-"""Has the machine changed: a reference kernel is timed now and then, and its times are watched.
+"""Detection of changes of the machine, from times of a reference kernel.
 
-The watch is a two-sided CUSUM (Page, "Continuous inspection schemes", Biometrika 41, 1954) over the
-logarithms of the times, in units of their own spread. Times of kernels have heavy tails, so place
-and spread are the median and the median absolute deviation of the first samples, each residual
-counts at most `_CLIP` (Lucas and Crosier, "Robust CUSUM", Commun. Stat. 11, 1982), and a shift that
-is smaller than `SMALLEST_SHIFT` is none.
+The detector is a two-sided CUSUM (Page, "Continuous inspection schemes", Biometrika 41, 1954) over
+the logarithms of the times, in units of their own spread. Times of kernels have heavy tails, so
+place and spread are the median and the median absolute deviation of the first samples, each
+residual counts at most `_CLIP` (Lucas and Crosier, "Robust CUSUM", Commun. Stat. 11, 1982), and a
+shift that is smaller than `SMALLEST_SHIFT` is none.
 """
 
 from __future__ import annotations
@@ -27,15 +27,10 @@ _MAD = 0.6745
 
 @dataclass(frozen=True)
 class Drift:
-    """The machine has become slower or faster.
+    """The machine has become slower or faster."""
 
-    Attributes:
-        shift: by which share times have grown; negative where they have fallen.
-        samples: how many of the last samples lie behind the change.
-    """
-
-    shift: float
-    samples: int
+    shift: float  # relative growth of times; negative where they have fallen
+    samples: int  # number of the last samples that lie behind the change
 
 
 class DriftWatch:
@@ -45,7 +40,7 @@ class DriftWatch:
         self._start()
 
     def add(self, seconds: float) -> Drift | None:
-        """Take in a sample, in seconds per call; returns a drift where it raises the alarm."""
+        """Add a sample, in seconds per call; returns a drift where it raises the alarm."""
         value = math.log(seconds)
         self._values.append(value)
         if len(self._values) <= BASELINE:
@@ -73,6 +68,6 @@ class DriftWatch:
         self._since = {1: 0, -1: 0}
 
     def _count(self, sign: int, step: float) -> None:
-        """Add a residual to the sum of one side; how long that is above zero dates the change."""
+        """Add a residual to the sum of one side; the time since its last zero dates the change."""
         self._sums[sign] = max(0.0, self._sums[sign] + sign * step - _SLACK)
         self._since[sign] = self._since[sign] + 1 if self._sums[sign] > 0 else 0

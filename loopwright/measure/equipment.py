@@ -1,6 +1,6 @@
-"""What measuring needs: builders, a runner, right answers, the device's lock, a clock.
+"""Resources of measuring: builders, a runner, right answers, the device's lock, a clock.
 
-`Measurer` uses it for the candidates of a batch, `playoff` for finalists.
+`Measurer` uses them for the candidates of a batch, `playoff` for finalists.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
 
 
 def _unheard(name: str) -> None:
-    """Outside of a run nobody watches."""
+    """Default listener, outside of a run."""
 
 
 class Clock:
-    """Where the time went: seconds by phase, and counts of events."""
+    """Seconds by phase, and counts of events."""
 
     def __init__(self) -> None:
         phases = ("instantiate", "build", "run", "check", "reference", "wait", "cooldown")
@@ -57,7 +57,7 @@ class Clock:
 
     @contextmanager
     def counting(self) -> Iterator[None]:
-        """Count the block into the total."""
+        """Add the time of the block to the total."""
         start = time.perf_counter()
         try:
             yield
@@ -66,8 +66,7 @@ class Clock:
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Charge the block to a phase; what a phase inside it takes is charged to that one alone,
-        so that phases add up to the total."""
+        """Charge the block to a phase, without inner phases, so that phases add up to the total."""
         self._charge()
         self.running.append(name)
         self.listen(name)
@@ -79,14 +78,14 @@ class Clock:
             self.listen(self.running[-1] if self.running else "")
 
     def _charge(self) -> None:
-        """Charge the time since the last change of phase to the innermost phase that goes on."""
+        """Charge the time since the last change of phase to the innermost running phase."""
         now = time.perf_counter()
         if self.running:
             self.seconds[self.running[-1]] += now - self._charged_until
         self._charged_until = now
 
     def count(self, result: MeasureResult) -> None:
-        """Count one result; what shares the result of another is no trial."""
+        """Count one result; a result that is shared with another is no trial."""
         if result.same_as:
             self.counts["duplicates"] += 1
             return
@@ -95,36 +94,25 @@ class Clock:
         self.counts["dropped"] += result.dropped
 
     def report(self) -> dict[str, float | int]:
-        """Seconds by phase, ``overhead`` (what no phase accounts for), ``total``, the counts."""
+        """Seconds by phase, ``overhead`` (time in no phase), ``total``, and the counts."""
         by_phase = sum(self.seconds.values())
         rest = {"overhead": max(0.0, self.total - by_phase), "total": self.total}
         return {**self.seconds, **rest, **self.counts}
 
 
 class Equipment:
-    """The processes that measure candidates of one task, and what they do with one candidate.
+    """The processes that measure candidates of one task, and the steps for one candidate.
 
-    Args:
-        task: whose candidates they are.
-        option: how to measure.
-        announce: called with one line about what a person should know.
-        beside: the equipment of another task with an equal option, which is closed later; its
-            processes are used, that of kernels where they run on the same devices.
-
-    Attributes:
-        devices: on which kernels are timed.
-        runs: the runner of the first device.
-        runners: one for each device, the first one's among them.
-        passes: settings of the `PassContext` that candidates are lowered in.
-
-    Raises:
-        UsageError: a device cannot be used, or is none of the target's.
+    ``announce`` is called with one line for a person to read. ``beside`` is the equipment of
+    another task with an equal option, which is closed later; its processes are used, the runner
+    where kernels run on the same devices. Raises a UsageError where a device cannot be used, or is
+    none of the target's.
     """
 
     option: MeasureOption
     builds: BuildPool
-    runs: RunSession
-    runners: list[RunSession]
+    runs: RunSession  # the runner of the first device
+    runners: list[RunSession]  # one for each device, the first one's among them
 
     def __init__(
         self,
@@ -174,18 +162,16 @@ class Equipment:
 
     @property
     def answered(self) -> int:
-        """How many requests the processes have answered so far."""
+        """Number of requests that the processes have answered so far."""
         return sum(worker.answered for worker in self._workers)
 
     @property
     def _workers(self) -> list[Worker]:
-        """All processes."""
         return [*self.builds.workers, *(session.worker for session in self.runners)]
 
     @property
     def waiting_for(self) -> str:
-        """What is going on, for people who wonder why it takes so long; may be read on any
-        thread."""
+        """Current activity, in words, for people who wait; may be read on any thread."""
         parts = [worker.doing for worker in self._workers if worker.doing]
         match self.clock.running[-1:]:
             case ["wait"]:
@@ -200,20 +186,19 @@ class Equipment:
         return ", ".join(parts) or "the measurer"
 
     def start(self) -> None:
-        """Start the processes, without waiting for them."""
         self.builds.start()
         for session in self.runners:
             session.start()
 
     def reset(self) -> None:
-        """Give the device back and forget all work that is under way."""
+        """Give the device back and drop all work under way."""
         self.release_device()
         self.builds.reset()
         for session in self.runners:
             session.reset()
 
     def close(self) -> None:
-        """End the processes that are its own; nothing of them is left."""
+        """End the processes that are its own."""
         self.reset()
         if not self._borrows_builders:
             self.builds.close()
@@ -221,18 +206,13 @@ class Equipment:
             session.close()
 
     def lower_as_here(self) -> None:
-        """Let candidates be lowered in the `PassContext` of the caller."""
+        """Lower candidates in the `PassContext` of the caller from now on."""
         from loopwright.transform import PassContext  # not at the top: runners import no compiler
 
         self.passes = PassContext.current().to_json()
 
     def instantiate(self, config: ConfigEntity) -> Candidate | MeasureError:
-        """Run the template.
-
-        Raises:
-            UsageError: an operand is used as an index, and there is no telling which values keep it
-                inside.
-        """
+        """Run the template; raises a UsageError where an index operand has no known safe range."""
         with self.clock.phase("instantiate"):
             seconds = self.option.builder.timeout
             candidate = instantiate(self.task, config, passes=self.passes, seconds=seconds)
@@ -246,7 +226,7 @@ class Equipment:
             self.builds.wait(builds)
 
     def feed(self) -> None:
-        """Serve the builders while more waits for them than they can begin."""
+        """Serve the builders while the queue is longer than they can begin."""
         with self.clock.phase("build"):
             self.builds.feed()
 
@@ -258,7 +238,7 @@ class Equipment:
                     lock.acquire()
 
     def release_device(self) -> None:
-        """Give the devices back; nothing happens when they are not held."""
+        """Give the devices back, where they are held."""
         for lock in self.locks:
             lock.release()
 
@@ -270,21 +250,12 @@ class Equipment:
         slot: int = 0,
         seconds: float | None = None,
     ) -> CheckReply | MeasureError | None:
-        """Compare what the runner's slot holds with the reference, on all sets of inputs.
+        """Compare the kernel in the runner's slot with the reference, on all sets of inputs.
 
-        Where its accesses depend on data, it is first built once more and run with checks of all
-        bounds.
-
-        Args:
-            candidate: what it was built from.
-            artifact: what the slot holds.
-            slot: see `RunSession.load_and_race`.
-            seconds: what a call took when it was timed; None: it was not. Where the check shows
-                that such calls skipped their work, the reply has other times.
-
-        Returns:
-            What the comparison gave, an error when the kernel failed, None when it could not be
-            checked; `why_unchecked` says why.
+        Where accesses depend on data, the candidate is first built once more and run with checks of
+        all bounds. ``seconds`` is the measured time of a call, or None; where the check shows that
+        such calls skipped their work, the reply has other times. Returns an error when the kernel
+        failed, and None when it could not be checked, for the reason in `why_unchecked`.
         """
         self._why_unchecked = ""
         with self.clock.phase("reference"):
@@ -304,7 +275,7 @@ class Equipment:
 
     @property
     def why_unchecked(self) -> str:
-        """Why the last `check` could not be made; empty when it was."""
+        """The reason why the last `check` could not be made; empty when it was."""
         return self._why_unchecked
 
     def _compared(
@@ -326,12 +297,9 @@ class Equipment:
         )
 
     def _bounds_checked(self, candidate: Candidate) -> MeasureError | None:
-        """Run a candidate with checks of all bounds, where accesses depend on data.
+        """Run a candidate with bounds checks, where accesses depend on data; an error if one fails.
 
-        Code for devices has no such checks: there guard zones find what is written outside.
-
-        Returns:
-            An error where one leaves its tensor.
+        Code for devices has no such checks: there guard zones reveal writes outside.
         """
         from loopwright.te.index_ranges import is_data_dependent
 
@@ -352,7 +320,7 @@ class Equipment:
         return None
 
     def _learn(self, candidate: Candidate) -> None:
-        """Find out which data kernels of a candidate's expression need, once for each."""
+        """Find the data that kernels of a candidate's expression need, once for each expression."""
         expression = (candidate.dag.hash, candidate.arg_ids)
         if expression in self._learned:
             return

@@ -1,4 +1,4 @@
-"""What the tuning loop needs of a measurer: the seam for devices of other kinds."""
+"""The interface between the tuning loop and a measurer, for devices of other kinds."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class MeasurerLike(Protocol):
         """Yield one result per input, in order.
 
         Args:
-            inputs: what to measure.
+            inputs: the candidates.
             incumbent: best time so far in seconds per call.
         """
 
@@ -43,39 +43,39 @@ class MeasurerLike(Protocol):
         """Check and measure the fastest candidates again, interleaved with the default.
 
         Args:
-            candidates: the fastest first; of equal programs, and where one is wrong, the next one
-                takes the place.
-            plan: how many take part, beside what, and how long.
+            candidates: the fastest first; one that repeats a program, or is wrong, is replaced by
+                the next.
+            plan: number of participants, programs sampled beside them, and duration.
         """
 
     def measure_again(self, configs: Sequence[ConfigEntity], windows: int) -> list[MeasureResult]:
         """Measure configurations once more, without a race; one result each, in order.
 
         Args:
-            configs: what to measure.
-            windows: samples of each.
+            configs: the configurations.
+            windows: number of samples of each.
         """
 
 
 @runtime_checkable
 class KnowsCode(Protocol):
-    """A measurer that runs no object code of which it knows the times."""
+    """A measurer that does not run object code with known times."""
 
     def know(self, results: Mapping[str, MeasureResult]) -> None:
-        """Give these results to candidates that are compiled to the same code.
+        """Use results, by `MeasureResult.code`, for candidates that are compiled to the same code.
 
-        Args:
-            results: by `MeasureResult.code`; each says in ``times_of`` which record it is from.
+        Each names in ``times_of`` the record that it is from.
         """
 
 
 @runtime_checkable
 class TellsPhases(Protocol):
-    """A measurer that says what it does at the moment."""
+    """A measurer that reports its current phase."""
 
     def on_phase(self, listen: Callable[[str], object]) -> None:
-        """Call ``listen`` with the name of each phase that begins, such as ``"build"``, and with
-        that of the one around it, or the empty name, where one ends."""
+        """Call ``listen`` with the innermost running phase, such as ``"build"``, whenever that
+        changes; with the empty name where none runs.
+        """
 
 
 @runtime_checkable
@@ -90,9 +90,7 @@ class SharesPrograms(Protocol):
     ) -> Iterator[MeasureResult]:
         """Yield one result per input, in order.
 
-        Args:
-            inputs: what to measure.
-            incumbent: best time so far in seconds per call.
-            known: results of programs that were measured before, by `MeasureResult.program`. A
-                candidate of such a program gets a copy whose ``same_as`` is the program.
+        ``incumbent`` is the best time so far in seconds per call, ``known`` has results by
+        `MeasureResult.program`: a candidate of such a program gets a copy whose ``same_as`` is the
+        program.
         """

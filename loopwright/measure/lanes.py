@@ -1,8 +1,8 @@
 """Several equal devices side by side: each has a runner, and a thread that waits for it.
 
 A device times one kernel at a time, and candidates are handed out in order. Builders, references
-and the clock of the run stay with the thread of the measurer: all that a lane needs of them is
-there before it begins.
+and the clock of the run stay with the thread of the measurer: whatever a lane needs of them is
+ready before it begins.
 """
 
 from __future__ import annotations
@@ -32,25 +32,17 @@ MeasureOne = Callable[[Equipment, Candidate, Artifact, float | None], MeasureRes
 
 
 class _Stopped(Exception):
-    """Nobody waits for the answer any more."""
+    """The measurement was given up; no thread waits for its result."""
 
 
 class _Job:
-    """A candidate that waits for a device."""
-
     def __init__(self, candidate: Candidate, artifact: Artifact) -> None:
         self.candidate, self.artifact = candidate, artifact
         self.result: Future[MeasureResult] = Future()
 
 
 class Lanes:
-    """Measures candidates of one task on several devices.
-
-    Args:
-        equipment: of the task.
-        sessions: a runner for each device.
-        measure: what is done with a candidate.
-    """
+    """Measures candidates of one task on several devices; ``sessions`` has a runner for each."""
 
     def __init__(
         self, equipment: Equipment, sessions: Sequence[RunSession], measure: MeasureOne
@@ -71,12 +63,10 @@ class Lanes:
         incumbent: float | None,
         known: Container[str],
     ) -> None:
-        """Let the devices begin with what is built, in order; `take` gives the results.
+        """Let the devices begin with the builds that are done, in order; `take` gives the results.
 
-        Args:
-            builds: candidates that the builders are done with.
-            incumbent: best time so far in seconds.
-            known: hashes of object code that need not run.
+        ``incumbent`` is the best time so far in seconds, ``known`` has hashes of object code that
+        need not run.
         """
         self.rest()
         unique = dict.fromkeys(b for b in builds if isinstance(b, Build))
@@ -90,10 +80,9 @@ class Lanes:
         self._ahead = {build: f for (build, _), f in zip(ready, futures, strict=True)}
 
     def take(self, build: Build) -> MeasureResult | None:
-        """The result of a build that was handed out; None for another one, once the devices rest.
+        """The result of a build that was handed out; None for another, once the devices are idle.
 
-        Raises:
-            RunError: its device is lost, or its measuring was given up.
+        Raises a RunError where its device is lost, or its measurement was given up.
         """
         artifact = build.outcome
         if build not in self._ahead or not isinstance(artifact, Artifact):
@@ -108,12 +97,7 @@ class Lanes:
     def measure(
         self, work: Sequence[tuple[Candidate, Artifact]], incumbent: float | None
     ) -> list[Future[MeasureResult]]:
-        """Hand out candidates; returns what will become their results, in order.
-
-        Args:
-            work: what to measure; its right answers are known.
-            incumbent: best time so far in seconds.
-        """
+        """Hand out candidates with known right answers; returns futures of results in order."""
         with self._lock:
             self._incumbent = incumbent
         jobs = [_Job(candidate, artifact) for candidate, artifact in work]
@@ -125,18 +109,18 @@ class Lanes:
         return [job.result for job in jobs]
 
     def rest(self) -> None:
-        """Wait until no device has anything to do, so that the measurer may use their runners."""
+        """Wait until all devices are idle, so that the measurer may use their runners."""
         wait(self._handed_out)
         self._handed_out.clear()
 
     def _prepare(self, candidate: Candidate, artifact: Artifact) -> None:
-        """Compute the right answers for a candidate, which needs builders and a runner at rest."""
+        """Compute the right answers for a candidate, which needs builders and an idle runner."""
         if self._equipment.option.runner.check:
             with self._equipment.clock.phase("reference"):
                 self._equipment.references.get(candidate, artifact)
 
     def stop(self) -> None:
-        """End the threads; what is being measured is given up."""
+        """End the threads; current measurements are given up."""
         self._stop.set()
         for _ in self._threads:
             self._waiting.put(None)
@@ -170,8 +154,7 @@ class Lanes:
             self._stop.wait(own.option.runner.cooldown_interval)
 
     def _do(self, job: _Job, own: Equipment) -> None:
-        """Measure one candidate; what is raised, such as a device that is lost, goes to whoever
-        waits for its result."""
+        """Measure one candidate; an error, such as a lost device, goes to the waiting thread."""
         with self._lock:
             incumbent = self._incumbent
         try:
@@ -197,11 +180,7 @@ class Lanes:
 
 
 def result_of(waiting: Future[MeasureResult]) -> MeasureResult:
-    """What became of a candidate.
-
-    Raises:
-        RunError: its device is lost, or its measuring was given up.
-    """
+    """The result of a candidate; raises a RunError where its device is lost, or it was given up."""
     try:
         return waiting.result()
     except CancelledError:

@@ -1,7 +1,7 @@
 """Locks between processes: one timing at a time per device, one tuning run per task and log.
 
-Both are ``flock`` on a small file that holds the process id and the command of its owner, so that
-whoever waits or is refused can be told by whom. The system releases them when the owner dies.
+Both are ``flock`` on a small file that holds the process id and the command of its owner, for
+messages to the processes that wait or are refused. The system releases them when the owner dies.
 
 Both may lie where other users can write. No link that somebody has placed there is followed, and no
 file that is not ours, or has a second name elsewhere, is written: everything is opened relative to
@@ -31,9 +31,9 @@ from loopwright.errors import TuneError
 ANNOUNCE_S = 3.0
 _POLL_S = 0.02
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-#: Not blocking: a pipe that stands in the place of the file must not stop us.
+#: Not blocking: a pipe in the place of the file must not stop us.
 _FILE = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-#: TMPDIR is looked at only where XDG_RUNTIME_DIR names no folder, so that the latter always acts.
+#: TMPDIR is used only where XDG_RUNTIME_DIR names no folder, so that the latter always acts.
 _REMEDY = "remove it, or set XDG_RUNTIME_DIR to a folder of your own"
 
 _T = TypeVar("_T")
@@ -45,7 +45,7 @@ def _command() -> str:
 
 
 def _private_dir() -> Path:
-    """Where the folder of this user's locks is, the same for all its processes on this machine."""
+    """The folder of this user's locks, the same for all its processes on this machine."""
     base = os.environ.get("XDG_RUNTIME_DIR")
     if base and os.path.isdir(base) and os.access(base, os.W_OK):
         return Path(base) / "loopwright"
@@ -53,11 +53,7 @@ def _private_dir() -> Path:
 
 
 def _open_private(path: Path) -> int:
-    """Open the folder of this user's locks, which is made when it is not there.
-
-    Raises:
-        TuneError: it is a link, no folder, or somebody else's.
-    """
+    """Open or make the folder of this user's locks; raises a TuneError for a link or another's."""
     with contextlib.suppress(FileExistsError):
         _refused(path, path.mkdir, 0o700)
     folder = _refused(path, os.open, path, _FOLDER)
@@ -74,11 +70,7 @@ def _open_private(path: Path) -> int:
 
 
 def _refused(path: Path, function: Callable[..., _T], *args: object) -> _T:
-    """Call a function of the system; a refusal is said in one line.
-
-    Raises:
-        TuneError: it refused, but for a file that is there already.
-    """
+    """Call a function of the system; a refusal, except FileExistsError, becomes a TuneError."""
     try:
         return function(*args)
     except FileExistsError:
@@ -90,15 +82,9 @@ def _refused(path: Path, function: Callable[..., _T], *args: object) -> _T:
 
 
 def _open(folder: int, path: Path) -> int:
-    """Open or make a file to be locked.
+    """Open or make a file to be locked, relative to the descriptor of its folder.
 
-    Args:
-        folder: descriptor of its folder.
-        path: the file.
-
-    Raises:
-        TuneError: something else is there: a link, a file of another user or with a second name.
-        OSError: it cannot be opened.
+    Raises a TuneError for a link, or a file of another user or with a second name.
     """
     try:
         fd = os.open(path.name, _FILE, 0o600, dir_fd=folder)
@@ -122,7 +108,7 @@ def _open(folder: int, path: Path) -> int:
 
 
 def _holder(fd: int) -> str:
-    """``process 12 (command)``, or a general word when the file says nothing readable."""
+    """``process 12 (command)``, or a general phrase when the file is not readable."""
     try:
         data = json.loads(os.pread(fd, 4096, 0))
         command = "".join(c if c.isprintable() else "?" for c in data["command"])
@@ -153,7 +139,7 @@ class DeviceLock:
         announce: called once with a text when waiting takes longer than `ANNOUNCE_S` seconds.
 
     Raises:
-        TuneError: (also when it is acquired) the folder of locks, or the file, is not this user's.
+        TuneError: (also on `acquire`) the folder of locks, or the file, is not this user's.
 
     Example:
         >>> from loopwright.measure import DeviceLock
@@ -173,17 +159,17 @@ class DeviceLock:
 
     @property
     def holder(self) -> str:
-        """Who has the lock that is waited for; empty while nobody waits here."""
+        """Owner of the awaited lock; empty while this object is not waiting."""
         fd = self._waiting_fd
         return "" if fd is None else _holder(fd)
 
     @property
     def held(self) -> bool:
-        """True while this object holds the lock."""
+        """Whether this object holds the lock."""
         return self._fd is not None
 
     def try_acquire(self) -> str:
-        """Take the lock if nobody has it; returns who has it, empty where this object has it now.
+        """Take the lock if it is free; returns its owner, empty where this object has it now.
 
         Raises:
             TuneError: the folder of locks, or the file, is not this user's.
@@ -229,7 +215,7 @@ class DeviceLock:
             os.close(folder)
 
     def _wait(self, fd: int) -> None:
-        """Return with the lock; say once that it takes long."""
+        """Return with the lock; announce once that it takes long."""
         start = time.monotonic()
         announce = self._announce
         while not _try(fd):
@@ -239,7 +225,7 @@ class DeviceLock:
             time.sleep(_POLL_S)
 
     def release(self) -> None:
-        """Give the lock back; nothing happens when it is not held."""
+        """Give the lock back, where it is held."""
         if self._fd is None:
             return
         # An explicit unlock: a process forked by the user may share this open file.
@@ -292,11 +278,7 @@ def _remove(folder: int, lock: Path) -> None:
 
 
 def _lock_file(folder: int, lock: Path, log: Path) -> int:
-    """Lock and sign the file.
-
-    Raises:
-        TuneError: somebody has it.
-    """
+    """Lock and sign the file; raises a TuneError where another process has it."""
     while True:
         fd = _open(folder, lock)
         if not _try(fd):

@@ -1,8 +1,8 @@
 """`Measurer`: build, run, time and check candidates of one task, one typed result per trial.
 
-It owns the processes: builders and one runner, started at entry and kept warm. The template runs
-here, in the caller's process; what builders get is a DAG and a trace. Candidates of a batch are all
-built before they are timed where both together would need more cores than there are.
+It owns the processes: builders and one runner, started at entry and kept warm. The template runs in
+the caller's process; builders get a DAG and a trace. Candidates of a batch are all built before
+they are timed where both together would need more cores than there are.
 """
 
 from __future__ import annotations
@@ -56,14 +56,15 @@ class Measurer:
     Args:
         task: a `Task`, or any `TaskLike`.
         option: see `measure_option`; None: its defaults.
-        announce: called with one line about what a person should know (waiting for the device,
-            no reference); None: a warning of the logger ``loopwright.measure``.
+        announce: called with one line for a person to read (waiting for the device, no reference);
+            None: a warning of the logger ``loopwright.measure``.
         beside: a measurer of another task with an equal option, which stays open for longer; its
-            processes are used, so that many tasks need no more of them than one.
+            processes are shared, so that many tasks need no more of them than one.
         cores: CPUs that builders and kernels share; None: all usable ones.
 
     Attributes:
-        overlap: candidates are built while others are timed, since there are cores for both.
+        overlap: whether candidates are built while others are timed, since there are cores for
+            both.
 
     Candidates are lowered in the `PassContext` in which `measure` or `playoff` is called.
 
@@ -121,19 +122,19 @@ class Measurer:
         self.close()
 
     def close(self) -> None:
-        """End all worker processes that are its own; nothing of them is left."""
+        """End the worker processes that are its own."""
         self._entered = False
         self._stop_lanes()
         self.equipment.close()
 
     @property
     def timing(self) -> dict[str, float | int]:
-        """Where the time went so far.
+        """Seconds by phase, and counts of events, so far.
 
-        Seconds in ``instantiate``, ``build`` (waiting for builders), ``run``, ``check``,
+        Phases are ``instantiate``, ``build`` (waiting for builders), ``run``, ``check``,
         ``reference`` (computing right answers), ``wait`` (for the device), ``cooldown``,
-        ``overhead`` (all else) and ``total``; counts of ``trials``, ``built``,
-        ``duplicates`` (of a program that was measured already; they are no trials),
+        ``overhead`` (all else) and ``total``; counts are ``trials``, ``built``,
+        ``duplicates`` (candidates of a program that was measured already, which are no trials),
         ``dropped``, ``failed``, ``checked``.
         """
         self.equipment.clock.counts["built"] = self.equipment.builds.built
@@ -141,40 +142,42 @@ class Measurer:
 
     @property
     def answered(self) -> int:
-        """How many requests its processes have answered: a sign of progress."""
+        """Number of requests that its processes have answered: a sign of progress."""
         return self.equipment.answered
 
     @property
     def waiting_for(self) -> str:
-        """What it waits for at the moment, for people: processes and what they do, the device and
-        who has it, the template, the reference. May be read on any thread."""
+        """Current activity in words, for people who wait: processes and their requests, the device
+        and its owner, the template, the reference. May be read on any thread.
+        """
         return self.equipment.waiting_for
 
     def on_phase(self, listen: Callable[[str], object]) -> None:
-        """Call ``listen`` with the name of each phase of `timing` that begins, and with that of the
-        one around it, or the empty name, where one ends."""
+        """Call ``listen`` with the innermost running phase of `timing` whenever that changes; with
+        the empty name where none runs.
+        """
         self.equipment.clock.listen = listen
 
     def know(self, results: Mapping[str, MeasureResult]) -> None:
-        """Give these results to candidates that are compiled to the same object code.
+        """Use these results for candidates that are compiled to the same object code.
 
         Args:
-            results: by `MeasureResult.code`, measured on this hardware; each says in ``times_of``
-                which record it is from.
+            results: by `MeasureResult.code`, measured on this hardware; each names in ``times_of``
+                the record that it is from.
         """
         self._known_code |= results
 
     def measure(
         self, inputs: Sequence[MeasureInput], incumbent: float | None = None
     ) -> Iterator[MeasureResult]:
-        """Measure candidates; yields one result per input, in order, each as soon as it is there.
+        """Measure candidates; yields one result per input, in order, each as soon as it is known.
 
         The device is locked from the first run until the iterator ends or is closed. Of several
-        candidates that are one program the first is measured; the others share its result, which
-        their ``same_as`` says.
+        candidates that are one program the first is measured; the others share its result, as their
+        ``same_as`` shows.
 
         Args:
-            inputs: what to measure; the task of each is this measurer's.
+            inputs: candidates of this measurer's task.
             incumbent: best time so far in seconds per call; it sets the limits of the race and
                 decides what is checked. Better results of this batch take its place.
 
@@ -194,7 +197,7 @@ class Measurer:
         """As `measure`, for candidates some of whose programs were measured before.
 
         Args:
-            inputs: see `measure`, which also says what is raised.
+            inputs: see `measure`, also for the errors raised.
             incumbent: see `measure`.
             known: results by `MeasureResult.program`; a candidate of such a program costs neither
                 compiling nor running and shares the result.
@@ -246,13 +249,13 @@ class Measurer:
         """Check and measure the fastest candidates again, interleaved with the default.
 
         Args:
-            candidates: the fastest first; of equal programs, and where one is wrong, the next one
-                takes the place.
-            plan: how many take part, beside what, and how long.
+            candidates: the fastest first; one that repeats a program, or is wrong, is replaced by
+                the next.
+            plan: number of participants, programs sampled beside them, and duration.
 
         Returns:
-            The finalists, the best first, and the samples that say how much better it is than the
-            default. Those whose answer is wrong, or that fail, have an error (announced too).
+            The finalists, the best first, and the samples that show how much better it is than the
+                default. Those whose answer is wrong, or that fail, have an error (announced too).
 
         Raises:
             UsageError: outside of ``with``, or as `measure`.
@@ -263,13 +266,13 @@ class Measurer:
     def measure_again(
         self, configs: Sequence[ConfigEntity], windows: int = WINDOWS
     ) -> list[MeasureResult]:
-        """Measure configurations once more, without a race: as they are now, on this machine.
+        """Measure configurations once more, without a race, in the present state of the machine.
 
         Nothing is checked, and equal programs are each measured.
 
         Args:
-            configs: what to measure; what was built of the first one is kept for the next call.
-            windows: samples of each.
+            configs: the configurations; the build of the first one is kept for the next call.
+            windows: number of samples of each.
 
         Raises:
             UsageError: outside of ``with``, or as `measure`.
@@ -279,7 +282,7 @@ class Measurer:
 
     @contextmanager
     def _counted(self) -> Iterator[None]:
-        """Count the block into the time that was spent, and leave nothing under way after it."""
+        """Count the block into the total time, and leave no work under way after it."""
         self._check_entered()
         self.equipment.lower_as_here()
         try:
@@ -357,7 +360,6 @@ class Measurer:
             self.equipment.wait_for([build])
 
     def _built(self, build: Build, incumbent: float | None) -> MeasureResult:
-        """Run what came of a build."""
         outcome = build.compiled
         if isinstance(outcome, MeasureError):
             return MeasureResult(error=outcome, program=build.program)
@@ -374,7 +376,7 @@ class Measurer:
         )
 
     def _from_lanes(self, build: Build) -> MeasureResult | None:
-        """What one of several devices made of a build; None where none was given it."""
+        """The result of one of several devices for a build; None where none was given it."""
         if self._lanes is None:
             return None
         with self.equipment.clock.phase("run"):
@@ -392,7 +394,7 @@ class Measurer:
         return replace(result, code=code, resources=resources_of(artifact))
 
     def _wait_for_device(self) -> None:
-        """Take the device, and rest where that was asked for."""
+        """Take the device, and rest where the option asks for it."""
         self.equipment.take_device()
         rest = self.option.runner.cooldown_interval
         if rest and self._measured_any:
@@ -434,7 +436,7 @@ class Measurer:
 
 
 def _host_threads(equipment: Equipment, cores: int) -> int:
-    """Cores that a kernel needs while it is timed; one launches those of a device that is apart."""
+    """Cores that a kernel needs while it is timed; one that launches them for a separate device."""
     if equipment.on_cpu:
         return int(equipment.task.target.canonical.get("num_threads") or cores)
     return cores if equipment.devices[0].attribute("is_host_processor") else 1

@@ -1,4 +1,4 @@
-"""How to measure: frozen options of builder and runner. Processes belong to `Measurer`."""
+"""Options of measuring: frozen options of builder and runner. Processes belong to `Measurer`."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ WINDOWS = 5
 WINDOW_S, PLAYOFF_WINDOW_S = 0.01, 0.02
 #: A contender whose first two samples are both this many times the incumbent gets no more.
 CLEAR_RATIO = 1.1
-#: What `LocalBuilder.build_func` and `LocalRunner.module_loader` may be called.
+#: Names for `LocalBuilder.build_func` and `LocalRunner.module_loader`.
 BUILD_FUNCS, MODULE_LOADERS = ("default", "tar"), ("default",)
 #: After this many seconds of samples no further one is begun: slow kernels need fewer of them.
 SAMPLES_S = 0.3
 
 
 def machine_memory() -> int:
-    """Bytes of memory of this machine, or of the container when it is limited to less."""
+    """Bytes of memory of this machine, or of the container where it is limited to less."""
     total = total_memory()
     for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
         with contextlib.suppress(OSError, ValueError):  # not there, or "max"
@@ -53,7 +53,7 @@ def _count(owner: str, name: str, value: int | None) -> None:
 
 
 def _named(owner: str, name: str, value: object, known: tuple[str, ...], why: str) -> None:
-    """Refuse a function, or an unknown name, where one of ``known`` is asked for."""
+    """Refuse a function, or an unknown name, where one of ``known`` is required."""
     if isinstance(value, str) and value in known:
         return
     names = " or ".join(map(repr, known))
@@ -62,11 +62,7 @@ def _named(owner: str, name: str, value: object, known: tuple[str, ...], why: st
 
 
 def _device_names(given: object) -> str:
-    """Names of devices with commas between them, each checked for what it says.
-
-    Raises:
-        UsageError: one of them names no device.
-    """
+    """Names of devices with commas between them; raises a UsageError for a wrong name."""
     parts = given.split(",") if isinstance(given, str) else given
     parts = [parts] if isinstance(parts, Device) else parts
     if not isinstance(parts, list | tuple) or not all(isinstance(p, str | Device) for p in parts):
@@ -90,12 +86,12 @@ class LocalBuilder:
     only; ``do_fork`` changes nothing, since builders are processes of their own anyway.
 
     Attributes:
-        timeout: seconds that one build may take; then it is killed (``BUILD_TIMEOUT``). So long the
-            template may take before it, in this process (``INSTANTIATION``).
+        timeout: seconds that one build may take; then it is killed (``BUILD_TIMEOUT``). The
+            template may take as long before it, in this process (``INSTANTIATION``).
         n_parallel: number of builder processes; None: all usable cores.
-        build_func: ``"default"``, or ``"tar"``, which AutoTVM's default is called as well; both
-            mean the code that the target's compiler makes. A function is refused: builders are
-            other processes, which get data and never import a user's script (docs/adr/018, 019).
+        build_func: ``"default"``, or ``"tar"``, AutoTVM's other name of its default; both mean the
+            code of the target's compiler. A function is refused: builders are other processes,
+            which get data and never import a user's script (docs/adr/018, 019).
         memory_bytes: memory that one builder may take beyond what it starts with; None: half of
             the machine's divided by the number of builders, at least 1 GiB.
 
@@ -156,14 +152,14 @@ class LocalRunner:
         number: calls per sample; the sample is their mean.
         repeat: number of samples.
         min_repeat_ms: ``number`` grows until one sample takes at least this long.
-        cooldown_interval: seconds of rest before each candidate. 0, not AutoTVM's 0.1.
-        enable_cpu_cache_flush: empty the caches before each call, of a device its second-level one;
+        cooldown_interval: seconds of rest before each candidate. Default 0, not AutoTVM's 0.1.
+        enable_cpu_cache_flush: empty the caches before each call, on a device the second-level one;
             each sample is then one call.
         other_constants: bytes of constants that are read between two calls of a kernel, such as the
             weights of the other layers of a model: its calls then read copies of its own constants
-            in turns, so many bytes together, or 64 copies; what is larger than the caches comes
-            from memory, as it does in a model. Of kernels on CPUs. None: who tunes decides, which
-            is 0, and for a model its weights.
+            in turns, so many bytes together, or 64 copies; constants larger than the caches come
+            from memory, as they do in a model. For kernels on CPUs only. None: the tuning run
+            decides: 0, or for a model the bytes of its weights.
         check: check a candidate that would become the best: its outputs on two sets of inputs, and
             that it touches nothing else (`loopwright.measure.workers.checkup`).
         racing: stop after a warm-up and one run when that run takes more than twice the incumbent,
@@ -226,7 +222,7 @@ class LocalRunner:
 
     @property
     def windows(self) -> bool:
-        """True when samples are windows of time, False when they are AutoTVM's counts."""
+        """Whether samples are windows of time; otherwise they are AutoTVM's counts."""
         return self.number is None and self.repeat is None and self.min_repeat_ms is None
 
     @property
@@ -244,10 +240,6 @@ class LocalRunner:
 
         Args:
             incumbent: best time so far in seconds per call, or None.
-
-        Example:
-            >>> print(lw.LocalRunner(timeout=10).limit(None))
-            10
         """
         if incumbent is None:
             return self.timeout

@@ -1,6 +1,6 @@
-"""Which programs are measured: configurations that are lowered to one program share its result.
+"""Distinct programs: configurations that are lowered to one program share its result.
 
-Between a knob and the machine much falls away: the order of two loops of which one runs once, an
+Many knobs make no difference to the program: the order of two loops of which one runs once, an
 unrolling that reaches no loop. The builders lower each candidate and name its program by a hash
 (`loopwright.driver.program_key`); only the first of each program is compiled and run.
 """
@@ -30,15 +30,14 @@ _BY_CHANCE = (
 
 
 def code_of(artifact: Artifact) -> str:
-    """The hash of object code, by which records know it again."""
+    """The hash of object code, by which records identify it."""
     return hashlib.sha256(artifact.objects).hexdigest()[:_CODE_DIGITS]
 
 
 def resources_of(artifact: Artifact) -> dict[str, Json] | None:
-    """What the device's compiler says that an artifact takes, the most of all its kernels.
+    """Resources of an artifact, as the device's compiler reports them; the maximum of its kernels.
 
-    Returns:
-        The figures by name; None for code of CPUs, and where the compiler tells nothing.
+    None for code of CPUs, and where the compiler reports nothing.
     """
     if artifact_kind(artifact.kind).device == "cpu":
         return None
@@ -51,9 +50,9 @@ def resources_of(artifact: Artifact) -> dict[str, Json] | None:
 def stands_for_program(result: MeasureResult) -> bool:
     """Whether a result is that of its program, rather than of one attempt to measure it.
 
-    A time is, also that of a candidate which racing dropped, and so is what the compiler refuses, a
+    A time is, also that of a candidate which racing dropped, and so is a compiler's refusal, a
     crash, a kernel that is too slow, a wrong answer. A builder that was killed, or ran out of
-    memory, says nothing of the program.
+    memory, does not depend on the program.
     """
     if not result.program or result.same_as:
         return False
@@ -61,11 +60,7 @@ def stands_for_program(result: MeasureResult) -> bool:
 
 
 class Programs:
-    """The programs of one batch.
-
-    Args:
-        known: results of programs that were measured before, by hash.
-    """
+    """The programs of one batch; ``known`` has results of earlier ones, by hash."""
 
     def __init__(self, known: Mapping[str, MeasureResult]) -> None:
         self._known = known
@@ -79,11 +74,11 @@ class Programs:
         return self._builds.setdefault(build.program, build) is build
 
     def compiled(self, build: Build) -> Build:
-        """The build that has the code of a candidate's program, or is working on it."""
+        """The build that has, or is making, the code of a candidate's program."""
         return self._builds[build.program] if isinstance(build.outcome, Same) else build
 
     def result(self, program: str) -> MeasureResult | None:
-        """What measuring a program gave; None where it is not measured."""
+        """The result of a program; None where it is not measured."""
         return self._results.get(program) or self._known.get(program)
 
     def note(self, result: MeasureResult) -> None:

@@ -1,7 +1,7 @@
 """`Replay`: a fully measured space as a device, so that tuners are compared without measuring.
 
-It stands where a builder and a runner stand, ``tuner.tune(measure_option=Replay(path))``, and gives
-what was recorded: the same samples, failures and verdicts of the race each time, in no time.
+It replaces builder and runner, ``tuner.tune(measure_option=Replay(path))``, and gives the recorded
+samples, failures and verdicts of the race each time, in no time.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 
 class Replay:
-    """A device that has measured everything already.
+    """A measurer that returns recorded results.
 
     Args:
-        source: a file that `MeasuredSpace.save` wrote, or what `load_space` made of one.
+        source: a file that `MeasuredSpace.save` wrote, or the result of `load_space`.
         racing: drop a candidate whose first sample is more than twice the incumbent, as
             `LocalRunner` does; the result is then marked and holds that sample alone.
 
@@ -68,8 +68,8 @@ class Replay:
 
         Args:
             inputs: points of the recorded space.
-            incumbent: best time so far in seconds per call; it decides who is dropped. Better
-                results of this batch take its place.
+            incumbent: best time so far in seconds per call; it decides which candidates are
+                dropped. Better results of this batch take its place.
 
         Raises:
             UsageError: an input is of another task or space, or was never measured.
@@ -82,13 +82,13 @@ class Replay:
         return self._results([self._point(item.config) for item in inputs], incumbent)
 
     def playoff(self, candidates: Sequence[ConfigEntity], plan: PlayoffPlan) -> PlayoffResult:
-        """What measuring finalists again gave, interleaved; of others, their samples.
+        """The recorded interleaved samples of finalists; for others, their ordinary samples.
 
         Nothing is checked, and nothing is sampled beside them.
 
         Args:
             candidates: points of the recorded space, the fastest first.
-            plan: how many take part; the default is measured as often as it was recorded.
+            plan: number of participants; the default has all its recorded samples.
 
         Raises:
             UsageError: a point was never measured.
@@ -98,7 +98,7 @@ class Replay:
     def measure_again(
         self, configs: Sequence[ConfigEntity], windows: int = WINDOWS
     ) -> list[MeasureResult]:
-        """The recorded result of each: what is recorded does not drift."""
+        """The recorded result of each configuration: recorded times do not drift."""
         points = [self._point(config) for config in configs]
         return [MeasureResult(times=point.times, error=point.error) for point in points]
 

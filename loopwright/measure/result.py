@@ -1,8 +1,7 @@
-"""What goes into a measurement and what comes out: tasks, inputs, results and typed failures.
+"""Input and output of a measurement: tasks, inputs, results and typed failures.
 
-Nothing here knows how measuring is done. A failure is a kind with a text and has no times: no
-sentinel cost stands for it. ``costs``, ``error_no``, ``all_cost`` and ``timestamp`` are AutoTVM's
-views of the same facts.
+A failure is a kind with a text and has no times: no sentinel cost stands for it. ``costs``,
+``error_no``, ``all_cost`` and ``timestamp`` are AutoTVM's views of the same facts.
 """
 
 from __future__ import annotations
@@ -36,13 +35,13 @@ __all__ = [
 
 
 class TaskLike(Protocol):
-    """What measuring needs of a task; `loopwright.task.Task` is one.
+    """A task as far as measuring needs it; `loopwright.task.Task` is one.
 
     Attributes:
         name: name of its template.
         args: arguments of the template.
         key: its identity in records.
-        target: for what it is built.
+        target: the target it is built for.
     """
 
     name: str
@@ -56,14 +55,14 @@ class TaskLike(Protocol):
 
     @property
     def make_inputs(self) -> Callable[[], Sequence[npt.ArrayLike]] | None:
-        """Makes one array per input, or None for random ones."""
+        """Function that makes one array per input, or None for random ones."""
 
     def instantiate(self, config: ConfigEntity) -> tuple[Schedule, list[Tensor]]:
         """Run the template under a configuration; returns the schedule and the arguments."""
 
 
 class MeasureErrorNo(IntEnum):
-    """AutoTVM's numbers of the kinds (several of our kinds share one).
+    """AutoTVM's numbers of kinds of errors (several of our kinds share one).
 
     Example:
         >>> from loopwright.measure import MeasureErrorNo
@@ -97,11 +96,11 @@ _NUMBERS: dict[str, MeasureErrorNo] = {
 
 @dataclass(frozen=True)
 class MeasureError:
-    """Why a trial failed.
+    """Failure of a trial.
 
     Attributes:
         kind: one of `ErrorKind`; the log of a newer version may hold another name.
-        text: for people.
+        text: message for people.
 
     Example:
         >>> from loopwright.measure import MeasureError
@@ -144,35 +143,34 @@ class MeasureInput:
 
 @dataclass(frozen=True)
 class MeasureResult:
-    """What measuring one trial gave.
+    """Result of measuring one trial.
 
     Attributes:
         times: seconds of one call, one number per sample; empty on failure.
-        dropped: racing stopped after one run, because the candidate was far behind the incumbent.
-            A censored value: it says "no faster than about this", is never best, never applied.
-        error: why it failed, or None.
+        dropped: racing stopped after one run, because the candidate was far behind the incumbent. A
+            censored value, "no faster than about this", that is never best and never applied.
+        error: the failure, or None.
         build_s: seconds spent building.
         run_s: seconds spent running and checking.
         ts: Unix time at which the result was complete.
         max_error: largest absolute difference from the reference when the numeric check ran (also
             for a wrong answer, where it may be infinite), else None.
-        dag: hash of the tensor expression; empty where the measurer does not say.
+        dag: hash of the tensor expression; empty where not known.
         trace: the schedule's steps as JSON text, so that the record is written without running the
-            template again; empty where the measurer does not say.
+            template again; empty where not known.
         checked: whether the answer was compared with the reference.
-        check_reason: why it was not; empty when it was.
-        program: hash of the lowered program and of what it was compiled with; empty where the
-            measurer does not say.
-        code: hash of the object code; empty where the measurer does not say.
-        resources: what the device's compiler says that the kernel takes, as
-            `loopwright.records.Record` keeps it; None where it says nothing.
+        check_reason: the reason why it was not; empty when it was.
+        program: hash of the lowered program and of its compile settings; empty where not known.
+        code: hash of the object code; empty where not known.
+        resources: resources of the kernel as the device's compiler reports them, in the form of
+            `loopwright.records.Record`; None where it reports nothing.
         times_of: id of the record whose times these are, since its object code is the same; empty
-            for what was measured.
+            where it was measured itself.
         prepare_s: seconds of the part that constants determine, which ``times`` leave out; 0 where
             there is none.
-        expression: what a log keeps of the tensor expression; None where the measurer does not say.
+        expression: the tensor expression in the form of a log; None where not known.
         same_as: ``program`` of the result whose samples this one shares, since both are one
-            program; empty for what was measured itself.
+            program; empty where it was measured itself.
 
     Example:
         >>> result = lw.MeasureResult(times=(2e-3, 1e-3, 3e-3))
@@ -201,12 +199,12 @@ class MeasureResult:
 
     @property
     def valid(self) -> bool:
-        """True when the trial did not fail."""
+        """Whether the trial did not fail."""
         return self.error is None
 
     @property
     def usable(self) -> bool:
-        """True when the result may become the best: valid and not dropped."""
+        """Whether the result may become the best: valid and not dropped."""
         return self.error is None and not self.dropped
 
     @functools.cached_property
@@ -237,7 +235,7 @@ class MeasureResult:
         return self.ts
 
     def __iter__(self) -> Iterator[Any]:
-        """AutoTVM's four fields in its order, which its scripts take apart by position."""
+        """AutoTVM's four fields in its order, which its scripts unpack by position."""
         return iter((self.costs, self.error_no, self.all_cost, self.timestamp))
 
     def __getitem__(self, position: int) -> Any:
@@ -245,24 +243,16 @@ class MeasureResult:
 
 
 def would_lead(incumbent: float | None, result: MeasureResult) -> bool:
-    """Whether a result would become the best, were its answer right.
-
-    Args:
-        incumbent: seconds per call to beat so far, or None.
-        result: what was measured.
-    """
+    """Whether a result would become the best, were its answer right; times are seconds."""
     if not result.usable or result.median is None:
         return False
     return incumbent is None or result.median < incumbent
 
 
 def faster(incumbent: float | None, result: MeasureResult) -> float | None:
-    """The time to beat after one more result.
+    """The time to beat, in seconds per call, after one more result.
 
-    Args:
-        incumbent: seconds per call to beat so far, or None.
-        result: what was measured now; it counts only if it is usable, and if its answer was
-            checked or nobody asked for that.
+    The result counts only if it is usable, and if its answer was checked or no check was requested.
     """
     if result.checked is Checked.NO or not would_lead(incumbent, result):
         return incumbent

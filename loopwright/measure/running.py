@@ -1,7 +1,7 @@
-"""The parent's side of running: what a runner is asked, in which order, with which deadlines.
+"""The parent's side of running: requests to a runner, their order and their deadlines.
 
 One candidate is one `load_and_race` (link, warm-up, one run), then `sample` for contenders, then
-`check` when it would become the best. Each is a request of its own with a deadline of its own.
+`check` when it would become the best. Each is a request with a deadline of its own.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from loopwright.runtime import Arg, Artifact
 #: Seconds to make the input data, and to run the naive schedule once.
 PREPARE_S = 120.0
 REFERENCE_S = 120.0
-#: Seconds to compile and run the kernel that tells a limit of a device, and to fill its arrays.
+#: Seconds to compile and run the kernel that measures a limit of a device, and to fill its arrays.
 _LIMIT_S = 60.0
 _SLACK_S = 0.25  # linking and the messages: not the kernel's fault
 #: Seconds beyond the limit of a kernel in which a device loads it and runs it once, unmeasured:
@@ -74,19 +74,13 @@ _Result = TypeVar("_Result")
 
 
 class Answers(NamedTuple):
-    """What a kernel should give.
+    """Expected outputs of a kernel."""
 
-    Attributes:
-        sets: for each set of inputs the outputs one after the other, row-major.
-        exact: on set 1 it must be equal.
-        rounding: see `loopwright.measure.checking.check.Closeness`.
-        edges: what is known of each output, for each set of inputs at the edges of their types;
-            empty: these are not run.
-    """
-
-    sets: tuple[bytes, bytes]
-    exact: bool = False
-    rounding: tuple[float, ...] = ()
+    sets: tuple[bytes, bytes]  # for each set of inputs the outputs one after the other, row-major
+    exact: bool = False  # on set 1 the outputs must be equal
+    rounding: tuple[float, ...] = ()  # see `loopwright.measure.checking.check.Closeness`
+    #: Known elements of each output, for each set of inputs at the edges of their types; empty:
+    #: these sets are not run.
     edges: Sequence[Sequence[KnownElements]] = ()
 
 
@@ -96,7 +90,7 @@ def seeded_inputs(args: Sequence[Arg]) -> list[Array] | None:
 
 
 def wrong_answer(checked: CheckReply | MeasureError | None) -> MeasureError | None:
-    """Why a checked kernel is out; None where nothing is wrong, or nothing was checked."""
+    """The error that excludes a kernel; None where nothing is wrong, or nothing was checked."""
     if checked is None or isinstance(checked, MeasureError):
         return checked
     if checked.problem is None:
@@ -107,7 +101,7 @@ def wrong_answer(checked: CheckReply | MeasureError | None) -> MeasureError | No
 def _fault(
     error: MeasureError, failure: WorkerFailure | None, seconds: float, *, on_cpu: bool
 ) -> MeasureError:
-    """An error that came up in a check, as what it says of the kernel."""
+    """An error during a check, as a statement on the kernel."""
     if failure is None:
         wrong = error.kind == ErrorKind.RUN_ERROR
         text = f"in its check it failed: {error.text}"
@@ -122,19 +116,13 @@ def _fault(
 
 
 class RunSession:
-    """A runner process and what it has been given.
+    """A runner process and the data and kernels that it was given.
 
-    Args:
-        option: limits and plan.
-        pump: waits for the runner while it lets the builders work; called until it has an answer.
-        inputs: gives the input data of these arguments; None where seeded random data will do.
-        worker: the process of another session to be used; None: a process of its own.
-        owner: whose input data it is, where equal arguments of another session may get other data.
-        device: name of the device that kernels run on, such as ``"opencl:0"``; empty: the CPU.
-
-    Attributes:
-        kills: how often the process was killed or stopped from outside; see `undisturbed`.
-        last_failure: how the process ended, where the last request found no reply.
+    ``pump`` waits for the runner while it lets the builders work, and is called until it has an
+    answer. ``inputs`` gives the input data of some arguments, or None for seeded random data;
+    ``owner`` names this data where equal arguments of another session may get other data.
+    ``worker`` is the process of another session to be shared. ``device`` is a name such as
+    ``"opencl:0"``; empty: the CPU.
     """
 
     def __init__(
@@ -153,19 +141,19 @@ class RunSession:
         self._on_cpu = not device
         self._load_s = _LOAD_S if device else 0.0
         self._pump = pump
+        # Number of times that the process was killed or stopped from outside; see `undisturbed`.
         self.kills = 0
         self._plans: dict[tuple[ArgKey, ...], DataPlan] = {}
+        # The end of the process, where the last request got no reply.
         self.last_failure: WorkerFailure | None = None
         self._making = threading.Lock()  # a function of a user may not bear two calls at once
 
     def another(
         self, pump: Callable[[Sequence[Worker]], None], worker: Worker | None = None
     ) -> RunSession:
-        """A session with the same data, and the same knowledge of how they are made.
+        """A session with the same data and data plans.
 
-        Args:
-            pump: waits for its runner.
-            worker: its process; None: the same one, for another thread.
+        ``worker`` is its process; None: the same one, for another thread.
         """
         other = copy.copy(self)
         other._pump, other.kills = pump, 0
@@ -173,18 +161,17 @@ class RunSession:
         return other
 
     def undisturbed(self, measure: Callable[[], _Result]) -> _Result:
-        """What `measure` returns, which begins by loading a candidate.
+        """The result of `measure`, which begins by loading a candidate.
 
-        Where somebody killed or stopped the process meanwhile (an operator, the kernel for want of
-        memory), it is done once more, so that no candidate is blamed. One that takes all memory is
-        killed a second time, and is at fault.
+        Where the process was killed or stopped from outside meanwhile (by an operator, or the
+        kernel for want of memory), it is repeated once, so that no candidate is blamed. One that
+        takes all memory is killed a second time, and is at fault.
         """
         before = self.kills
         found = measure()
         return found if self.kills == before else measure()
 
     def start(self) -> None:
-        """Start the process, without waiting for it."""
         self.worker.start()
 
     def reset(self) -> None:
@@ -194,7 +181,6 @@ class RunSession:
         self.worker.outcome = None
 
     def close(self) -> None:
-        """End the process."""
         self.worker.close()
 
     def load_and_race(
@@ -202,11 +188,8 @@ class RunSession:
     ) -> RaceReply | MeasureError:
         """Link a candidate into ``slot``, run it once to warm up and once on the clock.
 
-        Args:
-            artifact: what the builder made of it.
-            incumbent: best time so far in seconds.
-            slot: where later requests find it; slot 0 starts a new candidate.
-            race: drop it when it is more than twice as slow as the incumbent.
+        Slot 0 starts a new candidate. ``incumbent`` is the best time so far in seconds; in a
+        ``race`` a candidate that is more than twice as slow is dropped.
         """
         if slot == 0:
             self.worker.refresh()
@@ -236,20 +219,12 @@ class RunSession:
         incumbent: float | None = None,
         spent: float = 0.0,
     ) -> tuple[float, ...] | MeasureError:
-        """Time what is in ``slot``.
+        """Time the kernel in ``slot``; returns seconds per call of each sample.
 
-        Args:
-            first: seconds that its first run took.
-            slot: see `load_and_race`.
-            windows: samples, when the plan is windows of time.
-            window_s: seconds of such a window.
-            incumbent: best time so far in seconds; two windows are enough to see that the candidate
-                is more than 10 % behind it.
-            spent: seconds of the timeout that it has used up already.
-
-        Returns:
-            Seconds per call of each sample, at least one: where the limit leaves no time for any,
-            ``first``.
+        ``first`` is the time of its first run, the only sample where the limit leaves no time for
+        others, and ``spent`` the part of the timeout that is used up. Windows last ``window_s``;
+        two are enough to see that the candidate is more than 10 % behind the incumbent. All times
+        are seconds.
         """
         left = self.option.timeout - spent
         flush, budget = self.option.enable_cpu_cache_flush, 0.8 * left
@@ -290,18 +265,12 @@ class RunSession:
         slot: int = 0,
         seconds: float | None = None,
     ) -> CheckReply | MeasureError:
-        """Run what is in ``slot`` on all sets of inputs and compare its outputs with the answers.
+        """Run the kernel in ``slot`` on all sets of inputs and compare its outputs to the answers.
 
         A kernel that ran when it was timed and crashes, hangs or fails now is no less wrong than
-        one that gives other numbers: arrays lie elsewhere, and outputs hold something else.
-
-        Args:
-            key: names the answers; their bytes are sent once per process.
-            answers: to all sets.
-            close: how close the kernel's must be.
-            limit: seconds for one run.
-            slot: see `load_and_race`.
-            seconds: what a call took when it was timed; None: it was not.
+        one that gives other numbers: arrays lie elsewhere, and outputs hold something else. ``key``
+        names the answers, whose bytes are sent once per process; ``limit`` is in seconds for one
+        run, ``seconds`` the time of a call when it was timed, or None.
         """
         payload = (
             b""
@@ -351,11 +320,7 @@ class RunSession:
     def yardstick(
         self, name: str, artifact: Artifact, through_memory: bool
     ) -> float | MeasureError:
-        """Measure a limit of the device; see `YardstickRequest`.
-
-        Returns:
-            Units of work a second.
-        """
+        """Measure a limit of the device in units of work per second; see `YardstickRequest`."""
         self.worker.start()
         key = f"limit {name}"
         request = YardstickRequest(
@@ -377,13 +342,13 @@ class RunSession:
         return input_set(self.plan(args), args, self.option.seed, given, number)
 
     def learn(self, args: Sequence[ArgKey], plan: DataPlan) -> None:
-        """Note how the data of kernels with these arguments must be made, beside what is known."""
+        """Merge a plan into the data plan of kernels with these arguments."""
         key = tuple(args)
         known = self._plans.get(key)
         self._plans[key] = plan if known is None else known.merge(plan)
 
     def plan(self, args: Sequence[Arg]) -> DataPlan:
-        """How the data of kernels with these arguments are made."""
+        """The data plan of kernels with these arguments."""
         return self._plans.get(_key(args), DataPlan())
 
     def _prepare(self, artifact: Artifact) -> MeasureError | None:
@@ -424,14 +389,9 @@ class RunSession:
         *,
         restart: bool = True,
     ) -> _Answer | MeasureError:
-        """Send a request and wait for its reply.
+        """Send a request and wait for its reply; the runner is killed after ``deadline`` seconds.
 
-        Args:
-            request: what the runner shall do.
-            expected: class of the reply.
-            too_late: the text of a timeout: what took too long, and which limit acted.
-            deadline: seconds after which the runner is killed.
-            restart: see `Worker.submit`.
+        ``too_late`` is the text of a timeout: what took too long, and which limit acted.
         """
         self.worker.submit(request, seconds=deadline, restart=restart)
         while self.worker.outcome is None:
@@ -454,11 +414,10 @@ class RunSession:
         self.worker.start()
 
     def _too_late(self, incumbent: float | None = None, load_s: float = 0.0) -> str:
-        """What is said of a kernel that ran too long: the limit that acted, and no other.
+        """The message about a kernel that ran too long, which names only the limit that acted.
 
-        Args:
-            incumbent: best time so far in seconds per call, which may set a limit of its own.
-            load_s: seconds that loading it could take beside.
+        An incumbent, in seconds per call, may set a limit of its own; loading may take ``load_s``
+        more.
         """
         limit, timeout = self.option.limit(incumbent), self.option.timeout
         which = f"the runner's timeout of {timeout:.3g} s"
@@ -482,7 +441,7 @@ def runner(option: LocalRunner, device: str) -> Worker:
 
     The drivers of devices reserve far more address space than they take of memory, so that there
     the size of the process is looked at between candidates, and its address space is not limited.
-    What drivers leave in the folder that they run in goes with that process.
+    Files that drivers leave in their working folder are removed with the process.
     """
     if not device:
         return Worker("runner", option.memory_limit)

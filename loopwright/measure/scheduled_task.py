@@ -1,4 +1,4 @@
-"""One schedule as a task, for measuring a kernel that a log or a program has, with no template."""
+"""One schedule as a task, to measure a kernel of a log or a program without a template."""
 
 from __future__ import annotations
 
@@ -18,17 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class ScheduledTask:
-    """A task that makes one schedule whatever the configuration is; see `TaskLike`.
-
-    Attributes:
-        name: name of the template that the schedule is from.
-        args: arguments of that template.
-        key: identity of its task in records.
-        target: for what it is built.
-        reference: NumPy function of the inputs that returns the outputs, or None.
-        make_inputs: makes one array per input, or None for random ones.
-        scheduled: the schedule with its tensors in calling order.
-    """
+    """A task that makes one schedule whatever the configuration is; see `TaskLike`."""
 
     name: str
     args: tuple[Json, ...]
@@ -36,8 +26,7 @@ class ScheduledTask:
     target: Target
     reference: Callable[..., Any] | None
     make_inputs: Callable[[], Sequence[npt.ArrayLike]] | None
-    scheduled: Scheduled
+    scheduled: Scheduled  # the schedule with its tensors in calling order
 
     def instantiate(self, config: ConfigEntity) -> Scheduled:
-        """The schedule."""
         return self.scheduled

@@ -1,4 +1,4 @@
-"""A measured space on disk: every sample of every point, compressed, with where it comes from.
+"""A measured space on disk: every sample of every point, compressed, with its provenance.
 
 The file is a NumPy ``.npz`` archive of plain arrays and one JSON header; nothing of it is executed
 or unpickled. `loopwright.measure.replay` plays it back, ``benchmarks.spaces`` writes three of them.
@@ -22,9 +22,9 @@ from loopwright.measure.checking.check import Array
 from loopwright.measure.result import MeasureError
 from loopwright.records import Json
 
-#: What the header calls the format, and its version.
+#: Name and version of the format in the header.
 FORMAT, VERSION = "loopwright measured space", 1
-#: Names of its arrays stand at the end of the archive.
+#: The names of its arrays are at the end of the archive.
 _SPACE = Kind("a measured space", lambda data: data[:2] == b"PK" and b"final_times.npy" in data)
 
 _HEADER = ("task", "op", "args", "target", "space", "provenance", "errors")
@@ -32,17 +32,10 @@ _HEADER = ("task", "op", "args", "target", "space", "provenance", "errors")
 
 @dataclass(frozen=True)
 class Point:
-    """What measuring one point gave.
+    """Result of measuring one point."""
 
-    Attributes:
-        times: seconds of one call, one number per sample, in the order in which they were taken;
-            empty on failure.
-        dropped: it was so slow that it was not sampled again after its first run.
-        error: why it failed, or None.
-    """
-
-    times: tuple[float, ...] = ()
-    dropped: bool = False
+    times: tuple[float, ...] = ()  # seconds per call, in the order of sampling; empty on failure
+    dropped: bool = False  # too slow to be sampled again after its first run
     error: MeasureError | None = None
 
 
@@ -56,8 +49,8 @@ class MeasuredSpace:
         args: arguments of the template.
         target: canonical form of the target.
         space: hash of the ordered knobs and their candidates.
-        points: what each index gave.
-        finals: seconds per call of each round in which the best were measured again, interleaved.
+        points: the result of each index.
+        finals: seconds per call in each round of interleaved measurements of the best.
         provenance: machine, versions, commands, dates, numbers of samples.
 
     Example:
@@ -65,8 +58,8 @@ class MeasuredSpace:
         >>> from loopwright.measure.space_file import Point
         >>> points = {0: Point((3e-3, 3e-3)), 1: Point((1e-3, 1e-3)), 2: Point()}
         >>> space = MeasuredSpace("key", "matmul", [64], {"kind": "llvm"}, "hash", points)
-        >>> print(len(space.points))
-        3
+        >>> print(space.ranking(), space.seconds(2))
+        [(0.001, 1), (0.003, 0)] None
     """
 
     task: str
@@ -82,52 +75,25 @@ class MeasuredSpace:
         """The best estimate of a point's time: the median of its last careful measurement.
 
         None where it failed.
-
-        Example:
-            >>> from loopwright.measure import MeasuredSpace
-            >>> from loopwright.measure.space_file import Point
-            >>> points = {0: Point((3e-3, 3e-3)), 1: Point((1e-3, 1e-3)), 2: Point()}
-            >>> space = MeasuredSpace("key", "matmul", [64], {"kind": "llvm"}, "hash", points)
-            >>> print(space.seconds(1), space.seconds(2))
-            0.001 None
         """
         times = self.finals.get(index) or self.points[index].times
         return statistics.median(times) if times else None
 
     def ranking(self) -> list[tuple[float, int]]:
-        """``(seconds, index)`` of every point that ran, fastest first.
-
-        Example:
-            >>> from loopwright.measure import MeasuredSpace
-            >>> from loopwright.measure.space_file import Point
-            >>> points = {0: Point((3e-3, 3e-3)), 1: Point((1e-3, 1e-3)), 2: Point()}
-            >>> space = MeasuredSpace("key", "matmul", [64], {"kind": "llvm"}, "hash", points)
-            >>> print(space.ranking())
-            [(0.001, 1), (0.003, 0)]
-        """
+        """``(seconds, index)`` of every point that ran, fastest first."""
         pairs = ((self.seconds(index), index) for index in self.points)
         return sorted((seconds, index) for seconds, index in pairs if seconds is not None)
 
     def save(self, path: str | Path, *, force: bool = False) -> None:
-        """Write the file.
+        """Write the file; times are stored as float32.
 
         Args:
-            path: of the file.
-            force: replace a file that is no measured space, too.
+            path: the file.
+            force: replace even a file that is no measured space.
 
         Raises:
             RecordError: it cannot be written.
             UsageError: another file is there.
-
-        Example:
-            >>> from loopwright.measure import MeasuredSpace
-            >>> from loopwright.measure.space_file import Point
-            >>> points = {0: Point((3e-3, 3e-3)), 1: Point((1e-3, 1e-3)), 2: Point()}
-            >>> space = MeasuredSpace("key", "matmul", [64], {"kind": "llvm"}, "hash", points)
-            >>> space.save("space.npz")
-            >>> from loopwright.measure import load_space
-            >>> print(load_space("space.npz").ranking())
-            [(0.0010000000474974513, 1), (0.003000000026077032, 0)]
         """
         errors: dict[tuple[str, str], int] = {}
         indices = sorted(self.points)
@@ -208,7 +174,7 @@ def _decoded(header: Mapping[str, Json], arrays: Mapping[str, Array]) -> Measure
 
 
 def _ragged(counts: Array, values: Array) -> list[tuple[float, ...]]:
-    """Cut a row of values into tuples of the given lengths."""
+    """Cut an array of values into tuples of the given lengths."""
     if int(counts.sum()) != len(values):
         raise ValueError(f"{len(values)} samples are there, {int(counts.sum())} are announced")
     ends = np.cumsum(counts, dtype=np.int64)

@@ -22,11 +22,7 @@ T = TypeVar("T")
 
 
 def pair(v: object, what: str, op: str = "conv2d") -> tuple[int, int]:
-    """``v`` or ``(v, v)``.
-
-    Raises:
-        TensorError: it is neither an integer nor a pair of integers.
-    """
+    """``v`` if it is a pair, else ``(v, v)``; ``what`` and ``op`` are for messages."""
     both = (v, v) if isinstance(v, int) else v
     if not isinstance(both, list | tuple) or len(both) != 2 or not all(map(_is_int, both)):
         raise TensorError(f"{op}: {what} is an integer or a pair of integers, got {v!r}")
@@ -38,21 +34,12 @@ def _is_int(x: object) -> bool:
 
 
 def check_layout(layout: str, op: str = "conv2d") -> None:
-    """Refuse an unknown layout.
-
-    Raises:
-        TensorError: it is not one of `LAYOUTS`.
-    """
     if layout not in LAYOUTS:
         raise TensorError(f"{op}: layout is one of {', '.join(LAYOUTS)}, got {layout!r}")
 
 
 def check_groups(groups: int, c: int, o: int) -> None:
-    """Refuse groups that do not divide the channels.
-
-    Raises:
-        TensorError: they are no positive integer, or do not divide both.
-    """
+    """Refuse groups that do not divide the channels."""
     whole = isinstance(groups, int) and not isinstance(groups, bool) and groups > 0
     if not whole or c % groups or o % groups:
         raise TensorError(
@@ -68,7 +55,7 @@ def by_role(axes: Sequence[T], layout: str) -> tuple[T, T, T, T]:
 
 @dataclass(frozen=True)
 class Window:
-    """How a kernel slides: extents of the kernel, and pairs (y, x) of stride, padding, dilation."""
+    """Sliding window of a kernel: its extents, and pairs (y, x) of stride, padding and dilation."""
 
     kernel: tuple[int, int]
     stride: tuple[int, int] = (1, 1)
@@ -76,12 +63,6 @@ class Window:
     dilation: tuple[int, int] = (1, 1)
 
     def out(self, size: tuple[int, int], op: str) -> tuple[int, int]:
-        """Extents of the result for an image of ``size``.
-
-        Raises:
-            TensorError: a stride or dilation is not positive, a padding negative, or the kernel
-                does not fit.
-        """
         if min(*self.stride, *self.dilation) < 1 or min(self.pad) < 0:
             raise TensorError(
                 f"{op}: stride {self.stride} and dilation {self.dilation} must be positive, "

@@ -175,7 +175,6 @@ def _inputs(
     groups: int,
     layout: str,
 ) -> tuple[te.Tensor, te.Tensor]:
-    """The image and the weights."""
     check_layout(layout)
     check_groups(groups, C, O)
     nchw = layout == "NCHW"
@@ -194,7 +193,7 @@ def _narrowed(Y: te.Tensor, dtype: str) -> te.Tensor:
 
 
 def _packed(*args: Any) -> list[te.Tensor]:
-    """The expression of the template that there was for CPUs, whose weights were a matrix first."""
+    """The expression of the former template for CPUs, which made the weights a matrix first."""
     n, c, h, w, o, kh, kw, stride, pad, dtype, dilation, groups, layout = args
     X, weight = _inputs(n, c, h, w, o, kh, kw, dtype, groups, layout)
     steps = pair(stride, "stride"), pair(pad, "pad"), pair(dilation, "dilation")

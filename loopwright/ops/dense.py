@@ -117,7 +117,6 @@ def _layer(
 
 
 def _mapped(x: te.Tensor, f: Callable[[Expr], Expr], name: str) -> te.Tensor:
-    """``f`` of every element."""
     tensor: te.Tensor = te.compute(x.shape, lambda i, j: f(x[i, j]), name=name)
     return tensor
 

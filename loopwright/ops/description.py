@@ -1,4 +1,4 @@
-"""What a person must know to tune an operator: its parameters, their meaning, and an example."""
+"""Description of an operator for those who tune it: parameters, their meaning, and an example."""
 
 from __future__ import annotations
 
@@ -87,41 +87,25 @@ _EXAMPLES = {
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter of a workload.
-
-    Attributes:
-        name: as it is written before the ``=``.
-        meaning: what it is; empty for that of a template of one's own.
-        required: it must be given.
-        default: what it is otherwise; None where it is required.
-    """
-
-    name: str
-    meaning: str
+    name: str  #: as written before the ``=``
+    meaning: str  #: empty for that of a template of one's own
     required: bool
-    default: Json = None
+    default: Json = None  #: None where it is required
 
 
 @dataclass(frozen=True)
 class Description:
-    """A workload as ``loopwright workloads`` shows it.
-
-    Attributes:
-        name: of the workload.
-        summary: what it computes, in one line.
-        parameters: in order.
-        dtypes: what its parameter ``dtype`` may be; empty where it has none.
-        example: words of a command line that give it parameters.
-    """
+    """A workload as ``loopwright workloads`` shows it."""
 
     name: str
-    summary: str
+    summary: str  #: result of the workload, in one line
     parameters: tuple[Parameter, ...]
+    #: Values of its parameter ``dtype``; empty where it has none.
     dtypes: tuple[str, ...]
+    #: Words of a command line that give it parameters.
     example: str
 
     def to_json(self) -> dict[str, Json]:
-        """The description for scripts."""
         return {
             "name": self.name,
             "summary": self.summary,
@@ -140,11 +124,7 @@ class Description:
 
 
 def describe(operator: Operator) -> Description:
-    """Everything that a person must know to tune an operator.
-
-    Args:
-        operator: of `WORKLOADS`, or one of your own that was registered.
-    """
+    """The description of an operator, of `WORKLOADS` or registered by its user."""
     meanings = {"dtype": _DTYPE, **_MEANINGS.get(operator.name, {})}
     parameters = parameters_of(operator.params, meanings)
     return Description(
@@ -157,7 +137,6 @@ def describe(operator: Operator) -> Description:
 
 
 def describe_all() -> tuple[Description, ...]:
-    """Every operator, in the order of their names."""
     return tuple(describe(WORKLOADS[name]) for name in sorted(WORKLOADS))
 
 
@@ -176,7 +155,7 @@ def _shown(default: object) -> Json:
 
 
 def _dtypes(operator: Operator) -> tuple[str, ...]:
-    """Types of which the template makes a task. It is asked for each, for it alone knows."""
+    """Types of which the template makes a task; it is asked for each, for it alone knows."""
     if "dtype" not in operator.params:
         return ()
     sizes = {name: 8 for name, default in operator.params.items() if default is REQUIRED}

@@ -45,7 +45,7 @@ def matmul_compute(
         B: (..., K, N), or (..., N, K) with ``trans_b``.
         trans_a, trans_b: the last two dimensions of the operand are stored transposed.
         name: printed name of the result.
-        out_dtype: in which products and sums are made; default the dtype of the operands.
+        out_dtype: dtype of products and sums; default that of the operands.
 
     Returns:
         (..., M, N), in ``out_dtype``.
@@ -168,15 +168,10 @@ def define_matmul_space(
 def schedule_matmul(
     cfg: TemplateConfig, s: Schedule, out: te.Tensor, acc: te.Tensor, B: te.Tensor, trans_b: bool
 ) -> None:
-    """Schedule ``out``, whose accumulation is the stage ``acc``, by the knobs of ``cfg``.
+    """Schedule ``out`` by the knobs of ``cfg``, a configuration of `define_matmul_space`.
 
-    Args:
-        cfg: a configuration of `define_matmul_space`.
-        s: the schedule.
-        out: (..., M, N), elementwise over ``acc``.
-        acc: the reduction; it becomes the register tile.
-        B: the operand that is packed into panels.
-        trans_b: B is stored (N, K).
+    ``out`` (..., M, N) is elementwise over ``acc``, a reduction that becomes the register tile.
+    ``B`` is packed into panels; with ``trans_b`` it is stored (N, K).
     """
     *batch, i, j = s[out].op.axis
     i0, i1, i2 = cfg["tile_i"].apply(s, out, i)

@@ -127,7 +127,6 @@ def _matmul_int8_gpu(M: int, N: int, K: int) -> tuple[Schedule, list[te.Tensor]]
 
 
 def _product(M: int, N: int, K: int) -> tuple[te.Tensor, te.Tensor, te.Tensor]:
-    """The operands and the result."""
     A = te.placeholder((M, K), "uint8", name="A")
     W = te.placeholder((-(-N // LANES), -(-K // GROUP), LANES, GROUP), "int8", name="W")
     k = te.reduce_axis((0, K), name="k")

@@ -1,8 +1,5 @@
-"""What an operator is: a definition with a NumPy reference, and a line of text.
-
-Its space is derived from the definition; where no rule does as well as a template by hand, it has
-one.
-"""
+"""Operators: a definition with a NumPy reference, from which the space is derived, and a line of
+text; a template by hand where no rule does as well."""
 
 from __future__ import annotations
 
@@ -39,7 +36,7 @@ class Operator:
     """An operator as the command line and the tests see it.
 
     Attributes:
-        template: what is tuned, a `loopwright.space.Workload` or a template by hand; the default
+        template: the tuned `loopwright.space.Workload` or template by hand; the default
             configuration is the default schedule.
         summary: one line of text.
 
@@ -99,15 +96,9 @@ def definition(
     On CPUs its space is derived. On GPUs it has the template of `loopwright.ops.gpu.scheduled`,
     which knows the same rules and has every choice as a knob of one space.
 
-    Args:
-        name: its name on the command line and in records.
-        summary: what it computes, in one line.
-        make_reference: function of its parameters that returns its NumPy reference.
-        former: function of its parameters that returns inputs and the result as its template for
-            CPUs computed it, where that had other stages: records of it apply.
-
-    Raises:
-        TaskError: another function has the name already.
+    ``name`` is its name on the command line and in records. ``make_reference`` and ``former`` take
+    its parameters; ``former`` returns inputs and the result as its former template for CPUs
+    computed it, where that had other stages: records of it apply.
     """
 
     def enter(function: Callable[..., list[Tensor]]) -> Workload:
@@ -126,12 +117,7 @@ def definition(
 
 
 def register(template: Template, summary: str) -> Operator:
-    """Make an operator known to the command line.
-
-    Args:
-        template: a workload or a template, which has a reference.
-        summary: what it computes, in one line.
-    """
+    """Make a template that has a reference known to the command line; ``summary`` is one line."""
     operator = Operator(template, summary)
     WORKLOADS[operator.name] = operator
     return operator

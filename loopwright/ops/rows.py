@@ -22,7 +22,7 @@ def reduce_compute(X: te.Tensor, kind: str = "sum", axis: int = 1, name: str = "
     Args:
         X: (M, N).
         kind: "sum", "prod", "max" or "min".
-        axis: the dimension that goes away.
+        axis: the dimension that is reduced.
         name: printed name of the result.
 
     Returns:
@@ -99,7 +99,7 @@ def softmax_compute(X: te.Tensor, name: str = "Y") -> tuple[te.Tensor, list[te.T
         name: printed name of the result.
 
     Returns:
-        The result (M, N), and what each of its rows needs, in order.
+        The result (M, N), and the stages that each of its rows needs, in order.
 
     Raises:
         TensorError: X does not hold floats.
@@ -167,7 +167,7 @@ def layer_norm_compute(
         name: printed name of the result.
 
     Returns:
-        The result (M, N), and what each of its rows needs, in order.
+        The result (M, N), and the stages that each of its rows needs, in order.
 
     Raises:
         TensorError: X does not hold floats, or gamma or beta do not fit it.

@@ -49,7 +49,7 @@ def _reference(M: int, N: int, K: int, trans_b: bool, dtype: str) -> Reference:
 
 
 def _nearest_tf32(x: Array) -> Array:
-    """As `te.intrinsics.round_tf32`."""
+    """Round numbers to tf32, as `te.intrinsics.round_tf32`."""
     rounded = (x.view(np.uint32) + np.uint32(1 << 12)) & np.uint32(0xFFFFE000)
     return np.where(np.isnan(x), x, rounded.view(np.float32))
 
@@ -64,11 +64,7 @@ def _default(M: int, N: int, K: int, trans_b: bool, dtype: str) -> dict[str, obj
 
 
 def _check(M: int, N: int, K: int, kind: MmaOperands) -> None:
-    """Refuse shapes whose rows cannot be copied 16 bytes at once, and other targets.
-
-    Raises:
-        TaskError: says which.
-    """
+    """Refuse shapes whose rows cannot be copied 16 bytes at once, and other targets."""
     if Target.current().kind.name != "cuda":
         raise TaskError(
             f"matmul_tensor_core is for targets cuda, and the target in force is "

@@ -32,11 +32,8 @@ BLOCKS = (1, 2, 4, 8, 16, 32, 64)
 
 
 def check_sizes(dtype: str, **sizes: int) -> None:
-    """Check what a default configuration is computed from, before the template itself does.
-
-    Raises:
-        TensorError: a size is not a positive integer, or the dtype is not supported.
-    """
+    """Check sizes (positive integers) and the dtype of a default configuration before the template
+    does."""
     dtypes.check(dtype)
     for name, size in sizes.items():
         shape_of((size,), name)
@@ -61,7 +58,7 @@ def register_tile(
     s[stage].vectorize(columns)
 
 
-#: Where sums of a narrow dtype are made, and what is returned.
+#: Dtypes of sums, and of results, of operands of a narrow dtype.
 _WIDE = {"int8": "int32", "uint8": "int32", "float16": "float32", "bfloat16": "float32"}
 
 

@@ -1,7 +1,7 @@
 """Logs of measurements: the record, the append-only store, reading, and queries.
 
-A leaf: knows nothing of schedules or of the runtime, so that a log can be listed with nothing else
-imported. Traces and targets stay raw JSON here. ``docs/records.md`` specifies the format.
+Imports neither schedules nor the runtime, so that a log can be listed with nothing else loaded.
+Traces and targets stay raw JSON here. ``docs/records.md`` specifies the format.
 """
 
 from loopwright.records import in_notebook

@@ -31,23 +31,12 @@ _KINDS = ("sp", "re", "an", "ot")
 
 
 def is_foreign(data: Mapping[str, Json]) -> bool:
-    """True for a line in the form of TVM: AutoTVM's ``input`` or the older ``i``."""
+    """Whether a line is in the form of TVM: AutoTVM's ``input`` or the older ``i``."""
     return ("v" not in data and "input" in data) or isinstance(data.get("i"), list)
 
 
 def read(data: Mapping[str, Json]) -> dict[str, Json]:
-    """Make the fields of a record of a parsed AutoTVM line.
-
-    Args:
-        data: The line's object: ``input``, ``config``, ``result``, ``version``.
-
-    Returns:
-        Template, arguments, knob values and times, or the kind of the failure, as
-        ``Record.from_json`` takes them.
-
-    Raises:
-        RecordError: the line is of another version of TVM's formats, or malformed.
-    """
+    """Convert a parsed AutoTVM line to the fields that ``Record.from_json`` takes."""
     if data.get("version") != 0.2:
         version = ascii(data.get("version", data.get("v"))).strip("'")[:20]
         raise UnknownVersionError(f"TVM record of version {version} (only AutoTVM 0.2 can be read)")

@@ -46,7 +46,7 @@ _DTYPES = {
     **dict.fromkeys(("usable", "dropped"), "bool"),
     "args": "object",
 }
-#: What is asked of the records.
+#: Fields that are read from the records.
 _FIELDS = (
     *("id", "task", "op", "args", "target", "hardware", "threads", "round", "trial", "run", "seed"),
     *("env", "ts", "median", "times", "usable", "dropped", "error", "checked", "check_reason"),
@@ -59,8 +59,8 @@ def to_dataframe(records: RecordsLike) -> pd.DataFrame:
     """A table of records for pandas, in their order.
 
     Times are seconds per call: ``median_s``, ``min_s`` and ``max_s`` of ``windows`` samples, all
-    empty where a trial failed; then ``error`` is the kind of its failure and ``error_text`` says
-    more. ``ts`` is when the trial ended. ``gain`` and ``gain_margin`` are those of a verdict. Each
+    empty where a trial failed; then ``error`` is the kind of its failure and ``error_text`` its
+    text. ``ts`` is when the trial ended. ``gain`` and ``gain_margin`` are those of a verdict. Each
     knob has a column ``config.NAME``, empty for records without that knob; the factors of a split
     are a tuple. Whole numbers, texts with few different values and answers of yes or no have the
     dtypes of pandas for them.
@@ -95,7 +95,7 @@ def to_dataframe(records: RecordsLike) -> pd.DataFrame:
 
 
 def _columns(values: Mapping[str, list[Json]]) -> dict[str, list[Json]]:
-    """The values of each column, in the order in which they stand."""
+    """Columns in the order in which the table has them."""
     times = values["times"]
     errors = values["error"]
     verdicts = [verdict or {} for verdict in values["verdict"]]
@@ -123,7 +123,7 @@ def _columns(values: Mapping[str, list[Json]]) -> dict[str, list[Json]]:
 
 
 def _of_type(wanted: type, value: Json) -> Json:
-    """A value that a log may hold in any form, where it is of the type that it should be."""
+    """A value if it has the type that its field should have: a log may hold anything."""
     return value if isinstance(value, wanted) else None
 
 
@@ -139,7 +139,7 @@ def _knobs(configs: Sequence[Mapping[str, Json]]) -> dict[str, list[Json]]:
 
 
 def _tuples(column: Sequence[Json]) -> list[Json]:
-    """A column whose lists are tuples, by which pandas can group."""
+    """A column with tuples in place of lists, so that pandas can group by it."""
     if not any(isinstance(value, list | tuple) for value in column):
         return list(column)
     # A log has few different values; those that an index holds are the same objects.
@@ -171,7 +171,7 @@ def _typed(name: str, values: list[Json]) -> pd.Series[Any]:
 
 
 def _encodable(words: Sequence[Json]) -> list[Json]:
-    """Words of which half a character, which pandas cannot take, stands as its escape."""
+    """Texts with lone surrogates escaped, since pandas cannot take them."""
     known = {
         word: word.encode("utf-8", "backslashreplace").decode() if isinstance(word, str) else None
         for word in set(words)
@@ -180,7 +180,7 @@ def _encodable(words: Sequence[Json]) -> list[Json]:
 
 
 def _dtype_of(values: Sequence[Json]) -> str:
-    """The dtype of a knob, or of a field that is known by its values only."""
+    """The dtype of a knob, or of a field of which only the values are known."""
     types = {type(value) for value in values if value is not None}
     if types == {bool}:
         return "boolean"

@@ -1,7 +1,6 @@
 """The line that holds a tensor expression, so that a record outlives the script it came from.
 
-``records`` knows no tensor expressions: the DAG is raw JSON here. Whoever uses it verifies its
-hash (`loopwright.task.rebuild`).
+The DAG is raw JSON here; `loopwright.task.rebuild` verifies its hash where it is used.
 """
 
 from __future__ import annotations
@@ -17,16 +16,16 @@ from loopwright.records.record import VERSION
 
 @dataclass(frozen=True, eq=False)
 class Expression:
-    """What records of one DAG have in common, beside their schedules.
+    """The tensor expression that the records of one DAG share.
 
     Attributes:
-        hash: hash of the DAG, by which records name it.
+        hash: hash of the DAG, by which records refer to it.
         dag: the DAG, in the form of ``Dag.to_json``.
         arg_ids: the arguments in calling order, as ids of the DAG.
         op: name of the template that made it.
         args: arguments of the template.
         passes: settings of the `PassContext` that candidates were lowered in; empty: the defaults.
-        inputs: how the input data was made: ``{"made_by": "template"}`` for the template's
+        inputs: origin of the input data: ``{"made_by": "template"}`` for the template's
             ``make_inputs``, or ``{"made_by": "seed", "seed": 0}`` for random data.
 
     Example:
@@ -46,20 +45,20 @@ class Expression:
 
     @property
     def identity(self) -> str:
-        """Equal for expressions of which a log needs one line only."""
+        """Key that is equal for expressions of which a log needs only one line."""
         return canonical_json([self.hash, self.arg_ids, self.op, self.args, self.passes])
 
     def to_line(self) -> str:
         """The line with its checksum, without the newline.
 
         Raises:
-            RecordError: no reader would take it: it is too long, or nested too deep.
+            RecordError: it is too long, or nested too deep, to be read back.
         """
         return sealed(body_of({"v": VERSION, "expression": asdict(self)}, "an expression"))
 
     @classmethod
     def from_json(cls, data: Json) -> Expression:
-        """Read the ``expression`` of a line; fields that are not known are passed over.
+        """Read the ``expression`` of a line; unknown fields are ignored.
 
         Raises:
             RecordError: a field is missing or malformed.

@@ -1,4 +1,4 @@
-"""What each field of a record may hold: one table, for lines of any origin."""
+"""Checks of the fields of a record: one table, for lines of any origin."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def _or_null(check: _Check) -> _Check:
 
 
 def _has(parts: Mapping[str, _Check]) -> _Check:
-    """An object in which these entries, where they are there, hold what they should."""
+    """A check of an object: the entries of these names, where present, must pass theirs."""
 
     def check(value: Json) -> bool:
         if type(value) is not dict:
@@ -151,11 +151,7 @@ _FIELDS: dict[str, _Check] = {
 
 
 def checked_fields(data: Mapping[str, Json]) -> tuple[dict[str, Json], dict[str, Json]]:
-    """Sort the fields of a line into those of a record and those that this version does not know.
-
-    Raises:
-        RecordError: a field is missing or malformed.
-    """
+    """Split the fields of a line into those of a record and those unknown to this version."""
     values: dict[str, Json] = {}
     extra: dict[str, Json] = {}
     for name, value in data.items():

@@ -1,8 +1,8 @@
 """Logs from logs: only the best records, several logs as one, one log for each task.
 
-A file that is written takes the place of the old one in one step, and nobody appends to the old one
-meanwhile, so that no failure loses a measurement. The output may be one of the inputs where nothing
-of it is left out.
+A written file replaces the old one in one step, while a lock keeps others from appending to the old
+one, so that no failure loses a measurement. The output may be one of the inputs where nothing of it
+is left out.
 """
 
 from __future__ import annotations
@@ -40,14 +40,15 @@ def pick(
 ) -> list[Record]:
     """Write a log of the best records of ``sources`` and of ``out``, if that exists.
 
-    With them go the lines that their rank rests on (see `kept`) and their expressions; headers and
-    comments do not.
+    The lines that their rank rests on (see `kept`) and their expressions are written too; headers
+    and comments are not.
 
     Args:
         sources: Logs.
         out: The log to be written.
-        k: How many records of each task, hardware and number of threads.
-        announce: Told which lines of the sources were skipped; None: nobody is.
+        k: Number of records of each task, hardware and number of threads.
+        announce: Called with one line of text about skipped lines of the sources; None: not
+            reported.
 
     Returns:
         The records that were written.
@@ -73,7 +74,7 @@ def pick(
 
 
 def _nothing_usable(logs: Sequence[Log]) -> RecordError:
-    """Why none of some logs has a record that may be best."""
+    """The error for logs of which none has a record that may be best, with the reason."""
     count = sum(map(len, logs))
     if not count:
         return RecordError(without_records(logs[0]))
@@ -88,7 +89,7 @@ def pick_best(source: AnyPath, out: AnyPath) -> list[Record]:
     """Write a log of the best records of ``source`` and of ``out``: `pick`, by AutoTVM's name.
 
     Returns:
-        What was written.
+        The records that were written.
 
     Raises:
         RecordError: a log cannot be read or written.
@@ -125,7 +126,7 @@ def merge(sources: Sequence[AnyPath], out: AnyPath) -> tuple[int, int]:
     Lines are copied as they are, so that those of a newer version, or damaged ones, are not lost.
 
     Returns:
-        How many lines were written, and how many were left out since they stood there before.
+        The number of lines written, and the number left out as duplicates.
 
     Raises:
         RecordError: a log cannot be read or written, or one holds nothing that is a record.
@@ -156,11 +157,11 @@ def split(source: AnyPath, folder: AnyPath, announce: Announce | None = None) ->
 
     Args:
         source: A log.
-        folder: Where the files are to be; created when it does not exist.
-        announce: Told which lines were skipped; None: nobody is.
+        folder: Folder of the files; created when it does not exist.
+        announce: Called with one line of text about skipped lines; None: not reported.
 
     Returns:
-        How many records each file holds.
+        The number of records in each file.
 
     Raises:
         RecordError: the log cannot be read or holds no record, or a file cannot be written.
@@ -190,11 +191,7 @@ def split(source: AnyPath, folder: AnyPath, announce: Announce | None = None) ->
 
 
 def _load_log(path: AnyPath, announce: Announce | None = None) -> Log:
-    """Read a log, and say what of its lines was skipped.
-
-    Raises:
-        RecordError: the file cannot be read, or is none.
-    """
+    """Read a log, and report its skipped lines."""
     log = load(path)
     check_is_log(log)
     if announce is not None and log.records and (complaint := log.complaint()):
@@ -203,11 +200,7 @@ def _load_log(path: AnyPath, announce: Announce | None = None) -> Log:
 
 
 def _own(out: AnyPath, sources: Sequence[AnyPath]) -> list[Log]:
-    """What a file holds that is written anew, where it is none of the sources.
-
-    Raises:
-        RecordError: it has lines that cannot be read.
-    """
+    """The log that is about to be overwritten, unless it is a source; it must be fully readable."""
     if not os.path.exists(out):
         return []
     log = load(out)
@@ -219,7 +212,8 @@ def _own(out: AnyPath, sources: Sequence[AnyPath]) -> list[Log]:
 def _check_keeps(out: AnyPath, sources: Sequence[AnyPath], chosen: Sequence[Record]) -> None:
     """Refuse to leave measurements out of a log that may have been chosen by mistake.
 
-    What `pick` wrote before has no headers, and is no source: there the better replaces the good.
+    A file that `pick` wrote has no headers and is no source: there better records replace good
+    ones.
     """
     if not os.path.exists(out):
         return
@@ -257,7 +251,7 @@ def _write(
 
 
 def _raw_lines(path: AnyPath) -> Iterator[bytes]:
-    """The lines of a file as they are, without blank ones."""
+    """The unparsed lines of a file, without blank ones."""
     with open(path, "rb") as file:
         raw = file.readline(MAX_LINE).removeprefix(BOM)
         while raw:
@@ -267,7 +261,7 @@ def _raw_lines(path: AnyPath) -> Iterator[bytes]:
 
 
 def _file_name(record: Record, key: str) -> str:
-    """Such as ``matmul_16x16_3fa2b1c0.jsonl``: for people, and unlike that of any other task."""
+    """A readable name that no other task has, such as ``matmul_16x16_3fa2b1c0.jsonl``."""
     name = re.sub(r"[^A-Za-z0-9_.-]+", "_", record.op).strip(".")[:60] or "task"
     sizes = "x".join(str(arg) for arg in record.args if type(arg) is int)[:60]
     digest = hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()[:8]
@@ -276,7 +270,7 @@ def _file_name(record: Record, key: str) -> str:
 
 @contextmanager
 def _replaced(path: AnyPath) -> Iterator[BinaryIO]:
-    """A file to write to that takes the place of ``path`` when the block ends without an error.
+    """A file that takes the place of ``path`` when the block ends without an error.
 
     A `Store` that appends to the old file waits, and goes on with the new one.
     """

@@ -1,4 +1,4 @@
-"""Reading a log while somebody else writes it: what came since the last look."""
+"""Reading a log while another process writes it: what came since the last look."""
 
 from __future__ import annotations
 
@@ -21,28 +21,20 @@ _REMEMBERED = 256
 
 @dataclass(frozen=True)
 class News:
-    """What a look at a log brought.
+    """Changes of a log since the last look."""
 
-    Attributes:
-        exists: False while there is no file at the path.
-        restarted: True when ``log`` holds the log from its beginning: at the first look, and when
-            the file was cut, replaced or removed since the last one. What was known is void.
-        log: what the lines since the last look hold.
-    """
-
-    exists: bool
+    exists: bool  # False while there is no file at the path
+    #: True where ``log`` begins at the first line: at the first look, and when the file was cut,
+    #: replaced or removed; what was read before is void.
     restarted: bool
-    log: Log
+    log: Log  # the lines since the last look
 
 
 class Follower:
-    """Follows a log that is written at the same time, or does not exist yet.
+    """Reads a log that is written at the same time, or does not exist yet.
 
     It takes no lock and writes nothing, not even an index, so that the writer never waits. Only
     whole lines are read: one that is being written comes with the next look.
-
-    Args:
-        path: the log.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -53,11 +45,7 @@ class Follower:
         self._lines = 0
 
     def look(self) -> News:
-        """Read what is new.
-
-        Raises:
-            RecordError: the path is no regular file, or cannot be read.
-        """
+        """Read the new lines; raises a RecordError where the path is no readable regular file."""
         try:
             status = os.stat(self.path)
             if not stat.S_ISREG(status.st_mode):
@@ -87,7 +75,7 @@ class Follower:
         return News(True, True, log)
 
     def _appended(self, size: int) -> News | None:
-        """What was appended; None where the file is not the one that was read before."""
+        """The appended lines; None where the file is not the one that was read before."""
         log = Log(self.path)
         if size < self._end:
             return None
@@ -100,7 +88,7 @@ class Follower:
         return News(True, False, log)
 
     def _take(self, fd: int, log: Log) -> bool:
-        """Take in whole lines of a chunk; False where there is none."""
+        """Read the whole lines of a chunk; False where there is none."""
         data = os.pread(fd, _CHUNK, self._end)
         whole = data[: data.rfind(b"\n") + 1]
         if not whole and len(data) == _CHUNK:

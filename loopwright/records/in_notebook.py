@@ -1,4 +1,4 @@
-"""How logs and records show themselves in a notebook."""
+"""HTML of logs and records for notebooks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TASKS = 20
 
 
 def html_of_log(log: Log) -> str:
-    """HTML of a log: a row for each of its tasks, with the best record."""
+    """A table with one row for each task of a log: its best record."""
     groups = by_task(log)
     rows = [_row(group) for group in list(groups.values())[:_TASKS]]
     more = len(groups) - len(rows)
@@ -31,7 +31,7 @@ def html_of_log(log: Log) -> str:
 
 
 def html_of_record(record: Record) -> str:
-    """HTML of a record: what it measured, its knobs, and where."""
+    """A table of a record: its measurement, its knobs, and its machine."""
     knobs = html_table((name, json.dumps(value)) for name, value in record.config.items())
     steps = html_text("\n".join(json.dumps(step) for step in record.trace))
     return html_block(
@@ -51,7 +51,7 @@ def _row(records: list[Record]) -> tuple[object, ...]:
 
 
 def _facts(record: Record) -> Iterator[tuple[str, object]]:
-    """Names and values of what is known."""
+    """Names and values of the facts that the record holds."""
     if record.error is not None:
         yield "failed", f"{record.error.get('kind')}: {record.error.get('text')}"
     if record.times:

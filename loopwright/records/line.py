@@ -1,7 +1,7 @@
 """One line of a log: strict JSON of limited size and depth, with a checksum as its last field.
 
-A log may be damaged, or written by somebody who means harm. Whatever a line holds, reading it gives
-an object of finite numbers and bounded depth, or a `RecordError`.
+A log may be damaged or malicious. Whatever a line holds, reading it gives an object of finite
+numbers and bounded depth, or a `RecordError`.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ MAX_DIGITS = 40
 
 #: The end of a line with a checksum: this, eight hexadecimal digits, and the two last bytes.
 _MARK = b',"sum":"'
-#: How a line of this version begins.
+#: Beginning of a line of this version.
 _OWN = b'{"v":1,'
 #: The mark that some editors put at the beginning of a file.
 BOM = b"\xef\xbb\xbf"
-#: Bytes by which it is seen whether a file is a log.
+#: Bytes from which a file is recognized as a log.
 BEGINNING = 1 << 16
-#: How lines begin, of any version, and of TVM; and fields that lines of each kind have.
+#: Beginnings of lines of any version and of TVM; fields that lines of each kind have.
 _OPENINGS = (b'{"v":', b'{"input": [', b'{"input":[', b'{"i": [', b'{"i":[')
 _KINDS_OF_TVM = ({"input", "config", "result"}, {"i", "r", "v"})
 _KINDS = ({"v", "header"}, {"v", "expression"}, {"v", "task"}, *_KINDS_OF_TVM)
@@ -48,19 +48,19 @@ class NotJsonError(RecordError):
 
 
 class TornLineError(RecordError):
-    """A line is the beginning of one: writing it was cut off."""
+    """A line is only the beginning of one: writing it was cut off."""
 
 
 class UnknownVersionError(RecordError):
-    """A line is of a version, of loopwright or of TVM, that is not read."""
+    """A line is of a version, of loopwright or of TVM, that this version cannot read."""
 
 
 class DamagedLineError(RecordError):
-    """A line does not fit its checksum, or has lost it."""
+    """A line does not match its checksum, or has lost it."""
 
 
 def _plain(value: object) -> object:
-    """What ``json`` does not know: scalars of NumPy become Python's."""
+    """Convert NumPy scalars, which ``json`` does not know, to those of Python."""
     item = getattr(value, "item", None)
     if callable(item):
         return item()
@@ -86,15 +86,7 @@ def canonical_json(value: object) -> str:
 
 
 def body_of(data: Mapping[str, Json], what: str) -> str:
-    """The text of a line without its checksum.
-
-    Args:
-        data: the fields of the line, in the order in which they are written.
-        what: the line in words, for the message.
-
-    Raises:
-        RecordError: a field holds something that JSON cannot say, or that no reader would take.
-    """
+    """The text of a line without its checksum; ``what`` names the line in errors."""
     try:
         return json.dumps(data, separators=(",", ":"), allow_nan=False, default=_plain)
     except (TypeError, ValueError, RecursionError) as exc:
@@ -102,27 +94,14 @@ def body_of(data: Mapping[str, Json], what: str) -> str:
 
 
 def sealed(body: str) -> str:
-    """The text of an object with its checksum as the last field: a line, without the newline.
-
-    Args:
-        body: the object without the checksum, as `body_of` gives it.
-
-    Raises:
-        RecordError: no reader would take the line.
-    """
+    """The body of a line with its checksum as the last field, without the newline."""
     data = body.encode("ascii")
     _check_limits(data)
     return f'{body[:-1]},"sum":"{zlib.crc32(data[:-1]):08x}"}}'
 
 
 def parse_line(line: str | bytes) -> dict[str, Json]:
-    """Parse a line into its JSON object, without the checksum.
-
-    Raises:
-        NotJsonError: the line is not JSON.
-        DamagedLineError: it does not fit its checksum, or should have one.
-        RecordError: it is no JSON object, or beyond the limits of a line.
-    """
+    """Parse a line into its JSON object, without the checksum."""
     if isinstance(line, str):
         line = line.encode("utf-8", "surrogatepass")
     line = line.strip()
@@ -144,14 +123,12 @@ def parse_line(line: str | bytes) -> dict[str, Json]:
 
 
 def begins_log(data: bytes) -> bool:
-    """Whether a file that is not empty begins as a log, so that lines may be appended to it.
+    """Whether the first `BEGINNING` bytes of a file that is not empty are those of a log, so that
+    lines may be appended to it.
 
     The first line that is neither blank nor a comment is a header, an expression or a record, of
-    loopwright or of TVM, or what is left of one: a crash may have cut it off or damaged it, and a
-    loss of power leaves zeros.
-
-    Args:
-        data: the first `BEGINNING` bytes of the file, or all of them.
+    loopwright or of TVM, or the rest of one: a crash may have cut it off or damaged it, and a loss
+    of power leaves zeros.
     """
     lines = (line.strip(b" \t\r\n\0") for line in data.removeprefix(BOM).split(b"\n"))
     told = [line for line in lines if line and not line.startswith(b"#")]
@@ -173,11 +150,8 @@ def begins_log(data: bytes) -> bool:
 
 
 def is_own_line(line: bytes) -> bool:
-    """Whether a line of a log could have been written by this version: it fits its checksum, which
-    it has, and is printable ASCII. It was parsed before.
-
-    Args:
-        line: the line, without its newline.
+    """Whether this version could have written a line, given without newline and already parsed: it
+    has its checksum, fits it, and is printable ASCII.
     """
     return (
         line.startswith(_OWN)
@@ -197,11 +171,7 @@ def _fits_sum(line: bytes) -> bool:
 
 
 def _check_limits(line: bytes) -> None:
-    """Refuse what would exhaust a reader.
-
-    Raises:
-        RecordError: the line is longer, nested deeper, or has longer integers than is allowed.
-    """
+    """Refuse lines that would exhaust a reader: too long, too deep, or with too long integers."""
     if len(line) > MAX_LINE:
         raise RecordError(f"longer than {MAX_LINE >> 20} MiB")
     if line.count(b"[") + line.count(b"{") > MAX_DEPTH and _depth(line) > MAX_DEPTH:
@@ -211,7 +181,7 @@ def _check_limits(line: bytes) -> None:
 
 
 def _depth(line: bytes) -> int:
-    """How deep brackets stand inside each other; those inside of strings are passed over."""
+    """Nesting depth of brackets outside of strings."""
     depth = deepest = 0
     for byte in _STRING.sub(b"", line).translate(None, _NO_BRACKET):
         depth += 1 if byte in b"[{" else -1
@@ -220,7 +190,7 @@ def _depth(line: bytes) -> int:
 
 
 def _check_integers(line: bytes) -> None:
-    """Parse a line that has many digits in a row, which may stand in a string."""
+    """Parse a line that has many digits in a row, which may be in a string."""
     try:
         _CAREFUL.decode(line.decode())
     except (ValueError, RecursionError) as exc:

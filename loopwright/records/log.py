@@ -28,15 +28,15 @@ from loopwright.records.line import (
 from loopwright.records.provenance import build_hash
 from loopwright.records.record import Record, check_version
 
-#: What a line holds; a header is a dictionary.
+#: Contents of a line; a header is a dictionary.
 Line: TypeAlias = "Record | Expression | dict[str, Json]"
 LOG = Kind("a log", begins_log)
-#: Bytes at the beginning of a line in which the name of its kind stands.
+#: Bytes at the beginning of a line that contain the name of its kind.
 _BEGINNING = 40
 
 
 class Skipped(NamedTuple):
-    """A line that was not understood: its number, from 1, and why.
+    """A line that was not understood: its number, from 1, and the reason.
 
     Example:
         >>> with open("torn.jsonl", "w") as file:
@@ -53,10 +53,10 @@ class Skipped(NamedTuple):
 
 @dataclass
 class Log:
-    """What a file of records holds, in the order of its lines.
+    """Contents of a file of records, in the order of its lines.
 
     Attributes:
-        path: Where it was read from.
+        path: File it was read from.
         records: The measurements.
         headers: The lines that open a run, as dictionaries.
         dags: The expressions by the hash of their DAG.
@@ -64,8 +64,8 @@ class Log:
 
     Example:
         >>> log = lw.records.load("matmul.jsonl")
-        >>> print(len(log.records) >= 6, len(log.headers), log.skipped)
-        True 1 []
+        >>> print(len(log.records) >= 6, len(log.headers), log.expression(log.records[0]).op)
+        True 1 matmul
     """
 
     path: Path
@@ -87,15 +87,11 @@ class Log:
         return len(self.records)
 
     def expression(self, record: Record) -> Expression | None:
-        """The expression that a record was made of, where the log holds it.
+        """The expression of a record, where the log holds it.
 
-        One of the record's own template and pass settings goes first; the header of its run says
-        them, or its ``build`` where the compiler is that of now.
-
-        Example:
-            >>> log = lw.records.load("matmul.jsonl")
-            >>> print(log.expression(log.records[0]).op)
-            matmul
+        Among several of one DAG, the one with the record's own template and pass settings is
+        preferred. The pass settings are those in the header of its run, or follow from its
+        ``build`` where the compiler is the present one.
         """
         there = self.dags.get(record.dag, [])
         own = [e for e in there if e.op == record.op and e.args == record.args]
@@ -107,20 +103,12 @@ class Log:
         return next(iter(own or there), None)
 
     def complaint(self) -> str:
-        """One line that says how many lines were skipped and why; empty when none was.
-
-        Example:
-            >>> with open("torn.jsonl", "w") as file:
-            ...     print("{no JSON", file=file)
-            ...
-            >>> print(lw.records.load("torn.jsonl").complaint())
-            torn.jsonl: 1 line skipped, the first is line 1 (1 x torn line)
-        """
+        """One line of text on how many lines were skipped and why; empty when none was."""
         return f"{self.path}: {_skipped(self)}" if self.skipped else ""
 
 
 def _skipped(log: Log) -> str:
-    """How many lines of a log were skipped, the first of them, and why."""
+    """Number of skipped lines, the first of them, and the reasons."""
     reasons = Counter(item.reason for item in log.skipped)
     lines = "1 line" if len(log.skipped) == 1 else f"{len(log.skipped)} lines"
     first = log.skipped[0].line
@@ -133,7 +121,7 @@ def load(path: str | os.PathLike[str]) -> Log:
     """Read a log of loopwright, or one of AutoTVM (version 0.2), or a mixture.
 
     Torn lines, lines of other programs and lines of a newer version are skipped and counted. Blank
-    lines and lines that start with ``#`` are passed over.
+    lines and lines that start with ``#`` are ignored.
 
     Args:
         path: The file.
@@ -180,7 +168,7 @@ def load_expressions(path: str | os.PathLike[str]) -> Log:
 
 @contextmanager
 def _named_errors(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Say of which log an error of the system is."""
+    """Turn errors of the system into RecordErrors that name the log."""
     try:
         yield
     except FileNotFoundError as exc:
@@ -192,7 +180,7 @@ def _named_errors(path: str | os.PathLike[str]) -> Iterator[None]:
 
 
 def _a_folder(path: Path) -> str:
-    """What is said of a folder that was named instead of a log: which logs it holds."""
+    """The message for a folder that was given instead of a log: it lists the logs inside."""
     logs = sorted(file.name for file in path.glob("*.jsonl"))
     if not logs:
         return f"{str(path)!r} is a directory, and holds no log (*.jsonl); name a log file"
@@ -201,14 +189,7 @@ def _a_folder(path: Path) -> str:
 
 
 def check_is_log(log: Log) -> None:
-    """Refuse a file of which no line is one of a log.
-
-    Args:
-        log: what was read of it.
-
-    Raises:
-        RecordError: it is empty, of a newer version, or something else than a log.
-    """
+    """Refuse a file without any line of a log: it is empty, newer, or something else."""
     if log.records or log.headers or log.dags:
         return
     if not log.skipped:
@@ -226,21 +207,14 @@ def check_is_log(log: Log) -> None:
 
 
 def check_has_records(log: Log) -> None:
-    """Refuse a file that holds no record, and say why that is.
-
-    Args:
-        log: what was read of it.
-
-    Raises:
-        RecordError: there is none: it is no log (see `check_is_log`), or no trial has ended yet.
-    """
+    """Refuse a file without records, with the reason: it is no log, or no trial has ended yet."""
     check_is_log(log)
     if not log.records:
         raise RecordError(without_records(log))
 
 
 def without_records(log: Log) -> str:
-    """What is said of a log without records."""
+    """The message about a log without records."""
     if log.skipped:
         return (
             f"{log.path} has no record that can be read ({_skipped(log)}); "
@@ -258,7 +232,7 @@ def load_lines(lines: Iterable[str | bytes], name: str | None = None) -> Log:
 
     Args:
         lines: whole lines, such as an open file yields.
-        name: what the log is called in what is said of it.
+        name: name of the log in messages.
 
     Example:
         >>> with open("matmul.jsonl") as lines:
@@ -273,12 +247,7 @@ def load_lines(lines: Iterable[str | bytes], name: str | None = None) -> Log:
 
 
 def _opened(path: str | os.PathLike[str]) -> BinaryIO:
-    """A log that is open for reading.
-
-    Raises:
-        RecordError: it is a device, which may have no end.
-        OSError: it cannot be opened.
-    """
+    """A log that is open for reading; devices are refused, since they may have no end."""
     mode = os.stat(path).st_mode
     if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
         raise RecordError(f"{str(path)!r} is a device; name a log file")
@@ -292,17 +261,13 @@ def _read(log: Log) -> None:
 
 
 def raw_lines(path: str | os.PathLike[str]) -> Iterator[bytes]:
-    """The lines of a file with their newlines; of one that is too long only the beginning.
-
-    Raises:
-        RecordError: the file does not exist or cannot be read.
-    """
+    """The lines of a file with their newlines; of one that is too long only the beginning."""
     with _named_errors(path), _opened(path) as file:
         yield from _lines(file)
 
 
 def _lines(file: BinaryIO) -> Iterator[bytes]:
-    """The lines of a file; of one that is too long only the beginning, so that memory suffices."""
+    """The lines of a file; of one that is too long only the beginning, to bound memory."""
     raw = file.readline(MAX_LINE + 2).removeprefix(BOM)
     while raw:
         yield raw
@@ -314,7 +279,8 @@ def _lines(file: BinaryIO) -> Iterator[bytes]:
 @contextmanager
 def without_collector() -> Iterator[None]:
     """Pause the cyclic garbage collector: parsed JSON has no cycles, and looking for them took 5 of
-    the 8 seconds of reading 100 000 records."""
+    the 8 seconds of reading 100 000 records.
+    """
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -325,7 +291,7 @@ def without_collector() -> Iterator[None]:
 
 
 def take_line(log: Log, number: int, raw: bytes) -> None:
-    """Add a line to a log: what it holds, or that it was not understood, and why."""
+    """Add the contents of a line to a log, or the reason why it was not understood."""
     try:
         line = read_line(raw, log.records[-1] if log.records else None)
     except RecordError as exc:
@@ -351,7 +317,7 @@ def read_line(raw: bytes, before: Record | None = None) -> Line | None:
         A record, an expression, or the contents of a header; None for blank lines and comments.
 
     Raises:
-        RecordError: the line is none of these; the message is the reason that `Skipped` gives.
+        RecordError: the line is none of these; the message is the ``reason`` of `Skipped`.
 
     Example:
         >>> with open("matmul.jsonl", "rb") as file:
@@ -380,9 +346,9 @@ def read_line(raw: bytes, before: Record | None = None) -> Line | None:
 
 
 def _shared(before: Record | None, data: dict[str, Json]) -> dict[str, Json]:
-    """Let a record share what it has in common with the one before: most of its size.
+    """Let a record share the values that are equal in the one before, which are most of its size.
 
-    What is equal is not always the same: 1 and True, and objects in another order, make other ids.
+    Equal is not always the same: 1 and True, and objects in another order, make other ids.
     """
     if before is None:
         return data

@@ -1,4 +1,4 @@
-"""Asking many records at once, by the columns of an index where they are of one."""
+"""Queries of many records at once, by the columns of an index where they have one."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _NOWHERE: tuple[StoredBlock | None, int] = (None, 0)
 def fields_of(records: Iterable[object], *names: str) -> list[list[Any]]:
     """Fields and properties of many records: a list of values for each name.
 
-    What is stored by blocks is taken from their columns, many times faster than one by one.
+    Values of records with an index are taken from its columns, many times faster than one by one.
 
     Args:
-        records: stored ones, others, or a mixture.
-        names: what is asked of each.
+        records: records with or without an index, or a mixture.
+        names: names of the fields and properties.
 
     Raises:
-        RecordError: somebody else made the index, and it is malformed.
+        RecordError: the index was made by another program, and is malformed.
 
     Example:
         >>> records = lw.records.load("matmul.jsonl").records
@@ -57,7 +57,7 @@ def fields_of(records: Iterable[object], *names: str) -> list[list[Any]]:
 
 
 def _places(records: Sequence[object]) -> list[tuple[StoredBlock | None, int]]:
-    """Where each of the records is stored."""
+    """The block and row of each record."""
     try:
         return list(map(_place_of, records))  # most often all are; this is three times as fast
     except AttributeError:
@@ -67,14 +67,8 @@ def _places(records: Sequence[object]) -> list[tuple[StoredBlock | None, int]]:
 def lines_of(records: Iterable[Record]) -> Iterator[str]:
     """The lines of many records, without newlines: ``to_line`` of each, many times faster.
 
-    A line of a log is given as it stands there, if this version could have written it: it has its
-    checksum, and plain ASCII in it. All others are written anew.
-
-    Args:
-        records: stored ones, others, or a mixture.
-
-    Raises:
-        RecordError: as ``Record.to_line``, or the log cannot be read any more.
+    A line of the log is given as it is there, if this version could have written it: it has its
+    checksum, and is plain ASCII. All others are written anew.
     """
     placed = ((getattr(record, "_place", _NOWHERE), record) for record in records)
     for block, group in groupby(placed, lambda item: item[0][0]):
@@ -91,15 +85,15 @@ def lines_of(records: Iterable[Record]) -> Iterator[str]:
 def once_for_equal(
     judge: Callable[[_M], _T], records: Sequence[_M], names: Sequence[str]
 ) -> list[_T]:
-    """What a function says of each record, asked once for all that are equal in some fields.
+    """Apply a function to each record, calling it once for all that are equal in some fields.
 
     Args:
         judge: the function; it looks at no other fields.
-        records: stored ones, others, or a mixture.
+        records: records with or without an index, or a mixture.
         names: the fields and properties that it looks at.
 
     Raises:
-        RecordError: as `fields_of`; and what the function raises.
+        RecordError: as `fields_of`; and any error of the function.
 
     Example:
         >>> records = lw.records.load("matmul.jsonl").records

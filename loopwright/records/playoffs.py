@@ -1,8 +1,8 @@
-"""The playoffs of a log: which records are of one, and how it places those that took part.
+"""The playoffs of a log: which records are of one, and the places of those that took part.
 
-Times of different minutes cannot be compared, since the speed of a machine changes. What can be is
-the ratio to the default configuration in the same rounds: a playoff has it for everyone that took
-part, by its verdict and the rounds that they share with its winner.
+Times of different minutes cannot be compared, since the speed of a machine changes. The ratio to
+the default configuration in the same rounds can: a playoff gives it for all that took part, by its
+verdict and the rounds that they share with its winner.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from loopwright.records.verdict import Outcome, Verdict
 
 #: Phase of the records of a playoff.
 PLAYOFF = "playoff"
-#: Whoever is not the winner of a playoff is behind it, by this factor at least.
+#: All others are slower than the winner of a playoff, by this factor at least.
 _BEHIND = 1.0 + 1e-9
 _T = TypeVar("_T")
-#: What `PlayoffReader.add` takes of a record.
+#: Fields of a record that `PlayoffReader.add` takes.
 _TAKEN = ("candidate", "run", "times", "verdict", "ts")
 
 
 class Basis(IntEnum):
-    """Evidence for the place of a candidate; the lower ones go first."""
+    """Evidence for the place of a candidate; lower values rank first."""
 
     #: The ratio to the default configuration in the rounds of a playoff.
     VERIFIED = 0
@@ -42,17 +42,12 @@ class Basis(IntEnum):
 
 
 class Place(NamedTuple):
-    """Sort key of candidates, the best first.
-
-    Attributes:
-        basis: what it rests on.
-        since: of playoffs without the default the latest counts: minus its time; else 0.
-        value: ratio to the default, or to the winner; else seconds.
-    """
+    """Sort key of candidates, the best first."""
 
     basis: Basis
+    #: Minus the time of a playoff without the default, of which the latest counts; else 0.
     since: float
-    value: float
+    value: float  # ratio to the default, or to the winner; else seconds
 
 
 def searched(seconds: float) -> Place:
@@ -62,23 +57,16 @@ def searched(seconds: float) -> Place:
 
 @dataclass(frozen=True)
 class Played:
-    """A playoff that came to its end.
+    """A finished playoff."""
 
-    Attributes:
-        winner: seconds per call of its winner, one for each round.
-        verdict: how the winner compares with the default; None where that cannot be read.
-        ts: when it was, seconds since the epoch.
-    """
-
-    winner: Sequence[float]
-    verdict: Verdict | None
-    ts: float = 0.0
+    winner: Sequence[float]  # seconds per call, one for each round
+    verdict: Verdict | None  # the winner against the default; None: unreadable
+    ts: float = 0.0  # seconds since the epoch
 
     def place(self, times: Sequence[float]) -> Place:
-        """The place of one that took part: nobody is before the winner.
+        """The place of a participant by its seconds per call, never before the winner.
 
-        Args:
-            times: its seconds per call. One that left early has fewer, of the first rounds.
+        A participant that left early has fewer times, those of the first rounds.
         """
         rounds = min(len(times), len(self.winner))
         behind = statistics.median(times[:rounds]) / statistics.median(self.winner[:rounds])
@@ -107,9 +95,9 @@ class _Group(Generic[_T]):
 
 
 class PlayoffReader(Generic[_T]):
-    """Takes in the records of playoffs one by one, in the order of their log.
+    """Finds the places of the records of playoffs, given one by one in the order of their log.
 
-    A playoff writes its records one after the other, one of each candidate: those with its verdict,
+    A playoff writes its records one after the other, one of each candidate; those with its verdict,
     the winner's and those of equal code, come last.
     """
 
@@ -126,18 +114,10 @@ class PlayoffReader(Generic[_T]):
         verdict: object,
         ts: float,
     ) -> list[tuple[_T, Place]]:
-        """Take in a record.
+        """Take in a record; returns the items whose places are known now.
 
-        Args:
-            item: what the reader gives back.
-            candidate: of the record.
-            run: of the record.
-            times: its times; none where it failed.
-            verdict: as the record has it; None for none.
-            ts: when it was measured.
-
-        Returns:
-            The items of which the place is known now.
+        ``item`` is returned with its place; ``times`` is empty where the candidate failed, and
+        ``verdict`` is as in the record.
         """
         group = self._groups.setdefault(run, _Group(0))
         if candidate in group.candidates or (verdict is None and group.played is not None):
@@ -155,7 +135,7 @@ class PlayoffReader(Generic[_T]):
         return known
 
     def number(self, run: str) -> int:
-        """Number of the playoff that a run's latest record is of, from 0."""
+        """Number of the playoff that a run's latest record belongs to, from 0."""
         return self._groups[run].number
 
     def cut_off(self) -> list[tuple[_T, Place]]:
@@ -169,8 +149,7 @@ class PlayoffReader(Generic[_T]):
 
 
 def verdict_of(said: object) -> Verdict | None:
-    """The verdict that a record holds; None where it has none, or one that cannot be read, which
-    `records validate` names."""
+    """The verdict of a record; None where it has none, or one that `records validate` reports."""
     try:
         return None if said is None else Verdict.from_json(said)  # type: ignore[arg-type]
     except RecordError:
@@ -178,15 +157,13 @@ def verdict_of(said: object) -> Verdict | None:
 
 
 def is_of_playoff(phase: str, verdict: Json) -> bool:
-    """Whether a record is one of a playoff."""
+    """Whether a record belongs to a playoff."""
     return phase == PLAYOFF or verdict is not None
 
 
 def places(records: Sequence[object]) -> dict[int, Place]:
-    """The places of what took part in playoffs, by row; all others were measured alone.
-
-    Args:
-        records: in the order of their log.
+    """The places of records that took part in playoffs, by row; all others were measured alone. The
+    records are in the order of their log.
     """
     phases, verdicts = fields_of(records, "phase", "verdict")
     kinds = zip(phases, verdicts, strict=True)
@@ -200,11 +177,10 @@ def places(records: Sequence[object]) -> dict[int, Place]:
 
 
 def playoffs(records: Sequence[Record]) -> dict[str, tuple[str, int]]:
-    """The playoff of each record that is of one, by the record's id: the run, and the number of its
-    playoff. The candidates of one playoff were sampled in turns.
+    """The playoff of each record of one, by the record's id: its run, and its number in the run.
 
-    Args:
-        records: those of one setup, in the order of their log.
+    The candidates of one playoff were sampled in turns. The records are those of one setup, in the
+    order of their log.
     """
     phases, verdicts = fields_of(records, "phase", "verdict")
     reader: PlayoffReader[None] = PlayoffReader()
@@ -217,14 +193,8 @@ def playoffs(records: Sequence[Record]) -> dict[str, tuple[str, int]]:
 
 
 def ratios(records: Iterable[Record]) -> dict[str, float]:
-    """Time of each candidate divided by the default configuration's in the rounds of the latest
-    playoff that compared it with that.
-
-    Example:
-        >>> from loopwright.records.playoffs import ratios
-        >>> records = lw.records.load("matmul.jsonl").records
-        >>> print(lw.records.best(records).candidate in ratios(records))
-        True
+    """Time of each candidate divided by that of the default configuration in the same rounds, from
+    the latest playoff that compared the two.
     """
     records = list(records)
     known = [(row, p.value) for row, p in places(records).items() if p.basis is Basis.VERIFIED]

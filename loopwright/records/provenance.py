@@ -1,6 +1,7 @@
-"""Where and with what something was measured: the ``env`` and ``build`` fields of a record.
+"""The machine and the compiler of a measurement: the ``env`` and ``build`` fields of a record.
 
-What is compared between a record and a run is made here, so that writer and reader agree.
+Everything that is compared between a record and a run is made here, so that writer and reader
+agree.
 """
 
 from __future__ import annotations
@@ -39,8 +40,9 @@ def environment(device: Mapping[str, Json] | None = None) -> dict[str, Json]:
     """Describe this machine and these libraries, for a record's ``env``: ``env.machine()``.
 
     Args:
-        device: What `loopwright.runtime.devices.facts.device_facts` says of the device that kernels
-            run on: ``{"kind", "name", "uuid", "driver", "arch", "processors"}``; None: the CPU.
+        device: Result of `loopwright.runtime.devices.facts.device_facts` for the device that
+            kernels run on: ``{"kind", "name", "uuid", "driver", "arch", "processors"}``; None: the
+            CPU.
 
     Example:
         >>> print(sorted(lw.records.environment())[:2])
@@ -50,7 +52,7 @@ def environment(device: Mapping[str, Json] | None = None) -> dict[str, Json]:
 
 
 def device_of(env: Mapping[str, Json]) -> Mapping[str, Json]:
-    """What an ``env`` says of the device that kernels ran on; empty for the CPU.
+    """The part of an ``env`` about the device that kernels ran on; empty for the CPU.
 
     Example:
         >>> print(lw.records.device_of(lw.records.environment({"name": "a GPU"})))
@@ -61,10 +63,10 @@ def device_of(env: Mapping[str, Json]) -> Mapping[str, Json]:
 
 
 def hardware(env: Mapping[str, Json], target: Mapping[str, Json]) -> str:
-    """Name the hardware that decides a time: CPU model, vector extensions, and what code is for.
+    """Name the hardware that decides a time: CPU model, vector extensions, target of the code.
 
-    Of a device it is the model, the number of its processors and the architecture of its code;
-    where there is no such architecture, the driver compiles, and its version is named.
+    For a device: the model, the number of its processors and the architecture of its code, or the
+    version of the driver where the driver compiles the code.
 
     Args:
         env: A record's ``env``, or :func:`environment` for this machine.
@@ -95,8 +97,9 @@ def _text(part: object) -> str:
 
 
 def threads(target: Mapping[str, Json], env: Mapping[str, Json]) -> int:
-    """Threads that a kernel uses: the target's, else all usable cores; 0 when neither is known,
-    and on a device, whose processors are part of its model.
+    """Number of threads of a kernel: the target's, else all usable cores.
+
+    0 when neither is known, and on a device, whose processors are part of its model.
 
     Example:
         >>> print(lw.records.threads({"kind": "llvm", "num_threads": 2}, lw.records.environment()))
@@ -113,17 +116,17 @@ def threads(target: Mapping[str, Json], env: Mapping[str, Json]) -> int:
 def build_hash(
     target: Mapping[str, Json] | None = None, passes: Mapping[str, Json] | None = None
 ) -> str:
-    """Hash of what makes code from a trace: the ``build`` of a record.
+    """Hash of everything that turns a trace into code: the ``build`` of a record.
 
-    That is the compiler's own source without comments and docstrings, the LLVM binding, settings of
-    the pass context where they are not the default ones, for the target ``c`` what the C compiler
-    says of itself (``cc --version``) and for ``cuda`` the version of NVRTC. An edit that may change
-    code makes another one, and so does an upgrade of one of these compilers for its records alone:
-    times of other code are never counted as measured.
+    It covers the compiler's own source without comments and docstrings, the LLVM binding, settings
+    of the pass context that differ from the defaults, for the target ``c`` the output of ``cc
+    --version`` and for ``cuda`` the version of NVRTC. An edit that may change code changes the
+    hash, and an upgrade of one of these compilers changes that of its records alone: times of other
+    code are never counted as measured.
 
     Args:
         target: Canonical form of the target; None for any that needs no other compiler.
-        passes: What ``PassContext.to_json`` gives; None or empty for the default context.
+        passes: Result of ``PassContext.to_json``; None or empty for the default context.
 
     Returns:
         16 hexadecimal digits.
@@ -165,7 +168,7 @@ def _source_hash() -> str:
 def _tree_hash(root: Path) -> str:
     """Hash of the compiler's syntax trees below a folder.
 
-    Parsing takes a second, so the result is kept with a hash of the bytes, which takes
+    Parsing takes a second, so the result is cached under a hash of the bytes, which takes
     milliseconds: beside Python's bytecode, or with the kernels where that folder is read-only.
     """
     files = sorted(file for package in _COMPILER for file in (root / package).rglob("*.py"))
@@ -197,8 +200,9 @@ def _digest(parts: Iterable[bytes]) -> str:
 
 
 def _tree(node: Any) -> Any:
-    """A syntax tree as lists, without positions, docstrings, and fields that are empty (of which
-    versions of Python have different ones)."""
+    """A syntax tree as lists, without positions, docstrings, and empty fields, since the latter
+    differ between versions of Python.
+    """
     if isinstance(node, list):
         return [_tree(n) for n in node if not _does_nothing(n)]
     if not isinstance(node, ast.AST):
@@ -208,5 +212,5 @@ def _tree(node: Any) -> Any:
 
 
 def _does_nothing(node: object) -> bool:
-    """Whether a node is a statement that is a constant, as a docstring is."""
+    """Whether a node is a statement that is only a constant, as a docstring is."""
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)

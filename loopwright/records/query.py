@@ -1,4 +1,4 @@
-"""Questions to a set of records: the best, the best few, by task, and what their rank rests on."""
+"""Queries of a set of records: the best, the best few, by task, and what their rank rests on."""
 
 from __future__ import annotations
 
@@ -15,12 +15,11 @@ _R = TypeVar("_R")
 
 
 def keys_of(records: Iterable[Record]) -> list[str]:
-    """For each record the key of its task: that of its expression, whatever the task is called.
+    """The key of each record's task: that of its expression, whatever the task is called.
 
-    Where knobs of a template shape its expression, or it was edited to compute something else, the
-    records of one name have several expressions; their key is what they call the task. So it is for
-    those of an unknown expression, but for trials that failed before there was one: these go with
-    the others of their name.
+    Where the records of one task name have several expressions, since knobs shape the expression or
+    the template was edited, their key is that name, as it is for records of an unknown expression.
+    Trials that failed before there was an expression go with the others of their name.
 
     Example:
         >>> records = lw.records.load("matmul.jsonl").records
@@ -59,11 +58,12 @@ def by_task(records: Iterable[Record]) -> dict[str, list[Record]]:
 
 
 def measured(records: Iterable[_R], *, again: bool = True) -> list[_R]:
-    """The records that are measurements: a copy shares the samples of another one of its program.
+    """The records that are measurements, not copies that share the samples of an equal program.
 
     Args:
         records: any iterable of records.
-        again: False: without further measurements of a candidate, too: the trials of the search.
+        again: False: without repeated measurements of a candidate, so that only the trials of the
+            search remain.
 
     Example:
         >>> records = lw.records.load("matmul.jsonl").records
@@ -86,13 +86,13 @@ def top_k(
 ) -> list[Record]:
     """The ``k`` fastest candidates by median time, fastest first.
 
-    `Ranking` has the rule: failed and dropped records never appear, those that took part in a
-    playoff go before others, a candidate is judged by its latest measurement, one that gave a wrong
-    answer at any time is out, and among equals the earlier line leads.
+    The rule is that of `Ranking`: failed and dropped records never appear, those that took part in
+    a playoff rank before others, a candidate is judged by its latest measurement, one that ever
+    gave a wrong answer is excluded, and of equals the earlier line ranks first.
 
     Args:
         records: Any iterable of records, a :class:`Log` too.
-        k: How many at most.
+        k: Largest number of records.
         task: Only records of this task, by its key or by a name of it; None for all.
         hardware: Only records of this hardware; None for all.
         threads: Only records of this number of threads; None for all.
@@ -134,12 +134,7 @@ def best(
 
 
 def latest_verdict(record: Record, records: Iterable[Record]) -> Record | None:
-    """The record that holds the latest verdict on a record's candidate; None where none does.
-
-    Args:
-        record: The record.
-        records: Those among which it is looked for.
-    """
+    """The record with the latest verdict on a record's candidate; None where none has one."""
     records = list(records)
     (verdicts,) = fields_of(records, "verdict")
     judged = [r for r, verdict in zip(records, verdicts, strict=True) if verdict is not None]
@@ -148,12 +143,7 @@ def latest_verdict(record: Record, records: Iterable[Record]) -> Record | None:
 
 
 def verdict_on(record: Record, records: Iterable[Record]) -> Verdict | None:
-    """The latest verdict on a record's candidate; None where there is none that can be read.
-
-    Args:
-        record: The record.
-        records: Those among which it is looked for.
-    """
+    """The latest verdict on a record's candidate; None where there is none that can be read."""
     latest = latest_verdict(record, records)
     return None if latest is None else verdict_of(latest.verdict)
 
@@ -171,17 +161,17 @@ def distill(records: Iterable[Record]) -> list[Record]:
 
 
 def kept(records: Iterable[Record], k: int = 1) -> list[Record]:
-    """The best ``k`` records of each task, hardware and number of threads, with all that their rank
-    rests on, so that a log of these lines alone says the same; in their order.
+    """The best ``k`` records of each task, hardware and thread count, with their evidence.
 
-    That is for each of the best the record by which its answer counts as checked and the one that
-    holds its verdict, where these are others, and the winner of the playoff in which it was placed;
-    and of every candidate that gave a wrong answer the latest one, so that no merge with another
-    log brings it back.
+    A log of these records alone gives the same ranking; they are in the order of ``records``.
+
+    These are, for each of the best, the record by which its answer counts as checked, the one that
+    holds its verdict, and the winner of the playoff in which it was placed; and the latest record
+    of every candidate that gave a wrong answer, so that no merge with another log brings it back.
 
     Args:
         records: Any iterable of records, a :class:`Log` too.
-        k: How many of each.
+        k: Number of records of each.
 
     Example:
         >>> records = lw.records.load("matmul.jsonl").records

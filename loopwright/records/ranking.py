@@ -1,4 +1,4 @@
-"""Which candidate is best: the one rule, for records of a log and for the trials of a run."""
+"""The ranking of candidates: one rule, for records of a log and for the trials of a run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SEARCHED = int(Basis.SEARCHED)
 
 
 class Measurement(Protocol):
-    """What the rule needs of a record; :class:`loopwright.records.Record` is one."""
+    """The fields that ranking needs of a record; :class:`loopwright.records.Record` is one."""
 
     @property
     def candidate(self) -> str:
@@ -29,27 +29,27 @@ class Measurement(Protocol):
 
     @property
     def program(self) -> str:
-        """Hash of the program that it is; empty when not known."""
+        """Hash of the lowered program; empty when not known."""
 
     @property
     def hardware(self) -> str:
-        """What it ran on."""
+        """Hardware that it ran on."""
 
     @property
     def ts(self) -> float:
-        """When, in seconds since the epoch."""
+        """Time of the measurement in seconds since the epoch."""
 
     @property
     def usable(self) -> bool:
-        """It ran to a time, and racing did not drop it."""
+        """Whether it ran to a time, and racing did not drop it."""
 
     @property
     def wrong(self) -> bool:
-        """Its answer was found to be wrong."""
+        """Whether its answer was found to be wrong."""
 
     @property
     def failed_again(self) -> bool:
-        """It had a time before and failed when it was measured again."""
+        """Whether it had a time before and failed when it was measured again."""
 
     @property
     def same_as(self) -> str:
@@ -57,7 +57,7 @@ class Measurement(Protocol):
 
     @property
     def run(self) -> str:
-        """The run that measured it."""
+        """Identifier of the run that measured it."""
 
     @property
     def phase(self) -> str:
@@ -65,11 +65,11 @@ class Measurement(Protocol):
 
     @property
     def times(self) -> Sequence[float]:
-        """Seconds of a call, one for each window."""
+        """Seconds per call, one for each window."""
 
     @property
     def verdict(self) -> Mapping[str, Json] | None:
-        """Verdict on the winner of a playoff beside the default; None for all others."""
+        """Verdict on the winner of a playoff against the default; None for all others."""
 
     @property
     def checked(self) -> Checked:
@@ -84,29 +84,23 @@ _M = TypeVar("_M", bound=Measurement)
 
 
 class Entry(NamedTuple, Generic[_T]):
-    """The measurement by which a candidate is judged.
-
-    Attributes:
-        item: what was measured.
-        seconds: median seconds of one call.
-        ts: when, in seconds since the epoch.
-    """
+    """The measurement by which a candidate is judged."""
 
     item: _T
-    seconds: float
-    ts: float
+    seconds: float  # median seconds of one call
+    ts: float  # seconds since the epoch
 
 
 class Ranking(Generic[_T]):
     """Candidates, the best first, kept while measurements come in.
 
-    Candidates whose answer was checked go before all others; among each of the two those that took
-    part in a playoff lead, by their ratio to the default configuration in the same rounds. The
-    others follow by their times, which are of different minutes of the machine; among equally fast
-    ones the one that came first leads. A candidate that was measured several times is judged by its
-    latest playoff, else by its latest measurement: to pick its luckiest one would reward noise. Its
-    latest measurement stands for it. One that gave a wrong answer at any time is out. Failed and
-    dropped measurements are not added.
+    Candidates whose answer was checked rank before all others; within each group those that took
+    part in a playoff rank first, by their ratio to the default configuration in the same rounds.
+    The others follow by their times, which are of different minutes of the machine; of equally fast
+    ones the first that was added leads. A candidate that was measured several times is judged by
+    its latest playoff, else by its latest measurement: picking its luckiest one would reward noise.
+    Its latest measurement stands for it. One that gave a wrong answer at any time is excluded.
+    Failed and dropped measurements are not added.
 
     Example:
         >>> ranking = lw.records.Ranking()
@@ -115,12 +109,16 @@ class Ranking(Generic[_T]):
         ...
         >>> print(ranking.top())
         ['B', 'C', 'A']
+        >>> ranking.vouch("a")
+        >>> ranking.refute("b")
+        >>> print(ranking.top(), ranking.fastest(1))
+        ['A', 'C'] ['C']
     """
 
     def __init__(self) -> None:
         self._entries: dict[Hashable, Entry[_T]] = {}
-        #: What candidates are sorted by, and since when; those that only a search measured, which
-        #: are most, go by their seconds and have no entry.
+        #: Sort keys of candidates, with their times; those that only a search measured, which are
+        #: most, are sorted by their seconds and have no entry.
         self._places: dict[Hashable, tuple[Place, float]] = {}
         self._refuted: set[Hashable] = set()
         self._checked: set[Hashable] = set()
@@ -136,23 +134,14 @@ class Ranking(Generic[_T]):
         ts: float = 0.0,
         place: Place | None = None,
     ) -> None:
-        """Take in a measurement; one that is older than the last of its candidate is ignored.
+        """Add a measurement; one that is older than the last of its candidate is ignored.
 
         Args:
             candidate: identity of what was measured.
-            item: what the ranking gives back.
+            item: object that the ranking returns.
             seconds: median seconds of one call, above 0.
             ts: when it was measured; equal times keep the order of the calls.
-            place: what a playoff says of it; None: it was measured alone.
-
-        Example:
-            >>> ranking = lw.records.Ranking()
-            >>> for name, seconds in [("a", 3e-3), ("b", 1e-3), ("c", 2e-3)]:
-            ...     ranking.add(name, name.upper(), seconds)
-            ...
-            >>> ranking.add("c", "C, measured again", 5e-4)
-            >>> print(ranking.top(2))
-            ['C, measured again', 'B']
+            place: its place in a playoff; None: it was measured alone.
         """
         before = self._entries.get(candidate)
         if place is not None or candidate in self._places:
@@ -168,7 +157,7 @@ class Ranking(Generic[_T]):
     def _take_place(
         self, candidate: Hashable, place: Place, ts: float, before: Entry[_T] | None
     ) -> None:
-        """Let a candidate be judged by a place, unless its own rests on more, or is later."""
+        """Judge a candidate by a place, unless it has one on better evidence, or a later one."""
         known = self._places.get(candidate)
         if known is None and before is not None:
             known = searched(before.seconds), before.ts
@@ -178,52 +167,22 @@ class Ranking(Generic[_T]):
         self._stale = True
 
     def vouch(self, candidate: Hashable) -> None:
-        """Note that the answer of a candidate was checked and found right.
-
-        Example:
-            >>> ranking = lw.records.Ranking()
-            >>> for name, seconds in [("a", 3e-3), ("b", 1e-3), ("c", 2e-3)]:
-            ...     ranking.add(name, name.upper(), seconds)
-            ...
-            >>> ranking.vouch("a")
-            >>> print(ranking.top())
-            ['A', 'B', 'C']
-        """
+        """Note that the answer of a candidate was checked and found right."""
         self._checked.add(candidate)
         self._stale = True
 
     def refute(self, candidate: Hashable) -> None:
-        """Take out a candidate that gave a wrong answer, whatever else was measured of it.
-
-        Example:
-            >>> ranking = lw.records.Ranking()
-            >>> for name, seconds in [("a", 3e-3), ("b", 1e-3), ("c", 2e-3)]:
-            ...     ranking.add(name, name.upper(), seconds)
-            ...
-            >>> ranking.refute("b")
-            >>> print(ranking.top())
-            ['C', 'A']
-        """
+        """Exclude a candidate that gave a wrong answer, whatever else was measured of it."""
         self._refuted.add(candidate)
         self._stale = True
 
     def is_checked(self, candidate: Hashable) -> bool:
-        """True when the candidate was vouched for and not refuted.
-
-        Example:
-            >>> ranking = lw.records.Ranking()
-            >>> for name, seconds in [("a", 3e-3), ("b", 1e-3), ("c", 2e-3)]:
-            ...     ranking.add(name, name.upper(), seconds)
-            ...
-            >>> ranking.vouch("a")
-            >>> print(ranking.is_checked("a"), ranking.is_checked("b"))
-            True False
-        """
+        """Whether the candidate was vouched for and not refuted."""
         return candidate in self._checked and candidate not in self._refuted
 
     @property
     def best(self) -> Entry[_T] | None:
-        """The candidate that leads, or None."""
+        """The leading candidate; None while there is none."""
         if self._stale:
             self._best = min(self._admitted(), key=self._order, default=None)
             self._stale = False
@@ -234,67 +193,33 @@ class Ranking(Generic[_T]):
         return None if self._best is None else self._best[1]
 
     def items(self) -> list[_T]:
-        """All, in no order.
-
-        Example:
-            >>> ranking = lw.records.Ranking()
-            >>> for name, seconds in [("a", 3e-3), ("b", 1e-3), ("c", 2e-3)]:
-            ...     ranking.add(name, name.upper(), seconds)
-            ...
-            >>> print(sorted(ranking.items()))
-            ['A', 'B', 'C']
-        """
+        """All items, in no particular order."""
         return [entry.item for _, entry in self._admitted()]
 
     def top(self, k: int | None = None) -> list[_T]:
-        """The first ``k``, or all.
-
-        Example:
-            >>> ranking = lw.records.Ranking()
-            >>> for name, seconds in [("a", 3e-3), ("b", 1e-3), ("c", 2e-3)]:
-            ...     ranking.add(name, name.upper(), seconds)
-            ...
-            >>> print(ranking.top(1))
-            ['B']
-        """
+        """The first ``k`` items, or all."""
         return _first(self._admitted(), self._order, k)
 
     def fastest(
         self, k: int | None = None, time: Callable[[Entry[_T]], float] | None = None
     ) -> list[_T]:
-        """The ``k`` fastest, or all, checked or not: those of which a playoff picks the best.
+        """The ``k`` fastest, or all, checked or not: the candidates for a playoff.
 
         Args:
-            k: how many at most.
-            time: of an entry; None: its seconds.
-
-        Example:
-            >>> ranking = lw.records.Ranking()
-            >>> for name, seconds in [("a", 3e-3), ("b", 1e-3), ("c", 2e-3)]:
-            ...     ranking.add(name, name.upper(), seconds)
-            ...
-            >>> ranking.vouch("a")
-            >>> print(ranking.top(1), ranking.fastest(1))
-            ['A'] ['B']
+            k: largest number of items.
+            time: sort key of an entry; None: its seconds.
         """
         seconds = time or (lambda entry: entry.seconds)
         return _first(self._admitted(), lambda named: seconds(named[1]), k)
 
     def place(self, candidate: Hashable) -> Place | None:
-        """Sort key of a candidate; None where it was not added.
-
-        Example:
-            >>> ranking = lw.records.Ranking()
-            >>> ranking.add("a", "A", 3e-3)
-            >>> print(ranking.place("a").value, ranking.place("b"))
-            0.003 None
-        """
+        """Sort key of a candidate; None where it was not added."""
         if candidate in self._places:
             return self._places[candidate][0]
         return searched(self._entries[candidate].seconds) if candidate in self._entries else None
 
     def _contend(self, candidate: Hashable) -> None:
-        """Let a new candidate take the lead where it is ahead."""
+        """Make a new candidate the best where it is ahead."""
         if candidate in self._refuted:
             return
         named = (candidate, self._entries[candidate])
@@ -308,7 +233,7 @@ class Ranking(Generic[_T]):
     def _order(
         self, named: tuple[Hashable, Entry[_T]]
     ) -> tuple[bool, Place | tuple[int, float, float]]:
-        """What candidates are sorted by, the best first: the one rule."""
+        """Sort key of candidates, the best first: the one rule."""
         name, entry = named
         known = self._places.get(name)
         place = (_SEARCHED, 0.0, entry.seconds) if known is None else known[0]
@@ -320,7 +245,7 @@ def _first(
     order: Callable[[tuple[Hashable, Entry[_T]]], Any],
     k: int | None,
 ) -> list[_T]:
-    """The items of the first ``k``, or of all; equal ones in the order in which they came."""
+    """The items of the first ``k``, or of all; equal ones in insertion order."""
     if k is not None and k < len(named):
         named = heapq.nsmallest(k, named, key=order)
     else:
@@ -332,18 +257,18 @@ def ranked(records: Iterable[_M], k: int | None = None) -> list[_M]:
     """The ``k`` best records, or all, by the rule of `Ranking`: one for each candidate.
 
     Where a playoff ran, the best comes from it, whatever single measurements say: the machine may
-    have been slower in its minutes.
+    have been slower during the playoff.
 
-    What a check found holds for the compiler whose code was checked: a candidate counts as checked
-    when a record of the same compiler says so. A wrong answer takes out all records of the
+    The result of a check holds for the compiler whose code was checked: a candidate counts as
+    checked when a record of the same compiler says so. A wrong answer excludes all records of the
     candidate by that compiler, and all earlier ones; a kernel that crashed, hung or failed when it
-    was measured again takes out those by that compiler. Either takes out every other candidate of
-    which that compiler made the same program, on the same hardware. Records that share the samples
-    of another one are left out: that one stands for them, and what is found out about it later.
+    was measured again excludes those by that compiler. Either also excludes every other candidate
+    of which that compiler made the same program, on the same hardware. Records that share the
+    samples of another one are left out: that one, with later findings about it, represents them.
 
     Args:
         records: any iterable of records, a :class:`Log` too.
-        k: how many at most.
+        k: largest number of records.
 
     Example:
         >>> records = lw.records.load("matmul.jsonl").records
@@ -369,13 +294,7 @@ def ranked(records: Iterable[_M], k: int | None = None) -> list[_M]:
 
 
 def refuted(records: Iterable[Measurement]) -> list[bool]:
-    """For each record whether what was found out about its candidate takes it out, see `ranked`.
-
-    Example:
-        >>> from loopwright.records.ranking import refuted
-        >>> print(any(refuted(lw.records.load("matmul.jsonl").records)))
-        False
-    """
+    """For each record, whether a later finding about its candidate excludes it, see `ranked`."""
     records = list(records)
     columns = ("candidate", "build", "ts", "wrong", "failed_again")
     candidate, build, ts, wrong, failed_again = fields_of(records, *columns)

@@ -1,7 +1,6 @@
 """One measurement: the fields of a record, and their JSON line.
 
-``docs/records.md`` is the specification of what is read and written here. Nothing in a line is ever
-executed or unpickled.
+``docs/records.md`` is the specification. Nothing in a line is ever executed or unpickled.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ class Checked(StrEnum):
 
     #: It was compared, and found right.
     YES = "yes"
-    #: It was not; the reason stands beside it.
+    #: It was not; ``check_reason`` has the reason.
     NO = "no"
     #: Checking was switched off.
     OFF = "off"
@@ -64,8 +63,9 @@ _LEFT_OUT = (
 
 
 def task_key(op: str, args: Iterable[Json], kind: str) -> str:
-    """What records call the task of a template: canonical JSON of ``[template, arguments, target
-    kind]``. It is an alias: a task is what it computes, see :func:`expression_key`.
+    """Name of a template's task in records: JSON of ``[template, arguments, target kind]``.
+
+    It is an alias: a task is identified by what it computes, see :func:`expression_key`.
 
     Example:
         >>> print(lw.records.task_key("matmul", [64, 64, 64], "llvm"))
@@ -75,8 +75,8 @@ def task_key(op: str, args: Iterable[Json], kind: str) -> str:
 
 
 def expression_key(dag_hash: str, kind: str) -> str:
-    """The identity of a task: canonical JSON of the hash of its expression, constant operands
-    among it, and of its target kind.
+    """The identity of a task: canonical JSON of the hash of its expression, including constant
+    operands, and of its target kind.
 
     Example:
         >>> print(lw.records.expression_key("0123456789abcdef", "llvm"))
@@ -87,11 +87,10 @@ def expression_key(dag_hash: str, kind: str) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Record:
-    """One trial: what was measured, under which conditions, and what came out.
+    """One trial: the candidate, the conditions, and the result.
 
     Attributes:
-        task: What the task is called here: of a template `task_key`, of an automatic space
-            `expression_key`.
+        task: Name of the task: `task_key` of a template, `expression_key` of an automatic space.
         op: Name of the template.
         args: Arguments of the template, as JSON values.
         target: Canonical form of the target.
@@ -99,8 +98,8 @@ class Record:
         times: Seconds per call, one per timed window; empty when the trial failed.
         dag: Hash of the tensor expression; empty when not known.
         trace: The schedule's steps as raw JSON.
-        dropped: True when racing stopped the trial after its first run: the time is then a rough
-            one, which trains a model, and is never best and never applied.
+        dropped: True when racing stopped the trial after its first run: the time is then rough; it
+            trains a model, but is never best and never applied.
         error: ``{"kind", "text"}`` of a failure, or None.
         build_s: Seconds spent building.
         run_s: Seconds spent running, timing and checking.
@@ -110,16 +109,15 @@ class Record:
         round: Round of the run in which the trial was proposed.
         trial: Number of the trial in its run, from 0.
         seed: Seed of the tuner, or None.
-        ts: When the trial ended, seconds since the epoch.
-        env: Where it ran, see :func:`loopwright.records.environment`.
+        ts: Time at which the trial ended, seconds since the epoch.
+        env: Machine it ran on, see :func:`loopwright.records.environment`.
         max_error: Largest difference from the reference, when the output was checked.
         checked: Whether the answer was compared with the reference, see :class:`Checked`; a line
-            that does not say counts as not checked.
-        check_reason: Why it was not checked; empty when it was.
+            without the field counts as not checked.
+        check_reason: Reason why it was not checked; empty when it was.
         phase: Empty for a trial of the search. Otherwise a further measurement of a candidate,
-            which is no trial: ``"playoff"`` for the final re-measuring, ``"drift"`` for what was
-            measured again because the machine had changed, ``"check"`` for a check alone, without
-            times.
+            which is no trial: ``"playoff"`` for the final re-measuring, ``"drift"`` for one after
+            the machine had changed, ``"check"`` for a check alone, without times.
         program: Hash of the lowered program, the target, the threads and the settings of the
             passes: equal programs give equal code. Empty when not known.
         code: Hash of the object code; empty when not known.
@@ -127,12 +125,12 @@ class Record:
             for one that was measured itself.
         times_of: Id of the record whose times these are: it was measured with another version of
             the compiler, which made the same object code; empty for all others.
-        resources: What the device's compiler says that the kernel takes, ``{"registers",
-            "spill_bytes", "shared_bytes", "local_bytes"}`` as far as it tells, the most of all
-            kernels of the function; None on CPUs and where it tells nothing.
+        resources: Resources of the kernel as the device's compiler reports them, ``{"registers",
+            "spill_bytes", "shared_bytes", "local_bytes"}`` as far as it does, the maximum over all
+            kernels of the function; None on CPUs and where it reports nothing.
         prepare_s: Seconds of the part that constant operands determine, such as packing weights: it
             runs once for many calls, and ``times`` leave it out; 0 where there is none.
-        verdict: How the winner of a playoff compares with the default configuration, see
+        verdict: Comparison of the winner of a playoff with the default configuration, see
             :class:`loopwright.records.Verdict`; None for all others.
         v: Version of the line.
         extra: Fields that this version does not know; written back unchanged.
@@ -141,6 +139,8 @@ class Record:
         >>> record = lw.records.load("matmul.jsonl").records[0]
         >>> print(record.op, record.args[:3], record.median > 0)
         matmul [64, 64, 64] True
+        >>> print(lw.records.Record.from_line(record.to_line()) == record)
+        True
     """
 
     task: str
@@ -194,22 +194,22 @@ class Record:
 
     @property
     def valid(self) -> bool:
-        """True when the trial ran to a time: no error."""
+        """Whether the trial ran to a time, without an error."""
         return self.error is None and bool(self.times)
 
     @property
     def usable(self) -> bool:
-        """True when the record may be best and may be applied: valid and not dropped."""
+        """Whether the record may be best and may be applied: valid and not dropped."""
         return self.valid and not self.dropped
 
     @property
     def wrong(self) -> bool:
-        """True when the answer was found to be wrong."""
+        """Whether the answer was found to be wrong."""
         return self.error is not None and self.error.get("kind") == ErrorKind.WRONG_ANSWER
 
     @property
     def failed_again(self) -> bool:
-        """True when a kernel that had a time before failed when it was measured again."""
+        """Whether a kernel that had a time before failed when it was measured again."""
         return (
             bool(self.phase) and self.error is not None and self.error.get("kind") in FAILED_AGAIN
         )
@@ -221,17 +221,17 @@ class Record:
 
     @property
     def kind(self) -> str:
-        """Kind of the target, such as ``"llvm"``; empty when the record does not say."""
+        """Kind of the target, such as ``"llvm"``; empty when not known."""
         return str(self.target.get("kind", ""))
 
     @property
     def expression(self) -> str:
-        """Key of the task by what it computes, see :func:`expression_key`; empty when not known."""
+        """Key of the task's expression, see :func:`expression_key`; empty when not known."""
         return expression_key(self.dag, self.kind) if self.dag else ""
 
     @property
     def hardware(self) -> str:
-        """What it ran on, see :func:`loopwright.records.hardware`; empty when not known."""
+        """Hardware it ran on, see :func:`loopwright.records.hardware`; empty when not known."""
         return hardware(self.env, self.target)
 
     @property
@@ -241,25 +241,21 @@ class Record:
 
     @property
     def id(self) -> str:
-        """A short name of this record: 10 hexadecimal digits of its line's hash, where the checksum
-        is left out."""
+        """Short name of this record: 10 hexadecimal digits of the hash of its unsealed line."""
         return hashlib.sha256(self._body().encode()).hexdigest()[:10]
 
     @functools.cached_property
     def candidate(self) -> str:
-        """Identity of what was measured, apart from when and by whom: two records of one
-        candidate are two measurements of the same code for the same conditions."""
+        """Identity of the measured code and its conditions.
+
+        Two records of one candidate are two measurements of the same code under the same
+        conditions, whenever and by whomever they were made.
+        """
         parts = [self.task, self.dag, self.target, self.config, self.trace, self.hardware]
         return hashlib.sha256(canonical_json(parts).encode()).hexdigest()
 
     def to_json(self) -> dict[str, Json]:
-        """The fields of the line, in the order in which they are written.
-
-        Example:
-            >>> records = lw.records.load("matmul.jsonl").records
-            >>> print(records[0].to_json()["op"])
-            matmul
-        """
+        """The fields of the line, in the order in which they are written."""
         line: dict[str, Json] = {"v": self.v}
         for item in fields(self):
             if item.name not in ("v", "extra"):
@@ -275,12 +271,7 @@ class Record:
         """The record as one line of JSON with its checksum, without the newline.
 
         Raises:
-            RecordError: a field holds something that JSON cannot say.
-
-        Example:
-            >>> records = lw.records.load("matmul.jsonl").records
-            >>> print(lw.records.Record.from_line(records[0].to_line()) == records[0])
-            True
+            RecordError: a field holds a value that JSON cannot represent.
         """
         return sealed(self._body())
 
@@ -293,13 +284,6 @@ class Record:
 
         Raises:
             RecordError: the line is not a record, or of a version that is not understood.
-
-        Example:
-            >>> with open("matmul.jsonl") as file:
-            ...     line = next(line for line in file if '"times"' in line)
-            ...
-            >>> print(lw.records.Record.from_line(line).op)
-            matmul
         """
         return cls.from_json(parse_line(line))
 
@@ -309,14 +293,6 @@ class Record:
 
         Raises:
             RecordError: a field is missing or malformed, or the version is not understood.
-
-        Example:
-            >>> import json
-            >>> with open("matmul.jsonl") as file:
-            ...     line = next(line for line in file if '"times"' in line)
-            ...
-            >>> print(lw.records.Record.from_json(json.loads(line)).op)
-            matmul
         """
         check_version(data)
         values, extra = checked_fields(data)
@@ -325,11 +301,7 @@ class Record:
 
 
 def check_version(data: Mapping[str, Json]) -> None:
-    """Accept the versions that this loopwright reads.
-
-    Raises:
-        RecordError: there is no version, or it is newer.
-    """
+    """Refuse a line without a version, or of a newer one."""
     version = data.get("v")
     if type(version) is not int:
         raise RecordError("not a record (no version 'v')")

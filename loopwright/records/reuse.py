@@ -1,4 +1,4 @@
-"""What a run of today may reuse a record of the past for: the one rule, as a pure function."""
+"""The use that a run may make of a record of the past: the one rule, as a pure function."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _HARDWARE_OPTIONS = frozenset({"mcpu", "mattr", "num_threads"})
 
 
 class Reuse(enum.Enum):
-    """What a record can be reused for.
+    """Possible uses of a record of the past.
 
     Example:
         >>> print([reuse.value for reuse in lw.records.Reuse])
@@ -29,24 +29,24 @@ class Reuse(enum.Enum):
     FOR_TRAINING = "training"
     #: Same task, other space or name: its trace may be applied or tried; it is no trial.
     TRACE_ONLY = "trace only"
-    #: Another task, target or number of threads: it says nothing.
+    #: Another task, target or number of threads: of no use.
     NOT_AT_ALL = "nothing"
 
 
 @dataclass(frozen=True)
 class Conditions:
-    """What must be equal for a record to be reused.
+    """Conditions of a run that decide whether a record can be reused.
 
     Attributes:
-        task: Key of the task that is tuned now; of a template, what records call it.
-        space: Hash of its space; of each structure where it has several.
+        task: Key of the task that is tuned now; for a template, its name in records.
+        space: Hash of its space; one for each structure where it has several.
         build: Hash of the compiler, :func:`loopwright.records.build_hash`.
-        hardware: Hardware of now, :func:`loopwright.records.hardware`.
-        threads: Threads of the kernel now, :func:`loopwright.records.threads`.
+        hardware: Present hardware, :func:`loopwright.records.hardware`.
+        threads: Present number of threads of the kernel, :func:`loopwright.records.threads`.
         expression: Key of its expression, which records under other names may have; empty: those
-            are not looked at.
-        target: Canonical target of now, whose options (such as fast math) must be equal; None
-            compares no more than its kind, which is part of the key.
+            are ignored.
+        target: Present canonical target, whose options (such as fast math) must be equal; None
+            compares only its kind, which is part of the key.
 
     Example:
         >>> records = lw.records.load("matmul.jsonl").records
@@ -68,7 +68,7 @@ class Conditions:
 
 
 def reuse_of(record: Record, now: Conditions) -> Reuse:
-    """Decide what a record of the past can be reused for; the seed never matters.
+    """Decide the use of a record of the past; the seed never matters.
 
     Args:
         record: The record.
@@ -115,18 +115,18 @@ def reuses_of(records: Sequence[Record], now: Conditions) -> list[Reuse]:
 def by_code(records: Iterable[Record], now: Conditions) -> dict[str, Record]:
     """Records of other versions of the compiler that count again where the code is the same.
 
-    A candidate of now whose object code has the hash of such a record is the same program on the
+    A present candidate whose object code has the hash of such a record is the same program on the
     same hardware: the record is its trial, and nothing is run. So an upgrade that changes no code
     discards no measurement.
 
     Args:
-        records: Those of the past.
+        records: Records of the past.
         now: The conditions of the run.
 
     Returns:
-        The record to go by for each hash of object code: one that found the answer wrong; else the
-        latest with a full time; else the latest that racing dropped. Other failures may have been
-        bad luck, and count for nothing.
+        The record that decides for each hash of object code: one that found the answer wrong; else
+            the latest with a full time; else the latest that racing dropped. Other failures may
+            have been bad luck, and are ignored.
 
     Example:
         >>> records = lw.records.load("matmul.jsonl").records
@@ -152,19 +152,20 @@ def by_code(records: Iterable[Record], now: Conditions) -> dict[str, Record]:
 
 
 def _of_other_compiler(record: Record, now: Conditions) -> bool:
-    """Whether it would be a trial of the run but for the version of its compiler."""
+    """Whether a record would be a trial of the run but for the version of its compiler."""
     then = replace(now, build=record.build)
     return record.build != now.build and reuse_of(record, then) is Reuse.AS_TRIAL
 
 
 def _weight(record: Record) -> tuple[int, float]:
-    """What goes before: a wrong answer, a full time, a dropped one; then the later. Rank 0 for a
-    record that says nothing of its code."""
+    """Sort key of records of one code: a wrong answer before a full time before a dropped one, then
+    the later one; rank 0 without a hash of the code.
+    """
     return 3 if record.wrong else 2 if record.usable else 1 if record.valid else 0, record.ts
 
 
 def differences(record: Record, now: Conditions) -> tuple[str, ...]:
-    """Say in words what keeps a record from being a trial of the run; empty when nothing does.
+    """Reasons, in words, why a record cannot be a trial of the run; empty when there are none.
 
     Args:
         record: The record.
@@ -201,7 +202,7 @@ def _hashes(space: str | tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _nearest_hash(then: str, now: str | tuple[str, ...]) -> str:
-    """The hash of now that a record is compared with: its own where it is among them."""
+    """The present hash that a record is compared with: its own where it is among them."""
     return then if then in _hashes(now) else ", ".join(_hashes(now))
 
 

@@ -1,7 +1,7 @@
 """The append-only file of records.
 
-The rules were paid for: with one ``os.write`` of a whole line ``kill -9`` costs at most the line
-that is being written, and hardly ever that (buffered writes tore one in five runs of eight);
+The rules come from experience: with one ``os.write`` of a whole line ``kill -9`` costs at most the
+line that is being written, and hardly ever that (buffered writes tore one in five runs of eight);
 ``flock`` lets several processes append to one log; and a torn tail is closed with a newline before
 the next line.
 """
@@ -37,8 +37,10 @@ _REMEDY = {
 
 
 class Store:
-    """Append records to a log. Opens (and creates) the file at once, so that a path that cannot be
-    written is found before anything is measured.
+    """Append records to a log.
+
+    Opens (and creates) the file at once, so that a path that cannot be written is found before
+    anything is measured.
 
     Safe for several threads and for several processes on one file. Usable as a context manager.
 
@@ -77,60 +79,30 @@ class Store:
         Raises:
             RecordError: the line could not be written (disk full, no permission, ...). What was in
                 the log before is untouched and readable.
-
-        Example:
-            >>> records = lw.records.load("matmul.jsonl").records
-            >>> with lw.records.Store("copy.jsonl") as store:
-            ...     store.append(records[0])
-            ...
-            >>> print(len(lw.records.load("copy.jsonl").records))
-            1
         """
         self._write(record.to_line())
 
     def header(self, data: Mapping[str, Json]) -> None:
-        """Write the line that opens a run: seed, options, and what it pretrains from.
+        """Write the line that opens a run: seed, options, and the logs it pretrains from.
 
         Raises:
             RecordError: as for :meth:`append`.
-
-        Example:
-            >>> with lw.records.Store("new.jsonl") as store:
-            ...     store.header({"run": lw.records.new_run(), "seed": 0})
-            ...
-            >>> print(lw.records.load("new.jsonl").headers[0]["seed"])
-            0
         """
         self._write(sealed(canonical_json({"v": VERSION, "header": dict(data)})))
 
     def expression(self, expression: Expression) -> None:
-        """Write the line that holds an expression, before the first record that names it.
+        """Write the line of an expression, which must precede the first record that refers to it.
 
         Raises:
             RecordError: as for :meth:`append`, or the expression is too large for a line.
-
-        Example:
-            >>> log = lw.records.load("matmul.jsonl")
-            >>> with lw.records.Store("new.jsonl") as store:
-            ...     store.expression(log.expression(log.records[0]))
-            ...
-            >>> print(len(lw.records.load("new.jsonl").dags))
-            1
         """
         self._write(expression.to_line())
 
     def sync(self) -> None:
-        """Ask the disk to keep what was appended (``fsync``); once per measured batch.
+        """Flush appended lines to the disk (``fsync``); called once per measured batch.
 
         Raises:
             RecordError: the disk reports a failure.
-
-        Example:
-            >>> records = lw.records.load("matmul.jsonl").records
-            >>> with lw.records.Store("copy.jsonl") as store:
-            ...     store.append(records[0])
-            ...     store.sync()
-            ...
         """
         with self._lock:
             if self._fd is None:
@@ -141,14 +113,7 @@ class Store:
                 raise self._error(exc) from exc
 
     def close(self) -> None:
-        """Close the file. Further calls of ``append`` raise.
-
-        Example:
-            >>> records = lw.records.load("matmul.jsonl").records
-            >>> store = lw.records.Store("copy.jsonl")
-            >>> store.append(records[0])
-            >>> store.close()
-        """
+        """Close the file. Further calls of ``append`` raise."""
         with self._lock:
             fd, self._fd = self._fd, None
             if fd is not None:
@@ -234,7 +199,7 @@ class Store:
 
 
 def _append(fd: int, data: bytes) -> None:
-    """Append ``data`` whole, or leave no part of it behind. The caller holds the lock."""
+    """Append ``data`` whole, or leave no part of it behind; the caller holds the lock."""
     start = os.fstat(fd).st_size
     if start and os.pread(fd, 1, start - 1) != b"\n":
         data = b"\n" + data
@@ -249,7 +214,7 @@ def _append(fd: int, data: bytes) -> None:
 
 
 def _undo(fd: int, start: int, done: int) -> None:
-    """Take back a partial line; where a writer without lock has come in between, close it."""
+    """Remove a partial line; where a writer without lock has come in between, end it instead."""
     if os.fstat(fd).st_size == start + done:
         os.ftruncate(fd, start)
         return

@@ -1,4 +1,4 @@
-"""Is a log whole: what each of its lines is, and which of them are damaged."""
+"""Validation of a log: the kind of each line, and the damaged ones."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from loopwright.records.record import Record
 
 
 class LineKind(StrEnum):
-    """What a line of a log is."""
+    """Kinds of lines of a log."""
 
     RECORD = "record"
     HEADER = "header"
@@ -31,7 +31,7 @@ class LineKind(StrEnum):
     COMMENT = "comment"
     #: A record of AutoTVM, which is read.
     FOREIGN = "AutoTVM record"
-    #: Of a newer version of loopwright, or of another version of TVM: whole, and passed over.
+    #: Of a newer version of loopwright, or of another version of TVM: whole, but ignored.
     UNKNOWN_VERSION = "unknown version"
     #: Cut off, as by a crash in the middle of writing.
     TORN = "torn"
@@ -41,56 +41,44 @@ class LineKind(StrEnum):
     MALFORMED = "malformed"
 
 
-#: What a whole log does not have.
+#: Kinds that an undamaged log does not have.
 BAD = frozenset({LineKind.TORN, LineKind.DAMAGED, LineKind.MALFORMED})
-#: What a reader takes nothing from, though it is whole.
+#: Undamaged kinds that a reader ignores.
 _PASSED_OVER = frozenset({LineKind.UNKNOWN_VERSION})
 
 
 @dataclass(frozen=True)
 class LineReport:
-    """What one line is.
+    """Finding about one line."""
 
-    Attributes:
-        number: its number, from 1.
-        kind: what it is.
-        detail: the record's id, or what is wrong with the line; empty where there is nothing to
-            say.
-    """
-
-    number: int
+    number: int  # from 1
     kind: LineKind
-    detail: str = ""
+    detail: str = ""  # the record's id, or what is wrong; may be empty
 
     @property
     def is_bad(self) -> bool:
-        """True where the line is damaged."""
+        """Whether the line is damaged."""
         return self.kind in BAD
 
     @property
     def is_read(self) -> bool:
-        """True where a reader takes the line."""
+        """Whether a reader takes the line."""
         return not self.is_bad and self.kind not in _PASSED_OVER
 
 
 @dataclass(frozen=True)
 class Validation:
-    """What the lines of a log are.
-
-    Attributes:
-        lines: how many lines there are of each kind.
-        unsealed: how many of the records and expressions have no checksum, so that damage to them
-            may go unnoticed: an earlier version wrote them.
-        notable: the lines that are bad or not read.
-    """
+    """Findings about the lines of a log."""
 
     lines: Counter[LineKind]
+    #: Number of records and expressions without a checksum, in which damage may go unnoticed: an
+    #: earlier version wrote them.
     unsealed: int
-    notable: tuple[LineReport, ...]
+    notable: tuple[LineReport, ...]  # lines that are bad or not read
 
     @property
     def sound(self) -> int:
-        """How many lines are such as only a log has, and whole."""
+        """Number of whole lines of kinds that only a log has."""
         return sum(
             count
             for kind, count in self.lines.items()
@@ -99,18 +87,15 @@ class Validation:
 
     @property
     def bad(self) -> int:
-        """How many lines are damaged."""
+        """Number of damaged lines."""
         return sum(self.lines[kind] for kind in BAD)
 
 
 def validate(path: str | os.PathLike[str]) -> Validation:
-    """Say what the lines of a log are.
-
-    Args:
-        path: The file.
+    """Count the lines of a log by kind, and report the damaged ones.
 
     Raises:
-        RecordError: it does not exist or cannot be read.
+        RecordError: the file does not exist or cannot be read.
 
     Example:
         >>> from loopwright.records.validation import validate
@@ -130,10 +115,7 @@ def validate(path: str | os.PathLike[str]) -> Validation:
 
 
 def line_reports(path: str | os.PathLike[str]) -> Iterator[LineReport]:
-    """What each line of a log is, in order.
-
-    Args:
-        path: The file.
+    """The kind of each line of a log, in order.
 
     Raises:
         RecordError: it does not exist or cannot be read.
@@ -147,7 +129,7 @@ def line_reports(path: str | os.PathLike[str]) -> Iterator[LineReport]:
 
 
 def _judged(path: str | os.PathLike[str], ids: bool = False) -> Iterator[tuple[LineReport, bool]]:
-    """Each line, and whether it needs no checksum or has one."""
+    """Each line, and whether it has a checksum or needs none."""
     known = set() if ids else known_records(path)
     for number, raw in enumerate(raw_lines(path), 1):
         line = raw.rstrip(b"\r\n")
@@ -161,7 +143,7 @@ def _judged(path: str | os.PathLike[str], ids: bool = False) -> Iterator[tuple[L
 
 
 def _report(number: int, raw: bytes) -> LineReport:
-    """What a line is, by reading it."""
+    """The kind of a line, found by reading it."""
     try:
         line = read_line(raw)
     except TornLineError:

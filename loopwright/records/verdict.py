@@ -1,4 +1,4 @@
-"""How the best configuration compares with the default one, as its record keeps it."""
+"""The comparison of the best configuration with the default one, as its record keeps it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from loopwright.records.json_value import Json
 
 
 class Outcome(StrEnum):
-    """The word of a verdict.
+    """Possible outcomes of a comparison.
 
     Example:
         >>> print([outcome.value for outcome in lw.records.Outcome])
@@ -30,17 +30,17 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True)
 class Verdict:
-    """The winner of a playoff against the default configuration.
+    """Comparison of the winner of a playoff with the default configuration.
 
     Attributes:
-        outcome: the word.
-        gain: by which share it is faster, such as 0.031 for 3.1 %; negative where it is slower.
-        margin: half of the width of the 95 % interval of the gain.
-        rounds: how many paired samples the interval rests on.
+        outcome: the result in a word.
+        gain: relative gain in speed, such as 0.031 for 3.1 % faster; negative where it is slower.
+        margin: half the width of the 95 % interval of the gain.
+        rounds: number of paired samples that the interval rests on.
         default: ``Record.candidate`` of the default configuration; empty when not compared.
         peak: the limit of the machine that was sampled in the same rounds, such as
             ``"FMA peak (AVX2)"``; empty where none was.
-        of_peak: share of it that the winner reached; 0 where none was sampled.
+        of_peak: fraction of it that the winner reached; 0 where none was sampled.
         is_default: the winner is the default itself, or has its code: there was nothing to compare.
 
     Example:
@@ -60,25 +60,25 @@ class Verdict:
 
     @property
     def is_gain(self) -> bool:
-        """True when the winner is measurably faster than the default."""
+        """Whether the winner is measurably faster than the default."""
         return self.outcome is Outcome.FASTER
 
     @property
     def is_compared(self) -> bool:
-        """True when the winner and the default were sampled in the same rounds."""
+        """Whether the winner and the default were sampled in the same rounds."""
         return self.outcome is not Outcome.NOT_COMPARED
 
     @property
     def nothing_faster(self) -> bool:
-        """True when the default is as fast as the winner, or faster: it is what is built."""
+        """Whether the default is at least as fast as the winner, so that the default is built."""
         return self.outcome in (Outcome.TIE, Outcome.SLOWER)
 
     def text(self, winner: str = "", default: str = "the default") -> str:
-        """The verdict as a sentence, in the words that every command uses.
+        """The verdict as a sentence, worded as in every command.
 
         Args:
-            winner: what the winner is called; empty: the best, which one that is slower is not.
-            default: what it is compared with.
+            winner: name of the winner; empty: "the best", except for one that is slower.
+            default: name of the default.
         """
         slower = self.outcome is Outcome.SLOWER
         winner = winner or ("the fastest other configuration" if slower else "the best")
@@ -97,7 +97,7 @@ class Verdict:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Json]) -> Verdict:
-        """Read the form of a record; fields that are not known are passed over.
+        """Read the form of a record; unknown fields are ignored.
 
         Raises:
             RecordError: a field is missing or malformed.
@@ -131,15 +131,15 @@ def compared(
     other: str = "the default",
     known: str = "",
 ) -> str:
-    """How two kernels compare, as a sentence.
+    """Comparison of two kernels as a sentence.
 
     Args:
-        outcome: the word.
-        gain: by which share the one is faster; negative where it is slower.
-        margin: half of the width of the interval of the gain.
-        one: what the one is called.
-        other: what the other is called.
-        known: what else is known of the other, said where there is no gain.
+        outcome: the result in a word.
+        gain: relative gain of the one over the other; negative where it is slower.
+        margin: half the width of the interval of the gain.
+        one: name of the one.
+        other: name of the other.
+        known: further text on the other, added where there is no gain.
 
     Example:
         >>> from loopwright.records import Outcome
@@ -165,5 +165,5 @@ def compared(
 
 
 def _percent(share: float, margin: float) -> str:
-    """A share with as many digits as its margin has."""
+    """A fraction as a percentage with as many digits as its margin has."""
     return f"{share * 100:.{1 if margin < 0.1 else 0}f} %"

@@ -1,8 +1,8 @@
 """Load, run and time compiled programs; knows no tensor expressions and no search.
 
 Works alone: a saved program runs with nothing else of loopwright imported. Importing this package
-does not load LLVM; linking the first program does. What a saved program does not need to run is
-imported when its name is first used.
+does not load LLVM; linking the first program does. Modules that a saved program does not need are
+imported at the first use of their names.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ if TYPE_CHECKING:
     from loopwright.runtime.peak import bandwidth, fma_peak
     from loopwright.runtime.threads.thread_pool import ThreadPool
 
-#: What is imported when it is first used: name -> module; that of a module is the module itself.
+#: Names that are imported at their first use, and their modules; a module maps to itself.
 _LATER = {
     "CacheStatistics": "loopwright.runtime.caches.runtime_cache",
     "ProgramCache": "loopwright.runtime.caches.programs",
@@ -169,7 +169,7 @@ __all__ = [
     "unregister_device_api",
 ]
 
-if not TYPE_CHECKING:  # a type checker shall know which names there are
+if not TYPE_CHECKING:  # a type checker needs to know the names
 
     def __getattr__(name: str) -> Any:
         if name not in _LATER:

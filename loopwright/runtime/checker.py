@@ -1,4 +1,4 @@
-"""`RuntimeChecker`: refuses devices, memory and tensors that cannot be used, before they are."""
+"""`RuntimeChecker`: refuses devices, memory and tensors that cannot be used, before their use."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _Place = tuple[int, int, int, int]
 
 
 class RuntimeChecker:
-    """Checks what is about to be used; what is wrong is said in one line.
+    """Checks devices, memory and tensors before their use; an error says in one line what is wrong.
 
-    Of memory it knows what it was told by `allocated` and `freed`. Several threads may use it.
+    It knows memory by calls of `allocated` and `freed`. Several threads may use it.
 
     Example:
         >>> checker = lw.runtime.RuntimeChecker()
@@ -35,6 +35,16 @@ class RuntimeChecker:
         ...     print(error)
         ...
         the tensor holds float32, expected int8; convert it with astype
+        >>> memory = lw.runtime.Memory(2, 0, 4096, 100)
+        >>> checker.allocated(memory)
+        >>> checker.check_memory(memory.part(40, 60), nbytes=60)
+        >>> checker.freed(memory)
+        >>> try:
+        ...     checker.check_memory(memory)
+        ... except lw.LoopwrightError as error:
+        ...     print(error)
+        ...
+        the memory at 4096 of cuda(0) was freed; allocate it again
     """
 
     def __init__(self) -> None:
@@ -48,14 +58,10 @@ class RuntimeChecker:
 
         Args:
             device_type: name or DLPack code of its type, or a device, whose number then counts.
-            device_id: its number.
 
         Raises:
-            UsageError: the type is unknown or has no backend, the number is none of a device, or
-                what drives such devices is missing, which is then named.
-
-        Example:
-            >>> lw.runtime.RuntimeChecker().check_device("cpu", 0)
+            UsageError: the type is unknown or has no backend, no device has the number, or
+                the driver of such devices is missing, which is then named.
         """
         if isinstance(device_type, Device):
             device_id = device_type.device_id
@@ -78,14 +84,7 @@ class RuntimeChecker:
             raise UsageError(f"{first.name}({device_id}) does not exist; there is {there}")
 
     def allocated(self, memory: Memory) -> None:
-        """Note a piece of memory that may be used from now on.
-
-        Example:
-            >>> from loopwright.runtime.devices.interface import Memory
-            >>> checker, memory = lw.runtime.RuntimeChecker(), Memory(2, 0, 4096, 100)
-            >>> checker.allocated(memory)
-            >>> checker.check_memory(memory, 100)
-        """
+        """Note a piece of memory that may be used from now on."""
         with self._lock:
             self._live[id(memory)] = memory
             self._freed.pop(_place(memory), None)
@@ -95,18 +94,6 @@ class RuntimeChecker:
 
         Raises:
             ArgumentError: it was freed before, is a part of a piece, or was never noted.
-
-        Example:
-            >>> from loopwright.runtime.devices.interface import Memory
-            >>> checker, memory = lw.runtime.RuntimeChecker(), Memory(2, 0, 4096, 100)
-            >>> checker.allocated(memory)
-            >>> checker.freed(memory)
-            >>> try:
-            ...     checker.check_memory(memory)
-            ... except lw.LoopwrightError as error:
-            ...     print(error)
-            ...
-            the memory at 4096 of cuda(0) was freed; allocate it again
         """
         with self._lock:
             if self._live.pop(id(memory), None) is None:
@@ -128,18 +115,12 @@ class RuntimeChecker:
 
         Args:
             memory: a piece that was noted by `allocated`, or a part of one.
-            nbytes: how many bytes are to be touched.
+            nbytes: number of bytes to be touched.
             offset: bytes before those.
-            device: whose it should be; default: anybody's.
+            device: required device; default: any.
 
         Raises:
             ArgumentError: it is null, freed, not known here, of another device, or shorter.
-
-        Example:
-            >>> from loopwright.runtime.devices.interface import Memory
-            >>> checker, memory = lw.runtime.RuntimeChecker(), Memory(2, 0, 4096, 100)
-            >>> checker.allocated(memory)
-            >>> checker.check_memory(memory.part(40, 60), nbytes=60)
         """
         if memory is None:
             raise ArgumentError("the memory is None; allocate it first")
@@ -169,20 +150,15 @@ class RuntimeChecker:
         """Refuse a tensor that a kernel cannot take.
 
         Args:
-            tensor: a NumPy array, an `NDArray`, or what has ``shape``, ``dtype``, ``device`` and
-                ``data`` (an address) as that has.
-            device: where it should be; default: anywhere.
-            dtype: what it should hold; default: any type that there is.
-            name: what messages call it.
+            tensor: a NumPy array, an `NDArray`, or an object with its ``shape``, ``dtype``,
+                ``device`` and ``data`` (an address).
+            device: required device; default: any.
+            dtype: required element type; default: any known one.
 
         Raises:
             ArgumentError: it is no tensor, has no memory, a negative extent, another type, or is on
                 another device.
             TensorError: there is no such type.
-
-        Example:
-            >>> checker = lw.runtime.RuntimeChecker()
-            >>> checker.check_tensor(lw.nd.empty((2, 3)), device=lw.cpu(0), dtype="float32")
         """
         if not all(hasattr(tensor, field) for field in ("shape", "dtype", "data")):
             raise ArgumentError(f"{name} is a {type(tensor).__name__} and no array; pass an array")
@@ -201,7 +177,7 @@ class RuntimeChecker:
             raise ArgumentError(f"{name} has no memory: its address is null")
 
     def _why_gone(self, memory: Memory) -> str:
-        """What became of memory that is not alive."""
+        """Reason why memory is not alive."""
         if any(_place(piece) in self._freed for piece in _chain(memory)):
             return "was freed; allocate it again"
         return "is not known here: another device or library gave it"

@@ -25,12 +25,9 @@ from loopwright.runtime.timing import Evaluator
 
 @dataclass(frozen=True)
 class InPlace:
-    """A constant that calls read where it lies, so that a change of it counts in the next one.
+    """A constant, contiguous on the host, that calls read without a copy.
 
-    What is computed from it beforehand stays as it was.
-
-    Attributes:
-        array: of the host, contiguous.
+    A change of it counts in the next call; arrays computed from it stay as they were.
     """
 
     array: Any
@@ -46,13 +43,13 @@ class FunctionWithConstants:
         name: the function's name.
         args: the arguments that a call takes.
         constants: names of those that are given.
-        nbytes: bytes that it holds: what was computed from the constants, and copies of those that
+        nbytes: bytes that it holds: arrays computed from the constants, and copies of those that
             calls read themselves.
-        prepare_seconds: how long the computation from the constants took.
+        prepare_seconds: time of the computation from the constants.
 
     Args:
         whole: the function.
-        spec: what the manifest says of it.
+        spec: its entry in the manifest.
         parts: its parts; None where it has none.
         values: its constants by number of the argument, all of them.
 
@@ -111,7 +108,7 @@ class FunctionWithConstants:
 
     @property
     def function(self) -> AnyFunction:
-        """The code that calls run, which takes what is `given` beside a call's arguments."""
+        """The function that calls run, which takes `given` beside a call's arguments."""
         return self._function
 
     @property
@@ -120,11 +117,7 @@ class FunctionWithConstants:
         return tuple(self._given)
 
     def exchange(self, equal: Callable[[Any], Any]) -> None:
-        """Read other arrays of the host in place of those that are `given`, `InPlace` excepted.
-
-        Args:
-            equal: from an array to another one with the same elements.
-        """
+        """Replace the `given` arrays by ``equal(array)`` of each, save those that are `InPlace`."""
         kept = [not isinstance(x, np.ndarray) or id(x) in self._in_place for x in self._given]
         pairs = zip(self._given, kept, strict=True)
         self._given = [x if stays else equal(x) for x, stays in pairs]
@@ -144,38 +137,15 @@ class FunctionWithConstants:
         Raises:
             ArgumentError: as when called.
             RunError: the workspace is over the limit.
-
-        Example:
-            >>> A = te.placeholder((4,), name="A")
-            >>> W = te.placeholder((4,), name="W", constant=True)
-            >>> B = te.compute((4,), lambda i: A[i] + W[i], name="B")
-            >>> f = lw.build(te.create_schedule(B.op), [A, W, B])
-            >>> g, b = f.with_constants(np.ones(4, "float32")), np.empty(4, "float32")
-            >>> g.bind(np.zeros(4, "float32"), b).run()
-            >>> print(b)
-            [1. 1. 1. 1.]
         """
         return self._function.bind(*self._all(args))
 
     def time_evaluator(self, number: int = 10, repeat: int = 1, **options: Any) -> Evaluator:
-        """A callable that times calls; the constants' part is not in them.
-
-        Args:
-            number, repeat, options: as of `loopwright.runtime.Evaluator`.
-
-        Example:
-            >>> A = te.placeholder((4,), name="A")
-            >>> W = te.placeholder((4,), name="W", constant=True)
-            >>> B = te.compute((4,), lambda i: A[i] + W[i], name="B")
-            >>> f = lw.build(te.create_schedule(B.op), [A, W, B])
-            >>> timed = f.with_constants(np.ones(4, "float32")).time_evaluator(number=100)
-            >>> print(timed(np.zeros(4, "float32"), np.empty(4, "float32")).median > 0)
-            True
-        """
+        """A `loopwright.runtime.Evaluator` of calls, without the computation from constants."""
         return Evaluator(self, number=number, repeat=repeat, **options)
 
     def _all(self, args: Sequence[object]) -> list[object]:
-        """The arguments of the function, the constants among them."""
+        """The arguments of the function, with the constants."""
         rest = iter(args)
         missing = sum(x is None for x in self._given)
         if len(args) != missing:
@@ -231,7 +201,7 @@ def with_constants(
 
 
 def _home(device: Device, values: Mapping[int, object]) -> Device:
-    """Where constants lie: the device of the first that lies on one, else the first of its kind."""
+    """Device of the constants: that of the first on a device, else the first of its kind."""
     places = [x.device for x in values.values() if isinstance(x, DeviceArray)]
     same = [place for place in places if place.device_type == device.device_type]
     return same[0] if same else device
@@ -240,11 +210,7 @@ def _home(device: Device, values: Mapping[int, object]) -> Device:
 def _taken_over(
     name: str, number: int, arg: Arg | SymbolicArg, value: Any, home: Device, copy: bool
 ) -> Any:
-    """A constant where the function wants it: a copy, if calls will read it.
-
-    Raises:
-        ArgumentError: it has another shape or dtype.
-    """
+    """A constant on the function's device: a copy, if calls will read it; else ArgumentError."""
     if isinstance(value, InPlace):
         value, copy = value.array, False
     try:

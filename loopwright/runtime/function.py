@@ -1,11 +1,9 @@
-"""`Function`: one compiled function as a Python callable, with all its checks before it runs.
+"""`Function`: a compiled function as a Python callable, with all its checks before it runs.
 
 A call checks every argument first (count, type, dtype, shape, layout, writability, overlap), then
 runs the machine code with the interpreter's lock released. Calls from several threads are safe:
-each has a workspace of its own.
-
-After some calls a function makes a `FastCall`, which does the same for plain arrays in compiled
-code. What that refuses goes through the checks here, which find the words.
+each has a workspace of its own. After some calls a `FastCall` does the same for plain arrays in
+compiled code; arguments that it refuses are checked here, for the message.
 """
 
 from __future__ import annotations
@@ -43,11 +41,11 @@ class BoundCall:
     """A function with checked arguments and a workspace, ready to be called any number of times.
 
     It keeps the arrays and the code alive, and works on the memory that the arrays had when they
-    were bound: what is in it counts at each call. Several threads may call it at once; then all but
+    were bound: their elements count at each call. Several threads may call it at once; then all but
     one take a workspace of the function's.
 
     Attributes:
-        function: what runs.
+        function: the function.
         entry: address of the machine code, ``int32_t f(void **args, void *workspace)``.
         pointers: the array of argument addresses.
         workspace: address of the workspace, None where the function needs none. One thread at a
@@ -124,11 +122,10 @@ class BoundCall:
         return self.function.workspace_bytes
 
     def use_workspace(self, space: npt.NDArray[np.uint8]) -> None:
-        """Work in other memory from now on; no thread may be in a call.
+        """Use other memory, of at least `workspace_bytes` and aligned to 64, as the workspace.
 
-        Args:
-            space: of `workspace_bytes` at least, from a multiple of 64. Calls that never run at the
-                same time may share it.
+        No thread may be in a call. Later calls use it. Calls that never run at the same time may
+        share it.
         """
         if self.workspace == space.ctypes.data:
             return
@@ -146,7 +143,7 @@ class BoundCall:
         self()
 
     def _run_slowly(self) -> None:
-        """Run through ``ctypes``, with a workspace that no other thread has meanwhile."""
+        """Run through ``ctypes``, with a workspace that no other thread uses at the time."""
         try:
             own = self._own.pop()
         except IndexError:
@@ -158,7 +155,7 @@ class BoundCall:
             self._own.append(own)
 
     def _make_fast(self) -> None:
-        """Let calls run in compiled code, which is given the workspace."""
+        """Prepare a call in compiled code, with the workspace."""
         try:
             own = self._own.pop()
         except IndexError:
@@ -193,7 +190,7 @@ class Function:
 
     Args:
         image: the code.
-        spec: what the manifest says of the function, with numbers for all sizes.
+        spec: the function's entry in the manifest, with numbers for all sizes.
         values: the sizes.
 
     Example:
@@ -239,20 +236,11 @@ class Function:
 
     @property
     def timer(self) -> Timer | None:
-        """What times it, where that is not the loop in compiled code (`time_call`)."""
+        """The function's own timer; None where the loop in compiled code times it (`time_call`)."""
         return self._image.kind.timer
 
     def complaint(self, code: int) -> Exception | None:
-        """What the code itself says about a failure that it reported in this thread, if it can.
-
-        Example:
-            >>> A = te.placeholder((4,), name="A")
-            >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
-            >>> f = lw.build(te.create_schedule(B.op), [A, B], name="add_one")
-            >>> kernel = f.get_function("add_one")
-            >>> print(kernel.complaint(0))
-            None
-        """
+        """The code's own description of a failure that it reported in this thread, or None."""
         return self._image.complaint(code)
 
     def __call__(self, *args: object) -> None:
@@ -260,7 +248,7 @@ class Function:
 
         Raises:
             ArgumentError: an argument is not acceptable; names the function, the argument's
-                position and name, what was expected and what came. Nothing ran.
+                position and name, the expected and the actual value. Nothing ran.
             RunError: the workspace is over the limit (nothing ran), or the function failed.
         """
         code = self._fast(*args)
@@ -282,24 +270,11 @@ class Function:
     def bind(self, *args: object) -> BoundCall:
         """Check the arguments now and return a `BoundCall`, which runs without checking again.
 
-        For the same arrays over and over: what is called takes no arguments, and less time.
+        For repeated calls on the same arrays: the `BoundCall` takes no arguments, and less time.
 
         Raises:
             ArgumentError: as when called, or no output has elements.
             RunError: the workspace is over the limit.
-
-        Example:
-            >>> A = te.placeholder((4,), name="A")
-            >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
-            >>> f = lw.build(te.create_schedule(B.op), [A, B], name="add_one")
-            >>> kernel = f.get_function("add_one")
-            >>> a, b = np.zeros(4, "float32"), np.empty(4, "float32")
-            >>> call = kernel.bind(a, b)
-            >>> call()
-            >>> a[:] = 10
-            >>> call()
-            >>> print(b)
-            [11. 11. 11. 11.]
         """
         held, addresses = self._checks.check(args)
         if self._checks.idle:
@@ -309,7 +284,7 @@ class Function:
         return BoundCall(self, held, [*addresses, *self.values], space)
 
     def _run_beside(self, pointers: ctypes.Array[ctypes.c_void_p]) -> None:
-        """Run on these addresses, with a workspace that no other call has meanwhile."""
+        """Run on these addresses, with a workspace that no other call uses at the time."""
         if not self.workspace_bytes and not self.parallel_workspace_bytes:
             self._run(pointers, None)
             return
@@ -328,7 +303,7 @@ class Function:
             raise failure(self, code)
 
     def _fast_call(self) -> fastcall.FastCall | None:
-        """What checks and runs in compiled code; None where that cannot be."""
+        """The call that checks and runs in compiled code; None where that is not possible."""
         if not all(arg.nbytes for arg in self.args) or not self._has_room():
             return None
         space = self._take_workspace()
@@ -353,7 +328,7 @@ class Function:
         return self.workspace_bytes + (threads - 1) * self.parallel_workspace_bytes
 
     def _has_room(self) -> bool:
-        """Whether the workspace stays within the limit, however many threads are chosen."""
+        """Whether the workspace stays within the limit, for any number of threads."""
         threads = self._image.num_threads or env.MAX_THREADS
         return self._total_workspace(threads) <= workspace_limit()
 
@@ -382,8 +357,7 @@ def _allocate(function: Function) -> npt.NDArray[np.uint8]:
 
 @lru_cache(maxsize=1)
 def workspace_limit() -> int:
-    """Bytes of workspace that one call may need, all threads together: the setting, or half of the
-    memory."""
+    """Limit in bytes of one call's workspace on all threads: the setting, or half of memory."""
     limit = env.settings().workspace_limit
     return env.total_memory() // 2 if limit is None else limit
 

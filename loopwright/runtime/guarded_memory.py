@@ -1,7 +1,7 @@
-"""Memory whose edges notice every slip: pages between two stretches that may not be touched.
+"""Memory that detects accesses out of bounds: pages between two ranges without access.
 
 An array lies against one of the two edges. An access beyond that edge faults, which ends the
-process; what is left of the pages behind the other end holds a pattern that must survive.
+process; the rest of the pages at the other end holds a pattern that must survive.
 """
 
 from __future__ import annotations
@@ -16,24 +16,17 @@ import numpy.typing as npt
 
 #: The edge against which an array lies.
 Side = Literal["start", "end"]
-#: Bytes without access before and after the pages, where nothing else is said.
+#: Default number of bytes without access before and after the pages.
 GUARD_BYTES = 1 << 20
 _PATTERN = 0xCB
 _PRIVATE = getattr(mmap, "MAP_PRIVATE", 0) | getattr(mmap, "MAP_ANONYMOUS", 0)
 
 
 class GuardedMemory:
-    """Room for one array at a time. It is given back when nothing refers to it any more.
+    """Room for one array of up to `nbytes` at a time, freed with the last reference to it.
 
-    Args:
-        nbytes: how much fits at least; rounded up to pages.
-        guard_bytes: without access on each side; rounded up to pages.
-
-    Attributes:
-        size: bytes between the two stretches without access.
-
-    Raises:
-        MemoryError: the system has no room for it.
+    Both sizes are rounded up to pages; `guard_bytes` is the range without access on each side, and
+    ``size`` the bytes between the two.
     """
 
     def __init__(self, nbytes: int, guard_bytes: int = GUARD_BYTES) -> None:
@@ -52,11 +45,8 @@ class GuardedMemory:
     def place(self, nbytes: int, side: Side, align: int = 1) -> npt.NDArray[np.uint8]:
         """The bytes of an array against one of the edges; around them lies the pattern.
 
-        Args:
-            nbytes: of the array.
-            side: the edge.
-            align: its address is a multiple of this power of two, so that up to ``align - 1``
-                bytes may lie between it and the edge.
+        The address is a multiple of `align`, so that up to ``align - 1`` bytes may lie between the
+        array and the edge.
         """
         self._start = (self.size - nbytes) // align * align if side == "end" else 0
         self._end = self._start + nbytes
@@ -81,6 +71,6 @@ def _mprotect() -> Any:
 
 
 def _forbid(address: int, nbytes: int) -> None:
-    """Take all access away from some pages."""
+    """Remove all access to some pages."""
     if _mprotect()(ctypes.c_void_p(address), ctypes.c_size_t(nbytes), 0):
         raise OSError(ctypes.get_errno(), "mprotect")

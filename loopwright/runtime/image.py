@@ -15,14 +15,7 @@ from loopwright.runtime.linker import Linked
 class Image:
     """The code of one artifact: linked when its first function is called, unmapped when dropped.
 
-    Args:
-        source: the artifact.
-        link: links it; default as its kind says.
-
-    Attributes:
-        artifact: the artifact.
-        kind: what the runtime does with its kind.
-        num_threads: threads of its parallel loops; 0: the pool's default.
+    ``link`` defaults to the kind's; ``num_threads`` 0 is the pool's default.
     """
 
     def __init__(self, source: Artifact, link: Link | None = None) -> None:
@@ -51,6 +44,6 @@ class Image:
             return self._linked
 
     def complaint(self, code: int) -> Exception | None:
-        """What the code itself says about a failure that it reported in this thread, if it can."""
+        """The code's own description of a failure that it reported in this thread, if any."""
         complaint = self._linked.complaint if self._linked is not None else None
         return complaint(code) if complaint is not None else None

@@ -20,13 +20,13 @@ from typing import Any
 
 from loopwright.errors import InternalError, RunError
 
-#: What llvmlite gives; it has no types.
+#: Objects of llvmlite, which has no types.
 _Llvmlite = Any
 
 _lock = threading.RLock()
 # A library name can never be used again in one engine, not even after unlinking.
 _numbers = itertools.count()
-#: An engine is replaced after so many links.
+#: Number of links after which an engine is replaced.
 LINKS_PER_ENGINE = 256
 _engine: _Llvmlite = None
 _engine_links = 0
@@ -34,15 +34,11 @@ _engine_links = 0
 
 @dataclass(frozen=True, slots=True)
 class Linked:
-    """Code in memory, valid while this object lives.
-
-    Attributes:
-        addresses: of its exported symbols.
-        complaint: what the code says about a failure that it reported as this number, if it can.
-    """
+    """Code in memory, valid while this object lives."""
 
     addresses: Mapping[str, int]
     _tracker: object = field(repr=False)
+    #: Describes a failure that the code reported as this number, if it can.
     complaint: Callable[[int], Exception | None] | None = None
 
     def keep_forever(self) -> Linked:
@@ -52,7 +48,7 @@ class Linked:
 
 
 def _immortal(owner: object) -> None:
-    # One reference that nobody gives back: the destructor of `owner` can never run.
+    # A reference that is never released: the destructor of `owner` cannot run.
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(owner))
 
 
@@ -84,16 +80,10 @@ def _lljit() -> _Llvmlite:
 
 
 def link(objects: bytes, exports: Iterable[str], imports: Mapping[str, int] = {}) -> Linked:
-    """Link an object file into this process.
+    """Link an object file for this machine into this process; `exports` are symbols to look up.
 
-    Args:
-        objects: the object file, for this machine.
-        exports: symbols of it whose addresses are wanted.
-        imports: addresses of symbols that it needs; those of the C and maths library are found
-            by themselves.
-
-    Raises:
-        RunError: the object is not one, or a symbol is missing on either side.
+    `imports` are addresses of symbols that it needs, save those of the C and maths library.
+    RunError where the object is malformed, or a symbol is missing on either side.
     """
     names = tuple(exports)
     with _lock:
@@ -121,16 +111,9 @@ def compile_text(
 ) -> bytes:
     """Compile LLVM IR text for the CPU of this machine; returns the object file.
 
-    Meant for the runtime's own small helpers; kernels come through ``loopwright.codegen``.
-
-    Args:
-        text: a module without a triple.
-        optimise: run LLVM's passes first.
-        portable: make code for every CPU of this architecture.
-        cpu: make code for another CPU: its name, and what is switched on and off beside it.
-
-    Raises:
-        InternalError: LLVM does not accept the text.
+    For the runtime's own small helpers; kernels come through ``loopwright.codegen``. The text has
+    no triple. ``portable`` makes code for every CPU of this architecture, ``cpu`` for another one
+    by its name and feature string.
     """
     llvm = _binding()
     name, features = ("", "") if portable else cpu or (host_cpu(), host_features())
@@ -177,11 +160,11 @@ def host_triple() -> str:
 
 
 def architecture() -> str:
-    """``x86_64``, ``aarch64`` or what else the machine calls itself; ``arm64`` is ``aarch64``."""
+    """``x86_64``, ``aarch64`` or the machine's own name; ``arm64`` is ``aarch64``."""
     name = platform.machine().lower()
     return {"arm64": "aarch64", "amd64": "x86_64"}.get(name, name)
 
 
 def on_linux() -> bool:
-    """True on Linux, whose system calls the runtime may use directly."""
+    """Whether this is Linux, whose system calls the runtime may use directly."""
     return sys.platform.startswith("linux")

@@ -1,4 +1,4 @@
-"""`Module`: a compiled program, its functions by name, its sources, and its timing."""
+"""`Module`: a compiled program with its functions, sources and timing."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from loopwright.runtime.symbolic import SymbolicFunction, function_of
 
 #: Texts of a program by kind, or functions that write them.
 Sources = Mapping[str, str | Callable[[], str]]
-#: The end of a text in a file, behind what begins a comment.
+#: Marks the end of a text in a file, behind the language's comment sign.
 _MARK = " Written by loopwright."
 _COMMENTS = {"asm": "#", "ir": "#", "ll": ";", "ll-unoptimised": ";"}
 _TEXT = Kind("a text", lambda data: data.endswith(f"{_MARK}\n".encode()))
@@ -44,7 +44,7 @@ class Module:
     Args:
         artifact: the compiled program.
         sources: its texts by kind (``ll``, ``asm``, ``c``, ``ir``), or functions that write them;
-            the first is what `get_source` gives unasked. Or a function that gives all of these.
+            the first is the default of `get_source`. Or a function that returns all of these.
         link: links the artifact; default as its kind says.
 
     Example:
@@ -100,15 +100,7 @@ class Module:
         return tuple(self._functions)
 
     def get_function_list(self) -> list[str]:
-        """Names of all functions, as a list.
-
-        Example:
-            >>> A = te.placeholder((4,), name="A")
-            >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
-            >>> f = lw.build(te.create_schedule(B.op), [A, B], name="add_one")
-            >>> print(f.get_function_list())
-            ['add_one']
-        """
+        """Names of all functions, as a list."""
         return list(self._functions)
 
     def get_function(
@@ -117,22 +109,11 @@ class Module:
         """The function of that name.
 
         Args:
-            name: its name.
             query_imports: look into imported modules as well, where this one has none of that
                 name: in the order of their import, each with what it imports itself.
 
         Raises:
-            AttributeError: there is none; the message names those that are there.
-
-        Example:
-            >>> A = te.placeholder((4,), name="A")
-            >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
-            >>> f = lw.build(te.create_schedule(B.op), [A, B], name="add_one")
-            >>> kernel = f.get_function("add_one")
-            >>> b = np.empty(4, "float32")
-            >>> kernel(np.zeros(4, "float32"), b)
-            >>> print(b)
-            [1. 1. 1. 1.]
+            AttributeError: there is none; the message names those that exist.
         """
         modules = list(self._family()) if query_imports else [self]
         for module in modules:
@@ -163,20 +144,8 @@ class Module:
 
         The other module stays alive as long as this one. Files hold this module alone.
 
-        Args:
-            module: the other module.
-
         Raises:
             UsageError: it is no module, or it imports this one already.
-
-        Example:
-            >>> A = te.placeholder((4,), name="A")
-            >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
-            >>> s = te.create_schedule(B.op)
-            >>> f, g = (lw.build(s, [A, B], name=name) for name in ("first", "second"))
-            >>> f.import_module(g)
-            >>> print(f.get_function("second", query_imports=True).name)
-            second
         """
         if not isinstance(module, Module):
             raise UsageError(f"import_module: expected a module, got {module!r}")
@@ -194,7 +163,7 @@ class Module:
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """What the manifest says, as data that may be changed.
+        """The contents of the manifest, as data that may be changed.
 
         Kind, CPU, threads, and of each function its arguments (shape, dtype, whether it is an
         output), its workspace and the packed functions that it calls.
@@ -202,74 +171,40 @@ class Module:
         return copy.deepcopy(dict(self.artifact.manifest))
 
     def parts(self) -> Parts | None:
-        """The two parts of the entry function; None where it has none.
+        """The two parts of the entry function; None where it has only one.
 
-        It has such where stages at the root depend on constant tensors alone
+        It has two where stages at the root depend on constant tensors alone
         (`loopwright.te.placeholder`).
-
-        Example:
-            >>> A = te.placeholder((4,), name="A")
-            >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
-            >>> print(lw.build(te.create_schedule(B.op), [A, B]).parts())
-            None
         """
         return parts_of(self.artifact.contents.function(self.entry_name), self._functions)
 
     def timed_call(self, *args: object) -> BoundCall | DeviceCall | PreparedCall:
-        """A call on checked arguments whose time is what tuning measures.
+        """A call on checked arguments, as tuning times it.
 
         Where the function has `parts`, its ``run`` runs both, and `loopwright.runtime.time_call`
         times the second alone.
 
-        Args:
-            args: of the entry function.
-
         Raises:
             ArgumentError: one is not acceptable.
             RunError: the workspace is over the limit.
-
-        Example:
-            >>> A = te.placeholder((4,), name="A")
-            >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
-            >>> f = lw.build(te.create_schedule(B.op), [A, B])
-            >>> call = f.timed_call(np.zeros(4, "float32"), np.empty(4, "float32"))
-            >>> call.run()
-            >>> print(lw.runtime.time_call(call, 10) > 0)
-            True
         """
         parts = self.parts()
         return self._entry.bind(*args) if parts is None else parts.bind(args)
 
     def with_constants(self, /, *values: object, **named: object) -> FunctionWithConstants:
-        """The entry function with its constants given: a callable of its other arguments.
+        """A `FunctionWithConstants`: the entry function as a callable of its other arguments.
 
         Stages at the root that depend on constants alone are computed now, once. The values are
-        taken over: a change of these arrays changes nothing later.
+        copied: a later change of these arrays has no effect.
 
         Args:
             values: the constants in the order of the arguments.
-            named: further ones by the name of the argument. NumPy arrays, `NDArray`, or what has
-                ``__dlpack__``; for a device arrays of the host are copied to it.
-
-        Returns:
-            A callable that several threads may use; see
-            `loopwright.runtime.constants.FunctionWithConstants`.
+            named: further ones by the name of the argument. NumPy arrays, `NDArray`, or
+                objects with ``__dlpack__``; for a device arrays of the host are copied to it.
 
         Raises:
             ArgumentError: the function has no constants, one is missing, given twice, unknown, or
                 of another shape or dtype.
-
-        Example:
-            >>> A = te.placeholder((4,), name="A")
-            >>> W = te.placeholder((4,), name="W", constant=True)
-            >>> V = te.compute((4,), lambda i: W[i] * 2, name="V")
-            >>> B = te.compute((4,), lambda i: A[i] + V[i], name="B")
-            >>> f = lw.build(te.create_schedule(B.op), [A, W, B])
-            >>> g = f.with_constants(W=np.ones(4, "float32"))
-            >>> b = np.empty(4, "float32")
-            >>> g(np.zeros(4, "float32"), b)
-            >>> print(b)
-            [2. 2. 2. 2.]
         """
         spec = self.artifact.contents.function(self.entry_name)
         return with_constants(self._entry, spec, self.parts(), values, named)
@@ -280,17 +215,17 @@ class Module:
     def __call__(self, *args: object) -> None:
         """Run the entry function; see `Function`.
 
-        What depends on constant arguments alone is computed in each call; `with_constants` does
-        that once.
+        Stages that depend on constant arguments alone are computed in each call; `with_constants`
+        computes them once.
         """
         self._entry(*args)
 
     def bind(self, *args: object) -> BoundCall | DeviceCall:
         """Check the arguments of the entry function once, for many calls on the same arrays.
 
-        What is returned takes no arguments and checks nothing when it is called. It keeps the
-        arrays alive and works on the memory that they have now; what is in it counts at each call.
-        On a device a call of it launches, as a call of the module does.
+        The bound call takes no arguments and checks nothing. It keeps the arrays alive and works on
+        the memory that they have now; their elements count at each call. On a device a call of it
+        launches, as a call of the module does.
 
         Args:
             args: as in a call: one array per argument, outputs included, and the sizes that the
@@ -299,19 +234,6 @@ class Module:
         Raises:
             ArgumentError: an argument is not acceptable, or no output has elements.
             RunError: the workspace is over the limit.
-
-        Example:
-            >>> A = te.placeholder((4,), name="A")
-            >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
-            >>> f = lw.build(te.create_schedule(B.op), [A, B], name="add_one")
-            >>> a, b = np.zeros(4, "float32"), np.empty(4, "float32")
-            >>> g = f.bind(a, b)
-            >>> for _ in range(3):
-            ...     g()
-            ...     a[:] = b
-            ...
-            >>> print(b)
-            [3. 3. 3. 3.]
         """
         return self._entry.bind(*args)
 
@@ -325,13 +247,6 @@ class Module:
 
         Raises:
             UsageError: there is no text of that kind; one loaded from a file has none.
-
-        Example:
-            >>> A = te.placeholder((4,), name="A")
-            >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
-            >>> f = lw.build(te.create_schedule(B.op), [A, B], name="add_one")
-            >>> print("define" in f.get_source("ll"), len(f.get_source("asm")) > 0)
-            True True
         """
         texts = self._texts()
         if not texts:
@@ -358,15 +273,6 @@ class Module:
 
         Raises:
             UsageError: the module was loaded from a file.
-
-        Example:
-            >>> A = te.placeholder((4,), name="A")
-            >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
-            >>> f = lw.build(te.create_schedule(B.op), [A, B], name="add_one")
-            >>> print(f.get_ir())
-            def add_one(A: float32[4], B: out float32[4]):
-              for i in range(4):
-                B[i] = A[i] + 1.0
         """
         return self.get_source("ir")
 
@@ -374,7 +280,7 @@ class Module:
         """Write the module, or one of its texts, to a file.
 
         Args:
-            path: the file, replaced in one step.
+            path: the file, replaced in one step and returned.
             fmt: default the module's own `format` (``o``, or ``json`` of the target ``interp``):
                 the object at `path` and its manifest at ``path.json``, for `load_module`.
                 ``so`` and ``a``: a library, as `export_library` writes it, whatever the file's
@@ -382,19 +288,9 @@ class Module:
                 ``cu``), ``ptx``: that text, see `get_source`. ``cubin``: the machine code alone.
             force: replace a file that was not written so, too.
 
-        Returns:
-            The path.
-
         Raises:
             UsageError: the module has no such format, or another file is there.
             RunError: the file cannot be written.
-
-        Example:
-            >>> A = te.placeholder((4,), name="A")
-            >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
-            >>> f = lw.build(te.create_schedule(B.op), [A, B], name="add_one")
-            >>> print(f.save("add_one.o").name)
-            add_one.o
         """
         if not fmt or (fmt == self.format and fmt != "so"):
             return self.artifact.save(path, force=force)
@@ -426,11 +322,12 @@ class Module:
 
         `load_module` reads it in a process that has nothing but the runtime, without LLVM; C code
         calls its functions as ``int32_t name(void **args, void *workspace)``. The system's C
-        compiler links it; where there is none, `save` writes what `load_module` reads as well.
+        compiler links it; where there is none, `load_module` also reads files of `save`.
 
         Args:
-            path: the file, such as ``matmul.so``; replaced in one step. With the ending ``.a`` it
-                is a static library, for a linker and for `load_module`, which then needs LLVM.
+            path: the file, such as ``matmul.so``; replaced in one step and returned. With the
+                ending ``.a`` it is a static library, for a linker and for `load_module`, which then
+                needs LLVM.
             cc: the compiler that links; default the first of cc, gcc, clang.
             fcompile: links instead of ``cc``, with a toolchain of another name or machine: called
                 as ``fcompile(output, files, options=[...])``, it writes a shared object of the
@@ -438,46 +335,23 @@ class Module:
                 behind the files.
             force: replace a file that is no such library, too.
 
-        Returns:
-            The path.
-
         Raises:
             TargetError: there is no C compiler (the message says what to install), or it does not
                 know the CPU that the code is for.
             UsageError: the target is ``interp``, the system is not Linux, ``fcompile`` cannot be
                 called, or another file is there.
             RunError: the file cannot be written, or linking failed.
-
-        Example:
-            >>> A = te.placeholder((4,), name="A")
-            >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
-            >>> f = lw.build(te.create_schedule(B.op), [A, B], name="add_one")
-            >>> path = f.export_library("add_one.so")
-            >>> b = np.empty(4, "float32")
-            >>> lw.load_module(path)(np.zeros(4, "float32"), b)
-            >>> print(path.name, b)
-            add_one.so [1. 1. 1. 1.]
         """
         return export.export(self.artifact, path, cc, fcompile, force=force)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Module:
-        """Read a module that `export_library` or `save` wrote.
+        """Read a module from a file of `export_library` or `save`.
 
         Raises:
             UsageError: a file is missing, foreign, newer, or the two do not belong together.
             RunError: a file cannot be read.
             TargetError: it was compiled for another CPU.
-
-        Example:
-            >>> A = te.placeholder((4,), name="A")
-            >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
-            >>> f = lw.build(te.create_schedule(B.op), [A, B], name="add_one")
-            >>> path = f.save("add_one.o")
-            >>> b = np.empty(4, "float32")
-            >>> lw.runtime.Module.load(path)(np.zeros(4, "float32"), b)
-            >>> print(b)
-            [1. 1. 1. 1.]
         """
         target = Path(path)
         if target.is_dir():
@@ -508,15 +382,6 @@ class Module:
         Raises:
             AttributeError: there is no function of that name.
             UsageError: an option is out of range.
-
-        Example:
-            >>> A = te.placeholder((4,), name="A")
-            >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
-            >>> f = lw.build(te.create_schedule(B.op), [A, B], name="add_one")
-            >>> timed = f.time_evaluator("add_one", lw.cpu(0), number=100, repeat=3)
-            >>> result = timed(np.zeros(4, "float32"), np.empty(4, "float32"))
-            >>> print(len(result.results), result.median > 0)
-            3 True
         """
         return timing.Evaluator(
             self.get_function(func_name),
@@ -546,7 +411,7 @@ def _image(artifact: Artifact, link: Link | None) -> Image | DeviceImage:
 
 
 def load_module(path: str | os.PathLike[str]) -> Module:
-    """Read what `Module.export_library` or `Module.save` wrote; see `Module.load`.
+    """Read a file of `Module.export_library` or `Module.save`; see `Module.load`.
 
     Example:
         >>> A = te.placeholder((4,), name="A")

@@ -1,4 +1,4 @@
-"""Arrays are made here, and those of other libraries taken over."""
+"""Creation of arrays, and import of those of other libraries by DLPack."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _READABLE = (HOST, DeviceType.kDLCUDAHost, DeviceType.kDLROCMHost, 13)
 
 
 def _home(where: Device | str | None) -> Device:
-    """The device that is asked for, which must be there."""
+    """The requested device, which must be there."""
     home = cpu(0) if where is None else device(where)
     home.require()
     return home
@@ -53,7 +53,7 @@ def empty(
     Raises:
         TensorError: the type is unknown or not supported.
         ArgumentError: an extent is negative, or the device has no memory of that scope.
-        UsageError: the device is not here; the message says what is missing.
+        UsageError: the device is not here; the message names the missing part.
         OutOfMemoryError: the device has no memory for it.
 
     Example:
@@ -81,8 +81,8 @@ def empty_pinned(
     """An uninitialised array of the host from and to which copies of a device run fastest.
 
     Where the device's driver can pin memory, as CUDA's does, it is pinned: only then does a copy of
-    `loopwright.runtime.memory.AsyncMemoryCopier` run beside other work. Elsewhere it is an array as
-    any other. Pinned memory cannot be swapped out; take little of it.
+    `loopwright.runtime.memory.AsyncMemoryCopier` run beside other work. Elsewhere it is an ordinary
+    array. Pinned memory cannot be swapped out; take little of it.
 
     Args:
         shape: extents, each at least 0.
@@ -92,7 +92,7 @@ def empty_pinned(
     Raises:
         TensorError: the type is unknown or not supported.
         ArgumentError: an extent is negative.
-        UsageError: the device is not here; the message says what is missing.
+        UsageError: the device is not here; the message names the missing part.
         OutOfMemoryError: the host has no such memory left.
 
     Example:
@@ -140,7 +140,7 @@ def array(
     Raises:
         TensorError: the type is unknown or not supported.
         ArgumentError: no array can be made of it, or its elements are of no such type.
-        UsageError: the device is not here; the message says what is missing.
+        UsageError: the device is not here; the message names the missing part.
         OutOfMemoryError: the device has no memory for it.
 
     Example:
@@ -201,11 +201,7 @@ def from_dlpack(source: object) -> NDArray:
 
 
 def _device_of(source: object) -> tuple[int, int]:
-    """DLPack's code and the number of the device of an object with ``__dlpack__``.
-
-    Raises:
-        ArgumentError: it has none.
-    """
+    """DLPack code and number of the device of an object with ``__dlpack__``; else ArgumentError."""
     if not hasattr(source, "__dlpack__") or not hasattr(source, "__dlpack_device__"):
         raise ArgumentError(
             f"{type(source).__name__} is not an array; pass a NumPy array, an NDArray or an "
@@ -216,18 +212,14 @@ def _device_of(source: object) -> tuple[int, int]:
 
 
 def is_on_host(source: object) -> bool:
-    """Whether the host reads an array by its address: all that does not say otherwise by DLPack."""
+    """Whether the host reads an array by its address: all but those whose DLPack device differs."""
     if not hasattr(source, "__dlpack__") or not hasattr(source, "__dlpack_device__"):
         return True
     return _device_of(source)[0] in _READABLE
 
 
 def device_of(source: object) -> Device:
-    """The device of an array that has ``__dlpack__``.
-
-    Raises:
-        ArgumentError: it has none.
-    """
+    """The device of an array that has ``__dlpack__``; else ArgumentError."""
     return Device(*_device_of(source))
 
 
@@ -251,9 +243,9 @@ def _of_capsule(capsule: object) -> NDArray:
 
 
 class _Borrowed:
-    """Keeps memory of another library, and gives it back when no work of ours uses it any more.
+    """Holds memory of another library until no work of ours uses it any more.
 
-    That library may hand it to somebody else at once, and knows nothing of our streams.
+    That library may reuse it at once and knows nothing of our streams.
     """
 
     def __init__(self, device: Device, owner: object) -> None:
@@ -267,11 +259,7 @@ class _Borrowed:
 
 
 def host_array(source: object) -> npt.NDArray[Any]:
-    """A NumPy view of an object with ``__dlpack__`` in host memory, without a copy.
-
-    Raises:
-        ArgumentError: there is no ``__dlpack__``, or the memory is not the host's.
-    """
+    """A NumPy view of host memory with ``__dlpack__``, without a copy; else ArgumentError."""
     if isinstance(source, DeviceArray):
         raise ArgumentError(
             f"lies on {source.device}, and the function runs on the CPU; pass a.numpy(), or "
@@ -295,7 +283,7 @@ def host_array(source: object) -> npt.NDArray[Any]:
 
 
 def _unknown_to_numpy(source: Any) -> npt.NDArray[Any] | None:
-    """An array whose type DLPack has and NumPy has not, such as bfloat16; None: it is another."""
+    """An array of a DLPack type that NumPy lacks, such as bfloat16; None for all others."""
     try:
         return _of_capsule(source.__dlpack__())._data
     except (ArgumentError, TensorError, BufferError, RuntimeError, TypeError):

@@ -51,7 +51,7 @@ PARAMETERS = Kind("a file of parameters", marked(b'{"__metadata__":{"made_by":"l
 
 
 class _Entry(NamedTuple):
-    """One array of a file: its element type, extents, and place among the bytes."""
+    """One array of a file: its element type, extents, and byte range."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -68,7 +68,7 @@ def save_params(
         path: the file, such as ``model.safetensors``.
         params: arrays (NDArray on any device, NumPy, or with ``__dlpack__``) by name, row-major
             without gaps.
-        force: replace a file that this function has not written, too.
+        force: replace any other file, too.
 
     Returns:
         The path.
@@ -76,7 +76,7 @@ def save_params(
     Raises:
         ArgumentError: a name is no text or is reserved, or a value is no such array.
         RunError: the file cannot be written.
-        UsageError: a file is there that this function has not written.
+        UsageError: another file is there, not written by this function.
 
     Example:
         >>> weights = {"w": np.ones((2, 3), "float32"), "b": np.zeros(3, "float32")}
@@ -90,15 +90,7 @@ def save_params(
 
 
 def encoded(params: Mapping[str, object], metadata: Mapping[str, str] | None = None) -> bytes:
-    """What a safetensors file of named arrays holds; see `save_params`.
-
-    Args:
-        params: as there.
-        metadata: texts by name that the file holds as well.
-
-    Raises:
-        ArgumentError: a name is no text or is reserved, or a value is no such array.
-    """
+    """Bytes of a safetensors file of named arrays, with `metadata` texts; see `save_params`."""
     if not isinstance(params, Mapping):
         raise ArgumentError(f"save_params: expected a dict of arrays, got {shown(params)}")
     arrays = {_name(name): _data(name, value) for name, value in params.items()}
@@ -123,19 +115,20 @@ def encoded(params: Mapping[str, object], metadata: Mapping[str, str] | None = N
 def load_params(path: str | os.PathLike[str], mmap: bool = False) -> dict[str, NDArray]:
     """Read named arrays from a safetensors file.
 
-    The header is checked before anything of an array is looked at: types, extents, and that the
-    arrays fill the file one after the other, without a gap or an overlap.
+    The header is checked before any array is read: types, extents, and that the arrays fill the
+    file one after the other, without a gap or an overlap.
 
     Args:
         path: the file.
         mmap: map the file instead of reading it: arrays then are read-only, and pages come from the
-            disk when they are first read. The file must stay as it is meanwhile.
+            disk when they are first read. The file must not change meanwhile.
 
     Returns:
         The arrays by name, sorted by name.
 
     Raises:
-        UsageError: there is no such file, or it is damaged, or of another format; it is said how.
+        UsageError: there is no such file, or it is damaged, or of another format; the message says
+          how.
         RunError: it cannot be read.
 
     Example:
@@ -164,15 +157,7 @@ def load_params(path: str | os.PathLike[str], mmap: bool = False) -> dict[str, N
 
 
 def decoded(data: bytes, source: Path) -> dict[str, NDArray]:
-    """The named arrays of what `encoded` gave; they are read-only, and share its memory.
-
-    Args:
-        data: what a safetensors file holds.
-        source: what it is called in messages.
-
-    Raises:
-        UsageError: it is damaged, or of another format; it is said how.
-    """
+    """Arrays by name as read-only views of `encoded`'s bytes; UsageError where damaged."""
     file = io.BytesIO(data)
     begin, entries = _entries(file.read(8), file.read, len(data), source)
     raw = np.frombuffer(data, np.uint8)[begin:]
@@ -209,11 +194,7 @@ def _data(name: str, value: object) -> np.ndarray[Any, Any]:
 
 
 def _entries(head: bytes, read: Any, size: int, source: Path) -> tuple[int, dict[str, _Entry]]:
-    """Where the bytes of the arrays begin, and the arrays by name.
-
-    Raises:
-        UsageError: the header is none, or says what cannot be true.
-    """
+    """Offset of the arrays' bytes, and the arrays by name; UsageError for an impossible header."""
 
     def refuse(why: str) -> UsageError:
         return UsageError(f"load_params: {source} is no safetensors file: {why}")
@@ -254,7 +235,7 @@ def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _entry(data: object) -> _Entry | None:
-    """One array as the header describes it; None where it cannot be."""
+    """One array as the header describes it; None where the description is impossible."""
     match data:
         case {"dtype": str(code), "shape": [*shape], "data_offsets": [begin, end]}:
             pass

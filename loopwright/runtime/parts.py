@@ -1,8 +1,8 @@
-"""The two parts of a function whose constants determine one of them, run one by one.
+"""The two parts of a function: the one that its constants determine, and the rest.
 
 The code of such a function has three entries: ``name`` does everything in each call,
 ``name_prepare`` computes what the constants determine (a packed copy of weights, say), and
-``name_prepared`` the rest. Of a function that serves every size only the latter depends on these.
+``name_prepared`` the rest. Where a function serves every size, only the last depends on sizes.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from loopwright.runtime.symbolic import SymbolicFunction
 
 #: A function of an artifact.
 AnyFunction = Function | DeviceFunction | SymbolicFunction
-#: Buffers in a workspace begin at multiples of so many bytes.
+#: Alignment in bytes of buffers in a workspace.
 _ALIGNMENT = 64
 
 
 class PreparedCall:
     """A function with checked arguments whose two parts run one by one.
 
-    `run` runs both. What times it (`loopwright.runtime.time_call`) times ``main`` alone, on what
-    the last run of ``prepare`` left.
+    `run` runs both. `loopwright.runtime.time_call` times ``main`` alone, on the results of the last
+    run of ``prepare``.
 
     Attributes:
-        prepare: computes what the constants determine.
+        prepare: computes the stages that constants determine.
         main: computes the rest from that and the other arguments.
 
     Example:
@@ -74,11 +74,11 @@ class PreparedCall:
 
 
 class Parts:
-    """The parts of a function that calls one after the other.
+    """The two parts of a function, to be called one after the other.
 
     Attributes:
         whole: the function.
-        kept: what the first part leaves for the second one.
+        kept: results of the first part, which the second one reads.
 
     Example:
         >>> A = te.placeholder((4,), name="A")
@@ -121,25 +121,15 @@ class Parts:
         return self._spec.main_args
 
     def prepare(self, arrays: Mapping[int, Any], kept: Sequence[Any]) -> None:
-        """Run the first part and wait for it.
-
-        Args:
-            arrays: the constants by number of the argument.
-            kept: arrays for its results.
-        """
+        """Compute `kept` from constants, given by number of the argument, and wait for that."""
         self._prepare.bind(*(arrays[n] for n in self._spec.prepare_args), *kept).run()
 
     def main(self, arrays: Mapping[int, Any], kept: Sequence[Any]) -> list[Any]:
-        """The arguments of the second part.
-
-        Args:
-            arrays: those of the whole by number of the argument.
-            kept: what `prepare` has written.
-        """
+        """Arguments of the second part, from those of the whole by number and the arrays `kept`."""
         return [*(arrays[n] for n in self._spec.main_args), *kept]
 
     def room(self, device: Device) -> list[Any]:
-        """Arrays for what is kept."""
+        """New arrays for the results of the first part."""
         if device.device_type == HOST:
             return [_placed(aligned_bytes(arg.nbytes), arg) for arg in self.kept]
         return [empty(arg.shape, arg.dtype.name, device) for arg in self.kept]
@@ -147,21 +137,8 @@ class Parts:
     def of_sizes(self, arrays: Sequence[Any]) -> Parts:
         """The parts for the sizes of these arguments; themselves where the function has no sizes.
 
-        Args:
-            arrays: one for each argument of the whole.
-
         Raises:
             ArgumentError: their shapes disagree.
-
-        Example:
-            >>> n = te.size_var("n")
-            >>> A, W = te.placeholder((n, 4), name="A"), te.placeholder((4,), constant=True)
-            >>> V = te.compute((4,), lambda i: W[i] * 2, name="V")
-            >>> B = te.compute((n, 4), lambda i, j: A[i, j] + V[j], name="B")
-            >>> parts = lw.build(te.create_schedule(B.op), [A, W, B]).parts()
-            >>> a, w = np.zeros((3, 4), "float32"), np.ones(4, "float32")
-            >>> print(parts.second.args[0], "becomes", parts.of_sizes([a, w, a]).second.args[0])
-            A: float32[n, 4] becomes A: float32[3, 4]
         """
         if not isinstance(self.whole, SymbolicFunction):
             return self
@@ -181,22 +158,13 @@ class Parts:
 
         Args:
             arrays: one for each argument of the whole, as `Function.bind` takes them.
-            workspace: of the whole, for a function of the host, which then holds what is kept as
-                well; None: memory of its own.
+            workspace: of the whole, for a function of the host, which then holds the results of the
+                first part as well; None: memory of its own.
             buffers: temporary buffers of the whole, for a function of a device; None: of its own.
 
         Raises:
             ArgumentError: an argument is not acceptable.
             RunError: the workspace is over the limit.
-
-        Example:
-            >>> A = te.placeholder((4,), name="A")
-            >>> W = te.placeholder((4,), name="W", constant=True)
-            >>> V = te.compute((4,), lambda i: W[i] * 2, name="V")
-            >>> B = te.compute((4,), lambda i: A[i] + V[i], name="B")
-            >>> f = lw.build(te.create_schedule(B.op), [A, W, B])
-            >>> b = np.empty(4, "float32")
-            >>> f.parts().bind([np.zeros(4, "float32"), b + 1, b]).prepare.run()
         """
         if isinstance(self.whole, SymbolicFunction):
             return self.of_sizes(arrays).bind(arrays, workspace, buffers)
@@ -259,12 +227,7 @@ class Parts:
 
 
 def parts_of(spec: FunctionSpec, functions: Mapping[str, AnyFunction]) -> Parts | None:
-    """The parts of a function; None where it has none.
-
-    Args:
-        spec: what the manifest says of it.
-        functions: those of its artifact, by name.
-    """
+    """The parts of a function by its manifest entry; None where it has only one."""
     if spec.parts is None:
         return None
     whole, prepare, main = (
@@ -275,7 +238,7 @@ def parts_of(spec: FunctionSpec, functions: Mapping[str, AnyFunction]) -> Parts 
 
 
 def _bound(function: Function, held: list[Any], space: npt.NDArray[np.uint8]) -> BoundCall:
-    """A call on arrays that are checked, in a workspace that is large enough."""
+    """A call on checked arrays, in a workspace that is large enough."""
     addresses = [int(x.ctypes.data) for x in held]
     return BoundCall(function, held, addresses, space if function.workspace_bytes else None)
 
@@ -286,10 +249,10 @@ def _shape_only(arg: Arg) -> npt.NDArray[Any]:
 
 
 def _placed(memory: npt.NDArray[np.uint8], arg: Arg) -> npt.NDArray[Any]:
-    """An array for an argument in so many bytes."""
+    """A view of memory as the array of an argument."""
     return memory.view(arg.dtype).reshape(arg.shape)
 
 
 def _whole_lines(nbytes: int) -> int:
-    """Bytes up to where the next buffer of a workspace may begin."""
+    """Bytes rounded up to the next possible offset of a buffer in a workspace."""
     return -(-nbytes // _ALIGNMENT) * _ALIGNMENT

@@ -1,8 +1,8 @@
-"""What this machine can do at most: fused multiply-adds, and memory bandwidth.
+"""Measured limits of this machine: fused multiply-adds, and memory bandwidth.
 
-The arithmetic is that of a target's vector instructions: a kernel for AVX2 cannot reach what
-AVX-512 does. Both are measured by kernels of our own through the same pool and the same timer as
-everything else, quick enough to be interleaved with the samples that are compared with them.
+The arithmetic is that of a target's vector instructions: a kernel for AVX2 cannot reach the peak
+of AVX-512. Both are measured by kernels of our own through the same pool and the same timer as
+everything else, quickly enough to interleave them with the samples that they are compared with.
 """
 
 from __future__ import annotations
@@ -40,8 +40,7 @@ _OPERANDS = 4
 
 
 def host_unit() -> VectorUnit:
-    """The vector unit of this machine."""
-    from loopwright import target  # what runs built kernels needs none
+    from loopwright import target  # not needed to run built kernels
 
     return target.host_unit()
 
@@ -53,18 +52,15 @@ def shape_of(unit: VectorUnit) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class _Step:
-    """The LLVM IR of one instruction.
+    """The LLVM IR of one instruction."""
 
-    Attributes:
-        element: type of a lane of the accumulators.
-        operands: types of ``%x`` and ``%y``, which are the splats ``%m`` and ``%c`` of the seed.
-        declared: the function that is called; empty for none.
-        lines: the step of accumulator ``{i}``, from ``%a{i}`` to ``%n{i}``.
-    """
-
+    #: Type of a lane of the accumulators.
     element: str
+    #: Types of ``%x`` and ``%y``, which are the splats ``%m`` and ``%c`` of the seed.
     operands: tuple[str, str]
+    #: The function that is called; empty for none.
     declared: str
+    #: The step of accumulator ``{i}``, from ``%a{i}`` to ``%n{i}``.
     lines: str
 
 
@@ -230,14 +226,7 @@ def _object(name: str, roof: Roof) -> bytes:
 def kernel_module(
     name: str, args: Sequence[ArgSpec], num_threads: int, roof: Roof | None = None
 ) -> Module:
-    """The kernel ``fma`` or ``triad`` for these arguments.
-
-    Args:
-        name: of the kernel.
-        args: its arguments.
-        num_threads: threads that it runs on.
-        roof: the instruction; None: multiply-adds of this machine.
-    """
+    """Module of the kernel ``fma`` or ``triad`` with the instruction ``roof``, or multiply-adds."""
     roof = multiply_adds(roof)
     unit = roof.unit
     manifest = Manifest(
@@ -256,8 +245,7 @@ def kernel_module(
 
 
 class FmaKernel:
-    """The kernel of an instruction bound for one number of threads, and how many units fill a
-    second."""
+    """Kernel of an instruction for a number of threads, and the units of work in a second."""
 
     def __init__(self, num_threads: int, roof: Roof) -> None:
         args = [
@@ -304,15 +292,16 @@ def _kernel_of(num_threads: int, roof: Roof) -> FmaKernel:
 def fma_peak(
     num_threads: int | None = None, seconds: float = 0.1, unit: VectorUnit | Roof | None = None
 ) -> float:
-    """Measure how many float32 operations per second fused multiply-adds reach.
+    """Measure the float32 operations per second of fused multiply-adds.
 
-    Independent vector accumulators in registers, no memory: what no kernel can exceed. The first
-    call for a number of threads and a vector unit compiles (some 20 ms); later ones only measure.
+    Independent vector accumulators in registers, no memory: an upper bound of all kernels. The
+    first call for a number of threads and a vector unit compiles (some 20 ms); later ones only
+    measure.
 
     Args:
         num_threads: threads; default `pool.get_num_threads`.
-        seconds: length of the measurement; the best of five parts of it counts, since whatever
-            else the machine did in the others is not its limit.
+        seconds: length of the measurement; the best of five parts of it counts, since other work
+            of the machine slows the rest.
         unit: the vector instructions to measure, `Target.vector_unit` of the target that kernels
             are compiled for; None: this machine's. Without an instruction for multiply-adds it is
             a product and a sum. A `loopwright.target.Roof` stands for another instruction, such as

@@ -1,5 +1,6 @@
 """Times that no CPU can reach: results stored faster than its first-level cache takes them, or more
-arithmetic than its vector units do."""
+arithmetic than its vector units do.
+"""
 
 from __future__ import annotations
 
@@ -14,18 +15,12 @@ if TYPE_CHECKING:
 _PER_CYCLE, _FASTEST_HZ = 2, 6.5e9
 #: Two vectors stored in a cycle are two bytes an operation of the FMA peak; twice that is allowed.
 _STORED_PER_FLOP = 4.0
-#: So many times the roof are allowed, which is that of numbers of so many bytes, or more.
+#: Times the roof that are allowed; the roof is that of numbers of at least `_ROOF_BYTES` bytes.
 _ROOFS, _ROOF_BYTES = 4.0, 4
 
 
 def assumed_peak(threads: int, unit: VectorUnit | None = None, hertz: float = _FASTEST_HZ) -> float:
-    """The FMA peak of the fastest CPUs, in float32 operations a second.
-
-    Args:
-        threads: of the kernel.
-        unit: vector instructions of its target; None: this machine's.
-        hertz: cycles in a second.
-    """
+    """The FMA peak of the fastest CPUs in float32 operations a second; `hertz` is their clock."""
     lanes, _ = shape_of(unit or host_unit())
     return 2 * _PER_CYCLE * lanes * hertz * threads
 
@@ -33,21 +28,10 @@ def assumed_peak(threads: int, unit: VectorUnit | None = None, hertz: float = _F
 def out_of_reach(
     seconds: float, stored: int, operations: int, element_bytes: int, peak: float
 ) -> str:
-    """Why no call can take so little time; empty where one could.
+    """The reason why no call can take so few seconds; empty where one could.
 
-    Args:
-        seconds: of a call.
-        stored: bytes of its results.
-        operations: arithmetic that it must do.
-        element_bytes: of the shortest numbers that it reads: a vector holds more of them.
-        peak: float32 operations a second of fused multiply-adds.
-
-    Example:
-        >>> from loopwright.runtime.plausible import out_of_reach
-        >>> print(out_of_reach(1e-9, 1 << 20, 0, 4, 1e11))
-        a call of 1 ns stores 1.05e+06 GB/s, where the first-level cache takes at most 400 GB/s
-        >>> print(out_of_reach(1e-3, 1 << 20, 1 << 20, 4, 1e11) == "")
-        True
+    `stored` is in bytes, `peak` in float32 operations a second of fused multiply-adds.
+    `element_bytes` is the shortest type that it reads: a vector holds more elements of it.
     """
     took = f"a call of {seconds * 1e9:.3g} ns"
     most = _STORED_PER_FLOP * peak

@@ -52,7 +52,7 @@ _places: tuple[frozenset[int], ...] = ()
 
 
 def default_num_threads() -> int:
-    """Threads when nobody chose: ``LOOPWRIGHT_NUM_THREADS``, or all usable cores."""
+    """Default number of threads: ``LOOPWRIGHT_NUM_THREADS``, or all usable cores."""
     cores = _home or env.usable_cpus()
     return env.settings().num_threads or min(len(cores), env.MAX_THREADS)
 
@@ -68,7 +68,7 @@ def get_num_threads() -> int:
 
 
 def set_num_threads(n: int | None) -> None:
-    """Choose how many threads parallel loops use from the next call on, in the whole process.
+    """Choose the number of threads of parallel loops from the next call on, in the whole process.
 
     A kernel whose target names ``num_threads`` keeps that number.
 
@@ -102,9 +102,10 @@ def config_threadpool(
 
     As TVM's ``runtime.config_threadpool``. The workers are started and placed now. The calling
     thread, which takes part in each loop, stays where it is: the first place of the mode is left to
-    it. Workers that are hired later, for a target that names more threads or by `set_num_threads`,
-    run where the thread may that hires them; so do those of a forked child, until this is called
-    again. `pinned`, by which kernels are timed, places the threads its own way inside its block.
+    it. Workers started later, for a target that names more threads or by `set_num_threads`, inherit
+    the CPUs of the thread that starts them; so do those of a forked child, until this is called
+    again. `pinned`, which is used to time kernels, places the threads in its own way inside its
+    block.
 
     Args:
         affinity_mode: ``none`` (the system chooses), ``compact`` (neighbours share cores and
@@ -152,22 +153,21 @@ def config_threadpool(
 
 
 def _settle(threads: int, home: Sequence[int]) -> None:
-    """Put the workers where they belong while no `pinned` block runs."""
+    """Set the CPUs of the workers for the time outside `pinned` blocks."""
     for place, thread in enumerate(start_workers(threads), 1):
         os.sched_setaffinity(thread, _rest(place, home))
 
 
 def _rest(place: int, home: Sequence[int]) -> Sequence[int] | frozenset[int]:
-    """The CPUs of a thread while no `pinned` block runs; the caller is number 0."""
+    """CPUs of a thread outside `pinned` blocks; the caller is number 0."""
     return _places[place] if 0 < place < len(_places) else home
 
 
 def follow(configure: Callable[[int, int], None], num_threads: int = 0) -> None:
-    """Set up a pool of its own that a library brought, by its ``lw_pool_configure``.
+    """Configure the pool that a library brought by its ``lw_pool_configure``, now and later.
 
-    Args:
-        configure: takes threads and how long they spin; called again by `set_num_threads`.
-        num_threads: threads that its target named; 0 follows `set_num_threads`.
+    ``configure`` takes threads and spin time; ``num_threads`` is the target's, 0 follows
+    `set_num_threads`.
     """
     with _lock:
         configure(num_threads or get_num_threads(), env.settings().spin)
@@ -176,11 +176,7 @@ def follow(configure: Callable[[int, int], None], num_threads: int = 0) -> None:
 
 
 def check_num_threads(n: int) -> int:
-    """Return `n`.
-
-    Raises:
-        UsageError: it is not a whole number from 1 to 1023.
-    """
+    """Return `n`; UsageError where it is not an integer from 1 to 1023."""
     if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= env.MAX_THREADS:
         raise UsageError(f"num_threads {n!r} is not a whole number from 1 to {env.MAX_THREADS}")
     return n
@@ -188,6 +184,8 @@ def check_num_threads(n: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _NativePool:
+    """Entry points of pool.ll in this process."""
+
     code: linker.Linked
     configure: ctypes._CFunctionType
     start: ctypes._CFunctionType
@@ -195,14 +193,9 @@ class _NativePool:
 
 
 def pool_text(kind: str = "auto") -> str:
-    """The pool as LLVM IR text for this machine.
+    """The pool as LLVM IR text for this machine; threads sleep by ``futex`` or ``pthread``.
 
-    Args:
-        kind: how threads sleep, ``futex``, ``pthread`` or ``auto``.
-
-    Raises:
-        UsageError: futex was asked for where Linux or this architecture does not offer it.
-        RunError: the system has no POSIX threads.
+    UsageError where futex is asked for and missing, RunError where there are no POSIX threads.
     """
     if os.name != "posix":
         raise RunError("the thread pool needs POSIX threads; use a target with num_threads=1")
@@ -249,10 +242,9 @@ def _native() -> _NativePool:
 
 
 def launch_address(num_threads: int = 0) -> int:
-    """Address of ``lw_parallel_launch`` for kernels; builds the pool when asked first.
+    """Address of ``lw_parallel_launch`` for kernels; the first call builds the pool.
 
-    Args:
-        num_threads: threads of every launch through this address; 0 follows `set_num_threads`.
+    ``num_threads`` holds for all launches through this address; 0 follows `set_num_threads`.
     """
     with _lock:
         native = _native()
@@ -269,13 +261,9 @@ def _fixed(num_threads: int) -> linker.Linked:
 
 
 def start_workers(num_threads: int | None = None) -> tuple[int, ...]:
-    """Start the workers that `num_threads` need, ahead of the first launch.
+    """Start the workers of `num_threads` threads (the caller included) ahead of the first launch.
 
-    Args:
-        num_threads: threads, the caller included; default `get_num_threads`.
-
-    Returns:
-        The system's thread ids of these workers; fewer where the system gives no more threads.
+    Returns their thread ids in the system; fewer where it gives no more threads.
     """
     want = check_num_threads(num_threads or get_num_threads()) - 1
     with _lock:
@@ -326,7 +314,7 @@ def pinned(num_threads: int | None = None) -> Iterator[None]:
 
 
 def _pin(num_threads: int | None, undo: ExitStack) -> None:
-    """Enter a `pinned` block; each step puts on `undo` how it is taken back."""
+    """Enter a `pinned` block; `undo` gets the reverse of each step."""
     global _home, _pinned_depth
     _pinned_depth += 1
     undo.callback(_unpin, outermost=_pinned_depth == 1)

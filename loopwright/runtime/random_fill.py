@@ -1,4 +1,4 @@
-"""`random_fill`: data for an array, the same for the same seed everywhere."""
+"""`random_fill`: random data for an array, the same for the same seed everywhere."""
 
 from __future__ import annotations
 
@@ -14,22 +14,20 @@ class Fillable(Protocol):
     """An array that takes the elements of another, as NDArray does."""
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        """Extents."""
+    def shape(self) -> tuple[int, ...]: ...
 
     @property
     def dtype(self) -> str:
         """Name of the element type."""
 
-    def copyfrom(self, source: object) -> Any:
-        """Copy elements into this array."""
+    def copyfrom(self, source: object) -> Any: ...
 
 
 _A = TypeVar("_A", bound=Fillable)
 
 
 def random_fill(array: _A, seed: int = 0) -> _A:
-    """Fill an array with random values that no kernel is slow or undefined on.
+    """Fill an array with random values for which no kernel is slow or undefined.
 
     Floats are uniform in 1 <= x < 10, as in TVM: no zero, denormal, infinity or NaN, and sums and
     products of a few hundred stay finite in float32. Whole numbers are 1 to 9, so that nothing is
@@ -44,7 +42,7 @@ def random_fill(array: _A, seed: int = 0) -> _A:
         The array.
 
     Raises:
-        ArgumentError: it is no NDArray, or the seed is none.
+        ArgumentError: it is no NDArray, or the seed is no such number.
 
     Example:
         >>> a = lw.nd.random_fill(lw.nd.empty((2, 3), "int8"), seed=1)

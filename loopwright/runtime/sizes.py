@@ -1,4 +1,4 @@
-"""Sizes of a call: values of size variables from the shapes of the arrays, and what follows."""
+"""Sizes of a call: values of size variables from the shapes of the arrays, and their checks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LIMITS = {"int32": (-(1 << 31), (1 << 31) - 1), "int64": (-(1 << 63), (1 << 63)
 
 @dataclass(frozen=True, slots=True)
 class _Determined:
-    """The value of a size, and what determined it."""
+    """The value of a size, and the argument or dimension that determined it."""
 
     value: int
     by: str
@@ -27,12 +27,7 @@ class _Determined:
 class CallSizes:
     """Finds and checks the sizes of calls of one function.
 
-    Args:
-        spec: what the manifest says of its sizes.
-        args: its arrays.
-
-    Attributes:
-        names: the size variables, in the order in which code takes them.
+    ``names`` are the size variables, in the order in which code takes them.
     """
 
     def __init__(self, spec: SizesSpec, args: Sequence[ArgSpec]) -> None:
@@ -43,18 +38,9 @@ class CallSizes:
     def bind(
         self, who: str, shapes: Sequence[tuple[int, ...]], given: Mapping[str, object]
     ) -> Mapping[str, int]:
-        """Values of all sizes.
+        """Values of all sizes from shapes and ``given`` ones; a conflict is an ArgumentError.
 
         An extent may be 0 only where no output has elements: then nothing has to run.
-
-        Args:
-            who: the function's name, for messages.
-            shapes: shapes of the arrays.
-            given: sizes that were passed.
-
-        Raises:
-            ArgumentError: two dimensions, or a dimension and an argument, disagree; a value is out
-                of range; an extent would not be positive. Names both sides.
         """
         sizes = {n: _Determined(self._passed(who, n, v), "the argument") for n, v in given.items()}
         for k, (shape, arg) in enumerate(zip(shapes, self._args, strict=True)):
@@ -81,7 +67,7 @@ class CallSizes:
     def _determine(
         self, who: str, by: str, e: SizeFormula, n: int, sizes: dict[str, _Determined]
     ) -> None:
-        """Enter the size that an extent determines; it must agree with what is there."""
+        """Enter the size that an extent determines; it must agree with an earlier value."""
         form = linear(e)
         if form is None:
             return
@@ -112,15 +98,9 @@ class CallSizes:
                 )
 
     def check(self, who: str, values: Mapping[str, int], idle: bool = False) -> Mapping[str, int]:
-        """The values, if they are in range and every extent is positive.
+        """The values, if they are in range and every extent is positive, else ArgumentError.
 
-        Args:
-            who: the function's name, for messages.
-            values: the sizes by name.
-            idle: nothing will run: extents may be 0, and no read can miss.
-
-        Raises:
-            ArgumentError: they are not.
+        ``idle``: nothing will run, so extents may be 0, and no read can miss.
         """
         for name, dtype, nonnegative in self._spec.variables:
             lo, hi = _LIMITS[dtype]

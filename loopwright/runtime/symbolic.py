@@ -39,7 +39,6 @@ class SymbolicArg(NamedTuple):
 
     @classmethod
     def of(cls, spec: ArgSpec) -> SymbolicArg:
-        """The argument that a manifest describes."""
         shape = tuple(n if isinstance(n, int) else text(n) for n in spec.shape)
         return cls(spec.name, shape, np.dtype(dtypes.check(spec.dtype)), spec.output)
 
@@ -50,11 +49,7 @@ class SymbolicArg(NamedTuple):
 class SymbolicFunction:
     """A compiled function of symbolic sizes; call it with arrays of any shapes that fit.
 
-    Attributes:
-        name: the function's name.
-        sizes: names of its size variables.
-        signature: its arguments as text, in order.
-        args: its arrays, in order.
+    ``args`` are its arrays, in order.
     """
 
     def __init__(self, image: Image | DeviceImage, spec: FunctionSpec, sizes: SizesSpec) -> None:
@@ -79,18 +74,13 @@ class SymbolicFunction:
 
     @property
     def address(self) -> int:
-        """Address of the machine code; links it first if need be.
-
-        Raises:
-            UsageError: it runs on a device, as kernels that have no address.
-        """
+        """Address of the machine code, linked if need be; UsageError for device kernels."""
         if isinstance(self._image, DeviceImage):
             raise UsageError(f"{self.name} runs on {self.device}: its kernels have no address")
         return self._image.address(self.name)
 
     @property
     def device(self) -> Device:
-        """The device that runs it."""
         return Device(self._image.kind.device)
 
     @property
@@ -99,12 +89,7 @@ class SymbolicFunction:
         return tuple(f"{k}: int" if isinstance(k, str) else str(self.args[k]) for k in self._order)
 
     def __call__(self, *args: object) -> None:
-        """Find the sizes, check the arguments, then run.
-
-        Raises:
-            ArgumentError: an argument is not acceptable, or shapes disagree; nothing ran.
-            RunError: the workspace is over the limit (nothing ran), or the function failed.
-        """
+        """Find the sizes, check the arguments, then run; errors as of `Function`."""
         shapes = self._shapes_of(args)
         function = self._by_shapes.get(shapes)
         if function is not None:
@@ -118,7 +103,7 @@ class SymbolicFunction:
         function(*arrays)
 
     def _shapes_of(self, args: Sequence[Any]) -> tuple[Any, ...] | None:
-        """Shapes of the arguments, where these alone decide which function it is."""
+        """Shapes of the arguments, where these alone determine the concrete function."""
         if not self._decided_by_shapes:
             return None
         try:
@@ -127,21 +112,12 @@ class SymbolicFunction:
             return None
 
     def bind(self, *args: object) -> BoundCall | DeviceCall:
-        """Check the arguments now and return a `BoundCall` that runs without checking again.
-
-        Raises:
-            ArgumentError: as when called.
-            RunError: the workspace is over the limit.
-        """
+        """Check the arguments now and return a call that runs without checking again."""
         function, arrays = self.resolve(args)
         return function.bind(*arrays)
 
     def at(self, **values: int) -> Function | DeviceFunction:
-        """The function for given sizes.
-
-        Raises:
-            ArgumentError: a size is missing or unknown, or gives an extent below 1.
-        """
+        """The function for given sizes; ArgumentError where one is missing, unknown or small."""
         if set(values) != set(self.sizes):
             raise ArgumentError(
                 f"{self.name}: the sizes are {', '.join(self.sizes)}; got {', '.join(values)}"
@@ -149,11 +125,7 @@ class SymbolicFunction:
         return self._at(self._sizes.check(self.name, values))
 
     def resolve(self, args: Sequence[object]) -> tuple[Function | DeviceFunction, list[object]]:
-        """The function for the sizes of these arguments, and the arrays that it takes.
-
-        Raises:
-            ArgumentError: shapes disagree, or an argument is missing.
-        """
+        """The function for the sizes of these arguments, and the arrays that it takes."""
         if len(args) != len(self._order):
             raise ArgumentError(
                 f"{self.name} takes {len(self._order)} arguments ({', '.join(self.signature)}), "
@@ -183,7 +155,7 @@ class SymbolicFunction:
         return self._kept[key]
 
     def _concrete(self, values: Mapping[str, int]) -> FunctionSpec:
-        """What the manifest says, for given sizes."""
+        """The manifest entry for given sizes."""
         spec = self._spec
         args = [replace(a, shape=tuple(evaluate(n, values) for n in a.shape)) for a in spec.args]
         workspaces = (spec.workspace_bytes, spec.parallel_workspace_bytes)
@@ -204,7 +176,6 @@ class SymbolicFunction:
 def function_of(
     image: Image | DeviceImage, spec: FunctionSpec
 ) -> Function | DeviceFunction | SymbolicFunction:
-    """The function that a manifest describes."""
     if spec.sizes is not None:
         return SymbolicFunction(image, spec, spec.sizes)
     return _concrete(image, spec, ())

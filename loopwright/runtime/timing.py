@@ -93,6 +93,8 @@ def _unit(seconds: float) -> tuple[str, float]:
 
 @dataclass(frozen=True, slots=True)
 class _NativeTimer:
+    """The timing loops of timing.ll in machine code."""
+
     code: linker.Linked
     time: ctypes._CFunctionType
     turns: ctypes._CFunctionType
@@ -121,7 +123,7 @@ def _native() -> _NativeTimer:
 
 
 def time_call(call: BoundCall | DeviceCall | PreparedCall, number: int) -> float:
-    """Run a bound call `number` times back to back; returns seconds of all together.
+    """Run a bound call `number` times back to back; returns the seconds of all calls together.
 
     A loop in compiled code calls it, unless its kind of artifact has a timer of its own; on a
     device its own clock takes the time.
@@ -152,23 +154,10 @@ def time_call(call: BoundCall | DeviceCall | PreparedCall, number: int) -> float
 
 
 class Turns:
-    """Calls of one function on several sets of arguments, which are timed in turns.
+    """Calls of one function on several sets of arguments, timed in turn.
 
-    What a call reads was then last read by the call before in its place: caches do not hold it
-    where all sets together are larger than they are.
-
-    Args:
-        calls: bound calls of one function of compiled code; they share the workspace of the first.
-
-    Example:
-        >>> from loopwright.runtime.timing import Turns
-        >>> A = te.placeholder((4,), name="A")
-        >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
-        >>> f = lw.build(te.create_schedule(B.op), [A, B])
-        >>> outputs = [np.zeros(4, "float32") for _ in range(3)]
-        >>> turns = Turns([f.bind(np.zeros(4, "float32"), out) for out in outputs])
-        >>> print(turns.time(2) > 0, [out[0] for out in outputs])
-        True [np.float32(1.0), np.float32(1.0), np.float32(0.0)]
+    Caches do not hold the data of a call where all sets together are larger than the caches. The
+    calls share the workspace of the first.
     """
 
     def __init__(self, calls: Sequence[BoundCall]) -> None:
@@ -177,11 +166,7 @@ class Turns:
         self._sets = (ctypes.c_void_p * len(places))(*places)
 
     def time(self, number: int) -> float:
-        """Seconds of so many calls together; the next time goes on with the set behind the last.
-
-        Raises:
-            RunError: a call failed; those after it did not run.
-        """
+        """Seconds of `number` calls together; the next call of `time` goes on with the next set."""
         first, count = self._calls[0], len(self._calls)
         took = _native().turns(first.entry, self._sets, count, self._next, first.workspace, number)
         self._next = (self._next + number) % count
@@ -196,7 +181,7 @@ def time_once(
     """Run a function `number` times back to back; returns seconds per call.
 
     Args:
-        function: what to time.
+        function: the function to time.
         args: its arguments, checked as in a call.
         number: calls, at least 1; no warm-up call is made.
 
@@ -222,11 +207,11 @@ def measure_windows(
     window_ms: float = 20.0,
     estimate: float | None = None,
 ) -> tuple[float, ...]:
-    """Time `windows` windows of about `window_ms` each; rank by the median of what is returned.
+    """Time `windows` windows of about `window_ms` each; rank kernels by the median of the result.
 
     Args:
         call: a bound call.
-        windows: how many windows.
+        windows: number of windows.
         window_ms: length of a window in milliseconds; a window holds at least one call.
         estimate: seconds per call as far as known; without it one call is timed first.
 
@@ -252,7 +237,7 @@ def measure_windows(
 
 
 def grown(number: int, seconds: float, min_repeat_ms: float) -> int:
-    """How many calls to try after `number` calls took `seconds`, less than `min_repeat_ms`."""
+    """Number of calls to try after `number` calls took `seconds`, less than `min_repeat_ms`."""
     per_call_ms = seconds * 1e3 / number
     return int(max(min_repeat_ms / per_call_ms + 1, number * _GROWTH))
 
@@ -262,8 +247,7 @@ def run_repeat(
 ) -> tuple[float, int]:
     """One repeat of RT-32: raise `number` until `measure(number)` seconds are long enough.
 
-    Returns:
-        Seconds per call, and the number of calls that it took to be long enough.
+    Returns the seconds per call and the final number of calls.
     """
     zeros = 0
     while True:
@@ -276,14 +260,12 @@ def run_repeat(
 
 
 class Timeable(Protocol):
-    """What an `Evaluator` times: a function."""
+    """A function that an `Evaluator` can time."""
 
     @property
-    def device(self) -> Device:
-        """The device that runs it."""
+    def device(self) -> Device: ...
 
-    def bind(self, *args: Any) -> BoundCall | DeviceCall:
-        """A call with checked arguments."""
+    def bind(self, *args: Any) -> BoundCall | DeviceCall: ...
 
 
 class Evaluator:
@@ -295,8 +277,8 @@ class Evaluator:
     number found is kept for the following repeats.
 
     Args:
-        function: what to time.
-        dev: where it runs; default the device that its kind of code runs on.
+        function: the function to time.
+        dev: the device; default the device that its kind of code runs on.
         number: calls per repeat.
         repeat: repeats; each gives one entry of the results.
         min_repeat_ms: shortest length of a repeat in milliseconds.
@@ -388,7 +370,7 @@ class Evaluator:
         return BenchmarkResult(tuple(results))
 
     def _sweep_caches(self, call: BoundCall | DeviceCall) -> None:
-        """Write other bytes through the caches, where that is asked for."""
+        """Write `cache_flush_bytes` through the caches."""
         if not self._flush_bytes:
             return
         if isinstance(call, DeviceCall):
@@ -410,11 +392,7 @@ _WHOLE = (
 
 
 def check_options(**options: float) -> None:
-    """Refuse options of a benchmark that are out of range; names as of `Evaluator`.
-
-    Raises:
-        UsageError: one is.
-    """
+    """Raise UsageError for benchmark options that are out of range; names as of `Evaluator`."""
     for name, value in options.items():
         _at_least(name, value, 0 if name.endswith("_ms") or name == "cache_flush_bytes" else 1)
 
@@ -447,7 +425,7 @@ def _preproc(f_preproc: str | Callable[..., object]) -> Callable[..., object]:
 
 
 def flush(*args: object) -> None:
-    """Evict arrays (NumPy arrays or what exports ``__array__``) from the caches."""
+    """Evict arrays (NumPy arrays or objects with ``__array__``) from the caches."""
     for arg in args:
         data = np.asarray(arg)
         _native().flush(int(data.ctypes.data), data.nbytes)

@@ -1,6 +1,6 @@
-"""What caches and pools count while they work, for whoever asks: `PerformanceMonitor`.
+"""Counts of caches and pools, for `PerformanceMonitor`.
 
-A cache counts in an object of its own, a pool tells its bytes when it is asked; nothing is reported
+A cache counts in an object of its own, a pool tells its bytes on request; nothing is reported
 in between, so that it costs nothing to be watched.
 """
 
@@ -24,11 +24,7 @@ _pools: weakref.WeakKeyDictionary[object, Callable[[object], int]] = weakref.Wea
 
 
 class CacheCounts:
-    """How often a cache had what it was asked for, and how often not.
-
-    Attributes:
-        hits, misses: the counts.
-    """
+    """Number of requests that a cache could answer, and could not."""
 
     __slots__ = ("hits", "misses")
 
@@ -59,18 +55,15 @@ def cache_totals() -> tuple[int, int]:
 
 
 def watch_pool(pool: _Owner, bytes_in_use: Callable[[_Owner], int]) -> None:
-    """Let a pool of memory count in `pooled_bytes` as long as it exists.
+    """Let a pool of memory count in `pooled_bytes` as long as it exists; it is not kept alive.
 
-    Args:
-        pool: the pool; it is not kept alive.
-        bytes_in_use: gives the bytes of memory that it holds now, beside those of the process.
+    `bytes_in_use` gives the bytes of memory that it holds now, beside those of the process.
     """
     with _lock:
         _pools[pool] = bytes_in_use  # type: ignore[assignment]
 
 
 def pooled_bytes() -> int:
-    """Bytes that all pools hold now."""
     with _lock:
         pools = list(_pools.items())
     return sum(read(pool) for pool, read in pools)

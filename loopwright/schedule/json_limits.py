@@ -26,11 +26,7 @@ MAX_TEXT = 1000
 
 
 def check_trace(trace: object) -> None:
-    """Refuse what is no list of steps of reasonable size.
-
-    Raises:
-        ScheduleError: says which step has too much of what, and the limit.
-    """
+    """Refuse JSON that is no list of steps of reasonable size, naming the step and the limit."""
     if not isinstance(trace, list | tuple):
         raise ScheduleError(f"trace: a trace is a list of steps, got a {type(trace).__name__}")
     if len(trace) > MAX_STEPS:
@@ -44,7 +40,7 @@ def check_trace(trace: object) -> None:
 
 
 def _check_step(t: int, step: object, room: int) -> int:
-    """Check the JSON of one step; returns how many values it has."""
+    """Check the JSON of one step; returns the number of its values."""
     waiting: list[tuple[object, int]] = [(step, 0)]
     count = 0
     while waiting:
@@ -64,7 +60,7 @@ def _check_step(t: int, step: object, room: int) -> int:
 
 
 def _refused(x: object) -> str:
-    """Why a value that holds no others has no place in a trace; or ''."""
+    """Reason why a value that holds no others has no place in a trace; or ''."""
     match x:
         case None | bool():
             return ""

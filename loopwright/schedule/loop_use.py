@@ -1,4 +1,4 @@
-"""What primitives use a loop for, so that others leave it alone."""
+"""Uses of loops by primitives, so that other primitives leave such loops alone."""
 
 from __future__ import annotations
 
@@ -12,31 +12,26 @@ UseKind = Literal["mark", "pragma", "prefetch", "tensorize", "note", "attached"]
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """Something that a loop is used for, so that it cannot be taken apart.
-
-    Attributes:
-        kind: what sort of use.
-        step: the step since which it is so; None where the state does not keep it.
-        text: words for messages: ``is already vectorized (step 3)``; see `says`.
-        stage: of ``"attached"``, the id of the stage that is computed or stored there.
-        primitive: of ``"attached"``, the primitive that put it there.
-    """
+    """Use of a loop, which therefore cannot be taken apart."""
 
     kind: UseKind
+    #: Step since which it is so; None where the state does not keep it.
     step: int | None
+    #: Words for messages: ``is already vectorized (step 3)``; see `says`.
     text: str
+    #: For ``"attached"``: the stage that is computed or stored there.
     stage: int | str = -1
+    #: For ``"attached"``: the primitive that put it there.
     primitive: str = ""
 
     def says(self, loop: str) -> str:
-        """A sentence about the loop of this name."""
         name = f"loop {loop!r}"
         return f"{self.text} {name}" if self.kind == "attached" else f"{name} {self.text}"
 
 
 @dataclass(frozen=True, slots=True)
 class LoopNote:
-    """What a primitive notes about a loop, for whoever lowers it.
+    """Note of a primitive about a loop, for lowering.
 
     A primitive subclasses it with fields of its own; ``text`` says in messages what the loop is
     used for: ``loop 'C.i' <text>``.

@@ -1,4 +1,4 @@
-"""What stages and loops are called in the Python text of a trace."""
+"""Names of stages and loops in the Python text of a trace."""
 
 from __future__ import annotations
 
@@ -14,15 +14,11 @@ class Names(PythonIdentifiers):
 
     The axes of a stage get their names where a loop of the stage is first asked for, by lines that
     stand before the call that asked.
-
-    Attributes:
-        before: the state before the present step.
-        after: the state after it.
-        lines: the text so far.
     """
 
     def __init__(self, state: State) -> None:
         super().__init__(("s", "te", "schedule"))
+        #: States before and after the present step.
         self.before = self.after = state
         self.lines: list[str] = []
         self._stages: dict[StageId, str] = {}
@@ -31,7 +27,6 @@ class Names(PythonIdentifiers):
 
     @property
     def step(self) -> int:
-        """The index of the present step."""
         return self.before.steps
 
     def tensor(self, sid: StageId) -> str:
@@ -60,7 +55,6 @@ class Names(PythonIdentifiers):
         return name
 
     def loop(self, sid: StageId, loop: str) -> str:
-        """A loop of a stage."""
         if sid not in self._with_axes:
             self._name_axes(sid)
         return self._loop(self.after, sid, loop)

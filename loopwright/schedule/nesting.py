@@ -1,4 +1,4 @@
-"""Which loops lie around a stage that is computed inside others, and where its buffer exists."""
+"""Loops around a stage that is computed inside others, and the place of its buffer."""
 
 from __future__ import annotations
 
@@ -17,11 +17,7 @@ def loops_around(state: State, stage: StageState) -> list[tuple[StageId, int]]:
 
 
 def store_position(state: State, stage: StageState) -> tuple[StageId, int]:
-    """Where the buffer of an attached stage exists: inside a loop (-1: around them all).
-
-    Raises:
-        ScheduleError: the loop that store_at named is not around the one of compute_at.
-    """
+    """Loop inside which an attached stage's buffer exists (-1: around all); checks store_at."""
     around = loops_around(state, stage)
     at = stage.store or stage.attach
     if at.kind == "root":

@@ -3,7 +3,7 @@
 A stage's id is its index in the DAG (an int) or, for a stage made by step t, ``"s<t>"``; where a
 step makes two, that before it is ``"s<t>.0"``. A loop's id is ``"a<d>"`` (spatial axis d),
 ``"r<d>"`` (reduction axis d) or ``"<t>.<n>"`` (output n of step t). Ids never change; printed names
-are labels. What a step does to loops is kept as relations (`SplitRel`, `FuseRel`), not as
+are labels. The effect of a step on loops is kept as relations (`SplitRel`, `FuseRel`), not as
 substituted forms: extents of attached stages are known only after
 `loopwright.schedule.bounds.infer`.
 """
@@ -23,7 +23,7 @@ from loopwright.te.op_node import OpNode
 from loopwright.te.tensor_intrin import TensorIntrin
 
 StageId = int | str
-#: What a hint to a loop may say.
+#: Value of a hint to a loop.
 PragmaValue = str | int | float | bool | None
 #: The pragma by which the stores of a stage go past the caches: a stage's, whatever loop has it.
 NONTEMPORAL = "nontemporal"
@@ -49,9 +49,10 @@ class Loop:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """How a loop runs (``vectorized``, ``unrolled``, ``parallel``, ``thread``), and since when.
+    """Way in which a loop runs (``vectorized``, ``unrolled``, ``parallel``, ``thread``).
 
-    ``tag`` is the thread axis; ``extent`` the one that it was declared with, if any.
+    ``step`` is the one since which it does; ``tag`` is the thread axis, ``extent`` the one that it
+    was declared with, if any.
     """
 
     kind: MarkKind
@@ -61,7 +62,7 @@ class Mark:
 
     @property
     def text(self) -> str:
-        """How the loop runs: ``vectorized``, ``thread threadIdx.x``."""
+        """Words for messages: ``vectorized``, ``thread threadIdx.x``."""
         return f"{self.kind} {self.tag}".rstrip()
 
 
@@ -99,13 +100,12 @@ class Prefetched:
 
     @property
     def what(self) -> tuple[str, StageId, int]:
-        """The loop and the tensor."""
         return self.loop, self.source, self.value_index
 
 
 @dataclass(frozen=True, slots=True)
 class Attach:
-    """Where a stage is computed: ``root``, ``inline``, or ``at`` loop ``loop`` of ``stage``.
+    """Place where a stage is computed: ``root``, ``inline``, or ``at`` loop ``loop`` of ``stage``.
 
     ``group`` is the group that it follows there, if no step of its own put it there.
     """
@@ -122,7 +122,7 @@ ROOT = Attach("root")
 
 @dataclass(frozen=True, slots=True)
 class GroupState:
-    """Stages that are moved together: its own place, and the group around it, if any."""
+    """Stages that are moved together: their place, and the group around them, if any."""
 
     id: StageId
     parent: StageId | None = None
@@ -131,7 +131,7 @@ class GroupState:
 
 @dataclass(frozen=True, slots=True)
 class Tensorized:
-    """The loop inside which an intrinsic does the work, and since when."""
+    """The loop inside which an intrinsic does the work, and the step since which it does."""
 
     loop: str
     intrin: TensorIntrin
@@ -144,16 +144,6 @@ PARTITION_HINT = "loop_partition_hint"
 
 @dataclass(frozen=True, eq=False)
 class StageState:
-    """Everything that is decided about one stage.
-
-    ``laid_out`` is the step that made ``layout``, ``pad_value`` what fills the buffer's padding.
-    ``align`` holds (dimension of the buffer, factor, offset) of its strides. ``store`` is where its
-    buffer exists, if not where it is computed; ``double`` is the step that asked for several places
-    of the buffer in turn, ``copies`` how many.
-    ``group`` is the innermost group that it belongs to. ``notes`` are what other primitives say.
-    ``since`` has, for primitives whose effect carries no step of its own, the last one that acted.
-    """
-
     id: StageId
     op: OpNode
     loops: Mapping[str, Loop]
@@ -164,19 +154,27 @@ class StageState:
     prefetches: tuple[Prefetched, ...] = ()
     attach: Attach = ROOT
     scope: Scope = "global"
+    #: Set by step ``laid_out``.
     layout: tuple[LayoutDim, ...] | None = None
     laid_out: int = -1
+    #: Fills the buffer's padding.
     pad_value: float | None = None
+    #: (dimension of the buffer, factor, offset) of its strides.
     align: tuple[tuple[int, int, int], ...] = ()
+    #: Place of its buffer, if not where it is computed.
     store: Attach | None = None
+    #: Step that asked for several places of the buffer in turn, ``copies`` of them.
     double: int | None = None
     copies: int = 2
     reordered: bool = False
     env_threads: tuple[tuple[str, int | None], ...] = ()
     predicate: tuple[tuple[str, int], ...] | None = None
+    #: Last step that acted, of each primitive whose effect carries no step of its own.
     since: Mapping[str, int] = field(default_factory=dict)
     tensorized: Tensorized | None = None
+    #: Innermost group that it belongs to.
     group: StageId | None = None
+    #: Notes of other primitives about its loops.
     notes: tuple[LoopNote, ...] = ()
 
     @property
@@ -187,12 +185,12 @@ class StageState:
 
     @property
     def nontemporal(self) -> Any:
-        """Whether its stores go past the caches: 0, 1, or a symbol of which nobody knows yet."""
+        """Whether its stores go past the caches: 0, 1, or a symbol whose value is not known yet."""
         values = [value for _, key, value in self.pragmas if key == NONTEMPORAL]
         return values[-1] if values else 0
 
     def uses(self, loop: str) -> Iterator[Use]:
-        """What primitives of this stage use a loop for; `State.uses` knows other stages too."""
+        """Uses of a loop by primitives of this stage; `State.uses` knows other stages too."""
         if (mark := self.marks.get(loop)) is not None:
             yield Use("mark", mark.step, f"is already {mark.text} (step {mark.step})")
         if any(x == loop for x, _, _ in self.pragmas):
@@ -209,13 +207,11 @@ class StageState:
 
     @property
     def short_tiles(self) -> dict[str, int]:
-        """The loops that are insides of tiles of which the last is written out by itself, each with
-        the number of which its iterations there are a multiple."""
+        """Loops inside tiles of which the last stands alone, with a divisor of its iterations."""
         given = [(loop, value) for loop, key, value in self.pragmas if key == PARTITION_HINT]
         return {loop: int(value) for loop, value in given if isinstance(value, int) and value}
 
     def after(self, primitive: str, step: int) -> Mapping[str, int]:
-        """``since`` after a step."""
         return {**self.since, primitive: step}
 
 
@@ -230,9 +226,10 @@ def initial_stage(sid: StageId, op: OpNode, scope: Scope = "global") -> StageSta
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """A schedule as a value. ``order`` is topological; ``steps`` counts the steps applied.
+    """A schedule as a value.
 
-    ``samples`` has what sampling steps chose, by their index.
+    ``order`` is topological; ``steps`` counts the steps applied. ``samples`` has the numbers that
+    sampling steps chose, by the index of the step.
     """
 
     stages: Mapping[StageId, StageState]
@@ -374,7 +371,7 @@ class State:
         ]
 
     def uses(self, stage: StageState, loop: str) -> list[Use]:
-        """Everything that a loop of a stage is used for; nothing: it may be taken apart."""
+        """Uses of a loop of a stage by all primitives; nothing: it may be taken apart."""
         out = list(stage.uses(loop))
         for other in self.stages.values():
             needed = (note for note in other.notes if note.needs(stage.id, loop))
@@ -396,5 +393,4 @@ def _is_at(place: Attach | None, sid: StageId, loop: str) -> bool:
 
 
 def refuse(step: str, index: int, text: str) -> NoReturn:
-    """Raise the error of a step."""
     raise ScheduleError(f"{step} (step {index}): {text}")

@@ -1,7 +1,7 @@
-"""What all schedule primitives have in common: the base class, the registry, and the JSON.
+"""Base class, registry and JSON of all schedule primitives.
 
 A primitive is one frozen class in `loopwright.schedule.rules`. Its fields are its JSON
-(``["split", stage, loop, factor, nparts]``); beside them stand when it is legal and what it does
+(``["split", stage, loop, factor, nparts]``); its methods are its conditions and its effect
 (`Step.apply`), its rule that needs extents (`Step.check_bounds`) and its Python text
 (`Step.as_python`).
 """
@@ -23,16 +23,11 @@ from loopwright.schedule.state import StageId, State, refuse
 
 @dataclass(frozen=True, slots=True)
 class FieldType:
-    """How the value of a field is checked, read from JSON, and written.
-
-    Attributes:
-        fits: whether a value from JSON, its lists as tuples, is one of this type.
-        read: the field's value, made of the one from JSON.
-        write: the value for JSON, made of the field's; tuples become lists afterwards.
-    """
-
+    #: Whether a value from JSON, its lists as tuples, is one of this type.
     fits: Callable[[object], bool]
+    #: Makes the field's value of the one from JSON.
     read: Callable[[Any], object] = field(default=lambda value: value)
+    #: Makes the value for JSON of the field's; tuples become lists afterwards.
     write: Callable[[Any], object] = field(default=lambda value: value)
 
 
@@ -61,8 +56,10 @@ class Step(ABC):
         """The call of the surface that makes this step, as Python."""
 
     def moved_loops(self, before: State) -> Mapping[str, str] | None:
-        """Loops of the reduction that go to the stage that the step makes, and what they are called
-        there; the others are gone. None: the step takes none apart."""
+        """Loops of the reduction that go to the stage that the step makes, with their names there.
+
+        The others are gone. None: the step takes none apart.
+        """
         return None
 
     @classmethod  # noqa: B027, most primitives have no such rule
@@ -74,7 +71,7 @@ class Step(ABC):
         """
 
     def to_json(self) -> list[Any]:
-        """``[primitive, stage, ...]`` with tuples as lists; last fields that are default are left.
+        """``[primitive, stage, ...]`` with tuples as lists, without last fields that are default.
 
         So a trace from before a field was added reads, and is written, as it was.
         """
@@ -84,7 +81,7 @@ class Step(ABC):
         return [self.primitive, *(self._field_json(f.name) for f in shown)]
 
     def fields_json(self) -> list[Any]:
-        """All fields as JSON has them, those that are default, too."""
+        """All fields as JSON, those that are default, too."""
         return [self._field_json(f.name) for f in fields(self)]
 
     def _field_json(self, name: str) -> Any:
@@ -136,11 +133,9 @@ _S = TypeVar("_S", bound=Step)
 
 @dataclass_transform(frozen_default=True)
 def register(primitive: str, **types: FieldType) -> Callable[[type[_S]], type[_S]]:
-    """Make a class a frozen step and enter it under the name of its primitive.
+    """Make a class a frozen step and enter it in ``Step.registry`` under its name in traces.
 
-    Args:
-        primitive: the name in traces; ``Step.registry`` has it.
-        types: how fields are read and written whose type is not among `FIELD_TYPES`.
+    ``types`` are those of fields whose type is not among `FIELD_TYPES`.
     """
 
     def enter(cls: type[_S]) -> type[_S]:
@@ -164,29 +159,27 @@ def is_int(v: object) -> bool:
 
 
 def is_text(v: object) -> bool:
-    """Whether a value from JSON is a text."""
     return isinstance(v, str)
 
 
 def each(fits: Callable[[object], bool]) -> Callable[[object], bool]:
-    """A test of tuples whose members all pass a test."""
+    """Test of tuples whose members all pass a test."""
     return lambda v: isinstance(v, tuple) and all(map(fits, v))
 
 
 def optional(fits: Callable[[object], bool]) -> Callable[[object], bool]:
-    """A test of values that are None or pass a test."""
+    """Test of values that are None or pass a test."""
     return lambda v: v is None or fits(v)
 
 
 def pair(
     first: Callable[[object], bool], second: Callable[[object], bool]
 ) -> Callable[[object], bool]:
-    """A test of tuples of two."""
+    """Test of tuples of two."""
     return lambda v: isinstance(v, tuple) and len(v) == 2 and first(v[0]) and second(v[1])
 
 
 def is_id(v: object) -> bool:
-    """Whether a value from JSON is the id of a stage."""
     return is_int(v) or is_text(v)
 
 
@@ -208,11 +201,7 @@ FIELD_TYPES: Mapping[str, FieldType] = {
 
 
 def _field_type(primitive: str, f: Field[Any]) -> FieldType:
-    """The type of a field as it is written in the class.
-
-    Raises:
-        TypeError: it is not among `FIELD_TYPES`.
-    """
+    """Type of a field as it is written in the class; a TypeError where `FIELD_TYPES` lacks it."""
     if _type(f.type) not in FIELD_TYPES:
         raise TypeError(
             f"{primitive}: field {f.name!r} is of type {_type(f.type)}; say how it is read and "
@@ -222,7 +211,7 @@ def _field_type(primitive: str, f: Field[Any]) -> FieldType:
 
 
 def _type(annotation: object) -> str:
-    """A type as it is written, also where annotations are evaluated."""
+    """Type as it is written, also where annotations are evaluated."""
     return annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
 
 
@@ -239,7 +228,6 @@ def _tuples(v: Any) -> Any:
 
 
 def _sampled(v: Any) -> Any:
-    """A number of another step, which is not known before that was applied."""
     if not isinstance(v, list) or len(v) != 2 or not all(map(is_int, v)):
         raise ScheduleError(
             f"trace: a sampled number is [step, which of its numbers], got {shown(v)}"
@@ -248,11 +236,7 @@ def _sampled(v: Any) -> Any:
 
 
 def resolved(state: State, step: _S) -> _S:
-    """A step with what was chosen in this state in the place of sampled numbers.
-
-    Raises:
-        ScheduleError: no step chose such a number.
-    """
+    """The step with sampled numbers replaced by those chosen in this state."""
     changes: dict[str, Any] = {}
     for name in step.may_be_sampled:
         value = getattr(step, name)

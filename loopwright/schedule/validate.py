@@ -8,10 +8,6 @@ from loopwright.schedule.steps import Step
 
 
 def validate_bounds(state: State, bounds: Bounds) -> None:
-    """Ask every primitive whether what its steps left in the state can be lowered.
-
-    Raises:
-        ScheduleError: names the step, the loop, the extent, the limit and the remedy.
-    """
+    """Ask every primitive whether what its steps left in the state can be lowered."""
     for primitive in Step.registry.values():
         primitive.check_bounds(state, bounds)

@@ -1,4 +1,4 @@
-"""What a tensor expression tells of itself, and the schedules that follow from it."""
+"""Analysis of tensor expressions, and the schedules derived from it."""
 
 from __future__ import annotations
 

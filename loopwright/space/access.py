@@ -1,4 +1,4 @@
-"""Access maps: which loops of a stage each operand moves with, and by how many elements of memory.
+"""Access maps: the loops of a stage that move each operand, and by how many elements of memory.
 
 Rules that schedule an expression look at nothing else of it: not at names of operators, not at
 tags. Access maps are those of polyhedral compilers, as in Ansor (Zheng et al., OSDI 2020).
@@ -20,34 +20,24 @@ from loopwright.te.tensor import body_parts
 
 @dataclass(frozen=True)
 class Index:
-    """The index of one dimension: ``sum(moves[axis] * axis) + offset * something``.
+    """Index of one dimension: ``sum(moves[axis] * axis) + offset * something``."""
 
-    Attributes:
-        moves: how far an iteration of each axis moves.
-        offset: what divides the rest: constants, and blocks ``axis // n``, which stand still in a
-            tile of fewer than n iterations; 0 where there is none.
-    """
-
-    moves: Mapping[IterVar, int]
+    moves: Mapping[IterVar, int]  # distance that an iteration of each axis moves
+    #: Divisor of the rest: constants, and blocks ``axis // n``, which stand still in a tile of
+    #: fewer than n iterations; 0 where there is none.
     offset: int = 0
 
 
 @dataclass(frozen=True)
 class Access:
-    """One read of a stage.
-
-    Attributes:
-        tensor: what is read.
-        steps: for each axis that the element depends on, after how many of its iterations the
-            element may change: 1, or n where the axis stands in ``axis // n`` only.
-        dims: the index of each dimension of the tensor; None where it is not affine.
-        data_dependent: whether an index holds an element of a tensor.
-    """
+    """One read of a stage."""
 
     tensor: te.Tensor
+    #: For each axis that the element depends on, after how many of its iterations the element may
+    #: change: 1, or n where the axis stands in ``axis // n`` only.
     steps: Mapping[IterVar, int]
-    dims: tuple[Index | None, ...]
-    data_dependent: bool = False
+    dims: tuple[Index | None, ...]  # index of each dimension of the tensor; None where not affine
+    data_dependent: bool = False  # whether an index holds an element of a tensor
 
     def moves_with(self, axis: IterVar) -> bool:
         """Whether the element depends on an axis."""
@@ -55,8 +45,9 @@ class Access:
 
     @property
     def contiguous(self) -> IterVar | None:
-        """The axis whose next iteration reads the next element of memory, if one axis alone moves
-        in the last dimension of the tensor."""
+        """Axis whose next iteration reads the next element of memory, if one axis alone moves in
+        the last dimension of the tensor.
+        """
         last = self.dims[-1] if self.dims else None
         if last is None or list(last.moves.values()) != [1]:
             return None
@@ -77,17 +68,12 @@ class Access:
 
 
 def is_own(dim: Index | None, axis: IterVar) -> bool:
-    """Whether an index is that of an axis; of an axis of one iteration, 0 is."""
+    """Whether an index is exactly an axis; 0 is that of an axis of one iteration."""
     return dim == Index({axis: 1}) or (axis.count == 1 and dim == Index({}))
 
 
 def accesses(tensor: te.Tensor, start: bool = True) -> list[Access]:
-    """The reads of a computed tensor in order, equal ones once.
-
-    Args:
-        tensor: the tensor.
-        start: also those of ``init``, from which a reduction starts before its loops begin.
-    """
+    """Reads of a computed tensor in order, each once; ``start`` adds those of ``init``."""
     op = tensor.op
     axes = {x.var: x for x in [*op.axis, *op.reduce_axis]}
     found: dict[tuple[object, ...], Access] = {}
@@ -99,7 +85,7 @@ def accesses(tensor: te.Tensor, start: bool = True) -> list[Access]:
 
 
 def read_at_start(tensor: te.Tensor) -> set[te.Tensor]:
-    """What ``init`` of a reduction reads, before its loops begin."""
+    """Tensors that ``init`` of a reduction reads, before its loops begin."""
     return {read.source for read in _reads_of(_start(tensor.op))}
 
 
@@ -108,7 +94,7 @@ def _start(op: te.Operation) -> tuple[Expr, ...]:
 
 
 def extents(axes: Iterable[IterVar]) -> int:
-    """The number of points of some axes."""
+    """Number of points of some axes."""
     return prod(x.count for x in axes)
 
 
@@ -118,7 +104,7 @@ def is_computed(tensor: te.Tensor) -> bool:
 
 
 def producers(tensor: te.Tensor) -> list[te.Tensor]:
-    """The computed tensors that a tensor needs, inputs first, itself last."""
+    """Computed tensors that a tensor needs, inputs first, itself last."""
     order: dict[te.Tensor, None] = {}
     pending = [(tensor, False)]
     while pending:  # no recursion: an expression may have hundreds of stages
@@ -133,12 +119,12 @@ def producers(tensor: te.Tensor) -> list[te.Tensor]:
 
 
 def readers(tensor: te.Tensor, among: Sequence[te.Tensor]) -> list[te.Tensor]:
-    """Which of some tensors read a tensor."""
+    """Tensors among some that read a tensor."""
     return [t for t in among if tensor in t.op.input_tensors]
 
 
 def expressions(op: te.Operation) -> list[Expr]:
-    """The expressions that a stage evaluates; none for an input."""
+    """Expressions that a stage evaluates; none for an input."""
     body = getattr(op, "body", None)
     return [] if body is None else body_parts(body)
 
@@ -166,8 +152,7 @@ def _holds_a_read(index: Expr) -> bool:
 
 
 def _index(e: Expr, axes: Mapping[Var, IterVar], blocked: set[Var]) -> Index | None:
-    """An index in terms of axes, and of blocks of those that move by blocks alone; None if it is
-    not affine in these."""
+    """Index in terms of axes, and of blocks of axes that move by blocks alone, or None."""
     blocks: dict[tuple[Var, int], Var] = {}
 
     def with_blocks(n: Any) -> Any:  # an expression gives an expression
@@ -188,7 +173,7 @@ def _index(e: Expr, axes: Mapping[Var, IterVar], blocked: set[Var]) -> Index | N
 
 
 def _steps(e: Expr) -> dict[Var, int]:
-    """For each variable of an index after how many of its values the index may change."""
+    """For each variable of an index, after how many of its values the index may change."""
     match e:
         case Var():
             return {e: 1}

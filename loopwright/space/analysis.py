@@ -1,8 +1,8 @@
-"""What every stage of an expression is, told from its access maps alone.
+"""Classes of the stages of an expression, derived from access maps alone.
 
-The classes are those that schedules differ by: who shares what along which loop. No name of an
-operator, no tag and no order of operands is looked at, so that an expression nobody has foreseen
-has a class too. Ansor (Zheng et al., OSDI 2020) tells stages apart in this way.
+The classes are those that schedules differ by: sharing of operands along loops. No name of an
+operator, no tag and no order of operands is looked at, so that unforeseen expressions have a class
+too. Ansor (Zheng et al., OSDI 2020) tells stages apart in this way.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from loopwright.space.access import Access, accesses, extents, is_computed, prod
 
 
 class StageClass(StrEnum):
-    """What a stage is.
+    """Class of a stage.
 
     Example:
         >>> print(lw.space.StageClass.CONTRACTION)
         contraction
     """
 
-    #: A reduction whose operands each stay where they are along some loop of the result: products,
-    #: convolutions, min-plus products. Tiles pay, since what they hold is used again.
+    #: A reduction each of whose operands some loop of the result does not move: products,
+    #: convolutions, min-plus products. Tiles pay, since their data is reused.
     CONTRACTION = "contraction"
     #: A reduction over a window that slides with the result: pooling, depthwise convolution.
     WINDOW = "window"
@@ -41,13 +41,13 @@ class StageClass(StrEnum):
     WHOLE_REDUCTION = "whole reduction"
     #: No reduction; some operand is read across memory where the result is written along it.
     TRANSPOSE = "transpose"
-    #: No reduction; where an operand is read depends on data.
+    #: No reduction; the place at which an operand is read depends on data.
     GATHER = "gather"
     #: No reduction, everything else: elementwise, broadcasts, padding, concatenations.
     INJECTIVE = "injective"
 
 
-#: Why a stage is of its class.
+#: Reason for each class.
 _WHY = {
     StageClass.CONTRACTION: "each operand stays where it is along some loop of the result",
     StageClass.WINDOW: "an operand is read in windows that slide with the result",
@@ -61,14 +61,14 @@ _WHY = {
 
 @dataclass(frozen=True)
 class OperandUse:
-    """How a stage reads one operand.
+    """Use of one operand by a stage.
 
     Attributes:
         access: the access map.
-        reuse: points of the stage that one place serves: the product of the extents of the loops
-            that it does not move with, and of the steps of those that it moves with in blocks.
-        strides: for each loop how far an iteration moves in memory, in elements of the row-major
-            tensor; loops that move it by no fixed distance are left out.
+        reuse: points of the stage that use one element: the product of the extents of the loops
+            that do not move the operand, and of the steps of those that move it in blocks.
+        strides: for each loop, the distance in memory that an iteration moves, in elements of the
+            row-major tensor; loops that move it by no fixed distance are left out.
 
     Example:
         >>> A = te.placeholder((8, 4), name="A")
@@ -85,12 +85,12 @@ class OperandUse:
 
     @property
     def tensor(self) -> te.Tensor:
-        """What is read."""
+        """Tensor that is read."""
         return self.access.tensor
 
     @property
     def moves(self) -> list[IterVar]:
-        """The loops that it moves with, in the order of its dimensions."""
+        """Loops that move it, in the order of its dimensions."""
         found: dict[IterVar, None] = {}
         for dim in self.access.dims:
             found.update(dict.fromkeys(dim.moves if dim is not None else ()))
@@ -102,10 +102,10 @@ class StageAnalysis:
     """One stage.
 
     Attributes:
-        tensor: what it computes.
+        tensor: its result.
         kind: its class.
-        operands: what it reads; equal reads once.
-        combiner: what a reduction combines by, such as ``sum``; empty for others.
+        operands: its reads; equal reads once.
+        combiner: operation of a reduction, such as ``sum``; empty for others.
 
     Example:
         >>> A = te.placeholder((8, 4), name="A")
@@ -123,22 +123,22 @@ class StageAnalysis:
 
     @property
     def why(self) -> str:
-        """Why it is of its class, in words."""
+        """Reason for its class, in words."""
         return _WHY[self.kind]
 
     @property
     def spatial(self) -> list[IterVar]:
-        """The loops of the result."""
+        """Loops of the result."""
         return list(self.tensor.op.axis)
 
     @property
     def reduced(self) -> list[IterVar]:
-        """The loops of the reduction."""
+        """Loops of the reduction."""
         return list(self.tensor.op.reduce_axis)
 
     @cached_property
     def scan(self) -> Scan | None:
-        """It as a scan, where each place combines the elements up to it; None where it is none."""
+        """The stage as a scan, where each place combines the elements up to it, or None."""
         body = getattr(self.tensor.op, "body", None)
         if not isinstance(body, Reduce):
             return None
@@ -148,13 +148,13 @@ class StageAnalysis:
     @property
     def work(self) -> int:
         """Points of all its loops; of a scan those of its result, since it need not be a triangle
-        (`loopwright.schedule.rules.blocked_scan`)."""
+        (`loopwright.schedule.rules.blocked_scan`).
+        """
         over = [k for k in self.reduced if self.scan is None or k is not self.scan.over]
         return extents(self.spatial) * extents(over)
 
     def alone(self, operand: OperandUse) -> list[IterVar]:
-        """The loops of the result that no other operand moves with: vectors along these reuse all
-        others."""
+        """Loops of the result that move no other operand: vectors along these reuse all others."""
         others = [o for o in self.operands if o is not operand]
         return [
             x
@@ -163,11 +163,11 @@ class StageAnalysis:
         ]
 
     def shared(self) -> list[IterVar]:
-        """The loops of the result that every operand moves with."""
+        """Loops of the result that move every operand."""
         return [x for x in self.spatial if all(o.access.moves_with(x) for o in self.operands)]
 
     def to_json(self) -> dict[str, Json]:
-        """The same as JSON: names and numbers."""
+        """The analysis as JSON: names and numbers."""
         return {
             "stage": self.tensor.name,
             "class": str(self.kind),
@@ -212,10 +212,10 @@ class StageAnalysis:
 
 
 def analyze(outputs: te.Tensor | Sequence[te.Tensor]) -> list[StageAnalysis]:
-    """Say what every computed stage of an expression is.
+    """Analyze every computed stage of an expression.
 
     Args:
-        outputs: the results; what they need is analyzed too.
+        outputs: the results; the stages that they need are analyzed too.
 
     Returns:
         One analysis for each stage, inputs first.
@@ -253,7 +253,7 @@ def _analyzed(tensor: te.Tensor) -> StageAnalysis:
 
 
 def _check_sizes(tensor: te.Tensor) -> None:
-    """Refuse sizes that are variables: what is reused how often is not known then."""
+    """Refuse sizes that are variables, for which reuse is unknown."""
     for source in (tensor, *tensor.op.input_tensors):
         if not all(isinstance(n, int) for n in source.shape):
             raise TensorError(
@@ -312,8 +312,7 @@ def _without_reduction(tensor: te.Tensor, operands: Sequence[OperandUse]) -> Sta
 
 
 def _is_read_across(access: Access, tensor: te.Tensor) -> bool:
-    """Whether memory of an operand runs along another loop than memory of the result, which it
-    moves with too."""
+    """Whether memory of an operand and of the result run along different common loops."""
     along = access.contiguous
     if along is None or not tensor.op.axis:
         return False

@@ -1,4 +1,4 @@
-"""Tasks whose space is derived from what they compute."""
+"""Tasks whose space is derived from their expression."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
     from loopwright.task.interfaces import Scheduler
 
 
-#: The name of a workload that is tensors, and no function.
+#: Name of a workload given as tensors instead of a function.
 EXPRESSION = "expression"
 
 
 class AutomaticTask(Task):
-    """What is tuned: an expression for a target, in all structures that rules know for it.
+    """Tuning task of an expression for a target, in all structures that rules know for it.
 
-    It is the same task as any other that computes the same for the same kind of target; name and
-    arguments only say what people call it.
+    It equals any other task that computes the same for the same kind of target; name and arguments
+    are labels only.
 
     Made by `loopwright.create_task` of a function that returns tensors; arguments, attributes and
     errors are those of `loopwright.Task`.
@@ -83,34 +83,36 @@ class AutomaticTask(Task):
 
     @property
     def structures(self) -> tuple[Scheduler, ...]:
-        """The structures, in the order of their rules; behind them those that put together what is
-        predicted to be the best of each of several kernels."""
+        """Structures in the order of their rules, then those that combine the predicted best of
+        several kernels.
+        """
         return self._union.parts
 
     @cached_property
     def ranking(self) -> tuple[tuple[int, float], ...]:
-        """The most promising point of every structure by the analytical model, as its index and its
-        predicted share of the peak, best first; nothing is measured."""
+        """Most promising point of every structure by the analytical model, as its index and its
+        predicted share of the peak, best first; nothing is measured.
+        """
         numbers = {id(part): number for number, part in enumerate(self.structures)}
         both = sorted([*self._ranked_singly, *self._together], key=lambda r: -r.speed)
         return tuple(self._ranked(numbers[id(r.structure)], r) for r in both)
 
     @cached_property
     def _ranked_singly(self) -> list[Ranked]:
-        """The structures that rules gave, in order of promise."""
+        """Structures of rules, in order of promise."""
         with self.target:
             return ranked(self._union.given)
 
     @cached_property
     def _together(self) -> list[Ranked]:
-        """Structures that follow from how those do that rules gave."""
+        """Structures that combine variants of ranked ones."""
         if not any(isinstance(part, Composed) and part.others for part in self._union.given):
             return []
         with self.target:
             return put_together(self._ranked_singly)
 
     def part(self, config: ConfigEntity) -> tuple[Scheduler, ConfigEntity]:
-        """The structure of a configuration, and the configuration in its space."""
+        """Structure of a configuration, and the configuration in its space."""
         number, local = self._union.place_of(config)
         return self.structures[number], local
 
@@ -129,14 +131,13 @@ class AutomaticTask(Task):
         return tuple(self._expressions)
 
     def expression(self, dag_hash: str = "") -> Scheduled:
-        """The expression with every stage as it was written, and its arguments; see
-        `loopwright.Task.expression`."""
+        """Unscheduled expression with this hash, and its arguments; see `Task.expression`."""
         schedule, args = self._expressions[dag_hash or self.dag_hash]
         return schedule.copy(), list(args)
 
     @cached_property
     def _expressions(self) -> dict[str, Scheduled]:
-        """Its own expression, and the one that its workload had in former versions, by hash."""
+        """Its own expression, and that of former versions of its workload, by hash."""
         programs, former = [self.program], getattr(self.template, "former", None)
         if former is not None:
             programs.append(tensor_program(former(*self.args)))
@@ -166,7 +167,7 @@ class AutomaticTask(Task):
         )
 
     def _written(self) -> list[Task]:
-        """The templates that compute the same."""
+        """Templates that compute the same."""
         found = []
         for given in self._templates:
             if not isinstance(given, Task) and not (isinstance(given, (tuple, list)) and given):
@@ -180,7 +181,7 @@ class AutomaticTask(Task):
         return found
 
     def _tensors(self) -> Any:
-        """What the workload returns; one that it calls returns tensors, too."""
+        """Tensors of the workload; workloads that it calls return tensors, too."""
         where = f"{self.template.describe(self.args)} ({self.template.where})"
         try:
             with self.target, running(ConfigSpace()):

@@ -12,21 +12,15 @@ from loopwright.space.analysis import StageAnalysis, analyze
 
 @dataclass(frozen=True)
 class RowChain:
-    """A chain of reductions over rows: softmax, layer normalisation, a norm, one reduction.
+    """Chain of reductions over rows: softmax, layer normalisation, a norm, one reduction."""
 
-    Attributes:
-        out: the result: a number a row, or a row.
-        reductions: numbers that each row needs, reduced from something over all of it; in order.
-        whole: rows that are computed on the way.
-        single: numbers that are computed from such numbers.
-        along_memory: whether every operand of a reduction stands still along its last loop, or runs
-            along memory with it.
-    """
-
-    out: te.Tensor
+    out: te.Tensor  # a number a row, or a row
+    #: numbers of each row, reduced from something over all of it; in order
     reductions: tuple[te.Tensor, ...]
-    whole: tuple[te.Tensor, ...]
-    single: tuple[te.Tensor, ...]
+    whole: tuple[te.Tensor, ...]  # intermediate rows
+    single: tuple[te.Tensor, ...]  # numbers computed from such numbers
+    #: whether every operand of a reduction stands still along its last loop, or runs along memory
+    #: with it
     along_memory: bool
 
     @property
@@ -36,12 +30,10 @@ class RowChain:
 
 
 def row_chain(out: te.Tensor, stages: Sequence[StageAnalysis] | None = None) -> RowChain | None:
-    """The chain in an expression, or None where it is none: all reductions have one shape, which
-    the result begins with, and every stage reads others at its own row.
+    """Chain in an expression, or None: all reductions have one shape, which the result begins with,
+    and every stage reads others at its own row.
 
-    Args:
-        out: the result.
-        stages: those that belong to the chain, inputs first; None: all that the result needs.
+    ``stages`` are those of the chain, inputs first; None for all that the result needs.
     """
     found = analyze(out) if stages is None else stages
     chain = producers(out) if stages is None else [s.tensor for s in found]
@@ -65,8 +57,7 @@ def row_chain(out: te.Tensor, stages: Sequence[StageAnalysis] | None = None) -> 
 
 
 def runs_along_memory(stage: StageAnalysis) -> bool:
-    """Whether every operand of a reduction stands still along its last loop, or runs along memory
-    with it."""
+    """Whether the last loop moves every operand of a reduction along memory, or not at all."""
     last = stage.reduced[-1]
     moved = [o.strides.get(last) for o in stage.operands if o.access.moves_with(last)]
     return bool(moved) and all(stride == 1 for stride in moved)

@@ -1,7 +1,7 @@
 """Structures of expressions of several kernels: a variant of each kernel, in one schedule.
 
-What all structures have in common is scheduled once: each goes on from a copy of the sketch that
-has the kernels before the first one in which it differs.
+Common parts of structures are scheduled once: each goes on from a copy of the sketch that has the
+kernels before the first one in which it differs.
 """
 
 from __future__ import annotations
@@ -20,29 +20,22 @@ from loopwright.space.variant import Variant
 
 #: The variant of every kernel, by its result.
 Chosen = Mapping[te.Tensor, Variant]
-#: Structures that are added when it is known what single kernels like.
+#: Structures that are added once single kernels are ranked.
 _ADDED = 4
 
 
 @dataclass(frozen=True, eq=False)
 class Composition:
-    """An expression of several kernels, with ways to schedule each.
-
-    Attributes:
-        outputs: the results.
-        args: the arguments in calling order.
-        kernels: its kernels, in the order in which they run.
-        choices: the variants of each, the most sensible first.
-    """
+    """Expression of several kernels, with ways to schedule each."""
 
     outputs: Sequence[te.Tensor]
-    args: Sequence[te.Tensor]
-    kernels: Sequence[Kernel]
-    choices: Mapping[te.Tensor, Sequence[Variant]]
+    args: Sequence[te.Tensor]  # in calling order
+    kernels: Sequence[Kernel]  # in execution order
+    choices: Mapping[te.Tensor, Sequence[Variant]]  # variants of each, the most sensible first
 
     @cached_property
     def base(self) -> Chosen:
-        """The most sensible variant of every kernel."""
+        """Most sensible variant of every kernel."""
         return {k.out: self.choices[k.out][0] for k in self.kernels}
 
     @cached_property
@@ -58,12 +51,13 @@ class Composition:
         }
 
     def prefix(self, kernel: te.Tensor) -> str:
-        """What names of the knobs of a kernel begin with."""
+        """Prefix of the names of a kernel's knobs."""
         return f"{self.names[kernel]}." if len(self.kernels) > 1 else ""
 
     def structures(self, wanted: Sequence[Chosen]) -> list[Composed]:
-        """A structure for each of some choices; kernels before the first in which it differs from
-        the first of them are scheduled once for all."""
+        """Structure for each choice; kernels before the first in which it differs from the first
+        choice are scheduled once for all.
+        """
         firsts = [self._first_other(chosen, wanted[0]) for chosen in wanted]
         kept: dict[int, Sketch] = {}
         sketch = self._begun()
@@ -78,7 +72,7 @@ class Composition:
         ]
 
     def alone(self, kernel: Kernel, variant: Variant) -> None:
-        """Schedule one kernel and no other, to see whether that can be done."""
+        """Schedule one kernel and no other, to see whether that is possible."""
         self._schedule(self._begun(), self.kernels.index(kernel), {kernel.out: variant})
 
     def _first_other(self, chosen: Chosen, other: Chosen) -> int:
@@ -111,35 +105,25 @@ class Composition:
 
 @dataclass(frozen=True, eq=False)
 class Composed(Structure):
-    """A structure of an expression of several kernels.
-
-    Attributes:
-        composition: the expression.
-        chosen: the variant of every kernel.
-    """
+    """Structure of an expression of several kernels."""
 
     composition: Composition
-    chosen: Chosen
+    chosen: Chosen  # variant of every kernel
 
     @property
     def others(self) -> list[te.Tensor]:
-        """The kernels that do not have their most sensible variant."""
+        """Kernels without their most sensible variant."""
         base = self.composition.base
         return [t for t, variant in self.chosen.items() if variant is not base[t]]
 
 
 def combined(seconds: Mapping[Composed, float]) -> list[dict[te.Tensor, Composed]]:
-    """What to try next, when it is known how structures do that differ in one kernel.
+    """New choices for given times, in any unit, of structures that differ in one kernel.
 
-    Kernels run one after the other, so that what one saves is saved in any company.
-
-    Args:
-        seconds: what structures of one expression take, in any unit.
-
-    Returns:
-        Choices that none of them has: for each kernel that is to be another than in the first
-        structure, the structure from which its variant is. First that which has the best variant of
-        each, then those with the second best of one kernel, the fastest first.
+    Kernels run one after the other, so a saving of one holds in any company. A choice maps each
+    kernel that differs from the first structure to the structure of its variant. First comes the
+    choice with the best variant of each, then those with the second best of one kernel, the fastest
+    first.
     """
     base = next((s for s in seconds if not s.others), None)
     if base is None:

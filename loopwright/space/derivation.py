@@ -1,4 +1,4 @@
-"""From an expression to its structures: every rule is asked, and what none knows runs as it is."""
+"""Structures of an expression: every rule is asked; without any, it runs as it is."""
 
 from __future__ import annotations
 
@@ -57,13 +57,13 @@ def structures(
         args: the arguments in calling order.
 
     Returns:
-        What every rule knows, rules of higher priority first. Where none applies, one structure
+        Structures of all rules, those of higher priority first. Where none applies, one structure
         without knobs, the naive schedule; its ``why`` says so.
 
     Raises:
         TensorError: a result is an input, or a size is not known.
         TargetError: there are no rules for the target.
-        SpaceError: a rule raised, took too long, or made something else than structures of this
+        SpaceError: a rule raised, took too long, or returned other things than structures of this
             expression.
 
     Example:
@@ -110,7 +110,7 @@ def _rules() -> list[SpaceRule]:
 def _asked(
     rule: SpaceRule, outputs: Sequence[te.Tensor], args: Sequence[te.Tensor], naive: Structure
 ) -> list[Structure]:
-    """What a rule knows, checked: it may be a user's."""
+    """Structures of a rule, checked: it may be a user's."""
     what = f"the rule {rule.name!r} ({rule.where})"
     made: Any = _guarded(rule, outputs, rule.function, list(outputs), list(args))
     found = list(made) if isinstance(made, (list, tuple)) else [] if made is None else [made]
@@ -125,10 +125,10 @@ def _asked(
 def _asked_about_kernels(
     rule: SpaceRule, outputs: Sequence[te.Tensor], args: Sequence[te.Tensor], naive: Structure
 ) -> list[Structure]:
-    """The structures of what a rule knows for the one kernel of an expression.
+    """Structures of a kernel rule for the one kernel of an expression.
 
-    Where there are several the rule is asked again when these are put together; here it is seen
-    that all it gives can be scheduled, so that what cannot be is said of this rule.
+    Where there are several the rule is asked again when these are combined; this checks that all
+    its variants can be scheduled, so that errors name this rule.
     """
     program = Composition(tuple(outputs), tuple(args), kernels_of(tuple(outputs)), {})
     for kernel in program.kernels:
@@ -140,7 +140,7 @@ def _asked_about_kernels(
 def _guarded(
     rule: SpaceRule, outputs: Sequence[te.Tensor], function: Callable[..., Any], *args: object
 ) -> Any:
-    """What a function of a rule gives, limited in time; what it raises is said of the rule."""
+    """Result of a function of a rule, limited in time; its errors name the rule."""
     what = f"the rule {rule.name!r} ({rule.where})"
     try:
         return limited(TEMPLATE_S, what, function, *args)

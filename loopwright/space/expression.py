@@ -1,4 +1,4 @@
-"""What is computed, as users give it: results and arguments of an expression, told from tensors."""
+"""Results and arguments of an expression, found from the tensors that users give."""
 
 from __future__ import annotations
 
@@ -33,17 +33,16 @@ class TensorProgram:
 
 
 def tensor_program(tensors: te.Tensor | Sequence[te.Tensor]) -> TensorProgram:
-    """The expression that tensors are the arguments or the results of.
+    """Expression with the given tensors as its arguments or results.
 
     Args:
-        tensors: results alone, whose inputs then come before them, in the order in which the
-            expression reads them; or inputs and results in calling order. A computed tensor that
-            another one of them reads is a result, too.
+        tensors: results alone, whose inputs then precede them in the order in which the expression
+            reads them; or inputs and results in calling order. A computed tensor that another one
+            of them reads is a result, too.
 
     Raises:
-        TensorError: something is no tensor, or one of a schedule, nothing is computed, one is
-            given twice, a size is a variable, or an input that is read is missing among those
-            given.
+        TensorError: an argument is no tensor or one of a schedule, nothing is computed, a tensor
+            is given twice, a size is a variable, or an input that is read is missing.
 
     Example:
         >>> A = te.placeholder((64,), name="A")
@@ -94,7 +93,7 @@ def _check(given: Sequence[Any]) -> None:
 
 
 def producers_of(outputs: Sequence[te.Tensor]) -> list[te.Tensor]:
-    """Everything that is computed for some results, inputs left out, each once, readers last."""
+    """All computed tensors of some results, inputs left out, each once, readers last."""
     found: dict[te.Tensor, None] = {}
     for out in outputs:
         found.update(dict.fromkeys(producers(out)))
@@ -102,7 +101,7 @@ def producers_of(outputs: Sequence[te.Tensor]) -> list[te.Tensor]:
 
 
 def _inputs(outputs: Sequence[te.Tensor]) -> list[te.Tensor]:
-    """What is read and not computed, in the order of reading."""
+    """Inputs in the order of reading."""
     found: dict[te.Tensor, None] = {}
     for t in producers_of(outputs):
         found.update((read, None) for read in t.op.input_tensors if not is_computed(read))

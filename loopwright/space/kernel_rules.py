@@ -13,17 +13,13 @@ from loopwright.target import Target
 
 
 def kernel_rules() -> list[SpaceRule]:
-    """Those for the target in force, in the order in which they are asked."""
+    """Kernel rules for the target in force, in the order in which they are asked."""
     target = Target.current()
     return [r for r in rules_for((target.kind, *target.keys)) if r.scope == "kernel"]
 
 
 def variants_by(rule: SpaceRule, kernel: Kernel) -> list[Variant]:
-    """What a rule knows for a kernel.
-
-    Raises:
-        SpaceError: it returned something else than variants.
-    """
+    """Variants of a rule for a kernel; any other result raises `SpaceError`."""
     function: Any = rule.function  # its scope says what it takes
     made = function(kernel)
     found = list(made) if isinstance(made, (list, tuple)) else [] if made is None else [made]
@@ -37,12 +33,7 @@ def variants_by(rule: SpaceRule, kernel: Kernel) -> list[Variant]:
 
 
 def with_rules_of_users(kernel: Kernel, along: Callable[[], list[Variant]]) -> list[Variant]:
-    """The variants of a kernel by all that know it, rules of higher priority first.
-
-    Args:
-        kernel: the kernel.
-        along: gives the variants of the rules that come along, whose priority is 0.
-    """
+    """Variants of a kernel by all rules by priority; built-in ones, of ``along``, have 0."""
     found: list[Variant] = []
     asked_along = False
     for rule in kernel_rules():

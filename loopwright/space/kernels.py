@@ -1,9 +1,9 @@
-"""From an expression to kernels: the parts of it that each run as one loop nest.
+"""Kernels of an expression: the parts of it that each run as one loop nest.
 
-A kernel ends in a tensor that lies in memory, and computes what it needs of the stages before it
-on its way: one reduction with what is elementwise behind it, a chain of reductions over rows, or no
-reduction at all. The fusion is that of graph compilers (Chen et al., OSDI 2018), told from access
-maps.
+A kernel ends in a tensor that lies in memory, and computes the stages that it needs before it on
+its way: one reduction with elementwise stages behind it, a chain of reductions over rows, or no
+reduction at all. The fusion is that of graph compilers (Chen et al., OSDI 2018), derived from
+access maps.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from loopwright.space.access import expressions, is_computed, is_own
 from loopwright.space.analysis import StageAnalysis, analyze
 from loopwright.space.chains import RowChain, row_chain
 
-#: Nodes, and stages one in another, that an expression may grow to by computing stages where they
-#: are read: compilers take long for more, and walk it by recursion.
+#: Nodes, and nested stages, that an expression may grow to by inlining: compilers take long for
+#: more, and walk it by recursion.
 _MOST_NODES, _MOST_DEPTH = 400, 24
 #: Stages in a row of which each reads the one before at several places, in one kernel.
 _MOST_SPREAD = 4
-#: Nodes of a stage that is computed again in every kernel that reads it, rather than kept.
+#: Nodes of a stage that is recomputed in every kernel that reads it, rather than kept.
 _CHEAP = 12
 
 
 @dataclass(frozen=True, eq=False)
 class Kernel:
-    """A part of an expression that runs as one loop nest.
+    """Part of an expression that runs as one loop nest.
 
     Attributes:
-        out: what it leaves in memory.
+        out: its result in memory.
         stages: the stages that it computes, inputs first, that of ``out`` last.
 
     Example:
@@ -56,7 +56,7 @@ class Kernel:
 
     @cached_property
     def tensors(self) -> tuple[te.Tensor, ...]:
-        """What it computes, inputs first."""
+        """Computed tensors, inputs first."""
         return tuple(s.tensor for s in self.stages)
 
     @cached_property
@@ -66,7 +66,7 @@ class Kernel:
 
     @cached_property
     def chain(self) -> RowChain | None:
-        """It as a chain over rows along memory, or None where it is none."""
+        """The kernel as a chain over rows along memory, or None."""
         if self._has_tuples():
             return None
         chain = row_chain(self.out, self.stages)
@@ -74,7 +74,7 @@ class Kernel:
 
     @cached_property
     def single(self) -> StageAnalysis | None:
-        """Its one reduction, over which ``out`` is elementwise; None where it is something else."""
+        """Its one reduction, over which ``out`` is elementwise, or None."""
         if len(self.reductions) != 1 or self._has_tuples():
             return None
         points = {self.reductions[0].tensor}
@@ -113,33 +113,20 @@ class Kernel:
 
 
 def kernels(outputs: Sequence[te.Tensor]) -> list[Kernel]:
-    """The kernels of an expression, in the order in which they run.
+    """Kernels of an expression in execution order, which together compute every stage.
 
-    Args:
-        outputs: the results, which all lie in memory.
-
-    Returns:
-        Kernels which together compute every stage; a cheap stage may stand in several.
-
-    Raises:
-        TensorError: an output is an input, or an extent is not known.
+    A cheap stage may be in several. All ``outputs`` lie in memory.
     """
     return _Partition(outputs).kernels()
 
 
 @dataclass(frozen=True)
 class _Growth:
-    """How large an expression is that computes everything where it is read.
-
-    Attributes:
-        nodes: of the expression.
-        depth: stages in stages.
-        spread: stages in a row that are read at several places.
-    """
+    """Size of an expression in which every stage is computed where it is read."""
 
     nodes: int
-    depth: int = 1
-    spread: int = 0
+    depth: int = 1  # nested stages
+    spread: int = 0  # stages in a row that are read at several places
 
     def fits(self) -> bool:
         """Whether a compiler takes it."""
@@ -148,10 +135,9 @@ class _Growth:
 
 
 class _Partition:
-    """Walks stages inputs first, and says of which that they lie in memory.
+    """Walks stages inputs first, and decides which of them lie in memory.
 
-    Whatever ends in a stage that was walked, from what lies in memory on, is a kernel that rules
-    know.
+    Invariant: the part from memory to any walked stage is a kernel that rules know.
     """
 
     def __init__(self, outputs: Sequence[te.Tensor]) -> None:
@@ -163,7 +149,7 @@ class _Partition:
         self._keep_shared()
 
     def kernels(self) -> list[Kernel]:
-        """A kernel for all that lies in memory; one for all outputs of a stage."""
+        """Kernel for every tensor in memory; one for all outputs of a stage."""
         ends: dict[te.Operation, te.Tensor] = {}
         for t in self._stages:
             if t in self._roots:
@@ -180,7 +166,7 @@ class _Partition:
         return Kernel(out, tuple(s for t, s in self._stages.items() if t in members))
 
     def _inner(self, t: te.Tensor) -> list[te.Tensor]:
-        """What a stage computes where it reads it."""
+        """Stages that a stage computes where it reads them."""
         return [x for x in t.op.input_tensors if is_computed(x) and x not in self._roots]
 
     def _enter(self, stage: StageAnalysis) -> None:
@@ -201,8 +187,9 @@ class _Partition:
         return not kernel.reductions or kernel.single is not None or kernel.chain is not None
 
     def _cut(self, stage: StageAnalysis) -> None:
-        """Keep what a stage reads that needs reductions; where it is elementwise behind several,
-        all but the one with the most work."""
+        """Keep inputs of a stage that need reductions; where it is elementwise behind several, all
+        but the one with the most work.
+        """
         needing = [x for x in self._inner(stage.tensor) if self._kernel(x).reductions]
         needing.sort(key=lambda x: self._kernel(x).work)
         self._roots |= set(needing[:-1])
@@ -214,7 +201,7 @@ class _Partition:
         reads = [o.tensor for o in stage.operands if o.tensor in inner]
         grown = [self._growth[t] for t in inner]
         several = [t for t in inner if reads.count(t) > 1]
-        # What is read at several places may be kept for a tile: then it does not grow.
+        # A stage that is read at several places may be kept for a tile: then it does not grow.
         nodes = sum(self._growth[t].nodes for t in inner if t not in several)
         return _Growth(
             _nodes(stage.tensor.op) + nodes,
@@ -260,7 +247,7 @@ def _follows(reader: StageAnalysis, tensor: te.Tensor) -> bool:
 
 
 def heaviest(parts: Iterable[Kernel], share: float) -> list[Kernel]:
-    """Those kernels that do at least a share of all work, the heaviest first."""
+    """Kernels that do at least a share of all work, the heaviest first."""
     found = sorted(parts, key=lambda k: -k.work)
     total = sum(k.work for k in found)
     return [k for k in found if k.work >= share * total]

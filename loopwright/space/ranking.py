@@ -1,4 +1,4 @@
-"""Which structures and configurations to try first, as the analytical model has it.
+"""Order in which to try structures and configurations, by the analytical model.
 
 The model looks at some points of every structure, and closer at those that lead: at every point of
 a small one. In larger ones it searches: points at random, then the best of them with one or two
@@ -36,11 +36,11 @@ from loopwright.task.vectors import (
 #: random; those of any structure that it looks at first; and how many structures lead.
 _SAMPLE, _AT_RANDOM = 1 << 12, 0.5
 _FIRST_LOOK, _CLOSER = 1 << 8, 8
-#: Points that a generation begins with, and children of each; and points of which filters are
-#: asked before fewer will do.
+#: Points that a generation begins with, and children of each; and points that filters test before
+#: fewer results suffice.
 _PARENTS, _CHILDREN = 64, 16
 _ASKED = 1 << 9
-#: What was found for structures by this process, and how much of that is kept.
+#: Cache of this process's results for structures, and its size.
 _KNOWN: dict[Hashable, list[tuple[int, float]]] = {}
 _MOST_KNOWN = 1 << 13
 
@@ -49,12 +49,12 @@ _Scores = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Ranked:
-    """A structure with one of the best of its configurations that the model has seen.
+    """Structure with one of the best of its configurations that the model has seen.
 
     Attributes:
         structure: the structure.
         config: the configuration.
-        speed: what the model predicts, as a share of the peak of the machine.
+        speed: prediction of the model, as a share of the peak of the machine.
 
     Example:
         >>> A = te.placeholder((64,), name="A")
@@ -78,10 +78,10 @@ def ranked(
 
     Args:
         structures: those of one expression.
-        sample: configurations of each of the leading ones that are looked at, its default among
-            them; all of one that has no more. Of the others 256 at most.
+        sample: number of configurations of each leading structure to look at, its default among
+            them; all of a smaller one. At most 256 of the others.
         seed: of the random ones.
-        top: configurations of each structure that are returned, 64 at most.
+        top: number of configurations of each structure to return, 64 at most.
 
     Returns:
         The structures, the most promising first; with ``top`` above 1 a structure comes once for
@@ -120,17 +120,11 @@ def ranked(
 
 
 def put_together(found: Sequence[Ranked], sample: int = _FIRST_LOOK, seed: int = 0) -> list[Ranked]:
-    """Structures of several kernels that have the best of each, where those that were ranked differ
-    from the first of them in one kernel.
+    """Structures of several kernels that combine the best of each, with the best of their
+    configurations.
 
-    Args:
-        found: what `ranked` returned.
-        sample: configurations of each that are looked at.
-        seed: of the random ones.
-
-    Returns:
-        A few structures that are not among them, with the best of their configurations; none where
-        the expression is one kernel.
+    ``found`` is the result of `ranked`, of structures that differ from the first in one kernel. The
+    few new structures are not among them; none where the expression is one kernel.
     """
     best: dict[Composed, Ranked] = {}
     for r in found:
@@ -162,8 +156,10 @@ def _best(
     start: Mapping[str, Json],
     top: int,
 ) -> list[Ranked]:
-    """The most promising configurations of a structure among those that are looked at, best first;
-    that with some values for its knobs is one of these. What was found before is kept."""
+    """Most promising of the examined configurations of a structure, best first.
+
+    The one with the values ``start`` for its knobs is examined too. Earlier results are cached.
+    """
     key = _known_as(structure, sample, seed, start, top)
     points = _KNOWN.get(key)
     if points is None:
@@ -173,7 +169,7 @@ def _best(
 
 
 def _keep(key: Hashable, points: list[tuple[int, float]]) -> None:
-    """Let points be known from now on, unless nothing says what they are the points of."""
+    """Cache points, unless their key is unknown."""
     if key is None:
         return
     if len(_KNOWN) >= _MOST_KNOWN:
@@ -184,8 +180,9 @@ def _keep(key: Hashable, points: list[tuple[int, float]]) -> None:
 def _known_as(
     structure: Scheduler, sample: int, seed: int, start: Mapping[str, Json], top: int
 ) -> Hashable:
-    """What decides which configurations `_points` finds; None where that is not known: a filter, or
-    a template, is a function, of which it cannot be said that it is the same as another one."""
+    """Key of the configurations that `_points` finds; None where a filter or a template, a function
+    that cannot be compared, takes part.
+    """
     if not isinstance(structure, Structure) or structure.config_space.is_filtered:
         return None
     target = structure.target
@@ -200,7 +197,7 @@ def _points(
     seed: int,
     start: Mapping[str, Json],
 ) -> list[tuple[int, float]]:
-    """The points of `_best`, by index, with their speeds."""
+    """Points of `_best`, by index, with their speeds."""
     space = structure.config_space
     valid = ValidMemo(space)
     if space.range_length <= sample:
@@ -215,7 +212,8 @@ def _points(
 
 def _leaders(space: ConfigSpace, digits: Digits, scores: _Scores, valid: ValidMemo) -> list[int]:
     """Positions of the best points that the filters of a space accept, best first; filters take
-    longer than the model, so that few points are asked about."""
+    longer than the model, so few points are tested.
+    """
     found: list[int] = []
     order = np.argsort(-scores, kind="stable")
     for begin in range(0, len(order), _PARENTS):
@@ -234,7 +232,7 @@ def _searched(
     start: Mapping[str, Json],
     valid: ValidMemo,
 ) -> tuple[Digits, _Scores]:
-    """Points and what is predicted of them: no more than ``sample``, all different."""
+    """At most ``sample`` different points and their predictions."""
     default = digits_of(space, [space.default_index])
     firsts = [default, *([_started(space, default, start)] if start else [])]
     at_random = random_digits(space, max(int(sample * _AT_RANDOM) - len(firsts), 0), rng)
@@ -255,7 +253,7 @@ def _searched(
 
 
 def _started(space: ConfigSpace, default: Digits, values: Mapping[str, Json]) -> Digits:
-    """The default with some values for those of its knobs that can have them."""
+    """Default point with some values for those of its knobs that can have them."""
     out = default.copy()
     for number, (name, knob) in enumerate(space.knobs.items()):
         at = knob.position(values[name]) if name in values else None
@@ -275,7 +273,7 @@ def _changed(space: ConfigSpace, digits: Digits, rng: np.random.Generator) -> Di
 
 
 def _fresh(space: ConfigSpace, digits: Digits, known: set[int]) -> Digits:
-    """Points that are not known yet, without repetitions, in order; they are known from then on."""
+    """New points without repetitions, in order; adds them to ``known``."""
     indices = indices_of(space, digits)
     new = distinct(indices, known)
     known.update(indices[n] for n in new.tolist())

@@ -1,4 +1,4 @@
-"""Vector registers of the CPU that code is made for: how wide, how many, what tiles fit them."""
+"""Vector registers of the target CPU: width, number, and the tiles that fit them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def column_tiles(extent: int, dtype: str, vectors: tuple[int, ...] = (1, 2, 3, 4
 
 
 def fitting(dtype: str) -> Callable[[int, int], bool]:
-    """A test of (rows, columns): accumulators, operands and one broadcast fit the vector registers.
+    """Test of (rows, columns): accumulators, operands and one broadcast fit the vector registers.
 
     The registers are those of the target in force now: filters of a space run later, when no target
     is. A tile of 14 x 32 floats (28 accumulators of 32 registers) was measured to spill.
@@ -50,13 +50,10 @@ def fitting(dtype: str) -> Callable[[int, int], bool]:
 
 
 def run_in_tiles(extent: int, tile: int, multiple: int = 1, at_least: int = 1) -> int:
-    """Iterations that tiles of an extent run: the last one only those that are left over.
+    """Iterations that tiles of an extent run: the last tile only the rest.
 
-    Args:
-        extent: what is tiled.
-        tile: iterations of a whole tile.
-        multiple: of what the iterations of the last tile are a multiple.
-        at_least: iterations that a tile takes as long as in any case.
+    Its iterations are rounded up to a ``multiple``; a tile takes as long as ``at_least``
+    iterations.
     """
     whole, rest = divmod(extent, tile)
     last = min(max(-(-rest // multiple) * multiple, at_least), tile) if rest else 0

@@ -1,4 +1,4 @@
-"""The rules of automatic spaces by name: those that come along, and those of users."""
+"""Rules of automatic spaces by name: built-in ones, and those of users."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ExpressionRule: TypeAlias = Callable[
 #: A rule for kernels: ways to schedule one.
 KernelRule: TypeAlias = Callable[["Kernel"], "Sequence[Variant] | Variant | None"]
 Rule: TypeAlias = "ExpressionRule | KernelRule"
-#: What rules may be asked about.
+#: Units that rules may be asked about.
 SCOPES = ("expression", "kernel")
 _SCOPES = " and ".join(map(repr, SCOPES))
 #: Families and kinds of targets whose expressions are cut into kernels.
@@ -34,16 +34,16 @@ RULES: dict[str, SpaceRule] = {}
 
 @dataclass(frozen=True)
 class SpaceRule:
-    """A rule as it is registered.
+    """Registered rule.
 
     Attributes:
         name: its name.
-        function: what it does.
+        function: its implementation.
         targets: families of targets for which it is asked, such as ``"cpu"``.
-        priority: rules of higher priority are asked first; those that come along have 0.
-        stops: whether rules of lower priority are not asked where this one knows a structure.
+        priority: rules of higher priority are asked first; built-in ones have 0.
+        stops: whether rules of lower priority are skipped where this one gives a structure.
         one_result: whether it is asked only about expressions of one result.
-        scope: whether it is asked about whole expressions or about each kernel.
+        scope: ``"expression"`` or ``"kernel"``, the unit about which it is asked.
 
     Example:
         >>> rule = lw.space.SpaceRule("none", lambda outputs, args: None, priority=5)
@@ -74,27 +74,27 @@ def space_rule(
     stops: bool = False,
     scope: str = "expression",
 ) -> Callable[[_R], _R]:
-    """Decorate a function that knows structures for some expressions, or variants for some kernels.
+    """Register a function that gives structures of some expressions, or variants of some kernels.
 
     It is called ``rule(outputs, args)`` with the results and the arguments in calling order, the
     target in force, and returns a structure, several, or None. `loopwright.space.Sketch` makes
-    them; `loopwright.space.analyze` says what every stage is.
+    them; `loopwright.space.analyze` classifies every stage.
 
     With ``scope="kernel"`` it is called ``rule(kernel)`` for each `loopwright.space.Kernel` of an
-    expression, also where there is one, and returns a `loopwright.space.Variant`, several, or None:
-    other kernels of the expression are scheduled by others. Kernels are those of CPUs.
+    expression, even a single one, and returns a `loopwright.space.Variant`, several, or None: other
+    kernels of the expression are scheduled by other rules. Kernels are those of CPUs.
 
     Args:
-        name: its name in messages; a definition that is run again takes the place of the former.
+        name: its name in messages; a definition that is run again replaces the former.
         targets: families of targets for which it is asked: ``"cpu"``, ``"gpu"``, or a kind such as
             ``"llvm"``.
-        priority: rules of higher priority are asked first; those that come along have 0.
-        stops: rules of lower priority are not asked where this one knows a structure.
+        priority: rules of higher priority are asked first; built-in ones have 0.
+        stops: rules of lower priority are skipped where this one gives a structure.
         scope: ``"expression"``, or ``"kernel"``.
 
     Raises:
-        SpaceError: another function has the name, or none is given; the scope is another word, or
-            does not go with the targets.
+        SpaceError: another function has the name, or none is given; the scope is unknown, or does
+            not fit the targets.
 
     Example:
         >>> @lw.space_rule("example/halves")
@@ -135,11 +135,7 @@ def space_rule(
 
 
 def enter(rule: SpaceRule) -> None:
-    """Make a rule known.
-
-    Raises:
-        SpaceError: another function has the name.
-    """
+    """Register a rule; `SpaceError` if another function has the name."""
     before = RULES.get(rule.name)
     if before is not None and _origin(before.function) != _origin(rule.function):
         raise SpaceError(f"rule {rule.name!r} is defined at {before.where} already; rename one")
@@ -147,10 +143,10 @@ def enter(rule: SpaceRule) -> None:
 
 
 def remove_rule(name: str) -> None:
-    """Forget a rule.
+    """Unregister a rule.
 
     Raises:
-        SpaceError: there is none of the name.
+        SpaceError: there is no rule of this name.
 
     Example:
         >>> _ = lw.space_rule("example/none")(lambda outputs, args: None)
@@ -162,12 +158,12 @@ def remove_rule(name: str) -> None:
 
 
 def rules_for(keys: Sequence[str]) -> list[SpaceRule]:
-    """The rules for a target with some keys, in the order in which they are asked."""
+    """Rules for a target with some keys, in the order in which they are asked."""
     fitting = [rule for rule in RULES.values() if set(rule.targets) & set(keys)]
     return sorted(fitting, key=lambda rule: -rule.priority)
 
 
 def _origin(function: Rule) -> tuple[object, object]:
-    """Equal for definitions of one function that were run one after the other."""
+    """Key that is equal for repeated definitions of one function."""
     code = getattr(function, "__code__", None)
     return getattr(function, "__qualname__", None), code and code.co_filename

@@ -1,4 +1,4 @@
-"""A structure of a schedule with sampling steps: what these chose is a knob each."""
+"""Structures of schedules with sampling steps, each of whose choices is a knob."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from loopwright.space.structure import Structure
 from loopwright.target import Target
 from loopwright.task.space import ConfigSpace
 
-#: Tiles of one knob; more are no list.
+#: Most tiles that a knob may list.
 _MOST_TILES = 1 << 17
 
 
 def structure_of(s: Schedule, args: Sequence[te.Tensor], name: str = "sampled") -> Structure:
-    """The structure whose one point is a schedule, and whose others have other decisions.
+    """Structure of a schedule with sampling steps, whose points differ in the sampled decisions.
 
     Each step of `Stage.sample_categorical` and `Stage.sample_perfect_tile` is a knob, named
-    ``v<step>``, whose default is what the schedule has. Orders, marks and places are those of the
+    ``v<step>``, whose default is the schedule's decision. Orders, marks and places are those of the
     schedule, also where `Stage.sample_compute_location` chose them: another place is another
     structure.
 
     Args:
         s: the schedule.
         args: the arguments in calling order.
-        name: what the structure is called in records.
+        name: name of the structure in records.
 
     Raises:
-        SpaceError: a tile was sampled of a loop whose extent depends on another number that was
-            sampled, or has too many tiles.
+        SpaceError: a tile was sampled of a loop whose extent depends on another sampled number, or
+            has too many tiles.
 
     Example:
         >>> A = te.placeholder((64,), name="A")
@@ -67,7 +67,7 @@ def structure_of(s: Schedule, args: Sequence[te.Tensor], name: str = "sampled") 
 
 
 class _Knobs:
-    """The knobs, and the steps with symbols, of the part of a trace that was walked so far."""
+    """Knobs, and steps with symbols, of the part of a trace walked so far."""
 
     def __init__(self, s: Schedule) -> None:
         self.space, self.trace = ConfigSpace(), list[Any]()
@@ -79,7 +79,7 @@ class _Knobs:
         self._so_far.apply_step(step)
 
     def define(self, candidates: list[Any], default: Any) -> tuple[Any, ...]:
-        """The numbers of a knob: symbols, or the numbers where there is one candidate."""
+        """Numbers of a knob: symbols, or the numbers where there is one candidate."""
         name, number = f"v{len(self.trace)}", len(self.space.knobs)
         self.space.define_knob(name, candidates, default=default)
         parts = self.space.knobs[name].parts()
@@ -90,11 +90,7 @@ class _Knobs:
         return tuple(found)
 
     def tiles(self, step: SamplePerfectTile) -> list[tuple[int, ...]]:
-        """All decisions of a step.
-
-        Raises:
-            SpaceError: see `structure_of`.
-        """
+        """All decisions of a step, with the errors of `structure_of`."""
         state, t = self._so_far.state, len(self.trace)
         loop = state.stages[step.stage].loops[step.loop]
         label = state.loop_label(state.stages[step.stage], step.loop)

@@ -1,4 +1,4 @@
-"""A structure under construction: a schedule whose sizes are symbols, and the knobs behind them."""
+"""Structures under construction: a schedule whose sizes are symbols, and the knobs behind them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from loopwright.task.union import STRUCTURE
 
 
 class Sketch:
-    """What rules work on.
+    """Structure under construction, the working object of rules.
 
     Args:
         outputs: the results.
@@ -26,9 +26,8 @@ class Sketch:
     Attributes:
         s: the schedule so far; rules call its primitives, with symbols for sizes.
         space: the knobs so far.
-        why: what rules did, and their reasons.
-        prefix: what names of knobs begin with: where an expression is several kernels, that of the
-            kernel at hand.
+        why: steps of rules, and their reasons.
+        prefix: prefix of the names of knobs; of the current kernel where an expression has several.
 
     Example:
         >>> A = te.placeholder((64,), name="A")
@@ -59,18 +58,9 @@ class Sketch:
         self._symbols: dict[int, tuple[str, int]] = {}
 
     def copy(self) -> Sketch:
-        """The sketch as it is now; what is done to one of the two is not done to the other.
+        """Copy of the sketch; later changes of one do not affect the other.
 
         Symbols of both are of one graph, so that knobs are told apart in both.
-
-        Example:
-            >>> A = te.placeholder((64,), name="A")
-            >>> B = te.compute((64,), lambda i: A[i] + 1, name="B")
-            >>> sketch = lw.space.Sketch([B], [A, B])
-            >>> other = sketch.copy()
-            >>> other.s[B].vectorize(B.op.axis[0])
-            >>> print(len(sketch.s.trace), len(other.s.trace))
-            0 1
         """
         made = copy(self)
         made.s, made.why, made._symbols = self.s.copy(), list(self.why), dict(self._symbols)
@@ -79,7 +69,7 @@ class Sketch:
         return made
 
     def number(self, name: str, candidates: Sequence[int], default: int | None = None) -> Any:
-        """A size that a knob chooses: a symbol, which schedules take for an int; the number itself
+        """Define a size as a knob: a symbol, which schedules take for an int; the number itself
         where there is one candidate.
 
         Args:
@@ -95,7 +85,7 @@ class Sketch:
         candidates: Sequence[tuple[int, ...]],
         default: tuple[int, ...] | None = None,
     ) -> tuple[Any, ...]:
-        """Sizes that one knob chooses together, so that what does not fit is no candidate.
+        """Define sizes that one knob chooses together, so that misfits are no candidates.
 
         Args:
             name: of the knob.
@@ -119,7 +109,7 @@ class Sketch:
         """The structure.
 
         Args:
-            name: what it is called in records; the one candidate of the knob ``structure``.
+            name: its name in records; the one candidate of the knob ``structure``.
         """
         self.space.define_knob(STRUCTURE, [name])
         self.space.freeze()

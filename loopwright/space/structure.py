@@ -1,8 +1,8 @@
-"""A structure: one way to schedule an expression, whose sizes are knobs that are not chosen yet.
+"""Structures: ways to schedule an expression whose sizes are knobs that are not chosen yet.
 
 Orders of loops, annotations and placements are fixed; factors are symbols, each of which stands for
-a part of what a knob chooses. So a structure is a trace as data, and a schedule is that trace with
-numbers in the place of symbols.
+a part of a knob's choice. So a structure is a trace as data, and a schedule is that trace with
+numbers in place of symbols.
 """
 
 from __future__ import annotations
@@ -29,15 +29,14 @@ class Structure:
     """One way to schedule an expression.
 
     Attributes:
-        name: what it is called in records, such as ``"C: tile i x j, B packed for each panel"``.
-        why: the rules that made it, and their reasons, in order.
+        name: its name in records, such as ``"C: tile i x j, B packed for each panel"``.
+        why: rules that made it, and their reasons, in order.
         config_space: its knobs.
-        target: for what it is.
+        target: its target.
         dag: the expression.
         arg_ids: the arguments in calling order, as ids of the DAG.
         trace: its steps, with symbols.
-        symbols: what the symbols stand for: the number of a symbol's node to the name of a knob and
-            the part of what it chooses.
+        symbols: number of a symbol's node to the name of a knob and the part of its choice.
 
     Example:
         >>> A = te.placeholder((64,), name="A")
@@ -61,8 +60,9 @@ class Structure:
 
     @cached_property
     def content(self) -> str:
-        """A hash of what it is: the expression, the arguments, the target, the knobs with their
-        defaults, and the steps; two structures of one content schedule every point alike."""
+        """Hash of the expression, the arguments, the target, the knobs with their defaults, and the
+        steps; two structures of one content schedule every point alike.
+        """
         space = self.config_space
         values = [getattr(step, f.name) for step in self.trace for f in fields(step)]
         symbols = [symbol for value in values for symbol in _symbols_in(value)]
@@ -75,7 +75,7 @@ class Structure:
         return hashlib.sha256(repr(parts).encode()).hexdigest()
 
     def instantiate(self, config: ConfigEntity) -> tuple[Schedule, list[te.Tensor]]:
-        """The schedule of a configuration of its space.
+        """Schedule of a configuration of its space.
 
         Args:
             config: a configuration, whose numbers may be symbols of another graph: a cost model
@@ -88,7 +88,7 @@ class Structure:
         return s, [s.tensor(a) for a in self.arg_ids]
 
     def steps(self, config: ConfigEntity) -> list[Step]:
-        """The steps of a configuration of its space, with its numbers."""
+        """Steps of a configuration of its space, with its numbers."""
         return [_resolved(step, self._chosen(config)) for step in self.trace]
 
     def _chosen(self, config: ConfigEntity) -> Callable[[Sym], Any]:
@@ -106,7 +106,7 @@ class Structure:
 
 
 def _symbols_in(x: object) -> Iterator[Sym]:
-    """The symbols of a step's field."""
+    """Symbols of a step's field."""
     if isinstance(x, Sym):
         yield x
     elif isinstance(x, tuple):
@@ -115,7 +115,7 @@ def _symbols_in(x: object) -> Iterator[Sym]:
 
 
 def _resolved(step: Step, value: Callable[[Sym], Any]) -> Step:
-    """A step with numbers in the place of symbols."""
+    """Step with numbers in place of symbols."""
     given = {f.name: getattr(step, f.name) for f in fields(step)}
     found = {name: _with_values(x, value) for name, x in given.items()}
     changed = {name: x for name, x in found.items() if x is not given[name]}

@@ -1,4 +1,4 @@
-"""The space of a hand-written template as one structure of an expression, beside those of rules."""
+"""Space of a hand-written template as one structure of an expression, beside those of rules."""
 
 from __future__ import annotations
 
@@ -12,26 +12,14 @@ from loopwright.task.union import STRUCTURE
 
 
 class TemplateStructure:
-    """A template that computes the same as an expression.
+    """Template, for the target of an expression, that computes the same.
 
-    Its knobs are those of the template, with the knob that names it.
-
-    Args:
-        task: the template with its arguments, for the target of the expression.
-        program: the expression.
-        like: a structure of the expression.
-
-    Attributes:
-        name: what it is called in records: the template and its arguments.
-        why: that somebody wrote it.
-        config_space: the template's.
-
-    Raises:
-        SpaceError: the template computes something else, or is for another target.
+    Its knobs are those of the template, with the knob that names it. `SpaceError` if the template
+    computes something else, or is for another target. ``like`` is a structure of the expression.
     """
 
     def __init__(self, task: Task, program: TensorProgram, like: Structure) -> None:
-        self.name = f"template {task}"
+        self.name = f"template {task}"  # template and its arguments
         self.why = (f"written by hand: {task.template.where}",)
         if task.target != like.target:
             raise SpaceError(f"{self.name} is for the target {task.target}, not for {like.target}")
@@ -45,11 +33,10 @@ class TemplateStructure:
 
     @property
     def target(self) -> Target:
-        """The target."""
         return self._task.target
 
     def instantiate(self, config: ConfigEntity) -> Scheduled:
-        """The schedule of a configuration; errors as of `loopwright.Task.instantiate`."""
+        """Schedule of a configuration; errors as of `loopwright.Task.instantiate`."""
         return self._task.instantiate(config)
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""A variant: one way to schedule a kernel, from which structures of expressions are made."""
+"""Variants: ways to schedule a kernel, from which structures of expressions are made."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class Variant:
     """One way to schedule a kernel.
 
     Attributes:
-        name: what it is called in records.
-        why: why it may be good.
-        schedule: makes its steps and knobs in a sketch.
+        name: its name in records.
+        why: reason why it may be good.
+        schedule: function that makes its steps and knobs in a sketch.
 
     Example:
         >>> def by_rows(kernel):
@@ -41,22 +41,16 @@ class Variant:
     schedule: Callable[[Sketch], None]
 
 
-#: What knows ways to schedule a kernel, the most sensible first; none where it knows none.
+#: Function that gives ways to schedule a kernel, the most sensible first, or none.
 Variants = Callable[[Kernel], list[Variant]]
 
 
 def structures_of(
     variants: Variants, outputs: Sequence[te.Tensor], args: Sequence[te.Tensor]
 ) -> list[Structure]:
-    """The structures of an expression that is one kernel: one for each variant.
+    """Structure for each variant of an expression that is one kernel.
 
-    Args:
-        variants: what knows ways to schedule it.
-        outputs: the results.
-        args: the arguments in calling order.
-
-    Returns:
-        None where the expression is several kernels, or no variant is known.
+    None where the expression is several kernels, or no variant is known.
     """
     if len(outputs) != 1:
         return []
@@ -68,7 +62,7 @@ def structures_of(
 
 @lru_cache(maxsize=4)
 def kernels_of(outputs: tuple[te.Tensor, ...]) -> tuple[Kernel, ...]:
-    """The kernels of an expression; kept for a while, since every rule asks."""
+    """Kernels of an expression; cached, since every rule asks."""
     return tuple(kernels(outputs))
 
 

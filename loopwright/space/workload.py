@@ -1,4 +1,4 @@
-"""Workloads: functions that return tensors and no schedule, and tasks made of them."""
+"""Workloads: functions that return tensors and no schedule, and their tasks."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from loopwright.task.running_config import running_config
 from loopwright.task.task import TargetLike, resolve_target
 from loopwright.task.template import UNNAMED, Function, lookup
 
-#: What stands for an expression: its results, or inputs and results in calling order.
+#: Tensors of an expression: its results, or inputs and results in calling order.
 Tensors: TypeAlias = "te.Tensor | Sequence[te.Tensor]"
 
 
 class Workload(Template):
     """A function that returns tensors: results, or inputs and results in calling order.
 
-    Calling it makes a schedule: that of the best record under ``apply_history_best``, else what the
-    analytical model likes best. Called by another workload, or by a template, it returns its
+    Calling it makes a schedule: that of the best record under ``apply_history_best``, else the best
+    one by the analytical model. Called by another workload, or by a template, it returns its
     tensors. An implementation that `register` adds for other targets is a template.
 
     Args:
@@ -38,8 +38,8 @@ class Workload(Template):
         make_reference: Function of the workload's arguments that returns ``reference``, or None.
 
     Attributes:
-        former: function of the arguments that returns the tensors by which former versions computed
-            the same; records of these apply. None where there are none.
+        former: function of the arguments that returns the tensors of former versions, whose records
+            apply; None where there are none.
 
     Example:
         >>> def add_one(n):
@@ -80,7 +80,7 @@ class Workload(Template):
 
 
 def _make_task(template: Template, args: Iterable[Json], target: TargetLike) -> Task:
-    """The task of an expression, unless the target has a template of its own."""
+    """Task of an expression, unless the target has a template of its own."""
     resolved = resolve_target(target)
     with resolved:
         derived = template.implementation() is template.function
@@ -108,7 +108,7 @@ def workload(
     make_inputs: Function | None = None,
     make_reference: Function | None = None,
 ) -> Workload | Callable[[Function], Workload]:
-    """Decorate a function of plain arguments that returns tensors; its space is derived from them.
+    """Register a function of plain arguments that returns tensors; its space is derived from them.
 
     Args:
         name: Unique name; ``user/`` and the function's own when left out.
@@ -149,7 +149,7 @@ def create_task(
     *,
     templates: Iterable[Task | Sequence[Json]] = (),
 ) -> Task:
-    """Make a task: what is tuned, for a target.
+    """Make a tuning task for a target.
 
     Args:
         name: Name of a template or workload, or the decorated function; a plain function that

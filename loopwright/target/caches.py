@@ -11,7 +11,7 @@ from typing import Any
 
 _SYSFS = Path("/sys/devices/system/cpu/cpu0/cache")
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
-#: What is taken where the system does not say: a common size of each level.
+#: Sizes taken where the system does not say: a common size of each level.
 DEFAULTS = {1: 32 << 10, 2: 1 << 20, 3: 16 << 20}
 
 
@@ -34,13 +34,13 @@ class Caches:
 def host_caches() -> Caches:
     """The caches that Linux names for the first CPU; `DEFAULTS` and lines of 64 bytes elsewhere.
 
-    The third level is what all cores share. Where there is none, it is as large as the second.
+    The third level is shared by all cores. Where there is none, it is as large as the second.
     """
     return read_caches(_SYSFS)
 
 
 def read_caches(folder: Path) -> Caches:
-    """As `host_caches`, from a folder laid out as sysfs has it."""
+    """The caches described by a folder laid out as sysfs has it; defaults as of `host_caches`."""
     sizes: dict[int, int] = {}
     line = 64
     for index in filter(_holds_data, sorted(folder.glob("index*"))):
@@ -56,10 +56,8 @@ def read_caches(folder: Path) -> Caches:
 
 
 def caches_of(options: Mapping[str, Any]) -> Caches:
-    """The host's caches, but for what options of a target say otherwise.
-
-    A level that is not given is at least as large as the one below it.
-    """
+    """The host's caches, except as options of a target say; a level that is not given is at least
+    as large as the one below it."""
     host = host_caches()
     l1 = options.get("l1_cache_bytes") or host.l1
     l2 = options.get("l2_cache_bytes") or max(l1, host.l2)

@@ -70,14 +70,10 @@ def _hidden_features() -> frozenset[str]:
 
 @lru_cache(maxsize=64)
 def code_features(cpu: str, features: str) -> frozenset[str]:
-    """The features of x86 that code for a CPU may use: LLVM's names, what they imply included.
+    """The features of x86 that code for a CPU may use, with those implied, by LLVM's names.
 
-    Args:
-        cpu: a name that `resolve_cpu` let through.
-        features: what is switched on and off beside it, as ``+avx2,-fma``.
-
-    Returns:
-        Features that change the code of loops, and no others; nothing on other architectures.
+    Only features that change the code of loops; none on other architectures. ``features`` are
+    switched on and off beside the CPU's, as ``+avx2,-fma``.
     """
     import llvmlite.binding as llvm
 
@@ -88,10 +84,9 @@ def code_features(cpu: str, features: str) -> frozenset[str]:
 
 @lru_cache(maxsize=64)
 def missing_here(cpu: str, features: str) -> tuple[str, ...]:
-    """What code for a CPU may use and this machine's CPU lacks, sorted; empty: it runs here.
+    """Features of x86 that code for a CPU may use and this machine's CPU lacks, sorted.
 
-    On x86 these are features. Elsewhere nobody tells the features of a CPU by its name, so a CPU of
-    another name is missing itself.
+    Elsewhere nobody tells the features of a CPU by its name: one of another name is missing itself.
     """
     import llvmlite.binding as llvm
 
@@ -106,7 +101,7 @@ def missing_here(cpu: str, features: str) -> tuple[str, ...]:
 def same_code(one: tuple[str, str], other: tuple[str, str]) -> bool:
     """Whether two CPUs, each a name and features, are one to the compiler.
 
-    They are where their names mean the same CPU, and the features that code may use are equal.
+    They are if their names mean the same CPU, and code may use the same features.
     What they say may come from a log: names that are not known are compared as text alone.
 
     Example:
@@ -124,7 +119,6 @@ def same_code(one: tuple[str, str], other: tuple[str, str]) -> bool:
 
 
 def _names(features: str) -> list[str]:
-    """The names in a string such as ``+avx2,-fma``."""
     return [f[1:] for f in features.split(",") if f]
 
 
@@ -137,11 +131,7 @@ _ARCHITECTURES = {"amd64": "x86_64", "arm64": "aarch64"}
 
 
 def check_triple(triple: str) -> None:
-    """Refuse a triple such as ``aarch64-linux-gnu`` of another architecture than this machine's.
-
-    Raises:
-        TargetError: it is of another one.
-    """
+    """Refuse a triple such as ``aarch64-linux-gnu`` of another architecture than this machine's."""
     wanted, here = triple.partition("-")[0].lower(), platform.machine().lower()
     if wanted and _ARCHITECTURES.get(wanted, wanted) != _ARCHITECTURES.get(here, here):
         raise TargetError(
@@ -151,11 +141,7 @@ def check_triple(triple: str) -> None:
 
 
 def resolve_cpu(options: dict[str, Any]) -> None:
-    """Fill in ``mcpu`` and ``mattr``, and refuse what LLVM does not know.
-
-    Raises:
-        TargetError: an unknown CPU or feature.
-    """
+    """Fill in ``mcpu`` and ``mattr``, and refuse what LLVM does not know."""
     host_name, host_features = host_cpu()
     cpu = options.setdefault("mcpu", host_name)
     if cpu == "native":
@@ -166,7 +152,7 @@ def resolve_cpu(options: dict[str, Any]) -> None:
     if any(f[0] not in "+-" for f in features.split(",") if f):
         raise TargetError(f"target option mattr: expected '+avx2,-avx512f', got {features!r}")
     if cpu == host_name:
-        # Of the host's name is the host itself, with what it lacks.
+        # A CPU of the host's name is the host itself, without what that lacks.
         hidden = sorted(_hidden_features() - {*_names(features)})
         features = options["mattr"] = ",".join(
             [*(f"-{n}" for n in hidden), *filter(None, [features])]

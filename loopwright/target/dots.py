@@ -1,8 +1,8 @@
-"""Which CPUs have instructions for dot products of bytes, of pairs of 16 bits, and of bfloat16.
+"""CPUs with instructions for dot products of bytes, of pairs of 16 bits, and of bfloat16.
 
-LLVM ends the process when it is asked for an instruction that a CPU lacks, and does not tell what a
-CPU by name has; so the names are listed here (LLVM's ``X86.td``). A CPU that is not listed runs the
-plain code.
+They are listed by name (LLVM's ``X86.td``), since LLVM does not tell the features of a CPU by name,
+and ends the process when it is asked for an instruction that the CPU lacks. A CPU that is not
+listed runs the plain code.
 """
 
 from __future__ import annotations

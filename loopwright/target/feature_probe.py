@@ -1,9 +1,8 @@
-"""Which features a CPU has by LLVM's definition: asked by inlining, since LLVM has no list to ask.
+"""Features of a CPU by LLVM's definition: asked by inlining, since LLVM has no list to ask.
 
-LLVM inlines a function only where the caller's CPU has every feature that the callee was compiled
-for. So for each feature a small function that needs it is called from one of the CPU in question,
-and what was inlined tells the features. Names and implications are those of the LLVM that makes the
-code, and no CPU is listed by hand.
+LLVM inlines a function only where the caller's CPU has every feature of the callee. So a small
+function for each feature is called from one of the CPU in question, and the inlined ones tell the
+features, as the LLVM that makes the code knows them.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from collections.abc import Iterable
 
 #: Features of x86 that change the code of loops; others need intrinsics that are never emitted.
 NAMED_IN_RECORDS = re.compile(r"s?sse|avx|fma|f16c|bmi|lzcnt|popcnt|movbe|cmov|xop")
-#: Those that LLVM uses in loops by itself as well. The string of the host, which stands in every
+#: Features that LLVM uses in loops by itself as well. The string of the host, which stands in every
 #: record, names them only where the machine lacks what CPUs of its name have.
 UNNAMED = ("gfni", "tbm", "egpr", "ndd", "ccmp", "nf", "cf", "zu", "ppx", "push2pop2")
 
@@ -24,13 +23,8 @@ def changes_code(feature: str) -> bool:
 
 
 def features_among(names: Iterable[str], cpu: str, features: str) -> frozenset[str]:
-    """Those of some features that a CPU has. For x86.
-
-    Args:
-        names: names of features that this LLVM knows.
-        cpu: its name, which LLVM knows; one that it does not know ends the process.
-        features: what is switched on and off beside, as ``+avx2,-fma``.
-    """
+    """The features among some names that an x86 CPU has; LLVM must know the names and the CPU: one
+    that it does not know ends the process. ``features`` are switched on and off beside it."""
     import llvmlite.binding as llvm
 
     llvm.initialize_native_target()

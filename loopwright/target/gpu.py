@@ -1,8 +1,6 @@
-"""What a device can launch and hold, as options of a target for it.
-
-Options that are not given are filled in when a target is made, so that equal targets build equal
-code wherever they are built: from the first device of this machine, else from tables.
-"""
+"""Limits of a device, as options of a target for it. Those not given are filled in when a target is
+made, from this machine's first device, else from tables, so that equal targets build equal code
+wherever they are built."""
 
 from __future__ import annotations
 
@@ -13,7 +11,7 @@ from typing import Any
 from loopwright.errors import TargetError
 from loopwright.target.gpu_probe import cuda_device, opencl_device
 
-#: What every OpenCL device of the last ten years can do, taken where no device is asked.
+#: Limits of every OpenCL device of the last ten years, taken where no device is asked.
 OPENCL_DEFAULTS: Mapping[str, int] = {
     "max_threads_per_block": 256,
     "max_shared_memory_per_block": 32768,
@@ -23,7 +21,7 @@ OPENCL_DEFAULTS: Mapping[str, int] = {
     "thread_warp_size": 1,
     "multi_processor_count": 1,
 }
-#: What all architectures of CUDA have in common.
+#: Limits that all architectures of CUDA share.
 CUDA_DEFAULTS: Mapping[str, int] = {
     "max_threads_per_block": 1024,
     "max_local_memory_per_thread": 524288,
@@ -54,7 +52,6 @@ def _without_hints(options: dict[str, Any]) -> None:
 
 
 def resolve_opencl(options: dict[str, Any]) -> None:
-    """Fill in the limits of an OpenCL device."""
     _without_hints(options)
     if OPENCL_DEFAULTS.keys() <= options.keys():
         return
@@ -63,11 +60,7 @@ def resolve_opencl(options: dict[str, Any]) -> None:
 
 
 def resolve_cuda(options: dict[str, Any]) -> None:
-    """Fill in the limits of an architecture of CUDA; the first device's, where it is that one.
-
-    Raises:
-        TargetError: the architecture is not known.
-    """
+    """Fill in the limits of an architecture of CUDA; the first device's, where it is that one."""
     _without_hints(options)
     complete = {*CUDA_DEFAULTS, "arch", "max_shared_memory_per_block", "multi_processor_count"}
     device = None if complete <= options.keys() else cuda_device()

@@ -1,9 +1,5 @@
-"""What the devices of this machine can do, asked of their drivers' libraries directly.
-
-No package is needed, and nothing is asked where the library is not there. As
-`loopwright.target.feature_probe`, this is a look at the machine that names targets; whoever runs
-programs drives devices through `loopwright.runtime.devices`.
-"""
+"""Properties of this machine's devices, asked of their drivers' libraries where these are there,
+without a package. Programs drive devices through `loopwright.runtime.devices`."""
 
 from __future__ import annotations
 

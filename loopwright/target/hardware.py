@@ -1,4 +1,4 @@
-"""What cost models and rules know of the machine of a target, in one value."""
+"""Parameters of a target's machine for cost models and rules, in one value."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from loopwright.target.caches import Caches
 
 @dataclass(frozen=True, slots=True)
 class HardwareParams:
-    """What a target says of its machine; Ansor's ``HardwareParams``.
+    """Parameters of a target's machine; Ansor's ``HardwareParams``.
 
     Each has an option of the target that overrides what was found. Sizes of caches and vectors are
     those of a CPU, the last five those of a device that runs kernels; of the other kind all are 0.

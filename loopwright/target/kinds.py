@@ -90,7 +90,7 @@ _GPU_ALIASES: Mapping[str, str] = {
     "max_shared_memory": "max_shared_memory_per_block",
     "warp_size": "thread_warp_size",
 }
-#: What a device can launch and hold; resolved when the target is made (`loopwright.target.gpu`).
+#: Limits of a device; resolved when the target is made (`loopwright.target.gpu`).
 _GPU_OPTIONS: Options = {
     "max_threads_per_block": Option(int, "threads of a block; default the device's"),
     "max_shared_memory_per_block": Option(
@@ -148,7 +148,7 @@ class Kind:
     """A kind of target.
 
     Attributes:
-        name: as a target string begins.
+        name: first word of a target string.
         keys: families it belongs to.
         options: its options, `COMMON` aside.
         defaults: values of options that are not given.
@@ -226,11 +226,7 @@ def unregister_target_kind(name: str) -> None:
 
 
 def kind_of(name: object) -> Kind:
-    """The kind of that name.
-
-    Raises:
-        TargetError: there is none; the nearest is named, and all that there are.
-    """
+    """The kind of that name; an error lists all kinds and names the nearest."""
     if isinstance(name, str) and name in KINDS:
         return KINDS[name]
     if name in ("hip", "rocm"):
@@ -244,11 +240,6 @@ def kind_of(name: object) -> Kind:
 
 
 def option(kind: Kind, name: str, value: object) -> tuple[str, str | int | tuple[str, ...]]:
-    """The name and value of an option as they are stored.
-
-    Raises:
-        TargetError: the kind has no such option, or the value is not one of it.
-    """
     key = str(name).replace("-", "_")
     key = kind.aliases.get(key, key)
     options = {**kind.options, **COMMON}

@@ -58,8 +58,9 @@ def roof_of(target: Target, arithmetic: str) -> Roof | None:
 
     Args:
         target: what kernels are compiled for.
-        arithmetic: what they multiply: ``"float32"``, ``"float64"``, ``"int8"``, or ``"bfloat16"``
-            with sums in float32, which is converted where the CPU has no instruction for it.
+        arithmetic: type that they multiply: ``"float32"``, ``"float64"``, ``"int8"``, or
+            ``"bfloat16"`` with sums in float32, which is converted where the CPU has no
+            instruction for it.
 
     Example:
         >>> print(lw.target.roof_of(lw.Target("llvm -mcpu=haswell"), "int8").instruction)

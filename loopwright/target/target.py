@@ -1,8 +1,6 @@
-"""`Target`: a kind with resolved options; equal targets compile equal code.
-
-Options are resolved when the target is created (an absent mcpu becomes the host's name). As a
-context manager a target is the default of everything inside.
-"""
+"""`Target`: a kind with options, resolved when it is created (an absent mcpu becomes the host's
+name); equal targets compile equal code. As a context manager it is the default of everything
+inside."""
 
 from __future__ import annotations
 
@@ -45,13 +43,13 @@ class Target:
         target: a kind (``"llvm"``, ``"c"``, ``"interp"``) with options as on a command line, a
             dictionary with "kind", or a Target.
         host: the target of the code that calls this one, for scripts of TVM: one for a CPU.
-        options: more options, which win. `loopwright.target.KINDS` says which there are.
+        options: more options, which win; `loopwright.target.KINDS` lists them.
 
     Attributes:
         kind: name of the kind, a text; ``kind.name`` is the same.
         options: every option of the kind with its value.
         keys: families, such as ``("cpu",)``; ``-keys=arm_cpu,cpu`` gives others.
-        model: what ``-model=`` said, else "unknown".
+        model: value of ``-model=``, else "unknown".
         host: the host's target, or None.
 
     Raises:
@@ -104,13 +102,7 @@ class Target:
 
     @staticmethod
     def from_canonical(data: Mapping[str, Any]) -> Target:
-        """Rebuild a target from its canonical form.
-
-        Example:
-            >>> target = lw.Target("interp")
-            >>> print(lw.Target.from_canonical(target.canonical) == target)
-            True
-        """
+        """Rebuild a target from its canonical form."""
         return Target(dict(data))
 
     @overload
@@ -127,12 +119,6 @@ class Target:
 
         Args:
             allow_none: return None where no target is in force, as TVM does by default.
-
-        Example:
-            >>> with lw.Target("interp"):
-            ...     print(lw.Target.current().kind)
-            ...
-            interp
         """
         stack = _current.get()
         if stack or allow_none:
@@ -145,12 +131,7 @@ class Target:
         return dict(self.options)
 
     def with_host(self, host: TargetLike | None) -> Target:
-        """This target with another host; None takes the host away.
-
-        Example:
-            >>> print(lw.Target("c").with_host("llvm").host.kind)
-            llvm
-        """
+        """This target with another host; None takes the host away."""
         plain = {k: v for k, v in self.canonical.items() if k != "host"}
         return Target(plain, host)
 
@@ -178,13 +159,13 @@ class Target:
 
     @property
     def vector_registers(self) -> int:
-        """How many vector registers of `vector_bytes` its code may use."""
+        """Number of vector registers of `vector_bytes` that its code may use."""
         unit = self.vector_unit
         return _NO_REGISTERS if unit is None else unit.registers
 
     @property
     def hardware(self) -> HardwareParams:
-        """What is known of its machine: what its options say, else what was found here."""
+        """Parameters of its machine: as its options say, else as found here."""
         o = self.options
         if "gpu" not in KINDS[self.kind].keys:
             return HardwareParams(
@@ -206,10 +187,6 @@ class Target:
     def dot_lanes(self) -> dict[str, int]:
         """Lanes of a dot product of few elements on the CPU, by the type of the result: ``int32``
         for those of bytes, ``float32`` for those of bfloat16; 0: it has no instructions for them.
-
-        Example:
-            >>> print(lw.Target("llvm -mcpu=x86-64-v3").dot_lanes)
-            {'int32': 8, 'float32': 0}
         """
         if "mcpu" not in self.options:
             return {"int32": 0, "float32": 0}
@@ -220,12 +197,7 @@ class Target:
     @property
     def has_dots_by_pairs(self) -> bool:
         """Whether a dot product of four bytes is two products of pairs of 16 bits (``vpmaddwd``),
-        since the CPU has no ``vpdpbusd``.
-
-        Example:
-            >>> print(lw.Target("llvm -mcpu=znver3").has_dots_by_pairs)
-            True
-        """
+        since the CPU has no ``vpdpbusd``."""
         if "mcpu" not in self.options:
             return False
         cpu = self.options["mcpu"], self.options["mattr"]
@@ -246,9 +218,6 @@ class Target:
 
         Raises:
             TargetError: it may use instructions that this machine's CPU lacks; they are named.
-
-        Example:
-            >>> lw.Target("llvm").check_machine()
         """
         if not self.missing:
             return
@@ -282,7 +251,8 @@ class Target:
         return " ".join(parts)
 
     def _limits_anyway(self) -> OptionValues:
-        """What this machine, or the architecture, gives a target for devices without asking."""
+        """Options that a device's target gets from this machine or the architecture without
+        asking."""
         kind = KINDS[self.kind]
         plain: OptionValues = dict(kind.defaults)
         kind.resolve(plain)

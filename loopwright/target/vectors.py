@@ -16,11 +16,11 @@ class VectorUnit:
     """The vector instructions that code for a CPU may use.
 
     Attributes:
-        cpu, features: the CPU for LLVM: its name, and what is switched on and off beside it.
+        cpu, features: LLVM's name of the CPU, and features switched on and off beside it.
         needs: features that a machine must have to run such code, by LLVM's names; empty where
             they are not known.
         nbytes: bytes of the widest register that is used.
-        registers: how many there are of that width.
+        registers: number of registers of that width.
         fused: whether there are instructions for ``a * b + c``.
         name: such as ``"AVX2"``.
 
@@ -40,7 +40,7 @@ class VectorUnit:
 
     @property
     def peak(self) -> str:
-        """What the most that it can do in a second is called."""
+        """Name of its highest rate of operations."""
         return f"FMA peak ({self.name})" if self.fused else f"peak ({self.name}, no FMA)"
 
     @property
@@ -65,7 +65,7 @@ def vector_unit(cpu: str, features: str, widest: int = 0) -> VectorUnit:
 
     Args:
         cpu: a name that LLVM knows.
-        features: what is switched on and off beside it, as ``+avx2,-fma``.
+        features: features switched on and off beside it, as ``+avx2,-fma``.
         widest: bytes of the widest vector that may be used; 0: no limit.
 
     Example:

@@ -1,4 +1,4 @@
-"""Tasks: templates, the spaces that they span, and which configuration a build uses."""
+"""Tasks: templates, the spaces that they span, and the choice of the configuration for a build."""
 
 from loopwright.task.applying.as_called import AsCalled
 from loopwright.task.applying.choice import Choice, Match, Report

@@ -15,7 +15,7 @@ class Axis:
 
     Attributes:
         length: Iterations; None for a part of a split, whose length depends on the configuration.
-        name: What to call it in a message.
+        name: Name of the axis in messages.
 
     Example:
         >>> print(lw.ConfigSpace.axis(16))
@@ -31,27 +31,23 @@ class HasExtent(Protocol):
 
     @property
     def extent(self) -> object:
-        """How many iterations it has."""
+        """Number of iterations."""
 
 
 class HasDomain(Protocol):
     """An axis in the form of TVM."""
 
     @property
-    def dom(self) -> HasExtent:
-        """Its range."""
+    def dom(self) -> HasExtent: ...
 
 
-#: What a knob may be defined over: a loop axis of a tensor, a length, or a part of a split.
+#: Anything that a knob may be defined over: a loop axis of a tensor, a length, or a part of a
+#: split.
 AxisLike: TypeAlias = Axis | int | HasExtent | HasDomain
 
 
 def axis(source: AxisLike) -> Axis:
-    """Make an :class:`Axis` of a loop axis of a tensor (``C.op.axis[0]``), an int, or an Axis.
-
-    Raises:
-        SpaceError: it is none of these, or its length is no positive integer.
-    """
+    """Make an `Axis` of a loop axis of a tensor (``C.op.axis[0]``), a positive int, or an Axis."""
     if isinstance(source, Axis):
         return source
     length = source if isinstance(source, int) else _extent(source)
@@ -64,11 +60,7 @@ def axis(source: AxisLike) -> Axis:
 
 
 def known_length(source: AxisLike, knob: str) -> int:
-    """Length of an axis that a knob needs now.
-
-    Raises:
-        SpaceError: the axis is part of another split.
-    """
+    """Length of an axis that a knob needs now; a part of another split has none and is refused."""
     resolved = axis(source)
     if resolved.length is None:
         raise SpaceError(
@@ -79,11 +71,7 @@ def known_length(source: AxisLike, knob: str) -> int:
 
 
 def _extent(source: object) -> int | None:
-    """``extent`` of an axis, or ``dom.extent``; as an int where it can be turned into one.
-
-    Raises:
-        SpaceError: it is an expression over size variables.
-    """
+    """``extent`` or ``dom.extent`` of an axis as an int; one over size variables is refused."""
     extent = getattr(source, "extent", None)
     if extent is None:
         extent = getattr(getattr(source, "dom", None), "extent", None)

@@ -78,11 +78,7 @@ def template(
 
 
 def enter(template: Template) -> None:
-    """Make a template known by its name.
-
-    Raises:
-        TaskError: another function has the name already.
-    """
+    """Register a template by its name; a definition that is run again replaces itself."""
     before = TASKS.get(template.name)
     if before is not None and not _same_origin(before.function, template.function):
         raise TaskError(

@@ -1,4 +1,4 @@
-"""Which configuration a template that is called directly runs under.
+"""Choice of the configuration that a template runs under when it is called directly.
 
 Contexts nest: the innermost is asked first, then the ones around it, and at the root there is the
 default configuration. The stack is a context variable: asynchronous tasks inherit it, threads do
@@ -74,7 +74,7 @@ class DispatchContext(ABC):
         """The schedule for a task, or None to leave the question to the context outside."""
 
     def why_not(self, task: Task) -> str:
-        """In one line, why ``apply`` returned None."""
+        """Reason, in one line, why ``apply`` returned None."""
         return ""
 
     def config_for(self, task: Task) -> ConfigEntity | None:
@@ -89,13 +89,7 @@ class DispatchContext(ABC):
             workload: the task, or its name and arguments, as ``task.workload`` has them.
 
         Returns:
-            What this context says, else the one around it; at the root the default configuration.
-
-        Example:
-            >>> task = lw.create_task("matmul", (64, 64, 64), "llvm")
-            >>> history = lw.apply_history_best("matmul.jsonl")
-            >>> print(history.query(lw.Target("llvm"), task) is not None)
-            True
+            That of this context, else of the one around it; at the root the default configuration.
         """
         task = task_of(target, workload)
         stack = _stack.get()
@@ -135,11 +129,11 @@ class FallbackContext(DispatchContext):
 
 
 def in_context(function: Callable[_P, _T]) -> Callable[_P, _T]:
-    """A function that runs under the contexts and the target of now, in whichever thread.
+    """Wrap a function so that it runs under the current contexts and target, in any thread.
 
     New threads begin with no contexts. So that templates called there are built from the same
-    records: ``executor.submit(in_context(build_layer), shape)``. Asynchronous tasks need no such
-    thing. All context variables are taken along, as `contextvars.copy_context` copies them.
+    records: ``executor.submit(in_context(build_layer), shape)``. Asynchronous tasks inherit
+    them anyway. All context variables are taken along, as `contextvars.copy_context` copies them.
 
     Args:
         function: any function; several threads may run it at the same time.
@@ -169,26 +163,15 @@ _stack: ContextVar[tuple[DispatchContext, ...]] = ContextVar("loopwright_dispatc
 
 
 def schedule_for(template: Template, args: tuple[Json, ...]) -> Scheduled:
-    """What calling a template returns.
-
-    Args:
-        template: The template.
-        args: Its arguments, as ``Template.bind`` returns them.
-
-    Raises:
-        TaskError: the template raised, whichever configuration it was given.
-    """
+    """The schedule that calling a template returns; ``args`` are those of ``Template.bind``."""
     return schedule_of(task_of_call(template, args))
 
 
 def schedule_of(task: Task) -> Scheduled:
     """The schedule of a task: of the innermost context that has one, else the default.
 
-    That the default is taken where a record might have been is said once; not where there is no
-    context and the space is derived, whose default is what was asked for.
-
-    Raises:
-        TaskError: the template raised, whichever configuration it was given.
+    A warning says once that the default was taken where a record might have been; there is none
+    outside of all contexts for a derived space, whose default is what was asked for.
     """
     contexts = _stack.get()
     for context in reversed(contexts):
@@ -206,11 +189,6 @@ _UNASKED = "no apply_history_best around this call"
 
 
 def fallback(task: Task) -> Scheduled:
-    """The schedule of the default configuration.
-
-    Raises:
-        TaskError: the template raised.
-    """
     config = task.fallback()
     try:
         return task.instantiate(config)
@@ -239,16 +217,8 @@ def clear_fallback_cache(target: object = None, workload: object = None) -> None
 
 
 def task_of(target: TargetLike, workload: Task | tuple[Json, ...]) -> Task:
-    """The task that AutoTVM names by a target and a workload.
-
-    Args:
-        target: the target; None for the current one.
-        workload: a task, whose own target then counts, or a template's name and arguments.
-
-    Raises:
-        TaskError: the template is unknown or does not accept the arguments.
-        UsageError: ``workload`` is neither.
-    """
+    """The task of a target and a workload of AutoTVM: a task, whose target counts, or name and
+    args."""
     if isinstance(workload, Task):
         return workload
     if not isinstance(workload, (tuple, list)) or not workload:

@@ -21,15 +21,14 @@ if TYPE_CHECKING:
     from loopwright.schedule.surface.stage import Stage
     from loopwright.te.tensor import Operation, Tensor
 
-    #: What names a stage of a schedule.
+    #: Anything that names a stage of a schedule.
     StageKey: TypeAlias = Tensor | Operation | Stage
 
 
 class Refuser(Protocol):
-    """What an entity needs of a configuration: a way to refuse it."""
+    """A configuration that an entity can refuse."""
 
-    def raise_error(self, msg: str) -> None:
-        """Refuse the configuration."""
+    def raise_error(self, msg: str) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -134,8 +133,8 @@ class ReorderEntity:
 
 @dataclass(frozen=True)
 class AnnotateEntity:
-    """What becomes of each axis: ``none``, ``unroll``, ``vec``, ``fuse`` (with the next axis), or a
-    thread axis such as ``blockIdx.x`` to be bound to; or per cache the axis to attach it at.
+    """Annotation of each axis: ``none``, ``unroll``, ``vec``, ``fuse`` (with the next axis), or a
+    thread axis such as ``blockIdx.x`` to bind it to; or for each cache the axis to attach it at.
 
     Example:
         >>> A = te.placeholder((4, 8), name="A")

@@ -70,7 +70,7 @@ class FallbackConfig(ConfigEntity):
             self[name] = self.space.knobs[name].entity(value)
 
     def _translated(self, record: Record) -> tuple[dict[str, Any], int]:
-        """The record's values made to fit here, and how many inner sizes stayed as they were."""
+        """The record's values made to fit here, and the number of unchanged inner sizes."""
         values: dict[str, Any] = {}
         kept = 0
         for name, value in record.config.items():

@@ -120,13 +120,6 @@ class ApplyHistoryBest(DispatchContext):
 
         Raises:
             RecordError, UsageError: as :func:`apply_history_best`.
-
-        Example:
-            >>> task = lw.create_task("matmul", (64, 64, 64), "llvm")
-            >>> history = lw.apply_history_best(None)
-            >>> history.load("matmul.jsonl")
-            >>> print(history.config_for(task) is not None)
-            True
         """
         self._known.add(self._read(records))
         self._choices.clear()
@@ -134,15 +127,7 @@ class ApplyHistoryBest(DispatchContext):
     def update(
         self, target: TargetLike, workload: Task | tuple[Json, ...], cfg: ConfigEntity
     ) -> None:
-        """Use a configuration for a workload from now on, whatever the records say (AutoTVM).
-
-        Example:
-            >>> task = lw.create_task("matmul", (64, 64, 64), "llvm")
-            >>> history = lw.apply_history_best("matmul.jsonl")
-            >>> history.update("llvm", task, task.config(0))
-            >>> print(history.query("llvm", task).index)
-            0
-        """
+        """Use a configuration for a workload from now on, whatever the records say (AutoTVM)."""
         task = task_of(target, workload)
         self._given[_name(task)] = task.config(cfg)
 
@@ -151,13 +136,6 @@ class ApplyHistoryBest(DispatchContext):
 
         Raises:
             RecordError: the context is strict, and no record fits, or the best one is not checked.
-
-        Example:
-            >>> task = lw.create_task("matmul", (64, 64, 64), "llvm")
-            >>> history = lw.apply_history_best("matmul.jsonl")
-            >>> s, args = history.apply(task)
-            >>> print([t.name for t in args])
-            ['A', 'B', 'C']
         """
         if _name(task) in self._given:
             self._choices[_name(task)] = Choice(str(task), task.key, None, match=Match.GIVEN)
@@ -180,14 +158,7 @@ class ApplyHistoryBest(DispatchContext):
         return scheduled
 
     def config_for(self, task: Task) -> ConfigEntity | None:
-        """The configuration of the best record for the task, or None; see `query`.
-
-        Example:
-            >>> task = lw.create_task("matmul", (64, 64, 64), "llvm")
-            >>> history = lw.apply_history_best("matmul.jsonl")
-            >>> print(history.config_for(task) is not None)
-            True
-        """
+        """The configuration of the best record for the task, or None; see `query`."""
         if _name(task) in self._given:
             return self._given[_name(task)]
         choice, scheduled = self.choose(task)
@@ -198,56 +169,24 @@ class ApplyHistoryBest(DispatchContext):
         )
 
     def why_not(self, task: Task) -> str:
-        """Why no record was used.
-
-        Example:
-            >>> task = lw.create_task("matmul", (32, 32, 32), "llvm")
-            >>> history = lw.apply_history_best("matmul.jsonl")
-            >>> print(history.config_for(task), len(history.why_not(task)) > 0)
-            None True
-        """
+        """Reasons why no record was used."""
         return "; ".join(self.explain(task).reasons)
 
     def explain(self, task: Task) -> Choice:
-        """Which record the task got, or would get, and why others were passed over.
-
-        Example:
-            >>> task = lw.create_task("matmul", (64, 64, 64), "llvm")
-            >>> history = lw.apply_history_best("matmul.jsonl")
-            >>> print(history.explain(task).record is not None)
-            True
-        """
+        """The record that the task got, or would get, with reasons why others were passed over."""
         return self._choices.get(_name(task)) or self.choose(task)[0]
 
     def report(self) -> Report:
-        """One choice per task that was built so far, in order; printed, a table.
-
-        Example:
-            >>> with lw.apply_history_best("matmul.jsonl") as history, lw.Target("llvm"):
-            ...     s, args = lw.ops.matmul(64, 64, 64)
-            ...
-            >>> print([choice.task for choice in history.report()])
-            ["matmul(64, 64, 64, False, False, 'float32')"]
-        """
+        """One choice per task that was built so far, in order; printed, a table."""
         return Report(self._choices.values())
 
     def verify(self, task: Task, module: Module) -> AsCalled:
-        """Time what was built for a task as users call it; the report tells it from then on.
+        """Time what was built for a task as users call it; the report shows the time from then on.
 
         Raises:
             RunError: a call failed.
             UsageError: an operand is used as an index, the template makes no inputs, and there is
                 no telling which values keep it inside.
-
-        Example:
-            >>> task = lw.create_task("matmul", (64, 64, 64), "llvm")
-            >>> history = lw.apply_history_best("matmul.jsonl")
-            >>> with history, lw.Target("llvm"):
-            ...     s, args = lw.ops.matmul(64, 64, 64)
-            ...     f = lw.build(s, args)
-            ...
-            >>> print(history.verify(task, f).seconds > 0)
-            True
         """
         choice = self.explain(task)
         if task.make_inputs is None:
@@ -268,16 +207,9 @@ class ApplyHistoryBest(DispatchContext):
             yield from part.records
 
     def choose(self, task: Task) -> tuple[Choice, Scheduled | None]:
-        """What the task would get, and the schedule of its record, whatever the verdict says of it.
+        """The record that the task would get, and its schedule, whatever the verdict says of it.
 
         Nothing is entered in the report, and nothing is refused.
-
-        Example:
-            >>> task = lw.create_task("matmul", (64, 64, 64), "llvm")
-            >>> history = lw.apply_history_best("matmul.jsonl")
-            >>> choice, scheduled = history.choose(task)
-            >>> print(choice.record.op, scheduled is not None)
-            matmul True
         """
         found, passed = self._chosen(task, needs_playoff=task.of_model)
         first = next(found, None)
@@ -290,17 +222,11 @@ class ApplyHistoryBest(DispatchContext):
         """The best records that can be built here and whose answers are right, with schedules.
 
         Args:
-            task: whose records.
-            count: how many at most.
+            task: the task whose records are meant.
+            count: largest number of records.
 
         Returns:
-            The fastest first; verdicts count for nothing.
-
-        Example:
-            >>> task = lw.create_task("matmul", (64, 64, 64), "llvm")
-            >>> found = lw.apply_history_best("matmul.jsonl").finalists(task, 2)
-            >>> print([choice.checked.value for choice, _ in found])
-            ['yes', 'yes']
+            The fastest first; verdicts are not considered.
         """
         candidates = self._chosen(task, needs_playoff=False)[0]
         return list(islice((c for c in candidates if c[0].checked is Checked.YES), count))
@@ -308,7 +234,7 @@ class ApplyHistoryBest(DispatchContext):
     def _chosen(
         self, task: Task, *, needs_playoff: bool
     ) -> tuple[Iterator[tuple[Choice, Scheduled]], PassedOver]:
-        """What the task may get, best first, and what was passed over until then."""
+        """Choices for a task with their schedules, best first, and what was passed over so far."""
         here = _here(task)
         fitting, passed = self._known.select(task, here, any_hardware=self.any_hardware)
         needs = needs_playoff and self.verdicts
@@ -368,11 +294,7 @@ class ApplyHistoryBest(DispatchContext):
         )
 
     def _insist(self, task: Task, choice: Choice) -> None:
-        """Refuse what a strict context does not build.
-
-        Raises:
-            RecordError: see `apply`.
-        """
+        """Refuse what a strict context does not build, see `apply`."""
         if choice.record is None:
             why = "; ".join([*choice.reasons, *choice.near_misses])
             raise RecordError(
@@ -389,7 +311,7 @@ class ApplyHistoryBest(DispatchContext):
 
 
 def _out_of_reach(task: Task, record: Record, scheduled: Scheduled) -> str:
-    """Why no CPU can be as fast as a record says; empty where one could, and for devices."""
+    """Reason why no CPU can be as fast as a record says; empty where one can, and for devices."""
     from loopwright.runtime import get_num_threads  # not at the top: what lists logs needs neither
     from loopwright.runtime.plausible import assumed_peak, out_of_reach
 
@@ -404,23 +326,22 @@ def _out_of_reach(task: Task, record: Record, scheduled: Scheduled) -> str:
 
 
 class _Applied:
-    """Where a schedule is from: `loopwright.build` asks it to verify the kernel."""
+    """Origin of a schedule, which `loopwright.build` asks to verify the kernel."""
 
     def __init__(self, history: ApplyHistoryBest, task: Task) -> None:
         self._history, self._task = history, task
 
     def verify(self, module: Module) -> None:
-        """Time the kernel and enter the time in the report."""
         self._history.verify(self._task, module)
 
 
 def _name(task: Task) -> tuple[str, str]:
-    """Tells the tasks of a report apart: by name and by all options of the target."""
+    """Key of a task in a report: its name and all options of the target."""
     return task.alias, canonical_json(task.target.canonical)
 
 
 def _index_spans(task: Task) -> list[Span | None]:
-    """For each argument of a task's kernels, the values of one that is used as an index."""
+    """For each argument of a task's kernels its values as an index; None where it is no index."""
     s, tensors = task.expression()
     spans = index_spans(s.dag)
     return [spans.get(read_arg_id(i)[0]) for i in s.arg_ids(tensors)]

@@ -1,4 +1,4 @@
-"""How spaces and configurations show themselves in a notebook."""
+"""HTML of spaces and configurations for notebooks."""
 
 from __future__ import annotations
 
@@ -14,12 +14,7 @@ _SHOWN = 6
 
 
 def html_of_space(knobs: Sequence[Knob], filtered: bool) -> str:
-    """HTML of a space: a row for each of its knobs.
-
-    Args:
-        knobs: in their order.
-        filtered: whether a filter may refuse points.
-    """
+    """HTML of a space: a row for each of its knobs."""
     rows = [(k.name, k.kind, len(k), k.entities[k.default], _few(k)) for k in knobs]
     refused = ", of which a filter refuses some" if filtered else ""
     points = f"{math.prod(map(len, knobs)):,} points{refused}"
@@ -28,18 +23,12 @@ def html_of_space(knobs: Sequence[Knob], filtered: bool) -> str:
 
 
 def html_of_config(entities: Mapping[str, Entity], index: int | None) -> str:
-    """HTML of a configuration: what is chosen for each knob.
-
-    Args:
-        entities: the choices by the names of the knobs.
-        index: its number in its space; None for a point that is not in it.
-    """
+    """HTML of a configuration: the choice for each knob; ``index`` is None outside of its space."""
     number = "which its space does not have" if index is None else f"number {index:,}"
     return html_block(f"Configuration, {number}", html_table(entities.items()))
 
 
 def _few(knob: Knob) -> str:
-    """The first candidates of a knob."""
     more = len(knob) - _SHOWN
     shown = ", ".join(map(str, knob.entities[:_SHOWN]))
     return f"{shown}, and {more} more" if more > 0 else shown

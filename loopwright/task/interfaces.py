@@ -1,4 +1,4 @@
-"""What cost models need of a task."""
+"""Interfaces of a task that cost models need."""
 
 from __future__ import annotations
 
@@ -17,22 +17,17 @@ class Ranking(Protocol):
 
     @property
     def ranking(self) -> Sequence[tuple[int, float]]:
-        """The index of the most promising point of every structure and its predicted share of the
-        peak, best first."""
+        """Index of each structure's best point and its predicted share of the peak, best first."""
 
 
 class Scheduler(Protocol):
-    """A space whose configurations are schedules: a `loopwright.task.Task` is one, and so is a
-    structure of an automatic space.
-    """
+    """A space whose configurations are schedules: a `loopwright.task.Task`, or a part of one."""
 
     @property
-    def target(self) -> Target:
-        """For what they are."""
+    def target(self) -> Target: ...
 
     @property
-    def config_space(self) -> ConfigSpace:
-        """The configurations."""
+    def config_space(self) -> ConfigSpace: ...
 
     def instantiate(self, config: ConfigEntity) -> Scheduled:
         """The schedule of a configuration, and the arguments in calling order."""

@@ -35,7 +35,7 @@ Column = tuple[str, list[float]]
 
 #: A knob of more candidates than this has no table of neighbours.
 _MOST_WITH_NEIGHBOURS = 8192
-#: So many values of a knob are printed.
+#: Number of values of a knob that are printed.
 _SHOWN = 8
 #: The numbers of annotations; a place to attach a cache at is its own number.
 _ANNOTATION_NUMBERS = {"none": -1, "unroll": -2, "vec": -3, "fuse": -4}
@@ -48,11 +48,7 @@ _JSON = json.JSONEncoder(separators=(",", ":"), sort_keys=True, allow_nan=False)
 
 
 def value_text(value: Json) -> str:
-    """The text by which two values of a knob are compared: ``True``, ``1`` and ``1.0`` differ.
-
-    Raises:
-        SpaceError: a record could not store the value.
-    """
+    """Text by which two values of a knob are compared: ``True``, ``1`` and ``1.0`` differ."""
     if type(value) is int:  # most values are, and the encoder takes ten times as long
         return str(value)
     try:
@@ -71,7 +67,7 @@ class Knob(ABC):
         entities: The candidates, in order.
 
     Attributes:
-        kind: The word for this kind of knob in the space's hash and in messages.
+        kind: Name of this kind of knob in the space's hash and in messages.
         entities: The candidates, each once.
         default: Position of the default candidate.
 
@@ -116,7 +112,7 @@ class Knob(ABC):
         return self.entities[position].value
 
     def position(self, value: Json) -> int | None:
-        """Where a JSON value stands among the candidates, or None."""
+        """Position of a JSON value among the candidates, or None."""
         return self._positions.get(value_text(self._normal(value)))
 
     def entity(self, value: Json) -> Entity:
@@ -143,7 +139,7 @@ class Knob(ABC):
 
     @property
     def signature(self) -> list[Json]:
-        """What tells this knob from another: name, kind and candidates."""
+        """Identity of this knob: name, kind and candidates."""
         return [self.name, self.kind, list(self._positions)]
 
     def adapted(self, value: Json) -> tuple[Json, int] | None:
@@ -164,11 +160,11 @@ class Knob(ABC):
 
     @abstractmethod
     def _meaning(self) -> str:
-        """What it chooses, in words."""
+        """The choice that it makes, in words."""
 
     @abstractmethod
     def columns(self) -> list[Column]:
-        """What candidates choose, as named columns of numbers, for cost models of this space."""
+        """The candidates as named columns of numbers, for cost models of this space."""
 
     def parts(self) -> list[tuple[int, ...]]:
         """The whole numbers that candidates consist of: for each part its value in each candidate.
@@ -179,7 +175,7 @@ class Knob(ABC):
         return []
 
     def from_parts(self, parts: Sequence[int | Symbol]) -> Entity:
-        """What a template gets when the parts are these numbers, or symbols of many numbers."""
+        """The entity whose parts are these numbers, or symbols that stand for many numbers."""
         raise InternalError(f"knob {self.name!r} has no parts")
 
     def _first_default(self) -> int:
@@ -212,13 +208,7 @@ class Knob(ABC):
 
 
 class SplitKnob(Knob):
-    """How a loop is split.
-
-    Args:
-        name: Unique in its space.
-        entities: The candidates, all of one number of sizes.
-        length: Length of the axis.
-    """
+    """Split of a loop of a given length; all candidates have as many sizes."""
 
     kind = "split"
     entities: tuple[SplitEntity, ...]
@@ -231,15 +221,7 @@ class SplitKnob(Knob):
         return f"split of {self.length} into {len(self.value(0))} loops"
 
     def within(self, limits: Sequence[int]) -> list[int]:
-        """Sizes that divide the length and stay within limits.
-
-        Args:
-            limits: Upper limit of each size, from the outside in; one of them may be -1 and takes
-                what is left.
-
-        Raises:
-            SpaceError: there are more or fewer limits than sizes, or a limit is below 1.
-        """
+        """Sizes that divide the length within limits; one limit may be -1, for what is left."""
         if len(limits) != len(self.value(0)):
             raise SpaceError(f"knob {self.name!r} is no split into {len(limits)} loops")
         free = [place for place, limit in enumerate(limits) if limit == -1]
@@ -257,7 +239,7 @@ class SplitKnob(Knob):
         return [-1, *sizes[1:]]
 
     def adapted(self, value: Json) -> tuple[Json, int] | None:
-        """The sizes rounded down to divisors, and how many inner ones stayed as they were."""
+        """The sizes rounded down to divisors, and the number of inner ones that did not change."""
         if not isinstance(value, list) or value[:1] != [-1]:
             return super().adapted(value)
         if len(value) != len(self.value(0)):
@@ -267,7 +249,6 @@ class SplitKnob(Knob):
         return sizes, kept
 
     def columns(self) -> list[Column]:
-        """A column for each inner size."""
         rows = [[float(n) for n in entity.size[1:]] for entity in self.entities]
         return self._numbered(rows, first=1)
 
@@ -276,7 +257,6 @@ class SplitKnob(Knob):
         return list(zip(*(entity.size[1:] for entity in self.entities), strict=True))
 
     def from_parts(self, parts: Sequence[int | Symbol]) -> SplitEntity:
-        """A split into these inner sizes."""
         return SplitEntity([-1, *parts])
 
     def _first_default(self) -> int:
@@ -303,8 +283,6 @@ class SplitKnob(Knob):
 
 
 class ReorderKnob(Knob):
-    """In which order loops run."""
-
     kind = "reorder"
     entities: tuple[ReorderEntity, ...]
 
@@ -312,12 +290,11 @@ class ReorderKnob(Knob):
         return f"order of {len(self.value(0))} loops"
 
     def columns(self) -> list[Column]:
-        """A column for each place of the order."""
         columns = self._numbered([[float(n) for n in e.perm] for e in self.entities])
         return columns if len(columns) != 1 else [(self.name, columns[0][1])]
 
     def _first_default(self) -> int:
-        """Leave the order as it is, where that is a candidate."""
+        """Keep the order as it is, where that is a candidate."""
         sorted_ones = (n for n, e in enumerate(self.entities) if e.value == sorted(e.value))
         return next(sorted_ones, 0)
 
@@ -330,7 +307,7 @@ class ReorderKnob(Knob):
 
 
 class AnnotateKnob(Knob):
-    """How loops are annotated, or where caches are attached."""
+    """Annotations of loops, or places where caches are attached."""
 
     kind = "annotate"
     entities: tuple[AnnotateEntity, ...]
@@ -340,7 +317,6 @@ class AnnotateKnob(Knob):
         return "places of caches" if anchors else f"annotation of {len(self.value(0))} loops"
 
     def columns(self) -> list[Column]:
-        """A column for each axis, or for each list of caches."""
         columns = self._numbered([[_number(a) for a in e.anns] for e in self.entities])
         return columns if len(columns) != 1 else [(self.name, columns[0][1])]
 
@@ -367,8 +343,7 @@ class OtherKnob(Knob):
         return f"one of {shown_ones}{', ...' if len(self) > _SHOWN else ''}"
 
     def columns(self) -> list[Column]:
-        """The values where all are numbers, their parts where all are tuples of numbers, else the
-        positions among the candidates."""
+        """Values of numbers, parts of tuples of numbers, or else positions among the candidates."""
         if self._tuples:
             return self._numbered([[float(n) for n in row] for row in self._tuples])
         values = [e.val for e in self.entities]
@@ -384,7 +359,6 @@ class OtherKnob(Knob):
         return [values] if all(type(value) is int for value in values) else []
 
     def from_parts(self, parts: Sequence[int | Symbol]) -> OtherOptionEntity:
-        """The value, or the tuple, itself."""
         return OtherOptionEntity(tuple(parts) if self._tuples else parts[0])
 
     @property
@@ -408,11 +382,7 @@ class OtherKnob(Knob):
 
 
 def checked_split(name: str, size: Json, length: int) -> list[int]:
-    """Sizes of a split, the outermost one as -1.
-
-    Raises:
-        SpaceError: they are no sizes of a split of ``length``.
-    """
+    """Sizes of a split of ``length``, the outermost one as -1."""
     what = f"knob {name!r}: {shown(size)} is no split of {length}"
     if not isinstance(size, (list, tuple)) or not size:
         raise SpaceError(f"{what}; write sizes from the outside in, such as [-1, 8, 4]")
@@ -428,11 +398,7 @@ def checked_split(name: str, size: Json, length: int) -> list[int]:
 
 
 def checked_order(name: str, order: Sequence[int], count: int) -> Sequence[int]:
-    """The permutation itself.
-
-    Raises:
-        SpaceError: it is no permutation of ``count`` axes.
-    """
+    """The order itself, if it is a permutation of ``count`` axes."""
     if sorted(order) != list(range(count)):
         raise SpaceError(f"knob {name!r}: {list(order)} is no permutation of {count} axes")
     return order

@@ -1,4 +1,4 @@
-"""Which candidates of a knob are a small step apart, by their values.
+"""Candidates of a knob that are a small step apart, by their values.
 
 A step of a split moves one prime factor from a loop to another (TVM's ``MutateTileSize``), a step
 of an order swaps two axes, a step of an annotation changes one axis, and a step of a number goes to
@@ -14,7 +14,7 @@ from itertools import combinations, pairwise
 
 import numpy as np
 
-#: How many neighbours a split has at least, where filters leave no single factor to move.
+#: Least number of neighbours of a split, where filters leave no single factor to move.
 _NEAREST = 4
 
 #: The neighbours of one value, which need not be candidates.
@@ -33,12 +33,7 @@ def replacements(values: Sequence[Sequence[object]]) -> list[list[int]]:
 
 
 def factor_moves(sizes: Sequence[Sequence[int]], length: int) -> list[list[int]]:
-    """Splits of which one prime factor stands in another loop.
-
-    Args:
-        sizes: the inner sizes of each candidate; the outermost one follows from them.
-        length: length of the axis that is split.
-    """
+    """Splits with one prime factor in another loop; ``sizes`` leave out the outermost."""
     positions = {tuple(size): position for position, size in enumerate(sizes)}
     primes = _primes({length, *(part for size in sizes for part in size)})
     logs = np.log2(np.array(sizes, np.float64).reshape(len(sizes), -1))
@@ -54,7 +49,6 @@ def factor_moves(sizes: Sequence[Sequence[int]], length: int) -> list[list[int]]
 
 
 def next_numbers(numbers: Sequence[float]) -> list[list[int]]:
-    """The next smaller and the next greater number."""
     order = np.argsort(np.array(numbers, np.float64), kind="stable").tolist()
     neighbours: list[list[int]] = [[] for _ in numbers]
     for rank, position in enumerate(order):

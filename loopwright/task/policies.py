@@ -1,5 +1,4 @@
-"""The candidates of knobs by policy: what ``define_split``, ``define_reorder``, ``define_annotate``
-and ``define_knob`` enumerate."""
+"""Candidates of knobs by policy, for ``define_split``, ``define_reorder`` and their like."""
 
 from __future__ import annotations
 
@@ -99,8 +98,7 @@ def _factors(length: int, policy: str, max_factor: int) -> list[int]:
 def _inner_sizes(
     length: int, factors: Sequence[int], levels: int, exact: bool
 ) -> Iterator[tuple[int, ...]]:
-    """Every choice of ``levels`` inner sizes whose product fits into (or divides) ``length``, in
-    lexicographic order."""
+    """``levels`` sizes whose product fits into (or divides) ``length``, in lexicographic order."""
     if levels == 0:
         yield ()
         return
@@ -158,8 +156,7 @@ def _interval(name: str, interval: tuple[int, int] | None, count: int) -> tuple[
 
 
 def _where(name: str, axes: Sequence[AxisLike], order: Sequence[AxisLike]) -> list[int]:
-    """Positions of ``order`` in ``axes``; numbers stand for positions, axes are told apart by
-    identity."""
+    """Positions of ``order`` in ``axes``; ints are positions, axes are told apart by identity."""
     found = []
     for item in order:
         same = [number for number, axis in enumerate(axes) if axis is item]
@@ -231,8 +228,7 @@ def annotate_knob(
 
 
 def _launch(name: str, count: int, policy: str) -> list[str]:
-    """What each of ``count`` loops becomes: as many dimensions of a launch as there are loops for,
-    at most three, and what is left over is fused into the outermost of them."""
+    """Words for loops: at most three dimensions; loops left over are fused into the outermost."""
     parts = _LAUNCHES[policy]
     dims = min(3, count // len(parts))
     if dims == 0:

@@ -20,11 +20,7 @@ if TYPE_CHECKING:
 
 
 def expression_of(log: Log, record: Record) -> Expression:
-    """The expression that a record was made of.
-
-    Raises:
-        RecordError: the log does not hold it, or there is none: the trial failed before.
-    """
+    """The expression that a record was made of; an error where its log does not hold it."""
     if not record.dag and record.error is not None:
         text = f"{record.error.get('kind')}: {record.error.get('text')}"
         raise RecordError(f"record {record.id} has no schedule, since it failed before: {text}")
@@ -37,11 +33,7 @@ def expression_of(log: Log, record: Record) -> Expression:
 
 
 def dag_of(expression: Expression) -> Dag:
-    """The DAG of an expression, proved to be the one that its hash names.
-
-    Raises:
-        RecordError: it is malformed, or another one.
-    """
+    """The DAG of an expression, proved to be the one that its hash names."""
     from loopwright.te.dag import Dag
 
     name = f"expression {expression.hash[:20]!r}"
@@ -55,7 +47,7 @@ def dag_of(expression: Expression) -> Dag:
     return dag
 
 
-#: What data that no program has written may raise where it is read.
+#: Errors that data which no program has written may raise where it is read.
 _MALFORMED = (
     LoopwrightError,
     ArithmeticError,
@@ -69,32 +61,18 @@ _MALFORMED = (
 
 @dataclass(frozen=True)
 class Rebuilt:
-    """What a record was made from.
-
-    Attributes:
-        schedule: its schedule.
-        args: the tensors in calling order.
-        target: its target; of ``c`` with a compiler of this machine.
-        passes: the settings that it was lowered in.
-    """
+    """Schedule, arguments, target and pass settings that a record was made from."""
 
     schedule: Schedule
+    #: In calling order.
     args: list[Tensor]
+    #: A target of kind ``c`` has a compiler of this machine.
     target: Target
     passes: PassContext
 
 
 def rebuild(log: Log, record: Record) -> Rebuilt:
-    """The schedule of a record, replayed on the expression that its log holds.
-
-    Args:
-        log: where the record is from.
-        record: any record that was built, a failed one too.
-
-    Raises:
-        RecordError: the log does not hold the expression, or it is damaged; the trace does not
-            replay on it; target or pass settings are not understood.
-    """
+    """Replay the schedule of a record, a failed one too, on the expression that its log holds."""
     from loopwright.lowering.context import PassContext
     from loopwright.schedule import replay
     from loopwright.te.dag import read_arg_id
@@ -123,7 +101,7 @@ _HARMLESS_FLAG = re.compile(
 
 
 def _target(record: Record) -> Target:
-    """The target of a record, but for the C compiler: a log names no program to be run."""
+    """The target of a record without its C compiler: a log names no program to be run."""
     flags = record.target.get("cflags", "")
     for flag in shlex.split(flags) if isinstance(flags, str) else []:
         if not _HARMLESS_FLAG.fullmatch(flag):
@@ -135,7 +113,7 @@ def _target(record: Record) -> Target:
 
 
 def _passes(said: Mapping[str, Json]) -> Mapping[str, Json]:
-    """The settings of an expression, but for the limit of work: a log cannot lift it."""
+    """The settings of an expression without the limit of work: a log cannot lift it."""
     config = said.get("config")
     if not isinstance(config, Mapping):
         return said

@@ -1,4 +1,5 @@
-"""Why points of a space cannot be used: which filter or error refuses what share of them."""
+"""Reasons why points of a space cannot be used: filters and errors, with the share that each
+refuses."""
 
 from __future__ import annotations
 
@@ -18,23 +19,19 @@ if TYPE_CHECKING:
     from loopwright.task.task import Task
     from loopwright.task.template_config import Filter
 
-#: Points that are looked at.
+#: Number of points that are looked at.
 _SAMPLE = 400
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """One reason for which points are refused.
+    """One reason why points are refused."""
 
-    Attributes:
-        reason: the filter, with file and line, or the error of the template.
-        share: of the points that were looked at, from 0 to 1; a point counts for the first filter
-            that refuses it.
-        example: one such configuration.
-    """
-
+    #: The filter, with file and line, or the error of the template.
     reason: str
+    #: Share of the points looked at, 0 to 1; the first filter that refuses a point counts.
     share: float
+    #: One such configuration.
     example: str
 
     def __str__(self) -> str:
@@ -42,15 +39,10 @@ class Refusal:
 
 
 def refusals(task: Task, sample: int = _SAMPLE) -> list[Refusal]:
-    """Say what refuses points of a task, most frequent reason first.
+    """Reasons why points of a task are refused, most frequent first.
 
-    Args:
-        task: the task; its template runs for every point that the filters accept.
-        sample: how many random points to look at; all of a space that has no more. Where filters or
-            the template are slow, fewer.
-
-    Returns:
-        The reasons; none where every point that was looked at can be instantiated.
+    Looks at ``sample`` random points, at all of a space that has no more, and at fewer where
+    filters or the template, which runs for each accepted point, are slow.
     """
     space = task.config_space
     if space.range_length <= sample:
@@ -103,7 +95,7 @@ def _reason_of_filter(accepts: Filter, config: ConfigEntity) -> str | None:
 
 
 def _name(function: Callable[..., Any]) -> str:
-    """Name of a filter, and where it stands."""
+    """Name of a filter, with file and line."""
     code = getattr(function, "__code__", None)
     name = getattr(function, "__qualname__", type(function).__name__)
     name = name.rsplit("<locals>.", 1)[-1]

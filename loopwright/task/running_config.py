@@ -1,4 +1,4 @@
-"""Which configuration the template that is running now works under."""
+"""The configuration of the template that is running."""
 
 from __future__ import annotations
 
@@ -48,13 +48,11 @@ def get_config() -> TemplateConfig:
 
 
 def running_config() -> TemplateConfig | None:
-    """The configuration of the template that is running, or None outside of any."""
     return _RUNNING.get()
 
 
 @contextmanager
 def running(config: TemplateConfig) -> Iterator[None]:
-    """Run a template under ``config``."""
     token = _RUNNING.set(config)
     try:
         yield

@@ -1,4 +1,4 @@
-"""Choosing points of a space that may have 1e12 of them and filters that refuse most.
+"""Choice of points in spaces that may have 1e12 of them, and filters that refuse most.
 
 Every function is deterministic for a seed, ends in bounded time, and never lists the product.
 """
@@ -17,14 +17,14 @@ from loopwright.errors import SpaceError
 #: Sources of randomness that are accepted; None means seed 0.
 Rng = np.random.Generator | random.Random | int | None
 
-#: Up to so many points a space is looked through one by one.
+#: Largest number of points that are looked through one by one.
 SMALL = 20_000
 _SAMPLE = 4_000
 _BLOCK = 256
 
 
 class PointSpace(Protocol):
-    """What sampling needs to know of a `ConfigSpace`."""
+    """A `ConfigSpace` as sampling sees it."""
 
     @property
     def dims(self) -> tuple[int, ...]:
@@ -35,22 +35,19 @@ class PointSpace(Protocol):
         """Number of points, valid or not."""
 
     @property
-    def is_filtered(self) -> bool:
-        """True when some points may not be valid."""
+    def is_filtered(self) -> bool: ...
 
-    def is_valid(self, index: int) -> bool:
-        """True when a point may be used."""
+    def is_valid(self, index: int) -> bool: ...
 
     def point2knob(self, index: int) -> tuple[int, ...]:
         """The choice of each knob at an index."""
 
-    def knob2point(self, vector: Sequence[int]) -> int:
-        """The index of the choices."""
+    def knob2point(self, vector: Sequence[int]) -> int: ...
 
 
 @dataclass(frozen=True)
 class ValidCount:
-    """How many points of a space are valid.
+    """Number of valid points of a space.
 
     Attributes:
         count: The number, or its estimate.
@@ -77,7 +74,6 @@ class ValidCount:
 
 
 def generator(rng: Rng) -> np.random.Generator:
-    """A NumPy generator of any accepted source."""
     if isinstance(rng, np.random.Generator):
         return rng
     if isinstance(rng, random.Random):
@@ -163,12 +159,7 @@ def next_index(space: PointSpace, index: int, step: int) -> int | None:
 
 
 def nearest_valid(space: PointSpace, index: int) -> int:
-    """A valid point that differs from a refused one in as few knobs as can be found: each
-    neighbour in order, then walks of growing length, then points anywhere.
-
-    Raises:
-        SpaceError: none was found.
-    """
+    """A valid point near a refused one: of its neighbours, of growing walks, or of all points."""
     for point in _neighbours(space, space.point2knob(index)):
         if space.is_valid(point):
             return point
@@ -191,7 +182,7 @@ def _moved(space: PointSpace, vector: tuple[int, ...], number: int, digit: int) 
 
 
 def _neighbours(space: PointSpace, vector: tuple[int, ...]) -> Iterator[int]:
-    """PointSpace that differ in one knob, nearest candidates first."""
+    """Points that differ in one knob, nearest candidates first."""
     for number, dim in enumerate(space.dims):
         here = vector[number]
         others = [digit for digit in range(dim) if digit != here]
@@ -202,7 +193,7 @@ def _neighbours(space: PointSpace, vector: tuple[int, ...]) -> Iterator[int]:
 def _far_neighbours(
     space: PointSpace, start: tuple[int, ...], source: np.random.Generator
 ) -> Iterator[int]:
-    """PointSpace at random that differ in two knobs, then some in three, and so on."""
+    """Random points that differ in two knobs, then some in three, and so on."""
     for changes in (n for n in range(2, len(start) + 1) for _ in range(_BLOCK)):
         vector = list(start)
         for number in source.permutation(len(start))[:changes]:
@@ -211,7 +202,7 @@ def _far_neighbours(
 
 
 def _draws(space: PointSpace, source: np.random.Generator) -> Iterator[int]:
-    """Endless points at random, repetitions included."""
+    """Endless random points, repetitions included."""
     total = space.range_length
     dims = np.array(space.dims)
     while total < 1 << 62:

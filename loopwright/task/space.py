@@ -21,7 +21,7 @@ from loopwright.task.sampling import Rng, ValidCount
 from loopwright.task.template_config import Filter, TemplateConfig, missing_knob
 from loopwright.time_limit import TEMPLATE_S, limited
 
-#: So many points on which a filter does not end are an error.
+#: Number of points on which filters do not end from which on that is an error.
 _ENDLESS = 3
 
 _log = logging.getLogger("loopwright.task")
@@ -116,7 +116,7 @@ class ConfigSpace(TemplateConfig):
 
     Attributes:
         knobs: The knobs by name, in the order of their definition.
-        errors: What ``raise_error`` said about the default configuration.
+        errors: Messages of ``raise_error`` about the default configuration.
         asked_fallback: True when the template looked at ``cfg.is_fallback``.
 
     Example:
@@ -128,6 +128,9 @@ class ConfigSpace(TemplateConfig):
         10
         >>> print(space.get(7))
         tile=[-1, 4] unroll=True
+        >>> space.multi_filter(lambda config: config["tile"].size[-1] <= 4)
+        >>> print(len(space), space.valid_count(), [space.is_valid(i) for i in range(5)])
+        10 6 of 10 [True, True, True, False, False]
     """
 
     def __init__(self, defaults: Mapping[str, Json] | None = None) -> None:
@@ -156,43 +159,15 @@ class ConfigSpace(TemplateConfig):
         return False
 
     def raise_error(self, msg: str) -> None:
-        """Take note that the default configuration is refused; the collecting run goes on.
-
-        Example:
-            >>> space = lw.ConfigSpace()
-            >>> _ = space.define_split("tile", 16, num_outputs=2)
-            >>> space.define_knob("unroll", [False, True])
-            >>> space.raise_error("16 is too small")
-            >>> print(space.valid())
-            False
-        """
+        """Take note that the default configuration is refused; the collecting run goes on."""
         self.errors.append(msg)
 
     def valid(self) -> bool:
-        """True unless the default configuration was refused.
-
-        Example:
-            >>> space = lw.ConfigSpace()
-            >>> _ = space.define_split("tile", 16, num_outputs=2)
-            >>> space.define_knob("unroll", [False, True])
-            >>> space.freeze()
-            >>> print(space.valid())
-            True
-        """
+        """True unless the default configuration was refused."""
         return not self.errors
 
     def multi_filter(self, filter: Filter) -> None:
-        """Keep only the points for which ``filter(config)`` is true, asked point by point.
-
-        Example:
-            >>> space = lw.ConfigSpace()
-            >>> _ = space.define_split("tile", 16, num_outputs=2)
-            >>> space.define_knob("unroll", [False, True])
-            >>> space.freeze()
-            >>> space.multi_filter(lambda config: config["tile"].size[-1] <= 4)
-            >>> print(len(space), space.valid_count().count)
-            10 6
-        """
+        """Keep only the points for which ``filter(config)`` is true, asked point by point."""
         self._filters.append(filter)
 
     def freeze(self) -> None:
@@ -200,14 +175,6 @@ class ConfigSpace(TemplateConfig):
 
         Raises:
             SpaceError: a default was given for a knob that does not exist.
-
-        Example:
-            >>> space = lw.ConfigSpace()
-            >>> _ = space.define_split("tile", 16, num_outputs=2)
-            >>> space.define_knob("unroll", [False, True])
-            >>> space.freeze()
-            >>> print(len(space))
-            10
         """
         for name in self._defaults:
             if name not in self.knobs:
@@ -216,19 +183,7 @@ class ConfigSpace(TemplateConfig):
         self._dims = self.dims
 
     def extend(self, define: Callable[[], object]) -> None:
-        """Define more knobs of a space that is complete, behind the others.
-
-        Args:
-            define: defines them.
-
-        Example:
-            >>> space = lw.ConfigSpace()
-            >>> space.define_knob("unroll", [False, True])
-            >>> space.freeze()
-            >>> space.extend(lambda: space.define_knob("rows", [1, 2, 4]))
-            >>> print(len(space))
-            6
-        """
+        """Define more knobs of a space that is complete, behind the others."""
         self._frozen, self._dims = False, ()
         define()
         self.freeze()
@@ -304,15 +259,7 @@ class ConfigSpace(TemplateConfig):
         return (self.space_hash,)
 
     def hash_of(self, config: ConfigEntity) -> str:
-        """The hash that a record of a configuration has.
-
-        Example:
-            >>> space = lw.ConfigSpace()
-            >>> space.define_knob("unroll", [False, True])
-            >>> space.freeze()
-            >>> print(space.hash_of(space.get(0)) == space.space_hash)
-            True
-        """
+        """The hash that a record of a configuration has."""
         return self.space_hash
 
     @property
@@ -329,17 +276,7 @@ class ConfigSpace(TemplateConfig):
         return self._default
 
     def set_default(self, index: int) -> None:
-        """Make another point the default configuration.
-
-        Example:
-            >>> space = lw.ConfigSpace()
-            >>> _ = space.define_split("tile", 16, num_outputs=2)
-            >>> space.define_knob("unroll", [False, True])
-            >>> space.freeze()
-            >>> space.set_default(3)
-            >>> print(space.default_index)
-            3
-        """
+        """Make another point the default configuration."""
         self._check(index)
         self._default = index
 
@@ -350,14 +287,6 @@ class ConfigSpace(TemplateConfig):
 
         Raises:
             SpaceError: the index is outside of the space.
-
-        Example:
-            >>> space = lw.ConfigSpace()
-            >>> _ = space.define_split("tile", 16, num_outputs=2)
-            >>> space.define_knob("unroll", [False, True])
-            >>> space.freeze()
-            >>> print(space.point2knob(7))
-            (2, 1)
         """
         self._check(index)
         digits = []
@@ -371,14 +300,6 @@ class ConfigSpace(TemplateConfig):
 
         Raises:
             SpaceError: the vector has another length, or a position outside of its knob.
-
-        Example:
-            >>> space = lw.ConfigSpace()
-            >>> _ = space.define_split("tile", 16, num_outputs=2)
-            >>> space.define_knob("unroll", [False, True])
-            >>> space.freeze()
-            >>> print(space.knob2point((2, 1)))
-            7
         """
         dims = self.dims
         if len(vector) != len(dims):
@@ -395,30 +316,13 @@ class ConfigSpace(TemplateConfig):
 
         Raises:
             SpaceError: the index is outside of the space.
-
-        Example:
-            >>> space = lw.ConfigSpace()
-            >>> _ = space.define_split("tile", 16, num_outputs=2)
-            >>> space.define_knob("unroll", [False, True])
-            >>> space.freeze()
-            >>> print(space.get(0))
-            tile=[-1, 1] unroll=False
         """
         digits = self.point2knob(index)
         pairs = zip(self.knobs.values(), digits, strict=True)
         return ConfigEntity(self, {k.name: k.entities[digit] for k, digit in pairs}, int(index))
 
     def find(self, values: Mapping[str, Json] | ConfigEntity) -> int | None:
-        """The index of ``{knob: value}``, or None when it is not a point of this space.
-
-        Example:
-            >>> space = lw.ConfigSpace()
-            >>> _ = space.define_split("tile", 16, num_outputs=2)
-            >>> space.define_knob("unroll", [False, True])
-            >>> space.freeze()
-            >>> print(space.find({"tile": [-1, 4], "unroll": True}), space.find({"tile": [-1, 3]}))
-            7 None
-        """
+        """The index of ``{knob: value}``, or None when it is not a point of this space."""
         if isinstance(values, ConfigEntity):
             values = values.values
         if set(values) != set(self.knobs):
@@ -432,14 +336,6 @@ class ConfigSpace(TemplateConfig):
 
         Raises:
             SpaceError: it is not a point of this space; says which knob does not fit.
-
-        Example:
-            >>> space = lw.ConfigSpace()
-            >>> _ = space.define_split("tile", 16, num_outputs=2)
-            >>> space.define_knob("unroll", [False, True])
-            >>> space.freeze()
-            >>> print(space.index_of({"tile": [-1, 4], "unroll": True}))
-            7
         """
         index = self.find(values)
         if index is None:
@@ -452,15 +348,6 @@ class ConfigSpace(TemplateConfig):
 
         Raises:
             SpaceError: a value does not have the form of its knob.
-
-        Example:
-            >>> space = lw.ConfigSpace()
-            >>> _ = space.define_split("tile", 16, num_outputs=2)
-            >>> space.define_knob("unroll", [False, True])
-            >>> space.freeze()
-            >>> entity = space.entity_of({"tile": [-1, 3], "unroll": True})
-            >>> print(entity["tile"].size, entity.index)
-            (-1, 3) None
         """
         index = self.find(values)
         if index is not None:
@@ -478,15 +365,6 @@ class ConfigSpace(TemplateConfig):
 
         Raises:
             SpaceError: a filter raised, or took too long for the third time.
-
-        Example:
-            >>> space = lw.ConfigSpace()
-            >>> _ = space.define_split("tile", 16, num_outputs=2)
-            >>> space.define_knob("unroll", [False, True])
-            >>> space.freeze()
-            >>> space.multi_filter(lambda config: config["tile"].size[-1] <= 4)
-            >>> print([space.is_valid(i) for i in range(5)])
-            [True, True, True, False, False]
         """
         if not 0 <= index < self.range_length:
             return False
@@ -510,11 +388,7 @@ class ConfigSpace(TemplateConfig):
         return all(accepts(config) for accepts in self._filters)
 
     def _note_endless(self, config: ConfigEntity, exc: TimeLimitError) -> None:
-        """Remember a point on which a filter does not end.
-
-        Raises:
-            SpaceError: it is the third.
-        """
+        """Remember a point on which a filter does not end; too many are an error."""
         assert config.index is not None
         self._endless.add(config.index)
         text = f"{exc} on configuration {config.index} ({config})"
@@ -525,17 +399,8 @@ class ConfigSpace(TemplateConfig):
     # -- choosing points ------------------------------------------------------------------------
 
     def valid_count(self) -> ValidCount:
-        """How many points the filters accept: exact for small spaces, else an estimate from a
-        sample, and marked as one.
-
-        Example:
-            >>> space = lw.ConfigSpace()
-            >>> _ = space.define_split("tile", 16, num_outputs=2)
-            >>> space.define_knob("unroll", [False, True])
-            >>> space.freeze()
-            >>> print(space.valid_count())
-            10 of 10
-        """
+        """Number of points that the filters accept: exact for small spaces, else an estimate from a
+        sample, marked as one."""
         return sampling.valid_count(self)
 
     def sample_ints(self, m: int, rng: Rng = None) -> list[int]:
@@ -543,16 +408,8 @@ class ConfigSpace(TemplateConfig):
         when hardly any point is valid.
 
         Args:
-            m: How many.
+            m: Number of indices.
             rng: A ``numpy.random.Generator``, a ``random.Random``, or a seed; None is seed 0.
-
-        Example:
-            >>> space = lw.ConfigSpace()
-            >>> _ = space.define_split("tile", 16, num_outputs=2)
-            >>> space.define_knob("unroll", [False, True])
-            >>> space.freeze()
-            >>> print(len(set(space.sample_ints(4, rng=0))))
-            4
         """
         return sampling.sample_ints(self, m, rng)
 
@@ -561,43 +418,15 @@ class ConfigSpace(TemplateConfig):
 
         Raises:
             SpaceError: none was found.
-
-        Example:
-            >>> space = lw.ConfigSpace()
-            >>> _ = space.define_split("tile", 16, num_outputs=2)
-            >>> space.define_knob("unroll", [False, True])
-            >>> space.freeze()
-            >>> print(space.get_rand_index(0) in range(len(space)))
-            True
         """
         return sampling.rand_index(self, rng, to_exclude)
 
     def random_walk(self, index: int, rng: Rng = None) -> int:
-        """A valid point that differs from ``index`` in one knob; ``index`` where there is none.
-
-        Example:
-            >>> space = lw.ConfigSpace()
-            >>> _ = space.define_split("tile", 16, num_outputs=2)
-            >>> space.define_knob("unroll", [False, True])
-            >>> space.freeze()
-            >>> start, there = space.point2knob(0), space.point2knob(space.random_walk(0, rng=0))
-            >>> print(sum(a != b for a, b in zip(start, there)))
-            1
-        """
+        """A valid point that differs from ``index`` in one knob; ``index`` where there is none."""
         return sampling.random_walk(self, index, rng)
 
     def get_next_index(self, index: int, step: int = 1) -> int | None:
-        """The ``step``-th valid index after ``index`` (-1 is before the first); None at the end.
-
-        Example:
-            >>> space = lw.ConfigSpace()
-            >>> _ = space.define_split("tile", 16, num_outputs=2)
-            >>> space.define_knob("unroll", [False, True])
-            >>> space.freeze()
-            >>> space.multi_filter(lambda config: config["unroll"].val)
-            >>> print(space.get_next_index(-1), space.get_next_index(5))
-            5 6
-        """
+        """The ``step``-th valid index after ``index`` (-1 is before the first); None at the end."""
         return sampling.next_index(self, index, step)
 
     def _check(self, index: int) -> None:

@@ -21,14 +21,14 @@ from loopwright.time_limit import TEMPLATE_S, limited
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-#: What a target is made of: its text such as ``"llvm"``, or its canonical form.
+#: A target, its text such as ``"llvm"``, its canonical form, or None for the current one.
 TargetLike: TypeAlias = "Target | str | Mapping[str, Json] | None"
 
 _DEFAULT_TRIES = 64
 
 
 class Task:
-    """What is tuned: a template, its arguments, a target, and the space of configurations.
+    """A tuning task: a template, its arguments, a target, and the space of configurations.
 
     Making one runs the template, to collect its knobs.
 
@@ -46,8 +46,8 @@ class Task:
         config_space: The space.
         key: Identity of the task: the hash of its expression, constant operands among it, and the
             kind of target. Tasks that compute the same have the same.
-        alias: What its records call it: template, arguments, kind of target; of a task whose space
-            is automatic, its key.
+        alias: Its name in records: template, arguments, kind of target; of a task whose space is
+            automatic, its key.
         dag_hash: Hash of its expression under the default configuration, names left out.
 
     Raises:
@@ -57,6 +57,9 @@ class Task:
         >>> task = lw.create_task("matmul", (64, 64, 64), "llvm")
         >>> print(task.name, task.args, task.target.kind, task.flop)
         matmul (64, 64, 64, False, False, 'float32') llvm 524288
+        >>> s, args = task.instantiate({"unroll_k": 4})
+        >>> print([t.name for t in args], len(s.trace) > 0)
+        ['A', 'B', 'C'] True
     """
 
     def __init__(
@@ -106,7 +109,8 @@ class Task:
 
     @property
     def make_inputs(self) -> Callable[[], Sequence[npt.ArrayLike]] | None:
-        """Makes one array per input, where the template says how; None: random ones will do."""
+        """Function that makes one array per input; None where the template has none: random ones
+        do."""
         make = self.template.make_inputs
         return None if make is None else partial(make, *self.args)
 
@@ -143,12 +147,6 @@ class Task:
             InstantiationError: the template refused the configuration, or raised; in one line with
                 file and line.
             SpaceError: ``config`` is no configuration of this space.
-
-        Example:
-            >>> task = lw.create_task("matmul", (64, 64, 64), "llvm")
-            >>> s, args = task.instantiate(0)
-            >>> print([t.name for t in args], len(s.trace) > 0)
-            ['A', 'B', 'C'] True
         """
         config = self.config(config)
         try:
@@ -165,17 +163,13 @@ class Task:
         return (self.dag_hash,)
 
     def expression(self, dag_hash: str = "") -> Scheduled:
-        """What is computed: a schedule of it, and the arguments. Which schedule is left open, so
-        that nothing has to be chosen, such as a default by the analytical model.
+        """The expression: some schedule of it, and the arguments.
+
+        Any schedule will do, so that nothing has to be chosen, such as a default by the analytical
+        model.
 
         Args:
-            dag_hash: one of `dag_hashes`; its own when left out.
-
-        Example:
-            >>> task = lw.create_task("softmax", (64, 64), "llvm")
-            >>> s, args = task.expression()
-            >>> print([t.name for t in args], s.dag.hash == task.dag_hash)
-            ['X', 'Y'] True
+            dag_hash: One of `dag_hashes`; its own when left out.
         """
         return self.instantiate(self.config_space.default_index)
 
@@ -184,11 +178,6 @@ class Task:
 
         Raises:
             TaskError: the template does not accept them, or raised.
-
-        Example:
-            >>> task = lw.create_task("matmul", (64, 64, 64), "llvm")
-            >>> print(task.of((32, 32, 32)))
-            matmul(32, 32, 32, False, False, 'float32')
         """
         return type(self)(self.template, args, self.target)
 
@@ -198,11 +187,6 @@ class Task:
 
         Raises:
             SpaceError: a value does not have the form of its knob; index outside of the space.
-
-        Example:
-            >>> task = lw.create_task("matmul", (64, 64, 64), "llvm")
-            >>> print(task.config(0).index, task.config({"unroll_k": 4})["unroll_k"].val)
-            0 4
         """
         if isinstance(config, ConfigEntity):
             same = config.space is self.config_space
@@ -213,23 +197,11 @@ class Task:
 
     def part(self, config: ConfigEntity) -> tuple[Scheduler, ConfigEntity]:
         """The part of the space that a configuration is of, and the configuration there: those that
-        cost models know. This space has one part, the whole.
-
-        Example:
-            >>> task = lw.create_task("matmul", (64, 64, 64), "llvm")
-            >>> print(task.part(task.config(5))[0] is task)
-            True
-        """
+        cost models know. This space has one part, the whole."""
         return self, config
 
     def fallback(self) -> FallbackConfig:
-        """A fresh default configuration, which says ``cfg.is_fallback`` to the template.
-
-        Example:
-            >>> task = lw.create_task("matmul", (64, 64, 64), "llvm")
-            >>> print(task.fallback().is_fallback)
-            True
-        """
+        """A fresh default configuration, which says ``cfg.is_fallback`` to the template."""
         config = self.config_space.get(self.config_space.default_index)
         entities = {name: config[name] for name in config.values}
         return FallbackConfig(self.config_space, entities, config.index)
@@ -252,13 +224,7 @@ class Task:
         return result[0], list(result[1])
 
     def is_of(self, record: Record) -> bool:
-        """Whether a record is of this task, under whatever name.
-
-        Example:
-            >>> task = lw.create_task("matmul", (64, 64, 64), "llvm")
-            >>> print(task.is_of(lw.records.load("matmul.jsonl").records[0]))
-            True
-        """
+        """Whether a record is of this task, under whatever name."""
         same_kind = record.kind == self.kind
         return record.task == self.alias or (same_kind and record.dag in self.dag_hashes)
 
@@ -300,8 +266,8 @@ class Task:
             space.set_default(config.index)
 
     def _choose_default(self, space: ConfigSpace) -> None:
-        """The template refused its own default: take the first of a few others that it accepts;
-        where there is none, trial 0 will say so."""
+        """Take another point as the default, where the template refused its own: the first of a few
+        that it accepts; where it accepts none, trial 0 will say so."""
         for index in sampling.sample_ints(space, _DEFAULT_TRIES, 0):
             try:
                 self._run(space.get(index))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 #: All templates by name.
 TASKS: dict[str, Template] = {}
-#: What stands before the names of templates that were given none.
+#: Prefix of the names of templates that were given none.
 UNNAMED = "user/"
 
 Function: TypeAlias = Callable[..., Any]
@@ -103,22 +103,6 @@ class Template:
 
         Raises:
             TaskError: there is an implementation for a key already, from another place.
-
-        Example:
-            >>> @lw.template("example/by_target")
-            ... def add_one(n):
-            ...     B = te.compute((n,), lambda i: i + 1, name="B")
-            ...     return te.create_schedule(B.op), [B]
-            ...
-            >>> @add_one.register("gpu")
-            ... def add_one_on_gpus(n):
-            ...     s, (B,) = add_one.function(n)
-            ...     s[B].bind(B.op.axis[0], te.thread_axis("threadIdx.x"))
-            ...     return s, [B]
-            ...
-            >>> task = lw.create_task("example/by_target", (64,), "opencl")
-            >>> print(len(task.instantiate(0)[0].trace))
-            1
         """
 
         def enter(function: Function) -> Function:
@@ -135,17 +119,7 @@ class Template:
         return enter
 
     def implementation(self) -> Function:
-        """The function that schedules for the target in force.
-
-        Example:
-            >>> with lw.Target("opencl"):
-            ...     on_gpus = lw.ops.matmul.implementation()
-            ...
-            >>> with lw.Target("llvm"):
-            ...     print(lw.ops.matmul.implementation() is on_gpus)
-            ...
-            False
-        """
+        """The function that schedules for the target in force."""
         keys = Target.current().keys if self._for_targets else ()
         found = (self._for_targets[key] for key in keys if key in self._for_targets)
         return next(found, self.function)
@@ -192,7 +166,7 @@ class Template:
         )
 
     def _takes(self) -> str:
-        """The parameters for messages, without their types."""
+        """The parameters without their types, for messages."""
         plain = inspect.Parameter.empty
         params = [p.replace(annotation=plain) for p in self._signature.parameters.values()]
         return str(inspect.Signature(params))
@@ -223,8 +197,7 @@ class Template:
 
 
 def _code(function: Any) -> CodeType | None:
-    """The code of a function, of that inside a `functools.partial`, or of an object that is called
-    as one."""
+    """The code of a function, of a `functools.partial`, or of an object with ``__call__``."""
     inner = getattr(function, "func", function)
     code: CodeType | None = getattr(inner, "__code__", None)
     return code or getattr(type(inner).__call__, "__code__", None)
@@ -236,7 +209,7 @@ def _call(args: Iterable[Json], kwargs: Mapping[str, Json]) -> str:
 
 
 def _plain(value: Any, what: str) -> Json:
-    """Numbers, strings, booleans, None, and tuples of these, so that a record can hold them."""
+    """The value as a record can hold it: a number, string, boolean, None, or a tuple of these."""
     if isinstance(value, (list, tuple)):
         return tuple(_plain(part, what) for part in value)
     item = getattr(value, "item", None)

@@ -1,4 +1,4 @@
-"""`TemplateConfig`: what a template calls on its configuration, whichever kind that is.
+"""`TemplateConfig`: methods that a template calls on its configuration, of whichever kind.
 
 The first run of a template is under a `ConfigSpace`, which collects the knobs; every later run is
 under a `ConfigEntity`, for which the definitions are known already.
@@ -19,12 +19,9 @@ from loopwright.task.policies import annotate_knob, other_knob, reorder_knob, sp
 
 
 class TemplateConfig(ABC):
-    """A configuration as a template sees it: it defines knobs on it, and reads them.
+    """A configuration as a template sees it: it defines knobs on it, and reads them."""
 
-    Attributes:
-        flop: What ``add_flop`` has counted in this run.
-    """
-
+    #: Floating point operations that ``add_flop`` has counted in this run.
     flop: int = 0
 
     @abstractmethod
@@ -63,30 +60,15 @@ class TemplateConfig(ABC):
 
     @staticmethod
     def axis(var: AxisLike) -> Axis:
-        """An axis of a space, from a loop axis of a tensor or from its length.
-
-        Example:
-            >>> print(lw.ConfigSpace.reduce_axis(64).length)
-            64
-        """
+        """An axis of a space, from a loop axis of a tensor or from its length."""
         return axis(var)
 
     #: The same for a reduction; AutoTVM's templates tell them apart.
     reduce_axis = axis
 
     def add_flop(self, flop: float) -> None:
-        """Say how many floating point operations one call does, in place of counting them in the
-        tensor expression. Adds up when called several times.
-
-        Example:
-            >>> space = lw.ConfigSpace()
-            >>> _ = space.define_split("tile", 16, num_outputs=2)
-            >>> space.define_knob("unroll", [False, True])
-            >>> space.add_flop(2 * 16)
-            >>> space.freeze()
-            >>> print(space.flop)
-            32
-        """
+        """Declare the floating point operations of one call, in place of counting them in the
+        tensor expression. Several calls of this method add up."""
         self.flop += int(flop)
 
     def define_split(
@@ -122,13 +104,6 @@ class TemplateConfig(ABC):
 
         Raises:
             SpaceError: nothing is left to choose, or an argument is not understood.
-
-        Example:
-            >>> space = lw.ConfigSpace()
-            >>> _ = space.define_split("tile", 12, num_outputs=2)
-            >>> space.freeze()
-            >>> print([space.get(i)["tile"].size for i in range(len(space))])
-            [(-1, 1), (-1, 2), (-1, 3), (-1, 4), (-1, 6), (-1, 12)]
         """
 
         def build() -> Knob:
@@ -174,14 +149,6 @@ class TemplateConfig(ABC):
 
         Raises:
             SpaceError: an argument is not understood.
-
-        Example:
-            >>> space = lw.ConfigSpace()
-            >>> i, j = space.axis(8), space.axis(16)
-            >>> _ = space.define_reorder("order", [i, j], policy="all")
-            >>> space.freeze()
-            >>> print([space.get(i)["order"].perm for i in range(len(space))])
-            [(0, 1), (1, 0)]
         """
 
         def build() -> Knob:
@@ -216,13 +183,6 @@ class TemplateConfig(ABC):
 
         Raises:
             SpaceError: an argument is not understood.
-
-        Example:
-            >>> space = lw.ConfigSpace()
-            >>> space.define_annotate("how", [space.axis(8)], policy="try_unroll_vec")
-            >>> space.freeze()
-            >>> print([space.get(i)["how"].anns for i in range(len(space))])
-            [('none',), ('unroll',), ('vec',)]
         """
         self._define(name, lambda: annotate_knob(name, axes, policy, num_anchor), default)
 
@@ -236,13 +196,6 @@ class TemplateConfig(ABC):
 
         Raises:
             SpaceError: there is no candidate, or one that a record could not store.
-
-        Example:
-            >>> space = lw.ConfigSpace()
-            >>> space.define_knob("unroll", [1, 2, 4])
-            >>> space.freeze()
-            >>> print([space.get(i)["unroll"].val for i in range(len(space))])
-            [1, 2, 4]
         """
         self._define(name, lambda: other_knob(name, candidate), default)
 

@@ -27,36 +27,7 @@ _LISTED = 4
 
 
 class SpaceUnion(ConfigSpace):
-    """The points of several spaces as one.
-
-    It has no knobs of its own: cost models and searches work on its parts.
-
-    Args:
-        parts: Schedulers, each with a space whose knob `STRUCTURE` has one candidate, its name; no
-            two names are equal.
-        default: Gives the index of the default configuration when it is first asked for; None: the
-            default of the first part.
-        more: Gives further parts when the space is first looked at: what takes long to find, and
-            is not needed to know the task; None: there are none.
-
-    Attributes:
-        given: The schedulers that were given.
-        parts: All schedulers.
-        names: Their names.
-        offsets: The index of the first point of each.
-
-    Raises:
-        SpaceError: there is no part, or two have one name.
-
-    Example:
-        >>> X = te.placeholder((64, 256), name="X")
-        >>> Y = te.compute((64, 256), lambda i, j: X[i, j] * 2, name="Y")
-        >>> task = lw.create_task(lambda: [X, Y], (), "llvm")
-        >>> space = task.config_space
-        >>> config = space.get(len(space) - 1)
-        >>> print(config["structure"].val == space.names[-1], space.find(config) == config.index)
-        True True
-    """
+    """The points of several spaces as one; cost models and searches work on its parts."""
 
     def __init__(
         self,
@@ -68,25 +39,25 @@ class SpaceUnion(ConfigSpace):
         if not parts:
             raise SpaceError("a space needs at least one part")
         self.given = tuple(parts)
+        # Called when first needed: for the index of the default configuration, else that of the
+        # first part; and for parts that take long to find and are not needed to know the task.
         self._choose, self._more = default, more
         _check_names(self.given)
         self._frozen = True
 
     @cached_property
     def parts(self) -> tuple[Scheduler, ...]:
-        """All schedulers."""
         all_parts = (*self.given, *(self._more() if self._more is not None else ()))
         _check_names(all_parts)
         return all_parts
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """The names of the parts."""
         return tuple(str(_structure(part.config_space)) for part in self.parts)
 
     @cached_property
     def offsets(self) -> tuple[int, ...]:
-        """The index of the first point of each part, and in the end the number of all."""
+        """Index of the first point of each part, and at the end the number of all points."""
         return (0, *accumulate(part.config_space.range_length for part in self.parts))
 
     @cached_property
@@ -115,17 +86,15 @@ class SpaceUnion(ConfigSpace):
 
     @property
     def dims(self) -> tuple[int, ...]:
-        """The number of points: an index is the one choice."""
+        """Number of points: an index is the one choice."""
         return (self.range_length,)
 
     @property
     def range_length(self) -> int:
-        """Number of points of all parts."""
         return self.offsets[-1]
 
     @property
     def is_filtered(self) -> bool:
-        """True when a filter of a part may refuse points."""
         return any(part.config_space.is_filtered for part in self.parts)
 
     @property
@@ -135,17 +104,14 @@ class SpaceUnion(ConfigSpace):
 
     @property
     def space_hashes(self) -> tuple[str, ...]:
-        """The hash of each part."""
         return tuple(part.config_space.space_hash for part in self.parts)
 
     def hash_of(self, config: ConfigEntity) -> str:
-        """The hash of the part that a configuration is of."""
         number, _ = self.place_of(config)
         return self.parts[number].config_space.space_hash
 
     @property
     def default_index(self) -> int:
-        """Index of the default configuration."""
         if self._default is None:
             own = self.parts[0].config_space
             self._default = own.default_index if self._choose is None else self._choose()
@@ -154,37 +120,25 @@ class SpaceUnion(ConfigSpace):
     # -- points ---------------------------------------------------------------------------------
 
     def place(self, index: int) -> tuple[int, int]:
-        """The number of the part that a point is of, and its index there.
-
-        Raises:
-            SpaceError: the index is outside of the space.
-        """
         self._check(index)
         number = bisect_right(self.offsets, index) - 1
         return number, index - self.offsets[number]
 
     def place_of(self, config: ConfigEntity | Mapping[str, Json]) -> tuple[int, ConfigEntity]:
-        """The number of the part that a configuration is of, and the configuration there.
-
-        Raises:
-            SpaceError: it names no part, or a value does not have the form of its knob.
-        """
         values = config.values if isinstance(config, ConfigEntity) else config
         number = self._number(values)
         return number, self.parts[number].config_space.entity_of(values)
 
     def lifted(self, number: int, config: ConfigEntity) -> ConfigEntity:
-        """A configuration of a part as one of this space."""
+        """The configuration of a part as one of this space."""
         index = None if config.index is None else self.offsets[number] + config.index
         return ConfigEntity(self, {name: config[name] for name in config.values}, index)
 
     def get(self, index: int) -> ConfigEntity:
-        """The configuration at an index; errors as of `ConfigSpace.get`."""
         number, local = self.place(index)
         return self.lifted(number, self.parts[number].config_space.get(local))
 
     def find(self, values: Mapping[str, Json] | ConfigEntity) -> int | None:
-        """The index of ``{knob: value}``, or None when it is not a point of this space."""
         values = values.values if isinstance(values, ConfigEntity) else values
         number = self._numbers.get(str(values.get(STRUCTURE)))
         if number is None:
@@ -193,18 +147,15 @@ class SpaceUnion(ConfigSpace):
         return None if local is None else self.offsets[number] + local
 
     def index_of(self, values: Mapping[str, Json] | ConfigEntity) -> int:
-        """The index of ``{knob: value}``; errors as of `ConfigSpace.index_of`."""
         values = values.values if isinstance(values, ConfigEntity) else values
         number = self._number(values)
         return self.offsets[number] + self.parts[number].config_space.index_of(values)
 
     def entity_of(self, values: Mapping[str, Json]) -> ConfigEntity:
-        """A configuration of recorded values; errors as of `ConfigSpace.entity_of`."""
         number, config = self.place_of(values)
         return self.lifted(number, config)
 
     def is_valid(self, index: int) -> bool:
-        """True when the index is within the space and the filters of its part accept the point."""
         if not 0 <= index < self.range_length:
             return False
         number, local = self.place(index)
@@ -213,14 +164,12 @@ class SpaceUnion(ConfigSpace):
     # -- choosing points ------------------------------------------------------------------------
 
     def valid_count(self) -> ValidCount:
-        """How many points the filters accept, see `ConfigSpace.valid_count`."""
         counts = [part.config_space.valid_count() for part in self.parts]
         total = sum(count.count for count in counts)
         return ValidCount(total, all(count.exact for count in counts), self.range_length)
 
     def sample_ints(self, m: int, rng: Rng = None) -> list[int]:
-        """Up to ``m`` different valid indices at random: each part is as likely as any other, as
-        long as it has points left."""
+        """Different valid points at random, as many from each part as from others if it can."""
         source = sampling.generator(rng)
         sizes = [end - begin for begin, end in pairwise(self.offsets)]
         wanted = _shares(m, sizes)
@@ -233,8 +182,6 @@ class SpaceUnion(ConfigSpace):
         return [chosen[i] for i in order]
 
     def get_rand_index(self, rng: Rng = None, to_exclude: Collection[int] = ()) -> int:
-        """A valid index at random that is not excluded; errors as of
-        `ConfigSpace.get_rand_index`."""
         source = sampling.generator(rng)
         order: list[int] = source.permutation(len(self.parts)).tolist()
         for number in order:
@@ -248,8 +195,7 @@ class SpaceUnion(ConfigSpace):
         )
 
     def random_walk(self, index: int, rng: Rng = None) -> int:
-        """A valid point of the same part that differs from ``index`` in one knob; ``index`` where
-        there is none."""
+        """A valid point of the same part that differs in one knob; ``index`` where none does."""
         number, local = self.place(index)
         return self.offsets[number] + self.parts[number].config_space.random_walk(local, rng)
 
@@ -283,7 +229,7 @@ def _structure(space: ConfigSpace) -> Json:
 
 
 def _shares(m: int, sizes: Sequence[int]) -> list[int]:
-    """``m`` shared out evenly; what a part has no room for goes to the others."""
+    """``m`` in even shares; those that a part has no room for go to the others."""
     wanted = [0] * len(sizes)
     left = m
     while left > 0:

@@ -25,18 +25,7 @@ _INT64 = 1 << 63
 
 
 def digits_of(space: ConfigSpace, indices: Sequence[int]) -> Digits:
-    """Digits of many indices at once.
-
-    Args:
-        space: The space.
-        indices: ``n`` indices within it.
-
-    Returns:
-        int64 of shape ``(n, knobs)``.
-
-    Raises:
-        SpaceError: an index is outside of the space.
-    """
+    """Digits of many indices at once: int64 of shape ``(n, knobs)``."""
     dims, total = space.dims, space.range_length
     rest = np.array(indices, np.int64 if total < _INT64 else object).reshape(-1)
     outside = (rest < 0) | (rest >= total)
@@ -50,18 +39,7 @@ def digits_of(space: ConfigSpace, indices: Sequence[int]) -> Digits:
 
 
 def indices_of(space: ConfigSpace, digits: npt.ArrayLike) -> list[int]:
-    """Indices of many points at once; inverse of :func:`digits_of`.
-
-    Args:
-        space: The space.
-        digits: Integers of shape ``(n, knobs)``, each a position among the candidates of its knob.
-
-    Returns:
-        ``n`` indices, as Python integers since they may exceed 64 bits.
-
-    Raises:
-        SpaceError: there are more or fewer columns than knobs, or a digit is outside of its knob.
-    """
+    """Indices of many points at once, as Python integers since they may exceed 64 bits."""
     dims = space.dims
     table = np.asarray(digits, np.int64)
     if table.ndim != 2 or table.shape[1] != len(dims):
@@ -76,16 +54,15 @@ def indices_of(space: ConfigSpace, digits: npt.ArrayLike) -> list[int]:
 
 
 def random_digits(space: ConfigSpace, n: int, rng: np.random.Generator) -> Digits:
-    """Digits of ``n`` points drawn uniformly, repetitions and refused points included: ``(n,
-    knobs)``."""
+    """Digits of points drawn uniformly, repetitions and refused points included: ``(n, knobs)``."""
     return rng.integers(0, np.array(space.dims, np.int64), size=(n, len(space.dims)))
 
 
 class ValidMemo:
-    """Which points of a space its filters accept; each point is asked about once.
+    """Memory of the points of a space that its filters accept; each point is asked about once.
 
-    Filters are functions of the point, so the memory is a shortcut and no state. It is emptied
-    when it holds ``limit`` answers.
+    Filters are functions of the point, so the memory is a shortcut and no state. It is emptied when
+    it holds more than ``limit`` answers.
     """
 
     def __init__(self, space: ConfigSpace, limit: int = 1 << 18) -> None:
@@ -93,11 +70,6 @@ class ValidMemo:
         self._known: dict[int, bool] = {}
 
     def __call__(self, indices: Iterable[int]) -> npt.NDArray[np.bool_]:
-        """A bool for each index.
-
-        Raises:
-            SpaceError: a filter raised.
-        """
         indices = list(indices)
         if not self._space.is_filtered:
             return np.ones(len(indices), np.bool_)

@@ -1,4 +1,4 @@
-"""Replaces the size variables of a program by numbers."""
+"""Binds the size variables of a program to numbers."""
 
 from __future__ import annotations
 
@@ -17,11 +17,6 @@ SizeValues = Mapping[SizeVar, int] | Mapping[str, int]
 
 
 def bind_sizes(ops: Sequence[OpNode], values: SizeValues) -> tuple[OpNode, ...]:
-    """The operations of a DAG for given sizes.
-
-    Raises:
-        TensorError: a size variable has no value, or an extent is not positive.
-    """
     given: dict[object, int] = dict(values.items())
     env: dict[Var, int] = {v: _value(v, given) for v in sizes_of(ops)}
     return tuple(_bind_op(op, env) for op in ops)

@@ -35,8 +35,10 @@ _UNSIGNED_BY_SIGNED = ("uint8", "int8")
 
 
 def call_of(intrin: TensorIntrin) -> str:
-    """How Python writes an intrinsic of this file: ``te.intrinsics.dot_uint8_int8_int32(16)``;
-    empty for any other."""
+    """Python text of an intrinsic of this file: ``te.intrinsics.dot_uint8_int8_int32(16)``.
+
+    Empty for any other.
+    """
     for dot in DOT_PRODUCTS.values():
         if intrin == dot_products(dot.data, dot.kernel, dot.lanes):
             if (dot.data, dot.kernel) == _UNSIGNED_BY_SIGNED:
@@ -63,8 +65,9 @@ def dot_uint8_int8_int32(lanes: int = 16) -> TensorIntrin:
 
 @lru_cache(maxsize=32)
 def dot_products(data: str, kernel: str, lanes: int = 16) -> TensorIntrin:
-    """``C[j] = sum(data[k] * kernel[j, k])`` over the k of 32 bits: bytes by four into int32,
-    bfloat16 by two into float32.
+    """``C[j] = sum(data[k] * kernel[j, k])`` over the k that fill 32 bits.
+
+    Four bytes each are summed into int32, two bfloat16 into float32.
 
     Bytes: one ``vpdpbusd`` for each 4, 8 or 16 lanes where one operand is unsigned and the other
     signed; where both are alike, one more and a subtraction, which most loops around share. Sums

@@ -82,7 +82,6 @@ def compute(
 
 
 def _body(result: object, name: str) -> Expr:
-    """The body of a compute, from what its function returned."""
     given = list(result) if isinstance(result, list | tuple) else [result]
     if not given:
         raise TensorError(f"compute {name!r}: the function returned no expression")
@@ -157,7 +156,7 @@ def _check_body(op: ComputeOp) -> None:
 
 
 def _scope(axes: list[IterVar]) -> Sizes:
-    """The axes that an expression may use, with their bounds."""
+    """Axes that an expression may use, with their bounds."""
     sizes = Sizes(a.extent for a in axes)
     for a in axes:
         sizes.ranges.enter(a.var, sizes.of(a.extent))

@@ -48,11 +48,7 @@ def arg_id(index: int, output: int = 0) -> ArgId:
 
 
 def read_arg_id(x: Json) -> tuple[int, int]:
-    """Operation and output of an `ArgId`, from JSON as well.
-
-    Raises:
-        TensorError: it is neither an index nor a pair of them.
-    """
+    """Operation and output of an `ArgId`, from JSON as well."""
     op, output = x if isinstance(x, list | tuple) and len(x) == 2 else (x, 0)
     if any(not isinstance(v, int) or isinstance(v, bool) for v in (op, output)):
         raise TensorError(
@@ -75,6 +71,8 @@ class Dag:
         >>> dag, index = te.Dag.from_ops([B.op])
         >>> print([op.name for op in dag.ops], index[B.op])
         ['A', 'B'] 1
+        >>> print(dag.consumers(0), te.Dag.from_json(dag.to_json()).hash == dag.hash)
+        [1] True
     """
 
     ops: tuple[OpNode, ...]
@@ -86,13 +84,6 @@ class Dag:
 
         Raises:
             TensorError: a constant tensor is an output.
-
-        Example:
-            >>> A = te.placeholder((4,), name="A")
-            >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
-            >>> dag, index = te.Dag.from_ops([B.op])
-            >>> print(dag.outputs, dag.ops[1].name)
-            (1,) B
         """
         index: dict[Operation, int] = {}
         for op in outputs:
@@ -120,27 +111,11 @@ class Dag:
 
         Raises:
             TensorError: a variable has no value, or an extent is not positive.
-
-        Example:
-            >>> n = te.var("n")
-            >>> A = te.placeholder((n,), name="A")
-            >>> B = te.compute((n,), lambda i: A[i] + 1, name="B")
-            >>> dag, _ = te.Dag.from_ops([B.op])
-            >>> print(dag.bind({"n": 8}).ops[1].shape)
-            (8,)
         """
         return replace(self, ops=bind_sizes(self.ops, values)) if self.sizes else self
 
     def to_json(self) -> dict[str, Json]:
-        """JSON-able form; `from_json` is its inverse.
-
-        Example:
-            >>> A = te.placeholder((4,), name="A")
-            >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
-            >>> dag, _ = te.Dag.from_ops([B.op])
-            >>> print(sorted(dag.to_json()))
-            ['ops', 'outputs', 'v']
-        """
+        """JSON-able form; `from_json` is its inverse."""
         names: dict[Var, str] = {v: f"s{k}" for k, v in enumerate(self.sizes)}
         out: dict[str, Json] = {
             "v": 1,
@@ -155,13 +130,6 @@ class Dag:
 
         Raises:
             TensorError: another version, or malformed.
-
-        Example:
-            >>> A = te.placeholder((4,), name="A")
-            >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
-            >>> dag, _ = te.Dag.from_ops([B.op])
-            >>> print(te.Dag.from_json(dag.to_json()).hash == dag.hash)
-            True
         """
         if not isinstance(data, dict) or data.get("v") != 1:
             raise TensorError("this is not the JSON of a DAG in version 1")
@@ -180,7 +148,7 @@ class Dag:
         return dag
 
     def _check(self) -> None:
-        """Refuse what no program can have written: JSON may come from a damaged log."""
+        """Refuse a DAG that no program can have written: JSON may come from a damaged log."""
         for i, op in enumerate(self.ops):
             shape_of(op.extents, f"operation {i}")
             for dtype in (op.dtype, *op.dtypes):
@@ -251,18 +219,6 @@ class Dag:
 
         Dtypes and conversions are written out. Of a DAG from JSON that te's functions cannot have
         made (constants not folded, operations in another order) the hash may differ.
-
-        Example:
-            >>> A = te.placeholder((4,), name="A")
-            >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
-            >>> dag, _ = te.Dag.from_ops([B.op])
-            >>> print(dag.as_python())
-            from loopwright import te
-            <BLANKLINE>
-            A = te.placeholder((4,), "float32", name="A")
-            B = te.compute((4,), lambda i: A[i] + 1.0, name="B")
-            outputs = [B]
-            <BLANKLINE>
         """
         return program_source(self.ops, self.outputs)
 
@@ -301,20 +257,12 @@ class Dag:
         return sum(_op_flop(op) for op in self.ops)
 
     def consumers(self, i: int) -> list[int]:
-        """Indices of the operations that read operation ``i``.
-
-        Example:
-            >>> A = te.placeholder((4,), name="A")
-            >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
-            >>> dag, _ = te.Dag.from_ops([B.op])
-            >>> print(dag.consumers(0))
-            [1]
-        """
+        """Indices of the operations that read operation ``i``."""
         return [j for j, op in enumerate(self.ops) if any(r.source == i for r in op.reads())]
 
 
 def _visit(op: Operation, index: dict[Operation, int]) -> None:
-    """Enter an operation and what it needs into ``index``, after what they read.
+    """Enter an operation and all that it needs into ``index``, after what they read.
 
     Depth first with a stack of its own, so that deep chains do not hit Python's recursion limit.
     """
@@ -331,16 +279,13 @@ def _visit(op: Operation, index: dict[Operation, int]) -> None:
 
 
 class CallWork(NamedTuple):
-    """Least work of a call of a program.
+    """Least work of a call of a program."""
 
-    Attributes:
-        stored: bytes of its outputs.
-        shortest: bytes of the shortest element of its inputs.
-        flop: operations, without those that constants determine.
-    """
-
+    #: Bytes of its outputs.
     stored: int
+    #: Bytes of the shortest element of its inputs.
     shortest: int
+    #: Operations, without those that constants determine.
     flop: int
 
 

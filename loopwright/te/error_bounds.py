@@ -1,4 +1,4 @@
-"""Elements of a program's outputs, and how far rounding may carry any right schedule from them.
+"""Elements of a program's outputs, and bounds on their rounding errors in any right schedule.
 
 Chosen elements are computed by NumPy from the expression alone: floats in float64, integers as they
 are. Beside each value runs a bound on the error that arithmetic in the types of the program can
@@ -53,14 +53,11 @@ _STEP = 256
 
 
 class Estimate(NamedTuple):
-    """Values and bounds on their errors.
+    """Values and bounds on their errors."""
 
-    Attributes:
-        value: floats as float64.
-        error: float64; None: every right schedule gives just these values.
-    """
-
+    #: Floats as float64.
     value: Array
+    #: float64; None: every right schedule gives just these values.
     error: Array | None = None
 
 
@@ -69,26 +66,12 @@ class TooMuchWorkError(LoopwrightError):
 
 
 class Elements:
-    """Computes elements of the outputs of a program.
+    """Computes elements of the outputs of a program of known sizes.
 
-    Args:
-        dag: the program, of known sizes.
-        inputs: the arrays of its placeholders by index.
-        budget: elements of all operations and reductions that may be computed.
-        finite: nothing is known of infinities and NaN, as under ``-fastmath``.
-        why_in_order: as `loopwright.te.reducer_laws.why_in_order`; without it a long reduction by
-            an unusual reducer is combined term by term, which costs more of the budget.
-
-    Example:
-        >>> from loopwright.te.error_bounds import Elements
-        >>> A = te.placeholder((3,), name="A")
-        >>> k = te.reduce_axis((0, 3), name="k")
-        >>> B = te.compute((1,), lambda i: te.sum(A[k], axis=k), name="B")
-        >>> dag, index = te.Dag.from_ops([B.op])
-        >>> large = np.array([1e9, 1.0, -1e9], "float32")
-        >>> found = Elements(dag, {index[A.op]: large}, 100).at(index[B.op], 0, np.array([0]))
-        >>> print(found.value, found.error < 5000)
-        [1.] [ True]
+    ``inputs`` are the arrays of its placeholders by index, ``budget`` the number of elements of all
+    operations and reductions that may be computed. ``finite``: nothing is known of infinities and
+    NaN, as under ``-fastmath``. Without `loopwright.te.reducer_laws.why_in_order` a long reduction
+    by an unusual reducer is combined term by term, which costs more of the budget.
     """
 
     def __init__(
@@ -102,19 +85,13 @@ class Elements:
     ) -> None:
         self._dag, self._inputs, self._left, self.finite = dag, inputs, budget, finite
         self._why_in_order = why_in_order
-        #: Of each operation and output: what is known, its values and its errors.
+        #: Known elements of each operation and output, their values and their errors.
         self._known: dict[tuple[int, int], tuple[Array, Array, Array]] = {}
 
     def at(self, op: int, output: int, places: Array) -> Estimate:
-        """Elements of an operation.
+        """Elements of an output of operation ``op``, at row-major ``places``, int64, of any shape.
 
-        Args:
-            op: its index in the DAG.
-            output: which of its outputs.
-            places: row-major places, int64, of any shape.
-
-        Raises:
-            TooMuchWorkError: the budget does not suffice.
+        Raises TooMuchWorkError where the budget does not suffice.
         """
         node = self._dag.ops[op]
         if node.is_placeholder:
@@ -136,7 +113,6 @@ class Elements:
         return Estimate(values[places], error if error.any() else None)
 
     def _compute(self, op: int, output: int, places: Array) -> None:
-        """Fill in elements that are not known yet."""
         node = self._dag.ops[op]
         assert node.body is not None
         terms = math.prod(a.count for a in node.reduce_axes)
@@ -198,7 +174,7 @@ class Elements:
         return _agreed(folds[0][output], folds[1][output])
 
     def read(self, e: Read, axes: _Expressions) -> Estimate:
-        """The element that a read names, in bounds or not: where it is not, a condition decides."""
+        """The element that a read names; any one where it is out of bounds: a condition decides."""
         source, places, wrong = self._dag.ops[e.source], np.zeros((), np.int64), None
         for i, n in zip(e.indices, source.static_shape, strict=True):
             index = axes.index(i)
@@ -212,10 +188,8 @@ class Elements:
 class _Expressions:
     """Values of expressions at some points of an operation.
 
-    Args:
-        elements: gives what is read; None: nothing is.
-        axes: the coordinates of the points.
-        values: what other variables stand for.
+    ``elements`` gives what is read (None: nothing is), ``axes`` has the coordinates of the points,
+    ``values`` other variables.
     """
 
     def __init__(
@@ -232,7 +206,6 @@ class _Expressions:
         return self.of(e, whole=not contains(e, Read))
 
     def of(self, e: Expr, whole: bool = False) -> Estimate:
-        """The value of an expression."""
         key = id(e), whole
         if key not in self._known:
             self._known[key] = self._of(e, whole)
@@ -269,7 +242,7 @@ class _Expressions:
         raise LoopwrightError(f"no bound is known for {type(e).__name__}")
 
     def _nearest(self, x: Estimate, before: Estimate, dtype: str) -> Estimate:
-        """A float32 that was rounded to 16 bits: to the nearest, which no schedule changes."""
+        """A float32 that was rounded to the nearest 16-bit float, which no schedule changes."""
         if dtype not in dtypes.HALVES or x.error is None or before.error is not None:
             return x
         single = x.value.astype(np.float32)
@@ -299,7 +272,7 @@ def _nodes(parts: Sequence[Expr]) -> int:
 
 
 def _stored(dtype: str) -> Any:
-    """The NumPy type in which values of a type are kept here."""
+    """NumPy type in which values of a type are kept here."""
     return np.float64 if dtypes.is_float(dtype) else np.dtype(dtype)
 
 
@@ -321,7 +294,7 @@ def _error(x: Estimate) -> Array:
 
 
 def _more(a: Array | None, b: Array | None) -> Array | None:
-    """The sum of two errors; NaN, which comes of 0 * inf, is unbounded."""
+    """Sum of two errors; NaN, which comes of 0 * inf, is unbounded."""
     if a is None or b is None:
         return b if a is None else a
     return np.asarray(np.nan_to_num(a + b, nan=np.inf, posinf=np.inf))
@@ -337,15 +310,11 @@ def _sure_nan(x: Estimate) -> Array:
 def _rounded(
     value: Array, inner: Array | None, dtype: str, units: float, *operands: Estimate
 ) -> Estimate:
-    """The result of an operation, with its own rounding and overflow.
+    """Result of an operation, with its own rounding and overflow.
 
-    Args:
-        value: computed in float64.
-        inner: the error that comes of those of the operands; None: none.
-        dtype: in which it is computed.
-        units: error of the operation in half units of the last place; 1: it is rounded correctly,
-            so that what the type can hold is exact.
-        operands: what it is computed from.
+    ``value`` is computed in float64. ``inner`` is the error that comes of the operands' errors
+    (None: none). ``units`` is that of the operation in half units of the last place; with 1 it is
+    rounded correctly, so that a value that the type can hold is exact.
     """
     half, least, beyond = _FORMATS[dtype]
     size = np.abs(value)
@@ -419,7 +388,6 @@ def _binary(op: str, a: Estimate, b: Estimate, dtype: str) -> Estimate:
 
 
 def _unbounded(error: Array) -> Array:
-    """Infinite where there is an error."""
     return np.where(error > 0, np.inf, 0.0)
 
 
@@ -505,7 +473,6 @@ def _reinterpreted(x: Estimate, dtype: str) -> Estimate:
 
 
 def _sum(x: Estimate, start: Estimate, keep: Array, dtype: str) -> Estimate:
-    """A sum in any order."""
     if not dtypes.is_float(dtype):
         total = np.where(keep, x.value, np.zeros((), x.value.dtype)).sum(1, x.value.dtype)
         wrong = None if x.error is None else np.where(keep, x.error, 0.0).sum(1)
@@ -593,7 +560,6 @@ def _fold(
     starts: Sequence[Estimate],
     order: Sequence[int],
 ) -> list[Estimate]:
-    """Combine the terms one after the other."""
     state = list(starts)
     for k in order:
         new = folded(c, state, [Estimate(s.value[:, k], _at(s.error, k)) for s in sources])
@@ -605,19 +571,17 @@ def _fold(
 
 
 def folded(c: Combiner, a: Sequence[Estimate], b: Sequence[Estimate]) -> list[Estimate]:
-    """Combine two terms by a reducer; each has a value for each output."""
     expressions = _Expressions(None, {}, dict(zip((*c.lhs, *c.rhs), (*a, *b), strict=True)))
     return [expressions.of(e) for e in c.result]
 
 
 def constants(values: Sequence[Expr]) -> list[Estimate]:
-    """Values of expressions that read nothing."""
     expressions = _Expressions(None, {})
     return [expressions.of(e) for e in values]
 
 
 def _agreed(one: Estimate, other: Estimate) -> Estimate:
-    """The result of two orders; unbounded where they differ, as schedules may, too."""
+    """Result of two orders; unbounded where they differ, as schedules may, too."""
     a, b = one.value, other.value
     if a.dtype.kind != "f":
         return Estimate(a, _more(_more(one.error, other.error), np.where(a == b, 0.0, np.inf)))

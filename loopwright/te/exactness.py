@@ -42,16 +42,13 @@ _INTEGER = ("floor", "ceil", "round", "trunc")
 
 @dataclass(frozen=True)
 class Exactness:
-    """What is exact about a computation.
+    """Exactness of a computation on small integers."""
 
-    Attributes:
-        largest: on integers up to this size everything is exact, but for conversions of results to
-            a shorter float, which all schedules round alike.
-        steps: for each operation and output a power of two of which it is a multiple; None where it
-            was rounded.
-    """
-
+    #: On integers up to this size everything is exact, but for conversions of results to a shorter
+    #: float, which all schedules round alike.
     largest: int
+    #: For each operation and output a power of two of which it is a multiple; None where it was
+    #: rounded.
     steps: Mapping[tuple[int, int], float | None]
 
 
@@ -62,7 +59,7 @@ class _Value(NamedTuple):
 
 
 class _Inexact(Exception):
-    """The value depends on how it is computed."""
+    """The value depends on the order of its computation."""
 
 
 _TRUTH = _Value(1.0, 1.0)
@@ -100,15 +97,12 @@ def _most(dtype: str) -> float:
 
 
 class _Evaluation:
-    """Bounds of the expressions of one operation."""
-
     def __init__(
         self, values: Mapping[tuple[int, int], _Value], axes: Mapping[Var, _Value]
     ) -> None:
         self._values, self._axes = values, axes
 
     def reduced(self, r: Reduce) -> _Value:
-        """A sum, a maximum or a minimum."""
         (source,) = (self.value(e) for e in r.source)
         (lhs,), (rhs,), (result,) = r.combiner.lhs, r.combiner.rhs, r.combiner.result
         if not isinstance(result, Binary) or {result.a, result.b} != {lhs, rhs}:
@@ -123,17 +117,13 @@ class _Evaluation:
         return _fitting(total, result.dtype, source.rounded)
 
     def _start(self, e: Expr) -> _Value:
-        """What a reduction starts from; the limits of types never survive it."""
+        """Starting value of a reduction; the limits of types never survive it."""
         if isinstance(e, Const) and abs(e.value) >= 2.0**31 - 1:
             return _Value(0.0, 1.0)
         return self.value(e)
 
     def value(self, e: Expr) -> _Value:
-        """Bounds of an expression.
-
-        Raises:
-            _Inexact: its last bits depend on the order of what is computed.
-        """
+        """Bounds of an expression; `_Inexact` where its last bits depend on the order."""
         match e:
             case Const(value=v):
                 return _constant(float(v))
@@ -173,7 +163,6 @@ def _constant(v: float) -> _Value:
 
 
 def _integer(dtype: str) -> _Value:
-    """Any value of an integer type or of bool."""
     if dtypes.is_float(dtype):
         raise _Inexact
     return _Value(_most(dtype), 1.0)
@@ -184,7 +173,7 @@ def _either(a: _Value, b: _Value) -> _Value:
 
 
 def _fitting(v: _Value, dtype: str, rounded: bool = False) -> _Value:
-    """A result of arithmetic in some type, which must hold it exactly."""
+    """Result of arithmetic in some type, which must hold it exactly."""
     if not dtypes.is_float(dtype):
         return _Value(min(v.bound, _most(dtype)), max(v.step, 1.0))  # what wraps wraps alike
     if rounded or v.bound / v.step > 2.0 ** _SIGNIFICANT_BITS[dtype]:

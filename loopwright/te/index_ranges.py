@@ -1,4 +1,4 @@
-"""Which values an input may take that is used as an index, found from the expression.
+"""Values that an input may take that is used as an index, found from the expression.
 
 Every read whose indices depend on data is a constraint: its indices must stay inside the tensor for
 all iterations and all data. With intervals for the data, interval arithmetic says whether they do;
@@ -45,7 +45,6 @@ class _Unbounded(Exception):
 
 
 def is_data_dependent(dag: Dag) -> bool:
-    """Whether some read has an index that depends on data."""
     return any(True for _ in _accesses(dag))
 
 
@@ -57,10 +56,8 @@ def index_operands(dag: Dag) -> set[int]:
 def index_spans(dag: Dag) -> dict[int, Span]:
     """Values of every placeholder that is used as an index, by its position among the operations.
 
-    Integers in these spans keep every access inside its tensor.
-
-    Raises:
-        UsageError: none are found; it names operand, dimension and tensor, and what to do.
+    Integers in these spans keep every access inside its tensor. Where none are found, the
+    UsageError names operand, dimension and tensor, and what to do.
     """
     accesses = list(_accesses(dag))
     used = sorted(index_operands(dag))
@@ -84,7 +81,6 @@ def _accesses(dag: Dag) -> Iterator[_Access]:
 
 
 def _placeholders(dag: Dag, e: Expr) -> set[int]:
-    """The placeholders on which an expression depends."""
     found: set[int] = set()
     for read in reads_of(e):
         op = dag.ops[read.source]
@@ -103,7 +99,6 @@ class _Constraints:
         self._dag, self._accesses = dag, accesses
 
     def hold(self, spans: Mapping[int, Span]) -> bool:
-        """Whether they do."""
         return self.broken(spans) is None
 
     def broken(self, spans: Mapping[int, Span]) -> _Access | None:
@@ -115,9 +110,7 @@ class _Constraints:
 class _Values:
     """Interval arithmetic over the expressions of a DAG.
 
-    Args:
-        dag: the DAG.
-        spans: values of placeholders; others take any value of their type.
+    Placeholders without ``spans`` take any value of their type.
     """
 
     def __init__(self, dag: Dag, spans: Mapping[int, Span]) -> None:
@@ -128,7 +121,6 @@ class _Values:
         self._known: dict[tuple[int, int], _Bounds] = {}
 
     def inside(self, access: _Access) -> bool:
-        """Whether an access stays inside its dimension."""
         try:
             low, high = self.of(access.place)
         except _Unbounded:
@@ -136,11 +128,7 @@ class _Values:
         return low >= 0 and high < access.extent
 
     def of(self, e: Expr) -> _Bounds:
-        """Least and largest value.
-
-        Raises:
-            _Unbounded: nothing is known of it.
-        """
+        """Least and largest value; `_Unbounded` where nothing is known of it."""
         bounds = self._of(e)
         if dtypes.is_float(e.dtype):
             return bounds
@@ -271,7 +259,7 @@ def _nodes(e: Expr) -> list[Node]:
 
 
 def _room(dag: Dag, placeholder: int) -> Span:
-    """What the type of a placeholder can hold exactly."""
+    """Values that the type of a placeholder can hold exactly."""
     dtype = dag.ops[placeholder].dtype
     if dtypes.is_float(dtype):
         most = 1 << {"bfloat16": 8, "float16": 11, "float32": 24, "float64": 53}[dtype]
@@ -283,7 +271,7 @@ def _room(dag: Dag, placeholder: int) -> Span:
 def _grow(dag: Dag, spans: _Spans, accesses: list[_Access], inside: _Constraints) -> None:
     """Widen the spans in turns, by ever smaller steps, while all accesses stay inside.
 
-    What is clipped to a dimension could be anything: twice the largest one is enough.
+    A value that is clipped to a dimension could be anything: twice the largest one is enough.
     """
     most = 2 * max(a.extent for a in accesses)
     step = 1 << max(0, most.bit_length())
@@ -301,7 +289,7 @@ def _grow(dag: Dag, spans: _Spans, accesses: list[_Access], inside: _Constraints
 
 
 def _advice(dag: Dag, accesses: list[_Access], inside: _Constraints) -> str:
-    """Which operand needs data of the template's own."""
+    """Text that names the operand that needs data of the template's own."""
     broken = inside.broken({}) or accesses[0]
     names = ", ".join(f"`{dag.ops[p].name}`" for p in sorted(_placeholders(dag, broken.place)))
     return (

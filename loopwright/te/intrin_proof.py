@@ -1,10 +1,10 @@
-"""Whether an intrinsic from a file is harmless, and does what its description says.
+"""Proof that an intrinsic from a file is harmless, and does what its description says.
 
 A trace may hold a tensor intrinsic: statements that will run as machine code in this process. One
 that this process has declared itself (`te.decl_tensor_intrin`) is trusted. Any other, such as one
 from a log, is proved before it is used:
 
-* its accesses stay inside the elements that its description names: where they go must not depend on
+* its accesses stay inside the elements that its description names: their places must not depend on
   data, so that one run of the interpreter, which checks every access, shows all of them;
 * its work is limited, which is counted before anything runs;
 * it gives what the description gives, run by the interpreter on small integers, on random data, at
@@ -13,8 +13,8 @@ from a log, is proved before it is used:
 One that the program declares itself is compared in the same way when a schedule first uses it
 (`require_equal`): it may do what cannot be proved, but not give another answer than it says.
 
-What it may compute with needs no proof: its JSON can name the functions and instructions of
-`loopwright.ir` only (`loopwright.te.serial`, `loopwright.te.stmt_serial`).
+Its operations need no proof: its JSON can name the functions and instructions of `loopwright.ir`
+only (`loopwright.te.serial`, `loopwright.te.stmt_serial`).
 
 Verdicts are kept by digest. A builder process learns from its parent which intrinsics that one has
 declared (`declared_in`, `vouch_for`).
@@ -73,12 +73,7 @@ _verdicts: dict[str, _Unproved | None] = {}
 
 
 def intrinsic_from_json(data: Json) -> TensorIntrin:
-    """Rebuild an intrinsic that came with a trace: a declared one, or one that is proved harmless.
-
-    Raises:
-        TensorError: it is malformed, or neither declared nor proved harmless; says why, and what
-            to do.
-    """
+    """Rebuild an intrinsic of a trace: a declared one, or one that is proved harmless."""
     x = TensorIntrin.from_json(data)
     if x.digest in DECLARED:
         return x
@@ -97,9 +92,6 @@ def require_equal(x: TensorIntrin) -> None:
     One that comes with loopwright, or that is declared approximate, is not looked at; one of which
     nothing can be proved, since data decide what it does for example, is left to the checks of
     kernels.
-
-    Raises:
-        TensorError: where it differs.
     """
     if x.digest in APPROXIMATE or call_of(x):
         return
@@ -118,9 +110,7 @@ def _verdict(x: TensorIntrin) -> _Unproved | None:
 
 
 def declared_in(trace: Iterable[Any]) -> list[str]:
-    """Digests of the intrinsics in a trace, as `Schedule.trace_json` gives it, which this process
-    has declared.
-    """
+    """Digests of the intrinsics of a trace, as JSON, that this process has declared."""
     digests = [json_digest(step[3]) for step in trace if step[0] == "tensorize"]
     return [x for x in digests if x in DECLARED]
 
@@ -131,7 +121,7 @@ def vouch_for(digests: Iterable[str]) -> None:
 
 
 def why_not_harmless(x: TensorIntrin) -> str:
-    """Why an intrinsic could not be proved harmless; empty where it was."""
+    """Reason why an intrinsic could not be proved harmless; empty where it was."""
     return str(_why_not(x) or "")
 
 
@@ -155,7 +145,7 @@ def _why_not(x: TensorIntrin) -> _Unproved | None:
 
 
 class _Unproved(Exception):
-    """An intrinsic cannot be proved harmless; the text says why."""
+    """An intrinsic cannot be proved harmless; the text gives the reason."""
 
 
 class _Wrong(_Unproved):
@@ -166,7 +156,7 @@ class _Wrong(_Unproved):
 
 
 def _check_operands(x: TensorIntrin) -> None:
-    """An operand has the elements that the description names, and no others.
+    """Check that an operand has the elements that the description names, and no others.
 
     The nest that the intrinsic replaces touches these elements, so that they exist.
     """
@@ -190,7 +180,7 @@ def _check_elements(n: int) -> None:
 
 
 class _Survey:
-    """Walks over a body: counts its work, and sees that data decide nothing but values."""
+    """Walk over a body that counts its work, and sees that data decide nothing but values."""
 
     def __init__(self, part: str) -> None:
         self.part = part
@@ -202,7 +192,7 @@ class _Survey:
         self.stmt(body, 1)
 
     def stmt(self, s: Stmt, times: int) -> None:
-        """A statement that runs so many times."""
+        """Count a statement that runs so many times."""
         match s:
             case Seq(stmts=stmts):
                 for c in stmts:
@@ -290,7 +280,6 @@ class _Survey:
 
 
 def _size(e: Expr) -> int:
-    """How many nodes an expression has."""
     nodes: list[Node] = []
     walk(e, nodes.append)
     return len(nodes)
@@ -300,7 +289,6 @@ def _size(e: Expr) -> int:
 
 
 def _compare(x: TensorIntrin, name: str, part: Stmt) -> None:
-    """Run a body and its description on the same data."""
     described = _described(x, name)
     outputs = tuple(b is x.params[-1] for b in x.params)
     funcs = [Func(x.name, x.params, outputs, s) for s in (described, part)]
@@ -358,14 +346,12 @@ def _loads(e: Any, params: Sequence[Buffer]) -> Any:
 
 
 def _small(largest: int, rng: np.random.Generator, b: Buffer) -> Array:
-    """Integers up to a size."""
     low = 0 if b.dtype == "bool" or dtypes.is_unsigned(b.dtype) else -largest
     high = 1 if b.dtype == "bool" else largest
     return np.asarray(rng.integers(low, high, b.extents, endpoint=True)).astype(np.dtype(b.dtype))
 
 
 def _random(rng: np.random.Generator, b: Buffer) -> Array:
-    """Values of all sizes."""
     if b.dtype == "bool":
         return _small(1, rng, b)
     if dtypes.is_float(b.dtype):
@@ -403,7 +389,6 @@ def _poison(b: Buffer, other: int) -> Array:
 
 
 def _differ(want: Array, got: Array, exactly: bool) -> Array:
-    """Elements where two results differ."""
     if not dtypes.is_float(want.dtype.name):
         return np.asarray(want != got)
     a, b = want.astype(np.float64), got.astype(np.float64)

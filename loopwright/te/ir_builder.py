@@ -23,7 +23,7 @@ from loopwright.te.tensor import ShapeLike, shape_of, static_shape
 _BodyLoop = Literal["serial", "vectorized", "unrolled"]
 _KINDS: tuple[_BodyLoop, ...] = get_args(_BodyLoop)
 
-#: What operands have in TVM and not here, and what takes its place.
+#: Attributes that operands have in TVM and not here, with replacements.
 _INSTEAD = {
     "access_ptr": "no code of other languages is called; write the statements over its elements",
     "data": "no code of other languages is called; write the statements over its elements",
@@ -47,8 +47,10 @@ class BufferView:
         >>> ib = te.ir_builder()
         >>> with ib.allocate((4,), "float32", "t") as t:
         ...     print(t, t[1])
+        ...     print(t.store(1, t[0] + 1))
         ...
         BufferView(t: float32[4]) t[1]
+        t[1] = t[0] + 1.0
     """
 
     def __init__(self, buffer: Buffer) -> None:
@@ -73,15 +75,7 @@ class BufferView:
         return Load(self.buffer, self._indices(indices), self.buffer.dtype)
 
     def store(self, indices: ExprLike | tuple[ExprLike, ...], value: ExprLike) -> Store:
-        """The statement ``buffer[indices] = value``; the value is cast to the buffer's dtype.
-
-        Example:
-            >>> ib = te.ir_builder()
-            >>> with ib.allocate((4,), "float32", "t") as t:
-            ...     print(t.store(1, t[0] + 1))
-            ...
-            t[1] = t[0] + 1.0
-        """
+        """The statement ``buffer[indices] = value``; the value is cast to the buffer's dtype."""
         e = as_expr(value, None if isinstance(value, Expr) else self.dtype)
         return Store(self.buffer, self._indices(indices), cast(e, self.dtype))
 
@@ -122,23 +116,27 @@ class IRBuilder:
         >>> print(te.decl_tensor_intrin(y.op, double, name="double4").body)
         for l in vectorized(4):
           y[l] = x[l] * 2.0
+        >>> ib = te.ir_builder()
+        >>> with ib.allocate((4,), "float32", "t") as t, ib.for_range(4, "i") as i:
+        ...     with ib.if_scope(i < 2):
+        ...         ib.emit(t.store(i, 1.0))
+        ...     with ib.else_scope():
+        ...         ib.emit(t.store(i, 2.0))
+        ...
+        >>> print(ib.get())
+        t = alloc(float32[4], local)
+        for i in range(4):
+          if i < 2:
+            t[i] = 1.0
+          else:
+            t[i] = 2.0
     """
 
     def __init__(self) -> None:
         self._open: list[list[Stmt]] = [[]]
 
     def emit(self, stmt: Stmt) -> None:
-        """Add a statement.
-
-        Example:
-            >>> ib = te.ir_builder()
-            >>> with ib.allocate((4,), "float32", "t") as t:
-            ...     ib.emit(t.store(0, 1.0))
-            ...
-            >>> print(ib.get())
-            t = alloc(float32[4], local)
-            t[0] = 1.0
-        """
+        """Add a statement."""
         if not isinstance(stmt, Stmt):
             raise TensorError(f"emit: expected a statement, such as c.store(i, x), got {stmt!r}")
         self._open[-1].append(stmt)
@@ -154,17 +152,6 @@ class IRBuilder:
 
         Raises:
             TensorError: the extent is no positive number, or the kind is another one.
-
-        Example:
-            >>> ib = te.ir_builder()
-            >>> with ib.allocate((4,), "float32", "t") as t:
-            ...     with ib.for_range(4, "l", "vectorized") as l:
-            ...         ib.emit(t.store(l, 1.0))
-            ...
-            >>> print(ib.get())
-            t = alloc(float32[4], local)
-            for l in vectorized(4):
-              t[l] = 1.0
         """
         (n,) = static_shape(shape_of((extent,), f"for_range {name!r}"))
         if kind not in _KINDS:
@@ -177,22 +164,10 @@ class IRBuilder:
 
     @contextmanager
     def if_scope(self, cond: Expr) -> Iterator[None]:
-        """What is added inside runs where ``cond`` holds.
+        """Run the statements that are added inside where ``cond`` holds.
 
         Raises:
             TensorError: it is no condition, such as a bool of Python.
-
-        Example:
-            >>> ib = te.ir_builder()
-            >>> with ib.allocate((4,), "float32", "t") as t:
-            ...     with ib.for_range(4, "i") as i, ib.if_scope(i < 2):
-            ...         ib.emit(t.store(i, 1.0))
-            ...
-            >>> print(ib.get())
-            t = alloc(float32[4], local)
-            for i in range(4):
-              if i < 2:
-                t[i] = 1.0
         """
         checked = condition(cond, "if_scope")
         self._open.append([])
@@ -201,26 +176,10 @@ class IRBuilder:
 
     @contextmanager
     def else_scope(self) -> Iterator[None]:
-        """What is added inside runs where the condition of the ``if_scope`` before does not hold.
+        """Run the statements that are added inside where the ``if_scope`` before does not hold.
 
         Raises:
             TensorError: the statement before is no branch, or has an alternative already.
-
-        Example:
-            >>> ib = te.ir_builder()
-            >>> with ib.allocate((4,), "float32", "t") as t, ib.for_range(4, "i") as i:
-            ...     with ib.if_scope(i < 2):
-            ...         ib.emit(t.store(i, 1.0))
-            ...     with ib.else_scope():
-            ...         ib.emit(t.store(i, 2.0))
-            ...
-            >>> print(ib.get())
-            t = alloc(float32[4], local)
-            for i in range(4):
-              if i < 2:
-                t[i] = 1.0
-              else:
-                t[i] = 2.0
         """
         last = self._open[-1][-1] if self._open[-1] else None
         if not isinstance(last, If) or last.orelse is not None:
@@ -232,17 +191,7 @@ class IRBuilder:
 
     @contextmanager
     def allocate(self, shape: ShapeLike, dtype: str, name: str = "buf") -> Iterator[BufferView]:
-        """A buffer of the body's own, which exists for what is added inside.
-
-        Example:
-            >>> ib = te.ir_builder()
-            >>> with ib.allocate((2, 4), "float32", "tile") as tile:
-            ...     ib.emit(tile.store((0, 0), 1.0))
-            ...
-            >>> print(ib.get())
-            tile = alloc(float32[2, 4], local)
-            tile[0, 0] = 1.0
-        """
+        """A buffer of the body's own, which exists for what is added inside."""
         b = Buffer(name, shape_of(shape, f"allocate {name!r}"), dtypes.check(dtype), "local")
         self._open.append([])
         yield BufferView(b)
@@ -252,19 +201,7 @@ class IRBuilder:
         return seq(*self._open.pop())
 
     def get(self) -> Stmt:
-        """All statements that were added.
-
-        Example:
-            >>> ib = te.ir_builder()
-            >>> with ib.allocate((4,), "float32", "t") as t:
-            ...     ib.emit(t.store(0, 1.0))
-            ...     ib.emit(t.store(1, 2.0))
-            ...
-            >>> print(ib.get())
-            t = alloc(float32[4], local)
-            t[0] = 1.0
-            t[1] = 2.0
-        """
+        """All statements that were added."""
         if len(self._open) != 1:
             raise TensorError("get: a loop is still open; call it after the with block")
         return seq(*self._open[0])

@@ -25,11 +25,7 @@ from loopwright.ir.operations import INTRINSICS
 
 
 def condition(x: object, what: str) -> Expr:
-    """Check that ``x`` can be a condition.
-
-    Raises:
-        TensorError: it is a Python bool, which holds for every element alike, or not of dtype bool.
-    """
+    """``x`` as a condition; a Python bool, which holds for every element alike, is refused."""
     if isinstance(x, bool):
         raise TensorError(
             f"{what}: the condition is the Python value {x} for every element; te.const({x}) is "
@@ -104,7 +100,7 @@ def if_then_else(cond: ExprLike, true_value: ExprLike, false_value: ExprLike) ->
 
 
 def all(*conds: ExprLike) -> Expr:
-    """True where every condition is.
+    """True where every condition holds.
 
     Example:
         >>> i = te.var("i")
@@ -115,7 +111,7 @@ def all(*conds: ExprLike) -> Expr:
 
 
 def any(*conds: ExprLike) -> Expr:
-    """True where at least one condition is.
+    """True where at least one condition holds.
 
     Example:
         >>> i = te.var("i")
@@ -280,7 +276,7 @@ def isinf(x: ExprLike) -> Expr:
 
 
 def isfinite(x: ExprLike) -> Expr:
-    """True where x is neither infinite nor not a number; always for integers. See `isnan`.
+    """True where x is neither infinite nor NaN; always for integers. See `isnan`.
 
     Example:
         >>> A = te.placeholder((3,), name="A")
@@ -523,7 +519,7 @@ abs = _unary("abs", "Absolute value.", "-1.5, 0, 1", "1.5 0.  1. ")
 
 
 def power(x: ExprLike, y: ExprLike) -> Expr:
-    """X to the power y; within 1.4 ulp, float32 within 0.6.
+    """``x ** y``; within 1.4 ulp, float32 within 0.6.
 
     Powers of integers are integers and wrap; a negative exponent gives 1 for x = 1, 1 or -1 for
     x = -1, and 0 else.

@@ -13,17 +13,9 @@ def check_read(e: Read, source: str, shape: Shape, name: str, scope: Sizes) -> N
     """Refuse an index that certainly leaves its dimension.
 
     Bounds of an affine index are attained. Others may be wide (``i - i // 4 * 4``), so those are
-    refused only when no value of them lies inside. Where sizes are symbolic, what leaves its
-    dimension for every size is refused; the rest is checked when the sizes are known.
-
-    Args:
-        e: the read.
-        source, shape: name and extents of what is read.
-        name: the compute that it stands in, for the message.
-        scope: bounds of the axes.
-
-    Raises:
-        TensorError: an index leaves its dimension.
+    refused only when no value of them lies inside. Where sizes are symbolic, an index that leaves
+    its dimension for every size is refused; the rest is checked when the sizes are known. ``name``
+    is the compute, for the message.
     """
     for d, (i, dim) in enumerate(zip(e.indices, shape, strict=True)):
         extent = scope.of(dim)
@@ -40,7 +32,7 @@ def check_read(e: Read, source: str, shape: Shape, name: str, scope: Sizes) -> N
 
 
 def _leaves(i: Expr, extent: Extent, b: tuple[int, int], scope: Sizes) -> str:
-    """How an index leaves its dimension, or ''."""
+    """Words for the way in which an index leaves its dimension, or ''."""
     form = to_affine(i, {}, scope.ranges)
     if isinstance(extent, int) and not scope.ranges.upper:
         out = form is not None or b[1] < 0 or b[0] >= extent

@@ -39,7 +39,6 @@ def _single(x: Values | Sequence[IterVar]) -> ExprLike:
 
 
 def _are_reduced(axis: object) -> TypeGuard[IterVar | Sequence[IterVar]]:
-    """Whether an argument is a reduction axis, or a list that begins with one."""
     first = axis[0] if isinstance(axis, list | tuple) and axis else axis
     return isinstance(first, IterVar) and first.kind == "reduce"
 
@@ -53,11 +52,7 @@ class CommReducer:
         self._fcombine, self._fidentity, self.name = fcombine, fidentity, name
 
     def combiner(self, types: Sequence[str], as_tuple: bool) -> Combiner:
-        """The reducer traced for the given dtypes, one for each output.
-
-        Raises:
-            TensorError: the functions give another number of values, or of another dtype.
-        """
+        """The reducer traced for the given dtypes, one for each output."""
         marks = [str(k) for k in range(len(types))] if as_tuple else [""]
         lhs = tuple(Var(f"x{m}", t) for m, t in zip(marks, types, strict=True))
         rhs = tuple(Var(f"y{m}", t) for m, t in zip(marks, types, strict=True))
@@ -280,11 +275,7 @@ class _ArgReducer(CommReducer):
         where: Expr | None = None,
         init: Values | None = None,
     ) -> Any:
-        """Reduce ``expr = (index, value)`` over ``axis``; see `CommReducer`.
-
-        Raises:
-            TensorError: ``expr`` is no pair, or its index no integer.
-        """
+        """Reduce ``expr = (index, value)``, with an integer index, over ``axis``."""
         pair = expr if isinstance(expr, list | tuple) and len(expr) == 2 else None
         if pair is None or not dtypes.is_int(as_expr(pair[0]).dtype):
             raise TensorError(f"te.{self.name}: expected (integer index, value), got {expr!r}")
@@ -301,7 +292,7 @@ class _ArgReducer(CommReducer):
 
 argmax = _ArgReducer("argmax", ">", min_value)
 argmin = _ArgReducer("argmin", "<", max_value)
-argmax.__doc__ = """Where the largest is, and the largest itself, over reduction axes.
+argmax.__doc__ = """The place of the largest, and the largest itself, over reduction axes.
 
 Of equal ones the first counts; NaN counts as the largest.
 
@@ -315,7 +306,7 @@ Example:
     >>> print(where, what)
     [1 0] [5. 7.]
 """
-argmin.__doc__ = """Where the smallest is, and the smallest itself, over reduction axes.
+argmin.__doc__ = """The place of the smallest, and the smallest itself, over reduction axes.
 
 Of equal ones the first counts; NaN counts as the smallest.
 

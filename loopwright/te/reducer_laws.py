@@ -1,8 +1,8 @@
 """Whether a reducer gives one result in whatever order its terms are combined.
 
 Reductions across lanes, threads and partial results begin at the identity in several places and
-combine what comes of them. `te.sum` and its kin allow that; a reducer of the user's is tried on
-drawn values: zeros, limits of integers, floats of all sizes.
+combine the parts. `te.sum` and its kin allow that; a reducer of the user's is tried on drawn
+values: zeros, limits of integers, floats of all magnitudes.
 """
 
 from __future__ import annotations
@@ -30,16 +30,7 @@ _ORDERED = ("+", "*", "min", "max")
 
 @lru_cache(maxsize=256)
 def why_in_order(c: Combiner) -> str:
-    """Why the terms of a reduction may not be combined in another order; empty where they may.
-
-    Example:
-        >>> from loopwright.te.reducer_laws import why_in_order
-        >>> A = te.placeholder((4,), "int32", name="A")
-        >>> k = te.reduce_axis((0, 4), name="k")
-        >>> minus = te.comm_reducer(lambda x, y: x - y, lambda t: te.const(0, t), name="minus")
-        >>> print(why_in_order(minus(A[k], axis=k).combiner)[:37])
-        0 is not its identity: 0 combined with
-    """
+    """Reason why the terms of a reduction may not be combined in another order; empty: they may."""
     match c.result:
         case (Binary(op=op, a=a, b=b),) if op in _ORDERED and {a, b} == {*c.lhs, *c.rhs}:
             return ""
@@ -84,7 +75,7 @@ def _combined(c: Combiner, a: Sequence[Array], b: Sequence[Array]) -> list[Array
 def _differ(
     got: Sequence[Array], want: Sequence[Array], terms: Sequence[Sequence[Array]]
 ) -> int | None:
-    """The first place at which two results are not the same; None where there is none."""
+    """The first place at which two results are not the same, or None."""
     different = np.zeros(got[0].shape, bool)
     for k, (p, q) in enumerate(zip(got, want, strict=True)):
         if p.dtype.kind != "f":

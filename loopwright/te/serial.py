@@ -34,7 +34,7 @@ from loopwright.te.op_node import OpNode
 
 #: A value of JSON.
 Json: TypeAlias = Any
-#: What written names stand for.
+#: Axes and variables by written name.
 Scope = Mapping[str, Var | IterVar]
 #: Entries of an operation that its hash leaves out.
 _LABELS = ("name", "axes", "reduce", "tag", "reducer")
@@ -69,18 +69,13 @@ def _dim_from_json(x: Json, sizes: Mapping[str, SizeVar]) -> Dim:
 
 
 def integer(x: Json) -> int:
-    """A whole number of JSON.
-
-    Raises:
-        TypeError: it is none; true and false are none.
-    """
+    """A whole number of JSON, which true and false are not; else a TypeError."""
     if not isinstance(x, int) or isinstance(x, bool):
         raise TypeError(f"a whole number was expected, not {str(x)[:40]!r}")
     return x
 
 
 def _name(x: Json) -> str:
-    """A name of JSON: a text."""
     if not isinstance(x, str):
         raise TypeError(f"a name was expected, not {str(x)[:40]!r}")
     return x
@@ -249,11 +244,8 @@ def expr_from_json(x: Json, scope: Scope) -> Expr:
     """Inverse of `expr_to_json`; ``scope`` maps written names to axes or variables.
 
     The JSON may come from a log, and its texts end up in the source of programs: only known
-    operations, functions and dtypes are read, of operands that they take.
-
-    Raises:
-        TensorError: it is no expression, or types do not fit.
-        KeyError, TypeError, ValueError: it is no expression.
+    operations, functions and dtypes are read, of operands that they take. Other JSON raises
+    TensorError, KeyError, TypeError or ValueError.
     """
 
     def var(name: str) -> Var:

@@ -30,7 +30,7 @@ from loopwright.te.op_node import OpNode, sizes_of
 from loopwright.te.serial import Json, expr_to_json
 
 _WIDTH = 100
-#: How tightly operators bind in Python; everything else is a call, a name or a literal.
+#: Precedence of operators in Python; everything else is a call, a name or a literal.
 _BINDS = {
     "<": 1, "<=": 1, ">": 1, ">=": 1, "|": 2, "^": 3, "&": 4, "<<": 5, ">>": 5, "+": 6, "-": 6,
     "*": 7, "/": 7, "//": 7, "%": 7,
@@ -47,13 +47,10 @@ _REDUCERS = ("sum", "prod", "min", "max", "argmin", "argmax")
 
 
 class PythonIdentifiers:
-    """Python identifiers, each used once."""
-
     def __init__(self, taken: Iterable[str]) -> None:
         self.taken = {*keyword.kwlist, *taken}
 
     def fresh(self, text: str) -> str:
-        """An identifier like ``text``."""
         # Python takes names that differ in compatibility forms only, such as "ﬁ" and "fi", for one.
         letters = unicodedata.normalize("NFKC", text)
         base = "".join(c if f"x{c}".isidentifier() else "_" for c in letters) or "x"
@@ -66,7 +63,6 @@ class PythonIdentifiers:
 
 
 def program_source(ops: Sequence[OpNode], outputs: Sequence[int]) -> str:
-    """The Python source of a DAG, given its operations and the indices of its outputs."""
     program = _Program(ops)
     results = ", ".join(program.tensors[i][0] for i in outputs)
     return "\n".join([*program.lines(), f"outputs = [{results}]"]) + "\n"
@@ -133,8 +129,6 @@ def called(head: str, args: Sequence[str]) -> list[str]:
 
 
 class _Expressions:
-    """Expressions over named variables and tensors."""
-
     def __init__(
         self,
         names: Mapping[Var, str],
@@ -147,7 +141,7 @@ class _Expressions:
     # ------------------------------------------------------------ bodies
 
     def body(self, e: Expr, ids: PythonIdentifiers) -> tuple[str, list[str]]:
-        """The text of a body, and lines that must come before it."""
+        """Text of a body, and lines that must come before it."""
         if isinstance(e, Reduce):
             return self.reduction(e, ids)
         values = [self.text(x) for x in outputs_of(e)]
@@ -186,7 +180,7 @@ class _Expressions:
         return self.bound(e)[0]
 
     def bound(self, e: Expr) -> tuple[str, int]:
-        """The text of an expression, and how tightly its outermost operator binds."""
+        """Text of an expression, and the precedence of its outermost operator."""
         if not isinstance(e, AnyTensorExpr) or isinstance(e, Reduce | Tuple):
             raise TensorError(f"{type(e).__name__} has no source form")
         match e:
@@ -218,7 +212,7 @@ class _Expressions:
                 assert_never(e)
 
     def within(self, e: Expr, least: int) -> str:
-        """An operand, in parentheses unless it binds at least so tightly."""
+        """Text of an operand, in parentheses unless it binds at least so tightly."""
         text, binds = self.bound(e)
         return text if binds >= least else f"({text})"
 
@@ -260,7 +254,7 @@ def _literal(e: Const) -> str:
 
 
 def quoted(text: str) -> str:
-    """A string literal, in double quotes where all of it prints; what does not is escaped."""
+    """A string literal, in double quotes where all of it prints; other characters are escaped."""
     return json.dumps(text, ensure_ascii=False) if text.isprintable() else ascii(text)
 
 

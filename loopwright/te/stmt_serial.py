@@ -40,11 +40,7 @@ _Refused = Check | View | Prefetch | Barrier | AllReduce | CallPacked | AsyncGro
 
 
 def stmt_to_json(s: Stmt, params: Sequence[Buffer]) -> list[Json]:
-    """A statement over the buffers ``params`` as nested lists.
-
-    Raises:
-        TensorError: it touches another buffer, uses a foreign variable, or has no JSON form.
-    """
+    """A statement over ``params`` as nested lists; other buffers and variables are refused."""
     return _JsonWriter(params).stmt(s)
 
 
@@ -102,11 +98,6 @@ class _JsonWriter:
 
 
 def stmt_from_json(data: Json, params: Sequence[Buffer]) -> Stmt:
-    """Inverse of `stmt_to_json`.
-
-    Raises:
-        TensorError: malformed.
-    """
     try:
         return _JsonReader(params).stmt(data)
     except (KeyError, TypeError, ValueError, OverflowError) as e:

@@ -38,7 +38,7 @@ DimLike = int | float | np.integer[Any] | Expr
 ShapeLike = DimLike | Iterable[DimLike]
 #: The domain of an axis: ``(0, extent)``, or the extent alone.
 Domain = DimLike | tuple[int, DimLike] | list[DimLike]
-#: What a loop can be bound to.
+#: Axes that a loop can be bound to.
 THREAD_TAGS = (*(f"{p}.{c}" for p in ("blockIdx", "threadIdx") for c in "xyz"), "vthread")
 
 
@@ -84,13 +84,7 @@ class Tensor:
         return static_shape(self.shape)
 
     def __call__(self, *indices: ExprLike) -> Any:
-        """``A(i, j)``: the same as ``A[i, j]``.
-
-        Example:
-            >>> A = te.placeholder((2, 3), name="A")
-            >>> print(A(0, 2))
-            A[0, 2]
-        """
+        """``A(i, j)``: the same as ``A[i, j]``."""
         return self[indices]
 
     # Any: an element, or a slice that waits for more indices.
@@ -194,12 +188,6 @@ class Operation:
 
         Raises:
             TensorError: there are not so many.
-
-        Example:
-            >>> A = te.placeholder((4,), name="A")
-            >>> low, high = te.compute((4,), lambda i: (A[i] - 1, A[i] + 1), name="range")
-            >>> print(low.op.num_outputs, low.op.output(1))
-            2 Tensor(range.v1: float32[4])
         """
         if index not in range(self.num_outputs):
             n = self.num_outputs
@@ -255,18 +243,14 @@ class ComputeOp(Operation):
 
 
 def body_parts(body: Expr) -> list[Expr]:
-    """The expressions that a body evaluates: for a reduction its source, condition and start."""
+    """Expressions that a body evaluates: for a reduction its source, condition and start."""
     if isinstance(body, Reduce):
         return [*body.source, *([body.where] if body.where is not None else []), *(body.init or ())]
     return list(outputs_of(body))
 
 
 def static_shape(shape: Iterable[Dim]) -> tuple[int, ...]:
-    """Extents as numbers.
-
-    Raises:
-        TensorError: one of them depends on sizes.
-    """
+    """Extents as numbers; a TensorError where one of them depends on sizes."""
     dims = tuple(shape)
     extents = tuple(n for n in dims if isinstance(n, int))
     if len(extents) != len(dims):
@@ -275,12 +259,7 @@ def static_shape(shape: Iterable[Dim]) -> tuple[int, ...]:
 
 
 def shape_of(shape: ShapeLike, what: str) -> Shape:
-    """The extents of a shape, checked; a single extent is the shape of a vector.
-
-    Raises:
-        TensorError: it is no sequence, or an extent is neither a positive integer nor an
-            expression over size variables.
-    """
+    """Extents of a shape, checked; a single extent is the shape of a vector."""
     if isinstance(shape, Expr) or whole(shape) is not None:
         return (_extent(shape, (shape,), what),)
     if not isinstance(shape, Iterable):
@@ -302,8 +281,10 @@ def _extent(d: object, dims: tuple[object, ...], what: str) -> Dim:
 
 
 def whole(x: object) -> int | None:
-    """An integer of Python or NumPy, a float that is whole, or a literal of one of these, as an
-    int; None for everything else, bool included."""
+    """An integer of Python or NumPy, a whole float, or a literal of one of these, as an int.
+
+    None for everything else, bool included.
+    """
     if isinstance(x, Const):
         return whole(x.value)
     if isinstance(x, float):
@@ -378,7 +359,6 @@ def reduce_axis(dom: Domain, name: str = "rv", thread_tag: str = "") -> IterVar:
 
 
 def _domain(dom: Domain, what: str) -> Dim:
-    """The extent of a domain ``(0, extent)``, or of ``extent`` alone."""
     if isinstance(dom, list | tuple):
         if len(dom) != 2:
             raise TensorError(f"{what}: expected (0, extent), got {dom!r}")

@@ -36,19 +36,19 @@ _BODIES = ("body", "reset", "update")
 #: intrinsic from a file that is not among them has to be proved harmless before it is used
 #: (`loopwright.te.intrin_proof`).
 DECLARED: set[str] = set()
-#: Those of them that are not compared with their descriptions.
+#: Digests of those that are not compared with their descriptions.
 APPROXIMATE: set[str] = set()
 
 
 class OperandBuffer:
-    """How an operand of an intrinsic lies in memory; made by `decl_buffer`."""
+    """Layout in memory of an operand of an intrinsic; made by `decl_buffer`."""
 
     def __init__(self, shape: tuple[int, ...], dtype: str, name: str, strides: Strides) -> None:
         self.shape, self.dtype, self.name, self.strides = shape, dtype, name, strides
 
     @property
     def compact(self) -> bool:
-        """True when it is row-major without gaps, or when its strides may be such."""
+        """Whether it is row-major without gaps, or its strides may be such."""
         wanted = zip(self.strides, _compact(self.shape), self.shape, strict=True)
         return all(have in (None, need) or extent == 1 for have, need, extent in wanted)
 
@@ -88,7 +88,6 @@ def decl_buffer(
 
 
 def _compact(shape: Sequence[int]) -> Strides:
-    """Strides of a row-major buffer without gaps."""
     return tuple(prod(shape[d + 1 :]) for d in range(len(shape)))
 
 
@@ -108,6 +107,8 @@ class TensorIntrin:
         >>> intrin = te.intrinsics.dot_uint8_int8_int32(16)
         >>> print(intrin, intrin.op.name, intrin.op.shape)
         TensorIntrin(dot_16x4_uint8_int8_int32) C (16,)
+        >>> print(te.TensorIntrin.from_json(intrin.to_json()) == intrin)
+        True
     """
 
     def __init__(
@@ -139,13 +140,7 @@ class TensorIntrin:
         return bool(found)
 
     def to_json(self) -> dict[str, Json]:
-        """JSON-able form; `from_json` is its inverse.
-
-        Example:
-            >>> intrin = te.intrinsics.dot_uint8_int8_int32(16)
-            >>> print(intrin.to_json()["name"])
-            dot_16x4_uint8_int8_int32
-        """
+        """JSON-able form; `from_json` is its inverse."""
         parts = {k: getattr(self, k) for k in _BODIES}
         return {
             "name": self.name,
@@ -160,11 +155,6 @@ class TensorIntrin:
 
         Raises:
             TensorError: malformed.
-
-        Example:
-            >>> intrin = te.intrinsics.dot_uint8_int8_int32(16)
-            >>> print(te.TensorIntrin.from_json(intrin.to_json()) == intrin)
-            True
         """
         want = {"name", "dag", "strides", *_BODIES}
         if not isinstance(data, dict) or set(data) != want:
@@ -183,7 +173,7 @@ class TensorIntrin:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of its JSON: what says that two processes mean the same intrinsic."""
+        """SHA-256 of its JSON, by which two processes know that they mean the same intrinsic."""
         return _sha256(self._text)
 
     def __eq__(self, other: object) -> bool:
@@ -205,7 +195,6 @@ def _sha256(text: str) -> str:
 
 
 def json_digest(data: Json) -> str:
-    """`TensorIntrin.digest` of an intrinsic, from its JSON."""
     return _sha256(_canonical(data))
 
 
@@ -220,7 +209,7 @@ def operand_buffers(dag: Dag) -> list[Buffer]:
     return [Buffer(op.name, op.shape, op.dtype) for op in dag.ops]
 
 
-#: What an operand may be declared with and changes nothing: it may begin at any element.
+#: Parameters of operands that change nothing: an operand may begin at any element.
 _WITHOUT_EFFECT = ("data_alignment", "offset_factor")
 
 

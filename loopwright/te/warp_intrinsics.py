@@ -31,7 +31,7 @@ from loopwright.te.reducer import sum as te_sum
 from loopwright.te.tensor import placeholder, reduce_axis
 from loopwright.te.tensor_intrin import TensorIntrin, decl_tensor_intrin
 
-#: Which operand of an mma a fragment is: ``b_nk`` is B with its rows and columns exchanged.
+#: Operand of an mma that a fragment is: ``b_nk`` is B with its rows and columns exchanged.
 FragmentOperand = Literal["a", "b", "b_nk", "c"]
 #: A fragment, extents of its tile, and whether tiles follow one another by columns last.
 _Tiles = tuple[Fragment, tuple[int, int], bool]
@@ -47,7 +47,7 @@ _FRAGMENTS_TF32: dict[str, _Tiles] = {
     "b_nk": (FRAGMENT_B_TF32_TRANSPOSED, (8, 8), False),
     "c": _FRAGMENTS["c"],
 }
-#: Those of `mma_m16n8k16`, and those of `mma_m16n8k8`.
+#: Fragments of `mma_m16n8k16`, and of `mma_m16n8k8`.
 _BY_DTYPE = {**dict.fromkeys(SHORT, _FRAGMENTS), "tf32": _FRAGMENTS_TF32}
 #: A map from indices of an element to those of its place in a buffer.
 IndexMap = Callable[..., tuple[Any, ...]]
@@ -112,8 +112,8 @@ def mma_m16n8k16(dtype: str = "float16", transposed: bool = False) -> TensorIntr
 
     One instruction of tensor cores, ``mma.sync.aligned.m16n8k16``, of CUDA from compute capability
     8.0 on. All operands are buffers of scope ``"warp"`` in layouts of `fragment_layout`. The
-    threads of threadIdx.x, 32 of them, run it together. In which order the products are summed, and
-    how often sums are rounded, is the hardware's choice.
+    threads of threadIdx.x, 32 of them, run it together. The order of the sum, and its roundings,
+    are the hardware's choice.
 
     Args:
         dtype: of A and B: ``"float16"`` or ``"bfloat16"``.
@@ -141,8 +141,8 @@ def mma_m16n8k8(transposed: bool = False) -> TensorIntrin:
     capability 8.0 on. It keeps 11 significant bits of the 24 of each operand, which it rounds as
     `round_tf32` does; a stage that it makes has that in its expression. Products and sums are in
     float32. All operands are buffers of scope ``"warp"`` in layouts of `fragment_layout` for
-    ``"tf32"``. The threads of threadIdx.x, 32 of them, run it together. In which order the products
-    are summed, and how often sums are rounded, is the hardware's choice.
+    ``"tf32"``. The threads of threadIdx.x, 32 of them, run it together. The order of the sum,
+    and its roundings, are the hardware's choice.
 
     Args:
         transposed: whether B is read as ``B[j, k]``.
@@ -164,7 +164,7 @@ def _mma(
     transposed: bool,
     factor: Callable[[Any], Any],
 ) -> TensorIntrin:
-    """The intrinsic of an instruction ``mma``; it multiplies ``factor`` of each element."""
+    """Intrinsic of an instruction ``mma``, which multiplies ``factor`` of each element."""
     a = placeholder((16, steps), dtype, name="A")
     b = placeholder((8, steps) if transposed else (steps, 8), dtype, name="B")
     k = reduce_axis((0, steps), name="k")
@@ -190,9 +190,9 @@ def _mma(
 def round_tf32(x: ExprLike) -> Expr:
     """The value of tf32 that is nearest to a float32, ties away from zero, as a float32.
 
-    tf32 has the range of float32 and 11 significant bits of its 24. So the operands of
-    `mma_m16n8k8` are rounded (``cvt.rna.tf32.f32`` of PTX), and so on any target. What is beyond
-    the largest value becomes infinite, NaN stays NaN.
+    tf32 has the range of float32 and 11 significant bits of its 24. The operands of
+    `mma_m16n8k8` are rounded so (``cvt.rna.tf32.f32`` of PTX), on any target. Values beyond the
+    largest become infinite, NaN stays NaN.
 
     Raises:
         TensorError: ``x`` is no float32.
@@ -251,7 +251,7 @@ def _short(dtype: str, who: str) -> str:
 
 
 def warp_call_of(intrin: TensorIntrin) -> str:
-    """How Python writes an intrinsic of this file; empty for any other."""
+    """Python text of an intrinsic of this file; empty for any other."""
     for transposed in (False, True):
         if intrin == mma_m16n8k8(transposed):
             return f"te.intrinsics.mma_m16n8k8({transposed})"

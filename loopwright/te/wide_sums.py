@@ -1,4 +1,4 @@
-"""Sums of short floats that are added up in float64: what a reference should be compared with.
+"""Sums of short floats that are added up in float64, for references.
 
 One float32 after the other, a sum of two million squares is wrong in its third digit, where a
 schedule that adds up parts is right in its sixth. The reference must be the better of the two.
@@ -22,25 +22,9 @@ _WIDE = "float64"
 def with_wide_sums(dag: Dag, arg_ids: Sequence[ArgId]) -> tuple[Dag, tuple[ArgId, ...]]:
     """The program in which each sum of shorter floats is added up in float64, then rounded once.
 
-    Terms and all else are computed in the types that they have, so that what depends on a rounded
-    value, a conversion to an integer for example, stays as it is.
-
-    Args:
-        dag: the program.
-        arg_ids: its arguments.
-
-    Returns:
-        The program, and the same arguments in it.
-
-    Example:
-        >>> from loopwright.te.wide_sums import with_wide_sums
-        >>> A = te.placeholder((4,), name="A")
-        >>> k = te.reduce_axis((0, 4), name="k")
-        >>> S = te.compute((1,), lambda i: te.sum(A[k], axis=k), name="S")
-        >>> dag, index = te.Dag.from_ops([S.op])
-        >>> wide, args = with_wide_sums(dag, [index[A.op], index[S.op]])
-        >>> print([(op.name, op.dtype) for op in wide.ops], args)
-        [('A', 'float32'), ('S.wide', 'float64'), ('S', 'float32')] (0, 2)
+    Terms and all else are computed in the types that they have, so that a value that depends on a
+    rounded one, such as its conversion to an integer, stays as it is. Returns with it the same
+    arguments in the new program.
     """
     ops: list[OpNode] = []
     moved: list[int] = []
@@ -103,6 +87,5 @@ def _all_wide(values: Sequence[Expr]) -> tuple[Expr, ...]:
 
 
 def _rounded(op: OpNode, wide: int) -> OpNode:
-    """The operation that stores what ``wide`` has added up."""
     read = Read(wide, tuple(a.var for a in op.axes), _WIDE, 0)
     return replace(op, reduce_axes=(), body=cast(read, op.dtype))

@@ -1,12 +1,12 @@
-"""What tests need, ours and those of extensions.
+"""Tools for tests of loopwright and of extensions.
 
 * Contracts, test classes to subclass: `tuner_contract`, `target_contract`, `measurer_contract`,
   `store_contract`.
 * A device that exists in this process only and checks every call: `simulated_device`.
 * The comparison of one schedule on every execution path with NumPy: `differential`, on guarded
-  memory (`guarded`), against `numpy_eval`; compiled programs are kept by `artifact_cache`.
-* Random programs and schedules (`random`), the fuzz that runs them (`fuzz`), and what makes a
-  failure small and prints it (`shrink`, `reproduce`).
+  memory (`guarded`), against `numpy_eval`; `artifact_cache` keeps compiled programs.
+* Random programs and schedules (`random`), the fuzz that runs them (`fuzz`), and tools that make a
+  failure small and print it (`shrink`, `reproduce`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def assert_allclose(actual: Any, desired: Any, rtol: float = 1e-7, atol: float =
 
     Args:
         actual: an array.
-        desired: what it should be, of the same shape.
+        desired: the expected array, of the same shape.
         rtol, atol: relative and absolute tolerance.
 
     Raises:

@@ -1,7 +1,5 @@
-"""Compiled programs kept on disk between runs of the tests.
-
-`loopwright.driver.kernel_cache` keeps them, in a folder for each state of all sources that have a
-say in what a test compiles: more of them than those of the compiler, which that cache looks at.
+"""Compiled programs kept on disk between runs of the tests, by a hash of the sources that affect
+them.
 
 A test that changes the compiler while it runs (it patches a function, or adds a pass) must not use
 the cache: the key does not show such a change.
@@ -32,14 +30,7 @@ _KEPT_DAYS = 3
 
 
 class ArtifactCache:
-    """Artifacts in a folder.
-
-    Args:
-        folder: where entries are kept; it is created when the first one is written.
-
-    Attributes:
-        kernels: the entries of this version of the compiler.
-    """
+    """Artifacts in a folder; ``kernels`` are the entries of this version of the compiler."""
 
     def __init__(self, folder: Path) -> None:
         self.kernels = KernelCache(folder / compiler_hash())
@@ -47,12 +38,10 @@ class ArtifactCache:
 
     @property
     def hits(self) -> int:
-        """How often an artifact was read."""
         return self.kernels.hits
 
     @property
     def misses(self) -> int:
-        """How often it was compiled."""
         return self.kernels.misses
 
     def compile(
@@ -64,14 +53,8 @@ class ArtifactCache:
         context: PassContext,
         name: str = "main",
     ) -> Artifact:
-        """The artifact of a program, from the folder if it is there.
-
-        Args:
-            dag, trace: the program and its schedule, as JSON.
-            arg_ids: inputs and outputs in calling order.
-            target: what it is compiled for.
-            context: the settings of the passes.
-            name: name of the function.
+        """The artifact of a program and its schedule, both as JSON, from the folder if it
+        is there.
         """
         key = program_key(dag, trace, arg_ids, target, context.to_json(), name)
         artifact = None if key is None else self.kernels.get(key)
@@ -97,7 +80,7 @@ def compiler_hash() -> str:
 
 
 def _remove_old_entries(folder: Path, keep: str) -> None:
-    """Remove what other versions of the compiler left, if it was not used for some days."""
+    """Remove entries of other versions of the compiler that were not used for some days."""
     oldest = time.time() - _KEPT_DAYS * 86400
     for other in folder.glob("*"):
         if other.name != keep and other.stat().st_mtime < oldest:

@@ -54,34 +54,31 @@ LEVELS = ((2, False), (3, False), (0, True))
 
 @dataclass
 class Case:
-    """A program as data, with a trace: all that a run needs, and what a report prints.
+    """A program as data, with a trace and its arguments: enough to run and report it."""
 
-    Attributes:
-        dag, trace: as JSON.
-        arg_ids, arrays, infos: the arguments, their arrays (of outputs what they hold before), and
-            how far each result may be off.
-        sizes: values of size variables, by name.
-        rtol: relative error that inexact results may have beside that of ``infos``.
-    """
-
+    #: As JSON, as is the trace.
     dag: dict[str, Any]
     trace: list[list[Any]]
     arg_ids: list[ArgId]
+    #: One for each argument; outputs hold their contents before the run.
     arrays: list[Array]
+    #: Allowed errors of each argument.
     infos: list[Info]
+    #: Values of size variables, by name.
     sizes: dict[str, int] = field(default_factory=dict)
+    #: Relative error allowed for inexact results beside that of ``infos``.
     rtol: float = 0.0
 
     def report(self) -> str:
-        """The program and its schedule as text that shows what is computed."""
+        """The program and its schedule as text that shows the computation."""
         s = replay(Dag.from_json(self.dag), self.trace)
         return f"{json.dumps(self.dag)}\n{json.dumps(self.trace)}\n{s.as_python()}"
 
 
 def runs_here(target: str) -> bool:
-    """Whether this machine can make and run code for a target; ``c`` needs a compiler.
+    """Whether this machine can build and run code for a target; ``c`` needs a compiler.
 
-    Code for CUDA needs NVRTC alone: where there is no device, it is compiled and not run.
+    Code for CUDA needs NVRTC alone: without a device, it is compiled and not run.
     """
     kind = Target(target).kind
     if kind == "cuda":
@@ -96,12 +93,11 @@ def runs_here(target: str) -> bool:
 
 
 def is_for_devices(target: str) -> bool:
-    """Whether code for a target runs on a device of its own, as kernels do."""
+    """Whether code for a target consists of kernels of a device."""
     return "gpu" in Target(target).keys
 
 
 def case_of(program: Program, trace: list[list[Any]]) -> Case:
-    """The case of a `Program` and a trace."""
     from loopwright.schedule import create_schedule
 
     s = create_schedule(list(program.outputs))
@@ -111,7 +107,7 @@ def case_of(program: Program, trace: list[list[Any]]) -> Case:
 
 @dataclass
 class Prepared:
-    """A case whose schedule was lowered, and what NumPy makes of it."""
+    """A case whose schedule was lowered, and its results by NumPy."""
 
     case: Case
     s: Schedule
@@ -120,46 +116,38 @@ class Prepared:
 
     @property
     def is_kernel(self) -> bool:
-        """Whether GPU threads run it: the interpreter and devices can, and no CPU."""
+        """Whether it runs on GPU threads, which the interpreter and devices have, but no CPU."""
         return " in thread(" in str(self.f)
 
 
 class Checker:
     """Checks cases; owns the process with guarded memory, and one without a driver's optimiser.
 
-    Args:
-        cache: where compiled code is kept between runs; None compiles every time. A checker with a
-            cache must not be used while the compiler is patched.
-
-    Attributes:
-        runs: how often compiled code ran, by target; how often the interpreter did; and why what
-            could not run is no failure.
-        path: the execution path that was followed last.
+    A checker with a cache of compiled code must not be used while the compiler is patched.
     """
 
     def __init__(self, cache: ArtifactCache | None = None) -> None:
         self.runner = GuardedRunner()
         self.unoptimised = GuardedRunner(UNOPTIMISED)
+        #: Runs of compiled code by target, of the interpreter, and reasons for runs that were left
+        #: out.
         self.runs: Counter[str] = Counter()
+        #: The execution path that was followed last.
         self.path = ExecutionPath("interpreter")
         self._cache = cache
         self._last_case: Case | None = None
         self._artifacts: dict[ExecutionPath, Artifact] = {}
 
     def close(self) -> None:
-        """End the guarded processes."""
         self.runner.close()
         self.unoptimised.close()
 
     def check(self, case: Case, targets: Sequence[str]) -> str:
-        """Check one case.
+        """Check one case; returns ``"ran"``, or ``"refused"`` for an invalid schedule or too much
+        code.
 
-        Returns:
-            ``"ran"``, or ``"refused"`` when the schedule does not validate, or would be written
-            out to more code than the limit allows.
-
-        Raises:
-            AssertionError: results differ, or an input or the memory around an array changed.
+        Different results are an `AssertionError`, as is a change of an input or of the memory
+        around an array.
         """
         self.path = ExecutionPath("interpreter", sizes=case.sizes)
         try:
@@ -175,11 +163,7 @@ class Checker:
         return "ran"
 
     def prepare(self, case: Case) -> Prepared:
-        """Lower a case.
-
-        Raises:
-            ScheduleError: the schedule does not validate.
-        """
+        """Lower a case; a schedule that does not validate is a `ScheduleError`."""
         dag = Dag.from_json(case.dag)
         s = replay(dag, case.trace)
         f = lower_ids(s, case.arg_ids)
@@ -191,14 +175,11 @@ class Checker:
         return Prepared(case, s, f, evaluate(dag.bind(case.sizes), inputs))
 
     def run(self, prepared: Prepared, path: ExecutionPath) -> None:
-        """Follow one execution path with a case, and compare.
+        """Follow one execution path with a case, and compare as `check` does.
 
-        Checks of bounds and passes that are left out may make a program longer than the limit,
-        which it was below: then there is nothing to run. A kernel of OpenCL that fails runs once
-        more without the driver's optimiser, which is to blame for a crash that it has alone.
-
-        Raises:
-            AssertionError: as `check`; where a kernel is right without the optimiser, it says so.
+        Checks of bounds, and passes that are left out, may make a program longer than the limit:
+        nothing runs. A kernel of OpenCL that fails runs once more without the driver's optimiser,
+        to find who is to blame.
         """
         self.path = path
         try:
@@ -237,7 +218,7 @@ class Checker:
         self.runs[OPTIMISER_CRASHED] += 1
 
     def _without_optimiser(self, prepared: Prepared, path: ExecutionPath) -> str:
-        """What is wrong where the driver's optimiser is off, in a line; empty: nothing."""
+        """The error without the driver's optimiser, in a line; empty if there is none."""
         case = prepared.case
         try:
             artifact = self._artifact(case, path)
@@ -248,7 +229,7 @@ class Checker:
         return ""
 
     def _executed(self, prepared: Prepared, path: ExecutionPath) -> list[Array] | None:
-        """What a path gives; None for one that compares by itself."""
+        """The results of a path; None for one that compares by itself."""
         case = prepared.case
         match path.kind:
             case "round trip":
@@ -270,7 +251,7 @@ class Checker:
                 assert_never(path.kind)
 
     def _artifact(self, case: Case, path: ExecutionPath) -> Artifact:
-        """The compiled code; that of another size of the same program and trace is used again."""
+        """The compiled code, reused between sizes of the same program and trace."""
         last = self._last_case
         if last is None or last.dag is not case.dag or last.trace is not case.trace:
             self._artifacts = {}
@@ -301,7 +282,7 @@ class Checker:
 
 
 def execution_paths(prepared: Prepared, targets: Sequence[str]) -> Iterator[ExecutionPath]:
-    """The paths of a case: those that need no compiler, then the targets that can run it.
+    """The paths of a case: those without a compiler, then the targets that can run it.
 
     A function in two parts runs as a whole, and its parts by themselves.
     """
@@ -338,7 +319,7 @@ def _arguments_determine_sizes(dag: Dag, arg_ids: Sequence[ArgId]) -> bool:
 
 
 def check_passes(s: Schedule, f: Func, case: Case) -> None:
-    """With all passes a program means the same, to the bit."""
+    """Check that all passes keep the meaning of a program, to the bit."""
     with PassContext(3, config={"verify": True}):
         other = lower_ids(s, case.arg_ids)
     if str(other) == str(f):
@@ -357,7 +338,7 @@ def _interpreted(f: Func, case: Case, order: int | None = 1) -> list[Array]:
 
 
 def interpreted_parts(f: Func, case: Case, order: int | None = 1) -> list[Array]:
-    """What the two parts of a function give when the interpreter runs one after the other."""
+    """The results of the two parts of a function when the interpreter runs one after the other."""
     assert isinstance(f, SplitFunc)
     out = [a.copy() for a in case.arrays]
     place: dict[Buffer, Array] = dict(zip(f.params, out, strict=True))
@@ -368,7 +349,7 @@ def interpreted_parts(f: Func, case: Case, order: int | None = 1) -> list[Array]
 
 
 def difference(want: Array, got: Array, info: Info, rtol: float = 0.0) -> str:
-    """Where two results differ by more than ``info`` (and ``rtol``) allows, or ''."""
+    """The place where two results differ by more than ``info`` (and ``rtol``) allows, or ''."""
     if want.dtype != got.dtype or want.shape != got.shape:
         return f"expected {want.dtype}{list(want.shape)}, got {got.dtype}{list(got.shape)}"
     if (info.exact and not rtol) or not dtypes.is_float(want.dtype.name):
@@ -388,7 +369,7 @@ def difference(want: Array, got: Array, info: Info, rtol: float = 0.0) -> str:
 
 
 def check_round_trips(s: Schedule, f: Func, arg_ids: Sequence[ArgId]) -> None:
-    """A trace survives JSON and Python source, and gives the same text again."""
+    """Check that a trace survives JSON and Python source, and gives the same text again."""
     dag = Dag.from_json(json.loads(json.dumps(s.dag.to_json())))
     assert dag.hash == s.dag.hash
     again = replay(dag, json.loads(json.dumps(s.trace_json())))
@@ -410,13 +391,7 @@ def check_schedule(
 ) -> Func:
     """Check a schedule made by hand on all execution paths; returns the lowered function.
 
-    Args:
-        s: the schedule.
-        args: its arguments, inputs first, then outputs.
-        inputs: arrays of the inputs.
-        infos: what is known of each output; default: exact.
-        targets: where to run it.
-        checker: one to use again.
+    ``args`` are inputs, then outputs; ``infos`` are those of each output, exact by default.
     """
     ids = s.arg_ids(args)
     given = list(inputs)

@@ -1,7 +1,7 @@
-"""Which failures of a kernel are those of the driver that compiles it, and not of ours.
+"""Failures of a kernel that are faults of the driver that compiles it.
 
-PoCL 3.1 fails in three ways: an assertion of its compiler ends the process, and so does a crash of
-its optimiser, without which the same kernel is right; and its compiler does not end.
+PoCL 3.1 fails in three ways: an assertion of its compiler ends the process; its optimiser crashes,
+without which the same kernel is right; and its compiler does not end.
 """
 
 from __future__ import annotations
@@ -19,38 +19,30 @@ UNOPTIMISED = {"PYOPENCL_BUILD_OPTIONS": "-cl-opt-disable", "LOOPWRIGHT_CACHE": 
 
 
 def is_pocl_assertion(error: Exception) -> bool:
-    """Whether a process ended in an assertion of PoCL's compiler.
-
-    PoCL 3.1 forms regions between barriers, and gives up on some programs whose barriers stand
-    in loops beside conditions: `pocl::ParallelRegion::Verify`, "Incoming edges to non-entry block".
+    """Whether a process ended in an assertion of PoCL's compiler, `pocl::ParallelRegion::Verify`,
+    which PoCL 3.1 raises for some barriers in loops beside conditions.
     """
     return "pocl::" in f"{error}" and "Assertion" in f"{error}"
 
 
 def is_endless_compilation(error: Exception) -> bool:
-    """Whether a kernel, which the interpreter has run to its end before, did not end.
-
-    PoCL 3.1 copies what stands behind a barrier for each way that leads to it, so that the work
-    doubles with each of some barriers in conditions: `pocl::BarrierTailReplication`.
+    """Whether a kernel that the interpreter has run to its end did not end: in PoCL 3.1 each
+    barrier in a condition doubles the work of `pocl::BarrierTailReplication`.
     """
     return isinstance(error, ProcessTimedOutError)
 
 
 def is_of_the_optimiser(error: Exception, without: str) -> bool:
-    """Whether a failure is a crash of the driver's optimiser.
+    """Whether a failure is a crash of the driver's optimiser, from the error ``without`` it, empty
+    if none.
 
-    An answer that is wrong with the optimiser alone may still be a mistake of the program: of a
-    race, say, which the optimiser only brings to light.
-
-    Args:
-        error: how the kernel failed.
-        without: what is wrong where the optimiser is off; empty: nothing.
+    A wrong answer with the optimiser alone may still be a mistake of the program, such as a race.
     """
     return isinstance(error, ProcessKilledError) and not without
 
 
 def with_second_run(error: RunError | AssertionError, without: str) -> RunError | AssertionError:
-    """The failure as it was, whose first line says also what there is without the optimiser."""
+    """The failure, whose first line also has the outcome without the optimiser."""
     first, newline, rest = f"{error}".partition("\n")
     said = f"{first} (without the driver's optimiser: {without or 'right'})"
     return type(error)(said + newline + rest)

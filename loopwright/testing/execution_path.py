@@ -16,33 +16,29 @@ PathKind = Literal["round trip", "interpreter", "passes", "target"]
 class ExecutionPath:
     """One way to execute a schedule.
 
-    Attributes:
-        kind: ``"round trip"`` writes the trace as JSON and as Python source and reads it back;
-            ``"interpreter"`` interprets the lowered program; ``"passes"`` compares the program with
-            all passes to the one with the default passes; ``"target"`` runs compiled code.
-        target: the target string of compiled code.
-        level: the optimisation level of the passes, 0 to 3.
-        checked: whether compiled code checks every access.
-        order: the seed of the order in which the interpreter runs GPU threads; None runs them in
-            ascending order.
-        side: which end of each array lies against a page that may not be touched.
-        sizes: values of size variables, by name.
-        prepared: whether the two parts of a function of constants run one after the other, each
-            called by itself, in place of the whole.
+    ``"round trip"`` writes the trace as JSON and as Python source and reads it back;
+    ``"interpreter"`` interprets the lowered program; ``"passes"`` compares the program with all
+    passes to the one with the default passes; ``"target"`` runs compiled code.
     """
 
     kind: PathKind
+    #: The target string of compiled code.
     target: str = ""
+    #: The optimisation level of the passes, 0 to 3.
     level: int = 2
+    #: Whether compiled code checks every access.
     checked: bool = False
+    #: Seed of the order of GPU threads in the interpreter; None: ascending.
     order: int | None = 1
+    #: The end of each array that lies against a forbidden page.
     side: Literal["start", "end"] = "end"
+    #: Values of size variables, by name.
     sizes: dict[str, int] = field(default_factory=dict, hash=False)
+    #: Whether to call the two parts of a function of constants one after the other.
     prepared: bool = False
 
     @property
     def config(self) -> dict[str, bool]:
-        """Settings of the `PassContext`."""
         return {"verify": True} | ({"instrument_bound_checkers": True} if self.checked else {})
 
     def __str__(self) -> str:

@@ -56,9 +56,9 @@ TARGETS = (
     "c -num-threads=2",
     "c -num-threads=1 -prefer-vector-width=256 -opt-level=3",
 )
-#: What is made of a seed, by its remainder.
+#: Kind of the example of a seed, by its remainder.
 KINDS = ("cpu", "cpu", "cpu", "sizes", "threads")
-#: What is made of it only where that is asked for: a point of the program's automatic space.
+#: Kind on demand only: a point of the program's automatic space.
 SPACES = "spaces"
 
 
@@ -75,17 +75,13 @@ def example(seed: int) -> tuple[Case, list[str], RandomSchedule]:
     return case_of(program, schedule.trace), targets_of(d), schedule
 
 
-#: What a seed gives: cases that differ in their sizes only, the targets, and how it was drawn.
+#: The example of a seed: cases that differ in their sizes only, the targets, and the schedule.
 Example = tuple[list[Case], list[str], RandomSchedule]
 
 
 def examples(seed: int, kind: str, targets: Sequence[str] = ()) -> Example:
-    """What is checked for a seed.
-
-    Args:
-        seed: decides everything that is drawn.
-        kind: ``"cpu"``, ``"sizes"`` (one case a size), ``"threads"``, or ``"spaces"``.
-        targets: of spaces; none: some CPUs.
+    """The cases of a seed of kind ``"cpu"``, ``"sizes"`` (one case a size), ``"threads"``, or
+    ``"spaces"``, with the targets of spaces, by default some CPUs.
     """
     if kind == SPACES:
         return _structure(Draw.random(random.Random(seed)), targets or TARGETS[:4])
@@ -103,7 +99,7 @@ def examples(seed: int, kind: str, targets: Sequence[str] = ()) -> Example:
 
 
 def _structure(d: Draw, targets: Sequence[str]) -> Example:
-    """A point of the space of a random program, and the target that the space is for."""
+    """A point of the space of a random program, and the target of the space."""
     odd = d.chance(40)  # products in tiles that divide nothing, and register tiles for the rest
     program, target = random_product(d) if odd else random_program(d), d.pick(targets)
     # A space has the results of a program in calling order, from which its operations are numbered.
@@ -115,27 +111,21 @@ def _structure(d: Draw, targets: Sequence[str]) -> Example:
 
 @dataclass
 class Fuzz:
-    """A run, and what it has found so far.
-
-    Attributes:
-        targets: where compiled code runs; none: drawn for each seed.
-        shrink_seconds: how long a failure is made smaller.
-        ends: how schedules ended, by kind: ``"ran"``, ``"refused"``, ``"failed"`` or ``"empty"``
-            (no size to vary).
-        applied, refused: steps by primitive.
-        runs: how often compiled code ran, by target; and how often the interpreter did.
-        failures: a line each.
-        done: how many seeds were checked.
-    """
-
+    #: Targets of compiled code; empty: drawn for each seed.
     targets: list[str] = field(default_factory=list)
+    #: Time for making a failure smaller.
     shrink_seconds: float = 60.0
     checker: Checker = field(default_factory=Checker)
+    #: Outcomes of schedules by kind: ran, refused, failed, or empty (no size to vary).
     ends: Counter[tuple[str, str]] = field(default_factory=Counter)
+    #: Steps by primitive, as are the refused ones.
     applied: Counter[str] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)
+    #: Runs of compiled code by target, and of the interpreter.
     runs: Counter[str] = field(default_factory=Counter)
+    #: A line each.
     failures: list[str] = field(default_factory=list)
+    #: Number of seeds that were checked.
     done: int = 0
 
     def run_all(self, seeds: Iterable[int], kind: str = "", stop: bool = False) -> None:
@@ -147,7 +137,7 @@ class Fuzz:
                 return
 
     def run(self, seed: int, kind: str = "") -> bool:
-        """Check what a seed makes; returns whether all is well."""
+        """Check the cases of a seed; returns whether all is well."""
         kind = kind or KINDS[seed % len(KINDS)]
         try:
             drawn = examples(seed, kind, self.targets)
@@ -161,7 +151,7 @@ class Fuzz:
         return self.check(seed, kind, drawn)
 
     def check(self, seed: int, kind: str, example: Example) -> bool:
-        """Check what was drawn for a seed; returns whether all is well."""
+        """Check the cases drawn for a seed; returns whether all is well."""
         cases, targets, schedule = example
         self.applied.update(schedule.applied)
         self.refused.update(schedule.refused)
@@ -193,7 +183,7 @@ class Fuzz:
         print(f"# ---- a program that fails in this way\n{text}# ---- end", flush=True)
 
     def fails(self, case: Case, path: ExecutionPath, error: Exception) -> bool:
-        """Whether a case fails as another did: in one way to run it, with one kind of error."""
+        """Whether a case fails as another did: on one execution path, with one kind of error."""
         self.checker.path = path
         try:
             prepared = self.checker.prepare(case)
@@ -207,7 +197,7 @@ class Fuzz:
         return False
 
     def summary(self) -> str:
-        """What was done and found, a line each."""
+        """Statistics and failures, a line each."""
         lines = []
         for kind in dict.fromkeys(k for k, _ in self.ends):
             ends = {e: n for (k, e), n in sorted(self.ends.items()) if k == kind}
@@ -223,7 +213,7 @@ class Fuzz:
 
 
 def alike(a: str, b: str) -> bool:
-    """Whether two errors complain of the same: their first words, but for names and numbers."""
+    """Whether two errors are the same complaint: equal first words, but for names and numbers."""
     return _words(a) == _words(b)
 
 
@@ -276,7 +266,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _seeds(first: int, count: int, minutes: float | None) -> Iterator[int]:
-    """So many seeds; or, where minutes are given, seeds until these are over."""
+    """So many seeds, or seeds until so many minutes are over."""
     if minutes is None:
         yield from range(first, first + count)
         return

@@ -1,9 +1,7 @@
-"""Runs compiled functions in a process of its own, on memory whose edges notice every slip.
+"""Runs compiled functions in a separate process, on memory with guarded edges. POSIX only.
 
-Each array, and the workspace, lies against a page that may not be touched: at its end (an access
-past the end faults) or at its start (one before it faults). The rest of its pages holds a pattern
-that must survive. A fault kills only the worker, and `GuardedRunner.run` reports it. POSIX only.
-What runs on a device has edges that are looked at afterwards (`loopwright.testing.on_device`).
+Each array, and the workspace, lies against a page that may not be touched, at its end or its start;
+the rest of its pages holds a pattern that must survive. A fault kills only the worker.
 """
 
 from __future__ import annotations
@@ -35,19 +33,16 @@ _FRESH = 0xFF  # NaN as a float, -1 as an integer
 
 
 class ProcessKilledError(RunError):
-    """A function, or a driver that was to run it, ended the process that it ran in."""
+    """A function, or the driver that was to run it, ended its process."""
 
 
 class ProcessTimedOutError(ProcessKilledError):
-    """A function, or a driver that was to run it, did not end."""
+    """A function, or the driver that was to run it, did not end."""
 
 
 class GuardedRunner:
-    """A worker process; it is started when needed and again after a fault.
-
-    Args:
-        environment: variables of the process that differ from those of this one.
-        seconds: that a run may take, compilation by a driver included.
+    """A worker process with changed variables of the environment; it is started on demand, and
+    again after a fault. A run may take ``seconds``, compilation by a driver included.
     """
 
     def __init__(
@@ -66,19 +61,10 @@ class GuardedRunner:
         side: Side = "end",
         prepared: bool = False,
     ) -> list[Array]:
-        """Run an artifact's entry on copies of some arrays; returns them as it left them.
+        """Run an artifact's entry on copies of some arrays; returns their contents afterwards.
 
-        Args:
-            artifact: the compiled function.
-            arrays: one for each argument.
-            side: which edge of each array meets the forbidden page, ``"end"`` or ``"start"``.
-            prepared: run the two parts of the entry one after the other in place of the whole; what
-                the first leaves for the second is guarded as well.
-
-        Raises:
-            ProcessKilledError: the function faulted, or the driver did that was to run it; a
-                `ProcessTimedOutError` where either did not end in time.
-            RunError: the function failed, or wrote outside its arrays.
+        ``side`` is the edge of each array at the forbidden page. ``prepared`` runs the two parts of
+        the entry one after the other; the arrays that they share are guarded as well.
         """
         process = self._process or self._start()
         assert process.stdin is not None
@@ -117,7 +103,7 @@ class GuardedRunner:
         return out
 
     def _last_words(self) -> str:
-        """The last line that the worker, or a driver in it, wrote as an error."""
+        """The last error line of the worker, or of a driver in it."""
         if self._errors is None:
             return ""
         self._errors.seek(0)
@@ -141,7 +127,6 @@ class GuardedRunner:
         return self._process
 
     def close(self) -> None:
-        """End the worker."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -181,7 +166,7 @@ def _exactly(pipe: IO[bytes], n: int) -> bytes:
 
 
 class _Regions:
-    """Regions by size, used again."""
+    """Regions by size, reused."""
 
     def __init__(self) -> None:
         self._free: dict[int, list[GuardedMemory]] = {}
@@ -243,8 +228,7 @@ def _run(
 
 
 def _calls(f: Function, parts: Parts | None) -> list[tuple[Function, list[int]]]:
-    """The functions to call, each with the numbers of the arrays that it takes; what the parts
-    share comes behind the arguments of the whole."""
+    """The functions to call, with the numbers of their arrays; shared ones come last."""
     if parts is None:
         return [(f, list(range(len(f.args))))]
     kept = [len(f.args) + k for k in range(len(parts.kept))]
@@ -255,7 +239,7 @@ def _calls(f: Function, parts: Parts | None) -> list[tuple[Function, list[int]]]
 
 
 def _call(f: Function, views: Sequence[Array], space: Array) -> int:
-    """Call machine code; returns what it returns."""
+    """Call machine code; returns its result."""
     entry = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)(f.address)
     values = [*(v.ctypes.data for v in views), *f.values]
     pointers = (ctypes.c_void_p * max(1, len(values)))(*values)

@@ -1,4 +1,4 @@
-"""What every measurer (the runner of candidates) keeps to, as a test class to subclass.
+"""The contract of measurers (runners of candidates), as a test class to subclass.
 
 A measurer takes configurations of one task and gives a typed result for each: times, or an error
 with a kind and a text, never a huge number. A test module derives from `MeasurerContract`::
@@ -33,7 +33,7 @@ ENDLESS = 1 << 30
 
 
 def _reference(right: bool) -> Callable[[Array], Array]:
-    """The sum of two sines by NumPy, or something else."""
+    """The sum of two sines by NumPy, or a wrong result."""
 
     def sum_of_sines(a: Array) -> Array:
         total = np.sin(a.astype(np.float64)) + np.sin(a.astype(np.float64) + 1)
@@ -46,10 +46,8 @@ def _reference(right: bool) -> Callable[[Array], Array]:
 def sum_of_sines(right: bool) -> tuple[Schedule, list[te.Tensor]]:
     """B[i] is a sum of sines.
 
-    The knobs are the factor of a split, where 0 is refused, and how many terms the sum has.
-
-    Args:
-        right: whether the reference agrees with the program.
+    The knobs are the factor of a split, where 0 is refused, and the number of terms. ``right``
+    makes the reference agree with the program.
     """
     cfg = get_config()
     cfg.define_knob("factor", [4, 8, 16, 0], default=4)
@@ -78,12 +76,7 @@ class MeasurerContract:
 
     @staticmethod
     def make(task: Task, timeout: float) -> AbstractContextManager[MeasurerLike]:
-        """A measurer of a task.
-
-        Args:
-            task: what is measured.
-            timeout: seconds that running one candidate may take.
-        """
+        """A measurer of a task; ``timeout`` is the limit of running one candidate, in seconds."""
         raise NotImplementedError
 
     @pytest.fixture(scope="class")

@@ -1,12 +1,12 @@
-"""What a DAG computes, by NumPy alone: the reference that shares no code with the lowering.
+"""The results of a DAG by NumPy alone: the reference that shares no code with the lowering.
 
 Every operation is evaluated at once on index grids, straight from its expression tree. Nothing here
 knows of schedules, bounds, buffers or loops, and no simplification is done, so a mistake in those
 cannot hide in both. A reduction is spread out over all its points: for small shapes.
 
-Rules that the compiler promises and NumPy alone does not: integer division by zero gives 0; a float
-that becomes an integer is truncated, out of range it is cut to the nearest limit and NaN gives 0.
-Axes are int32. An index made of axes alone is that of whole numbers: nothing in it wraps.
+Rules of the compiler that differ from NumPy: integer division by zero gives 0; a float converted to
+an integer is truncated, out of range it is cut to the nearest limit, and NaN gives 0. Axes are
+int32. An index made of axes alone is computed in unbounded integers: nothing in it wraps.
 """
 
 from __future__ import annotations
@@ -30,14 +30,8 @@ _WHOLE = ("+", "-", "*", "min", "max", *_DIVISIONS)
 
 
 def evaluate(dag: Dag, inputs: Mapping[int, Array] | Mapping[ArgId, Array]) -> dict[ArgId, Array]:
-    """Values of all operations of a DAG by index, ``(index, k)`` for output k > 0.
-
-    Args:
-        dag: the program.
-        inputs: the arrays of its placeholders by index.
-
-    Raises:
-        InternalError: the program reads outside a tensor where nothing guards it.
+    """Values of all operations of a DAG by index, ``(index, k)`` for output k > 0, from the arrays
+    of its placeholders by index; an unguarded read outside a tensor is an `InternalError`.
     """
     values: dict[ArgId, Array] = {}
     values.update(inputs.items())
@@ -63,7 +57,6 @@ class _Evaluation:
         self._whole: dict[Expr, Array | None] = {}
 
     def result(self) -> list[Array]:
-        """The values of each output."""
         body = self.op.body
         assert body is not None
         everywhere = np.ones((), bool)
@@ -160,7 +153,7 @@ class _Evaluation:
         return source[tuple(np.broadcast_arrays(*indices))] if indices else source
 
     def whole(self, e: Expr) -> Array | None:
-        """The whole numbers that arithmetic on axes alone stands for; None for all else."""
+        """The unbounded integers of arithmetic on axes alone; None for all else."""
         if e not in self._whole:
             signed = e.dtype in ("int32", "int64")
             self._whole[e] = self._whole_of(e) if signed else None

@@ -1,7 +1,5 @@
-"""Runs functions of kernels on arrays of a device whose edges notice every write.
-
-A device has no pages that fault. So each array lies inside a larger piece of memory, and what is
-before and behind it must be as it was.
+"""Runs functions of kernels on arrays of a device inside larger pieces of memory, whose edges must
+be unchanged afterwards: a device has no pages that fault.
 """
 
 from __future__ import annotations
@@ -23,12 +21,7 @@ _PATTERN = 0xA5
 
 
 class EdgedArray:
-    """An array of a device inside a larger piece of memory.
-
-    Args:
-        device: where.
-        data: its elements at first.
-    """
+    """An array of a device inside a larger piece of memory."""
 
     def __init__(self, device: Device, data: npt.NDArray[np.generic]) -> None:
         self._device, self._like = device, data
@@ -40,7 +33,7 @@ class EdgedArray:
         self.array = DeviceArray(part, data.shape, data.dtype.name, device, self)
 
     def take(self) -> tuple[npt.NDArray[np.generic], bool]:
-        """The elements now, and whether the edges are as they were; the memory is given back."""
+        """The elements now, and whether the edges are unchanged; frees the memory."""
         image = np.empty(self._all.nbytes, np.uint8)
         self._exchange(image, into_host=True)
         self._device.api.free(self._all)
@@ -62,15 +55,8 @@ def run_on_device(
     arrays: Sequence[npt.NDArray[np.generic]],
     parts: Parts | None = None,
 ) -> tuple[list[npt.NDArray[np.generic]], str]:
-    """Run a function on copies of some arrays; returns them as it left them, and what is wrong.
-
-    Args:
-        function: what runs, on the first device of its kind.
-        arrays: one for each argument, as on the host.
-        parts: run these one after the other in place of the function.
-
-    Returns:
-        The arrays, and the text of an error, or ''.
+    """Run a function, or its parts one after the other, on copies of some arrays, on the first
+    device of its kind; returns their contents afterwards, and the text of an error, or ''.
     """
     placed = [EdgedArray(function.device, a) for a in arrays]
     kept = () if parts is None else parts.kept

@@ -51,12 +51,8 @@ assert fresh.trace == s.trace
 
 
 def reproducer(case: Case, path: ExecutionPath, title: str) -> str:
-    """The program: te source, schedule calls, arrays, and the comparison that fails.
-
-    Args:
-        case: what fails.
-        path: the execution path on which it fails.
-        title: the first line of the text at its head.
+    """The program: te source, schedule calls, arrays, and the comparison that fails on an execution
+    path; ``title`` is the first line of its docstring.
     """
     s = replay(Dag.from_json(case.dag), case.trace)
     source = case_source(s.dag)
@@ -149,7 +145,6 @@ def _results(case: Case, dag: Dag) -> list[str]:
 
 
 def _array(a: Array) -> str:
-    """An array as an expression."""
     flat = a.ravel()
     same = flat.size > 4 and (flat.tobytes() == np.full_like(flat, flat[0]).tobytes())
     if same:

@@ -1,4 +1,4 @@
-"""What a schedule costs to interpret and to compile, so that random ones stay small."""
+"""The costs of a schedule in the interpreter and the compiler, so that random ones stay small."""
 
 from __future__ import annotations
 

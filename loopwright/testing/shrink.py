@@ -1,8 +1,7 @@
 """Makes a failing case smaller: fewer steps, fewer stages, smaller extents, simpler expressions.
 
-Every smaller candidate is written as Python (`Dag.as_python`) and executed, so that the rules of te
-refuse what is no valid program. A candidate that still fails replaces the case. The search is
-greedy; it ends when no candidate fails, or when the time is over.
+Every candidate is written as Python (`Dag.as_python`) and executed, so that the rules of te refuse
+invalid programs. The search is greedy.
 """
 
 from __future__ import annotations
@@ -32,13 +31,7 @@ Fails = Callable[[Case], bool]
 
 
 def shrink(case: Case, fails: Fails, seconds: float = 60.0) -> Case:
-    """The smallest case found that still fails.
-
-    Args:
-        case: one for which ``fails`` holds.
-        fails: whether a case fails in the same way.
-        seconds: when to stop looking.
-    """
+    """The smallest case found within so many seconds for which ``fails`` still holds."""
     end = time.monotonic() + seconds
     case = shortest(case, fails, end)
     changed = True
@@ -54,7 +47,7 @@ def shrink(case: Case, fails: Fails, seconds: float = 60.0) -> Case:
 def _descend(
     case: Case, fails: Fails, smaller: Callable[[Case], Iterator[Case]], end: float
 ) -> Case:
-    """Take the first smaller case that fails, and go on from there until none fails."""
+    """Take the first smaller case that fails, and continue from there until none fails."""
     while True:
         in_time = itertools.takewhile(lambda _: time.monotonic() <= end, smaller(case))
         failing = next(filter(fails, in_time), None)
@@ -67,7 +60,7 @@ def _descend(
 
 
 def without(trace: list[list[Any]], k: int) -> list[list[Any]]:
-    """A trace without step ``k`` and without all that uses what it made; ids are renumbered."""
+    """A trace without step ``k`` and all steps that use its results; ids are renumbered."""
     gone = {k}
     for t in range(k + 1, len(trace)):
         used = {int(n) for x in _words(trace[t]) for n in re.findall(r"^s?(\d+)(?:\.\d)?$", x)}
@@ -102,8 +95,7 @@ def shortest(case: Case, fails: Fails, end: float = float("inf")) -> Case:
 
 
 def _with_its_loops(trace: list[list[Any]], k: int) -> Iterator[list[list[Any]]]:
-    """A trace without the split or fusion of step ``k``: what used a loop that it made uses one of
-    those that it was made of."""
+    """A trace without the split or fusion of step ``k``: later steps use one of its loops."""
     name, _, *fields = trace[k]
     made_of = {"fuse": fields[:2], "split": fields[:1]}.get(name, [])
     for loop in made_of:
@@ -120,7 +112,7 @@ def _with_its_loops(trace: list[list[Any]], k: int) -> Iterator[list[list[Any]]]
 
 
 def _stages(case: Case) -> Iterator[Case]:
-    """Fewer outputs; what a stage computes given as an input instead."""
+    """Fewer outputs; the result of a stage given as an input instead."""
     dag = Dag.from_json(case.dag)
     for o in dag.outputs:
         if len(dag.outputs) > 1:
@@ -225,7 +217,7 @@ def _renewed(e: Any, f: Callable[[Any], Any]) -> Any:
 
 
 def _arrays(case: Case) -> Iterator[Case]:
-    """Inputs that are all ones, or zeros but for that."""
+    """Each input in turn filled with zeros or with ones."""
     ops = Dag.from_json(case.dag).ops
     for k, (i, a) in enumerate(zip(case.arg_ids, case.arrays, strict=True)):
         if not ops[read_arg_id(i)[0]].is_placeholder or not a.size or (a == a.flat[0]).all():
@@ -253,12 +245,8 @@ def _made(
 ) -> Iterator[Case]:
     """The case of changed operations, if te accepts them; at most one.
 
-    Args:
-        case, dag: what is changed.
-        ops: as many as those of ``dag``; what no output needs is dropped.
-        outputs: indices into them.
-        given: arrays of operations that became inputs.
-        loose: whether the bounds on errors of ``case`` may no longer hold.
+    Operations that no output needs are dropped; ``given`` are arrays of those that became inputs,
+    and ``loose`` says that the bounds on errors may no longer hold.
     """
     try:
         new, number = _rebuilt(Dag(tuple(ops), tuple(outputs)))
@@ -305,7 +293,7 @@ def _arguments(
 
 
 def _rebuilt(dag: Dag) -> tuple[Dag, dict[int, int]]:
-    """The DAG that its source gives, and the new index of each operation that is still there."""
+    """The DAG that its source gives, and the new index of each remaining operation."""
     scope: dict[str, Any] = {}
     exec(compile(dag.as_python(), "<smaller>", "exec"), scope)
     new, index = Dag.from_ops([t.op for t in scope["outputs"]])
@@ -314,11 +302,7 @@ def _rebuilt(dag: Dag) -> tuple[Dag, dict[int, int]]:
 
 
 def _renumbered(trace: list[list[Any]], number: Mapping[int, int]) -> list[list[Any]]:
-    """A trace for other indices; steps about stages that are gone are dropped with what they made.
-
-    Raises:
-        LoopwrightError: a step is malformed.
-    """
+    """A trace for other indices; steps about removed stages or their results are dropped."""
     k = 0
     while k < len(trace):
         known = all(i in number for i in _stage_ids(Step.from_json(trace[k])))

@@ -1,8 +1,7 @@
 """`SimulatedDevice`: a `DeviceAPI` over memory of its own that counts and checks every call.
 
-For tests of what is written against the interface of devices, and the model of a backend of one's
-own. It is stricter than hardware: streams do nothing until somebody waits for them, the default
-stream waits for no other, addresses are never used twice and aligned to no more than was asked.
+It is stricter than hardware: streams do nothing until somebody waits for them, the default stream
+waits for no other, and addresses are never reused and aligned no more than requested.
 """
 
 from __future__ import annotations
@@ -58,22 +57,22 @@ def _counted(
 class SimulatedDevice(DeviceAPI):
     """Devices that exist in this process only.
 
-    As a context manager it is registered under its code while the block runs, and what
-    `verify` finds is raised at the end of a block that raised nothing itself.
+    As a context manager it is registered under its code while the block runs, and errors of
+    `verify` are raised at the end of a block that raised nothing itself.
 
     Args:
-        devices: how many there are.
+        devices: number of devices.
         memory_limit: bytes of memory of each.
-        device_type: DLPack code under which they answer.
+        device_type: their DLPack code.
         peers: pairs ``(reader, owner)`` of devices of which one reaches the other's memory; copies
-            between others work, too, as the interface says.
-        kernels: what `load` finds, by name; an image is the names of its kernels, one a line.
-        attributes: properties that every device tells.
+            between other devices work, too.
+        kernels: kernels for `load`, by name; an image is the names of its kernels, one a line.
+        attributes: properties of every device.
 
     Attributes:
-        calls: how often each method was called; what tells of the devices is not counted.
-        lost_at: the number of the call from which on every call fails, as on a device that is
-            lost in the middle of a run; None: never. Calls are numbered from 1.
+        calls: number of calls of each method; queries about the devices are not counted.
+        lost_at: number, from 1, of the first call that fails, as all later ones do, as on a device
+            that is lost in the middle of a run; None: never.
 
     Example:
         >>> from loopwright.testing.simulated_device import SimulatedDevice
@@ -125,11 +124,11 @@ class SimulatedDevice(DeviceAPI):
         if kind is None:
             self.verify()
 
-    # What tests ask.
+    # Queries of tests.
 
     @property
     def faults(self) -> list[str]:
-        """What was done that the interface forbids, also where the error was caught."""
+        """Misuses of the interface, also those whose error was caught."""
         return self._book.faults
 
     def used_bytes(self, device_id: int) -> int:
@@ -137,14 +136,14 @@ class SimulatedDevice(DeviceAPI):
         return self._book.used_bytes(device_id)
 
     def queued(self, device_id: int) -> int:
-        """Pieces of work, marks and waits that nobody has waited for."""
+        """Number of pieces of work, marks and waits that nobody has waited for."""
         return sum(len(queue.work) for queue in self._queues(device_id))
 
     def verify(self) -> None:
-        """Nothing was done that is forbidden, and everything was given back.
+        """Check that the interface was not misused, and that everything was freed.
 
         Raises:
-            AssertionError: with all that is wrong.
+            AssertionError: with all faults.
         """
         wrong = [
             *self.faults,
@@ -154,25 +153,22 @@ class SimulatedDevice(DeviceAPI):
         if wrong:
             raise AssertionError("; ".join(wrong))
 
-    # What is there.
+    # Devices and their properties.
 
     def count(self) -> int:
-        """How many devices there are."""
         return self.devices
 
     def why_absent(self) -> str:
-        """Why there is no device."""
         return "" if self.devices else "the simulation was made without devices"
 
     def attribute(self, device_id: int, name: str) -> AttributeValue:
-        """A property of a device; None where it has no such thing."""
+        """A property of a device; None if it does not exist."""
         self._check_device(device_id)
         if name == "available_global_memory":
             return self.memory_limit - self.used_bytes(device_id)
         return self.attributes.get(name)
 
     def can_access_peer(self, device_id: int, other: int) -> bool:
-        """Whether a device reads the memory of another one."""
         return device_id == other or (device_id, other) in self.peers
 
     # Memory.
@@ -185,7 +181,7 @@ class SimulatedDevice(DeviceAPI):
         alignment: int = DEVICE_ALIGNMENT,
         scope: str = "global",
     ) -> Memory:
-        """Memory full of ``POISON``, aligned to what was asked and to no more."""
+        """Memory full of ``POISON``, aligned as requested and no more."""
         self._check_device(device_id)
         check_request(f"{self.name}({device_id})", nbytes, alignment)
         if scope != "global":
@@ -202,7 +198,7 @@ class SimulatedDevice(DeviceAPI):
 
     @_counted
     def free(self, memory: Memory) -> None:
-        """Give memory back: the caller has lost it now, work that is queued may still use it."""
+        """Free memory for the caller; queued work may still use it."""
         self._book.free(memory)
 
     @_counted
@@ -217,7 +213,7 @@ class SimulatedDevice(DeviceAPI):
     ) -> None:
         """Queue a copy, by default in a stream of the source's device, or of the only one.
 
-        Memory of the host is read or written when the stream has come that far.
+        Memory of the host is read or written when the stream reaches the copy.
         """
         read = self._book.access("copy", source, source_offset, nbytes)
         write = self._book.access("copy", target, target_offset, nbytes)
@@ -236,7 +232,6 @@ class SimulatedDevice(DeviceAPI):
 
     @_counted
     def create_stream(self, device_id: int) -> Stream:
-        """A new stream."""
         self._check_device(device_id)
         stream = Stream(self.device_type, device_id, self._next_stream, Queue())
         self._streams[stream.handle] = stream
@@ -245,7 +240,7 @@ class SimulatedDevice(DeviceAPI):
 
     @_counted
     def free_stream(self, stream: Stream) -> None:
-        """Run what is in a stream and give it back."""
+        """Run the work of a stream and free it."""
         if stream.handle == 0:
             raise self._book.fault(f"free_stream: {stream} is the default one")
         self._queue("free_stream", stream, stream.device_id).run()
@@ -253,7 +248,6 @@ class SimulatedDevice(DeviceAPI):
 
     @_counted
     def set_stream(self, device_id: int, stream: Stream | None) -> None:
-        """Make a stream the calling thread's current one."""
         self._check_device(device_id)
         if stream is not None:
             self._queue("set_stream", stream, device_id)
@@ -261,13 +255,12 @@ class SimulatedDevice(DeviceAPI):
 
     @_counted
     def current_stream(self, device_id: int) -> Stream:
-        """The calling thread's current stream."""
         self._check_device(device_id)
         return self._current_stream(device_id)
 
     @_counted
     def synchronize(self, device_id: int, stream: Stream | None = None) -> None:
-        """Run what is in a stream, or in all of them."""
+        """Run the work of a stream, or of all."""
         self._check_device(device_id)
         if stream is None:
             self._run_all(device_id)
@@ -276,7 +269,7 @@ class SimulatedDevice(DeviceAPI):
 
     @_counted
     def sync_stream_from_to(self, device_id: int, first: Stream, then: Stream) -> None:
-        """Let ``then`` go on only when ``first`` has come as far as it is filled now."""
+        """Make ``then`` wait for the work that is now in ``first``."""
         self._check_device(device_id)
         waiting = self._queue("sync_stream_from_to", then, device_id)
         mark = self._queue("sync_stream_from_to", first, device_id).mark()
@@ -284,14 +277,14 @@ class SimulatedDevice(DeviceAPI):
 
     @_counted
     def record_event(self, device_id: int, stream: Stream | None = None) -> Event:
-        """An event at the end of what is in a stream now."""
+        """An event behind the work that is now in a stream."""
         self._check_device(device_id)
         queue = self._queue("record_event", stream or self._current_stream(device_id), device_id)
         return Event(self.device_type, device_id, queue.mark())
 
     @_counted
     def wait_event(self, event: Event) -> None:
-        """Run the event's stream until it has come to the event."""
+        """Run the event's stream up to the event."""
         self._reach(event)
 
     @_counted
@@ -303,7 +296,7 @@ class SimulatedDevice(DeviceAPI):
 
     @_counted
     def load(self, device_id: int, image: bytes, kernels: Sequence[str]) -> Program:
-        """The kernels that an image names, which must be among those that the device was given."""
+        """The kernels that an image names, which must be among those of the device."""
         self._check_device(device_id)
         there = set(image.decode().split()) & self.kernels.keys()
         missing = [name for name in kernels if name not in there]
@@ -325,8 +318,9 @@ class SimulatedDevice(DeviceAPI):
         arguments: Sequence[KernelArgument],
         stream: Stream | None,
     ) -> None:
-        """Queue the call of a kernel; its memory must be on the device. In simulated time it takes
-        as long as moving each byte of that once."""
+        """Queue the call of a kernel, whose memory must be on the device. Its simulated time is
+        that of moving each byte of that memory once.
+        """
         queue = self._queue(name, stream or self._current_stream(device_id), device_id)
         values = [
             x if isinstance(x, int) else self._argument(device_id, name, x) for x in arguments
@@ -348,7 +342,7 @@ class SimulatedDevice(DeviceAPI):
             raise self._book.fault(f"{name}: {memory} is not on device {device_id}")
         return access
 
-    # What is inside.
+    # Internals.
 
     def _count_call(self, name: str) -> None:
         self.calls[name] += 1
@@ -382,7 +376,7 @@ class SimulatedDevice(DeviceAPI):
             queue.run()
 
     def _reach(self, event: Event) -> float:
-        """Run until an event has happened; its time."""
+        """Run until an event has happened, and return its time."""
         mark = event.owner
         if event.device_type != self.device_type or not isinstance(mark, Mark):
             raise self._book.fault(f"{event} is not of {self.name}")
@@ -397,7 +391,7 @@ class SimulatedDevice(DeviceAPI):
         seconds: float,
         touched: Sequence[Access | HostAccess],
     ) -> None:
-        """Queue work that keeps the memory that it touches until it has run."""
+        """Queue work, which keeps the memory that it touches until it has run."""
         used = [x.allocation for x in touched if isinstance(x, Access)]
         for allocation in used:
             allocation.users += 1

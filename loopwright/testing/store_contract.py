@@ -1,4 +1,4 @@
-"""What every store of records keeps to, as a test class to subclass.
+"""The contract of stores of records, as a test class to subclass.
 
 A store is opened on a path, takes records one at a time, and can be read again, also by another
 process and after a writer was stopped in the middle. A test module derives from `StoreContract`::
@@ -44,8 +44,6 @@ class StoreLike(Protocol):
 
 
 class LogLike(Protocol):
-    """What was read from a path."""
-
     headers: list[dict[str, object]]
     records: list[Record]
     skipped: list[object]
@@ -54,15 +52,13 @@ class LogLike(Protocol):
 class OpensStores(Protocol):
     """A class or function that opens the store of a path."""
 
-    def __call__(self, path: Path) -> StoreLike:
-        """Open the store; it is created when it does not exist."""
+    def __call__(self, path: Path) -> StoreLike: ...
 
 
 class ReadsLogs(Protocol):
-    """A function that reads what is at a path."""
+    """A function that reads the records of a path."""
 
-    def __call__(self, path: Path) -> LogLike:
-        """Read all records."""
+    def __call__(self, path: Path) -> LogLike: ...
 
 
 def record(trial: int, op: str = "matmul") -> Record:
@@ -88,14 +84,7 @@ store_contract.write_many(sys.argv[1], Path(sys.argv[2]), sys.argv[3], int(sys.a
 
 
 def write_many(contract: str, path: Path, op: str, count: int) -> None:
-    """Append ``count`` records (called in another process).
-
-    Args:
-        contract: the subclass of `StoreContract`, as ``module:Class``.
-        path: where to write.
-        op: name of the operator in the records.
-        count: how many.
-    """
+    """Append ``count`` records in another process, for a subclass as ``module:Class``."""
     module, _, name = contract.partition(":")
     store = getattr(importlib.import_module(module), name).open(path)
     for trial in range(count):
@@ -111,11 +100,10 @@ class StoreContract:
 
     @pytest.fixture
     def path(self, tmp_path: Path) -> Path:
-        """Where a store is to be."""
         return tmp_path / "log.jsonl"
 
     def tear(self, path: Path) -> None:
-        """Take away the end of what was written last, as the death of a writer may do."""
+        """Cut off the end of the last write, as the death of a writer may do."""
         path.write_bytes(path.read_bytes()[:-20])
 
     def trials(self, path: Path) -> list[int | None]:

@@ -1,8 +1,7 @@
 """Programs of which some extents become size variables: one function, run for several sizes.
 
-`symbolise` takes any program and replaces an extent, and those that are near it or twice it, by
-expressions over a size variable. For the old size the program means what it meant. For another it
-may read outside its tensors, which the NumPy reference notices; such sizes are left out.
+The meaning for the old size is unchanged. Sizes for which the program reads outside its tensors,
+which the NumPy reference notices, are left out.
 """
 
 from __future__ import annotations
@@ -19,13 +18,15 @@ from loopwright.testing.differential import Array, Case
 from loopwright.testing.numpy_eval import evaluate
 from loopwright.testing.random.values import Draw, Info, poison, random_array
 
-#: How far an extent may be from a size to be written as the size plus or minus a number.
+#: Largest distance of an extent from a size that is written as the size plus or minus a number.
 NEAR = 2
 _VAR = ["var", "s0"]
 
 
 def symbolise(d: Draw, dag: dict[str, Any]) -> tuple[dict[str, Any], int] | None:
-    """The JSON of a program with one size variable in it, and the value that it had."""
+    """The JSON of a program with a size variable in related extents, and the value of the
+    variable.
+    """
     out = copy.deepcopy(dag)
     places = [(op[key], k) for op in out["ops"] for key in ("shape", "reduce_extents")
               for k in range(len(op.get(key, ())))]  # fmt: skip
@@ -50,11 +51,7 @@ def _extent(d: Draw, n: int, size: int) -> Any:
 
 
 def symbolic_cases(d: Draw, case: Case) -> list[Case]:
-    """A case with a size variable in its program, for several sizes; none where it has no extent.
-
-    Raises:
-        AssertionError: the size that the program had gives another program.
-    """
+    """A case with a size variable, for several sizes; none where it has no extent."""
     symbolic = symbolise(d, case.dag)
     if symbolic is None:
         return []

@@ -1,6 +1,6 @@
-"""What every target keeps to, as a test class to subclass.
+"""The contract of targets, as a test class to subclass.
 
-A target is what `loopwright.build` compiles for: ``llvm``, ``c``, ``interp``, or one of an
+A target of `loopwright.build` is ``llvm``, ``c``, ``interp``, or one of an
 extension. A test module derives from `TargetContract` and names it::
 
     class TestC(TargetContract):
@@ -36,18 +36,12 @@ from loopwright.testing.differential import Array, runs_here
 
 @dataclass
 class ScheduledProgram:
-    """A scheduled program.
-
-    Attributes:
-        s: the schedule.
-        args: inputs, then the one output.
-        reference: the output by NumPy, from arrays of the inputs.
-        exact: whether the result has one right value to the bit.
-    """
-
     s: Schedule
+    #: Inputs, then the one output.
     args: list[te.Tensor]
+    #: The output by NumPy, from arrays of the inputs.
     reference: Callable[..., Array]
+    #: Whether the result has one right value to the bit.
     exact: bool = False
 
     def arrays(self) -> list[Array]:
@@ -57,7 +51,6 @@ class ScheduledProgram:
         return [*inputs, np.full(self.args[-1].static_shape, 77, self.args[-1].dtype)]
 
     def check(self, arrays: list[Array]) -> None:
-        """Compare the output with NumPy's."""
         expected = np.asarray(self.reference(*arrays[:-1]), arrays[-1].dtype)
         if self.exact:
             np.testing.assert_array_equal(arrays[-1], expected)
@@ -110,7 +103,7 @@ def integers() -> ScheduledProgram:
 
 
 def padding() -> ScheduledProgram:
-    """A padded window: what is read at the edge is guarded, the padding is computed in a tile."""
+    """A padded window: reads at the edge are guarded, the padding is computed in a tile."""
     a = te.placeholder((9, 9), name="A")
     p = te.compute(
         (11, 11),
@@ -157,13 +150,12 @@ class TargetContract:
             pytest.skip(f"{self.target} does not run on this machine")
 
     def build(self, program: ScheduledProgram, name: str = "main") -> Module:
-        """The compiled program."""
         return build(program.s, program.args, target=self.target, name=name)
 
     def place(self, a: Array) -> Array | NDArray:
         """An array where kernels of the target take it: the array itself, or a copy on a device.
 
-        Where the device is not here, the test ends: what it has built was built.
+        Without the device the test ends here: the build was tested.
         """
         home = device(self.target)
         if home == cpu():
@@ -173,7 +165,7 @@ class TargetContract:
         return array(a, device=home)
 
     def call(self, f: Module, *arrays: Array) -> None:
-        """Call a module on arrays of the host, of which the last becomes the result."""
+        """Call a module on arrays of the host, the last of which becomes the result."""
         placed = [self.place(a) for a in arrays]
         f(*placed)
         for a, there in zip(arrays, placed, strict=True):

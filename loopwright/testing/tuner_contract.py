@@ -1,4 +1,4 @@
-"""What every tuner keeps to, as a test class to subclass, and a device that needs no compiler.
+"""The contract of tuners, as a test class to subclass, and a device that needs no compiler.
 
 A test module derives from `TunerContract` and sets ``tuner`` to a class or factory::
 
@@ -39,16 +39,7 @@ from loopwright.tuner.run.state import point
 
 
 class FakeSpace(ConfigSpace):
-    """A space of the given extents, with knobs ``k0``, ``k1``, ... of the numbers below them.
-
-    Args:
-        extents: candidates of each knob.
-        valid: tells which indices are valid; None for all.
-        default: index of the default configuration.
-
-    Attributes:
-        asked: how often a point's validity was asked for.
-    """
+    """A space of the given extents, with knobs ``k0``, ``k1``, ... of the numbers below them."""
 
     def __init__(
         self,
@@ -60,22 +51,21 @@ class FakeSpace(ConfigSpace):
         for number, extent in enumerate(extents):
             self.define_knob(f"k{number}", range(extent))
         self.freeze()
+        #: Number of queries about the validity of a point.
         self.asked = 0
         self._valid = valid
         self._trial_0 = default
 
     @property
     def default_index(self) -> int:
-        """The index that was given."""
         return self._trial_0
 
     @property
     def is_filtered(self) -> bool:
-        """True when ``valid`` was given."""
         return self._valid is not None
 
     def is_valid(self, index: int) -> bool:
-        """Whether the filters accept a point; counts how often it was asked."""
+        """Whether the filters accept a point; counts the queries."""
         self.asked += 1
         return self._valid is None or self._valid(index)
 
@@ -105,13 +95,10 @@ class FakeTask:
 
 
 class FakeMeasurer:
-    """Gives each index a fixed time, and the failures that it is told to give.
+    """Gives each index a fixed time in seconds, or the error kind of ``fails``.
 
-    Args:
-        time: seconds of an index.
-        fails: error kind of an index, or None.
-        interrupt_after: raise KeyboardInterrupt instead of this result, counted from 0.
-        on_trial: called with the index before each result.
+    ``interrupt_after`` raises KeyboardInterrupt in place of this result, counted from 0;
+    ``on_trial`` is called with the index before each result.
     """
 
     def __init__(
@@ -137,7 +124,6 @@ class FakeMeasurer:
     def measure(
         self, inputs: Sequence[MeasureInput], incumbent: float | None = None
     ) -> Iterator[MeasureResult]:
-        """Results in the order of the inputs."""
         for item in inputs:
             index = point(item.config)
             self.on_trial(index)
@@ -148,7 +134,6 @@ class FakeMeasurer:
             yield self.result(index)
 
     def result(self, index: int) -> MeasureResult:
-        """What measuring an index gives."""
         kind = self.fails(index)
         if kind is not None:
             return MeasureResult(error=MeasureError(kind, f"index {index} failed"), ts=1.0)

@@ -1,4 +1,4 @@
-"""How far the vector math functions are off: ``python -m loopwright.testing.ulp [NAME...]``.
+"""Errors of the vector math functions: ``python -m loopwright.testing.ulp [NAME...]``.
 
 Compiled code is compared with NumPy and SciPy in float64 (for float32) or in the platform's long
 double (for float64, where that is longer; erf is then compared with the C library's). An error is
@@ -32,20 +32,17 @@ _BLOCK = 1 << 16
 
 
 class Error(NamedTuple):
-    """The worst that was found.
+    """The largest error found."""
 
-    Attributes:
-        ulp: largest error of a finite result.
-        args: where.
-        wrong: arguments whose result is of another kind: NaN, an infinity or the sign of zero.
-        example: one of them.
-        tried: how many arguments.
-    """
-
+    #: Largest error of a finite result.
     ulp: float
+    #: Its arguments.
     args: tuple[float, ...]
+    #: Number of results of another kind: NaN, an infinity or the sign of zero.
     wrong: int
+    #: Arguments of one of them.
     example: tuple[float, ...]
+    #: Number of arguments.
     tried: int
 
 
@@ -92,12 +89,7 @@ def _erf(x: Array) -> Array:
 
 
 def errors(got: Array, want: Array) -> tuple[Array, Array]:
-    """Errors in ulp where both are finite, and a mask of results of the wrong kind.
-
-    Args:
-        got: results.
-        want: exact values, in a wider type.
-    """
+    """Errors in ulp where both are finite, and a mask of results of the wrong kind."""
     info = np.finfo(got.dtype)
     with np.errstate(all="ignore"):
         return _errors(got, want, want.astype(got.dtype), info)
@@ -120,7 +112,6 @@ def _errors(got: Array, want: Array, rounded: Array, info: np.finfo[Any]) -> tup
 def measure(
     fn: str, dtype: str, blocks: Iterator[tuple[Array, ...]], target: str = "llvm -num-threads=1"
 ) -> Error:
-    """The largest error over blocks of arguments."""
     run = kernel(fn, dtype, target)
     out = np.empty(_BLOCK, dtype)
     worst, wrong, count = 0.0, 0, 0
@@ -139,7 +130,6 @@ def measure(
 
 
 def _at(args: tuple[Array, ...], k: int) -> tuple[float, ...]:
-    """The arguments of one result."""
     return tuple(float(a[k]) for a in args)
 
 
@@ -163,13 +153,8 @@ def special(dtype: str) -> Array:
 
 
 def samples(dtype: str, count: int, arity: int, seed: int = 0) -> Iterator[tuple[Array, ...]]:
-    """Random bit patterns, which meet every exponent, values of ordinary size, and `special` ones.
-
-    Args:
-        dtype: of the arguments.
-        count: how many, rounded up to whole blocks.
-        arity: arguments of the function.
-        seed: of the random generator.
+    """Random bit patterns, which meet every exponent, usual and `special` values, in whole
+    blocks.
     """
     rng = np.random.default_rng(seed)
     s = special(dtype)

@@ -193,7 +193,7 @@ def decl_buffer(
     offset_factor: int = 0,
     buffer_type: str = "",
 ) -> OperandBuffer:
-    """Say how an operand lies in memory: `loopwright.te.decl_buffer` with TVM's arguments.
+    """Describe an operand's place in memory: `loopwright.te.decl_buffer` with TVM's arguments.
 
     Args:
         shape: that of the tensor; numbers.

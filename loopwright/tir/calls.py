@@ -28,7 +28,7 @@ _TIR: dict[str, Function] = {f"tir.{name}": f for name, f in _C.items() if name 
 _TIR |= {
     "tir.abs": te.abs, "tir.round": te.round, "tir.rsqrt": te.rsqrt, "tir.sigmoid": te.sigmoid,
 }  # fmt: skip
-#: How many arguments functions take that take more than one.
+#: Numbers of arguments of functions that take more than one.
 _ARGUMENTS: dict[Function, int] = {te.fma: 3, te.fmod: 2, te.power: 2}
 
 

@@ -92,7 +92,7 @@ class IRBuilder:
 
     def __init__(self) -> None:
         self._statements = Statements()
-        # What the allocations of each open scope leave to be closed, the innermost scope last.
+        # Allocations to be closed with each open scope, the innermost scope last.
         self._scopes = [ExitStack()]
 
     def emit(self, stmt: Stmt) -> None:
@@ -139,13 +139,13 @@ class IRBuilder:
 
     @contextmanager
     def if_scope(self, cond: Expr) -> Iterator[None]:
-        """What is added inside runs where ``cond`` holds."""
+        """Run what is added inside where ``cond`` holds."""
         with self._statements.if_scope(cond), self._scope():
             yield
 
     @contextmanager
     def else_scope(self) -> Iterator[None]:
-        """What is added inside runs where the condition of the ``if_scope`` before does not hold.
+        """Run what is added inside where the condition of the ``if_scope`` before does not hold.
 
         Raises:
             TensorError: there is no ``if_scope`` before it.
@@ -192,7 +192,7 @@ class IRBuilder:
 
     @contextmanager
     def _scope(self) -> Iterator[None]:
-        """What is allocated inside ends with the block."""
+        """End the life of what is allocated inside with the block."""
         with ExitStack() as own:
             self._scopes.append(own)
             try:

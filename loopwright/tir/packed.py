@@ -20,7 +20,7 @@ from loopwright.te.tensor_intrin import OperandBuffer
 from loopwright.tir.ir_builder import BufferVar
 
 _NAME = re.compile(r"(?!lw_)[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
-#: What `call_packed` takes as an argument.
+#: An argument of `call_packed`.
 PackedArg = Buffer | BufferView | BufferVar | ExprLike | str
 #: Writes the body of a function from views of its inputs and of its outputs.
 Body = Callable[[Sequence[BufferView], Sequence[BufferView]], Stmt]

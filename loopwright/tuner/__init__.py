@@ -1,4 +1,4 @@
-"""Tuners, and the loop that drives them: which configuration next, for how long, recorded how.
+"""Tuners, and the loop that drives them within budgets and records every measurement.
 
 ``run/loop.py`` is where the whole pipeline can be read.
 """

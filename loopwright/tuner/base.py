@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 def _unheard(text: str) -> None:
-    """Outside of a run nobody watches."""
+    """Do nothing: outside of a run nobody watches."""
 
 
 class Tuner(ABC):
@@ -58,26 +58,41 @@ class Tuner(ABC):
         best_flops: its speed in FLOP/s, 0.0 before the first valid result.
         best: ``(config, result)`` of the best, or None.
         best_iter: the number of the trial that found it, counted from 0.
-        ttl: while a run goes on, how many more trials may come before its budgets of trials end it
-            (``n_trial`` and ``early_stopping``), as callbacks see it; None: no such budget, or no
-            run yet.
+        ttl: number of trials that may still come before a budget of trials (``n_trial``,
+            ``early_stopping``) ends the run, as callbacks see it; None: no such budget, or no run.
         round: the number of the round that the next ``ask`` belongs to.
-        why_empty: after an ``ask`` that found nothing, why.
-        pretrained: what ``load_history`` was given.
-        pruning: which points a GPU has no room for.
-        checks: what registered checks refuse (`loopwright.tuner.register_check`).
+        why_empty: reason why the last ``ask`` found nothing, where it did.
+        pretrained: results that ``load_history`` was given.
+        pruning: the points that a GPU has no room for.
+        checks: registered checks (`loopwright.tuner.register_check`) and what they refused.
         elsewhere: pairs of this space that the log holds from another compiler or machine.
-        relatives: what the log held of other tasks that may teach this one when it was first tuned.
+        relatives: records of other tasks that the log held when this one was first tuned, as far
+            as they may teach it.
         expressions: tensor expressions of those, by their hash, as far as logs hold them.
-        on_phase: is called with what the tuner does where that takes long, such as ``"fitting the
-            cost model"``; set by the run.
-        journal: what was measured without a log, kept for a next call of ``tune``.
+        on_phase: function that is called with the name of a step that takes long, such as
+            ``"fitting the cost model"``; set by the run.
+        journal: measurements without a log, kept for a next call of ``tune``.
 
     Example:
         >>> task = lw.create_task("matmul", (64, 64, 64), "llvm")
         >>> tuner = lw.tuner.RandomTuner(task, seed=0)
-        >>> print(isinstance(tuner, lw.tuner.Tuner), len(tuner.ask(3)))
-        True 3
+        >>> summary = tuner.tune(
+        ...     n_trial=3,
+        ...     measure_option=lw.measure_option(runner=lw.LocalRunner(number=1, repeat=1)),
+        ...     callbacks=[lw.callback.log_to_file("new.jsonl")],
+        ... )
+        >>> print(summary.stopped, summary.measured, summary.best_seconds > 0)
+        n_trial 3 True
+
+        A tuner of one's own chooses the order of the indices:
+
+        >>> class LastFirst(lw.tuner.Tuner):
+        ...     def propose(self, n):
+        ...         yield from reversed(range(len(self.space)))
+        ...
+        >>> first, second = LastFirst(task).ask(2)
+        >>> print(first.index == second.index + 1 == len(task.config_space) - 1)
+        True
     """
 
     #: The name by which the command line and the log know this tuner.
@@ -89,7 +104,7 @@ class Tuner(ABC):
     searches_unions: ClassVar[bool] = False
     #: Consecutive failures after which a run gives up.
     error_threshold: int = 150
-    #: Trials of one round: how many the loop asks for, and tells, at once.
+    #: Number of trials of one round, which the loop asks for, and tells, at once.
     plan_size: int = PLAN_SIZE
 
     def __init_subclass__(cls) -> None:
@@ -99,7 +114,7 @@ class Tuner(ABC):
             cls.__doc__ = f"{inspect.cleandoc(cls.__doc__)}\n\nOptions:\n{text}\n"
 
     #: Makes the tuner of a task whose space is a list of structures, with a tuner of this kind for
-    #: each; `loopwright.tuner` puts it here.
+    #: each; set by ``loopwright.tuner.structures``.
     _over_structures: ClassVar[Callable[..., Tuner]]
 
     def __new__(cls, task: Task | None = None, *positional: object, **named: object) -> Tuner:
@@ -129,16 +144,7 @@ class Tuner(ABC):
         self.reset()
 
     def reset(self) -> None:
-        """Forget every proposal and result; what ``load_history`` gave is kept.
-
-        Example:
-            >>> task = lw.create_task("matmul", (64, 64, 64), "llvm")
-            >>> tuner = lw.tuner.RandomTuner(task, seed=0)
-            >>> _ = tuner.ask(3)
-            >>> tuner.reset()
-            >>> print(len(tuner.visited))
-            0
-        """
+        """Forget every proposal and result; what ``load_history`` gave is kept."""
         self.visited: set[int] = set()
         self.trials = 0
         self.best_config: ConfigEntity | None = None
@@ -155,50 +161,19 @@ class Tuner(ABC):
 
     @abstractmethod
     def propose(self, n: int) -> Iterable[int]:
-        """Yield up to ``n`` indices of the space that are valid and not in ``self.visited``.
-
-        Example:
-            >>> task = lw.create_task("matmul", (64, 64, 64), "llvm -mcpu=x86-64-v4")
-            >>> class LastFirst(lw.tuner.Tuner):
-            ...     def propose(self, n):
-            ...         yield from reversed(range(len(self.task.config_space)))
-            ...
-            >>> print([config.index for config in LastFirst(task).ask(2)])
-            [12287, 12286]
-        """
+        """Yield up to ``n`` indices of the space that are valid and not in ``self.visited``."""
 
     def learn(  # noqa: B027 -- a tuner without a model has nothing to do here
         self, results: Sequence[tuple[ConfigEntity, MeasureResult]]
     ) -> None:
-        """Take in one round of results, in trial order; a tuner with a model overrides this.
-
-        Example:
-            >>> task = lw.create_task("matmul", (64, 64, 64), "llvm")
-            >>> tuner = lw.tuner.RandomTuner(task, seed=0)
-            >>> tuner.learn([(task.config(0), lw.MeasureResult(times=(1e-3,)))])
-        """
+        """Take in one round of results, in trial order; a tuner with a model overrides this."""
 
     def has_next(self) -> bool:
-        """False when the space is exhausted as far as this tuner can tell.
-
-        Example:
-            >>> task = lw.create_task("matmul", (64, 64, 64), "llvm")
-            >>> tuner = lw.tuner.RandomTuner(task, seed=0)
-            >>> print(tuner.has_next())
-            True
-        """
+        """False when the space is exhausted as far as this tuner can tell."""
         return not self._dry
 
     def ask(self, n: int) -> list[ConfigEntity]:
-        """Return up to ``n`` configurations not proposed before; fewer, or none, near the end.
-
-        Example:
-            >>> task = lw.create_task("matmul", (64, 64, 64), "llvm")
-            >>> tuner = lw.tuner.RandomTuner(task, seed=0)
-            >>> configs = tuner.ask(2)
-            >>> print(len(configs), configs[0].index != configs[1].index)
-            2 True
-        """
+        """Return up to ``n`` configurations not proposed before; fewer, or none, near the end."""
         if n < 1:
             return []
         chosen: list[int] = []
@@ -215,16 +190,7 @@ class Tuner(ABC):
         return [self.space.get(index) for index in chosen]
 
     def tell(self, results: Sequence[tuple[ConfigEntity, MeasureResult]]) -> None:
-        """Take in one whole round of ``(config, result)`` in trial order, and start the next.
-
-        Example:
-            >>> task = lw.create_task("matmul", (64, 64, 64), "llvm")
-            >>> tuner = lw.tuner.RandomTuner(task, seed=0)
-            >>> configs = tuner.ask(2)
-            >>> tuner.tell([(config, lw.MeasureResult(times=(1e-3,))) for config in configs])
-            >>> print(len(tuner.visited))
-            2
-        """
+        """Take in one whole round of ``(config, result)`` in trial order, and start the next."""
         for config, result in results:
             self.visited.add(point(config))
             self._note_best(config, result)
@@ -238,31 +204,13 @@ class Tuner(ABC):
         Args:
             number: the round.
             seed: draw this round from another seed (to finish one that another seed began).
-
-        Example:
-            >>> task = lw.create_task("matmul", (64, 64, 64), "llvm")
-            >>> tuner = lw.tuner.RandomTuner(task, seed=0)
-            >>> tuner.begin_round(0)
-            >>> first = [config.index for config in tuner.ask(2)]
-            >>> again = lw.tuner.RandomTuner(task, seed=0)
-            >>> again.begin_round(0)
-            >>> print(first == [config.index for config in again.ask(2)])
-            True
         """
         self.round = number
         self._round_seed = self.seed if seed is None else seed
         self._rng = None
 
     def exclude(self, indices: Iterable[int]) -> None:
-        """Never propose these indices (the loop measures the default configuration itself).
-
-        Example:
-            >>> task = lw.create_task("matmul", (64, 64, 64), "llvm")
-            >>> tuner = lw.tuner.GridSearchTuner(task)
-            >>> tuner.exclude([0, 1])
-            >>> print([config.index for config in tuner.ask(2)])
-            [2, 3]
-        """
+        """Never propose these indices (the loop measures the default configuration itself)."""
         self.visited.update(indices)
 
     @property
@@ -280,37 +228,23 @@ class Tuner(ABC):
 
     @property
     def options(self) -> dict[str, Any]:
-        """What the header of a log says about this tuner besides its name and seed."""
+        """The options that the header of a log holds beside name and seed."""
         return self.settings.recorded()
 
     def admits(self, index: int) -> bool:
-        """Whether a point may be proposed: filters accept it, and the device has room for it.
-
-        Example:
-            >>> task = lw.create_task("matmul", (64, 64, 64), "llvm")
-            >>> print(lw.tuner.RandomTuner(task, seed=0).admits(0))
-            True
-        """
+        """Whether a point may be proposed: filters accept it, and the device has room for it."""
         return self.space.is_valid(index) and bool(self.pruning([index])[0])
 
     def set_best(
         self, config: ConfigEntity, result: MeasureResult, flops: float, trial: int
     ) -> None:
-        """Note which configuration is the best so far.
+        """Note the best configuration so far.
 
         Args:
             config: the configuration.
-            result: what measuring it gave.
+            result: its measurement.
             flops: its speed in FLOP/s.
             trial: the number of the trial that found it.
-
-        Example:
-            >>> task = lw.create_task("matmul", (64, 64, 64), "llvm")
-            >>> tuner = lw.tuner.RandomTuner(task, seed=0)
-            >>> result = lw.MeasureResult(times=(1e-3,))
-            >>> tuner.set_best(task.config(0), result, flops=5e8, trial=0)
-            >>> print(tuner.best_config.index, tuner.best_flops)
-            0 500000000.0
         """
         self.best_config, self.best = config, (config, result)
         self.best_flops, self.best_iter = flops, trial
@@ -338,28 +272,11 @@ class Tuner(ABC):
         return self.space.range_length
 
     def next_batch(self, batch_size: int) -> list[ConfigEntity]:
-        """AutoTVM's name of ``ask``.
-
-        Example:
-            >>> task = lw.create_task("matmul", (64, 64, 64), "llvm")
-            >>> tuner = lw.tuner.RandomTuner(task, seed=0)
-            >>> print(len(tuner.next_batch(4)))
-            4
-        """
+        """AutoTVM's name of ``ask``."""
         return self.ask(batch_size)
 
     def update(self, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
-        """AutoTVM's name of ``tell``, with inputs and results in two lists of one length.
-
-        Example:
-            >>> task = lw.create_task("matmul", (64, 64, 64), "llvm")
-            >>> tuner = lw.tuner.RandomTuner(task, seed=0)
-            >>> configs = tuner.ask(2)
-            >>> inputs = [lw.MeasureInput(task, config) for config in configs]
-            >>> tuner.update(inputs, [lw.MeasureResult(times=(1e-3,))] * 2)
-            >>> print(len(tuner.visited))
-            2
-        """
+        """AutoTVM's name of ``tell``, with inputs and results in two lists of one length."""
         self.tell([(i.config, r) for i, r in zip(inputs, results, strict=True)])
 
     def load_history(
@@ -382,17 +299,10 @@ class Tuner(ABC):
             min_seed_records: accepted for AutoTVM's sake; every result is kept.
 
         Returns:
-            How many results this tuner now holds.
+            The number of results that this tuner now holds.
 
         Raises:
             UsageError: something in it is neither.
-
-        Example:
-            >>> task = lw.create_task("matmul", (64, 64, 64), "llvm")
-            >>> records = lw.records.load("matmul.jsonl").records
-            >>> tuner = lw.tuner.XGBTuner(task, seed=0)
-            >>> print(tuner.load_history(records, min_seed_records=1) >= 6)
-            True
         """
         given = list(data_set)
         for item in given:
@@ -408,13 +318,7 @@ class Tuner(ABC):
         return len(self.pretrained)
 
     def set_error_threshold(self, threshold: int) -> None:
-        """Give up after this many failures in a row (default 150).
-
-        Example:
-            >>> task = lw.create_task("matmul", (64, 64, 64), "llvm")
-            >>> tuner = lw.tuner.RandomTuner(task, seed=0)
-            >>> tuner.set_error_threshold(20)
-        """
+        """Give up after this many failures in a row (default 150)."""
         self.error_threshold = threshold
 
     def tune(
@@ -436,7 +340,7 @@ class Tuner(ABC):
         Args:
             n_trial: valid records of this task that the log shall hold (without a log: that this
                 tuner has measured); None for no limit.
-            measure_option: what ``loopwright.measure_option`` returns; None for its defaults. A
+            measure_option: the result of ``loopwright.measure_option``; None for its defaults. A
                 ready measurer (anything with ``measure``) is taken as it is.
             early_stopping: stop after this many trials without a better one.
             callbacks: each is called ``f(tuner, inputs, results)`` after every round.
@@ -458,17 +362,6 @@ class Tuner(ABC):
             TuneError: nothing could be measured, the log cannot be written, or another process
                 tunes this task into the same log.
             TuningInterrupted: Ctrl-C; the log is synced and the summary is in ``.summary``.
-
-        Example:
-            >>> task = lw.create_task("matmul", (64, 64, 64), "llvm")
-            >>> tuner = lw.tuner.RandomTuner(task, seed=0)
-            >>> summary = tuner.tune(
-            ...     n_trial=3,
-            ...     measure_option=lw.measure_option(runner=lw.LocalRunner(number=1, repeat=1)),
-            ...     callbacks=[lw.callback.log_to_file("new.jsonl")],
-            ... )
-            >>> print(summary.stopped, summary.measured, summary.best_seconds > 0)
-            n_trial 3 True
         """
         return tune(
             self,

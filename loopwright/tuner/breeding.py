@@ -34,16 +34,12 @@ Weights = Mapping[str, float]
 
 @dataclass(frozen=True)
 class Known:
-    """What is known of a space when a search begins.
-
-    Attributes:
-        space: the space.
-        measured: the best measured points, int64 ``(n, knobs)``, best first.
-        drafted: points that the analytical model prefers, ``(n, knobs)``, best first.
-    """
+    """Points that are known when a search begins: int64 ``(n, knobs)``, best first."""
 
     space: ConfigSpace
+    #: The best measured points.
     measured: Digits
+    #: Points that the analytical model prefers.
     drafted: Digits
 
 
@@ -51,7 +47,7 @@ class Rules(Mapping[str, R], Generic[R]):
     """Rules of one kind by name, in the order of their registration.
 
     Args:
-        kind: what they are, in words.
+        kind: the kind of rules, in words, for messages.
 
     Attributes:
         weights: the weight of each, by name.
@@ -59,6 +55,15 @@ class Rules(Mapping[str, R], Generic[R]):
     Example:
         >>> print(lw.tuner.mutations.weights["small_steps"], list(lw.tuner.crossings))
         1.0 ['uniform', 'one_point']
+        >>> @lw.tuner.mutations.register("first_knob_anew", weight=0.1)
+        ... def first_knob_anew(space, digits, rng):
+        ...     changed = digits.copy()
+        ...     changed[:, 0] = rng.integers(0, space.dims[0], size=len(digits))
+        ...     return changed
+        ...
+        >>> print(lw.tuner.mutations.weights["first_knob_anew"])
+        0.1
+        >>> lw.tuner.mutations.remove("first_knob_anew")
     """
 
     def __init__(self, kind: str) -> None:
@@ -80,22 +85,11 @@ class Rules(Mapping[str, R], Generic[R]):
 
         Args:
             name: its name.
-            weight: how often it is used beside the others; 0: only where it is named. Of a rule for
-                first populations: the share of the population that it may fill.
+            weight: frequency of its use relative to the others; 0: only where it is named. For a
+                rule for first populations: the share of the population that it may fill.
 
         Raises:
             UsageError: the name is taken, or the weight is negative or no number.
-
-        Example:
-            >>> @lw.tuner.mutations.register("first_knob_anew", weight=0.1)
-            ... def first_knob_anew(space, digits, rng):
-            ...     changed = digits.copy()
-            ...     changed[:, 0] = rng.integers(0, space.dims[0], size=len(digits))
-            ...     return changed
-            ...
-            >>> print(lw.tuner.mutations.weights["first_knob_anew"])
-            0.1
-            >>> lw.tuner.mutations.remove("first_knob_anew")
         """
         if name in self._rules:
             raise UsageError(f"there is a {self.kind} {name!r}; remove it first, or use a new name")
@@ -112,15 +106,6 @@ class Rules(Mapping[str, R], Generic[R]):
 
         Raises:
             UsageError: there is none of this name.
-
-        Example:
-            >>> @lw.tuner.crossings.register("first", weight=0.1)
-            ... def first_parent(space, first, second, rng):
-            ...     return first
-            ...
-            >>> lw.tuner.crossings.remove("first")
-            >>> print("first" in lw.tuner.crossings)
-            False
         """
         self._check(name)
         del self._rules[name], self.weights[name]
@@ -163,16 +148,7 @@ populations: Rules[PopulationRule] = Rules("population")
 
 
 class Breeding:
-    """The rules of one search in one space.
-
-    Args:
-        space: the space.
-        mutating, crossing, beginning: weights of the rules of each kind; None for those that are
-            registered.
-
-    Raises:
-        UsageError: a rule is unknown.
-    """
+    """The rules of one search in one space; weights of None stand for the registered rules."""
 
     def __init__(
         self,
@@ -188,7 +164,7 @@ class Breeding:
         self._beginning = populations.chosen(beginning)
 
     def mutate(self, digits: Digits, rng: np.random.Generator) -> Digits:
-        """Each row changed by a rule that is drawn by its weight; as it is where there is none."""
+        """Change each row by a rule that is drawn by its weight, if there are rules."""
         out = digits.copy()
         for name, rows in _drawn(self._mutating, len(digits), rng):
             changed = mutations[name](self.space, digits[rows], rng)
@@ -252,7 +228,7 @@ def small_steps(space: ConfigSpace, digits: Digits, rng: np.random.Generator) ->
 
 
 def _of_kind(*kinds: str) -> MutationRule:
-    """Changes one knob of some kinds; any knob in a space that has none of them."""
+    """Mutation of one knob of some kinds, or of any knob in a space that has none of them."""
 
     def mutate(space: ConfigSpace, digits: Digits, rng: np.random.Generator) -> Digits:
         numbers = [k for k, knob in enumerate(space.knobs.values()) if knob.kind in kinds]
@@ -286,13 +262,13 @@ def one_point(
 
 @populations.register("measured", weight=0.2)
 def measured(known: Known, count: int, rng: np.random.Generator) -> Digits:
-    """The fastest that were measured."""
+    """The fastest measured points."""
     return known.measured[:count]
 
 
 @populations.register("drafted", weight=0.5)
 def drafted(known: Known, count: int, rng: np.random.Generator) -> Digits:
-    """What the analytical model prefers among many points (the draft of Pruner, ASPLOS 2025)."""
+    """Points that the analytical model prefers among many (the draft of Pruner, ASPLOS 2025)."""
     return known.drafted[:count]
 
 
@@ -300,8 +276,7 @@ _BUILT_IN = (mutations.chosen(None), crossings.chosen(None), populations.chosen(
 
 
 def own_rules() -> dict[str, dict[str, float]]:
-    """The weights of the registered rules, by kind, as the header of a log keeps them; nothing of
-    the kinds in which nobody has registered one of his own."""
+    """Weights of the rules by kind, for the header of a log; only kinds with rules of a user."""
     named = {"mutations": mutations.chosen(None), "crossings": crossings.chosen(None)}
     named["populations"] = populations.chosen(None)
     return {

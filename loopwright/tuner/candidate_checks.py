@@ -1,6 +1,6 @@
-"""Checks between proposing and measuring: what they refuse is not measured, and is counted.
+"""Checks between proposing and measuring: refused candidates are counted, and not measured.
 
-They are what MetaSchedule's postprocessors are that only reject. Each has a name, looks at one
+They correspond to MetaSchedule's postprocessors that only reject. Each has a name, looks at one
 candidate, and says why it is refused. A check is a function of the candidate alone, so that a run
 proposes the same again.
 """
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
     from loopwright.task import ConfigEntity
     from loopwright.task.interfaces import Scheduler
 
-#: Why a candidate of a task is refused, in few words; None: it may be measured.
+#: Returns the reason why a candidate of a task is refused, in few words, or None.
 Check = Callable[["Scheduler", "ConfigEntity"], str | None]
-#: Candidates whose answers are remembered, and reasons that the summary names.
+#: Numbers of candidates whose answers are remembered, and of reasons that the summary names.
 _REMEMBERED, _NAMED = 1 << 18, 4
 
 _checks: dict[str, Check] = {}
 
 
 def register_check(name: str) -> Callable[[Check], Check]:
-    """A decorator that makes a function a check of all candidates that tuners propose.
+    """Decorate a function as a check of all candidates that tuners propose.
 
-    It is asked once about each candidate, before that goes to the builders, and says why it shall
-    not, or None. It may ask ``task.instantiate(config)`` for the schedule. The default
+    It is called once for each candidate, before that is built, and returns the reason why it
+    shall not be, or None. It may ask ``task.instantiate(config)`` for the schedule. The default
     configuration, which is trial 0, is measured in any case. Tuners take the checks that are
     registered when they are made.
 
@@ -84,28 +84,17 @@ def remove_check(name: str) -> None:
 
 
 class CandidateChecks:
-    """The checks of one run, and what they refused.
-
-    Args:
-        task: the task.
-        checks: by name; None for those that are registered.
-
-    Attributes:
-        reasons: refused candidates by ``"name: reason"``.
-    """
+    """The checks of one run, registered ones by default, and the candidates that they refused."""
 
     def __init__(self, task: Scheduler, checks: Mapping[str, Check] | None = None) -> None:
         self._task = task
         self._checks = dict(_checks if checks is None else checks)
         self._known: dict[int, bool] = {}
+        #: Refused candidates by ``"name: reason"``.
         self.reasons: Counter[str] = Counter()
 
     def __call__(self, index: int) -> bool:
-        """Whether a candidate may be measured.
-
-        Raises:
-            TuneError: a check raised, took too long, or returned neither a text nor None.
-        """
+        """Whether a candidate may be measured; a check that fails or gives no text is an error."""
         if not self._checks:
             return True
         known = self._known.get(index)
@@ -147,7 +136,7 @@ class CandidateChecks:
 
     @property
     def note(self) -> str:
-        """How many candidates were refused, and why, in one line; empty where none were."""
+        """Line on the refused candidates and the reasons; empty where there are none."""
         if not self.reasons:
             return ""
         shown = self.reasons.most_common(_NAMED)
@@ -158,13 +147,10 @@ class CandidateChecks:
 
 
 class ChecksOfPart(CandidateChecks):
-    """The checks of a run, asked about the points of one structure by their indices there.
+    """The checks of a run, asked about points of one structure, which begins at the index
+    ``begin``.
 
-    What is refused is counted by those of the run: two structures have one summary.
-
-    Args:
-        whole: the checks of the run.
-        begin: the index of the structure's first point in the space of the task.
+    Refusals are counted by the checks of the run: two structures have one summary.
     """
 
     def __init__(self, whole: CandidateChecks, begin: int) -> None:
@@ -172,7 +158,6 @@ class ChecksOfPart(CandidateChecks):
         self._whole, self._begin = whole, begin
 
     def __call__(self, index: int) -> bool:
-        """Whether a candidate may be measured; errors as of `CandidateChecks`."""
         return self._whole(self._begin + index)
 
 
@@ -180,6 +165,6 @@ _MEND = "; mend it, or leave it out with loopwright.tuner.remove_check"
 
 
 def _origin(check: Check) -> tuple[object, object]:
-    """Equal for definitions of one function that were run one after the other."""
+    """Key that is equal for definitions of one function that were run one after the other."""
     code = getattr(check, "__code__", None)
     return getattr(check, "__qualname__", None), code and code.co_filename

@@ -18,23 +18,17 @@ if TYPE_CHECKING:
     from loopwright.measure import MeasureResult
     from loopwright.task import ConfigEntity, ConfigSpace
 
-#: A choice without an order has all others as its neighbours, where there are at most so many.
+#: A choice without an order has all others as its neighbours, where they are at most this many.
 _FEW = 16
-#: Chance that is allowed of taking noise for a gain.
+#: Allowed chance of taking noise for a gain.
 PVALUE = 0.05
 
 
 def is_faster(times: Sequence[float], than: Sequence[float], pvalue: float) -> bool:
-    """Whether some samples are faster than others, by Welch's one-sided t-test.
+    """Whether samples, in seconds, are faster than others by Welch's one-sided t-test.
 
-    Args:
-        times: seconds, one number a sample.
-        than: seconds likewise.
-        pvalue: chance that is allowed of calling it faster though it is not.
-
-    Returns:
-        True when the mean is lower and the test says so. Where one side has a single sample nothing
-        is known of its noise, and the means decide; likewise where no sample differs from its mean.
+    ``pvalue`` is the allowed chance of a wrong yes. Where one side has a single sample nothing is
+    known of its noise, and the means decide; likewise where no sample differs from its mean.
     """
     if not times or not than or np.mean(times) >= np.mean(than):
         return False
@@ -47,7 +41,7 @@ def is_faster(times: Sequence[float], than: Sequence[float], pvalue: float) -> b
 
 
 class Lines:
-    """The points that differ from one in a single knob, by how many small steps away they are."""
+    """Points that differ from one in a single knob, by the number of small steps to them."""
 
     def __init__(self, space: ConfigSpace) -> None:
         self._dims = space.dims
@@ -55,14 +49,7 @@ class Lines:
         self._known: dict[tuple[int, int], list[list[int]]] = {}
 
     def rings(self, digits: Sequence[int]) -> list[list[list[tuple[int, int]]]]:
-        """For each knob its choices one step away, two steps away, and so on.
-
-        Args:
-            digits: the position of each knob's choice.
-
-        Returns:
-            For each knob a list of rings; a choice is the number of its knob and its position.
-        """
+        """For each knob its choices one step away, two steps away, ... as (knob, position)."""
         return [
             [[(knob, choice) for choice in ring] for ring in self._rings(knob, digit)]
             for knob, digit in enumerate(digits)
@@ -90,15 +77,7 @@ class Lines:
 
 
 class Descent:
-    """A descent from the fastest of the first results that it is told.
-
-    Args:
-        space: the space.
-        pvalue: see `is_faster`.
-
-    Attributes:
-        centre: the index that it has come to; None before a result was valid.
-    """
+    """A descent from the fastest of the first results that it is told."""
 
     def __init__(self, space: ConfigSpace, pvalue: float) -> None:
         self._space, self._pvalue = space, pvalue
@@ -106,16 +85,14 @@ class Descent:
         self.restart()
 
     def restart(self) -> None:
-        """Forget where it is."""
+        #: Index that it has come to; None before a result was valid.
         self.centre: int | None = None
         self._times: tuple[float, ...] = ()
         self._along = -1
 
     def learn(self, results: Sequence[tuple[ConfigEntity, MeasureResult]]) -> None:
-        """Go to the fastest of a round's results that are faster than the centre beyond doubt.
-
-        What failed, and what a race dropped, is passed over.
-        """
+        """Go to the fastest result that is faster than the centre beyond doubt; failures, and
+        results that a race dropped, are passed over."""
         usable = [(config, result) for config, result in results if result.usable]
         better = [
             (config, result)
@@ -140,8 +117,8 @@ class Descent:
     def next(
         self, rng: np.random.Generator, visited: Set[int], admits: Callable[[int], bool]
     ) -> Iterator[int]:
-        """Yield fresh neighbours of the centre, and what lies behind them; nothing once all
-        neighbours are known."""
+        """Yield fresh neighbours of the centre, then points behind them; nothing without the
+        former."""
         if self.centre is None:
             return
         yield from self.around(self.centre, rng, visited, admits)
@@ -153,7 +130,7 @@ class Descent:
         visited: Set[int],
         admits: Callable[[int], bool],
     ) -> Iterator[int]:
-        """As `next`, for any point as the centre.
+        """Yield the points that `next` yields, for any centre.
 
         First come the points one small step away, those of the knob that brought the last gain
         before all others; behind them, so that a round is full, those two steps away, and so on.
@@ -173,7 +150,6 @@ class Descent:
                 return
 
     def exhausted(self, visited: Set[int], admits: Callable[[int], bool]) -> bool:
-        """Whether every neighbour of the centre is known."""
         rng = np.random.default_rng(0)
         return self.centre is not None and not any(True for _ in self.next(rng, visited, admits))
 

@@ -1,4 +1,4 @@
-"""Picking a batch that is good and not all of one kind."""
+"""Choice of a batch that is good and not all of one kind."""
 
 from __future__ import annotations
 
@@ -11,19 +11,11 @@ from loopwright.task.vectors import Digits
 def diverse(
     digits: Digits, scores: npt.NDArray[np.float64], count: int, knob_weight: float = 1.0
 ) -> list[int]:
-    """Pick points greedily by score and by how many knob values they bring that no pick has yet.
+    """Pick points greedily by score and by the share of their knob values that no pick has yet.
 
     AutoTVM's ``submodular_pick``: the sum of scores and of knob values covered is submodular, so
-    the greedy pick is within ``1 - 1/e`` of the best one.
-
-    Args:
-        digits: candidates, int64 ``(n, knobs)``, best first.
-        scores: theirs, float64 ``(n,)``; scaled here to 0..1.
-        count: how many to pick.
-        knob_weight: weight of a point all of whose knob values are new, beside the best score.
-
-    Returns:
-        Positions of the picks, in the order in which they were picked.
+    the greedy pick is within ``1 - 1/e`` of the best one. Points come best first; scores are scaled
+    to 0..1, beside which ``knob_weight`` is the weight of a point all of whose knob values are new.
     """
     span = float(np.ptp(scores)) if len(scores) else 0.0
     value = (scores - scores.min()) / span if span else np.ones(len(scores))
@@ -41,15 +33,10 @@ def diverse(
 
 
 def in_turn(predictions: npt.NDArray[np.float64], count: int, first: int = 0) -> list[int]:
-    """Rows that several models pick in turn, each the best of those that are left.
+    """Rows that several models pick in turn, each the best one left by its column of predictions.
 
     With models that were trained on resampled rows this is Thompson sampling of a batch (Kandasamy
     et al., AISTATS 2018): a row is picked as often as it is plausible that it is the best.
-
-    Args:
-        predictions: float64 ``(n, k)``, the score that each model gives each row.
-        count: how many to pick; all rows where there are no more.
-        first: the column that picks first.
     """
     models = predictions.shape[1]
     orders = [iter(np.argsort(-column, kind="stable").tolist()) for column in predictions.T]

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 #: Points that the analytical model looks through for the start, as a multiple of a quarter.
 _DRAFT = 256
-#: How many of them are measured.
+#: Number of these that are measured.
 _STARTS = 8
 _DEFAULT_RESTARTS: int | None = 0
 
@@ -114,13 +114,12 @@ class DropletTuner(Tuner):
             raise UsageError(f"start: {outside[0]} is outside of the space's {size} points")
 
     def reset(self) -> None:
-        """Forget every proposal and result."""
         super().reset()
         self._descent = Descent(self.space, self.settings.pvalue)
         self._restarts = 0
 
     def learn(self, results: Sequence[tuple[ConfigEntity, MeasureResult]]) -> None:
-        """Take in one round: go to what is faster, or start anew where nothing around is."""
+        """Take in one round: go to a faster point, or start anew where no neighbour is faster."""
         self._descent.learn(results)
         if self._may_restart and self._descent.exhausted(self.visited, self.admits):
             self._restarts += 1
@@ -146,7 +145,7 @@ class DropletTuner(Tuner):
         )
 
     def _first(self) -> Iterator[int]:
-        """Where the first descent starts, and the neighbours of the first of these points."""
+        """Points where the first descent starts, and neighbours of the first of these."""
         if self._restarts:
             return
         starts = [*self.settings.start, *itertools.islice(self._drafted(), _STARTS)]

@@ -29,24 +29,20 @@ if TYPE_CHECKING:
 #: Scores of points given by their digits, ``(n, knobs) -> (n,)``, or ``(n, k)`` of k models, the
 #: first of which guides the search; higher is better, finite.
 Score = Callable[[Digits], npt.NDArray[np.float64]]
-#: Which points, given by their indices, may be proposed.
+#: Whether each point, given by its index, may be proposed.
 Valid = Callable[[Sequence[int]], npt.NDArray[np.bool_]]
 
 
 @dataclass
 class SearchResult:
-    """Points of a search with their scores, each once.
-
-    Attributes:
-        indices: of the points, best first.
-        digits: theirs, int64 ``(n, knobs)``.
-        scores: float64 ``(n,)``, descending.
-        predictions: float64 ``(n, k)``, the score by each model.
-    """
+    """Points of a search with their scores, each once, best first."""
 
     indices: list[int]
+    #: int64 ``(n, knobs)``.
     digits: Digits
+    #: float64 ``(n,)``, descending.
     scores: npt.NDArray[np.float64]
+    #: float64 ``(n, k)``, the score by each model.
     predictions: npt.NDArray[np.float64]
 
     def __len__(self) -> int:
@@ -56,11 +52,7 @@ class SearchResult:
 class Pool:
     """Scores points and remembers every one that may be proposed.
 
-    Args:
-        space: the space.
-        score: the model.
-        valid: which points may be proposed.
-        taken: indices that must not be proposed; they are scored nevertheless, as parents.
+    Points with an index in ``taken`` are never proposed; they are scored nevertheless, as parents.
     """
 
     def __init__(self, space: ConfigSpace, score: Score, valid: Valid, taken: set[int]) -> None:
@@ -98,7 +90,7 @@ class Pool:
 
 
 class Search(Protocol):
-    """Fills a pool with points that its model likes."""
+    """Fills a pool with points that its model prefers."""
 
     def search(
         self,
@@ -108,15 +100,8 @@ class Search(Protocol):
         starts: Digits,
         rng: np.random.Generator,
     ) -> None:
-        """Fill ``pool``.
-
-        Args:
-            pool: scores points and keeps them.
-            moves: the rules by which points are bred.
-            seeds: the best measured points, ``(n, knobs)``, best first.
-            starts: points that the analytical model likes, ``(n, knobs)``.
-            rng: of every draw.
-        """
+        """Fill ``pool``; ``seeds`` are the best measured points, best first, and ``starts`` points
+        that the analytical model prefers, both ``(n, knobs)``."""
 
 
 @dataclass(frozen=True)
@@ -132,10 +117,10 @@ class Evolution:
 
     Attributes:
         population: points of a generation.
-        generations: how often children are made.
+        generations: number of times that children are made.
         crossover: share of the children that have two parents.
         measured: share of the first generation that is taken from the best measured points.
-        greed: how steeply the chance of a parent falls with its rank: the best of ``n`` is
+        greed: steepness of the fall of a parent's chance with its rank: the best of ``n`` is
             ``exp(greed)`` times likelier than the last. None: parents are drawn by the speed that
             the model predicts.
         mutation: share of the children that are mutated; None: all but half of those that have two
@@ -233,8 +218,7 @@ def ansor() -> Evolution:
     """The evolution of Ansor (Zheng et al., OSDI 2020), with its sizes and weights: 2048 points, 4
     generations, 85 % of the children mutated, none with two parents, parents drawn by predicted
     speed, a fifth of the first generation measured. A random point has Ansor's chance, 5 %, by the
-    tuner's option ``epsilon``.
-    """
+    tuner's option ``epsilon``."""
     return Evolution(
         population=2048,
         generations=4,
@@ -284,8 +268,10 @@ class Annealing:
         starts: Digits,
         rng: np.random.Generator,
     ) -> None:
-        """Fill ``pool``; arguments as for `Search`. A quarter of the walkers starts at
-        ``seeds``, a quarter at ``starts``, the others anywhere."""
+        """Fill ``pool``; arguments as for `Search`.
+
+        A quarter of the walkers starts at ``seeds``, a quarter at ``starts``, the others anywhere.
+        """
         some = self.walkers // 4
         anywhere = random_digits(pool.space, 4 * self.walkers, rng)
         start = np.concatenate([seeds[:some], starts[:some], anywhere])
@@ -339,5 +325,4 @@ class ExhaustiveSearch:
         starts: Digits,
         rng: np.random.Generator,
     ) -> None:
-        """Fill ``pool`` with the whole space; the other arguments of `Search` are not used."""
         pool.add(digits_of(pool.space, range(pool.space.range_length)))

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 #: Share of a generation that may become parents.
 _KEPT = 0.25
-#: How often children are made again because all were known or refused, before random points are
-#: drawn instead.
+#: Number of times that children are made again because all were known or refused, before random
+#: points are drawn instead.
 _ATTEMPTS = 8
 
 
@@ -76,7 +76,6 @@ class GATuner(Tuner):
     settings: GAOptions
 
     def reset(self) -> None:
-        """Forget every proposal and result."""
         super().reset()
         self._indices: list[int] = []
         self._speeds: list[float] = []

@@ -32,7 +32,7 @@ class ApplyHistoryBestOrSample(ApplyHistoryBest):
         records: as of ``apply_history_best``; None for no log.
         num_measure: trials of the search for each such task; 0: nothing is measured.
         seed: of the random configurations.
-        measure_option: how to measure, see ``loopwright.measure_option``.
+        measure_option: way of measuring, see ``loopwright.measure_option``.
         any_hardware: accept records of other hardware, too.
 
     Raises:
@@ -80,7 +80,7 @@ class ApplyHistoryBestOrSample(ApplyHistoryBest):
         return super().config_for(task)
 
     def _find(self, task: Task) -> None:
-        """Where there is no record of a task, make one, or choose a configuration."""
+        """Make a record of a task that has none, or choose a configuration for it."""
         if super().config_for(task) is not None:
             return
         if not self._num_measure:

@@ -23,47 +23,32 @@ class RangeOptions(TunerOptions):
 
 
 class RangeTuner(Tuner):
-    """A tuner that searches a range of indices.
-
-    Attributes:
-        begin_idx, end_idx: the half-open range of indices.
-    """
+    """A tuner that searches the half-open range of indices from ``begin_idx`` to ``end_idx``."""
 
     Options: ClassVar[type[TunerOptions]] = RangeOptions
     settings: RangeOptions
 
     def reset(self) -> None:
-        """Forget every proposal and result."""
         super().reset()
         size = self.space.range_length
         self.begin_idx, self.end_idx = index_range(size, self.settings.range_idx)
 
     @property
     def range_idx(self) -> tuple[int, int]:
-        """The first and the last index that is searched."""
+        """First and last index that is searched."""
         return self.begin_idx, self.end_idx - 1
 
     @property
     def range_length(self) -> int:
-        """Number of indices that are searched, those that a filter refuses included."""
         return self.end_idx - self.begin_idx
 
     @property
     def options(self) -> dict[str, Any]:
-        """The searched range."""
         return {"range_idx": list(self.range_idx)}
 
 
 def index_range(size: int, range_idx: tuple[int, int] | None) -> tuple[int, int]:
-    """Return the half-open range ``(begin, end)`` that a tuner searches.
-
-    Args:
-        size: number of points of the space.
-        range_idx: the first and the last index, both included, as in AutoTVM; None for all.
-
-    Raises:
-        UsageError: ``range_idx`` is not a non-empty part of ``[0, size)``, or no two integers.
-    """
+    """Half-open range of a ``range_idx``, whose ends are both included as in AutoTVM; None: all."""
     if range_idx is None:
         return 0, size
     pair = isinstance(range_idx, (tuple, list)) and len(range_idx) == 2

@@ -1,6 +1,6 @@
 """Mutation of candidates by small steps: a knob goes from one candidate to a neighbour of it.
 
-Which candidates are neighbours is the knob's to say (`loopwright.task.Knob.neighbours`). A choice
+The knob defines which candidates are neighbours (`loopwright.task.Knob.neighbours`). A choice
 without neighbours is drawn anew.
 """
 
@@ -19,25 +19,18 @@ if TYPE_CHECKING:
 
 
 class Mutation:
-    """Mutation of digits, many rows at once.
-
-    Args:
-        space: the space.
-        anew: chance of a changed knob to be drawn anew instead of going to a neighbour.
-        more: chance of each further knob to change too, beside the one that always does.
-    """
+    """Mutation of digits, many rows at once."""
 
     def __init__(self, space: ConfigSpace, anew: float = 0.25, more: float = 0.1) -> None:
+        # Chance of a changed knob to be drawn anew instead of going to a neighbour, and of each
+        # further knob to change too, beside the one that always does.
         self.anew, self.more = anew, more
         self._dims = np.array(space.dims, np.int64)
         self._movable = np.flatnonzero(self._dims > 1)
         self._tables = [_padded(knob.neighbours()) for knob in space.knobs.values()]
 
     def mutate(self, digits: Digits, rng: np.random.Generator) -> Digits:
-        """Change at least one knob of every row; rows of shape ``(n, knobs)`` stay as they are.
-
-        A space of one point has nothing to change.
-        """
+        """A copy with at least one knob of every row changed, unless the space has one point."""
         rows, changed = len(digits), digits.copy()
         if not len(self._movable) or not rows:
             return changed
@@ -54,8 +47,7 @@ class Mutation:
         return changed
 
     def one(self, digits: Digits, rng: np.random.Generator, numbers: Sequence[int]) -> Digits:
-        """Change one of some knobs of every row, to a neighbour; any knob where none of them has a
-        second choice."""
+        """Change one of some knobs of every row to a neighbour; any knob if these are fixed."""
         changed = digits.copy()
         movable = np.intersect1d(self._movable, np.array(numbers, np.int64))
         movable = movable if len(movable) else self._movable

@@ -29,13 +29,8 @@ def option(
 ) -> T:
     """Declare one option, as the default of a field of a `TunerOptions`.
 
-    Args:
-        default: its default.
-        meaning: what it says, for documentation.
-        check: refuses values that it cannot have.
-        keyword_only: it cannot be given by position.
-        recorded: whether the header of a log holds it: proposals depend on it.
-        shown: whether the command line offers it; not for what only AutoTVM's scripts pass.
+    ``recorded`` options are in the header of a log, since proposals depend on them; the command
+    line offers ``shown`` ones, not those that only AutoTVM's scripts pass.
     """
     metadata = {"meaning": meaning, "check": check, "recorded": recorded, "shown": shown}
     field: T = dataclasses.field(default=default, kw_only=keyword_only, metadata=metadata)
@@ -44,11 +39,7 @@ def option(
 
 @dataclass(frozen=True)
 class TunerOptions:
-    """Options of a tuner; this one has none.
-
-    Raises:
-        UsageError: a value is outside of its range.
-    """
+    """Options of a tuner; this one has none."""
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
@@ -59,12 +50,6 @@ class TunerOptions:
 
     @classmethod
     def read(cls, positional: Sequence[object], named: Mapping[str, object]) -> Self:
-        """Options from the arguments of a tuner's constructor.
-
-        Raises:
-            TypeError: there is no such option.
-            UsageError: a value is outside of its range.
-        """
         known = [field.name for field in dataclasses.fields(cls)]
         for name in named:
             if name not in known:
@@ -80,7 +65,7 @@ class TunerOptions:
 
     @classmethod
     def text(cls) -> str:
-        """What each option means and its default, a line each, for docstrings."""
+        """Meaning and default of each option, a line each, for docstrings."""
         return "\n".join(
             f"    {field.name}: {field.metadata['meaning']} Default {field.default!r}."
             for field in dataclasses.fields(cls)
@@ -93,8 +78,6 @@ class TunerOptions:
 
 
 def at_least(least: int) -> Check[int]:
-    """A check for integers from ``least`` on."""
-
     def check(name: str, value: int) -> int:
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
             raise UsageError(f"{name} must be an integer >= {least}, got {value!r}")
@@ -104,27 +87,16 @@ def at_least(least: int) -> Check[int]:
 
 
 def optional(check: Check[T]) -> Check[T | None]:
-    """A check that lets None pass."""
     return lambda name, value: None if value is None else check(name, value)
 
 
 def share(name: str, value: float) -> float:
-    """Check a number from 0 to 1.
-
-    Raises:
-        UsageError: it is none.
-    """
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
         raise UsageError(f"{name} must be a number from 0 to 1, got {value!r}")
     return float(value)
 
 
 def yes_or_no(name: str, value: bool) -> bool:
-    """Check True or False.
-
-    Raises:
-        UsageError: it is neither.
-    """
     if not isinstance(value, bool):
         raise UsageError(f"{name} must be True or False, got {value!r}")
     return value

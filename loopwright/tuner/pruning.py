@@ -1,4 +1,4 @@
-"""Points that a GPU has no room for are not proposed, and counted.
+"""Pruning: points that a GPU has no room for are not proposed, and counted.
 
 Nothing is known of a point of another target, or of one that its template refuses: such points are
 left to those that build them.
@@ -19,22 +19,14 @@ from loopwright.task.vectors import digits_of
 if TYPE_CHECKING:
     from loopwright.task.interfaces import Scheduler
 
-#: Points that are remembered, so that each counts once.
+#: Number of points that are remembered, so that each counts once.
 _REMEMBERED = 1 << 18
 
 
 class Pruning:
-    """Which points of a task may be built, as far as their resources go.
+    """Decides whether points of a task may be built, by their use of resources; None allows all.
 
-    Whether a point is pruned is a function of the point, so what is remembered is a shortcut and a
-    count, and no state.
-
-    Args:
-        task: the task, or a structure of an automatic space; None: nothing is pruned.
-
-    Attributes:
-        looked_at: points that were asked about.
-        reasons: of those that are pruned, the limit that each exceeds.
+    The decision is a function of the point: what is remembered is a shortcut and a count, no state.
     """
 
     def __init__(self, task: Scheduler | None) -> None:
@@ -43,10 +35,11 @@ class Pruning:
         self._excess = Excess(task) if task is not None and on_gpu else None
         self._known: dict[int, bool] = {}
         self.looked_at = 0
+        #: For the points that are pruned, the first limit that each exceeds.
         self.reasons: Counter[str] = Counter()
 
     def __call__(self, indices: Sequence[int]) -> npt.NDArray[np.bool_]:
-        """For each point whether it may be built, bool ``(n,)``."""
+        """Whether each point may be built, bool ``(n,)``."""
         if self._excess is None:
             return np.ones(len(indices), np.bool_)
         new = [i for i in dict.fromkeys(indices) if i not in self._known]
@@ -69,12 +62,11 @@ class Pruning:
 
     @property
     def pruned(self) -> int:
-        """Points that are not proposed."""
         return self.reasons.total()
 
     @property
     def note(self) -> str:
-        """How many points were pruned, and why, in one line; empty where none were."""
+        """Line on the pruned points and the reasons; empty where there are none."""
         if not self.pruned:
             return ""
         why = ", ".join(f"{name} {n}" for name, n in self.reasons.most_common())

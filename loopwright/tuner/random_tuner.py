@@ -14,7 +14,7 @@ from loopwright.tuner.index_range import RangeTuner
 _LISTABLE = 1 << 22
 #: Draws without one fresh valid point after which a range too big to list is given up.
 _GIVE_UP = 100_000
-#: What NumPy draws directly.
+#: Largest bound that NumPy draws below directly.
 _INT64 = 2**63 - 1
 
 
@@ -35,7 +35,7 @@ class RandomTuner(RangeTuner):
     name: ClassVar[str] = "random"
 
     def propose(self, n: int) -> Iterator[int]:
-        """Yield fresh valid points: by drawing, then by listing what drawing no longer hits."""
+        """Yield fresh valid points: by drawing, then by listing those that drawing misses."""
         searched = (self.begin_idx, self.end_idx)
         yield from fresh_points(self, n, searched)
         self.why_empty = no_fresh_point(searched)
@@ -45,12 +45,8 @@ def fresh_points(tuner: Tuner, n: int, searched: tuple[int, int] | None = None) 
     """Yield valid points that ``tuner`` has not visited, uniformly at random.
 
     Points are drawn, and where drawing no longer hits fresh ones the range is listed, so that in a
-    range of up to four million points every last one is found.
-
-    Args:
-        tuner: its ``space``, ``rng`` and ``visited`` are used.
-        n: how many are wanted; only how many are drawn at once depends on it.
-        searched: draw from ``lo <= index < hi``; None for the whole space.
+    range of up to four million points every last one is found. Only the number drawn at once
+    depends on ``n``; ``searched`` is a half-open range, None for the whole space.
     """
     lo, hi = searched or (0, tuner.space.range_length)
     misses, patience = 0, 16 * n + 256 if hi - lo <= _LISTABLE else _GIVE_UP
@@ -68,7 +64,7 @@ def fresh_points(tuner: Tuner, n: int, searched: tuple[int, int] | None = None) 
 
 
 def no_fresh_point(searched: tuple[int, int]) -> str:
-    """Why ``fresh_points`` found nothing more in a half-open range, in words."""
+    """Reason why ``fresh_points`` found nothing more in a half-open range."""
     lo, hi = searched
     if hi - lo <= _LISTABLE:
         return f"every valid point of the {hi - lo} was proposed"

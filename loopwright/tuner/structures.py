@@ -34,21 +34,16 @@ if TYPE_CHECKING:
     from loopwright.task.template import Scheduled
     from loopwright.tuner.model.xgb_model import XGBCostModel
 
-#: Structures of which the best point is measured before any other.
+#: Number of structures of which the best point is measured before any other.
 _LEADING = 8
-#: How much a structure of few trials is trusted to be faster, in powers of two of speed.
+#: Trust that a structure of few trials is faster, in powers of two of speed.
 _TRUST = 0.5
-#: Failures without a success after which a structure is left alone.
+#: Number of failures without a success after which a structure is left alone.
 _HOPELESS = 4
 
 
 class StructureTask:
-    """One structure of a task, as a task of its own for a tuner.
-
-    Args:
-        task: the task, whose space is a `SpaceUnion`.
-        number: of the structure.
-    """
+    """One structure of a task, as a task of its own for a tuner."""
 
     def __init__(self, task: Task, number: int) -> None:
         self.task, self.number = task, number
@@ -66,34 +61,25 @@ class StructureTask:
 
     @property
     def dag_hash(self) -> str:
-        """Hash of the expression."""
         return self.task.dag_hash
 
     @property
     def target(self) -> Target:
-        """The target."""
         return self.task.target
 
     @property
     def config_space(self) -> ConfigSpace:
-        """The space of the structure."""
         return self._part.config_space
 
     @property
     def flop(self) -> int:
-        """Operations of one call; errors as of `Task.flop`."""
         return self.task.flop
 
     def instantiate(self, config: ConfigEntity) -> Scheduled:
-        """The schedule of a configuration of the structure."""
         return self._part.instantiate(config)
 
     def of(self, args: Sequence[Json]) -> StructureTask:
-        """The structure of the same name of the same workload with other arguments.
-
-        Raises:
-            TaskError: there is none.
-        """
+        """The structure of the same name of the same workload with other arguments."""
         other = self.task.of(args)
         names = union_of(other).names
         if self.structure not in names:
@@ -102,7 +88,6 @@ class StructureTask:
 
 
 def union_of(task: Task) -> SpaceUnion:
-    """The space of a task that is a list of structures."""
     space = task.config_space
     assert isinstance(space, SpaceUnion)
     return space
@@ -110,24 +95,19 @@ def union_of(task: Task) -> SpaceUnion:
 
 @dataclass
 class Arm:
-    """What is known of one structure.
-
-    Attributes:
-        number: of the structure.
-        tuner: searches it.
-        trials: results that it has had.
-        failures: how many of them failed.
-        speed: the best, in calls per second; 0.0 before the first.
-    """
+    """Tuner and results of one structure."""
 
     number: int
     tuner: Tuner
+    #: Number of its results.
     trials: int = 0
+    #: Number of results that failed.
     failures: int = 0
+    #: The best, in calls per second; 0.0 before the first.
     speed: float = 0.0
 
     def learn(self, results: Sequence[tuple[ConfigEntity, MeasureResult]]) -> None:
-        """Take in its part of a round; an empty one, too, so that its rounds are those of all."""
+        """Take in its part of a round, even an empty one, so that its rounds are those of all."""
         speeds = [speed_of(result) for _, result in results]
         self.trials += len(speeds)
         self.failures += speeds.count(0.0)
@@ -179,14 +159,13 @@ class StructuresTuner(Tuner):
         self.settings, self.plan_size = leader.settings, leader.plan_size
 
     def reset(self) -> None:
-        """Forget every proposal and result."""
         self._arms.clear()
         super().reset()
 
     # -- the tuners of the structures ---------------------------------------------------------
 
     def _arm(self, number: int) -> Arm:
-        """What is known of a structure; its tuner is made when it is first needed."""
+        """The arm of a structure, whose tuner is made when it is first needed."""
         if number not in self._arms:
             task = cast("Task", StructureTask(self.task, number))
             tuner = self._kind(task, *self._positional, **self._named)
@@ -199,12 +178,12 @@ class StructuresTuner(Tuner):
         return self._arms[number]
 
     def _own(self, number: int, indices: Iterable[int]) -> list[int]:
-        """Those of some points that are of a structure, by their indices there."""
+        """The given points that are of a structure, by their indices there."""
         begin, end = self._union.offsets[number : number + 2]
         return [index - begin for index in indices if begin <= index < end]
 
     def _prepared(self, number: int) -> Tuner:
-        """The tuner of a structure, told what this one was told from outside."""
+        """The tuner of a structure, given all that this one was given from outside."""
         tuner = self._arm(number).tuner
         tuner.on_phase = self.on_phase
         tuner.elsewhere = [pair for n, pair in self._placed(self.elsewhere) if n == number]
@@ -243,17 +222,16 @@ class StructuresTuner(Tuner):
 
     @property
     def taught(self) -> XGBCostModel | None:
-        """The model of what was measured elsewhere, after the first ``ask``; None where that taught
-        nothing."""
+        """The model of measurements from elsewhere, after the first ``ask``; None without any."""
         return self._taught
 
     @property
     def history(self) -> History:
-        """What was measured elsewhere and taught, after the first ``ask``."""
+        """The measurements from elsewhere, after the first ``ask``."""
         return self._teacher.history
 
     def _predict_taught(self) -> None:
-        """Let what was learned elsewhere say which structures, and which point of each, lead."""
+        """Rank structures and their points by what was learned elsewhere."""
         leader = self._arm(next(iter(self._ranking))).tuner
         if not isinstance(leader, XGBTuner) or leader.teacher is not self._teacher:
             return
@@ -267,7 +245,7 @@ class StructuresTuner(Tuner):
     def _ranked_again(
         self, ranking: Mapping[int, tuple[int, float]]
     ) -> dict[int, tuple[int, float]]:
-        """The leading part of the ranking as the transfer model has it, best first; the others, and
+        """The leading part of the ranking by the transfer model, best first; the others, and
         structures of which it knows no point, come last."""
         self.on_phase("ranking structures by what was learned elsewhere")
         found: dict[int, tuple[int, float]] = {}
@@ -282,8 +260,8 @@ class StructuresTuner(Tuner):
         return {**{number: found[number] for number in order}, **rest}
 
     def _points(self, number: int, count: int) -> Iterator[int]:
-        """Points of a structure: its most promising one, of the leader its own default, the best of
-        all structures with its choices carried over, then what its tuner proposes."""
+        """Points of a structure: its most promising one, the default of the leading one, the best
+        of all structures with its choices carried over, then the proposals of its tuner."""
         tuner, begin = self._prepared(number), self._union.offsets[number]
         firsts = (self._predicted[number][0], self._chosen_by_rule(number), self._carried(number))
         for index in firsts:
@@ -294,15 +272,15 @@ class StructuresTuner(Tuner):
         yield from (begin + point(config) for config in tuner.ask(count))
 
     def _chosen_by_rule(self, number: int) -> int | None:
-        """The default that its rule gave the structure that leads, a second opinion beside the
-        analytical model's; None of other structures, to which the best is carried over."""
+        """The default by the rule of the structure that leads, a second opinion beside the
+        analytical model's; None for other structures, to which the best is carried over."""
         if number != next(iter(self._predicted)):
             return None
         return self._union.offsets[number] + self._union.parts[number].config_space.default_index
 
     def _carried(self, number: int) -> int | None:
-        """The best configuration of all as one of a structure; None where it is its own already,
-        or where that has none of its choices."""
+        """The best configuration of all as one of this structure; None where it is its own or
+        unfit."""
         name, space = self._union.names[number], self._union.parts[number].config_space
         knobs = space.knobs
         if self.best is None or self.best[0].values[STRUCTURE] == name:
@@ -330,7 +308,6 @@ class StructuresTuner(Tuner):
             arm.tuner.begin_round(number, seed)
 
     def exclude(self, indices: Iterable[int]) -> None:
-        """Never propose these indices."""
         gone = set(indices)
         super().exclude(gone)
         for number, arm in self._arms.items():
@@ -343,7 +320,7 @@ class StructuresTuner(Tuner):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """How the trials were shared out, and what the tuner of the best structure says."""
+        """Lines on the shares of the trials, and those of the tuner of the best structure."""
         tried = [arm for arm in self._arms.values() if arm.trials]
         if not tried:
             return super().notes
@@ -362,7 +339,7 @@ class StructuresTuner(Tuner):
     # -- the bandit ---------------------------------------------------------------------------
 
     def _shares(self, n: int) -> dict[int, int]:
-        """How many of ``n`` trials each structure gets, those that are worth most first."""
+        """Number of the ``n`` trials that each structure gets, the most promising first."""
         asked: dict[int, int] = {}
         for number in itertools.islice(self._predicted, min(n, _LEADING)):
             if not self._trials(number):
@@ -396,7 +373,7 @@ class StructuresTuner(Tuner):
 
 
 def _of_structure(item: Any, name: str) -> Any:
-    """What is given to learn from as the tuner of a structure takes it; None: of another one."""
+    """Given data as the tuner of a structure takes it; None for data of another structure."""
     if isinstance(item, Record):
         return item if item.config.get(STRUCTURE) == name else None
     measured, result = item

@@ -16,7 +16,7 @@ from loopwright.tuner.options import (
     yes_or_no,
 )
 
-#: What searches a space for points that the model likes, and the names of these.
+#: Searches of a space for the points that the model prefers, and their names.
 Optimizer = Evolution | Annealing
 OPTIMIZERS: dict[str, Callable[[], Optimizer]] = {
     "evolution": Evolution,
@@ -111,6 +111,5 @@ class XGBOptions(TunerOptions):
 
     @property
     def search(self) -> Optimizer:
-        """The optimizer with its settings."""
         chosen = self.optimizer
         return OPTIMIZERS[chosen]() if isinstance(chosen, str) else chosen

@@ -43,24 +43,25 @@ if TYPE_CHECKING:
     from loopwright.measure import MeasureResult
     from loopwright.task import ConfigEntity, Task
 
-#: Up to so many points a space is scored whole instead of searched.
+#: Largest number of points of a space that is scored whole instead of searched.
 _SMALL = 4096
-#: Results that ran before the model is asked; until then the analytical model and chance propose.
+#: Number of results that ran before the model is asked; until then the analytical model and chance
+#: propose.
 _FIRST = 8
-#: Chance of a trial to be a neighbour of the fastest, and how many are tried for each.
+#: Chance of a trial to be a neighbour of the fastest, and the number of tries for each.
 _NEARBY, _TRIES = 0.125, 8
-#: Models that pick the points of a round in turn.
+#: Number of models that pick the points of a round in turn.
 _MODELS = 4
-#: Points that the analytical model proposes as the start of a search.
+#: Number of points that the analytical model proposes as the start of a search.
 _STARTS = 256
-#: With adaptive training: by how much the results must have grown.
+#: Factor by which the results must have grown before adaptive training.
 _GROWTH = 1.2
-#: Blocks of random points in which one with features is looked for.
+#: Number of blocks of random points in which one with features is looked for.
 _BLOCKS = 8
 
 
 class XGBTuner(Tuner):
-    """Proposes what a learned cost model likes best.
+    """Proposes the points that a learned cost model prefers.
 
     Args:
         task: the task to tune.
@@ -68,7 +69,7 @@ class XGBTuner(Tuner):
 
     Attributes:
         model: the cost model.
-        teacher: has the model of what was measured elsewhere; tuners of structures share one.
+        teacher: has the model of measurements from elsewhere; tuners of structures share one.
         model_reports: a `ModelReport` of each round that the model predicted before it was
             measured.
 
@@ -99,7 +100,6 @@ class XGBTuner(Tuner):
         self._valid = ValidMemo(task.config_space)
 
     def reset(self) -> None:
-        """Forget every proposal and result; what ``load_history`` gave is kept."""
         super().reset()
         self._results = Measurements()
         self._trained_on = -1
@@ -108,8 +108,10 @@ class XGBTuner(Tuner):
         self._descent = Descent(self.space, PVALUE)
 
     def learn(self, results: Sequence[tuple[ConfigEntity, MeasureResult]]) -> None:
-        """Keep one round of results; the next ``ask`` trains on them. The predictions of a model
-        that is up to date are first compared with them."""
+        """Keep one round of results; the next ``ask`` trains on them.
+
+        The predictions of a model that is up to date are first compared with them.
+        """
         if self._current and self.model.ready:
             self._judge(results)
         self._results.add(results)
@@ -119,8 +121,11 @@ class XGBTuner(Tuner):
         self._descent.learn(results)
 
     def propose(self, n: int) -> Iterator[int]:
-        """Yield what the model likes best, some random points, and in the end all that is left.
-        With ``post_optimization`` the neighbours of the best come first, once it is their turn."""
+        """Yield the points that the model prefers, some random points, and in the end all that are
+        left.
+
+        With ``post_optimization`` the neighbours of the best come first, once it is their turn.
+        """
         descends = self.settings.post_optimization
         if descends is not None and self.trials >= descends:
             yield from self._descent.next(self.rng, self.visited, self.admits)
@@ -146,7 +151,7 @@ class XGBTuner(Tuner):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """How good the model's predictions were, in one line; nothing before there were any."""
+        """Lines on the quality of the model's predictions, once there are any."""
         lines = [*super().notes, *self.history.notes]
         reports = [r for r in self.model_reports if r.spearman == r.spearman]
         if not reports:
@@ -179,17 +184,17 @@ class XGBTuner(Tuner):
 
     @property
     def history(self) -> History:
-        """What was measured elsewhere and taught, after the first ``ask``."""
+        """The measurements from elsewhere, after the first ``ask``."""
         return self.teacher.history
 
     @property
     def transfer_model(self) -> XGBCostModel | None:
-        """The model of what was measured elsewhere; None where that taught nothing."""
+        """The model of measurements from elsewhere; None where it learned nothing."""
         return self.teacher.taught(self._candidates, self.model.loss_type, self.model.num_threads)
 
     def most_promising(self) -> tuple[int, float] | None:
-        """The point that the transfer model likes best before anything is measured, and the log2 of
-        its speed beside that of others of the expression; None where nothing was taught."""
+        """The point that the transfer model prefers before anything is measured, and the log2 of
+        its speed beside that of others of the expression; None without that model."""
         self._candidates.transfer_model = self.transfer_model
         if self._candidates.transfer_model is None:
             return None
@@ -205,7 +210,7 @@ class XGBTuner(Tuner):
         return indices[best], float(batch.offset[best])
 
     def _judge(self, results: Sequence[tuple[ConfigEntity, MeasureResult]]) -> None:
-        """Note how well the model predicted results that it has not seen."""
+        """Note the quality of the model's predictions of results that it has not seen."""
         new = Measurements()
         new.add(results)
         if not new.ran:
@@ -229,7 +234,7 @@ class XGBTuner(Tuner):
     # -- the search ---------------------------------------------------------------------------
 
     def _liked(self, count: int) -> list[int]:
-        """Up to ``count`` fresh points that the model likes best."""
+        """Up to ``count`` fresh points that the model prefers."""
         if count < 1:
             return []
         self.on_phase("scoring configurations")
@@ -250,11 +255,11 @@ class XGBTuner(Tuner):
         return [best.indices[i] for i in diverse(best.digits, best.scores, count)]
 
     def _fitting(self, indices: Sequence[int]) -> npt.NDArray[np.bool_]:
-        """Which points the filters accept and the device has room for."""
+        """Whether the filters accept each point and the device has room for it."""
         return self._valid(indices) & self.pruning(indices)
 
     def nearby(self, count: int) -> list[int]:
-        """Up to ``count`` fresh points one mutation from the fastest, whatever the model thinks.
+        """Up to ``count`` fresh points one mutation from the fastest, whatever the model predicts.
 
         Trees cannot tell that a knob never varied among the results they learned from, so that
         without this they might propose the only value they have seen for ever.
@@ -269,7 +274,7 @@ class XGBTuner(Tuner):
         return list(itertools.islice(filter(self.admits, fresh), count))
 
     def _seeds(self) -> Digits:
-        """Digits of what ran, fastest first."""
+        """Digits of the results that ran, fastest first."""
         return digits_of(self.space, self._results.fastest())
 
     def _random(self, n: int) -> Iterator[int]:

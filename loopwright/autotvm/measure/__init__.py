@@ -1,4 +1,4 @@
-"""``autotvm.measure``: what goes into a measurement and what comes out."""
+"""``autotvm.measure``: inputs and results of a measurement."""
 
 from __future__ import annotations
 
@@ -47,8 +47,7 @@ _INSTEAD = {
 
 
 class _ByPosition(type):
-    """The type of classes that only add AutoTVM's order of arguments to those that they are made
-    of: what was measured is an instance of them, however it was made."""
+    """The type of classes that add only an order of arguments: instances of the base are theirs."""
 
     def __instancecheck__(cls, instance: object) -> bool:
         return isinstance(instance, cls.__bases__)
@@ -58,13 +57,13 @@ class MeasureInput(_Input, metaclass=_ByPosition):
     """One trial to be measured: ``loopwright.MeasureInput`` with AutoTVM's order of arguments.
 
     Args:
-        target: the target; that of the task, or one for which the task is then meant.
+        target: the target; another one than the task's replaces it.
         task: the task.
         config: a point of its space.
         trial: number of the trial, from 0.
 
     Raises:
-        UsageError: the arguments stand in another order.
+        UsageError: the arguments are in another order.
 
     Example:
         >>> from loopwright import autotvm
@@ -86,14 +85,14 @@ class MeasureInput(_Input, metaclass=_ByPosition):
 
 
 class MeasureResult(_Result, metaclass=_ByPosition):
-    """What measuring gave: ``loopwright.MeasureResult`` with AutoTVM's order of arguments.
+    """The result of a trial: ``loopwright.MeasureResult`` with AutoTVM's order of arguments.
 
     Args:
-        costs: seconds of each sample; of a failure the exception, or whatever stands there.
-        error_no: `MeasureErrorNo`, or its number; 0: it did not fail.
+        costs: seconds of each sample; of a failure the exception, or another object.
+        error_no: `MeasureErrorNo`, or its number; 0: no failure.
         all_cost: seconds that the trial took.
-        timestamp: Unix time at which it was complete.
-        fields: those of ``loopwright.MeasureResult`` by name, which go before.
+        timestamp: Unix time of its end.
+        fields: those of ``loopwright.MeasureResult`` by name, which take precedence.
 
     Raises:
         UsageError: there is no such error.

@@ -1,4 +1,4 @@
-"""``autotvm.measure.measure_methods``: builders and runners, where AutoTVM keeps them."""
+"""``autotvm.measure.measure_methods``: builders and runners under AutoTVM's path."""
 
 from __future__ import annotations
 

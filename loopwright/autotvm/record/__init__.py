@@ -52,7 +52,6 @@ class Pair(tuple[MeasureInput, MeasureResult]):
     record: Record
 
     def __new__(cls, record: Record, item: MeasureInput) -> Pair:
-        """Make the pair of a record."""
         pair = super().__new__(cls, (item, result_of(record)))
         pair.record = record
         return pair
@@ -61,9 +60,8 @@ class Pair(tuple[MeasureInput, MeasureResult]):
 def load_from_file(filename: str | os.PathLike[str]) -> Iterator[Pair]:
     """Yield ``(MeasureInput, MeasureResult)`` of each record of a log of loopwright or AutoTVM.
 
-    ``tuner.load_history`` and ``apply_history_best`` take them. Lines that cannot be understood,
-    and records whose template is not registered or refuses their arguments, are passed over, which
-    is said once.
+    ``tuner.load_history`` and ``apply_history_best`` take them. Malformed lines, and records whose
+    template is not registered or refuses their arguments, are skipped with one warning.
 
     Raises:
         RecordError: the file does not exist or cannot be read.
@@ -92,7 +90,7 @@ def load_from_buffer(file: Iterable[str | bytes]) -> Iterator[Pair]:
 
 
 def _pairs(log: Log) -> Iterator[Pair]:
-    """The pairs of a log's records; what is passed over is said once."""
+    """The pairs of a log's records; one warning for all records that are skipped."""
     if complaint := log.complaint():
         say_once(complaint)
     tasks: dict[tuple[str, str], Task | str] = {}
@@ -112,7 +110,7 @@ def _pairs(log: Log) -> Iterator[Pair]:
 
 
 def _pair(record: Record, task: Task | str) -> Pair | str:
-    """The pair of a record of a task, or why there is none."""
+    """The pair of a record of a task, or the reason why there is none."""
     if isinstance(task, str):
         return task
     if differing := other_knobs(task, record.config):
@@ -125,7 +123,7 @@ def _pair(record: Record, task: Task | str) -> Pair | str:
 
 
 def _task(record: Record) -> Task | str:
-    """The task of a record, or why there is none."""
+    """The task of a record, or the reason why there is none."""
     if record.op not in TASKS:
         return f"the template {record.op!r} is not registered"
     try:
@@ -139,12 +137,12 @@ def _task(record: Record) -> Task | str:
 def encode(inp: AnyInput, result: MeasureResult, protocol: str = "json") -> str:
     """Write a measurement as one line of an AutoTVM log, version 0.2.
 
-    The line keeps what AutoTVM keeps: target, template, arguments, knob values, times or the number
-    of the error. For all that loopwright knows of a trial, write a log with ``log_to_file``.
+    The line holds AutoTVM's fields: target, template, arguments, knob values, times or the number
+    of the error. ``log_to_file`` writes all fields of loopwright.
 
     Args:
-        inp: what was measured.
-        result: what came out.
+        inp: the input.
+        result: its result.
         protocol: ``"json"``; AutoTVM's ``"pickle"`` is refused.
 
     Returns:
@@ -187,12 +185,12 @@ def decode(row: str | bytes, protocol: str = "json") -> Pair | None:
         protocol: ``"json"``; AutoTVM's ``"pickle"`` is refused.
 
     Returns:
-        ``(MeasureInput, MeasureResult)``; None for a comment, a blank line, or a line that is no
-        measurement.
+        ``(MeasureInput, MeasureResult)``; None for a comment, a blank line, or any other line that
+        is not a measurement.
 
     Raises:
-        RecordError: the line cannot be understood, its template is not registered, or its
-            configuration does not fit.
+        RecordError: the line is malformed, its template is not registered, or its configuration
+            does not fit.
         UsageError: another protocol.
 
     Example:
@@ -221,7 +219,7 @@ def _check_protocol(verb: str, protocol: str) -> None:
 
 
 def measure_str_key(inp: AnyInput, include_config: bool = True) -> str:
-    """A text that is equal for inputs of one target, template, arguments and configuration.
+    """A text that is equal for inputs of equal target, template, arguments and configuration.
 
     Args:
         inp: the input.
@@ -247,9 +245,8 @@ def split_workload(
 
     Args:
         in_file: the log.
-        clean: accepted for AutoTVM's sake: a line that stands there twice is written once, and no
-            measurement is left out.
-        out_dir: the folder of the files; None: the log's name with ``.tasks`` behind it.
+        clean: accepted: equal lines are written once, and no measurement is left out.
+        out_dir: the folder of the files; None: the log's name followed by ``.tasks``.
 
     Returns:
         The files.

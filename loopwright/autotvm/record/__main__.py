@@ -1,6 +1,6 @@
 """``python -m loopwright.autotvm.record``: AutoTVM's script that reads, picks and splits logs.
 
-``loopwright records`` does more, and says more.
+``loopwright records`` does more.
 """
 
 from __future__ import annotations
@@ -17,14 +17,7 @@ from loopwright.lowering import lower
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the script.
-
-    Args:
-        argv: the words behind its name; None for those of the process.
-
-    Returns:
-        The exit code: 0, or 1 with one line on standard error.
-    """
+    """Run the script; returns 0, or 1 with one line on standard error."""
     options = _options().parse_args(argv)
     try:
         _run(options)

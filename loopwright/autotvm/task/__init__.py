@@ -1,4 +1,4 @@
-"""``autotvm.task``: ``create(name, args, target)`` and what a task is made of."""
+"""``autotvm.task``: ``create(name, args, target)`` and the parts of a task."""
 
 from __future__ import annotations
 
@@ -80,8 +80,8 @@ def create(
     """Make a task, as AutoTVM's scripts do.
 
     Args:
-        task_name: the decorated function; or its name, where a template that was given no name goes
-            before an operator of loopwright.
+        task_name: the decorated function or its name; a template without a given name takes
+            precedence over an operator of loopwright.
         args: the template's arguments.
         target: such as ``"llvm"`` or a ``Target``; None for the current or the default one.
         target_host: None, or the target of the code that calls the kernel, a CPU.

@@ -1,4 +1,4 @@
-"""``autotvm.task.dispatcher``: the contexts that say under which configuration a template runs."""
+"""``autotvm.task.dispatcher``: the contexts that choose the configuration of a template."""
 
 from __future__ import annotations
 

@@ -26,26 +26,26 @@ def extract_from_program(
     target_host: TargetLike = None,
     ops: Iterable[Any] | None = None,
 ) -> list[Task]:
-    """The tasks of a network, each once; how often it calls them is not told.
+    """The tasks of a network, each once, without their number of calls.
 
-    They are of the kernels that `loopwright.compile` builds for the same target, and their spaces
-    are automatic. Of a kernel that can be computed in several ways there is a task for each.
-    `loopwright.tune` shares the trials out among the tasks by what they weigh.
+    They belong to the kernels that `loopwright.compile` builds for the same target, and have
+    automatic spaces. A kernel with several implementations has a task for each. `loopwright.tune`
+    shares the trials out among the tasks by their share of the time.
 
     Args:
         mod: a module of `loopwright.graph`, a function of it, or an ONNX model.
         params: arrays by the names of the parameters that are weights; None: none are.
         target: such as ``"llvm"`` or a ``Target``; None: the current or the default one.
         target_host: None, or the target of the code that calls the kernels, a CPU.
-        ops: only tasks that contain one of these operators: names such as ``"nn.conv"``, or what
-            ``loopwright.graph.get_op`` gives; None: all that do more than move and map elements.
+        ops: only tasks that contain one of these operators: names such as ``"nn.conv"``, or values
+            of ``loopwright.graph.get_op``; None: all that do more than move and map elements.
 
     Returns:
         The tasks, in the order in which the network first needs them.
 
     Raises:
-        GraphError: the model is none, there is no such operator, or a parameter has another name,
-            shape or dtype.
+        GraphError: the model is invalid, there is no such operator, or a parameter has another
+            name, shape or dtype.
         TargetError: a target is not understood.
 
     Example:
@@ -76,7 +76,7 @@ def extract_from_multiple_program(
         ops: as there.
 
     Raises:
-        UsageError: there are weights for more or fewer networks.
+        UsageError: the numbers of networks and of their weights differ.
 
     Example:
         >>> from loopwright import autotvm

@@ -1,4 +1,4 @@
-"""``autotvm.task.space``: spaces, configurations and the choices that they consist of."""
+"""``autotvm.task.space``: spaces, configurations, and the choices of knobs in them."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Verbs that say what is wrong, and what to do about it."""
+"""Verbs that diagnose a machine or an error, and say how to mend it."""

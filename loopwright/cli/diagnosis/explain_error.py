@@ -1,4 +1,4 @@
-"""``loopwright explain-error``: what a kind of error means, its causes, and what to do."""
+"""``loopwright explain-error``: meaning, causes and cures of a kind of error."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 def _completed_kinds(
     ctx: click.Context, param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """What a shell offers for a kind of error."""
     from click.shell_completion import CompletionItem
 
     return [CompletionItem(kind) for kind in ErrorKind if kind.startswith(incomplete.upper())]

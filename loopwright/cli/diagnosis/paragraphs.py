@@ -1,4 +1,4 @@
-"""Text in lines that fit the terminal."""
+"""Text wrapped to the width of the terminal."""
 
 from __future__ import annotations
 
@@ -10,17 +10,13 @@ _WIDEST = 100
 
 
 def columns() -> int:
-    """Columns that text may take: those of the terminal (COLUMNS, else 80), 100 at most."""
+    """Width of text: the terminal's (COLUMNS, else 80), 100 at most."""
     return max(40, min(_WIDEST, shutil.get_terminal_size((80, 24)).columns))
 
 
 def paragraph(text: str, indent: int = 0, *, first: str = "") -> list[str]:
-    """A text in lines of at most `columns`; words longer than that stay whole.
-
-    Args:
-        text: what is said.
-        indent: blanks before each line but the first.
-        first: what the first line begins with.
+    """A text in lines of at most `columns`; longer words stay whole. ``indent`` blanks stand before
+    each line but the first, which begins with ``first``.
     """
     return textwrap.wrap(
         text,

@@ -1,1 +1,1 @@
-"""The verbs that make a kernel, of a workload or of a record, and run or time it."""
+"""The verbs that build, run or time the kernel of a workload or of a record."""

@@ -1,4 +1,4 @@
-"""``loopwright analyze``: what every stage of a workload is, told from its expression."""
+"""``loopwright analyze``: the kind of every stage of a workload, found from its expression."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ NUMPY = "NumPy"
 
 @dataclass
 class Contestant:
-    """One column of the comparison: takes a sample, in seconds per call, when asked."""
+    """One column of the comparison; ``sample`` gives seconds per call, None once it failed."""
 
     name: str
     sample: Callable[[], float | None]
@@ -216,18 +216,7 @@ def _measured(
     limited: Sequence[Contestant],
     sample_peak: Callable[[], float | None],
 ) -> tuple[list[float], str]:
-    """Take all samples; again where a kernel is above the peak.
-
-    Args:
-        contestants: who takes part.
-        rounds: how often.
-        flop: operations of a call.
-        limited: those for whom the peak is a limit.
-        sample_peak: see `_in_turns`.
-
-    Returns:
-        The peaks, and a doubt.
-    """
+    """The peaks of all rounds and a doubt; all is sampled again if a kernel is above the peak."""
     for _ in range(2):
         for one in contestants:
             one.times.clear()
@@ -245,13 +234,13 @@ def _measured(
 
 
 def _limited(contestants: Sequence[Contestant], unit: VectorUnit | None) -> list[Contestant]:
-    """Those that use no instructions which the target does without: NumPy may."""
+    """The contestants that the peak limits; NumPy may use other instructions than the target."""
     whole = unit is None or unit.is_all_of_this_machine
     return [one for one in contestants if whole or one.name != NUMPY]
 
 
 def _moving(rows: list[dict[str, Json]], nbytes: int, bandwidth: float, name: str) -> str:
-    """The share of a bandwidth at which each kernel moves its arguments."""
+    """The share of a memory bandwidth that each kernel reaches."""
     shares = [f"{row['name']} {nbytes / row['median_s'] / bandwidth:.1%}" for row in rows]
     return f"{name} {bandwidth / 1e9:.1f} GB/s: {', '.join(shares)}"
 
@@ -263,15 +252,8 @@ def _share(one: Contestant, flop: int, peak: float) -> float:
 def _in_turns(
     contestants: Sequence[Contestant], rounds: int, peak: Callable[[], float | None]
 ) -> list[float]:
-    """Take samples of each, beginning with another one each round.
-
-    Args:
-        contestants: who takes part.
-        rounds: how often.
-        peak: measures the peak in flop/s after each round; gives None where it is not known.
-
-    Returns:
-        The peaks.
+    """Take a sample of each contestant per round, starting with another one each time; returns the
+    peaks in flop/s that ``peak`` measured after each round, without unknown ones.
     """
     peaks: list[float] = []
     for turn in range(rounds):
@@ -286,24 +268,21 @@ def _in_turns(
 
 @dataclass(frozen=True)
 class Gain:
-    """How one column compares with another, from samples taken in turns.
+    """The comparison of one column with another, from samples taken in turns."""
 
-    Attributes:
-        one: name of the one that is looked at.
-        other: name of the one it is compared with.
-        found: by which share it is faster; None with too few rounds for an interval.
-        of_peak: share of the peak that the other reached; None where no peak is known.
-        limit: name of the peak, such as ``"FMA peak (AVX2)"``; empty where none is known.
-    """
-
+    #: The column in question.
     one: str
+    #: The column that it is compared with.
     other: str
+    #: The share by which it is faster; None with too few rounds for an interval.
     found: PairedGain | None
+    #: The share of the peak that the other one reached; None where no peak is known.
     of_peak: float | None
+    #: The name of the peak, such as ``"FMA peak (AVX2)"``; empty where none is known.
     limit: str
 
     def text(self) -> str:
-        """As a sentence, in the words of ``tune``."""
+        """A sentence in the words of ``tune``."""
         if self.found is None:
             return f"{self.one} and {self.other}: too few rounds for an interval; give 6 or more"
         found = self.found
@@ -315,7 +294,6 @@ class Gain:
         return compared(found.outcome, found.gain, found.margin, self.one, other, known)
 
     def to_json(self) -> dict[str, Json]:
-        """For scripts."""
         figures: dict[str, Json] = {"gain": None, "margin": None, "rounds": 0, "outcome": None}
         if (found := self.found) is not None:
             figures = {
@@ -330,7 +308,7 @@ class Gain:
 def _gains(
     contestants: Sequence[Contestant], of_peak: Mapping[str, float | None], limit: str
 ) -> list[Gain]:
-    """The kernel in question against the default and NumPy: the tuned one where there is one."""
+    """The kernel in question, the tuned one if there is one, against the default and NumPy."""
     from loopwright.measure import paired_gain
 
     named = {one.name: one.times for one in contestants}

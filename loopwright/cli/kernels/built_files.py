@@ -1,5 +1,5 @@
-"""Files of built kernels: `build` writes into them which workload they compute, and `run` checks
-the outputs against the reference of that workload, or against its expression.
+"""Files of built kernels: `build` names the workload in them, and `run` checks the outputs against
+the reference of that workload, or against its expression.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _MOST_POINTS = 1 << 22
 
 
 def check_free(output: str, *, force: bool) -> None:
-    """Refuse to write over other files, before anything is built; errors as of `write`."""
+    """Refuse to write over other files, before anything is built."""
     from loopwright.runtime.artifacts.artifact import MANIFEST, OBJECT
     from loopwright.runtime.libraries.export import LIBRARY_FILE
 
@@ -41,21 +41,8 @@ def check_free(output: str, *, force: bool) -> None:
 
 
 def write(workload: Workload, module: Module, output: str, *, force: bool) -> list[Path]:
-    """Write a kernel, whose manifest says what it computes.
-
-    Args:
-        workload: what it computes.
-        module: the kernel.
-        output: the file: a shared object where it ends in ``.so``, else an object file with its
-            manifest beside it.
-        force: replace any file.
-
-    Returns:
-        The files, the kernel's first.
-
-    Raises:
-        RunError: a file cannot be written.
-        UsageError: another file is there.
+    """Write a kernel whose manifest names the workload: a shared object where ``output`` ends in
+    ``.so``, else an object file with its manifest beside it. Returns the files, the kernel's first.
     """
     from loopwright import runtime
 
@@ -73,16 +60,8 @@ def write(workload: Workload, module: Module, output: str, *, force: bool) -> li
 
 
 def check(file: str, module: Module, arrays: Sequence[Array]) -> str:
-    """Check what a kernel wrote; returns in words what it was compared with.
-
-    Args:
-        file: where the kernel is from, for messages.
-        module: the kernel.
-        arrays: the arguments of the call, its outputs filled.
-
-    Raises:
-        RunError: an output is wrong, or not finite where no reference is known.
-        UsageError: the kernel's arguments are not those of the workload that its manifest names.
+    """Check the outputs among the arguments of a call, and return in words what they were compared
+    with; without a reference they must be finite.
     """
     from loopwright.measure.arguments import arguments
 
@@ -100,7 +79,7 @@ def check(file: str, module: Module, arrays: Sequence[Array]) -> str:
 
 
 def _expression_of(task: Task) -> dict[str, Any]:
-    """What a task computes as data: its DAG, and its arguments in calling order."""
+    """The expression of a task as data: its DAG, and its arguments in calling order."""
     from loopwright.schedule import create_schedule
     from loopwright.space import AutomaticTask
 
@@ -148,8 +127,7 @@ def _compare_with_reference(file: str, task: Task, pairs: Sequence[tuple[Arg, Ar
 def _compare_with_expression(file: str, says: Any, pairs: Sequence[tuple[Arg, Array]]) -> str:
     """Compare with the expression that the manifest holds, which is data and no program.
 
-    NumPy evaluates a small one. What is too large for that is compiled as it was written, without
-    any schedule.
+    NumPy evaluates a small one; a large one is compiled without any schedule.
     """
     from loopwright.measure.checking import check as checking
     from loopwright.te import Dag
@@ -176,12 +154,11 @@ def _compare_with_expression(file: str, says: Any, pairs: Sequence[tuple[Arg, Ar
 
 
 def _points(op: OpNode) -> int:
-    """Points of all loops of a stage."""
     return prod(x.count for x in (*op.axes, *op.reduce_axes))
 
 
 def _by_numpy(dag: Dag, given: Mapping[Place, Array], results: Sequence[Place]) -> list[Array]:
-    """What an expression gives, by code that shares nothing with the compiler."""
+    """The results of an expression, by code that shares nothing with the compiler."""
     from loopwright.te.dag import arg_id
     from loopwright.testing.numpy_eval import evaluate
 
@@ -191,7 +168,7 @@ def _by_numpy(dag: Dag, given: Mapping[Place, Array], results: Sequence[Place]) 
 
 
 def _as_written(dag: Dag, given: Mapping[Place, Array], results: Sequence[Place]) -> list[Array]:
-    """What an expression gives that is compiled for this CPU without any step of a schedule."""
+    """The results of an expression, compiled for this CPU without any step of a schedule."""
     from loopwright import driver
     from loopwright.schedule import replay
     from loopwright.te.dag import arg_id
@@ -209,11 +186,7 @@ def _compare(
     expected: Sequence[Any],
     close: Closeness,
 ) -> float:
-    """The largest error of any output.
-
-    Raises:
-        RunError: an output is wrong.
-    """
+    """The largest error of any output; a wrong output is an error."""
     from loopwright.measure.checking import check as checking
 
     worst = 0.0

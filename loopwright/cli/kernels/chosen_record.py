@@ -1,4 +1,4 @@
-"""``--record ID`` and ``--trial N``: one record of a log in the place of its best one."""
+"""``--record ID`` and ``--trial N``: one record of a log in place of its best one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 
 def record_options(command: Callable[..., object]) -> Callable[..., object]:
-    """Add the options that name one record of a log."""
     decorators = (
         click.option(
             "--record",
@@ -40,7 +39,6 @@ def record_options(command: Callable[..., object]) -> Callable[..., object]:
 
 
 def emit_option(command: Callable[..., object]) -> Callable[..., object]:
-    """Add the option that asks for a text of a kernel."""
     return click.option(
         "--emit",
         type=click.Choice(["nest", "llvm", "c", "asm", "opencl", "cuda", "ptx", "hip"]),
@@ -50,29 +48,20 @@ def emit_option(command: Callable[..., object]) -> Callable[..., object]:
 
 @dataclass(frozen=True)
 class RecordName:
-    """What --record, --trial and --run say.
+    """The values of --record, --trial and --run."""
 
-    Attributes:
-        record: id of the record, the beginning of it, ``"best"`` or ``"default"``; None: not said.
-        trial: number of its trial.
-        run: the run of that trial.
-    """
-
+    #: An id, the beginning of one, ``"best"`` or ``"default"``; None: not given.
     record: str | None
     trial: int | None
+    #: The run of the trial.
     run: str | None
 
     @property
     def given(self) -> bool:
-        """Whether a record was named."""
         return self.record is not None or self.trial is not None
 
     def check(self, history: Sequence[str]) -> None:
-        """Refuse options that mean nothing.
-
-        Raises:
-            UsageError: a record without its log, or a run without a record.
-        """
+        """Refuse a record without its log, and a run without a record."""
         if self.given and not history:
             raise UsageError("--record and --trial are of a log: name it with --history")
         if self.run is not None and not self.given:
@@ -80,12 +69,7 @@ class RecordName:
 
 
 def find(workload: Workload, logs: Sequence[Log], name: RecordName) -> tuple[Record, Rebuilt]:
-    """The record that was named, and what it was made from.
-
-    Raises:
-        UsageError: there is none, it is of another workload, or for another number of threads.
-        RecordError: it is a word, and no record is usable; or it cannot be rebuilt from its log.
-    """
+    """The named record, rebuilt; another workload or number of threads is refused."""
     from loopwright.task.rebuild import rebuild
 
     log = _together(logs)
@@ -97,7 +81,7 @@ def find(workload: Workload, logs: Sequence[Log], name: RecordName) -> tuple[Rec
 
 
 def _chosen(workload: Workload, log: Log, name: RecordName) -> Record:
-    """The record that was named: one that fits the workload, where there is such."""
+    """The named record, preferably one of the workload."""
     from loopwright.inspection import choose
     from loopwright.inspection.choosing import WORDS
     from loopwright.records import fields_of
@@ -121,7 +105,6 @@ def _chosen(workload: Workload, log: Log, name: RecordName) -> Record:
 
 
 def _together(logs: Sequence[Log]) -> Log:
-    """Several logs as one."""
     from loopwright.records import Log
 
     if len(logs) == 1:
@@ -154,7 +137,7 @@ def _check_fit(workload: Workload, record: Record) -> None:
 
 
 def _threads(workload: Workload) -> int:
-    """How many threads a kernel of the workload uses on this machine."""
+    """Number of threads of a kernel of the workload on this machine."""
     from loopwright.env import usable_cpus
     from loopwright.records import threads
 

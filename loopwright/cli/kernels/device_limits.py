@@ -19,27 +19,18 @@ from loopwright.task import Task
 from loopwright.tuner.run.state import flop_of
 
 _T = TypeVar("_T")
-#: What building or running the kernel that tells a limit may raise.
+#: Errors of building or running the kernel that measures a limit.
 REFUSED = (BuildError, CodegenError, LowerError, RunError, UsageError)
 
 
 class DeviceLimits:
-    """What a device can do at most, as far as it bounds the kernels of a task.
-
-    Args:
-        task: whose kernels are compared.
-        scheduled: the schedule of one of them.
-        artifact: its code.
-        device: where they run.
-
-    Attributes:
-        name: of the limit by arithmetic; empty where there is none, or it is not known.
-        doubt: why a limit is not known; empty where all that were asked for are.
-    """
+    """The limits of a device that bound the kernels of a task."""
 
     def __init__(
         self, task: Task, scheduled: ChosenSchedule, artifact: Artifact, device: Device
     ) -> None:
+        #: The name of the limit by arithmetic, empty without one; the reason why a limit is
+        #: unknown.
         self.name, self.doubt = "", ""
         self._task, self._device = task, device
         self._nbytes = bytes_of(artifact)
@@ -54,7 +45,7 @@ class DeviceLimits:
         self.name = "" if self._arithmetic is None else self._arithmetic.name
 
     def peak(self) -> float | None:
-        """Operations a second, measured now; None where that is not known, or was refused once."""
+        """Operations a second, measured now; None where unknown, or refused once."""
         limit = self._arithmetic
         found = None if limit is None else self._unless_refused(limit.rate)
         if found is None:
@@ -62,8 +53,9 @@ class DeviceLimits:
         return found
 
     def bandwidth(self) -> float | None:
-        """Bytes a second of memory, measured now; None where arrays stay in the cache of the
-        device, or it is not known."""
+        """Bytes a second of memory, measured now; None where unknown, or where a cache
+        holds all.
+        """
         if stays_in_cache(self._nbytes, self._device):
             return None
         return self._unless_refused(

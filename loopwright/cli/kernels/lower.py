@@ -10,7 +10,7 @@ from loopwright.cli.kernels.chosen_record import RecordName, emit_option
 from loopwright.cli.workload import find_workload, workload_options
 from loopwright.errors import UsageError
 
-#: How a comment begins in each text.
+#: Beginning of a comment in each text.
 _COMMENT = {
     "nest": "#", "llvm": ";", "c": "//", "asm": "#", "opencl": "//", "cuda": "//", "ptx": "//",
     "hip": "//",

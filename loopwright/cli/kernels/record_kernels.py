@@ -1,4 +1,4 @@
-"""``loopwright records export | rerun``: the kernel of one record, as a file and once more."""
+"""``loopwright records export | rerun``: the kernel of one record as a file, and run again."""
 
 from __future__ import annotations
 

@@ -140,11 +140,7 @@ def command(
 
 
 def _place(kind: str, wanted: str | None) -> Device:
-    """The device that code of a kind runs on, by its name or the first one.
-
-    Raises:
-        UsageError: it cannot be used, or is of another kind.
-    """
+    """The device for code of a kind: the named one, or the first; an unusable one is refused."""
     from loopwright import runtime
 
     place = runtime.device(wanted or kind)

@@ -49,7 +49,6 @@ _CHECKS = 8
 
 
 def history_options(command: Callable[..., object]) -> Callable[..., object]:
-    """Add the options of verbs that build from a log."""
     decorators = (
         click.option(
             "--history",
@@ -74,39 +73,31 @@ def history_options(command: Callable[..., object]) -> Callable[..., object]:
 
 @dataclass(frozen=True)
 class ChosenSchedule:
-    """A schedule with its arguments, and where it is from.
-
-    Attributes:
-        schedule: the schedule.
-        args: its tensors in calling order.
-        history: what chose it; None for the default configuration, and for a record that was named.
-        passes: the settings that it is lowered in; None: those of the caller.
-        record: which record it is, in a line, where that was named.
-    """
-
     schedule: Schedule
+    #: Tensors in calling order.
     args: list[Tensor]
+    #: The context that chose it; None for the default, and for a named record.
     history: ApplyHistoryBest | None = None
+    #: Settings for lowering; None: those of the caller.
     passes: PassContext | None = None
+    #: A line about the record that was named.
     record: str = ""
 
     @property
     def choice(self) -> str:
-        """Which record it is, in a line; empty for the default configuration."""
+        """A line about the record; empty for the default configuration."""
         return self.record if self.history is None else str(self.history.report()[-1])
 
     @property
     def report(self) -> str:
-        """The report of what chose it; empty for the default configuration."""
+        """The report of the context that chose it; empty for the default configuration."""
         return self.record if self.history is None else str(self.history.report())
 
     def context(self) -> AbstractContextManager[object]:
-        """In which it is lowered."""
         return nullcontext() if self.passes is None else self.passes
 
 
 def default(workload: Workload) -> ChosenSchedule:
-    """The schedule of the default configuration."""
     task = workload.task
     schedule, args = task.instantiate(task.config_space.get(task.config_space.default_index))
     return ChosenSchedule(schedule, list(args))
@@ -122,22 +113,12 @@ def best(
     verdicts: bool = True,
     device: str | None = None,
 ) -> ChosenSchedule | None:
-    """The schedule of the best record of some logs, or of the one that was named.
+    """The schedule of the best record of some logs, or of the named one; None without logs, and,
+    with ``allow_default``, where no record fits.
 
-    Args:
-        workload: the workload.
-        history: paths of logs or folders; empty: None is returned.
-        name: the record that was named, if any.
-        allow_default: return None, said on standard error, where no record fits.
-        check: compare the answer of a record that was never checked with the reference first, and
-            note the outcome in its log; one that is wrong makes way for the next best.
-        verdicts: give the default configuration where the record says that this is as fast.
-        device: on which it is checked; None: the first of the target's kind.
-
-    Raises:
-        RecordError: a log is missing or cannot be read; no record fits, or the best one cannot be
-            checked, unless ``allow_default``; the one that was named failed, or is wrong.
-        UsageError: the one that was named is of another workload, or for other threads.
+    ``check`` compares the answer of a record that was never checked with the reference and notes
+    the outcome in its log; a wrong one makes way for the next best. With ``verdicts`` the default
+    takes the place of a record that is only as fast.
     """
     from loopwright.records.log import check_has_records
     from loopwright.task import apply_history_best
@@ -173,7 +154,7 @@ def best(
 def _named(
     workload: Workload, logs: Sequence[Log], name: RecordName, *, check: bool, device: str | None
 ) -> ChosenSchedule:
-    """The schedule of the record that was named, checked where nobody has."""
+    """The schedule of the named record, checked if it never was."""
     from loopwright.measure import recheck
     from loopwright.records import Checked
     from loopwright.task.applying.as_called import duration
@@ -199,7 +180,7 @@ def _named(
 
 
 def _option(device: str | None) -> MeasureOption | None:
-    """How to check on a device; None: as usual."""
+    """Settings for a check on a device."""
     from loopwright.measure import LocalRunner, measure_option
 
     return None if device is None else measure_option(runner=LocalRunner(device=device))
@@ -208,7 +189,7 @@ def _option(device: str | None) -> MeasureOption | None:
 def _check(
     workload: Workload, context: ApplyHistoryBest, logs: Sequence[Log], device: str | None
 ) -> None:
-    """Check the best record, if nobody has; where it is wrong, the next best, and so on."""
+    """Check the best record, if it never was; a wrong one makes way for the next best."""
     from loopwright.measure import recheck
     from loopwright.records import Checked
     from loopwright.task import Match
@@ -249,12 +230,8 @@ def _say(text: str) -> None:
 
 
 def compiled(workload: Workload, scheduled: ChosenSchedule, *, verify: bool = False) -> Module:
-    """Compile a schedule for the workload's target, or take its code from the user's cache.
-
-    Args:
-        workload: the workload.
-        scheduled: the schedule.
-        verify: time the kernel as users call it; the time is in the report then.
+    """Compile a schedule for the workload's target, or take its code from the user's cache;
+    ``verify`` puts the time of the kernel, as users call it, into the report.
     """
     from loopwright.driver import build
 
@@ -268,12 +245,8 @@ def compiled(workload: Workload, scheduled: ChosenSchedule, *, verify: bool = Fa
 
 
 def random_arguments(module: Module, task: Task | None = None) -> list[Array]:
-    """Arrays for the entry function: random inputs, outputs full of NaN or of a pattern.
-
-    Args:
-        module: what is to be run.
-        task: whose kernel it is. It knows what the inputs are used for, an index for example;
-            without it they are small numbers.
+    """Arrays for the entry function: random inputs, outputs full of NaN or of a pattern. A task
+    knows the meaning of its inputs, such as indices; without it they are small numbers.
     """
     from loopwright.measure.arguments import arguments
     from loopwright.measure.checking.check import poison
@@ -293,22 +266,14 @@ def random_arguments(module: Module, task: Task | None = None) -> list[Array]:
 
 
 def on_device(arrays: Sequence[Array], device: Device) -> Sequence[Any]:
-    """Arrays as the kernels of a device take them: those of the CPU as they are, else copies."""
+    """Arrays for the kernels of a device: those of the CPU as they are, else copies."""
     from loopwright.runtime import array, cpu
 
     return arrays if device == cpu() else [array(a, device=device) for a in arrays]
 
 
 def device_of(target: Target, wanted: str | None) -> Device:
-    """The one device that kernels of a target are timed on.
-
-    Args:
-        target: what they are built for.
-        wanted: what ``--device`` said.
-
-    Raises:
-        UsageError: it cannot be used, or several are named.
-    """
+    """The one device that kernels of a target are timed on; several named ones are refused."""
     from loopwright.measure.devices import measured_on
 
     devices = measured_on(target, wanted or "")
@@ -318,7 +283,7 @@ def device_of(target: Target, wanted: str | None) -> Device:
 
 
 def where(module: Module, device: Device) -> str:
-    """What a kernel runs on, for people: ``2 threads``, or the device."""
+    """The place where a kernel runs, for people: ``2 threads``, or the device."""
     from loopwright.runtime import cpu
 
     if device != cpu():
@@ -327,7 +292,6 @@ def where(module: Module, device: Device) -> str:
 
 
 def threads_of(module: Module) -> int:
-    """How many threads a module's parallel loops use."""
     from loopwright.runtime import get_num_threads
 
     return int(module.artifact.manifest["num_threads"]) or get_num_threads()

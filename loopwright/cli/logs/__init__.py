@@ -1,1 +1,1 @@
-"""Verbs of `loopwright records` that read a log, and how they print what they find."""
+"""Verbs of `loopwright records` that read a log, and the output of their results."""

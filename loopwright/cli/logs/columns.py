@@ -17,7 +17,7 @@ from loopwright.cli.harmless import harmless
 #: Lines that are printed at once.
 _AT_ONCE = 1000
 _ELLIPSIS = "…"
-#: What a cell is cut to at least.
+#: Least width to which a cell is cut.
 _SHORTEST = 8
 #: A text is wrapped at so many characters at least.
 _NARROWEST = 40
@@ -25,36 +25,23 @@ _NARROWEST = 40
 
 @dataclass(frozen=True)
 class Column:
-    """One column of a table.
-
-    Attributes:
-        title: its title.
-        cells: a text for each row.
-        right: True where the cells are numbers, which are aligned on the right.
-        needs: columns of characters that a terminal must have to show it; 0 shows it always.
-        cut: True where the cells may be cut to make the table fit.
-    """
-
     title: str
     cells: Sequence[str]
+    #: Numbers, aligned on the right.
     right: bool = False
+    #: Smallest width of a terminal, in characters, that shows it; 0: always.
     needs: int = 0
+    #: Cells may be cut to make the table fit.
     cut: bool = False
 
 
 def terminal_width() -> int | None:
-    """Characters of a line of the terminal; None where the output is a file or a pipe, which gets
-    whole lines."""
+    """Width of the terminal in characters; None for a file or a pipe, which gets whole lines."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def wrapped(text: str, indent: int = 0) -> str:
-    """A text in lines as wide as the terminal; as one line where there is none.
-
-    Args:
-        text: one line.
-        indent: blanks before each line but the first.
-    """
+    """A line wrapped to the terminal, if there is one, with ``indent`` blanks on later lines."""
     width = terminal_width()
     if width is None:
         return text
@@ -68,12 +55,10 @@ def wrapped(text: str, indent: int = 0) -> str:
 
 
 def table_lines(columns: Sequence[Column], width: int | None) -> Iterator[str]:
-    """The lines of a table, its titles first.
+    """The lines of a table, its titles first; whole lines with all columns where ``width`` is None.
 
-    Args:
-        columns: the columns; the last one takes the room that the others leave, and is cut to it
-            where it may be. Where even so the table is too wide, long texts of the others are cut.
-        width: characters of a line; None for whole lines with all columns.
+    The last column takes the room that the others leave, and is cut to it if it may be. If the
+    table is still too wide, long texts of the others are cut.
     """
     shown = [column for column in columns if width is None or column.needs <= width]
     sizes = [_size(column) for column in shown[:-1]]
@@ -88,12 +73,12 @@ def table_lines(columns: Sequence[Column], width: int | None) -> Iterator[str]:
 
 
 def _size(column: Column) -> int:
-    """Characters of a terminal that the widest cell of a column takes."""
+    """Width of the widest cell of a column, in characters of a terminal."""
     return max(map(_width, [column.title, *column.cells]))
 
 
 def _filled(column: Column, size: int) -> list[str]:
-    """The title and the cells of a column, all of one size."""
+    """The title and the cells of a column, padded to one size."""
     cells = [column.title, *column.cells]
     if all(map(str.isascii, cells)) and max(map(len, cells)) <= size:
         return [cell.rjust(size) if column.right else cell.ljust(size) for cell in cells]
@@ -104,7 +89,7 @@ def _filled(column: Column, size: int) -> list[str]:
 
 
 def _width(text: str) -> int:
-    """Characters of a terminal that a text takes; some take two."""
+    """Width of a text in characters of a terminal; some take two."""
     if text.isascii():
         return len(text)
     from rich.cells import cell_len
@@ -113,7 +98,7 @@ def _width(text: str) -> int:
 
 
 def cut(text: str, room: int) -> str:
-    """A text that fits into so many characters; an ellipsis stands for what was cut off."""
+    """A text cut to so many characters, with an ellipsis for the rest."""
     if text.isascii():
         return text if len(text) <= room else text[: room - 1] + _ELLIPSIS
     from rich.cells import set_cell_size
@@ -127,7 +112,7 @@ def print_table(columns: Sequence[Column]) -> None:
 
 
 def print_lines(lines: Iterator[str]) -> None:
-    """Print many lines; a single write for each would take longer than making them."""
+    """Print many lines at once; a single write for each would take longer than making them."""
     batch: list[str] = []
     for line in lines:
         batch.append(line)
@@ -139,12 +124,7 @@ def print_lines(lines: Iterator[str]) -> None:
 
 
 def print_csv(titles: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print a table as comma-separated values (RFC 4180), its titles first; None is an empty cell.
-
-    Args:
-        titles: of the columns.
-        rows: the cells of each row.
-    """
+    """Print a table as comma-separated values (RFC 4180), titles first; None is an empty cell."""
     writer = csv.writer(sys.stdout, lineterminator="\n")
     for row in chain([titles], rows):
         writer.writerow([harmless(cell) if isinstance(cell, str) else cell for cell in row])

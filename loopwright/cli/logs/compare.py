@@ -68,11 +68,7 @@ def compare(
 
 
 def _told_apart(what: Sequence[str], log: str | None) -> tuple[str, Sequence[str]]:
-    """The log, and what else was named.
-
-    Raises:
-        UsageError: there are too many words, or one of them can be neither a log nor a record.
-    """
+    """The log, and the other words; words that can be neither a log nor a record are refused."""
     path, names = (what[0], what[1:]) if log is None else (log, what)
     if len(names) > 2:
         raise UsageError(
@@ -94,7 +90,7 @@ def _told_apart(what: Sequence[str], log: str | None) -> tuple[str, Sequence[str
 
 
 def _pair(log: Log, records: Sequence[Record], wanted: Sequence[str]) -> tuple[Record, Record]:
-    """Two records that were named; `best` is that of the task and machine of the other."""
+    """The two named records; `best` is that of the task and machine of the other."""
     from loopwright.inspection.choosing import WORDS
     from loopwright.records.reports.setups import of_one_setup
 
@@ -144,7 +140,7 @@ def _failed(record: Record) -> str:
 
 
 def _ratio_words(ratio: Ratio) -> str:
-    """How many times as long, with what is known of its uncertainty."""
+    """The ratio of two times with its known uncertainty."""
     said = f"{ratio.value:.3g} x as long as A"
     if ratio.low is None or ratio.high is None:
         return f"{said} ({ratio.why_no_interval})"
@@ -153,7 +149,7 @@ def _ratio_words(ratio: Ratio) -> str:
 
 
 class _Compared(NamedTuple):
-    """Two sets of records with the names of where they are from."""
+    """Two sets of records with the names of their origins."""
 
     a: str
     b: str
@@ -162,18 +158,13 @@ class _Compared(NamedTuple):
 
     @property
     def rows(self) -> list[TaskComparison]:
-        """Their tasks."""
         from loopwright.records.reports.differences import compare_logs
 
         return compare_logs(self.one, self.other)
 
 
 def _machines(path: str, records: Sequence[Record]) -> list[_Compared]:
-    """Every pair of neighbouring machines of one log.
-
-    Raises:
-        UsageError: there is one machine alone, with one number of threads.
-    """
+    """Every pair of neighbouring machines of one log; a single one is refused."""
     from loopwright.records.reports.differences import machines
     from loopwright.records.reports.setups import setup_titles
 

@@ -1,4 +1,4 @@
-"""What all verbs that read a log have in common: opening it, and choosing from it."""
+"""Opening a log and choosing records from it, for all verbs that read one."""
 
 from __future__ import annotations
 
@@ -27,7 +27,6 @@ log_argument = click.argument("log")
 
 
 def _one_form(context: click.Context, parameter: click.Parameter, value: bool) -> bool:
-    """Refuse --json beside --csv."""
     other = "as_csv" if parameter.name == "as_json" else "as_json"
     if value and context.params.get(other):
         raise UsageError("--json and --csv are two forms of one output; give one of both")
@@ -44,25 +43,19 @@ csv_option = click.option(
 
 @dataclass(frozen=True)
 class Filters:
-    """Which records of a log are meant: what --task, --target, --hardware and --threads say.
+    """The filters --task, --target, --hardware and --threads of records; None: all."""
 
-    Attributes:
-        task: a part of the key of their task; None for all.
-        target: the kind of their target; None for all.
-        hardware: a part of the name of their hardware; None for all.
-        threads: their number of threads; None for all.
-    """
-
+    #: A part of the key of the task.
     task: str | None = None
+    #: The kind of the target.
     target: str | None = None
+    #: A part of the name of the hardware.
     hardware: str | None = None
     threads: int | None = None
 
     def of(self, log: Log) -> list[Record]:
-        """The records of a log that they leave.
-
-        Raises:
-            UsageError: a filter leaves none; the message says what there is.
+        """The records of a log that pass; if there are none, the message lists the possible
+        values.
         """
         from loopwright.cli.logs.words import threads_texts
         from loopwright.records import fields_of
@@ -90,7 +83,7 @@ class Filters:
         return chosen
 
     def _on_hardware(self, log: Log, records: Sequence[Record], wanted: str) -> list[Record]:
-        """Records whose hardware has a text in its name, short or whole, in capitals or not."""
+        """Records whose hardware has a text in its name, short or whole, in any case."""
         from loopwright.records import fields_of
         from loopwright.records.reports.setups import hardware_names
 
@@ -105,7 +98,7 @@ class Filters:
         return list(compress(records, fits))
 
     def words(self) -> str:
-        """What they say, for a message; empty where they say nothing."""
+        """The given filters for a message; empty where there are none."""
         said = {
             "task": self.task,
             "target": self.target,
@@ -116,7 +109,7 @@ class Filters:
 
 
 def _check_left(log: Log, missing: str, there: Sequence[str], fits: Sequence[bool]) -> None:
-    """Refuse a filter that leaves nothing of what there is."""
+    """Refuse a filter that leaves nothing."""
     if not any(fits) and there:
         raise UsageError(f"{log.path} has {missing}; it has {_few(dict.fromkeys(there))}")
 
@@ -164,15 +157,7 @@ def log_options(command: Callable[..., object]) -> Callable[..., object]:
 
 
 def load_log(path: str, *, records: bool = True) -> Log:
-    """Open a log, and say on standard error what of it was not understood.
-
-    Args:
-        path: the file.
-        records: False where a log without records will do.
-
-    Raises:
-        RecordError: the path names no log, or the log has no record.
-    """
+    """Open a log, and report its malformed lines on standard error; ``records`` requires some."""
     from loopwright.records import open_log
     from loopwright.records.log import check_has_records, check_is_log
 
@@ -189,25 +174,22 @@ def load_log(path: str, *, records: bool = True) -> Log:
 
 
 def _few(names: Iterable[str], separator: str = ", ") -> str:
-    """The first few of some names, and how many more there are."""
+    """The first few of some names, and the number of the others."""
     listed = list(names)
     more = f"{separator}and {len(listed) - _LISTED} more" if len(listed) > _LISTED else ""
     return separator.join(listed[:_LISTED]) + more
 
 
 def setups_of(log: Log, filters: Filters) -> list[list[Record]]:
-    """The records of a log that some filters leave, one list for each setup."""
+    """The records of a log that pass some filters, one list for each setup."""
     from loopwright.records.reports.setups import by_setup
 
     return list(by_setup(filters.of(log)).values())
 
 
 def largest_setup(log: Log, filters: Filters) -> list[Record]:
-    """The records of one setup: of the one task that some filters leave, and of the machine on
-    which most of it was measured; standard error says where there are others.
-
-    Raises:
-        UsageError: they leave several tasks; the message says which, and how to name one.
+    """The records of one setup: of the one task that passes some filters, and of the machine on
+    which most of it was measured; standard error names the others. Several tasks are refused.
     """
     from loopwright.records.reports.setups import setup_titles
 
@@ -235,11 +217,7 @@ def _picked_by(setups: Iterable[Setup]) -> str:
 
 
 def by_setup_of_one_task(log: Log, records: Iterable[Record]) -> dict[Setup, list[Record]]:
-    """Records of one task, by their setup.
-
-    Raises:
-        UsageError: they are of several tasks; the message says which, and how to name one.
-    """
+    """Records of one task, by their setup; several tasks are refused."""
     from loopwright.records.reports.setups import by_setup, setup_titles
 
     groups = by_setup(records)
@@ -254,11 +232,7 @@ def by_setup_of_one_task(log: Log, records: Iterable[Record]) -> dict[Setup, lis
 
 
 def check_one_setup(log: Log, records: Iterable[Record]) -> None:
-    """Refuse records of several tasks or machines, among which none is the best.
-
-    Raises:
-        UsageError: the message says which there are, and how to name one.
-    """
+    """Refuse records of several tasks or machines, among which none is the best."""
     from loopwright.records.reports.setups import setup_titles
 
     groups = by_setup_of_one_task(log, records)
@@ -278,20 +252,11 @@ def find_record(
     trial: int | None = None,
     run: str | None = None,
 ) -> Record:
-    """The record that was asked for, see :func:`loopwright.inspection.choose`; where that is not
-    clear, the message says which option makes it so.
+    """The wanted record, see :func:`loopwright.inspection.choose`; where that is ambiguous, the
+    message names the option that makes it clear.
 
-    Args:
-        log: where the records are from.
-        records: those among which it is looked for.
-        wanted: its id or the beginning of it, ``best`` or ``default``; None where a trial is given.
-        trial: the number of its trial.
-        run: the run of that trial, or the beginning of its name.
-
-    Raises:
-        RecordError: it is a word, and no record is usable.
-        UsageError: there is none such, or there are several: to name one that is not there is a
-            wrong call.
+    ``wanted`` is an id, the beginning of one, ``best`` or ``default``; None where a trial is given.
+    A missing record is a `UsageError`, since naming it was a wrong call.
     """
     from loopwright.inspection.choosing import WORDS, choose, of_run
 

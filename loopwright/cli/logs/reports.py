@@ -1,4 +1,4 @@
-"""``loopwright records curve | errors | importance``: what the trials of a log tell together."""
+"""``loopwright records curve | errors | importance``: statistics over the trials of a log."""
 
 from __future__ import annotations
 
@@ -149,12 +149,12 @@ def _print_curve(found: Curve, work: Work | None, first: Record) -> None:
 
 
 def _gain(found: Curve, before: Sequence[float], seconds: float) -> float:
-    """By which share a step is faster than the one before."""
+    """The share by which a step is faster than the one before."""
     return before[before.index(seconds) - 1] / seconds - 1.0
 
 
 def _speeds(found: Curve, work: Work | None) -> tuple[str, list[float]]:
-    """The curve as a speed: in GFLOP/s, or as calls per second where the work is not known."""
+    """The curve as a speed: in GFLOP/s, or in calls per second where the work is not known."""
     best = found.best.tolist()
     if work is not None and work.flop:
         return "GFLOP/s", [work.flop / seconds / 1e9 for seconds in best]
@@ -162,13 +162,7 @@ def _speeds(found: Curve, work: Work | None) -> tuple[str, list[float]]:
 
 
 def _draw(found: Curve, work: Work | None, first: Record, out: str, *, force: bool) -> None:
-    """Draw the curve with matplotlib.
-
-    Raises:
-        UsageError: matplotlib is missing, or does not know the kind of the file; or another file
-            is there.
-        RecordError: the file cannot be written.
-    """
+    """Draw the curve with matplotlib, which is refused over another file."""
     from loopwright.cli.logs.words import setup_title
 
     try:

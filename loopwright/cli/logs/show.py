@@ -1,4 +1,4 @@
-"""``loopwright records show``: all that a log tells of one record."""
+"""``loopwright records show``: everything that a log holds about one record."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 #: The word for the best record.
 BEST = "best"
-#: How many candidates a tie names.
+#: Number of candidates that a tie names.
 _TIES = 5
 
 
@@ -67,9 +67,6 @@ def _order_of_best(log: Log, records: Sequence[Record]) -> list[Record]:
     """The candidates of one task on one machine, the best first.
 
     To rank 100 000 records takes more than half a second: the best and its place are found at once.
-
-    Raises:
-        UsageError: they are of several tasks or machines.
     """
     from loopwright.records import ranked
 
@@ -104,13 +101,8 @@ def _of_setup(log: Log, record: Record) -> list[Record]:
 def _described(
     log: Log, record: Record, own: Sequence[Record], order: Sequence[Record]
 ) -> Iterator[str]:
-    """The record in words, line by line.
-
-    Args:
-        log: where it is from.
-        record: the record.
-        own: all records of its task and machine.
-        order: the candidates of these, the best first.
+    """The record in words, line by line, from all records of its task and machine (``own``) and
+    their candidates, the best first (``order``).
     """
     from loopwright.cli.logs.words import setup_title
 
@@ -140,7 +132,7 @@ def _said(name: str, text: str) -> str:
 
 
 def _other_names(record: Record, own: Sequence[Record]) -> str:
-    """What else records call the task: other templates or functions that compute the same."""
+    """Other names of the task in records: templates or functions that compute the same."""
     from loopwright.records import fields_of
     from loopwright.records.reports.setups import task_text
 
@@ -163,13 +155,13 @@ def _measured(record: Record) -> str:
 
 
 def _taken(record: Record) -> str:
-    """What the kernel takes of its device, in words."""
+    """The resources of the device that the kernel uses, in words."""
     figures = record.resources or {}
     return ", ".join(f"{name.replace('_', ' ')} {number}" for name, number in figures.items())
 
 
 def _prepared(record: Record) -> str:
-    """What constant operands take before the calls, in words."""
+    """The time of preparing constant operands before the calls, in words."""
     from loopwright.inspection.quantities import time_text
 
     return f"once in {time_text(record.prepare_s)}, which is in no time of a call"
@@ -264,7 +256,7 @@ def _here(log: Log, record: Record) -> Iterator[str]:
 
 
 def _knobs(record: Record, own: Sequence[Record]) -> Iterator[str]:
-    """What each knob of the record costs."""
+    """The cost of each knob of the record."""
     from loopwright.records.reports.importance import importance
     from loopwright.records.reports.knobs import value_text
     from loopwright.records.reports.neighbours import neighbours
@@ -323,7 +315,7 @@ def _changed(found: object) -> str:
 
 
 def _schedule(log: Log, record: Record) -> Iterator[str]:
-    """Its schedule as Python, or why that is not known."""
+    """Its schedule as Python, or the reason why that is not known."""
     if "autotvm" in record.extra:
         yield wrapped(
             "Its schedule is not known: AutoTVM logs the knobs, and not what the template made"

@@ -1,4 +1,4 @@
-"""What a record tells of its structure: which it is, how others did, and its loops."""
+"""The structure of a record: its name, the results of others, and its loops."""
 
 from __future__ import annotations
 
@@ -17,12 +17,7 @@ _OTHERS = 3
 
 
 def structure_lines(record: Record, own: Sequence[Record]) -> Iterator[str]:
-    """Its structure, and the next best ones; nothing where its space has none.
-
-    Args:
-        record: the record.
-        own: all records of its task and machine.
-    """
+    """Its structure and the next best ones for its task and machine; nothing without structures."""
     from loopwright.inspection.structures import structure_of, tried_structures
 
     name = structure_of(record)

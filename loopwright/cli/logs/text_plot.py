@@ -10,15 +10,11 @@ _EIGHTHS = " ▁▂▃▄▅▆▇█"
 
 
 def bars(values: Sequence[float], width: int, height: int) -> Iterator[str]:
-    """Lines of a plot: a bar for each value, or for as many as there are columns.
+    """Lines of a plot of so many characters, labels included: a bar for each value, or for as many
+    as there are columns. NaN leaves a gap.
 
-    Of several values that share a column the last is drawn. The bars begin at 0; a label on the
-    left says the value of the top of its line.
-
-    Args:
-        values: what is drawn; NaN leaves a gap.
-        width: characters of a line, labels included.
-        height: lines.
+    The last of several values that share a column is drawn. The bars begin at 0; a label on the
+    left gives the value at the top of its line.
     """
     top = max((value for value in values if not math.isnan(value)), default=0.0)
     if top <= 0.0 or not values:
@@ -34,7 +30,7 @@ def bars(values: Sequence[float], width: int, height: int) -> Iterator[str]:
 
 
 def _thinned(values: Sequence[float], columns: int) -> list[float]:
-    """One value a column: each several columns wide where there are few."""
+    """One value a column, repeated over several columns where there are few."""
     count = len(values)
     if count <= columns:
         wide = max(1, columns // count)

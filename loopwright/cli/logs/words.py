@@ -18,7 +18,7 @@ WIDE, _WIDER = 100, 120
 
 
 def setup_title(record: Record) -> str:
-    """The task of a record, and what it ran on."""
+    """The task of a record, and its hardware."""
     from loopwright.records.reports.setups import setup_titles
 
     return harmless(setup_titles([record])[0])
@@ -30,13 +30,7 @@ def counted(count: int, what: str) -> str:
 
 
 def record_columns(log: Log, records: Sequence[Record], width: int | None) -> list[Column]:
-    """A table of records: what identifies each, its speed, and the knobs that vary.
-
-    Args:
-        log: where the records are from.
-        records: what is to be shown.
-        width: of the terminal; None for a table that says everything.
-    """
+    """A table of records: id, speed, and the knobs that vary; all facts where ``width`` is None."""
     from loopwright.inspection import works_of
     from loopwright.records import fields_of
     from loopwright.records.reports.knobs import config_texts, varying_knobs
@@ -75,8 +69,7 @@ def record_columns(log: Log, records: Sequence[Record], width: int | None) -> li
 
 
 def heading(records: Sequence[Record]) -> list[str]:
-    """What stands above a table on a terminal: what the records are of and ran on, numbered where
-    there are several."""
+    """The lines above a table: tasks and hardware of the records, numbered if there are several."""
     from loopwright.records.reports.setups import conditions_text, hardware_names
 
     groups = _by_machine(records)
@@ -97,8 +90,7 @@ def heading(records: Sequence[Record]) -> list[str]:
 
 
 def _task_columns(records: Sequence[Record], width: int | None) -> list[Column]:
-    """The task and hardware of each record; on a terminal their number in the heading, where there
-    are several."""
+    """The task and hardware of each record; on a terminal their number in a longer heading."""
     from loopwright.records import fields_of
     from loopwright.records.reports.setups import hardware_names
 
@@ -125,8 +117,7 @@ def _task_text(record: Record) -> str:
 
 
 def threads_texts(records: Sequence[Record]) -> list[str]:
-    """The number of threads of each; what ran on a device has its kind, for it has no threads of
-    the CPU."""
+    """The number of threads of each; for a device its kind, since it has no threads of the CPU."""
     from loopwright.records import device_of, fields_of
 
     return [
@@ -143,7 +134,7 @@ def _threads(records: Sequence[Record]) -> list[int]:
 
 
 def _title(groups: Mapping[tuple[str, str], object]) -> str:
-    """What numbers in a heading are of: tasks, or setups where a task ran on several machines."""
+    """The meaning of numbers in a heading: tasks, or setups where a task ran on several."""
     return "task" if len({task for task, _ in groups}) == len(groups) else "setup"
 
 
@@ -203,7 +194,7 @@ def _figure(speed: float | None) -> str:
 
 
 def _times(clocks: Sequence[float]) -> list[str]:
-    """When each was measured, to the minute, in local time."""
+    """The time of each measurement, to the minute, in local time."""
     minutes = {clock // 60: clock for clock in clocks}
     texts = {minute: minute_text(clock) for minute, clock in minutes.items()}
     return [texts[clock // 60] for clock in clocks]

@@ -41,11 +41,7 @@ def bench_model(
     layouts: str | None,
     as_json: bool,
 ) -> None:
-    """Time a model, its file and shapes of inputs, beside what else runs it, each batch by itself.
-
-    Raises:
-        UsageError: ``finalists`` are asked for without a history.
-    """
+    """Time a model, each batch by itself, in turns with ONNX Runtime where that is installed."""
     if finalists is not None and not history:
         raise UsageError("--finalists compares records: name their log with --history")
     model = find_model(
@@ -70,7 +66,7 @@ def bench_model(
 def _bench(
     model: GivenModel, models: Mapping[str, CompiledModel], rounds: int, *, as_json: bool
 ) -> None:
-    """Time the default and the tuned form of a model, beside what else runs it."""
+    """Time the default and the tuned form of a model, in turns with ONNX Runtime."""
     given = random_inputs(models["default"].program)
     place = place_of(models["default"])
     runs = {name: _run(one, given) for name, one in models.items()}
@@ -103,7 +99,7 @@ def _bench(
 
 
 def _recorded(choices: Sequence[Choice], *, inside: bool) -> str:
-    """Count the kernels with a record, and those of them that no playoff verified."""
+    """The number of kernels with a record, and of those among them that no playoff verified."""
     records = sum(choice.record is not None for choice in choices)
     text = f"{records} of {len(choices)} kernels have a record"
     if unverified := sum(choice.unverified for choice in choices):
@@ -133,7 +129,7 @@ def _onnx_runtime(file: str, threads: int, given: Mapping[str, Any]) -> Callable
 
 
 def _in_turns(samplers: Mapping[str, Callable[[], float]], rounds: int) -> dict[str, list[float]]:
-    """Samples of each, beginning with another one each round."""
+    """Samples of each in seconds, starting with another one each round."""
     names = list(samplers)
     times: dict[str, list[float]] = {name: [] for name in names}
     for turn in range(rounds):
@@ -144,7 +140,7 @@ def _in_turns(samplers: Mapping[str, Callable[[], float]], rounds: int) -> dict[
 
 
 def _gains(times: Mapping[str, list[float]]) -> list[str]:
-    """The model in question against the others, in words: the tuned one where there is one."""
+    """The model in question, the tuned one if there is one, against the others, in words."""
     from loopwright.measure import paired_gain
 
     mine = "tuned" if "tuned" in times else "default"

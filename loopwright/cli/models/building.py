@@ -39,7 +39,7 @@ def build_model(
     layouts: str | None,
     force: bool,
 ) -> None:
-    """Compile a model, its file and shapes of inputs, into a file or library of kernels alone."""
+    """Compile a model into a file, or into a library of its kernels alone."""
     form = Path(output).suffix
     if form not in (BUILT, *_LIBRARIES):
         raise UsageError(
@@ -90,16 +90,9 @@ def compiled_with(
     allow_default: bool,
     finalists: int | None = None,
 ) -> CompiledModel | CompiledBatches:
-    """A model whose kernels are those of the best records.
-
-    Args:
-        model: the model; with batches it becomes one of any batch.
-        history: logs or folders of logs; empty: all kernels are the default ones.
-        allow_default: accept logs in which no kernel has a record.
-        finalists: of `loopwright.compile`.
-
-    Raises:
-        RecordError: a log is missing or cannot be read, or holds nothing of this model.
+    """A model with the kernels of the best records of some logs, or default kernels without logs;
+    with batches one of any batch. Logs without a record of the model are refused, unless
+    ``allow_default``.
     """
     from loopwright.graph import compile as compile_model
 
@@ -121,7 +114,7 @@ def compiled_one(
     allow_default: bool,
     finalists: int | None = None,
 ) -> CompiledModel:
-    """A model without batches; arguments and errors as of `compiled_with`."""
+    """A model without batches, as by `compiled_with`."""
     from loopwright.graph import compile as compile_model
 
     with model.limits():

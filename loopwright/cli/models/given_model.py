@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from loopwright.target import Target
 
 _Command = TypeVar("_Command", bound="Callable[..., Any]")
-#: How the file of a model ends, and that of one that is built.
+#: Extensions of the file of a model, and of a built one.
 ONNX, BUILT = ".onnx", ".lw"
 _EXTENT = "(?:[0-9]+|[A-WYZa-wyz_]+)"
 _SHAPE = re.compile(f"{_EXTENT}(?:[x,]{_EXTENT})*")
@@ -29,39 +29,23 @@ _SHAPE = re.compile(f"{_EXTENT}(?:[x,]{_EXTENT})*")
 
 @dataclass(frozen=True)
 class GivenModel:
-    """A model, and how the command line names it.
-
-    Attributes:
-        words: the file and the shapes of inputs as they were written.
-        module: the model; with batches that of the first one.
-        target: what its kernels are built for.
-        options: what ``--target``, ``--threads``, ``--no-fallback``, ``--max-error`` and
-            ``--layouts`` said, as they are written again.
-        max_error: of implementations of operators; None: the usual limit.
-        source: the model of any batch; None where no ``--batch`` was given.
-        batches: what ``--batch`` said, in order.
-        layouts: what the file of ``--layouts`` holds; None: those of `ConvertLayout`.
-    """
-
+    #: The file and the shapes of inputs as they were written.
     words: tuple[str, ...]
+    #: The model; with batches that of the first one.
     module: IRModule
     target: Target
+    #: Words of --target, --threads, --no-fallback, --max-error and --layouts.
     options: tuple[str, ...]
+    #: Largest error of implementations of operators; None: the usual limit.
     max_error: float | None = None
+    #: The model of any batch; None without ``--batch``.
     source: BatchSource | None = None
     batches: tuple[int, ...] = ()
+    #: Contents of the file of ``--layouts``; None: layouts of `ConvertLayout`.
     layouts: LayoutChoice | None = None
 
     def with_layouts(self, choice: LayoutChoice | None, path: str) -> GivenModel:
-        """The model in the layouts of a file.
-
-        Args:
-            choice: what the file holds; None: it is not read yet.
-            path: the file.
-
-        Raises:
-            UsageError: batches were given.
-        """
+        """The model in the layouts of a file, None if it is not read yet; batches are refused."""
         check_no_batches(path, self.batches)
         options = (*self.options, "--layouts", path)
         return replace(self, layouts=choice, options=options)
@@ -77,12 +61,11 @@ class GivenModel:
 
     @property
     def title(self) -> str:
-        """The file, with the batch behind where it is the model of one."""
+        """The file, followed by the batch in a model of one."""
         batch = f" of batch {self.batches[0]}" if len(self.batches) == 1 else ""
         return f"{self.words[0]}{batch}"
 
     def limits(self) -> AbstractContextManager[object]:
-        """The context in which its kernels are chosen."""
         from loopwright.lowering.context import PassContext
 
         if self.max_error is None:
@@ -91,7 +74,7 @@ class GivenModel:
 
     @property
     def name(self) -> str:
-        """The name of the file without its ending."""
+        """The name of the file without its extension."""
         return Path(self.words[0]).stem
 
     def command(self, verb: str, *options: str) -> str:
@@ -136,11 +119,7 @@ batch_option = click.option(
 
 
 def layouts_option(verb: str) -> Callable[[_Command], _Command]:
-    """The option ``--layouts`` of a verb.
-
-    Args:
-        verb: what the verb does with the file, as a sentence.
-    """
+    """The option ``--layouts``; ``verb`` is a sentence about what it does with the file."""
     return click.option(
         "--layouts",
         type=click.Path(dir_okay=False),
@@ -149,7 +128,7 @@ def layouts_option(verb: str) -> Callable[[_Command], _Command]:
     )
 
 
-#: What verbs do with layouts that were chosen before.
+#: Use of layouts that were chosen before, by verbs.
 APPLIED_LAYOUTS = (
     "compute convolutions and pools in the layouts of this file, which `loopwright tune --layouts` "
     "wrote [default: channels last where that suits]."
@@ -157,11 +136,6 @@ APPLIED_LAYOUTS = (
 
 
 def check_no_batches(layouts: str, batches: Sequence[int]) -> None:
-    """Refuse layouts together with batches.
-
-    Raises:
-        UsageError: there are batches.
-    """
     if batches:
         raise UsageError(
             f"--layouts {layouts}: layouts are chosen for known sizes; leave --batch out, and give "
@@ -170,19 +144,12 @@ def check_no_batches(layouts: str, batches: Sequence[int]) -> None:
 
 
 def is_model(word: str) -> bool:
-    """Whether a word names the file of a model, and not a workload."""
+    """Whether a word names the file of a model rather than a workload."""
     return Path(word).suffix.lower() == ONNX
 
 
 def refuse_for_model(options: Mapping[str, object]) -> None:
-    """Refuse options that are for one workload alone.
-
-    Args:
-        options: their values by their names; what is None, False or empty was not given.
-
-    Raises:
-        UsageError: one was given.
-    """
+    """Refuse options for workloads alone; values None, False and empty were not given."""
     absent = (None, False, ())
     given = [n for n, value in options.items() if not any(value is x for x in absent)]
     if given:
@@ -190,14 +157,7 @@ def refuse_for_model(options: Mapping[str, object]) -> None:
 
 
 def refuse_for_workload(options: Mapping[str, object]) -> None:
-    """Refuse options that are for models alone.
-
-    Args:
-        options: their values by their names; what is None, False or empty was not given.
-
-    Raises:
-        UsageError: one was given.
-    """
+    """Refuse options for models alone; values None, False and empty were not given."""
     absent = (None, False, ())
     given = [n for n, value in options.items() if not any(value is x for x in absent)]
     if given:
@@ -205,7 +165,7 @@ def refuse_for_workload(options: Mapping[str, object]) -> None:
 
 
 def told_fallbacks(model: Model) -> None:
-    """Say which steps of a model run without a kernel, where some do."""
+    """Print the steps of a model that run without a kernel, if any."""
     if not model.host_steps:
         return
     named = ", ".join(f"{name} ({step.by})" for name, step in model.host_steps.items())
@@ -223,23 +183,8 @@ def find_model(
     batches: Sequence[int] = (),
     layouts: str | None = None,
 ) -> GivenModel:
-    """The model that the words of a command line name.
-
-    Args:
-        file: an ONNX file.
-        params: ``input=1x3x224x224``: shapes of inputs in place of those that the model declares.
-        target: as ``--target`` says.
-        threads: as ``--threads`` says.
-        no_fallback: as ``--no-fallback`` says.
-        max_error: as ``--max-error`` says.
-        batches: as ``--batch`` says.
-        layouts: as ``--layouts`` says: a file that holds some.
-
-    Raises:
-        UsageError: there is no such file, a shape is malformed, the target unknown, or layouts and
-            batches are both given.
-        GraphError: the package onnx is not installed, the file is no model that can be had, or that
-            of layouts holds none.
+    """The model of an ONNX file, with ``params`` such as ``input=1x3x224x224`` in place of the
+    shapes that it declares; the other arguments are the values of the options of these names.
     """
     if layouts is not None:
         check_no_batches(layouts, batches)

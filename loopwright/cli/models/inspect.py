@@ -1,4 +1,4 @@
-"""``loopwright inspect``: what a model consists of, where its time goes, and what is tuned."""
+"""``loopwright inspect``: the kernels of a model, their share of its time, and their records."""
 
 from __future__ import annotations
 
@@ -36,38 +36,31 @@ _RUNS = 10
 
 @dataclass(frozen=True)
 class KernelRow:
-    """A kernel of a model.
-
-    Attributes:
-        name: in the compiled model.
-        task: what it computes, in words.
-        key: of its task; kernels of equal keys are tuned once.
-        ops: its operators.
-        calls: in a run of the model.
-        flop: operations of one call; 0 where there are none to count.
-        tuned: whether `loopwright tune` tunes it.
-        record: id of the record that it is built from; empty for its default.
-        note: what else is known of that record, in words.
-        implementation: how its operator is computed; ``"definition"`` where that has one way.
-        seconds: of all its calls in a run, None where nothing was timed.
-        by: who computes it, in place of a kernel; empty for a kernel.
-    """
-
     name: str
+    #: The computation in words.
     task: str
+    #: Key of the task; kernels of equal keys are tuned once.
     key: str
+    #: Its operators.
     ops: tuple[str, ...]
+    #: Calls in a run of the model.
     calls: int
+    #: Operations of one call; 0 where there are none to count.
     flop: int
+    #: Whether `loopwright tune` tunes it.
     tuned: bool
+    #: Id of the record that it is built from; empty for its default.
     record: str
+    #: Further facts about that record, in words.
     note: str
+    #: Implementation of its operator; ``"definition"`` if there is only one.
     implementation: str
+    #: Time of all its calls in a run; None without timing.
     seconds: float | None = None
+    #: The executor of a node without a kernel; empty for a kernel.
     by: str = ""
 
     def to_json(self) -> dict[str, Json]:
-        """For scripts."""
         return {**self.__dict__, "ops": list(self.ops)}
 
 
@@ -182,13 +175,12 @@ def _rows(
 
 
 def _without_kernel(name: str, host: HostFunction) -> KernelRow:
-    """The row of a node that has no kernel."""
     ops, said = (host.name,), host.span or host.name
     return KernelRow(name, said, "", ops, 1, 0, False, "", host.reason, "", by=host.by)
 
 
 def _found(choice: Choice | None) -> tuple[str, str]:
-    """The record that a kernel is built from, and what is known of it; empty for the default."""
+    """The record that a kernel is built from, and a note about it; empty for the default."""
     from loopwright.task import Match
 
     if choice is None or choice.record is None:
@@ -214,7 +206,7 @@ def _timed(rows: Sequence[KernelRow], model: CompiledModel) -> list[KernelRow]:
 
 
 def _operators(rows: Sequence[KernelRow]) -> Counter[str]:
-    """How often a run of the model calls each operator, as it is compiled."""
+    """Number of calls of each operator in a run of the model, as it is compiled."""
     found: Counter[str] = Counter()
     for row in rows:
         for name in row.ops:
@@ -263,7 +255,7 @@ def _text(
 
 
 def _layouts(choice: LayoutChoice) -> str:
-    """Which layouts there are, what that is worth, and what for."""
+    """The chosen layouts in words, with their gain and their target."""
     return f"{choice}, for {choice.target}" if choice.target else str(choice)
 
 
@@ -287,7 +279,7 @@ def _table(rows: Sequence[KernelRow], with_records: bool) -> list[str]:
 
 
 def _recorded(rows: Sequence[KernelRow]) -> str:
-    """How much of the model has records."""
+    """The number of tasks with records, and their share of the time."""
     rows = [row for row in rows if not row.by]
     have = [row for row in rows if row.record or row.note]
     told = (
@@ -300,7 +292,7 @@ def _recorded(rows: Sequence[KernelRow]) -> str:
 
 
 def _origin(row: KernelRow, with_records: bool) -> str:
-    """What a kernel is built from, in words; who computes what has none."""
+    """The origin of a kernel's schedule in words; empty for a node without a kernel."""
     from loopwright.graph.strategy import DEFINITION
 
     if row.by:
@@ -311,7 +303,6 @@ def _origin(row: KernelRow, with_records: bool) -> str:
 
 
 def _schedule(row: KernelRow, with_records: bool) -> str:
-    """Which schedule a kernel has, in words."""
     if row.record:
         return f"record {row.record}: {row.note}"
     if row.note:

@@ -16,18 +16,8 @@ if TYPE_CHECKING:
 
 
 def model_of(file: str, shapes: Sequence[str], log: Log, layouts: str | None = None) -> ModelPage:
-    """What a log says of a model.
-
-    Args:
-        file: an ONNX model.
-        shapes: of its inputs, as ``name=1x3x224x224``, in place of those that it declares.
-        log: of tuning it; the target of its records is that of the model.
-        layouts: the file of layouts in which it was tuned; None: none was.
-
-    Raises:
-        UsageError: there is no such file, or a shape is malformed.
-        GraphError: the file is no model that can be had.
-        RecordError: the log has no record of it.
+    """The records of a log for an ONNX model, with ``shapes`` such as ``name=1x3x224x224`` in place
+    of those that it declares, and in the layouts of a file; the target is that of the records.
     """
     from loopwright.inspection.report import model_page
 
@@ -41,7 +31,7 @@ def model_of(file: str, shapes: Sequence[str], log: Log, layouts: str | None = N
 def _kernels(
     file: str, shapes: Sequence[str], kind: str, layouts: str | None
 ) -> list[TunedKernels]:
-    """The kernels of a model that are tuned, in all the ways that there are."""
+    """The kernels of a model that are tuned, in every implementation."""
     from loopwright.graph import extract_tasks
     from loopwright.inspection.report import TunedKernels
     from loopwright.tuner.run.state import flop_of

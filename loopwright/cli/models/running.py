@@ -52,25 +52,12 @@ def run_model(
     target: str | None = None,
     force: bool = False,
 ) -> None:
-    """Run a model once, tell its outputs, and time it; of several batches each by itself.
+    """Run a model once, describe or write (``.npz``) its outputs, and time ``repeat`` samples;
+    several batches each by itself.
 
-    Args:
-        file: the model.
-        inputs: ``name=file.npy`` for each input that is given; the others are random.
-        output: an ``.npz`` file for the outputs; None: they are only described.
-        repeat: samples that are timed.
-        no_fallback: refuse nodes that have no kernel.
-        batches: of a model of any batch, those that run; none: that of the inputs that are given,
-            else those that it was built for.
-        layouts: a file of layouts in which an ONNX model is built.
-        as_json: print JSON instead of text, a line for each batch.
-        target: what an ONNX file is built for; None: the CPU.
-        force: replace any file at ``output``.
-
-    Raises:
-        UsageError: another file is at ``output``; batches are given for a model that has none,
-            outputs of several are to be written, or layouts or a target are given for a model that
-            is built.
+    Inputs that ``name=file.npy`` does not give are random. Without ``batches`` a model of any batch
+    runs that of the given inputs, else those that it was built for; outputs of several cannot be
+    written.
     """
     if output is not None:
         _check_output(output, force=force)
@@ -101,7 +88,7 @@ def _run_one(
     force: bool,
     as_json: bool,
 ) -> None:
-    """Run a model of one batch; arguments as of `run_model`."""
+    """Run a model of one batch, as `run_model` does."""
     from loopwright.runtime import BenchmarkResult
 
     place = place_of(model)
@@ -151,11 +138,7 @@ def _model(
 
 
 def _read(words: Sequence[str], known: Sequence[str]) -> dict[str, Array]:
-    """The arrays of ``name=file.npy``, by name.
-
-    Raises:
-        UsageError: a word is none, the model has no such input, or the file holds no array.
-    """
+    """The arrays of ``name=file.npy``, by name."""
     found = {}
     for word in words:
         name, separator, path = word.partition("=")
@@ -185,7 +168,7 @@ def _outputs(executor: GraphExecutor) -> list[Array]:
 
 
 def _check_output(output: str, *, force: bool) -> None:
-    """Refuse a file that outputs are not written to, before a model is built."""
+    """Refuse a file for outputs that cannot be written, before a model is built."""
     if Path(output).suffix != ".npz":
         raise UsageError(
             f"--output {output}: outputs are written as NumPy's .npz; name such a file"
@@ -202,7 +185,7 @@ def _write(path: Path, outputs: Mapping[str, Array], *, force: bool) -> None:
 
 
 def _described(a: Array) -> dict[str, Json]:
-    """An array in figures; of floats only those that are numbers count."""
+    """Statistics of an array, without NaN and infinities."""
     numbers = a[np.isfinite(a)] if a.dtype.kind == "f" else a
     return {
         "dtype": a.dtype.name,

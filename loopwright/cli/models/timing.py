@@ -21,14 +21,9 @@ _SAMPLE_S = 0.05
 
 @dataclass(frozen=True)
 class Place:
-    """Where a model runs.
-
-    Attributes:
-        device: the first of those that it was built for.
-        threads: that its kernels use at most.
-    """
-
+    #: The first of the devices that the model was built for.
     device: Device
+    #: Most threads of its kernels.
     threads: int
 
     def __str__(self) -> str:
@@ -38,18 +33,19 @@ class Place:
 
     @property
     def on_cpu(self) -> bool:
-        """Whether that is the CPU."""
         from loopwright.runtime import cpu
 
         return self.device == cpu()
 
     def to_json(self) -> dict[str, Json]:
-        """For scripts: as ``loopwright bench`` of a kernel tells it."""
+        """The place as ``loopwright bench`` of a kernel prints it."""
         return {"threads": self.threads if self.on_cpu else None, "device": str(self.device)}
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Nobody else of loopwright times anything there, and threads stay on their CPUs."""
+        """Hold the device: nobody else of loopwright times there, and threads stay on their
+        CPUs.
+        """
         from loopwright import runtime
         from loopwright.cli.kernels import workload_kernels
 
@@ -58,11 +54,7 @@ class Place:
 
 
 def place_of(model: Model) -> Place:
-    """Where a model runs.
-
-    Raises:
-        UsageError: there is no such device here.
-    """
+    """The place where a model runs; a missing device is refused."""
     from loopwright import runtime
     from loopwright.cli.kernels import workload_kernels
 
@@ -75,8 +67,8 @@ def place_of(model: Model) -> Place:
 def sampler(run: Callable[[], object]) -> Callable[[], float]:
     """A function that takes a sample: seconds of a run, the mean of about 50 ms of runs.
 
-    A run that is not timed comes before each sample: what something else left in caches, and its
-    threads that still wait for work, shall not count.
+    A run that is not timed comes before each sample, so that caches and waiting threads of other
+    code do not count.
     """
     run()
     once = _seconds(run, 1)
@@ -90,7 +82,7 @@ def sampler(run: Callable[[], object]) -> Callable[[], float]:
 
 
 def waited(executor: Executor) -> Callable[[], object]:
-    """A run that has ended when it returns, as those of devices have not."""
+    """A run that waits for its end, which runs of devices do not."""
 
     def run() -> None:
         executor.run()

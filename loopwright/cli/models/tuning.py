@@ -49,39 +49,30 @@ _REPEATED = (
 
 @dataclass(frozen=True)
 class Limits:
-    """When tuning of a model ends.
+    """Limits of tuning a model; None: no limit."""
 
-    Attributes:
-        trials: that the log holds of all tasks; None: no limit.
-        timeout: of this run, such as ``"10m"``; None: no limit.
-        early_stopping: trials without anything faster for any task; None: no limit.
-        min_gain: of a task within a minute, such as ``"1%"``; None: no limit.
-    """
-
+    #: Trials of all tasks in the log.
     trials: int | None
+    #: Time of this run, such as ``"10m"``.
     timeout: str | None
+    #: Trials without anything faster for any task.
     early_stopping: int | None
+    #: Least gain of a task within a minute, such as ``"1%"``.
     min_gain: str | None
 
 
 @dataclass(frozen=True)
 class Search:
-    """How a model is searched, as the options of ``tune`` say.
-
-    Attributes:
-        tuner: its name.
-        options: words of ``--option``.
-        seed: its seed.
-        limits: when the run ends.
-        log: path of the log; None: named after the file.
-        measure: values of the options of measuring.
-    """
+    """The options of ``tune`` for the search of a model."""
 
     tuner: str
+    #: Words of ``--option``.
     options: tuple[str, ...]
     seed: int
     limits: Limits
+    #: Path of the log; None: named after the file.
     log: str | None
+    #: Values of the options of measuring.
     measure: MeasuringOptions
 
 
@@ -153,19 +144,7 @@ def _layouts(
     option: MeasureOption | None,
     console: Console,
 ) -> LayoutChoice:
-    """The layouts of a file, which is written where there is none yet.
-
-    Args:
-        model: the model.
-        file: of layouts.
-        log: where measurements are appended to, and known ones are taken from.
-        seed: of the tuner.
-        option: how kernels are measured.
-        console: for progress.
-
-    Raises:
-        GraphError: the file holds layouts of another model, or cannot be written.
-    """
+    """The layouts of a file, written first where it is missing, with measurements in the log."""
     from loopwright.graph import LayoutChoice, tune_layouts
     from loopwright.graph.layout.choice import LAYOUTS
     from loopwright.graph.pipeline import before_layouts
@@ -197,11 +176,7 @@ def _layouts(
 
 
 def _budget(limits: Limits) -> dict[str, Any]:
-    """The limits as `loopwright.tune` takes them.
-
-    Raises:
-        UsageError: one is malformed.
-    """
+    """The limits as arguments of `loopwright.tune`."""
     return {
         "trials": count("--trials", limits.trials),
         "timeout": seconds(limits.timeout),
@@ -211,7 +186,7 @@ def _budget(limits: Limits) -> dict[str, Any]:
 
 
 def _check_log(path: str, tasks: Sequence[ModelTask]) -> None:
-    """Refuse a log that cannot be written, or into which somebody else tunes one of the tasks."""
+    """Refuse a log that cannot be written, or into which another process tunes one of the tasks."""
     Store(path).close()
     for one in tasks:
         with lock_log(path, one.task.key):
@@ -233,7 +208,7 @@ def _tuned(
 def _tell(
     model: GivenModel, path: str, summary: TasksSummary, asked: int | None, *, as_json: bool
 ) -> None:
-    """Print what came out, and commands with which one may go on."""
+    """Print the result, and commands for further steps."""
     if verbosity.chosen() == Verbosity.QUIET:
         if not as_json:
             echo("\n".join([*summary.lines(), _expected(summary)]))
@@ -245,7 +220,7 @@ def _tell(
 
 
 def _expected(summary: TasksSummary) -> str:
-    """What the times of the tasks add up to in a run of the model."""
+    """The sum of the times of the tasks in a run of the model."""
     expected, before = summary.expected, summary.of_defaults
     if expected is None:
         return "model:   not every task has a result yet"

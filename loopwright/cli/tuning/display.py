@@ -21,20 +21,10 @@ _LINE_S = 10.0
 
 
 class Display(Monitor):
-    """Trials, current and best speed, share of the peak, NumPy, ETA and failures.
+    """Trials, current and best speed, share of the peak and NumPy, both in GFLOP/s, ETA and
+    failures.
 
-    Drawn between trials, and during steps in which nothing is timed; never while a kernel is, since
-    that would disturb it.
-
-    Args:
-        console: where to draw.
-        peak: measured FMA peak in GFLOP/s, or None.
-        numpy: NumPy's speed in GFLOP/s, or None.
-        refresh_s: seconds between two refreshes on a terminal, at least.
-        sampled: what the playoff shall sample beside the kernels, by name.
-
-    Attributes:
-        noted: the notes that were printed.
+    It is never drawn while a kernel is timed, since that would disturb it.
     """
 
     shows_result = True
@@ -59,7 +49,7 @@ class Display(Monitor):
         self._ticker = Ticker(self._draw_if_due)
 
     def started(self, tuner: TunerLike, state: RunState) -> None:
-        """Say what the log holds."""
+        """Print the state of the log."""
         self._state = state
         if state.from_log or state.failed:
             one = state.from_log == 1
@@ -69,7 +59,6 @@ class Display(Monitor):
             self._print(f"resuming: the log has {', and '.join(parts)}")
 
     def note(self, text: str) -> None:
-        """Print a line above the display."""
         self.noted.append(text)
         self._print(text)
 
@@ -79,7 +68,7 @@ class Display(Monitor):
         self._draw_if_due()
 
     def phase(self, text: str, quiet: bool) -> None:
-        """Draw anew where it is time, now and while the phase lasts if nothing is timed in it."""
+        """Draw anew if it is time, now and, if nothing is timed, while the phase lasts."""
         self._begin()
         self._ticker.quiet(False)
         self._phase = text or self._phase
@@ -88,14 +77,12 @@ class Display(Monitor):
         self._ticker.quiet(quiet)
 
     def playoff(self, state: RunState, count: int) -> None:
-        """Say what happens now."""
         if count == 1:
             self._print("measuring the winner again")
         else:
             self._print(f"measuring {count} finalists again, in turns")
 
     def beside(self) -> Mapping[str, Callable[[], float | None]]:
-        """What was given."""
         return self.sampled
 
     def finished(self, state: RunState, summary: Summary) -> None:
@@ -103,7 +90,6 @@ class Display(Monitor):
         self.close()
 
     def close(self) -> None:
-        """Stop drawing."""
         self._ticker.close()
         if self._live is not None:
             self._live.stop()
@@ -143,7 +129,7 @@ class Display(Monitor):
         )
 
     def _current(self, state: RunState) -> str:
-        """What the latest trial gave."""
+        """The result of the latest trial."""
         if self._latest is None:
             return "-"
         result = self._latest.result

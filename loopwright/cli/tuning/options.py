@@ -1,4 +1,4 @@
-"""What the verbs that tune share: the choice of a tuner, and the command to continue."""
+"""Options of the verbs that tune: the choice of a tuner, and the command to continue."""
 
 from __future__ import annotations
 
@@ -28,20 +28,18 @@ NO_GAIN = 4
 def _completed_tuners(
     ctx: click.Context, param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """What a shell offers for ``--tuner``."""
     from click.shell_completion import CompletionItem
 
     return [CompletionItem(name) for name in TUNERS if name.startswith(incomplete)]
 
 
 def _options() -> str:
-    """Which tuner has which options, as a sentence for each."""
+    """A sentence for each tuner about its options."""
     parts = [f"{name}: {', '.join(kind.Options.names())}." for name, kind in TUNERS.items()]
     return " ".join(parts)
 
 
 def tuner_options(command: Callable[..., object]) -> Callable[..., object]:
-    """The options that say which tuner searches, and from which seed."""
     decorators = (
         click.option(
             "--tuner",
@@ -79,12 +77,12 @@ MEASURING = (
     *("number", "repeat", "min_repeat_ms", "run_timeout", "build_timeout", "parallel"),
     "device",
 )
-#: What `measuring` takes: values by the names in `MEASURING`.
+#: Argument of `measuring`: values by the names in `MEASURING`.
 MeasuringOptions = Mapping[str, float | str | None]
 
 
 def measuring_options(command: Callable[..., object]) -> Callable[..., object]:
-    """The options that say how a candidate is built and timed; read by `measuring`."""
+    """Add the options for building and timing candidates; read by `measuring`."""
     decorators = (
         click.option(
             "--number",
@@ -133,14 +131,7 @@ def measuring_options(command: Callable[..., object]) -> Callable[..., object]:
 
 
 def measuring(given: MeasuringOptions) -> MeasureOption | None:
-    """How to measure, by the options of `measuring_options`; None where none of them is given.
-
-    Args:
-        given: values by the names in `MEASURING`; None for those that were not given.
-
-    Raises:
-        UsageError: a value is not above zero, or names no device; the message names the option.
-    """
+    """Settings of measuring from the options of `measuring_options`; None without any."""
     from loopwright.measure import LocalBuilder, LocalRunner, measure_option
 
     if all(value is None for value in given.values()):
@@ -169,7 +160,7 @@ def _whole(value: float | None) -> int | None:
 
 
 def script_options(command: Callable[..., object]) -> Callable[..., object]:
-    """The options for scripts: a summary as JSON, and an exit code that tells of a gain."""
+    """Add the options for scripts: a summary as JSON, and an exit code that depends on the gain."""
     decorators = (
         click.option(
             "--json",
@@ -191,11 +182,8 @@ def script_options(command: Callable[..., object]) -> Callable[..., object]:
 
 
 def chosen_tuner(name: str, words: Sequence[str]) -> tuple[type[Tuner], dict[str, Json]]:
-    """The tuner of a name, and its options by name.
-
-    Raises:
-        UsageError: there is no such tuner, or it has no such option; the message names those that
-            there are.
+    """The tuner of a name, and its options by name; the message on unknown names lists the
+    known.
     """
     kind = find_tuner(name)
     names = kind.Options.names()
@@ -237,18 +225,11 @@ _REACHED = {"early_stopping": "early_stopping", "target": "gflops", "min_gain": 
 def going_on(
     stopped: str, asked: int | None, done: int, most: int | None
 ) -> tuple[int | None, str] | None:
-    """What is to be changed in the command of a run that ended, so that it goes on.
+    """The number of trials to ask for, so that an ended run goes on, and the parameter of the
+    option to leave out, empty for none; None where it cannot go on.
 
-    Args:
-        stopped: why it ended, as in `Summary.stopped`.
-        asked: trials that were asked for, or None.
-        done: trials that the log holds.
-        most: trials that there is room for, or None where that is not known.
-
-    Returns:
-        How many trials to ask for (those that were asked for as long as some are left, else twice
-        as many, as far as there is room; None for no change), and the parameter of the option that
-        ended the run and would end it again, empty for none. None where there is no going on.
+    The number is the same as long as some are left, else twice as many, as far as there is room;
+    None for no change. ``most`` trials have room, None where unknown.
     """
     if stopped == "exhausted" or (most is not None and done >= most):
         return None
@@ -260,7 +241,7 @@ def going_on(
 
 
 def repeated(names: Sequence[str]) -> list[str]:
-    """Those of the named options that this command line gave, to be written again."""
+    """The named options that this command line gave, to be written again."""
     context = click.get_current_context()
     words: list[str] = []
     for parameter in context.command.params:
@@ -279,7 +260,8 @@ def repeated(names: Sequence[str]) -> list[str]:
 
 
 def one_device() -> list[str]:
-    """``--device`` with the first of the devices that this command line gave, for verbs that use
-    one; empty where it gave none."""
+    """``--device`` with the first device of this command line, or nothing; for verbs that
+    use one.
+    """
     words = repeated(["device"])
     return [words[0], words[1].partition(",")[0].strip()] if words else []

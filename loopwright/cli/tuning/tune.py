@@ -248,8 +248,7 @@ def _print(console: Console, lines: Sequence[str]) -> None:
 
 
 def _folded(console: Console, line: str) -> str:
-    """A line in pieces as wide as the terminal; a command, which stands two blanks in, stays whole,
-    so that it can be copied."""
+    """A line in pieces as wide as the terminal; an indented command stays whole, to be copied."""
     is_command = line.startswith("  ") and not line.startswith(" " * 9)
     if not console.is_terminal or is_command:
         return line
@@ -314,7 +313,7 @@ def _reachable(workload: Workload, gflops: float | None) -> float | None:
 
 
 def _where(workload: Workload, devices: Sequence[Device]) -> str:
-    """What kernels run on, for people: threads of the CPU, or devices."""
+    """The place where kernels run, for people: threads of the CPU, or devices."""
     if runs_on_cpu(workload.task.target.kind):
         return counted(_threads(workload))
     return f"{', '.join(map(str, devices))} ({devices[0].device_name})"
@@ -327,8 +326,7 @@ def _threads(workload: Workload) -> int:
 
 
 def _numpy(workload: Workload, stack: ExitStack) -> NumpyProcess | None:
-    """NumPy on the workload, in a process that lasts as long as the stack; None without a reference
-    or without operations to count."""
+    """NumPy on the workload, until the stack ends; None without a reference or operations."""
     from loopwright.cli.numpy_process import NumpyProcess, reference_of
 
     if reference_of(workload) is None or not flop_of(workload.task):
@@ -340,8 +338,9 @@ def _numpy(workload: Workload, stack: ExitStack) -> NumpyProcess | None:
 def _yardsticks(
     workload: Workload, console: Console, side: NumpyProcess | None
 ) -> tuple[float | None, float | None]:
-    """The limit of this machine for the workload and NumPy's speed, both in GFLOP/s, as far as they
-    are known; said, with a warning when noisy."""
+    """The limit of this machine for the workload and NumPy's speed, both in GFLOP/s, None where
+    unknown; printed, with a warning when noisy.
+    """
     from loopwright.cli.kernels import workload_kernels
 
     limit, flop = _limit(workload), flop_of(workload.task)
@@ -376,7 +375,8 @@ def _yardsticks(
 
 def _limit(workload: Workload) -> MachineLimit | None:
     """The roof of the workload on this machine: arithmetic, or moving its arguments; None where
-    that is not known, or the template refuses its default, which the run then says."""
+    unknown, or where the template refuses its default, which the run then reports.
+    """
     from loopwright import dtypes
     from loopwright.cli.kernels import workload_kernels
     from loopwright.measure.playoff.machine_limit import arithmetic_of, limit_of
@@ -469,13 +469,8 @@ def _nothing_new(summary: Summary, peak: float | None, numpy: float | None, path
 
 
 def _again(workload: Workload, path: str, trials: int | None = None, without: str = "") -> str:
-    """The command line of this run, to be pasted into a shell.
-
-    Args:
-        workload: what was tuned.
-        path: the log.
-        trials: how many to ask for; None: as it was asked for.
-        without: the parameter of an option that is left out; empty for none.
+    """The command line of this run, to be pasted into a shell, with another number of ``trials`` if
+    not None, and ``without`` the option of a parameter.
     """
     names = ["tuner", "options", "seed", "timeout", "early_stopping", "gflops", "min_gain"]
     names += ["effort"]
@@ -487,7 +482,7 @@ def _again(workload: Workload, path: str, trials: int | None = None, without: st
 
 
 def _next_steps(workload: Workload, summary: Summary, path: str, asked: int | None) -> list[str]:
-    """Commands with which one may go on; ``asked`` is how many trials were asked for."""
+    """Commands for further steps; ``asked`` is the number of trials that were asked for."""
     name = re.sub(r"[^A-Za-z0-9_.-]+", "_", workload.task.name)
     space = workload.task.config_space.range_length
     most = space if summary.most_trials is None else summary.most_trials
@@ -505,7 +500,6 @@ def _next_steps(workload: Workload, summary: Summary, path: str, asked: int | No
 
 
 def _extension(workload: Workload) -> str:
-    """What the file of a kernel ends with."""
     from loopwright.driver.backends import backend_of
     from loopwright.runtime.artifacts.kinds import artifact_kind
 
@@ -513,7 +507,7 @@ def _extension(workload: Workload) -> str:
 
 
 def _fresh(path: str) -> str:
-    """The name of a log beside another one, which is not there yet."""
+    """An unused name for a log beside another one."""
     stem = path.removesuffix(".jsonl")
     names = (f"{stem}.fresh{number}.jsonl" for number in ("", *range(2, 1000)))
     return next((name for name in names if not os.path.lexists(name)), f"{stem}.fresh.jsonl")

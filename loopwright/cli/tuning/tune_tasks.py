@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class WeightedWorkload:
-    """One line of the file: a workload, and how often it is called."""
+    """One line of the file: a workload, and its number of calls."""
 
     workload: Workload
     weight: float
@@ -197,16 +197,7 @@ def _next_steps(
     *,
     err: bool,
 ) -> None:
-    """Print commands with which one may go on.
-
-    Args:
-        file: the list of workloads.
-        path: the log.
-        summary: what came out.
-        lines: the workloads.
-        asked: trials that were asked for, or None.
-        err: on standard error, since standard output is for JSON.
-    """
+    """Print commands for further steps, on standard error where standard output is for JSON."""
     click.echo("next:", err=err)
     most = summary.most_trials
     if most is None:
@@ -278,7 +269,7 @@ def _weight(word: str) -> float | None:
 
 @contextmanager
 def _where(file: Path, number: int) -> Iterator[None]:
-    """Say in which line it went wrong."""
+    """Name the line in errors."""
     try:
         yield
     except (UsageError, ValueError) as error:

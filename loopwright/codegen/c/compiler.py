@@ -1,9 +1,6 @@
-"""The C target: loop IR to one C file, for GCC and Clang.
-
-The entry is ``int32_t name(void **args, void *ws)``, as of every CPU target. It calls a function
-with typed parameters that hold the nest; the body of a parallel loop is a function of its own that
-the thread pool calls through ``lw_parallel_launch``.
-"""
+"""The C target: loop IR to one C file, for GCC and Clang. The entry ``int32_t name(void **args,
+void *ws)`` calls a function with typed parameters that holds the nest; the body of a parallel loop
+is a function that the thread pool calls through ``lw_parallel_launch``."""
 
 from __future__ import annotations
 
@@ -48,7 +45,7 @@ _LAUNCH = """
 int32_t lw_parallel_launch(int32_t (*fn)(int64_t begin, int64_t end, void *closure, void *ws),
                            void *closure, int64_t n, int64_t workspace_bytes, void *ws);
 """
-#: What math.h declares; a kernel of such a name is called otherwise in C.
+#: Names that math.h declares; a kernel of such a name has another one in C.
 _MATH_H = re.compile(
     "(a?(cos|sin|tan)h?|atan2|exp(2|m1|10)?|log(10|2|1p|b)?|l?gamma|lgamma_r|tgamma|[jy][01n]|erfc?"
     "|fabs|ceil|floor|trunc|l?l?r(ound|int)|nearbyint|round|rint|sqrt|cbrt|hypot|pow|fmod|modf"
@@ -57,7 +54,7 @@ _MATH_H = re.compile(
 )
 #: The largest loop that is unrolled on request; GCC counts in 16 bits.
 _UNROLL_LIMIT = 65534
-#: How far a loop of an unknown extent is unrolled.
+#: Unrolling factor of a loop of an unknown extent.
 _UNROLL_UNKNOWN = 8
 
 _WORKSPACE = "unsigned char *restrict ws"
@@ -66,7 +63,7 @@ _LINE = 100
 
 @dataclass
 class Unit:
-    """What the functions of one file share."""
+    """State shared by the functions of one file."""
 
     name: str
     threads: int
@@ -84,7 +81,6 @@ class Unit:
     parts: tuple[CodePart, ...] = ()
 
     def names(self) -> Identifiers:
-        """Identifiers of one function."""
         own = {self.name, f"{self.name}_nest", *(f"{self.name}_par{k}" for k in range(64))}
         for part in (PREPARE, PREPARED):
             own |= {f"{self.name}{part}", f"{self.name}{part}_nest"}
@@ -92,8 +88,6 @@ class Unit:
 
 
 class CWriter(CFamilyWriter):
-    """One function of the C target."""
-
     def __init__(self, unit: Unit, inside_parallel: bool) -> None:
         super().__init__(unit.prelude, unit.names())
         self.unit, self.inside_parallel = unit, inside_parallel
@@ -107,13 +101,13 @@ class CWriter(CFamilyWriter):
         return f"#pragma GCC unroll {min(most, _UNROLL_LIMIT)}"
 
     def prefetch(self, b: Buffer, indices: tuple[Expr, ...]) -> None:
-        """The address is computed as an integer: C has no pointers outside of an array."""
+        """Compute the address as an integer: C has no pointers outside of an array."""
         offset = self.flat(b, indices).text
         at = f"(uintptr_t){self.name(b)} + ({offset}) * {dtypes.nbytes(b.dtype)}"
         self.put(f"__builtin_prefetch((const void *)({at}), 0, 3);")
 
     def instruction(self, s: IntrinsicCall) -> bool:
-        """As a helper that takes pointers; inside vector code the plain form is written."""
+        """Call a helper that takes pointers; inside vector code write the plain form."""
         if self.in_vector:
             return False
         by_pairs = self.unit.has_dots_by_pairs
@@ -124,13 +118,13 @@ class CWriter(CFamilyWriter):
         return helper is not None
 
     def call_packed(self, s: CallPacked) -> None:
-        """Through ``lw_call_packed``, which the runtime binds."""
+        """Call through ``lw_call_packed``, which the runtime binds."""
         if s.name not in self.unit.packed:
             self.unit.packed.append(s.name)
         write_call(self, s)
 
     def check(self, s: Check) -> None:
-        """Of threads that fail at once one takes the record; see `loopwright.runtime.image`."""
+        """Let one of the threads that fail at once take the record (`loopwright.runtime.image`)."""
         unit = self.unit
         code = FIRST_CODE + len(unit.checks)
         unit.checks.append(s.text)
@@ -191,7 +185,7 @@ class CWriter(CFamilyWriter):
 
 
 def write_c(f: Func, target: Target) -> tuple[str, Unit, Bytes]:
-    """The C text of a function; also what its parts share, and the entry's workspace bytes."""
+    """The C text of a function, the state shared by its parts, and the entry's workspace bytes."""
     options = target.options
     prelude = Prelude(has_instruction(options["mcpu"], options["mattr"], "fma"))
     install(prelude)
@@ -210,7 +204,7 @@ def write_c(f: Func, target: Target) -> tuple[str, Unit, Bytes]:
 
 
 def _entry(unit: Unit, f: Func) -> tuple[list[str], Bytes]:
-    """The nest of a function and its entry, as texts; and its workspace bytes."""
+    """The nest of a function and its entry, as texts, and its workspace bytes."""
     unit.written, unit.inputs = _written(f), frozenset(f.inputs)
     writer = CWriter(unit, inside_parallel=False)
     writer.buffers = dict.fromkeys(f.params)
@@ -230,7 +224,7 @@ def _entry(unit: Unit, f: Func) -> tuple[list[str], Bytes]:
 
 
 def _exported(function: str, lines: list[str]) -> list[str]:
-    """An exported function; one that C knows by another meaning is called otherwise in C."""
+    """An exported function; one whose name means something else in C has another name there."""
     known = function in RESERVED or _MATH_H.fullmatch(function)
     name = f"{function}_" if known else function
     label = f' __asm__("{function}")' if known else ""
@@ -239,8 +233,8 @@ def _exported(function: str, lines: list[str]) -> list[str]:
 
 
 def _split(unit: Unit, f: SplitFunc) -> tuple[list[str], Bytes]:
-    """Both parts of a function, and the whole, which calls one after the other, as texts; and the
-    workspace bytes of the whole."""
+    """Both parts of a function and the whole, which calls them in turn, as texts, and the workspace
+    bytes of the whole."""
     texts: list[str] = []
     parts = []
     for part in (f.prepare, f.main):
@@ -264,16 +258,8 @@ def _split(unit: Unit, f: SplitFunc) -> tuple[list[str], Bytes]:
 
 
 def compile_func(f: Func, target: Target) -> Code:
-    """Compile a lowered function with the system's compiler.
-
-    Returns:
-        The object file. Its sources are ``c`` and ``asm``.
-
-    Raises:
-        CodegenError: the function holds something that the target cannot run (thread axes).
-        TargetError: the compiler is not there, or does not know the CPU.
-        BuildError: the compiler refuses its flags or the code.
-    """
+    """Compile a function to an object file with the system's compiler; sources ``c`` and ``asm``.
+    Refuses what the target cannot run, such as thread axes."""
     text, unit, workspace = write_c(f, target)
     source = Source(text, has_guarded_accesses(f.body), unit.prelude.strict)
     objects = compile_c(source, target)

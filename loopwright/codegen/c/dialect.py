@@ -1,7 +1,4 @@
-"""`Dialect`: how one language of the C family spells types, literals and functions.
-
-The writers of this folder ask it for every word in which C, OpenCL C and CUDA C++ differ.
-"""
+"""`Dialect`: the words in which C, OpenCL C and CUDA C++ differ: types, literals and functions."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ _FLOATS = {
     "float16": "float", "bfloat16": "float", "float32": "float", "float64": "double",
     "bool": "bool",
 }  # fmt: skip
-#: What is kept in memory as something else: a bool is a byte, a 16-bit float its bits.
+#: Types that memory keeps as others: a bool is a byte, a 16-bit float its bits.
 _STORED = {"bool": "uint8", "float16": "uint16", "bfloat16": "uint16"}
 #: Intrinsics that go by another name in the C library.
 _C_NAMES = {"round": "rint", "abs": "fabs"}
@@ -23,57 +20,45 @@ _C_NAMES = {"round": "rint", "abs": "fabs"}
 
 @dataclass(frozen=True)
 class Dialect:
-    """The words of one language.
-
-    Attributes:
-        name: for messages.
-        integers: names of integer types by dtype; others are spelt ``int32_t``.
-        helper: what stands before a small function.
-        inlined, rare: what stands before a math function, and before one that is seldom called.
-        literals: how a literal of a dtype is written, ``{}`` being its digits; others are digits.
-        infinity, nan: these values by dtype of float.
-        float_suffix: what the names of functions of float32 end in.
-        unlikely: a condition that seldom holds, ``{}`` being its text.
-        limits_by_name: whether ``INT32_MAX`` and the like are known.
-        wraps: whether signed integers wrap; else they are computed as unsigned ones.
-    """
-
-    name: str
+    name: str  #: for messages
+    #: Names of integer types by dtype; others are spelt ``int32_t``.
     integers: Mapping[str, str] = field(default_factory=dict)
-    helper: str = "static inline"
-    inlined: str = "static inline __attribute__((always_inline))"
+    helper: str = "static inline"  #: before a small function
+    inlined: str = "static inline __attribute__((always_inline))"  #: before a math function
+    #: Before a math function that is seldom called.
     rare: str = "static __attribute__((noinline, cold, const))"
+    #: Literals by dtype, ``{}`` being the digits; others are digits.
     literals: Mapping[str, str] = field(default_factory=dict)
+    #: Infinity by dtype of float, as ``nan``.
     infinity: Mapping[str, str] = field(default_factory=dict)
     nan: Mapping[str, str] = field(default_factory=dict)
+    #: End of the names of functions of float32.
     float_suffix: str = "f"
+    #: A condition that seldom holds, ``{}`` being its text.
     unlikely: str = "__builtin_expect({}, 0)"
+    #: Whether ``INT32_MAX`` and the like are known.
     limits_by_name: bool = True
+    #: Whether signed integers wrap; else they are computed as unsigned ones.
     wraps: bool = True
 
     def type(self, dtype: str) -> str:
-        """The type of a value."""
         return _FLOATS.get(dtype) or self.integers.get(dtype) or f"{dtype}_t"
 
     def memory_type(self, dtype: str) -> str:
-        """The type of an element in memory."""
         return self.type(_STORED.get(dtype, dtype))
 
     def lowest(self, dtype: str) -> str:
-        """The smallest number of a signed type."""
         if self.limits_by_name:
             return f"INT{dtypes.bits(dtype)}_MIN"
         lowest = int(dtypes.limits(dtype)[0])
         return f"(-{self.integer(-(lowest + 1), dtype)} - 1)"
 
     def highest(self, dtype: str) -> str:
-        """The largest number of an integer type."""
         if self.limits_by_name:
             return f"{'UINT' if dtypes.is_unsigned(dtype) else 'INT'}{dtypes.bits(dtype)}_MAX"
         return self.integer(int(dtypes.limits(dtype)[1]), dtype)
 
     def integer(self, value: int, dtype: str) -> str:
-        """A literal of an integer type."""
         return self.literals.get(dtype, "{}").format(value)
 
     def function(self, fn: str, dtype: str) -> str:

@@ -1,8 +1,6 @@
-"""Expressions of the loop IR as C text, for all languages of the C family.
-
-Arithmetic on axes is done in int64_t, all else in the dtype of the expression, as the interpreter
-does it. Narrow integers are cut after every operation, since C computes them as int.
-"""
+"""Expressions of the loop IR as text, for all languages of the C family. As in the interpreter,
+arithmetic on axes is done in int64_t, all else in the dtype of the expression; narrow integers are
+cut after every operation, since C computes them as int."""
 
 from __future__ import annotations
 
@@ -32,7 +30,7 @@ from loopwright.ir.expr import (
 )
 from loopwright.ir.operations import COMPARE, DIVISIONS
 
-#: How tightly text binds: a name or a call, a prefix operator, a condition of ``?:``.
+#: Binding strengths of text: a name or a call, a prefix operator, a condition of ``?:``.
 ATOM, UNARY, _TERNARY = 15, 14, 2
 _PRECEDENCE = {
     "*": 12, "/": 12, "%": 12, "+": 11, "-": 11, "<": 9, "<=": 9, ">": 9, ">=": 9,
@@ -44,7 +42,7 @@ _EXACT = ("abs", "floor", "ceil", "trunc", "round")
 
 
 class Text(NamedTuple):
-    """C text and how tightly it binds."""
+    """C text and its binding strength."""
 
     text: str
     level: int = ATOM
@@ -55,25 +53,21 @@ class Text(NamedTuple):
 
 
 class ExpressionWriter(ABC):
-    """Writes expressions; the owner names variables and buffers, and knows ranges of axes.
+    """Writes expressions; the owner names variables and buffers, and knows ranges of axes."""
 
-    Attributes:
-        prelude: where helpers are collected.
-        ranges: bounds of the variables that are kept in int64_t.
-        contracts: whether ``a * b + c`` is rounded once.
-        in_vector: inside a loop that the compiler is to vectorise.
-    """
-
+    #: Whether ``a * b + c`` is rounded once.
     contracts = False
+    #: Whether this is inside a loop that the compiler is to vectorise.
     in_vector = False
 
     def __init__(self, prelude: Prelude) -> None:
+        #: Collects helpers.
         self.prelude = prelude
+        #: Bounds of the variables that are kept in int64_t.
         self.ranges: dict[Var, Interval] = {}
 
     @abstractmethod
-    def name(self, x: Var | Buffer) -> str:
-        """The identifier of a variable or buffer."""
+    def name(self, x: Var | Buffer) -> str: ...
 
     def element(self, b: Buffer, indices: tuple[Expr, ...]) -> str:
         """An element of a buffer, to be read or written."""
@@ -173,7 +167,6 @@ class ExpressionWriter(ABC):
                 assert_never(e)
 
     def operation(self, op: str, x: Text, y: Text, dtype: str) -> Text:
-        """An operation on two operands of a dtype."""
         if op in ("min", "max"):
             return call(self.prelude.min_max(op, dtype), x, y)
         if op in DIVISIONS:
@@ -188,19 +181,16 @@ class ExpressionWriter(ABC):
         return result if op in COMPARE or op in _LOGIC else self._rounded(result, dtype)
 
     def _own(self, fn: str, dtype: str, *args: Text) -> Text | None:
-        """A call of the file's own function, where there is one."""
         name = self.prelude.define(fn, dtype, self.in_vector)
         return None if name is None else call(name, *args)
 
     def _half(self, what: str, x: Text, dtype: str) -> Text:
-        """A conversion of `loopwright.ir.half`."""
         call = self._own(what, dtype, x)
         if call is None:
             raise CodegenError(f"{self.prelude.dialect.name}: no conversion of {dtype}")
         return call
 
     def _loaded(self, x: Text, dtype: str) -> Text:
-        """The value of an element of memory."""
         if dtype in dtypes.HALVES:
             return self._half("unpack", x, dtype)
         return join("!=", x, Text("0")) if dtype == "bool" else x
@@ -211,7 +201,7 @@ class ExpressionWriter(ABC):
         return self._half("pack", x, e.dtype) if e.dtype in dtypes.HALVES else x
 
     def _rounded(self, x: Text, dtype: str) -> Text:
-        """What C computed in a wider type, as a value of the dtype."""
+        """A value that C computed in a wider type, as one of the dtype."""
         return self._half("narrow", x, dtype) if dtype in dtypes.HALVES else self._narrow(x, dtype)
 
     def _reinterpret(self, x: Text, source: str, to: str) -> Text:
@@ -250,7 +240,6 @@ class ExpressionWriter(ABC):
         return call(self.prelude.dialect.function(fn, dtype), *args)
 
     def convert(self, x: Text, to: str) -> Text:
-        """A value as another type."""
         return Text(f"({self.prelude.dialect.type(to)}){x.inside(UNARY)}", UNARY)
 
     def _narrow(self, x: Text, dtype: str) -> Text:
@@ -260,10 +249,8 @@ class ExpressionWriter(ABC):
 
 
 def product_and_rest(e: Binary) -> tuple[Expr, Expr, Expr] | None:
-    """``(a, b, c)`` of a sum or difference that is ``a * b + c``; None where there is no product.
-
-    A product on the left goes first, as in LLVM.
-    """
+    """``(a, b, c)`` of a sum or difference that is ``a * b + c``, the left product first as in
+    LLVM; else None."""
     minus = e.op == "-"
     match e.a, e.b:
         case Binary(op="*", a=x, b=y), z:
@@ -313,5 +300,4 @@ def join(op: str, x: Text, y: Text) -> Text:
 
 
 def call(name: str, *args: Text) -> Text:
-    """A call of a function."""
     return Text(f"{name}({', '.join(a.text for a in args)})")

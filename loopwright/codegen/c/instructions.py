@@ -1,8 +1,5 @@
 """`IntrinsicCall` as C: intrinsics of the compiler, where the target's CPU has the instruction.
-
-How two operands of bytes that are both signed, or both unsigned, are multiplied says
-`loopwright.codegen.llvm.instructions`.
-"""
+Products of bytes of one sign are explained in `loopwright.codegen.llvm.instructions`."""
 
 from __future__ import annotations
 
@@ -23,16 +20,9 @@ _POINTERS = {"bfloat16": "uint16_t", "float32": "float"}
 def instruction(
     prelude: Prelude, name: str, dot_lanes: Mapping[str, int], by_pairs: bool
 ) -> str | None:
-    """The helper that does what an instruction does to pointers to its operands.
+    """The helper that runs an instruction on pointers to operands; None: the CPU has none.
 
-    Args:
-        prelude: of the file.
-        name: of the instruction, as in `loopwright.ir.instructions`.
-        dot_lanes: lanes of the CPU's dot products, see `loopwright.target.Target.dot_lanes`.
-        by_pairs: whether those of bytes are two products of pairs, see ``has_dots_by_pairs`` there.
-
-    Returns:
-        The helper's name, or None where the CPU has no such instruction.
+    ``dot_lanes`` and ``by_pairs`` are `dot_lanes` and `has_dots_by_pairs` of a `Target`.
     """
     dot = DOT_PRODUCTS.get(name)
     native = 0 if dot is None else min(dot.lanes, dot_lanes[dot.result])
@@ -63,7 +53,7 @@ def _helper(name: str, dot: DotProduct, native: int, by_pairs: bool) -> str:
 
 
 def _added(dot: DotProduct, native: int, first: int) -> list[str]:
-    """The products of ``x`` and ``y`` are added to the sums from a lane on."""
+    """Lines that add the products of ``x`` and ``y`` to the sums from a lane on."""
     ty, mm, whole = _VECTORS[native]
     if dot.result == "float32":
         at, pair = f"c + {first}", ty.replace("i", "bh")
@@ -86,7 +76,7 @@ def _added(dot: DotProduct, native: int, first: int) -> list[str]:
 
 
 def _added_by_pairs(dot: DotProduct, native: int, first: int) -> list[str]:
-    """As `_added`, by two products of pairs of numbers of 16 bits."""
+    """Lines as of `_added`, by two products of pairs of numbers of 16 bits."""
     ty, mm, whole = _VECTORS[native]
     at = f"({ty} *)(c + {first})"
     lines = []

@@ -1,9 +1,6 @@
-"""Math functions (`loopwright.ir.math.vector_math`, `loopwright.ir.half`) as C functions.
-
-Each is a static function of the file that uses it, with one named value for each step, and is
-inlined: the compiler makes it part of the vector loop around it. Nothing is contracted in C, so
-that results are those of every other code generator, to the bit.
-"""
+"""Math functions (`loopwright.ir.math.vector_math`, `loopwright.ir.half`) as static C functions,
+inlined so that the compiler makes them part of the vector loop around. Nothing is contracted in C,
+so that results are those of every other code generator, to the bit."""
 
 from __future__ import annotations
 
@@ -23,15 +20,8 @@ def install(prelude: Prelude) -> None:
 
 
 def math_function(prelude: Prelude, fn: str, dtype: str, lanes: bool) -> str | None:
-    """The name of a function of this file; None where there is no definition.
-
-    Args:
-        prelude: of the file.
-        fn: name in the IR.
-        dtype: of its arguments.
-        lanes: for a vector loop. Such a loop has no branches: what is seldom needed is computed
-            always, and chosen.
-    """
+    """The name of a function of this file, or None; with ``lanes`` for a vector loop, which has no
+    branches: what is seldom needed is computed always, and chosen."""
     d = conversion(fn, dtype) or definition(fn, dtype)
     if d is None or (fn == "fma" and prelude.has_fma):
         return None
@@ -47,18 +37,14 @@ def math_function(prelude: Prelude, fn: str, dtype: str, lanes: bool) -> str | N
 
 
 class _DefinitionWriter(ExpressionWriter):
-    """Writes one definition."""
-
     def __init__(self, prelude: Prelude, d: Definition, lanes: bool) -> None:
         super().__init__(prelude)
         self.d, self.in_vector = d, lanes
 
     def name(self, x: Var | Buffer) -> str:
-        """Variables of definitions are identifiers of C."""
         return x.name
 
     def function(self, how: str, name: str) -> str:
-        """The text of the function."""
         ty = self.prelude.dialect.type
         given = ", ".join(f"{ty(v.dtype)} {v.name}" for v in self.d.params)
         lines = [f"{how}{ty(self.d.result.dtype)} {name}({given}) {{"]

@@ -68,7 +68,6 @@ def _value(w: CFamilyWriter, arg: Buffer | Expr | str, k: int) -> tuple[int, str
 
 
 def _tensor(w: CFamilyWriter, b: Buffer, k: int) -> None:
-    """Declare a DLTensor that describes a buffer."""
     extents = ", ".join(w.count(n).text for n in b.shape) or "0"
     w.put(f"int64_t lw_shape{k}[] = {{{extents}}};")
     dtype = f"{calls.type_code(b.dtype)}, {calls.type_bits(b.dtype)}, 1"
@@ -79,5 +78,4 @@ def _tensor(w: CFamilyWriter, b: Buffer, k: int) -> None:
 
 
 def _text(text: str) -> str:
-    """A literal of C."""
     return '"' + "".join(f"\\{byte:03o}" for byte in text.encode()) + '"'

@@ -1,8 +1,6 @@
-"""Small C functions for what an operator of C does not say: each is written once, where it is used.
-
-Types are named ``f32``, ``i64``, ``u8`` in their names. All agree with the interpreter: division by
-zero gives zero, floats that become integers are cut to the limits, NaN wins in max and min.
-"""
+"""Small C functions for what an operator of C does not say, each written once, with types as
+``f32``, ``i64``, ``u8`` in their names. All agree with the interpreter: division by zero gives
+zero, floats that become integers are cut to the limits, NaN wins in max and min."""
 
 from __future__ import annotations
 
@@ -30,32 +28,26 @@ def _no_definitions(fn: str, dtype: str, lanes: bool) -> str | None:
 
 
 class Prelude:
-    """The helpers of one translation unit, in the order of their first use.
-
-    Attributes:
-        has_fma: whether ``fma`` of C is an instruction, so that ``a * b + c`` becomes one.
-        strict: whether a helper depends on the rounding of every operation.
-        truncates: whether a helper makes floats integers.
-        dialect: the language.
-        define: writes math functions (`loopwright.codegen.c.math`).
-    """
+    """The helpers of one translation unit, in the order of their first use."""
 
     def __init__(self, has_fma: bool = False, dialect: Dialect = C) -> None:
         self._texts: dict[str, str] = {}
         self.dialect = dialect
+        #: Whether ``fma`` of C is an instruction, so that ``a * b + c`` becomes one.
         self.has_fma = has_fma
+        #: Whether a helper depends on the rounding of every operation, or makes floats integers.
         self.strict = self.truncates = False
+        #: Writes math functions (`loopwright.codegen.c.math`).
         self.define: MathSource = _no_definitions
 
     def text(self) -> str:
-        """All of them."""
         return "\n".join(self._texts.values())
 
     def __contains__(self, name: str) -> bool:
         return name in self._texts
 
     def put(self, name: str, text: str) -> None:
-        """Write a helper after all that there are."""
+        """Add a helper after all others."""
         self._texts[name] = text
 
     def _add(self, name: str, dtype: str, params: str, body: str) -> str:
@@ -131,7 +123,6 @@ class Prelude:
         return name
 
     def reinterpret(self, source: str, to: str) -> str:
-        """The bits of one type as another of the same width."""
         name = f"lw_{short(to)}_bits_of_{short(source)}"
         frm, ty = self.dialect.type(source), self.dialect.type(to)
         body = f"union {{ {frm} from; {ty} to; }} u = {{ x }}; return u.to;"

@@ -1,8 +1,6 @@
-"""Statements of the loop IR as text of a C-like language; its targets differ in few hooks.
-
-Names stay those of the program where C allows it. A loop over a vector is a plain loop that the
-compiler is told to vectorise, an unrolled one a loop that it is told to unroll.
-"""
+"""Statements of the loop IR as text of a C-like language; its targets differ in few hooks. Names
+stay those of the program where C allows it; the compiler is told to vectorise or to unroll plain
+loops."""
 
 from __future__ import annotations
 
@@ -48,7 +46,7 @@ from loopwright.ir.stmt import (
 STACK_TOTAL = 1 << 16
 #: Bounds of a number of which nothing is known.
 UNKNOWN = (-(1 << 40), 1 << 40)
-#: How tightly the operand of a sum binds.
+#: Binding strength of the operand of a sum.
 _SUM = 12
 #: Words that a program's names may not be.
 RESERVED = frozenset(
@@ -74,7 +72,6 @@ class Identifiers:
         self._taken = set(taken)
 
     def __call__(self, x: Var | Buffer) -> str:
-        """The identifier of a variable or buffer."""
         if x not in self._names:
             self._names[x] = self.fresh(x.name)
         return self._names[x]
@@ -84,7 +81,6 @@ class Identifiers:
         self._taken.discard(self._names.pop(x))
 
     def fresh(self, text: str) -> str:
-        """A new identifier like this text."""
         plain = re.sub(r"\W", "_", text, flags=re.ASCII) or "x"
         if plain[0].isdigit() or _TAKEN.match(plain):
             plain = f"x{plain}"
@@ -96,27 +92,21 @@ class Identifiers:
 
 
 class CFamilyWriter(ExpressionWriter):
-    """Writes the statements of one function.
-
-    Attributes:
-        lines: what was written.
-        names: identifiers of this function.
-        bound: C types of the variables in scope.
-        buffers: buffers in scope.
-        inputs: parameters of the program that are only read.
-        workspace: bytes of workspace that the function needs; with sizes maybe an expression.
-        sizes: definitions of what was computed from sizes.
-    """
-
     def __init__(self, prelude: Prelude, names: Identifiers, language: str = "c") -> None:
         super().__init__(prelude)
+        #: Identifiers of this function.
         self.names, self.language = names, language
         self.lines: list[str] = []
         self.depth = 1
+        #: C types of the variables in scope.
         self.bound: dict[Var, str] = {}
+        #: Buffers in scope.
         self.buffers: dict[Buffer, None] = {}
+        #: Parameters of the program that are only read.
         self.inputs: frozenset[Buffer] = frozenset()
+        #: Bytes of workspace that the function needs; with sizes maybe an expression.
         self.workspace: Bytes = 0
+        #: Definitions of what was computed from sizes.
         self.sizes = SizeDefinitions()
         self._used: Bytes = 0
         self._stack = 0
@@ -166,11 +156,9 @@ class CFamilyWriter(ExpressionWriter):
     # ------------------------------------------------------------ text
 
     def name(self, x: Var | Buffer) -> str:
-        """The identifier of a variable or buffer."""
         return self.names(x)
 
     def put(self, text: str) -> None:
-        """Write a line."""
         self.lines.append("  " * self.depth + text if text else "")
 
     @contextmanager
@@ -185,7 +173,6 @@ class CFamilyWriter(ExpressionWriter):
     # ------------------------------------------------------------ statements
 
     def stmt(self, s: Stmt) -> None:
-        """Write a statement."""
         if not isinstance(s, AnyStmt) or isinstance(s, AllReduce):
             raise CodegenError(f"{self.language}: no code for {type(s).__name__}")
         match s:
@@ -250,7 +237,7 @@ class CFamilyWriter(ExpressionWriter):
                 self.stmt(other)
 
     def _let(self, v: Var, e: Expr, body: Stmt) -> None:
-        """Arithmetic on axes is kept in a type for indices, all else in its own dtype."""
+        """Keep arithmetic on axes in a type for indices, all else in its own dtype."""
         if e.dtype != v.dtype:
             raise CodegenError(f"{self.language}: {v.name!r} is {v.dtype}, not {e.dtype}")
         self.sizes.learn(v, e)
@@ -268,7 +255,6 @@ class CFamilyWriter(ExpressionWriter):
         self.leave(v)
 
     def for_loop(self, s: For) -> None:
-        """Write a loop as its kind asks for."""
         if s.kind == "thread":
             raise CodegenError(
                 f"{self.language}: {launched_by(s)}; thread axes are for GPU targets, on a CPU use "
@@ -286,7 +272,6 @@ class CFamilyWriter(ExpressionWriter):
         self.in_vector &= not vector
 
     def loop(self, s: For, first: str, end: str) -> None:
-        """Write a loop as a ``for`` statement."""
         i = self.name(s.var)
         self.enter(s)
         with self.block(f"for ({self.bound[s.var]} {i} = {first}; {i} < {end}; ++{i})"):
@@ -294,7 +279,6 @@ class CFamilyWriter(ExpressionWriter):
         self.leave(s.var)
 
     def enter(self, s: For) -> None:
-        """Begin the scope of a loop's variable."""
         most = interval(s.extent, {}, self.ranges) if isinstance(s.extent, Expr) else None
         last = s.extent - 1 if isinstance(s.extent, int) else most[1] - 1 if most else UNKNOWN[1]
         self.ranges[s.var] = (0, last)
@@ -330,7 +314,7 @@ class CFamilyWriter(ExpressionWriter):
         )
 
     def allocate(self, b: Buffer, body: Stmt) -> None:
-        """A small buffer is an array of the block, a larger one a piece of the workspace."""
+        """Make a small buffer an array of the block, a larger one a piece of the workspace."""
         small = not b.symbolic and b.nbytes <= STACK_LIMIT
         if small and self._stack + b.nbytes <= STACK_TOTAL:
             self._stack += b.nbytes
@@ -357,7 +341,6 @@ class CFamilyWriter(ExpressionWriter):
         self.put(f"{self.pointer(b, self.name(b))} = ({self.pointer(b, '')})({at});")
 
     def leave(self, x: Var | Buffer) -> None:
-        """End the scope of a variable or buffer."""
         if isinstance(x, Var):
             self.bound.pop(x)
         else:

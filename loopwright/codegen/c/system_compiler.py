@@ -1,4 +1,4 @@
-"""The system's C compiler: flags of a target, running it, and what to do when it is not there."""
+"""The system's C compiler: its flags for a target, its runs, and errors where it is not there."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _FLAGS = (
 #: whose mask is constant, which touches the lanes that are off. Without if-conversion there are no
 #: masked loads, and such loops stay scalar.
 GUARDED = "-fno-tree-loop-if-convert"
-#: How names of private folders begin; the process follows.
+#: Prefix of the names of private folders; the process follows.
 _FOLDER = "loopwright-cc-"
 #: Seconds after which a folder without its process is removed.
 _ABANDONED = 600.0
@@ -40,11 +40,7 @@ _NO_FLAG = {"cmov", "64bit", "cx8", "fxsr", "x87"}
 
 
 def find_compiler(name: str) -> str:
-    """The path of a compiler.
-
-    Raises:
-        TargetError: there is none of that name.
-    """
+    """The path of a compiler; a TargetError where there is none of that name."""
     path = shutil.which(name)
     if path is None:
         raise TargetError(
@@ -56,23 +52,16 @@ def find_compiler(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A C file, and what its text does not show.
-
-    Attributes:
-        text: the file.
-        guarded: whether loads or stores stand under conditions.
-        strict: whether it has functions that depend on the rounding of every operation. A C
-            compiler relaxes a whole file or nothing, so the option ``-fastmath`` has no effect on
-            such a file.
-    """
+    """A C file, and properties that its text does not show."""
 
     text: str
-    guarded: bool = False
+    guarded: bool = False  #: whether loads or stores stand under conditions
+    #: Whether functions depend on the rounding of every operation. A C compiler relaxes a whole
+    #: file or nothing, so the option ``-fastmath`` has no effect on such a file.
     strict: bool = False
 
 
 def flags(target: Target, source: Source) -> list[str]:
-    """Flags of the compiler for a target and a file."""
     options = target.options
     level = f"-O{options['opt_level']}"
     # Level 2 keeps an unrolled loop of vectors rolled, for it is large, without the first flag.
@@ -102,28 +91,20 @@ def cpu_flags(target: Target) -> list[str]:
 
 
 def compile_c(source: Source, target: Target) -> bytes:
-    """Compile a file to an object file, in a private folder that is removed.
-
-    Raises:
-        TargetError: the compiler or the C library's headers are missing, or it does not know the
-            CPU.
-        BuildError: it refuses its flags or the code.
-    """
+    """Compile a file to an object file, in a private folder. A TargetError names what is missing
+    (compiler, headers of the C library, CPU), a BuildError what the compiler refuses."""
     return _run(source, target, "-c")
 
 
 def disassembly(source: Source, target: Target) -> str:
-    """The compiler's assembly of a file; errors as `compile_c`."""
+    """The compiler's assembly of a file; errors as of `compile_c`."""
     return _run(source, target, "-S").decode()
 
 
 @lru_cache(maxsize=1)
 def remove_abandoned() -> None:
-    """Remove folders of processes that were killed while they compiled; once a process.
-
-    A builder that takes too long is killed. Its folder goes when it is older than any build is, and
-    no process has the number that is in its name.
-    """
+    """Remove folders of builders that were killed, once a process: those older than any build is,
+    with the number of no process in their names."""
     for folder in Path(tempfile.gettempdir()).glob(f"{_FOLDER}*"):
         with suppress(OSError):  # another process removes it as well, or it is another user's
             _remove_if_abandoned(folder)

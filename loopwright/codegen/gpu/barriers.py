@@ -1,9 +1,8 @@
 """Barriers out of conditions: every thread comes to each of them, whatever the condition.
 
-ThreadSync puts barriers under conditions that all threads of a block agree on, which is legal. But
-compilers that run the threads of a block one after the other take such a barrier apart badly:
-PoCL 3.1 never ends on one in a condition inside of two loops. So conditions move inwards, around
-what stands between barriers.
+Under conditions that all threads of a block agree on they are legal, but compilers that run the
+threads one after the other take them apart badly: PoCL 3.1 never ends on one in a condition inside
+of two loops. So conditions move inwards, around what stands between barriers.
 """
 
 from __future__ import annotations

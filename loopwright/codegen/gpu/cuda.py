@@ -1,8 +1,5 @@
-"""CUDA C++: the source of a function's kernels, which NVRTC compiles.
-
-Products and sums are contracted where the text says ``fma``, and nowhere else, so that results are
-those of every other target.
-"""
+"""CUDA C++: the source of a function's kernels, which NVRTC compiles. Products and sums are
+contracted only where the text says ``fma``, so that results are those of every other target."""
 
 from __future__ import annotations
 
@@ -80,23 +77,18 @@ _FAST = MATH_FUNCTIONS - {"expm1", "log1p", "fmod"} | {"rsqrt"}
 
 
 class CudaWriter(KernelWriter):
-    """Writes one kernel in CUDA C++.
-
-    Attributes:
-        shared_bytes: shared memory that is asked for when it is launched.
-        static: buffers in shared memory that the kernel declares.
-        asynchronous: whether copies to shared memory may arrive later.
-    """
-
     restrict = "__restrict__"
+    #: Whether copies to shared memory may arrive later.
     asynchronous = False
 
     def __init__(self, prelude: Prelude, kernel: Kernel, taken: frozenset[str]) -> None:
         super().__init__(prelude, kernel, taken)
         declared = [b for b in kernel.shared if b.scope != "shared.dyn"]
         too_large = sum(_rounded(b.nbytes) for b in declared) > STATIC_SHARED
+        #: Buffers in shared memory that the kernel declares.
         self.static = frozenset(() if too_large else declared)
         given = [b for b in kernel.shared if b not in self.static]
+        #: Shared memory that is asked for when the kernel is launched.
         self.shared_bytes = sum(_rounded(b.nbytes) for b in given)
 
     def head(self, parameters: Sequence[str]) -> str:
@@ -106,11 +98,10 @@ class CudaWriter(KernelWriter):
         return f'extern "C" __global__ void {bounds} {self.kernel.name}({given})'
 
     def axis(self, tag: str) -> str:
-        """The index of this thread or block on an axis."""
         return tag
 
     def share(self) -> None:
-        """Small buffers are declared; others are pieces of what the launch gives."""
+        """Declare small buffers; others are pieces of what the launch gives."""
         if self.shared_bytes:
             self.put(f"extern __shared__ __align__({ALIGNMENT}) unsigned char {_ARENA}[];")
         offset = 0
@@ -125,15 +116,14 @@ class CudaWriter(KernelWriter):
                 self.put(f"__shared__ {self.aligned(self.array(b), ALIGNMENT)};")
 
     def aligned(self, declaration: str, alignment: int) -> str:
-        """A declaration of an array at a multiple of some bytes."""
         return f"__align__({alignment}) {declaration}"
 
     def barrier(self, s: Barrier) -> None:
-        """Threads wait for each other; what they wrote is seen by all of the block."""
+        """Wait for all threads; what they wrote is seen by all of the block."""
         self.put("__syncthreads();")
 
     def instruction(self, s: IntrinsicCall) -> bool:
-        """Instructions of a warp, where operands in shared memory are addressed by each lane."""
+        """Write instructions of a warp, where each lane addresses operands in shared memory."""
         helper = warp_instruction(self.prelude, s.name)
         if helper is None:
             return False
@@ -147,14 +137,14 @@ class CudaWriter(KernelWriter):
         return True
 
     def async_group(self, body: Stmt) -> None:
-        """Copies begin and become a group; other stores are done at once."""
+        """Begin copies that become a group; other stores are done at once."""
         self.asynchronous = True
         super().async_group(body)
         self.asynchronous = False
         self.put(f"{commit_async(self.prelude)}();")
 
     def async_wait(self, s: AsyncWait) -> None:
-        """All groups but the last ones are there."""
+        """Wait for all groups but the last ones."""
         self.put(f"{wait_async(self.prelude)}<{s.pending}>();")
 
     def copied_later(self, s: Store, lanes: int) -> bool:
@@ -190,18 +180,15 @@ class CudaWriter(KernelWriter):
         return f"lw_vector<{self.prelude.dialect.memory_type(b.dtype)}, {lanes}>"
 
     def vector_load(self, b: Buffer, lanes: int, offset: str, name: str) -> None:
-        """Declare a vector and load it."""
         ty = self._vector(b, lanes)
         self.put(f"const {ty} {name} = *(const {ty} *)({self.name(b)} + ({offset}));")
 
     def vector_store(self, b: Buffer, lanes: int, offset: str, values: Sequence[str]) -> None:
-        """Store a vector of values."""
         ty, element = self._vector(b, lanes), self.prelude.dialect.memory_type(b.dtype)
         made = ", ".join(f"({element})({v})" for v in values)
         self.put(f"*({ty} *)({self.name(b)} + ({offset})) = {ty}{{{{{made}}}}};")
 
     def component(self, vector: str, lane: int) -> str:
-        """One lane of a vector."""
         return f"{vector}.lane[{lane}]"
 
 
@@ -211,27 +198,14 @@ def _rounded(n: int) -> int:
 
 @dataclass(frozen=True)
 class CudaSource:
-    """The source of a split function.
-
-    Attributes:
-        text: CUDA C++.
-        shared_bytes: shared memory of each kernel that is asked for when it is launched.
-    """
-
     text: str
+    #: Shared memory of each kernel that is asked for when it is launched.
     shared_bytes: dict[str, int]
 
 
 def write_cuda(program: SplitProgram, fast_math: bool = False) -> CudaSource:
-    """The source of a split function.
-
-    Args:
-        program: the function.
-        fast_math: take the device's own functions of floats, some of them less exact.
-
-    Raises:
-        CodegenError: a kernel holds something that devices cannot do.
-    """
+    """The source of a split function; ``fast_math`` takes the device's own functions of floats,
+    some of them less exact."""
     return write_kernels(program, CUDA_CPP, CudaWriter, "CUDA C++", fast_math=fast_math)
 
 
@@ -243,19 +217,8 @@ def write_kernels(
     beginning: str = "",
     fast_math: bool = False,
 ) -> CudaSource:
-    """The source of a split function in CUDA C++, or in a language that is nearly that.
-
-    Args:
-        program: the function.
-        dialect: the words of the language.
-        writer: writes one kernel.
-        language: its name.
-        beginning: what stands before all helpers.
-        fast_math: see `write_cuda`.
-
-    Raises:
-        CodegenError: a kernel holds something that devices cannot do.
-    """
+    """The source of a split function in CUDA C++, or in a language that is nearly that;
+    ``beginning`` stands before all helpers."""
     f = program.func
     prelude = Prelude(True, dialect)
     install(prelude)

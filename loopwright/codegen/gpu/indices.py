@@ -1,7 +1,5 @@
-"""Index arithmetic of kernels: in 32 bits where intervals prove that these suffice, else in 64.
-
-Integers of 64 bits take two registers of a GPU and several instructions each.
-"""
+"""Index arithmetic of kernels: in 32 bits where intervals prove that these suffice, else in 64,
+which take two registers of a GPU and several instructions each."""
 
 from __future__ import annotations
 
@@ -24,7 +22,6 @@ class NarrowIndices(CFamilyWriter):
     """Writes arithmetic on axes in int where that suffices, and elements of flat buffers."""
 
     def index_type(self, bounds: Interval) -> str:
-        """The type of a variable that holds arithmetic on axes between some bounds."""
         return self.prelude.dialect.type("int32" if is_narrow(bounds) else "int64")
 
     def narrow(self, e: Expr) -> bool:
@@ -72,11 +69,10 @@ class NarrowIndices(CFamilyWriter):
     # ------------------------------------------------------------ elements
 
     def element(self, b: Buffer, indices: tuple[Expr, ...]) -> str:
-        """An element of a buffer, all of which are flat."""
+        """An element of a buffer; all buffers are flat."""
         return f"{self.name(b)}[{self.flat(b, indices).text}]"
 
     def flat(self, b: Buffer, indices: tuple[Expr, ...]) -> Text:
-        """The offset in elements of an element of a buffer."""
         wide = not self.is_small(b)
         out: Text | None = None
         for d, i in enumerate(indices):

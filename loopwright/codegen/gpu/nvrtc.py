@@ -1,4 +1,4 @@
-"""NVRTC: CUDA C++ to machine code, and what the kernels take. Needs neither a GPU nor a driver."""
+"""NVRTC: CUDA C++ to machine code, and resources of kernels. Needs neither a GPU nor a driver."""
 
 from __future__ import annotations
 
@@ -22,35 +22,18 @@ _CONSTANT = re.compile(r"(\d+) bytes cmem\[\d+\]")
 
 @dataclass(frozen=True)
 class Compiled:
-    """What NVRTC made of a source.
-
-    Attributes:
-        image: machine code, or PTX.
-        log: what the compiler said.
-    """
-
-    image: bytes
-    log: str
+    image: bytes  #: machine code, or PTX
+    log: str  #: messages of the compiler
 
 
 def compile_cubin(source: str, name: str, arch: str, fast_math: bool = False) -> Compiled:
-    """Compile CUDA C++ to machine code of one architecture.
-
-    Args:
-        source: the text.
-        name: of the function, for messages.
-        arch: such as ``sm_90``.
-        fast_math: approximate division, roots and functions, and denormals become zero.
-
-    Raises:
-        TargetError: the package that compiles is not there.
-        BuildError: it refuses the text or the architecture; with its first error.
-    """
+    """Compile CUDA C++ for one architecture, such as ``sm_90``. ``fast_math``: approximate
+    division, roots and functions, and denormals become zero."""
     return _compile(source, name, [f"--gpu-architecture={arch}", *_flags(fast_math)], "CUBIN")
 
 
 def compile_ptx(source: str, name: str, arch: str, fast_math: bool = False) -> str:
-    """The PTX of a source; arguments and errors as of `compile_cubin`."""
+    """The PTX of a source; arguments as of `compile_cubin`."""
     virtual = arch.replace("sm_", "compute_")
     made = _compile(source, name, [f"--gpu-architecture={virtual}", *_flags(fast_math)], "PTX")
     return made.image.decode().rstrip("\0")
@@ -75,7 +58,7 @@ def _compile(source: str, name: str, flags: Sequence[str], kind: str) -> Compile
 
 
 def _bytes(nvrtc: ModuleType, what: str, program: object) -> bytes:
-    """What NVRTC made, as its function for it copies it into memory of ours."""
+    """Output of NVRTC, which one of its functions copies into memory of ours."""
     size = _checked(getattr(nvrtc, f"nvrtcGet{what}Size")(program))
     assert isinstance(size, int)
     # It is written into bytes, which nobody else may have: CPython has one object for all that are
@@ -86,11 +69,6 @@ def _bytes(nvrtc: ModuleType, what: str, program: object) -> bytes:
 
 
 def _load() -> ModuleType:
-    """The bindings of NVRTC, with its library.
-
-    Raises:
-        TargetError: one of the two is not installed.
-    """
     try:
         from cuda.bindings import nvrtc
     except ImportError as error:
@@ -110,7 +88,7 @@ def _load() -> ModuleType:
 
 
 def _checked(answer: Sequence[object]) -> object:
-    """What a function of NVRTC gives behind its status."""
+    """The result of a function of NVRTC, without its status."""
     status, *rest = answer
     if int(status) != 0:  # type: ignore[call-overload]
         raise BuildError(f"cuda: NVRTC failed with {status}")
@@ -118,13 +96,12 @@ def _checked(answer: Sequence[object]) -> object:
 
 
 def _first_error(log: str) -> str:
-    """The first line of a log that tells an error."""
     lines = [line.strip() for line in log.splitlines()]
     return next((line for line in lines if "error" in line.lower()), lines[0] if lines else "")
 
 
 def resources(log: str) -> dict[str, KernelResources]:
-    """What each kernel takes, from the log of ``--ptxas-options=-v``."""
+    """Resources of each kernel, from the log of ``--ptxas-options=-v``."""
     out: dict[str, KernelResources] = {}
     for name, text in _entries(log):
         stack, used = _STACK.search(text), _USED.search(text)

@@ -1,8 +1,6 @@
-"""OpenCL C 1.2: the source of a function's kernels, which the device's driver compiles.
-
-Products and sums are contracted where the text says ``fma``, and nowhere else, so that results are
-those of every other target. Devices without float64 refuse kernels that use it.
-"""
+"""OpenCL C 1.2: the source of a function's kernels, which the device's driver compiles. Products
+and sums are contracted only where the text says ``fma``, so that results are those of every other
+target. Devices without float64 refuse kernels that use it."""
 
 from __future__ import annotations
 
@@ -63,8 +61,6 @@ _HEXADECIMAL = "0123456789abcdef"
 
 
 class OpenClWriter(KernelWriter):
-    """Writes one kernel in OpenCL C."""
-
     global_space = "__global"
     shared_space = "__local"
     aligned_vectors = False
@@ -79,24 +75,22 @@ class OpenClWriter(KernelWriter):
         )
 
     def axis(self, tag: str) -> str:
-        """The index of this work-item or work-group on an axis."""
         which, axis = tag.split(".")
         function = "get_group_id" if which == "blockIdx" else "get_local_id"
         return f"{function}({AXES.index(axis)})"
 
     def share(self) -> None:
-        """Local memory stands at the beginning of the kernel."""
+        """Declare local memory at the beginning of the kernel."""
         for b in self.kernel.shared:
             self.spaces[b] = self.shared_space
             self.buffers[b] = None
             self.put(f"__local {self.aligned(self.array(b), ALIGNMENT)};")
 
     def aligned(self, declaration: str, alignment: int) -> str:
-        """A declaration of an array at a multiple of some bytes."""
         return f"{declaration} __attribute__((aligned({alignment})))"
 
     def barrier(self, s: Barrier) -> None:
-        """Threads wait for each other; what they wrote to the scope's memory is seen by all."""
+        """Wait for all threads; what they wrote to the scope's memory is seen by all."""
         fence = "CLK_LOCAL_MEM_FENCE"
         if s.scope != "shared" or any(b.scope != "global" for b in self.kernel.parameters):
             fence += " | CLK_GLOBAL_MEM_FENCE"
@@ -116,16 +110,10 @@ class OpenClWriter(KernelWriter):
         self.put(f"vstore{lanes}({made}, 0, {self.name(b)} + ({offset}));")
 
     def component(self, vector: str, lane: int) -> str:
-        """One lane of a vector."""
         return f"{vector}.s{_HEXADECIMAL[lane]}"
 
 
 def write_opencl(program: SplitProgram) -> str:
-    """The source of a split function.
-
-    Raises:
-        CodegenError: a kernel holds something that devices cannot do.
-    """
     f = program.func
     prelude = Prelude(True, OPENCL_C)
     install(prelude)

@@ -1,9 +1,8 @@
 """SplitHostDevice: a lowered function becomes kernels, and the launches that make up a call.
 
-What stands in loops over blocks and threads is a kernel. Statements between such are a kernel of
-one thread, so that every legal schedule runs: right, but slowly. Buffers that live around kernels,
-and large ones of single threads, lie in the device's global memory.
-As TVM's pass of this name.
+Statements between loops over blocks and threads are kernels of one thread, so that every legal
+schedule runs: right, but slowly. Buffers around kernels, and large ones of single threads, lie in
+the device's global memory. As TVM's pass of this name.
 """
 
 from __future__ import annotations
@@ -39,26 +38,17 @@ AXES = ("x", "y", "z")
 
 @dataclass(frozen=True, eq=False)
 class Kernel:
-    """One kernel, which is launched once.
-
-    Attributes:
-        name: of the kernel.
-        blocks, threads: its launch loops; their bodies do not matter.
-        shared: buffers that the threads of a block share.
-        body: what one thread does.
-        parameters: buffers in global memory that it touches.
-        sizes: size variables that it reads.
-        written: parameters that it writes.
-    """
+    """One kernel, which is launched once."""
 
     name: str
+    #: Launch loops, as ``threads``; their bodies do not matter.
     blocks: tuple[For, ...]
     threads: tuple[For, ...]
-    shared: tuple[Buffer, ...]
-    body: Stmt
-    parameters: tuple[Buffer, ...]
-    sizes: tuple[Var, ...]
-    written: frozenset[Buffer]
+    shared: tuple[Buffer, ...]  #: buffers that the threads of a block share
+    body: Stmt  #: work of one thread
+    parameters: tuple[Buffer, ...]  #: buffers in global memory that it touches
+    sizes: tuple[Var, ...]  #: size variables that it reads
+    written: frozenset[Buffer]  #: parameters that it writes
 
     def extents(self, which: str) -> tuple[Dim, Dim, Dim]:
         """Extents of the axes of ``"blockIdx"`` or ``"threadIdx"``, x first."""
@@ -68,7 +58,6 @@ class Kernel:
 
     @property
     def thread_count(self) -> int:
-        """Threads of a block."""
         n = 1
         for x in self.threads:
             n *= x.count
@@ -77,19 +66,12 @@ class Kernel:
 
 @dataclass(frozen=True, eq=False)
 class SplitProgram:
-    """A function as kernels and what stands around them.
-
-    Attributes:
-        func: the function that was split.
-        kernels: in the order in which they are launched.
-        buffers: temporary buffers in global memory.
-        definitions: of variables that are computed from sizes.
-    """
+    """A function as kernels and the definitions around them."""
 
     func: Func
-    kernels: tuple[Kernel, ...]
-    buffers: tuple[Buffer, ...]
-    definitions: SizeDefinitions
+    kernels: tuple[Kernel, ...]  #: in the order in which they are launched
+    buffers: tuple[Buffer, ...]  #: temporary buffers in global memory
+    definitions: SizeDefinitions  #: of variables that are computed from sizes
 
     def buffer_bytes(self, b: Buffer) -> Bytes:
         """Bytes of a temporary buffer, over the size variables."""
@@ -101,30 +83,14 @@ class SplitProgram:
 
 
 def split_host_device(f: Func, language: str) -> SplitProgram:
-    """Split a lowered function.
-
-    Args:
-        f: the function.
-        language: for messages.
-
-    Raises:
-        CodegenError: it holds what devices cannot do: a check that leaves the function, or a
-            kernel inside a loop or a condition.
-    """
+    """Split a lowered function; refuses checks that leave the function, and kernels inside a loop
+    or a condition. ``language`` is for messages."""
     return _Splitter(f, language).split()
 
 
 def split_parts(f: Func, language: str) -> tuple[SplitProgram, tuple[SplitProgram, ...]]:
-    """Split a lowered function and its parts, if it has such; the kernels of these are those of
-    the whole. A function with size variables stays whole.
-
-    Args:
-        f: the function.
-        language: for messages.
-
-    Raises:
-        CodegenError: as `split_host_device`.
-    """
+    """Split a lowered function and its parts, if any, whose kernels are those of the whole; a
+    function with size variables stays whole."""
     if not isinstance(f, SplitFunc) or f.sizes:
         return split_host_device(f, language), ()
     parts = tuple(split_host_device(part, language) for part in (f.prepare, f.main))
@@ -151,19 +117,14 @@ class _Around:
 
 
 class _Splitter:
-    """Splits one function.
-
-    Attributes:
-        loose: statements of no kernel, which wait for more of their kind.
-        loose_around: what stands around those.
-    """
-
     def __init__(self, f: Func, language: str) -> None:
         self.f, self.language = f, language
         self.kernels: list[Kernel] = []
         self.buffers: list[Buffer] = []
         self.definitions = SizeDefinitions()
+        #: Statements of no kernel, which wait for more of their kind.
         self.loose: list[Stmt] = []
+        #: Definitions and views around those.
         self.loose_around: tuple[_Around, ...] = ()
 
     def split(self) -> SplitProgram:
@@ -172,7 +133,6 @@ class _Splitter:
         return SplitProgram(self.f, tuple(self.kernels), tuple(self.buffers), self.definitions)
 
     def host(self, s: Stmt, around: tuple[_Around, ...]) -> None:
-        """Walk over what stands around kernels."""
         match s:
             case Seq(stmts=stmts):
                 for x in stmts:
@@ -225,7 +185,6 @@ class _Splitter:
         return map_statements(s, self._with_global_buffers)
 
     def launch(self, s: Stmt, around: tuple[_Around, ...]) -> None:
-        """Make a kernel from launch loops."""
         axes: list[For] = []
         shared: list[Buffer] = []
         while True:
@@ -272,7 +231,7 @@ class _Splitter:
         )
 
     def _check(self, s: Stmt) -> None:
-        """Refuse what leaves a function early."""
+        """Refuse checks, which leave a function early."""
         checks: list[Check] = []
         walk(s, lambda n: checks.append(n) if isinstance(n, Check) else None)
         if checks:
@@ -291,7 +250,6 @@ def _is_kernel(s: Stmt) -> bool:
 
 
 def _launches(s: Stmt) -> bool:
-    """Whether a statement holds a kernel."""
     found: list[Node] = []
     walk(s, lambda n: found.append(n) if isinstance(n, For) and n.kind == "thread" else None)
     return bool(found)

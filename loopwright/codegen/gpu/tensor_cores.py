@@ -1,11 +1,9 @@
-"""Instructions of a warp, and asynchronous copies, as CUDA C++ with inline PTX.
+"""Instructions of a warp on the registers of one lane, and asynchronous copies, as CUDA C++ with
+inline PTX.
 
-Instructions of a warp work on the registers of one lane.
-
-A register of 32 bits holds two elements of 16 bits. They are put together and taken apart by
-shifts, which the compiler removes where elements come from one instruction and go to another.
-Elements of tf32 are rounded for each instruction; the compiler sees that an element of several
-instructions is rounded to the same, and does it once.
+A register of 32 bits holds two elements of 16, joined and parted by shifts, which the compiler
+removes between instructions. Elements of tf32 are rounded for each instruction; the compiler does
+it once for an element of several.
 """
 
 from __future__ import annotations
@@ -31,10 +29,7 @@ def warp_instruction(prelude: Prelude, name: str) -> str | None:
     """The helper that runs an instruction; None where its plain form is to be written.
 
     It takes pointers to the lane's registers, and for ldmatrix one to the row that the lane gives.
-
-    Args:
-        prelude: of the file.
-        name: of the instruction, as in `loopwright.ir.warp_instructions`.
+    Instructions are named as in `loopwright.ir.warp_instructions`.
     """
     if name.startswith("mma_m16n8k8_tf32"):
         needed = {"lw_tf32": _ROUND, "lw_mma_m16n8k8_tf32": _mma_tf32()}
@@ -58,10 +53,8 @@ def _last(prelude: Prelude, helpers: Mapping[str, str]) -> str:
 
 
 def copy_async(prelude: Prelude) -> str:
-    """The helper that begins a copy of 4, 8 or 16 bytes from global to shared memory.
-
-    Where the architecture has no such instruction it copies at once.
-    """
+    """The helper that begins a copy of 4, 8 or 16 bytes from global to shared memory; it copies at
+    once where the architecture has no such instruction."""
     return _last(prelude, {"lw_piece": _PIECE, "lw_copy_async": _COPY})
 
 

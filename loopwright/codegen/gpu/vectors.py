@@ -1,7 +1,5 @@
-"""Which accesses of a vectorized loop are vectors: neighbours in memory that threads share.
-
-A device computes each lane by itself; what it does at once is to move the lanes of one access.
-"""
+"""Accesses of a vectorized loop that are vectors: neighbours in memory that threads share. A device
+computes each lane by itself; it moves the lanes of one access at once."""
 
 from __future__ import annotations
 
@@ -29,44 +27,22 @@ Element = tuple[Buffer, tuple[Expr, ...]]
 
 @dataclass(frozen=True)
 class VectorStore:
-    """One store of a vectorized loop.
-
-    Attributes:
-        store: the statement.
-        is_vector: whether its lanes are neighbours.
-        loads: elements of the first lane whose lanes are neighbours.
-    """
-
     store: Store
-    is_vector: bool
-    loads: tuple[Element, ...]
+    is_vector: bool  #: whether its lanes are neighbours
+    loads: tuple[Element, ...]  #: elements of the first lane whose lanes are neighbours
 
 
 @dataclass(frozen=True)
 class VectorLoop:
-    """A vectorized loop that is written as vectors.
-
-    Attributes:
-        lane: its variable.
-        lanes: its extent.
-        conditions: what holds for all lanes or for none.
-        stores: its statements.
-    """
-
-    lane: Var
-    lanes: int
-    conditions: tuple[Expr, ...]
+    lane: Var  #: variable of the loop
+    lanes: int  #: extent of the loop
+    conditions: tuple[Expr, ...]  #: each holds for all lanes or for none
     stores: tuple[VectorStore, ...]
 
 
 def vector_loop(s: For, offset: Offset, aligned: bool) -> VectorLoop | None:
-    """A vectorized loop as vectors; None where no access of it is one.
-
-    Args:
-        s: the loop.
-        offset: offsets of elements.
-        aligned: whether vectors must lie at multiples of their size.
-    """
+    """A vectorized loop as vectors, which lie at multiples of their size if ``aligned``; None where
+    no access of it is one."""
     if s.count not in LANES:
         return None
     conditions: list[Expr] = []
@@ -105,13 +81,6 @@ def one_choice(s: For, form: Callable[[Expr], Affine | None]) -> If | None:
         else:
           for lane in vectorized(4):
             S[i * 4 + lane] = 0.0
-
-    Args:
-        s: the loop.
-        form: an integer as an affine form, where it is one.
-
-    Returns:
-        The choice; None where there is none, or lanes may differ.
     """
 
     def first(cond: Expr) -> Expr:
@@ -161,8 +130,6 @@ def _depend(stores: list[Store]) -> bool:
 
 @dataclass(frozen=True)
 class _Neighbours:
-    """Tells whether the lanes of an access are neighbours in memory that threads share."""
-
     loop: For
     offset: Offset
     aligned: bool

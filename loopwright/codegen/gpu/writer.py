@@ -1,8 +1,6 @@
-"""Kernels as text of a C-like language for devices; the languages differ in few hooks.
-
-Buffers are flat. Index arithmetic is done in 32 bits where that suffices. Loops over registers are
-unrolled, since arrays with indices that are not constant lie in memory.
-"""
+"""Kernels as text of a C-like language for devices; the languages differ in few hooks. Buffers are
+flat, and loops over registers are unrolled, since arrays with indices that are not constant lie in
+memory."""
 
 from __future__ import annotations
 
@@ -39,17 +37,10 @@ ALIGNMENT = 16
 
 
 class KernelWriter(NarrowIndices):
-    """Writes one kernel.
-
-    Attributes:
-        kernel: the kernel.
-        spaces: where buffers lie, by what the language calls that.
-    """
-
-    #: What the language calls memory of all threads, and of a block.
+    #: The language's words for memory of all threads, and of a block.
     global_space = ""
     shared_space = ""
-    #: What tells the compiler that no other parameter points to the same memory.
+    #: The qualifier of a parameter to whose memory no other one points.
     restrict = "restrict"
     #: Whether vectors must lie at multiples of their size.
     aligned_vectors = True
@@ -58,6 +49,7 @@ class KernelWriter(NarrowIndices):
         super().__init__(prelude, Identifiers(taken | {kernel.name}), prelude.dialect.name)
         self.kernel = kernel
         self.contracts = True
+        #: The language's name of the memory of each buffer.
         self.spaces: dict[Buffer, str] = {}
         self._lanes: dict[Var, int] = {}
         self._vectors: dict[StructuralKey, str] = {}
@@ -86,40 +78,34 @@ class KernelWriter(NarrowIndices):
         """Declare a vector and load it."""
 
     @abstractmethod
-    def vector_store(self, b: Buffer, lanes: int, offset: str, values: Sequence[str]) -> None:
-        """Store a vector of values."""
+    def vector_store(self, b: Buffer, lanes: int, offset: str, values: Sequence[str]) -> None: ...
 
     @abstractmethod
-    def component(self, vector: str, lane: int) -> str:
-        """One lane of a vector."""
+    def component(self, vector: str, lane: int) -> str: ...
 
     def hint(self, s: For) -> str | None:
         """A pragma that all compilers for devices know."""
         return "#pragma unroll"
 
     def launch(self, s: For) -> bool:
-        """Parallel loops run one iteration after the other: they are for threads of a CPU."""
+        """Run parallel loops serially: they are for threads of a CPU."""
         return False
 
     def prefetch(self, b: Buffer, indices: tuple[Expr, ...]) -> None:
-        """Devices hide the time of memory by other threads: nothing is written."""
+        """Write nothing: devices hide the time of memory by other threads."""
 
     def instruction(self, s: IntrinsicCall) -> bool:
-        """Instructions of CPUs are written in their plain form."""
+        """Write instructions of CPUs in their plain form."""
         return False
 
     def check(self, s: Check) -> None:
-        """Splitting has refused these."""
+        """Fail: splitting has refused checks."""
         raise CodegenError(f"{self.language}: a kernel cannot be left by a check")
 
     # ------------------------------------------------------------ the kernel
 
     def text(self, ranges: Mapping[Var, Interval]) -> str:
-        """The kernel as a function.
-
-        Args:
-            ranges: bounds of the sizes.
-        """
+        """The kernel as a function; ``ranges`` bound the sizes."""
         k = self.kernel
         parameters = [self.parameter(b) for b in k.parameters]
         for v in k.sizes:
@@ -145,19 +131,16 @@ class KernelWriter(NarrowIndices):
         return f"const {wide} {given}"
 
     def parameter(self, b: Buffer) -> str:
-        """A buffer in global memory as a parameter."""
         self.spaces[b] = self.global_space
         self.buffers[b] = None
         const = "" if b in self.kernel.written else "const "
         return f"{self.pointer_type(b, const)} {self.restrict} {self.name(b)}"
 
     def pointer_type(self, b: Buffer, const: str = "") -> str:
-        """The type of a pointer to elements of a buffer."""
         space = f"{self.spaces[b]} " if self.spaces[b] else ""
         return f"{space}{const}{self.prelude.dialect.memory_type(b.dtype)} *"
 
     def array(self, b: Buffer) -> str:
-        """The declaration of a buffer as an array."""
         return f"{self.prelude.dialect.memory_type(b.dtype)} {self.name(b)}[{b.size}]"
 
     # ------------------------------------------------------------ memory
@@ -169,7 +152,6 @@ class KernelWriter(NarrowIndices):
         return super().stored(e)
 
     def allocate(self, b: Buffer, body: Stmt) -> None:
-        """A buffer of one thread."""
         if b.symbolic:
             raise CodegenError(
                 f"{self.language}: the size of {b.name!r}, a buffer of each thread, depends on "

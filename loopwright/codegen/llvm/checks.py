@@ -1,7 +1,7 @@
 """Checks of a program that watches itself, as LLVM IR text.
 
 The module has one record, ``lw_checks_NAME``: a word that tells whether it is taken, then the
-values of the check that failed. Of threads that fail at once one takes it. The function returns
+values of the check that failed. One of the threads that fail at once takes it. The function returns
 `FIRST_CODE` and the number of the check.
 """
 

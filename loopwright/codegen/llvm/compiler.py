@@ -21,13 +21,13 @@ from loopwright.target import (
     stores_too_wide,
 )
 
-#: What llvmlite gives; it has no types.
+#: Types of llvmlite, which declares none.
 _TargetMachine = Any
 _ModuleRef = Any
 
 
 def write_module(f: Func, target: Target) -> tuple[str, ModuleWriter, Bytes]:
-    """LLVM IR text of a function, what its functions share, and the entry's workspace bytes."""
+    """LLVM IR text of a function, the state of its functions, and the entry's workspace bytes."""
     threads = target.options["num_threads"]
     module = ModuleWriter(f.name, target.options["fastmath"], target.vector_bytes, threads)
     cpu = target.options["mcpu"], target.options["mattr"]
@@ -45,16 +45,8 @@ def write_module(f: Func, target: Target) -> tuple[str, ModuleWriter, Bytes]:
 
 
 def compile_func(f: Func, target: Target) -> Code:
-    """Compile a lowered function for a target.
-
-    Returns:
-        The object file. Its sources are ``ll`` (LLVM IR, optimised), ``asm`` and
-        ``ll-unoptimised``.
-
-    Raises:
-        CodegenError: the function holds something that the target cannot run (thread axes).
-        InternalError: LLVM refused the text.
-    """
+    """Compile a lowered function to an object file; sources ``ll`` (LLVM IR, optimised), ``asm``
+    and ``ll-unoptimised``. Refuses what the target cannot run, such as thread axes."""
     text, module, workspace = write_module(f, target)
     machine = target_machine(target, text)
     return Code(

@@ -14,7 +14,7 @@ from loopwright.ir.node import StructuralKey
 
 
 class ModuleWriter:
-    """What the functions of one module share."""
+    """State shared by the functions of one module."""
 
     def __init__(self, name: str, fastmath: bool, vector_bytes: int, threads: int) -> None:
         self.name, self.fastmath = name, fastmath
@@ -49,7 +49,6 @@ class ModuleWriter:
         self.offsets: dict[StructuralKey, Affine | None] = {}
 
     def text(self) -> str:
-        """The module."""
         return "\n".join([*self.declares.values(), *self.functions, *self.metadata]) + "\n"
 
     def unroll_hint(self) -> str:
@@ -112,12 +111,10 @@ class Emitter:
         self.lines.append("  " + text)
 
     def label(self, hint: str) -> str:
-        """A new block name."""
         self.count += 1
         return f"{hint}{self.count}"
 
     def start(self, label: str) -> None:
-        """Begin a block."""
         self.lines.append(f"{label}:")
 
     def declare(self, name: str, text: str) -> None:
@@ -161,11 +158,11 @@ class Emitter:
         return self.splat(self.mask, self.lanes).ref if self.mask.lanes == 1 else self.mask.ref
 
     def hidden_mask(self) -> str:
-        """The mask, in a form that LLVM cannot find to be a constant, or equal to the mask itself
-        (`stores_too_wide`, `permutes_memory`).
+        """The mask in a form that LLVM can find neither constant nor equal to the mask itself.
 
         It is joined with a condition that never holds: whether a zero is another number after an
-        empty piece of assembly, which LLVM does not look into.
+        empty piece of assembly, which LLVM does not look into (`stores_too_wide`,
+        `permutes_memory`).
         """
         zero = self.pure('call i8 asm "", "=r,0"(i8 0)')
         ty = f"<{self.lanes} x i8>"

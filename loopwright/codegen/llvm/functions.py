@@ -1,9 +1,7 @@
-"""The functions of a module: the exported entry, and those that the pool runs.
-
-Every nest is the body of an ``alwaysinline`` function with ``noalias`` parameters; thin functions
-unpack the pointers and call it. Pointers that are loaded in the body itself carry no such promise,
-and LLVM then spills accumulators in every iteration.
-"""
+"""The functions of a module: the exported entry, and those that the pool runs. Every nest is an
+``alwaysinline`` function with ``noalias`` parameters, called by thin ones that unpack pointers:
+pointers loaded in the body carry no such promise, and LLVM then spills accumulators in every
+iteration."""
 
 from __future__ import annotations
 

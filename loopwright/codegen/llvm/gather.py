@@ -42,11 +42,8 @@ _PERMUTATIONS = {
 
 
 def load_stretches(memory: Memory, b: Buffer, indices: tuple[Expr, ...]) -> Value | None:
-    """Load a vector from stretches of neighbours.
-
-    Returns:
-        The value; None where lanes are masked, their offsets are not known, or they lie otherwise.
-    """
+    """Load a vector from stretches of neighbours; None where lanes are masked, their offsets are
+    not known, or they lie otherwise."""
     w = memory.w
     same = memory_type(b.dtype) == llvm_type(b.dtype)
     if w.lanes == 1 or w.mask is not None or not same or b.symbolic:
@@ -62,7 +59,6 @@ def load_stretches(memory: Memory, b: Buffer, indices: tuple[Expr, ...]) -> Valu
 
 
 def _lane_offset(w: IndexWriter, b: Buffer, indices: tuple[Expr, ...], lane: int) -> Affine | None:
-    """Offset in elements of one lane."""
     parts = []
     for i in indices:
         variables = free_vars(i)
@@ -101,12 +97,9 @@ def _joined(memory: Memory, b: Buffer, first: Affine, steps: list[int]) -> Value
 
 
 def load_window(memory: Memory, b: Buffer, indices: tuple[Expr, ...]) -> Value | None:
-    """Load a vector from a window of as many neighbours.
-
-    Returns:
-        The value; None where lanes may lie further apart, the CPU does not permute such vectors,
-        rows are shorter, or the buffer may be kept in registers.
-    """
+    """Load a vector from a window of as many neighbours; None where lanes may lie further
+    apart, the CPU does not permute such vectors, rows are shorter, or the buffer may be kept
+    in registers."""
     w = memory.w
     permutation = _permutation(w, b)
     in_registers = w.pointers[b].startswith("%b")
@@ -141,7 +134,7 @@ def _permutation(w: IndexWriter, b: Buffer) -> Permutation | None:
 
 
 def _start(w: IndexWriter, at: Value, last: int) -> Value:
-    """Where the window begins: at the least index, but within the row, also where lanes that are
+    """Beginning of the window: the least index, but within the row, also where lanes that are
     switched off lie outside of it."""
     name = f"llvm.vector.reduce.smin.v{at.lanes}i32"
     ty = llvm_type("int32", at.lanes)
@@ -163,7 +156,7 @@ def _row(memory: Memory, b: Buffer, indices: tuple[Expr, ...]) -> str:
 
 
 def _steepness(w: IndexWriter, e: Expr) -> int | None:
-    """How far an index moves at most from one lane to the next; None where that is not known."""
+    """Largest move of an index from one lane to the next; None where that is not known."""
     form = w.affine(e)
     if form is not None:
         return abs(form.terms.get(LANE, 0))
@@ -185,7 +178,6 @@ def _steepness(w: IndexWriter, e: Expr) -> int | None:
 
 
 def _is_uniform(w: IndexWriter, e: Expr) -> bool:
-    """Whether an expression has one value for all lanes."""
     for v in free_vars(e):
         if v in w.bound and w.bound[v].lanes > 1:
             return False

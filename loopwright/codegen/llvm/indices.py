@@ -1,8 +1,5 @@
-"""Indices and offsets in LLVM IR.
-
-They are kept as affine forms over registers and the lane as long as they are such forms; else they
-are values in i64.
-"""
+"""Indices and offsets in LLVM IR: affine forms over registers and the lane as long as they have
+such forms, else values in i64."""
 
 from __future__ import annotations
 
@@ -48,27 +45,23 @@ def flat_offset(b: Buffer, indices: Sequence[Affine]) -> Affine:
 
 
 class IndexWriter(Emitter, ABC):
-    """The part of a function's writer that turns indices into offsets.
-
-    Attributes:
-        env: variables of the IR that have an affine form.
-        bound: variables of the IR that have only a value.
-        ranges: bounds of the variables of affine forms.
-        pointers: where the buffers in scope begin.
-    """
+    """The part of a function's writer that turns indices into offsets."""
 
     def __init__(self, module: ModuleWriter) -> None:
         super().__init__(module)
+        #: Variables of the IR that have an affine form.
         self.env: dict[Var, Affine] = {}
+        #: Variables of the IR that have only a value.
         self.bound: dict[Var, Value] = {}
+        #: Bounds of the variables of affine forms.
         self.ranges: dict[Var, Interval] = {}
+        #: Beginnings of the buffers in scope.
         self.pointers: dict[Buffer, str] = {}
         self.quotients = Quotients(self.affine)
         self._registers: dict[str, Var] = {}
 
     @abstractmethod
-    def expr(self, e: Expr) -> Value:
-        """The value of an expression."""
+    def expr(self, e: Expr) -> Value: ...
 
     def affine(self, e: Expr) -> Affine | None:
         """An index as an affine form over registers and the lane."""
@@ -114,7 +107,6 @@ class IndexWriter(Emitter, ABC):
         return exact(e, self.env, self.ranges)
 
     def _wide(self, e: Expr) -> Affine | Value:
-        """Arithmetic on axes in i64."""
         a = self.affine(e)
         if a is not None:
             return a
@@ -169,7 +161,6 @@ class IndexWriter(Emitter, ABC):
         return Affine.of(self.atom(x.ref))
 
     def i64(self, i: Affine | Value) -> Value:
-        """An index as a value."""
         if isinstance(i, Value):
             return i
         return self.index_vector(i) if LANE in i.terms else Value(self.scalar(i), "int64")
@@ -182,7 +173,6 @@ class IndexWriter(Emitter, ABC):
         return self._form_of_quotients(b, indices)
 
     def offset(self, b: Buffer, indices: tuple[Expr, ...]) -> Affine | Value:
-        """Offset in elements of an access."""
         form = self.offset_form(b, indices)
         if form is not None:
             return form
@@ -195,7 +185,6 @@ class IndexWriter(Emitter, ABC):
         return self._offset_value(b, parts)
 
     def _offset_value(self, b: Buffer, parts: Sequence[Affine | Value]) -> Value:
-        """Offset in elements, computed in i64."""
         out = Value("0", "int64")
         if b.strides is not None:
             for p, stride in zip(parts, b.strides, strict=True):
@@ -250,10 +239,8 @@ class IndexWriter(Emitter, ABC):
         return self._registers[reg]
 
     def _flat_symbolic(self, b: Buffer, indices: Sequence[Affine]) -> Affine | None:
-        """Offset in elements of an access to a buffer of symbolic shape, over registers.
-
-        None where the lanes of a vector lie a symbolic distance apart.
-        """
+        """Offset in elements of an access to a buffer of symbolic shape, over registers; None where
+        the lanes of a vector lie a symbolic distance apart."""
         out = Affine(0)
         for i, n in zip(indices, b.shape, strict=True):
             if LANE in out.terms and not isinstance(n, int):

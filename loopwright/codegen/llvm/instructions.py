@@ -29,13 +29,8 @@ _HIGHEST = -0x7F7F7F80
 
 
 def write_instruction(memory: Memory, s: IntrinsicCall, late: Corrections | None = None) -> bool:
-    """Write an instruction; False: the CPU has none, or it stands in vector code.
-
-    Args:
-        memory: where operands lie.
-        s: the instruction.
-        late: gets what is to be taken off sums later; None: it is taken off here.
-    """
+    """Write an instruction; False: the CPU has none, or it stands in vector code. ``late`` gets
+    what is to be taken off sums later; None: it is taken off here."""
     w = memory.w
     dot = DOT_PRODUCTS.get(s.name)
     native = 0 if dot is None else min(dot.lanes, w.module.dot_lanes[dot.result])
@@ -77,13 +72,7 @@ class Operand(NamedTuple):
 
 
 class Corrections:
-    """What has to be taken off sums in memory.
-
-    Sums from which the same is taken off share it: it is summed up once.
-
-    Args:
-        w: writes the function.
-    """
+    """Amounts to be taken off sums in memory; sums with the same one share it, summed up once."""
 
     def __init__(self, w: Emitter) -> None:
         self._w = w
@@ -91,13 +80,10 @@ class Corrections:
         self._summed: dict[tuple[str, str], str] = {}
 
     def owe(self, own: str, lanes: int, of: str, add: Callable[[str], str]) -> None:
-        """Have more taken off a sum.
+        """Note more to be taken off a sum.
 
-        Args:
-            own: pointer to the sum.
-            lanes: of the sum.
-            of: pointer to the operand of which that is a function.
-            add: writes what was owed before with that added.
+        ``own`` points to the sum of ``lanes`` lanes, ``of`` to the operand that determines the
+        amount; ``add`` writes what was owed before with that added.
         """
         before = self._owed.get((own, lanes), "zeroinitializer")
         if (before, of) not in self._summed:
@@ -105,7 +91,6 @@ class Corrections:
         self._owed[own, lanes] = self._summed[before, of]
 
     def apply(self) -> None:
-        """Take it off."""
         w = self._w
         for (own, lanes), more in self._owed.items():
             ty = _vector(lanes, "int32")
@@ -116,7 +101,7 @@ class Corrections:
 
 @dataclass(frozen=True)
 class _Products:
-    """How products are added to a sum in memory."""
+    """Addition of products to a sum in memory."""
 
     w: Emitter
     lanes: int

@@ -1,9 +1,7 @@
-"""Definitions of math functions (`loopwright.ir.math.vector_math`) as functions of an LLVM module.
-
-One function for each name, dtype and number of lanes, inlined where it is used; the rare paths
-(reduction of huge arguments) stay calls. No instruction carries flags, so ``-fastmath`` around them
-does not break the sums that they rely on.
-"""
+"""Math functions (`loopwright.ir.math.vector_math`) as functions of an LLVM module, one for
+each name, dtype and number of lanes, inlined but for rare paths (reduction of huge
+arguments). No instruction carries flags, so ``-fastmath`` around them does not break the sums
+that they rely on."""
 
 from __future__ import annotations
 
@@ -31,8 +29,6 @@ def math_function(m: ModuleWriter, fn: str, dtype: str, lanes: int) -> str | Non
 
 
 class _DefinitionWriter(Emitter):
-    """Writes one definition."""
-
     def __init__(self, module: ModuleWriter, lanes: int) -> None:
         super().__init__(module)
         self.lanes = lanes

@@ -1,4 +1,4 @@
-"""Where buffers live, and addresses, loads and stores as LLVM IR text.
+"""Places of buffers, and addresses, loads and stores as LLVM IR text.
 
 Buffers of at most `STACK_LIMIT` bytes are stack slots of the function's entry block, which LLVM
 turns into registers where every access has a constant index; larger ones are cut from the
@@ -32,15 +32,11 @@ def memory_type(dtype: str) -> str:
 
 
 class Memory:
-    """Places of buffers and accesses to them, in one function.
-
-    Attributes:
-        w: writes the function.
-        workspace: bytes of workspace that the function needs.
-    """
+    """Places of buffers and accesses to them, in one function."""
 
     def __init__(self, writer: IndexWriter) -> None:
         self.w = writer
+        #: Bytes of workspace that the function needs.
         self.workspace: Bytes = 0
         self._used: Bytes = 0
         self._stack = 0
@@ -63,7 +59,7 @@ class Memory:
         self._used = start
 
     def view(self, b: Buffer, of: Buffer, offset: int) -> None:
-        """Give a buffer a place inside another."""
+        """Give a buffer a place inside another, at an offset in bytes."""
         self.w.pointers[b] = self.w.pure(
             f"getelementptr i8, ptr {self.w.pointers[of]}, i64 {offset}"
         )
@@ -326,7 +322,6 @@ class Memory:
         w.start(done)
 
     def pointer(self, b: Buffer, offset: Affine | Value) -> str:
-        """Pointer to one element."""
         if isinstance(offset, Affine):
             return self.address(b, offset)
         ty = memory_type(b.dtype)

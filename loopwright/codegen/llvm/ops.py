@@ -47,7 +47,6 @@ class Operations:
         return [v if v.lanes == lanes else self.splat(v, lanes) for v in values]
 
     def binary(self, op: str, a: Value, b: Value, dtype: str) -> Value:
-        """A binary operation of the IR; ``dtype`` is the result's."""
         if op in ("and", "or"):
             return self._both(op, a, b)
         a, b = self.align(a, b)
@@ -99,7 +98,6 @@ class Operations:
         return Value(self.emit(f"{name} {ty} {a.ref}, {b.ref}"), "bool", a.lanes)
 
     def select(self, c: Value, a: Value, b: Value) -> Value:
-        """``a`` where ``c`` holds, else ``b``."""
         if c.ref in (TRUE, FALSE):
             return a if c.ref == TRUE else b
         if c.lanes == 1:
@@ -120,7 +118,6 @@ class Operations:
         return self.select(nan, a, m)
 
     def const(self, value: float, like: Value) -> Value:
-        """A literal with the dtype and lanes of another value."""
         one = Value(literal(value, like.dtype), like.dtype)
         return one if like.lanes == 1 else self.splat(one, like.lanes)
 
@@ -184,11 +181,10 @@ class Operations:
         return Value(self.emit(f"{_conversion(frm, to)} {src} {v.ref} to {dst}"), to, v.lanes)
 
     def _cut_first(self, v: Value, to: str) -> Value:
-        """A vector of floats as whole numbers: the nearest one towards 0, the nearest limit of the
-        dtype beyond it, and 0 of NaN.
+        """Whole numbers of floats: nearest towards 0, within the limits of the dtype, 0 of NaN.
 
         LLVM's own conversion takes such vectors apart on x86: four instructions and more for each
-        element. What is cut by comparisons of whole vectors has one instruction for all of them.
+        element. Comparisons of whole vectors cut all of them by one instruction.
         """
         limits = np.iinfo(to)
         least, most = float(limits.min), _most_within(limits.max, v.dtype)
@@ -248,23 +244,19 @@ class Operations:
         return Value(result, v.dtype, v.lanes)
 
     def negate(self, v: Value) -> Value:
-        """``-v``."""
         if dtypes.is_float(v.dtype):
             return Value(self.emit(f"fneg {llvm_type(v.dtype, v.lanes)} {v.ref}"), v.dtype, v.lanes)
         return self._op("sub", self.const(0, v), v, v.dtype)
 
     def invert(self, v: Value) -> Value:
-        """``not v``."""
         if v.ref in (TRUE, FALSE):
             return Value(FALSE if v.ref == TRUE else TRUE, "bool")
         return self._op("xor", v, self.const(1, v), "bool")
 
     def flip(self, v: Value) -> Value:
-        """``~v`` of an integer."""
         return self._op("xor", v, self.const(-1, v), v.dtype)
 
     def reinterpret(self, v: Value, to: str) -> Value:
-        """The same bits as another dtype."""
         if v.dtype in dtypes.HALVES:
             v = Value(self.pack(v), "int16", v.lanes)
         if to in dtypes.HALVES:

@@ -64,7 +64,6 @@ def _value(w: IndexWriter, arg: Buffer | Expr | str, k: int) -> tuple[int, str, 
 
 
 def _tensor(w: IndexWriter, b: Buffer, k: int) -> str:
-    """A pointer to a DLTensor that describes a buffer."""
     shape = _room(w, f"shape{k}", len(b.shape) + 1)
     for d, n in enumerate(b.shape):
         at = w.emit(f"getelementptr i64, ptr {shape}, i64 {d}")

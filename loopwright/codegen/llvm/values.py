@@ -23,7 +23,6 @@ class Value:
 
 
 def llvm_type(dtype: str, lanes: int = 1) -> str:
-    """The register type of a dtype."""
     base = _REGISTERS.get(dtype)
     if base is None:
         base = f"i{dtypes.bits(dtype)}"

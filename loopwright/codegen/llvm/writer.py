@@ -1,8 +1,6 @@
-"""One function of the loop IR as LLVM IR text.
-
-Indices are affine forms (`loopwright.codegen.llvm.indices`), so constants fold and addresses are
-shared. Vector loops are cut into pieces of the native width; unrolled loops are written out.
-"""
+"""One function of the loop IR as LLVM IR text. Indices are affine forms
+(`loopwright.codegen.llvm.indices`), so constants fold and addresses are shared; vector loops are
+cut into pieces of the native width, unrolled loops are written out."""
 
 from __future__ import annotations
 
@@ -53,16 +51,8 @@ from loopwright.ir.stmt import (
 class FunctionWriter(IndexWriter):
     """Writes the body of one function: the entry's, or a parallel loop's.
 
-    Args:
-        module: what the functions of the module share.
-        name: of the function.
-        launch: hands a parallel loop to the pool (`loopwright.codegen.llvm.functions`); None where
-            such loops run one iteration after the other.
-
-    Attributes:
-        memory: places of the buffers in scope.
-        sizes: definitions of what was computed from sizes.
-        streams: whether some of its stores go past the caches, and those of parallel loops in it.
+    ``launch`` hands a parallel loop to the pool (`loopwright.codegen.llvm.functions`); None where
+    such loops run one iteration after the other.
     """
 
     def __init__(
@@ -73,8 +63,11 @@ class FunctionWriter(IndexWriter):
     ) -> None:
         super().__init__(module)
         self.name = name
+        #: Places of the buffers in scope.
         self.memory = Memory(self)
+        #: Definitions of what was computed from sizes.
         self.sizes = SizeDefinitions()
+        #: Whether stores go past the caches, here or in parallel loops inside.
         self.streams = False
         self._launch = launch
         self._corrections: Corrections | None = None
@@ -97,7 +90,6 @@ class FunctionWriter(IndexWriter):
     # ------------------------------------------------------------ expressions
 
     def expr(self, e: Expr) -> Value:
-        """The value of an expression."""
         if not isinstance(e, AnyExpr):
             raise CodegenError(f"llvm: no code for {type(e).__name__}")
         match e:
@@ -169,7 +161,6 @@ class FunctionWriter(IndexWriter):
     # ------------------------------------------------------------ statements
 
     def stmt(self, s: Stmt) -> None:
-        """Write a statement."""
         if not isinstance(s, AnyStmt) or isinstance(s, Barrier | AllReduce):
             raise CodegenError(f"llvm: no code for {type(s).__name__}")
         match s:
@@ -207,7 +198,7 @@ class FunctionWriter(IndexWriter):
                 assert_never(s)
 
     def _let(self, v: Var, e: Expr, body: Stmt) -> None:
-        """Arithmetic on axes is kept as an affine form or in i64, all else in its own dtype."""
+        """Keep arithmetic on axes as an affine form or in i64, all else in its own dtype."""
         if e.dtype != v.dtype:
             raise CodegenError(f"llvm: {v.name!r} is {v.dtype}, its value is of {e.dtype}")
         self.sizes.learn(v, e)
@@ -279,7 +270,6 @@ class FunctionWriter(IndexWriter):
             self._serial_loop(s)
 
     def iteration(self, s: For, value: Affine) -> None:
-        """One iteration of a loop, with ``value`` for its variable."""
         self.env[s.var] = value
         self.stmt(s.body)
 

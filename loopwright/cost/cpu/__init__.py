@@ -1,1 +1,1 @@
-"""The analytical model of CPUs: what a schedule does to the caches, registers and units."""
+"""Analytical model of CPUs: effects of a schedule on caches, registers and units."""

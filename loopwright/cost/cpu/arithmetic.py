@@ -13,8 +13,7 @@ from loopwright.te.op_node import OpNode
 
 @dataclass(slots=True)
 class Work:
-    """Operations of one element: additions, multiplications, divisions, function calls, smaller and
-    larger ones of two floats, others."""
+    """Operations of one element; ``extreme`` counts minima and maxima of two floats."""
 
     add: int = 0
     mul: int = 0
@@ -25,7 +24,7 @@ class Work:
 
     @property
     def flop(self) -> int:
-        """All of them, functions as the 16 or so operations that they are made of."""
+        """Sum of all operations; a function call counts as about 16."""
         return self.add + self.mul + self.div + 16 * self.call + self.extreme + self.other
 
 
@@ -41,7 +40,7 @@ def work_of(op: OpNode) -> Work:
 
 
 def combining(op: OpNode) -> Work:
-    """Operations by which one iteration of a reduction takes an element in."""
+    """Operations that combine one element into a reduction."""
     out = Work()
     _combined(op, out)
     return out

@@ -1,4 +1,4 @@
-"""Who reads and writes the buffers of a schedule, and how many bytes they need together."""
+"""Accesses to the buffers of a schedule, and the bytes that the buffers take together."""
 
 from __future__ import annotations
 
@@ -11,17 +11,6 @@ from loopwright.schedule.state import StageId
 
 
 class BufferUsage:
-    """The buffers of all stages, and who touches them.
-
-    Args:
-        nests: all stages that are computed.
-
-    Attributes:
-        used: bytes of all inputs, results and intermediate tensors that outlive one parallel task.
-            A cache that is larger holds them from one call of the kernel to the next.
-        made: the stages.
-    """
-
     def __init__(self, nests: Sequence[StageNest]) -> None:
         self._accesses: dict[StageId, list[tuple[StageNest, Access]]] = {}
         for nest in nests:
@@ -29,10 +18,12 @@ class BufferUsage:
                 self._accesses.setdefault(a.buffer.stage, []).append((nest, a))
         self.made = frozenset(nest.stage.id for nest in nests)
         buffers = [accesses[0][1].buffer for accesses in self._accesses.values()]
+        #: Bytes of all inputs, results and intermediate tensors that outlive one parallel task. A
+        #: larger cache holds them from one call of the kernel to the next.
         self.used = total(b.elements * b.itemsize for b in buffers if not b.within)
 
     def resident(self, buffer: NestBuffer) -> Number:
-        """Whether a buffer lives in registers: no loop that remains moves an index of it."""
+        """Whether a buffer lives in registers: no remaining loop moves an index of it."""
         if not buffer.within:
             return False
         out: Number = True
@@ -43,7 +34,7 @@ class BufferUsage:
 
 
 def _moving_extents(nest: StageNest, access: Access) -> list[Number]:
-    """Extents of the loops that move an access and are still loops once the code is made."""
+    """Extents of the loops that move an access and are still loops in the generated code."""
     moving = {m.loop for moves in access.moves for m in moves}
     return [
         x.extent for x in nest.loops if x.key in moving and x.mark not in ("unrolled", "vectorized")

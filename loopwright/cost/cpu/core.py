@@ -1,9 +1,9 @@
-"""Cycles in which a core works on a stage whose data is all in the first cache.
+"""Core cycles of a stage whose data is all in the first-level cache.
 
-The most of: arithmetic, loads, stores, instructions, and the wait of sums for one another. What the
-loop outside a register tile does not move stays in registers, as far as there are any; results that
-exceed them are loaded and stored around every operation. Conditions of inlined padding cost
-instructions, and registers for what they let through.
+The maximum of: arithmetic, loads, stores, instructions, and the wait of sums for one another. Data
+that the loop outside a register tile does not move stays in registers, as far as there are any;
+results beyond them are loaded and stored around every operation. Conditions of inlined padding cost
+instructions, and registers for the values that they let through.
 """
 
 from __future__ import annotations
@@ -25,55 +25,54 @@ from loopwright.te.op_node import OpNode
 OPERATIONS, LOADS, STORES, ISSUED = 2, 2, 1, 6
 #: Cycles until a result can be used, and until one that was stored can be loaded.
 LATENCY, FORWARD = 4, 8
-#: The part of a wait that is not hidden where just as much work is at hand: products with 8 sums,
-#: enough in theory, are slower than those with 16; so are tiles of one vector, which load as often
-#: as they multiply.
+#: Share of a wait that is not hidden by just as much work: products with 8 sums, enough in theory,
+#: are slower than those with 16; so are tiles of one vector, which load as often as they multiply.
 UNEVEN = 0.14
-#: Instructions in flight: so far ahead independent work is found.
+#: Instructions in flight, the window in which independent work is found.
 WINDOW = 256
 #: Instructions of an iteration of a loop; cycles of its end.
 LOOP, END = 2, 1
-#: Instructions of what a guard does to a read; masks that are made or joined in a cycle; cycles of
-#: a guarded vector whose mask does not stay in a register: mask and vector go by way of memory.
+#: Instructions of a guarded read; masks that are made or combined in a cycle; cycles of a guarded
+#: vector whose mask does not stay in a register: mask and vector go through memory.
 GUARDED, MASKED, UNMASKED = 3, 1, 4
-#: Shuffles for each vector of a square that is turned in registers.
+#: Shuffles for each vector of a square that is transposed in registers.
 SHUFFLES = 4
 #: Instructions of a load in a tile that reaches beyond the result: it is compared, and masked.
 PARTIAL = 5
-#: The same of an element for all lanes, which is branched around; where sums take nearly all of the
-#: registers, they leave them at each such place.
+#: The same for a broadcast element, which is branched around; sums that take nearly all registers
+#: are spilled at each such place.
 TESTED, TESTED_SPILLED = 8, 120
-#: Instructions of an unrolled body that still come fast.
+#: Largest unrolled body, in instructions, that is still fetched fast.
 BODY = 1200
-#: Steps of which compilers load vectors before all else where these are no whole registers.
+#: Steps whose vectors compilers load first where these are no whole registers.
 LOADED_AHEAD = 4
 #: Cycles more of a load across two cache lines, and the vectors for which that was seen: those of
 #: AVX2, whose tiles are so small that nothing hides it.
 CROSSED, CROSSED_BYTES = 0.5, 32
-#: Operations that make float32 of a vector of 16-bit floats, and of one that all lanes share.
+#: Operations that convert a vector of 16-bit floats to float32, and a broadcast one.
 WIDENED, WIDENED_ONE = 2, 3
-#: Operations beside each dot product of bytes that are both signed, or both unsigned: what has to
-#: be taken off is summed up; and those of taking it off, once in a run of the tile.
+#: Operations beside each dot product of bytes that are both signed, or both unsigned, to sum up the
+#: correction; and those to subtract it, once in a run of the tile.
 SAME_SIGN, TAKEN_OFF = 0.1, 0.25
 #: Operations of a division and of a function of a vector.
 DIVISION, FUNCTION = 8, 20
-#: Operations of the smaller or larger one of two vectors, of which either may be a NaN: two tests,
-#: one of both, a selection; cycles that one after another takes.
+#: Operations of the minimum or maximum of two vectors, with NaNs: two tests, one of both, a
+#: selection; cycles of each in a chain.
 EXTREME, EXTREME_LATENCY = 4, 8
-#: Cycles until a sum of products of 16-bit floats, made by one instruction, can be added to again.
+#: Latency in cycles of a dot product instruction of 16-bit floats.
 HALVES_LATENCY = 6
 
 
 def operations(op: OpNode) -> int:
-    """Vector operations of one element; a product and a sum are one."""
+    """Vector operations of one element; a multiply-add counts as one."""
     w = work_of(op)
     simple = max(w.add, w.mul) + w.other
     return simple + EXTREME * w.extreme + DIVISION * w.div + FUNCTION * w.call
 
 
 def _with_waits(busy: Number, wait: Number) -> Number:
-    """Cycles of work in which sums wait for one another, or for elements that all lanes share: the
-    longer of both, and more where they are about as long, since work is not always found in time.
+    """Cycles of work with dependences: the longer of work and wait, and more where both are about
+    equal, since work is not always found in time.
     """
     longer, shorter = most(busy, wait), least(busy, wait)
     share = shorter / most(longer, 1)
@@ -81,17 +80,7 @@ def _with_waits(busy: Number, wait: Number) -> Number:
 
 
 class Core:
-    """What a core does for a stage.
-
-    Args:
-        t: what the stage touches.
-        resident: says of a buffer whether it is nothing but registers.
-
-    Attributes:
-        tile: the register tile of the stage.
-        tails: the tiles that reach beyond its result.
-        guards: the conditions under which it reads.
-    """
+    """Work of a core for a stage."""
 
     def __init__(self, t: Touches, resident: Callable[[NestBuffer], Number]) -> None:
         self._t, self.tile, self._machine = t, Tile(t), t.machine
@@ -104,7 +93,7 @@ class Core:
 
     @property
     def cycles(self) -> Number:
-        """Cycles of the stage, all its threads together."""
+        """Cycles of the stage, summed over its threads."""
         tile, runs = self.tile, self.tile.runs
         wide, narrow = self._machine.vector_bytes, self._machine.datapath
         kinds = self._kinds
@@ -149,13 +138,13 @@ class Core:
 
     @cached_property
     def _split(self) -> Number:
-        """Data paths of one vector."""
+        """Data-path operations of one vector."""
         narrow = self.tile.instructions(self._machine.datapath)
         return narrow / self.tile.instructions(self._machine.vector_bytes)
 
     @cached_property
     def loaded(self) -> tuple[Number, Number]:
-        """Loads of operands: vectors, and data paths."""
+        """Loads of operands, in vectors and in data-path operations."""
         tile, wide, narrow = self.tile, self._machine.vector_bytes, self._machine.datapath
         room = self._free - tile.live
         vectors: Number = 0
@@ -168,7 +157,7 @@ class Core:
 
     @property
     def _crossing(self) -> Number:
-        """Loads that lie across two cache lines."""
+        """Loads that cross a cache line."""
         if self._machine.vector_bytes != CROSSED_BYTES:
             return 0
         tile, narrow = self.tile, self._machine.datapath
@@ -180,14 +169,16 @@ class Core:
 
     @cached_property
     def _shared(self) -> Number:
-        """Loads of elements that all lanes share, in data paths."""
+        """Loads of elements that all lanes share, in data-path operations."""
         d, narrow, room = self._t.vector_loop, self._machine.datapath, self._free - self.tile.live
         shared = [a for a in self._loads if d is not None and not a.moves[d]]
         return total(self.tile.loaded(a, narrow) * self._times_loaded(a, room) for a in shared)
 
     def _masked(self, vectors: Number) -> Number:
-        """Instructions of loads, if all tiles reach beyond the result; where the last one is
-        written out by itself only vectors along the edge do, under masks that are made once."""
+        """Instructions for masks of loads if all tiles reach beyond the result.
+
+        Where the last tile has its own code, only vectors along the edge need masks, made once.
+        """
         if not self._t.nest.stage.short_tiles:
             return vectors * PARTIAL
         d, wide, room = self._t.vector_loop, self._machine.vector_bytes, self._free - self.tile.live
@@ -195,7 +186,7 @@ class Core:
         return total(self.tile.loaded(a, wide) * self._times_loaded(a, room) for a in along)
 
     def _times_loaded(self, a: Touched, room: Number) -> Number:
-        """How often an operand is loaded, with so many registers for what loops do not move."""
+        """Number of loads of an operand, with ``room`` registers for data that loops keep."""
         tile = self.tile
         hoisted = tile.executions(tile.moving(a))
         wide = tile.loaded(a, self._machine.vector_bytes)
@@ -204,7 +195,7 @@ class Core:
 
     @cached_property
     def widened(self) -> Number:
-        """Operations that make float32 of 16-bit floats, once for each load."""
+        """Conversions of 16-bit floats to float32, one for each load."""
         nest = self._t.nest
         if nest.dot is not None or not operations(nest.op):
             return 0  # copies keep the bits
@@ -221,8 +212,7 @@ class Core:
 
     @cached_property
     def _tested(self) -> Number:
-        """Instructions for elements for all lanes that are tested one by one, if all tiles reach
-        beyond the result."""
+        """Instructions that test broadcast elements one by one, if all tiles reach too far."""
         tile, wide = self.tile, self._machine.vector_bytes
         few = at_most(tile.live, 3 * self._machine.registers // 4)
         loads = (where(self.tails.is_tested_alone(a), tile.loaded(a, wide), 0) for a in self._loads)
@@ -239,12 +229,11 @@ class Core:
 
     @cached_property
     def _free(self) -> Number:
-        """Registers for results: those that operands and what guards let through do not need.
+        """Registers for results: those that operands and guarded values do not need.
 
-        Of the operand that needs fewest all are held, of another one at a time; but what several
-        steps of a run read again is not loaded again, and held from one to the next. Where a
-        reduction goes on outside of the tile, vectors that are no whole registers are loaded some
-        steps ahead.
+        The operand that needs the fewest registers is held whole, others one vector at a time; data
+        that several steps of a run read is held between them. Where a reduction continues outside
+        the tile, vectors that are no whole registers are loaded some steps ahead.
         """
         tile, wide = self.tile, self._machine.vector_bytes
         operands = [tile.loaded_in_step(a, wide) for a in self._loads]
@@ -277,13 +266,13 @@ class Core:
 
     @cached_property
     def _times(self) -> Number:
-        """How often results are loaded and stored: loops that do not move them keep them."""
+        """Number of times that results are loaded and stored, unless loops keep them."""
         tile, nest = self.tile, self._t.nest
         return tile.executions(tile.moving(self._store), len(nest.loops) - nest.own)
 
     @cached_property
     def _once(self) -> Number:
-        """How often the tile begins anew."""
+        """Number of times that the tile starts anew."""
         return self.tile.runs / self.tile.reduced_outside
 
     @cached_property
@@ -294,7 +283,7 @@ class Core:
 
     @cached_property
     def spilled(self) -> Number:
-        """Vectors of results for which there are no registers."""
+        """Vectors of results beyond the registers."""
         if not self._sums:
             return 0
         tile = self.tile
@@ -304,7 +293,7 @@ class Core:
 
     @cached_property
     def results(self) -> tuple[Number, Number]:
-        """Loads and stores of results, in data paths; without spills."""
+        """Loads and stores of results, in data-path operations, without spills."""
         tile, narrow = self.tile, self._machine.datapath
         held = tile.loaded(self._store, narrow)
         if not self._sums:
@@ -321,7 +310,7 @@ class Core:
 
     @cached_property
     def _wait(self) -> Number:
-        """Cycles until sums are there for the next step, where too few are made side by side."""
+        """Cycles until sums are ready for the next step, where too few are independent."""
         if not self._sums:
             return 0
         tile = self.tile
@@ -333,7 +322,7 @@ class Core:
 
     @property
     def _latency(self) -> int:
-        """Cycles until a sum, or what else is reduced to, can be used for the next one."""
+        """Latency in cycles of a sum or another reduction step."""
         nest = self._t.nest
         if nest.dot is not None and nest.dot.result == "float32":
             return HALVES_LATENCY
@@ -341,7 +330,7 @@ class Core:
 
     @cached_property
     def loops(self) -> tuple[Number, Number]:
-        """Iterations of the stage's own loops, and how often one ends."""
+        """Iterations of the stage's own loops, and the number of loop exits."""
         iterations: Number = 0
         ends: Number = 0
         loops = self._t.nest.loops
@@ -354,8 +343,9 @@ class Core:
 
     @cached_property
     def _rows_wait(self) -> Number:
-        """Cycles in which the sums of one row after the other wait, in tiles that reach beyond the
-        result and have the whole reduction written out: each row is then a piece of code."""
+        """Cycles in which sums wait, row after row, in tiles that reach beyond the result and have
+        the whole reduction unrolled: each row is then a separate piece of code.
+        """
         if not self._sums:
             return 0
         rows: Number = 0

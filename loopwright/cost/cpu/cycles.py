@@ -1,8 +1,8 @@
-"""Cycles that a schedule takes, estimated stage by stage.
+"""Estimated cycles of a schedule, stage by stage.
 
-A roofline (Williams et al., CACM 2009) over what the core does (`loopwright.cost.cpu.core`)
-and each level of memory; parallel loops, and tasks that leave threads idle. Rates are those of a
-recent CPU, per core and cycle: what matters is the order of candidates.
+A roofline (Williams et al., CACM 2009) over the core (`loopwright.cost.cpu.core`) and each level of
+memory, with parallel loops and tasks that leave threads idle. Rates are those of a recent CPU, per
+core and cycle: the order of candidates matters, not the absolute time.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from loopwright.cost.symbolic.symbols import (
 )
 from loopwright.schedule.state import StageId, State
 
-#: The part of the shorter one of computing and waiting for data that is not done at the same time:
-#: little, since data that is read along memory is fetched ahead.
+#: Share of the shorter one of computing and waiting for data that does not overlap: little, since
+#: data that is read along memory is prefetched.
 APART = 0.15
 #: Cycles of starting a parallel loop and waiting for its end, and more for each thread: set high,
 #: so that threads are woken where they bring more than a loop of calls would show.
@@ -41,17 +41,14 @@ def slowdown(
 ) -> Number:
     """Cycles of a schedule over those of its arithmetic at the machine's peak, at least about 1.
 
-    Args:
-        state: the schedule's state; split factors may be `Sym`.
-        machine: what it runs on.
-        constants: inputs that are known before the program is called: what is computed at root from
-            these alone, such as a packed copy, is done by then and costs nothing.
+    ``constants`` are inputs known before the program is called: stages at root computed from these
+    alone, such as a packed copy, cost nothing. Split factors of ``state`` may be `Sym`.
     """
     return cycles(state, machine, constants) / _ideal(state, machine)
 
 
 def cycles(state: State, machine: Machine, constants: Collection[StageId] = frozenset()) -> Number:
-    """Cycles of a schedule; arguments are those of `slowdown`."""
+    """Cycles of a schedule, with the arguments of `slowdown`."""
     nests = nests_of(state)
     usage = BufferUsage(nests)
     stages = [Touches(nest, machine) for nest in nests]
@@ -66,7 +63,7 @@ def cycles(state: State, machine: Machine, constants: Collection[StageId] = froz
 
 
 def _done_before(nests: Sequence[StageNest], constants: Collection[StageId]) -> set[StageId]:
-    """Inputs that are constant, and the stages at root that need no others."""
+    """Constant inputs, and the stages at root that need no others."""
     done = set(constants)
     for nest in nests:
         sources = {read.source for read in nest.op.reads()}
@@ -76,7 +73,7 @@ def _done_before(nests: Sequence[StageNest], constants: Collection[StageId]) -> 
 
 
 def _ideal(state: State, machine: Machine) -> Number:
-    """Cycles of the arithmetic on all lanes of all threads, however it is scheduled."""
+    """Cycles of the arithmetic on all lanes of all threads, whatever the schedule."""
     ops = [state.stages[i].op for i in state.order]
     work = total(
         product(extent_of(n) for n in op.extents) * operations(op)
@@ -88,7 +85,7 @@ def _ideal(state: State, machine: Machine) -> Number:
 
 
 def stage_cycles(t: Touches, usage: BufferUsage, moved: Number) -> Number:
-    """Cycles of one stage, all its threads together, where data takes so many to come."""
+    """Cycles of one stage, summed over its threads, if its data takes ``moved`` cycles to come."""
     busy = Core(t, usage.resident).cycles
     cycles = most(busy, moved) + least(busy, moved) * APART
     at_once = most(t.balance * t.machine.threads, 1)
@@ -96,7 +93,7 @@ def stage_cycles(t: Touches, usage: BufferUsage, moved: Number) -> Number:
 
 
 def _launches(nest: StageNest, threads: int) -> Number:
-    """Cycles of starting the parallel loop of a stage; one thread, or one iteration, needs none."""
+    """Cycles to start the parallel loop of a stage; one thread, or one iteration, needs none."""
     if threads == 1:
         return 0
     own = nest.loops[len(nest.loops) - nest.own :]

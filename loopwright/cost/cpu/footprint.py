@@ -1,9 +1,9 @@
-"""What the loops around a statement touch: bytes, lines, strides and reuse, loop by loop.
+"""Data touched by the loops around a statement: bytes, lines, strides and reuse, loop by loop.
 
 Depth d is everything inside the d outermost loops: depth 0 is the whole stage, the largest depth
 one run of the statement. Caches are judged as least recently used memory: data is found again when
-what is touched in between fits (working sets as in the cache model of Ansor's features, OSDI 2020,
-and of Pruner, ASPLOS 2025).
+everything touched in between fits (working sets as in the cache model of Ansor's features, OSDI
+2020, and of Pruner, ASPLOS 2025).
 """
 
 from __future__ import annotations
@@ -30,34 +30,28 @@ from loopwright.cost.symbolic.symbols import (
 
 #: Bytes of a page of memory.
 PAGE = 4096
-#: How much of what an input costs that begins within a cache line, as NumPy's do, is counted:
-#: arrays of our own, those in a model and those of measurements begin at one.
+#: Counted share of the cost of an input that begins within a cache line, as NumPy's do: our own
+#: arrays, in a model and in measurements, begin at one.
 MISPLACED = 0.25
 
 
 class Touched:
-    """What one access touches at every depth of its nest; lists have one entry a depth.
-
-    Attributes:
-        elements: different elements.
-        lines: cache lines.
-        strides: bytes between two iterations of the loop at this depth; 0 where it does not move.
-        moves: whether the loop at this depth moves the address at all.
-        boxes: different indices of each dimension of the buffer.
-    """
+    """Data that one access touches at every depth of its nest; lists have one entry per depth."""
 
     def __init__(self, access: Access, nest: StageNest, line: int) -> None:
         self.access = access
-        # What is read once only, its neighbour in the line is read soon after.
+        # The neighbours in the line of an element that is read once are read soon after.
         self._misplaced = access.buffer.given and nest.op.reduction is not None
         size = access.buffer.itemsize
         dims = access.buffer.dims
         spans: list[Number] = [0] * len(dims)
         counts: list[Number] = [1] * len(dims)
-        self.elements: list[Number] = [1]
-        self.lines: list[Number] = [1]
+        self.elements: list[Number] = [1]  # different elements
+        self.lines: list[Number] = [1]  # cache lines
+        #: bytes between two iterations of the loop at this depth; 0 where it does not move
         self.strides: list[Number] = []
-        self.moves: list[bool] = []
+        self.moves: list[bool] = []  # whether the loop at this depth moves the address
+        #: different indices of each dimension of the buffer
         self.boxes: list[list[Number]] = [[1] * len(dims)]
         moving = {m.loop for moves in access.moves for m in moves}
         for x in reversed(nest.loops):
@@ -78,7 +72,7 @@ class Touched:
             self.lines.insert(0, self._lines(spans, distinct, size, line))
 
     def _move(self, loop: LoopKey, spans: list[Number], counts: list[Number]) -> Number:
-        """Take a loop into spans and counts of the dimensions; returns its stride in bytes."""
+        """Add a loop to spans and counts of the dimensions; returns its stride in bytes."""
         stride: Number = 0
         buffer = self.access.buffer
         moves = ((d, m) for d, each in enumerate(self.access.moves) for m in each if m.loop == loop)
@@ -92,13 +86,13 @@ class Touched:
         return stride
 
     def _lines(self, spans: list[Number], distinct: list[Number], size: int, line: int) -> Number:
-        """Lines of a box: rows of the last dimension, or one run where rows follow on each other"""
+        """Cache lines of a box: rows of the last dimension, or one run of contiguous rows."""
         dims = self.access.buffer.dims
         if not dims:
             return 1
         length = (spans[-1] + 1) * size
         placed = ceil_div(length, line)
-        # Where rows begin anywhere in a line, they touch on the average a part of one more.
+        # Rows that begin anywhere in a line touch on average a part of one more.
         anywhere = (length + line - size) / line
         if any(n % line for n in self.access.buffer.rows_apart()):
             row = least(distinct[-1], anywhere)
@@ -113,20 +107,15 @@ class Touched:
         return least(rows * row, ceil_div(run * size, line) + 1)
 
     def ways(self, depth: int, way: int, line: int) -> Number:
-        """Lines of each set of a cache that what is touched at a depth needs.
+        """Ways (lines per set) of a cache that the data touched at a depth needs.
 
-        Rows whose distance has a large power of two in common with a way of the cache fall into
-        few of its sets, however large it is.
-
-        Args:
-            depth: the depth.
-            way: bytes of a way.
-            line: bytes of a line.
+        Rows whose distance shares a large power of two with ``way`` (bytes) fall into few sets,
+        however large the cache is.
         """
         return self.lines[depth] / least(self._sets_reached(depth, way, line), way // line)
 
     def pages(self, depth: int) -> Number:
-        """Pages of memory that what is touched at a depth lies in."""
+        """Memory pages of the data touched at a depth."""
         dims, size = self.access.buffer.dims, self.access.buffer.itemsize
         if len(dims) < 2:
             return 1 + self.elements[depth] * size / PAGE
@@ -135,11 +124,11 @@ class Touched:
         return 1 + product(rows) * most(apart, row * size / PAGE)
 
     def is_crowded(self, way: int, line: int) -> bool:
-        """Whether what is touched may fall into few of the sets."""
+        """Whether the touched data may fall into few of the sets."""
         return any(_sets(n, way, line) < way // line for n in self.access.buffer.rows_apart())
 
     def _sets_reached(self, depth: int, way: int, line: int) -> Number:
-        """Sets in which lines of a depth lie."""
+        """Number of sets that the lines of a depth fall into."""
         if not self.is_crowded(way, line):
             return way // line
         buffer, box = self.access.buffer, self.boxes[depth]
@@ -151,7 +140,7 @@ class Touched:
 
 
 def _sets(apart: int, way: int, line: int) -> int:
-    """Sets of a cache that rows so many bytes apart begin in."""
+    """Number of cache sets in which rows ``apart`` bytes apart begin."""
     return way // max(gcd(apart, way), line)
 
 
@@ -160,30 +149,26 @@ def _zero(x: Number) -> bool:
 
 
 class Touches:
-    """What a stage touches.
-
-    Attributes:
-        nest: the stage.
-        accesses: its store, then its loads.
-        inner: iterations of the loops at and inside a depth (one entry more than loops).
-    """
+    """Data that a stage touches."""
 
     def __init__(self, nest: StageNest, machine: Machine) -> None:
         self.nest, self.machine = nest, machine
+        #: its store, then its loads
         self.accesses = [Touched(a, nest, machine.caches.line) for a in nest.accesses]
+        #: iterations of the loops at and inside a depth (one entry more than loops)
         self.inner: list[Number] = [1]
         for x in reversed(nest.loops):
             self.inner.insert(0, self.inner[0] * x.extent)
 
     def without_store(self) -> Touches:
-        """What it touches by its loads alone."""
+        """The same with the loads alone."""
         made = Touches(self.nest, self.machine)
         made.accesses = self.accesses[1:]
         return made
 
     @cached_property
     def outer(self) -> list[Number]:
-        """Iterations of the loops outside a depth."""
+        """Iterations of the loops outside each depth."""
         out: list[Number] = [1]
         for x in self.nest.loops:
             out.append(out[-1] * x.extent)
@@ -191,18 +176,18 @@ class Touches:
 
     @cached_property
     def bytes(self) -> list[Number]:
-        """Bytes in the lines that all accesses touch, by depth."""
+        """Bytes in the cache lines that all accesses touch, by depth."""
         line = self.machine.caches.line
         return [
             total(a.lines[d] for a in self.accesses) * line for d in range(len(self.nest.loops) + 1)
         ]
 
     def traffic(self, capacity: int) -> Number:
-        """Bytes that come from beyond a cache of ``capacity`` bytes in the whole run, those aside
-        that are stored past all caches.
+        """Bytes from beyond a cache of ``capacity`` bytes in the whole run, without streaming
+        stores.
 
-        At the outermost depth whose working set fits, each access brings what it touches in the
-        loop around, once for each iteration outside of that.
+        At the outermost depth whose working set fits, each access brings the data that it touches
+        in the loop around, once for each iteration outside of that.
         """
         moved, asked = (
             self.moved(self.accesses, self.fitting(capacity)),
@@ -214,26 +199,22 @@ class Touches:
         return where(asked, loads.moved(loads.accesses, loads.fitting(capacity)), moved)
 
     def fitting(self, capacity: int) -> list[Number]:
-        """Whether what is touched at each depth is no more than so many bytes."""
+        """Whether the data touched at each depth fits in ``capacity`` bytes."""
         return [at_most(n, capacity) for n in self.bytes]
 
     def ways(self, way: int) -> list[Number]:
-        """Lines of each set of a cache that what is touched at each depth needs.
-
-        Args:
-            way: bytes of a way.
-        """
+        """Lines per set, at each depth, of a cache with ways of ``way`` bytes."""
         line = self.machine.caches.line
         depths = range(len(self.nest.loops) + 1)
         return [total(a.ways(d, way, line) for a in self.accesses) for d in depths]
 
     def crowded(self, way: int) -> list[Touched]:
-        """Accesses that may fall into few sets of a cache with ways of so many bytes."""
+        """Accesses that may fall into few sets of a cache with ways of ``way`` bytes."""
         line = self.machine.caches.line
         return [a for a in self.accesses if a.is_crowded(way, line)]
 
     def moved(self, accesses: Sequence[Touched], stays: Sequence[Number]) -> Number:
-        """Bytes that some accesses bring where what is touched at some depths stays."""
+        """Bytes that accesses bring, if data stays in the cache at the depths of ``stays``."""
         line = self.machine.caches.line
         moved = [
             total(a.lines[d] for a in accesses) * line * out for d, out in enumerate(self.outer)
@@ -241,11 +222,7 @@ class Touches:
         return self.outermost(stays, [moved[0], *moved[:-1]], moved[-1])
 
     def page_moves(self, pages: int) -> Number:
-        """How often an access goes on to a page that is not among the ones that stay at hand.
-
-        Args:
-            pages: so many stay at hand.
-        """
+        """Number of times that an access moves to a page other than the last ``pages``."""
         depths = range(len(self.nest.loops) + 1)
         touched = [total(a.pages(d) for a in self.accesses) for d in depths]
         stays = [at_most(n, pages) for n in touched]
@@ -255,7 +232,7 @@ class Touches:
     def outermost(
         self, stays: Sequence[Number], values: Sequence[Number], otherwise: Number
     ) -> Number:
-        """The value of the outermost depth at which something stays."""
+        """Value at the outermost depth at which data stays."""
         out = otherwise
         for stay, value in zip(reversed(stays), reversed(values), strict=True):
             out = where(stay, value, out)
@@ -263,7 +240,6 @@ class Touches:
 
     @cached_property
     def parallel(self) -> Number:
-        """Iterations of parallel loops."""
         out: Number = 1
         for x in self.nest.loops:
             if x.mark in ("parallel", "thread"):
@@ -272,13 +248,12 @@ class Touches:
 
     @cached_property
     def balance(self) -> Number:
-        """Share of the threads' time that is used when tasks are equally long: 0 to 1."""
+        """Utilization of the threads when tasks are equally long: 0 to 1."""
         threads = self.machine.threads
         return self.parallel / (ceil_div(self.parallel, threads) * threads)
 
     @cached_property
     def vector_loop(self) -> int | None:
-        """Depth of the vectorized loop, or None."""
         for d, x in enumerate(self.nest.loops):
             if x.mark == "vectorized":
                 return d
@@ -286,7 +261,7 @@ class Touches:
 
     @cached_property
     def vector_share(self) -> Number:
-        """Lanes that do work, of those of the vector registers: 0 to 1."""
+        """Share of the lanes of vector registers that do work: 0 to 1."""
         assert self.nest.buffer is not None
         lanes = self.machine.lanes(self.nest.buffer.itemsize)
         if self.vector_loop is None:

@@ -1,9 +1,9 @@
-"""Conditions under which a stage reads (padding that is inlined), and what they cost a core.
+"""Conditions under which a stage reads (inlined padding), and their cost on a core.
 
 A vector is loaded under a mask. One element for all lanes is loaded, and replaced where the
 condition does not hold. Comparisons that differ between lanes make masks, of which few fit the
-registers; the masks of rows are joined with them. What is a constant in a place of the code costs
-nothing.
+registers; masks of rows are combined with them. Conditions that are constant at a place of the code
+cost nothing.
 """
 
 from __future__ import annotations
@@ -18,11 +18,10 @@ from loopwright.cost.symbolic.symbols import Number, at_most, least, most, total
 
 #: Instructions of a comparison that guards a read, for 8 lanes where it differs between lanes.
 TEST, LANES_TEST = 2, 4
-#: What makes the mask of 8 lanes; what is done besides to that of a guarded vector in a tile that
-#: reaches beyond the result, and where lanes are picked out of whole vectors, over which the mask
-#: is spread.
+#: Instructions that make a mask of 8 lanes; more for a guarded vector in a tile that reaches beyond
+#: the result; and to spread it over whole vectors that lanes are picked from.
 MASK, CUT, SPREAD = 1.5, 3, 6
-#: The part of the guarded vectors with constant masks of lanes whose mask is joined with that of a
+#: Share of the guarded vectors with constant masks of lanes whose mask is combined with that of a
 #: row: all lanes of the others are let through, or none.
 EDGE = 0.5
 #: Masks of rows that stay in registers beside those of lanes.
@@ -30,14 +29,6 @@ MASKS = 4
 
 
 class Guards:
-    """The conditions of a stage.
-
-    Args:
-        t: what the stage touches.
-        tile: its register tile.
-        tails: the tiles that reach beyond its result.
-    """
-
     def __init__(self, t: Touches, tile: Tile, tails: Tails) -> None:
         self._t, self._tile, self._tails = t, tile, tails
         self._loads = t.accesses[1:]
@@ -58,7 +49,7 @@ class Guards:
 
     @cached_property
     def reads(self) -> Number:
-        """How many reads they guard."""
+        """Number of guarded reads."""
         return total(self._guarded(guard) for guard in self._conditions)
 
     def _guarded(self, guard: ReadCondition) -> Number:
@@ -68,7 +59,7 @@ class Guards:
 
     @cached_property
     def let_through(self) -> Number:
-        """Elements of a run that guards let through, to which one value belongs for all lanes."""
+        """Guarded elements of a run that are broadcast to all lanes."""
         tile, key, d = self._tile, self._lanes_key, self._t.vector_loop
         out: Number = 0
         for guard in self._conditions:
@@ -79,8 +70,7 @@ class Guards:
 
     @cached_property
     def selected(self) -> Number:
-        """Reads that are made, and then replaced where a guard does not let them through: those of
-        one element for all lanes."""
+        """Broadcast reads that are made and then replaced where a guard fails."""
         d = self._t.vector_loop
         return total(
             self._guarded(guard)
@@ -90,15 +80,15 @@ class Guards:
 
     @cached_property
     def unmasked(self) -> Number:
-        """The part of the guarded vectors for whose masks there are no registers: 0 to 1.
+        """Share of the guarded vectors for whose masks there are no registers: 0 to 1.
 
-        The lanes of a padded row are let through where the row's mask and the lanes' one are set.
+        A lane of a padded row is read where both the row's mask and the lane's mask are set.
         """
         tile, key = self._tile, self._lanes_key
         guards = [g for g in self._conditions if key in g.loops]
         tests = dict.fromkeys(x for g in guards for x in g.tests if key not in x)
         rows = total(tile.distinct(x) for x in tests)
-        # Where nothing of the reduction is left outside, each mask is made and used once.
+        # With no part of the reduction outside, each mask is made and used once.
         beyond = where(at_most(tile.reduced_outside, 1), 0, most(1 - MASKS / most(rows, 1), 0))
         known: Number = True
         for guard in guards:
@@ -109,10 +99,10 @@ class Guards:
 
     @cached_property
     def masks(self) -> Number:
-        """How often the mask of a vector is made, or joined with another one.
+        """Number of masks of vectors that are made or combined.
 
-        There are few registers for masks, so that those of lanes are made in each run of the tile.
-        That of a row is joined with each of them; constant ones cost nothing.
+        There are few mask registers, so masks of lanes are made in each run of the tile and
+        combined with that of each row; constant ones cost nothing.
         """
         tile, key, d = self._tile, self._lanes_key, self._t.vector_loop
         if d is None:
@@ -141,14 +131,14 @@ class Guards:
         return out
 
     def _guarded_places(self, guard: ReadCondition) -> Number:
-        """Vectors of a run that a guard lets through; what several iterations read counts once."""
+        """Guarded vectors of a run; a vector that several iterations read counts once."""
         found = self._tile.distinct(guard.loops - {self._lanes_key})
         for a in self._guarded_by(guard):
             found = least(found, self._tile.places(a))
         return found
 
     def _guarded_by(self, guard: ReadCondition) -> list[Touched]:
-        """The loads that a condition may guard: what moves the condition moves them."""
+        """Loads that a condition may guard: every loop that moves the condition moves them."""
         loops = self._t.nest.loops
         return [
             a

@@ -1,4 +1,4 @@
-"""What features and the analytical model know of the machine that a task is tuned for."""
+"""Properties of a CPU that features and the analytical model use."""
 
 from __future__ import annotations
 
@@ -14,24 +14,20 @@ _HALF = ("znver4",)
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """Threads of parallel loops, caches, and the vector unit.
-
-    ``datapath`` is how many bytes of a vector one unit works on at once.
-    """
+    """Threads of parallel loops, caches, and the vector unit."""
 
     threads: int
     caches: Caches
     vector_bytes: int
     registers: int
-    datapath: int
+    datapath: int  # bytes of a vector that one unit processes at once
 
     def lanes(self, itemsize: int) -> int:
-        """Elements of a vector register."""
         return max(1, self.vector_bytes // itemsize)
 
 
 def machine_of(target: Target) -> Machine:
-    """The machine of a target: what its options say, else this host."""
+    """Machine described by a target's options, else this host."""
     wide = int(target.vector_bytes)
     threads = int(target.options.get("num_threads", 0)) or pool.get_num_threads()
     half = wide == 64 and target.options.get("mcpu") in _HALF

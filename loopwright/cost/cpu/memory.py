@@ -1,8 +1,8 @@
-"""Cycles in which data comes to a core from the levels of memory behind its first cache.
+"""Cycles in which data comes to a core from the memory levels behind its first cache.
 
-Levels work side by side, each at its rate: prefetching asks the third level for what the second
-will be asked for next. What an earlier stage touched in the same iteration of the loops around both
-is still there, where all that the iteration touches fits.
+Levels work in parallel, each at its rate: prefetching asks the third level for the data that the
+second will be asked for next. Data of an earlier stage in the same iteration of the loops around
+both is still cached where all data of the iteration fits.
 """
 
 from __future__ import annotations
@@ -19,51 +19,42 @@ from loopwright.cost.symbolic.symbols import Number, at_most, least, most, produ
 L2, L3, MEMORY = 40, 22, 5
 #: Ways of the caches but the first, a way of which is a page.
 WAYS = 16
-#: The part of the first cache's ways that a loop can count on: which line is given up is not quite
-#: the one that was not used for longest, and other lines come in between.
+#: Share of the first cache's ways that a loop can count on: replacement is not quite least recently
+#: used, and other lines come in between.
 COUNTED_ON = 0.75
-#: How much longer a line takes that falls into a crowded set of the second cache: nothing asks for
-#: it ahead of time, since what was asked for ahead is gone again.
+#: Factor for lines that fall into a crowded set of the second cache: prefetched lines are evicted
+#: before their use.
 CROWDED = 5
-#: The part of the traffic of a written line that is not there where it is stored past the caches:
-#: it is not read before, only written back.
+#: Share of the traffic of a written line that streaming stores save: it is not read before, only
+#: written back.
 UNREAD = 0.5
-#: Rows that a core reads side by side as streams; cycles of a piece of a row where there are more
-#: of them, in the third cache and in memory: nothing was asked for ahead, and the address of
-#: another page has to be looked up.
+#: Rows that a core prefetches as streams; cycles of a piece of a row where there are more of them,
+#: in the third cache and in memory: nothing was prefetched, and the address of another page has to
+#: be looked up.
 STREAMS, JUMP_L3, JUMP_MEMORY = 32, 10, 30
-#: Pages whose addresses a core has at hand, and cycles of going on to one that is not among them,
-#: though what is read lies in a cache.
+#: Pages whose addresses a core caches, and cycles to move to another one, even if its data is
+#: cached.
 PAGES, PAGE_MOVE = 64, 6
 
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """A cache: its bytes, those of a way, the ways that can be counted on, the bytes that come in a
-    cycle from behind it, how much longer lines take that fall into crowded sets, and cycles of
-    going on to another page behind it."""
-
-    capacity: int
-    way: int
-    ways: float
-    rate: int
-    crowded: int
-    jump: int
+    capacity: int  # bytes
+    way: int  # bytes of a way
+    ways: float  # ways that can be counted on
+    rate: int  # bytes per cycle from behind it
+    crowded: int  # factor by which lines in crowded sets take longer
+    jump: int  # cycles to move to another page behind it
 
 
 class Memory:
-    """The memory behind the first cache, for all stages of a program.
-
-    Args:
-        stages: what each stage touches, in the order in which they run.
-        usage: who reads and writes which buffer.
-    """
+    """Memory behind the first cache for all stages of a program, given in execution order."""
 
     def __init__(self, stages: Sequence[Touches], usage: BufferUsage) -> None:
         self._stages, self._usage = list(stages), usage
 
     def cycles(self, t: Touches) -> Number:
-        """Cycles of all that one stage touches, its threads together."""
+        """Cycles for all data that one stage touches, summed over its threads."""
         asked: Number = t.nest.stage.nontemporal
         through = self._through_caches(t, t)
         if isinstance(asked, int) and not asked:
@@ -75,7 +66,7 @@ class Memory:
         return where(asked, self._through_caches(t, loads) + past, through)
 
     def _through_caches(self, t: Touches, part: Touches) -> Number:
-        """Cycles in which what a stage touches, or a part of that, comes through the caches."""
+        """Cycles in which the data of a stage, or of a part of it, comes through the caches."""
         out: Number = 0
         for level in _levels(t.machine):
             moved = self._moved(t, part, level)
@@ -86,8 +77,7 @@ class Memory:
         return most(out, part.page_moves(PAGES) * PAGE_MOVE)
 
     def _moved(self, stage: Touches, t: Touches, level: Level) -> dict[Touched, Number]:
-        """Bytes of each access of a part of a stage that come from behind a level; those that take
-        longer count as more."""
+        """Bytes of each access of a part of a stage from behind a level, weighted by slowness."""
         before = {a: self._touched_before(stage, a) for a in t.accesses}
         fits = t.fitting(level.capacity)
         out = {a: t.moved([a], fits) for a in t.accesses}
@@ -108,7 +98,7 @@ class Memory:
         return out
 
     def _touched_before(self, t: Touches, a: Touched) -> list[int]:
-        """How many loops are around this stage and earlier ones that touch the same buffer."""
+        """Numbers of loops around both this stage and earlier ones that touch the same buffer."""
         buffer = a.access.buffer.stage
         found = set()
         for s in self._stages[: self._stages.index(t)]:
@@ -119,8 +109,9 @@ class Memory:
 
 
 def _jumps(a: Touched) -> Number:
-    """Pages that an access goes on to for each byte of it: where it reads more rows than streams
-    before it goes on in the first of them, each piece of a row is such a page."""
+    """Page changes of an access per byte: with more rows than prefetch streams, each piece of a row
+    is a page change.
+    """
     size, dims = a.access.buffer.itemsize, a.access.buffer.dims
     if len(dims) < 2:
         return 0
@@ -142,7 +133,7 @@ def _levels(machine: Machine) -> list[Level]:
 
 
 def _common(s: Touches, t: Touches) -> int:
-    """Loops that are around both of two stages."""
+    """Number of loops around both of two stages."""
     count = 0
     for x, y in zip(s.nest.loops, t.nest.loops, strict=False):
         if x.key != y.key:

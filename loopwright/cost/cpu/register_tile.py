@@ -1,8 +1,8 @@
-"""The register tile of a stage: what stands inside its unrolled and vectorized loops.
+"""The register tile of a stage: the code inside its unrolled and vectorized loops.
 
-Loops of one iteration do not exist once lowered, so which loops are inside depends on the factors:
-every quantity is an expression of them. What the loop just outside does not move is loaded before
-it (and a result stored after it): compilers hoist across any number of such loops.
+Loops of one iteration disappear in lowering, so the set of inner loops depends on the factors:
+every quantity is an expression of them. Data that the loop just outside does not move is loaded
+before it (and a result stored after it): compilers hoist across any number of such loops.
 """
 
 from __future__ import annotations
@@ -28,12 +28,10 @@ PICKED = 4
 
 
 def pieces(lanes: Number, each: int) -> Number:
-    """Instructions for a vector of so many lanes: registers have a power of two of them, so that
-    what exceeds whole ones is cut into halves, quarters and so on.
+    """Instructions for a vector of ``lanes`` lanes.
 
-    Args:
-        lanes: lanes of the vector.
-        each: lanes of a register, a power of two.
+    Registers have ``each`` lanes, a power of two; a remainder is cut into halves, quarters and so
+    on.
     """
     rest = lanes % each
     out = lanes // each
@@ -44,36 +42,26 @@ def pieces(lanes: Number, each: int) -> Number:
 
 
 class Tile:
-    """The register tile of a stage.
-
-    Args:
-        t: what the stage touches.
-
-    Attributes:
-        depths: the depth of each loop of the nest.
-        inside: for each loop of the nest whether it is inside of the tile.
-        runs: how often the tile runs.
-    """
-
     def __init__(self, t: Touches) -> None:
         self.t, self.loops = t, t.nest.loops
-        self.depths = {x.key: d for d, x in enumerate(self.loops)}
+        self.depths = {x.key: d for d, x in enumerate(self.loops)}  # depth of each loop of the nest
         dot = t.nest.dot
-        # What an instruction for dot products takes at once: elements that lie together.
+        # Adjacent elements that a dot product instruction takes at once.
         self._group = 1 if dot is None else dot.group
         self._grouped = None if dot is None else self.loops[-1].key
-        self.inside: list[Number] = []
+        self.inside: list[Number] = []  # for each loop of the nest, whether it is inside the tile
         straight: Number = True
         for x in reversed(self.loops):
             if x.mark not in ("unrolled", "vectorized"):
                 straight = where(at_most(x.extent, 1), straight, False)
             self.inside.insert(0, straight)
+        #: number of times that the tile runs
         self.runs = product(
             where(here, 1, x.extent) for here, x in zip(self.inside, self.loops, strict=True)
         )
 
     def instructions(self, unit: int) -> Number:
-        """Operations of one kind in a run, in units of so many bytes of a vector."""
+        """Operations of one kind in a run, in units of ``unit`` bytes of a vector."""
         size = self.t.nest.accesses[0].buffer.itemsize
         return self._pieces(size, unit) * product(
             where(here, x.extent, 1)
@@ -82,29 +70,29 @@ class Tile:
         )
 
     def _pieces(self, size: int, unit: int) -> Number:
-        """Units of the vectorized loop; 1 where there is none."""
         d = self.t.vector_loop
         return 1 if d is None else pieces(self.loops[d].extent, max(1, unit // size))
 
     def loaded(self, a: Touched, unit: int) -> Number:
-        """What an access asks of memory in a run: different vectors, or elements, in ``unit``.
+        """Different vectors, or elements, that an access loads in a run, in units of ``unit``
+        bytes.
 
-        Shifted vectors are different ones (``x[i], x[i + 1]``); lanes that lie far apart are
+        Shifted vectors (``x[i], x[i + 1]``) count as different; lanes that lie far apart count as
         elements.
         """
         return self.places(a) * self._lanes(a, unit)
 
     def places(self, a: Touched) -> Number:
-        """Different places at which vectors of an access begin in a run."""
+        """Different start positions of the vectors of an access in a run."""
         return self._positions(a, self.loops)
 
     def loaded_in_step(self, a: Touched, unit: int) -> Number:
-        """The same in one step of the reduction."""
+        """`loaded` for one step of the reduction."""
         spatial = [x for x in self.loops if x.kind != "reduce"]
         return self._positions(a, spatial) * self._lanes(a, unit)
 
     def _positions(self, a: Touched, loops: Sequence[NestLoop]) -> Number:
-        """Different places at which vectors of an access begin in a run of some loops."""
+        """Different start positions of the vectors of an access in a run of some loops."""
         keys = {x.key for x in loops} - {self._grouped}
         out: Number = 1
         for dim, moves in zip(a.access.buffer.dims, a.access.moves, strict=True):
@@ -113,7 +101,7 @@ class Tile:
         return out
 
     def _reach(self, moves: Sequence[Move]) -> tuple[Number, Number]:
-        """Distance of the extreme indices of a run, vectors apart, and how many there are."""
+        """Distance of the extreme indices of a run, in vectors, and the number of indices."""
         span: Number = 0
         count: Number = 1
         for m in moves:
@@ -138,7 +126,7 @@ class Tile:
         return where(near, whole, where(self.picked(a), picked, extent))
 
     def picked(self, a: Touched) -> Number:
-        """Whether lanes of a load lie a few elements apart: they are picked out of whole vectors"""
+        """Whether lanes of a load lie a few elements apart and are picked out of whole vectors."""
         d = self.t.vector_loop
         if d is None or not a.moves[d]:
             return False
@@ -147,9 +135,11 @@ class Tile:
         return where(self.turned(a), False, apart)
 
     def lines_of(self, a: Touched, unit: int) -> Number:
-        """Cache lines of a load in units of so many bytes: more than one where an input may
-        begin within a line, rows are no whole lines apart, or a loop shifts vectors by less, so
-        that many a vector lies across two."""
+        """Cache lines of a load in units of ``unit`` bytes.
+
+        More than one where an input may begin within a line, rows are no whole lines apart, or a
+        loop shifts vectors by less than a line, so that many of them cross two.
+        """
         line = self.t.machine.caches.line
         d = self.t.vector_loop
         if d is None or not a.moves[d] or self._grouped is not None:
@@ -165,8 +155,9 @@ class Tile:
         return where(odd, 1 + part / line, 1 + buffer.given * MISPLACED * part / line)
 
     def turned(self, a: Touched) -> Number:
-        """Whether squares of an access are turned in registers: a copy whose lanes lie apart,
-        while an unrolled loop runs along memory."""
+        """Whether squares of an access are transposed in registers: a copy whose lanes lie apart,
+        while an unrolled loop runs along memory.
+        """
         d = self.t.vector_loop
         if self.t.nest.op.reduction is not None or d is None:
             return False
@@ -179,11 +170,8 @@ class Tile:
         return where(at_most(a.strides[d], size), False, along)
 
     def executions(self, moved: Collection[int], first: int = 0) -> Number:
-        """How often that runs which only the loops at these depths move, hoisted as far as it goes.
-
-        Args:
-            moved: depths.
-            first: loops outside of this depth count as moving it.
+        """Number of executions of code that only the loops at the depths ``moved`` and those
+        outside depth ``first`` move, hoisted as far as possible.
         """
         out: Number = 1
         still: Number = True
@@ -196,15 +184,13 @@ class Tile:
         return out
 
     def depths_of(self, loops: Collection[LoopKey]) -> list[int]:
-        """Depths of loops."""
         return [d for d, x in enumerate(self.loops) if x.key in loops]
 
     def moving(self, a: Touched) -> list[int]:
-        """Depths of the loops that move an access."""
         return [d for d, moves in enumerate(a.moves) if moves]
 
     def fixed(self, a: Touched) -> Number:
-        """Whether the stage's own loops that remain do not move an access."""
+        """Whether none of the stage's own remaining loops moves an access."""
         out: Number = True
         for d in range(len(self.loops) - self.t.nest.own, len(self.loops)):
             x = self.loops[d]
@@ -213,17 +199,17 @@ class Tile:
         return out
 
     def distinct(self, loops: Collection[LoopKey]) -> Number:
-        """Combinations of those of some loops that are inside."""
+        """Product of the iterations of those loops that are inside."""
         return product(
             where(self.inside[d], self.loops[d].extent, 1) for d in self.depths_of(loops)
         )
 
     @cached_property
     def begun(self) -> Number:
-        """The part of the runs that a guard outside of the tile lets begin: 0 to 1.
+        """Share of the runs that a guard outside the tile lets begin: 0 to 1.
 
-        Where a loop that was split has more slots than iterations, the guard stands in the
-        innermost of what is left of it; inside of the tile it skips nothing.
+        Where a split loop has more slots than iterations, the guard stands in the innermost of its
+        remaining loops; inside the tile it skips nothing.
         """
         out: Number = 1
         for split in self.t.nest.splits:
@@ -238,12 +224,12 @@ class Tile:
 
     @cached_property
     def held(self) -> Number:
-        """Vectors of results that a run makes."""
+        """Vectors of results of a run."""
         return self.loaded(self.t.accesses[0], self.t.machine.vector_bytes)
 
     @cached_property
     def reduced_outside(self) -> Number:
-        """Steps of the reduction outside of the tile: 1 where there are none."""
+        """Steps of the reduction outside the tile: 1 where there are none."""
         return product(
             where(here, 1, x.extent)
             for here, x in zip(self.inside, self.loops, strict=True)
@@ -252,14 +238,13 @@ class Tile:
 
     @cached_property
     def reduced(self) -> Number:
-        """Steps of the reduction."""
         return product(x.extent for x in self.loops if x.kind == "reduce")
 
     @cached_property
     def live(self) -> Number:
-        """Vectors of results that are wanted at the same time.
+        """Vectors of results that are live at the same time.
 
-        All of them where the reduction goes on outside; else those between two steps of it.
+        All of them where the reduction continues outside, else those between two of its steps.
         """
         store = self.t.accesses[0]
         together: Number = 1
@@ -277,13 +262,13 @@ class Tile:
 
     @property
     def reduced_in_lanes(self) -> bool:
-        """Whether the vectorized loop is one of the reduction: each lane has a sum of its own."""
+        """Whether the vectorized loop is a reduction loop, so that each lane has its own sum."""
         d = self.t.vector_loop
         return d is not None and self.loops[d].kind == "reduce"
 
     @cached_property
     def steps(self) -> Number:
-        """Steps of the reduction in a run; lanes that have sums of their own are no steps."""
+        """Steps of the reduction in a run; lanes with their own sums are no steps."""
         inside = self.reduced / self.reduced_outside / self._group
         d = self.t.vector_loop
         if d is None or not self.reduced_in_lanes:
@@ -292,7 +277,7 @@ class Tile:
 
     @cached_property
     def independent(self) -> Number:
-        """Results that are updated between two updates of the same one, in vectors."""
+        """Results updated between two updates of the same one, in vectors."""
         store = self.t.accesses[0]
         found: Number = False
         out = self.live

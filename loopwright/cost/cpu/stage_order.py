@@ -1,4 +1,4 @@
-"""The stages of a schedule in an order that belongs to the program, not to the schedule."""
+"""Order of the stages that depends on the program, not on the schedule."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from loopwright.schedule.state import State
 
 
 def by_arithmetic(state: State) -> list[StageNest]:
-    """The stages that are computed, the one with the most arithmetic first.
+    """Computed stages, the one with the most arithmetic first.
 
-    What a schedule computes repeatedly counts once, so all schedules of a program have one order.
+    Recomputed work counts once, so all schedules of a program have one order.
     """
     nests = nests_of(state)
     order = sorted(range(len(nests)), key=lambda i: (-_arithmetic(nests[i]), -i))

@@ -1,8 +1,8 @@
-"""Tiles that reach beyond the result: how many do, what they test, what compilers make of it.
+"""Tiles that reach beyond the result: their number, their tests, the code that compilers make.
 
 A nest with guards is written twice, once for tiles in which all of them hold
-(`loopwright.lowering.nest.partition`). Where that test tells where a tile stands, masks of the
-other copy are constants, and it has nothing of what lies beyond the result.
+(`loopwright.lowering.nest.partition`). Where that test determines the position of a tile, masks of
+the other copy are constants, and it has no code for elements beyond the result.
 """
 
 from __future__ import annotations
@@ -26,23 +26,16 @@ from loopwright.cost.symbolic.symbols import (
 
 
 def _loops_of(a: Touched) -> set[LoopKey]:
-    """The loops that move an access."""
     return {m.loop for moves in a.access.moves for m in moves}
 
 
 class Tails:
-    """The tiles of a stage that reach beyond its result.
-
-    Args:
-        tile: the register tile.
-    """
-
     def __init__(self, tile: Tile) -> None:
         self._tile = tile
 
     @cached_property
     def partial(self) -> Number:
-        """The part of the tiles that begin and reach beyond the result: 0 to 1."""
+        """Share of the started tiles that reach beyond the result: 0 to 1."""
         out: Number = 0
         nest = self._tile.t.nest
         for axis, dim in zip(nest.op.axes, nest.op.shape, strict=True):
@@ -60,7 +53,7 @@ class Tails:
         return where(self._is_exact(index, extent), True, at_most(index.width, extent))
 
     def _is_exact(self, index: SteppedIndex, extent: Number) -> Number:
-        """Whether the last tile of an axis ends where the axis does, since it is written out so."""
+        """Whether the last tile of an axis has its own code and ends where the axis does."""
         whole, part, found = self._last_tile(index, extent)
         if not found:
             return False
@@ -72,9 +65,10 @@ class Tails:
         return product(where(i, m.count, 1) for i, m in zip(inside, index.moves, strict=True))
 
     def _last_tile(self, index: SteppedIndex, extent: Number) -> tuple[Number, Number, bool]:
-        """Of tiles of an axis of which the last is written out by itself: how many whole ones there
-        are, the part of them that the last one has of iterations, and 0 if there is none; and
-        whether there are such tiles."""
+        """For an axis whose last tile has its own code: number of whole tiles, iterations of the
+        last tile as a share of a whole one's (0 if there is none), and whether there are such
+        tiles.
+        """
         stage = self._tile.t.nest.stage
         for m in index.moves:
             owner, loop = m.loop
@@ -87,11 +81,11 @@ class Tails:
         return extent, 0, False
 
     def shortened(self, in_flight: int) -> Number:
-        """What all tiles take over what as many whole ones do, since the last one along an axis has
-        fewer iterations: 0 to 1. It is 1 where each thread has one task: they wait for a whole one.
+        """Work of all tiles over that of as many whole ones, since the last one along an axis has
+        fewer iterations: 0 to 1.
 
-        Args:
-            in_flight: results that have to be made side by side: a tile with fewer takes as long.
+        It is 1 where each thread has one task: the others wait for a whole one. A tile with fewer
+        than ``in_flight`` results takes as long as one with so many.
         """
         touches, live = self._tile.t, self._tile.live
         out: Number = 1
@@ -106,18 +100,19 @@ class Tails:
 
     def _is_tested(self, index: SteppedIndex) -> bool:
         """Whether anything that moves with an axis lies in memory: local tiles and copies have room
-        for what reaches beyond the result."""
+        for the part beyond the result.
+        """
         loops = {m.loop for m in index.moves}
         return any(
             loops & _loops_of(a) for a in self._tile.t.accesses if not a.access.buffer.within
         )
 
     def is_tested_alone(self, a: Touched) -> Number:
-        """Whether each place of an access is tested by itself in a tile that reaches too far: the
+        """Whether each place of an access is tested separately in a tile that reaches too far: the
         lanes do not move it, and another axis along which it moves may end within a tile.
 
-        Only where lanes reach too far as well: tests that are the same for all lanes, and nothing
-        but these, are made once, outside of the reduction.
+        Only where lanes reach too far as well: tests that are the same for all lanes, and no
+        others, are made once, outside the reduction.
         """
         d = self._tile.t.vector_loop
         if d is None or a.moves[d] or a.access.buffer.within:
@@ -137,8 +132,9 @@ class Tails:
         return out
 
     def rows_tested(self, a: Touched) -> Number:
-        """Rows of vectors of an access, each of which a tile that reaches too far tests by itself:
-        sums of one row are then finished before those of the next; 0 where none is tested."""
+        """Rows of vectors of an access that a tile which reaches too far tests one by one: sums of
+        one row are finished before those of the next; 0 where none is tested.
+        """
         d = self._tile.t.vector_loop
         if d is None or not a.moves[d] or a.access.buffer.within:
             return 0
@@ -156,8 +152,9 @@ class Tails:
         return where(self._ends_within({lanes}), where(tested, rows, 0), 0)
 
     def known(self, loops: Collection[LoopKey]) -> Number:
-        """Whether what some loops move is a constant in each place of the code: all of them are
-        written out, or the test of the tail tells their two iterations apart."""
+        """Whether the positions of some loops are constants at each place of the code: all are
+        unrolled, or the test of the tail distinguishes their two iterations.
+        """
         out: Number = True
         for d in self._tile.depths_of(loops):
             x = self._tile.loops[d]
@@ -170,8 +167,7 @@ class Tails:
 
     @cached_property
     def _reaching(self) -> list[tuple[SteppedIndex, Number, int]]:
-        """The axes that may reach beyond the result where something tests it: each with its index,
-        whether it does not, and its extent."""
+        """Tested axes that may reach beyond the result: index, whether it does not, and extent."""
         nest = self._tile.t.nest
         found = []
         for axis, dim in zip(nest.op.axes, nest.op.shape, strict=True):
@@ -189,9 +185,10 @@ class Tails:
 
     @cached_property
     def told_apart(self) -> Number:
-        """Whether the test of the tail says where a tile stands: one axis alone reaches beyond the
-        result, in one or two tiles. Masks are then constants, and vectors beyond the result are
-        gone."""
+        """Whether the test of the tail determines the position of a tile: one axis alone reaches
+        beyond the result, in one or two tiles; masks are then constants, and vectors beyond the
+        result are gone.
+        """
         out: Number = bool(self._reaching)
         for index, inside, _ in self._reaching:
             outside = [self._tile.depths[m.loop] for m in index.moves]
@@ -205,16 +202,18 @@ class Tails:
         return where(at_most(count, 1), where(at_most(1, count), out, False), False)
 
     def _moves_one_axis(self, d: int) -> bool:
-        """Whether a loop that is no fused one moves one axis, in one thread."""
+        """Whether a loop that is not fused moves one axis, in one thread."""
         x = self._tile.loops[d]
         axes = [a for a in self._tile.t.nest.axes.values() if any(m.loop == x.key for m in a.moves)]
         return x.mark != "parallel" and len(axes) == 1
 
     @cached_property
     def alive(self) -> Number:
-        """The part of the work of all tiles that is done: 1, but less where vectors and rows beyond
-        the result are gone. Through more than one loop of the reduction compilers do not see that
-        nobody asks for their sums."""
+        """Share of the work of all tiles that is done: less than 1 where vectors and rows beyond
+        the result are gone.
+
+        Through more than one loop of the reduction compilers do not see that their sums are unused.
+        """
         d = self._tile.t.vector_loop
         lanes = self._tile.t.machine.lanes(self._tile.t.accesses[0].access.buffer.itemsize)
         out: Number = 1
@@ -231,5 +230,5 @@ class Tails:
 
     @cached_property
     def cut(self) -> Number:
-        """The part of the tiles that reach beyond the result where that is seen while they run."""
+        """Share of the tiles that reach beyond the result where that is tested at run time."""
         return where(self.told_apart, 0, self.partial)

@@ -1,4 +1,4 @@
-"""A schedule as caches see it: fused parallel loops as the loops that they were made of."""
+"""Schedules as caches see them: fused parallel loops as the loops that they were made of."""
 
 from __future__ import annotations
 
@@ -8,15 +8,12 @@ from loopwright.schedule.state import Attach, FuseRel, SplitRel, StageId, StageS
 
 
 def unfused(state: State) -> State:
-    """The state with the loops that were fused into parallel ones in their place, one in another.
+    """State in which the original loops replace fused parallel ones, nested.
 
-    A fused loop goes through the inner loop again in each iteration of the outer one. What moves
-    with the inner loop alone is touched again then, and comes from memory again where caches do
-    not hold it: that is seen only where both are loops.
-
-    Args:
-        state: the schedule's state, in which factors may be symbols. It is no state of a schedule
-            any more: several loops of a stage, one in another, are parallel.
+    A fused loop runs the inner loop again in each iteration of the outer one: data that moves with
+    the inner loop alone is touched again, and comes from memory again where caches do not hold it.
+    Only two loops show that. The result is no valid schedule state: several nested loops of a stage
+    are parallel.
     """
     stages: dict[StageId, StageState] = {}
     innermost: dict[tuple[StageId, str], str] = {}
@@ -32,7 +29,7 @@ def unfused(state: State) -> State:
 
 
 def _unfused(stage: StageState) -> tuple[StageState, dict[str, str]]:
-    """A stage with what its fused parallel loops were made of, and the innermost loop of each."""
+    """Stage with its fused parallel loops replaced, and the innermost loop of each."""
     leaves, marks = list(stage.leaves), dict(stage.marks)
     kept: list[SplitRel | FuseRel] = []
     ends: dict[str, str] = {}
@@ -52,7 +49,7 @@ def _unfused(stage: StageState) -> tuple[StageState, dict[str, str]]:
 
 
 def _moved(at: Attach, innermost: dict[tuple[StageId, str], str]) -> Attach:
-    """The place inside of the loops that a fused one was made of."""
+    """Attachment point inside the loops of a fused one."""
     while (at.stage, at.loop) in innermost:
         at = replace(at, loop=innermost[at.stage, at.loop])
     return at

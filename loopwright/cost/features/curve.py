@@ -1,10 +1,10 @@
-"""The features of curves: what is touched while so many iterations run, whatever the loops are.
+"""Curve features: data touched within a number of iterations, whatever the loops are.
 
-For the store and the first loads of the stage with the most arithmetic, the bytes that are touched
-by the innermost loops that have at most 1, 4, 16, ... iterations together, and how often each
-element is used then. The shape of these curves does not depend on how loops are named or numbered,
-so that they compare programs of different structure (AutoTVM, NeurIPS 2018, context relation
-features). Before them stand the sums of `loopwright.cost.features.itervar`.
+For the store and the first loads of the stage with the most arithmetic, the bytes touched by the
+innermost loops that have at most 1, 4, 16, ... iterations together, and the uses of each element
+then. The shape of these curves does not depend on names or numbers of loops, so they compare
+programs of different structure (AutoTVM, NeurIPS 2018, context relation features). The sums of
+`loopwright.cost.features.itervar` come first.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Rows of features for populations of candidates: what cost models learn from."""
+"""Feature rows for populations of candidates, the input of cost models."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from loopwright.task.vectors import Digits
 
 #: Kinds of features, by the names of AutoTVM and of Ansor.
 FEATURE_TYPES = ("itervar", "knob", "curve", "per_store")
-#: Those that are derived from schedules.
+#: Kinds of features derived from schedules.
 _DERIVED = {
     "itervar": itervar.FEATURES,
     "curve": curve.FEATURES,
@@ -39,27 +39,15 @@ _OF_KERNELS = {
 
 @dataclass(frozen=True)
 class Rows:
-    """Features of n candidates.
+    """Features of n candidates."""
 
-    Attributes:
-        values: float32 (n, features), finite, but for rows that failed, which are all NaN.
-        failed: bool (n,): the template refuses the candidate, or raised.
-    """
-
+    #: float32 (n, features), finite, but all NaN in rows that failed
     values: npt.NDArray[np.float32]
-    failed: npt.NDArray[np.bool_]
+    failed: npt.NDArray[np.bool_]  # bool (n,): the template refuses the candidate, or raised
 
 
 class StateFeatures:
-    """Features of schedules one by one, whether or not they are points of a space.
-
-    Args:
-        target: for what they are.
-        feature_type: one that is derived from schedules: any of `Extractor` but ``"knob"``.
-
-    Attributes:
-        columns: as of `Extractor`, and the same for equal arguments.
-    """
+    """Features of single schedules, points of a space or not; ``"knob"`` is no type of them."""
 
     def __init__(self, target: Target, feature_type: str) -> None:
         self._machine = machine_of(target)
@@ -70,34 +58,23 @@ class StateFeatures:
         self._logged = np.array([column.logged for column in self.columns], bool)
 
     def values(self, state: State) -> list[Number]:
-        """A number for each column, before taking logarithms; split factors may be `Sym`."""
+        """Number for each column, before taking logarithms; split factors may be `Sym`."""
         return self._features.values(state, self._machine, self._device)
 
     def row(self, state: State) -> npt.NDArray[np.float32]:
-        """The features of one schedule of which every number is known, float32 (columns,)."""
+        """Features of a schedule without unknown numbers, float32 (columns,)."""
         return constant_row([float(x) for x in self.values(state)], self._logged)
 
 
 class Extractor:
     """Features of a task's candidates, for whole populations at once.
 
-    Args:
-        task: the task, or a structure of an automatic space.
-        feature_type: ``"itervar"`` (loops, touched bytes, strides, reuse), ``"curve"`` (touched
-            bytes and reuse against iterations) and ``"per_store"`` (Ansor's 164 numbers of every
-            statement) have the same names for every task, so that one model learns from many;
-            ``"knob"`` is what the knobs of this one space choose. For targets of the family ``gpu``
-            those of schedules begin with features of kernels (blocks, warps, occupancy, coalescing,
-            bank conflicts; `loopwright.cost.features.kernel`), and have none of cores and caches of
-            a CPU.
-        symbolic: False instantiates every candidate; slow, for comparison.
-
-    Attributes:
-        columns: the columns of the rows: names, meanings, which are logarithms.
-        feature_type: as given.
-
-    Raises:
-        UsageError: unknown feature type.
+    The types ``"itervar"`` (loops, touched bytes, strides, reuse), ``"curve"`` (touched bytes and
+    reuse against iterations) and ``"per_store"`` (Ansor's 164 numbers of every statement) have the
+    same columns for every task, so that one model learns from many; ``"knob"`` has the choices of
+    the knobs of one space. For targets of the family ``gpu`` the first three begin with features of
+    kernels (`loopwright.cost.features.kernel`) and have none of cores and caches of a CPU.
+    ``symbolic=False`` instantiates every candidate: slow, for comparison.
     """
 
     def __init__(
@@ -122,25 +99,20 @@ class Extractor:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the columns."""
         return tuple(column.name for column in self.columns)
 
     @property
     def logged(self) -> tuple[bool, ...]:
-        """For each column whether it is ``log2(1 + x)`` of what its name says."""
+        """For each column, whether it is ``log2(1 + x)`` of the named quantity."""
         return tuple(column.logged for column in self.columns)
 
     @property
     def derived(self) -> int:
-        """How often the template has run for this extractor."""
+        """Number of times that the template has run for this extractor."""
         return 0 if self._population is None else self._population.derived
 
     def rows(self, digits: Digits) -> Rows:
-        """Features of candidates.
-
-        Args:
-            digits: int64 (n, knobs): the position of each knob's choice.
-        """
+        """Features of candidates; ``digits`` is int64 (n, knobs), the positions of choices."""
         if self._table is not None:
             return Rows(self._table.rows(digits), np.zeros(len(digits), bool))
         assert self._population is not None

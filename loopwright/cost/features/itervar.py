@@ -1,8 +1,8 @@
-"""The features of loops: those of AutoTVM's name, with a fixed length.
+"""Loop features, of the name that AutoTVM uses, with a fixed length.
 
 The stage with the most arithmetic is described loop by loop (`LOOPS` slots, innermost first; loops
 further out share the last one) and, for its store and first `READS` loads, buffer by buffer; three
-more stages in short; the rest in sums. The idea of describing accesses by touched bytes, reuse and
+more stages in short; the rest in sums. The description of accesses by touched bytes, reuse and
 stride is that of AutoTVM (NeurIPS 2018) and Ansor (OSDI 2020).
 """
 

@@ -1,8 +1,7 @@
-"""The features of kernels: what blocks, warps and memory of a GPU make of a schedule.
+"""Kernel features: blocks, warps and memory of a GPU.
 
 Rows of targets of the family ``gpu`` begin with them. The kernel of the stage with the most
-arithmetic is described, `OTHERS` more in short. What each number is stands in
-`loopwright.cost.gpu`.
+arithmetic is described, `OTHERS` more in short; `loopwright.cost.gpu` defines the numbers.
 """
 
 from __future__ import annotations
@@ -29,21 +28,21 @@ def _accesses(k: Kernel, scope: str, write: bool) -> Iterable[tuple[KernelStage,
 
 
 def _coalescing(k: Kernel, write: bool) -> Number:
-    """Segments that a block's accesses of global memory touch, over those of dense accesses."""
+    """Segments of global memory that a block touches, over those of dense accesses."""
     found = list(_accesses(k, "global", write))
     dense = total(a.requests * s.warps * a.dense for s, a in found)
     return total(a.requests * s.warps * a.sectors for s, a in found) / most(dense, 1)
 
 
 def _conflicts(k: Kernel, write: bool) -> Number:
-    """Turns that a block's accesses of shared memory take, over those without bank conflicts."""
+    """Turns of a block's shared-memory accesses, over those without bank conflicts."""
     found = list(_accesses(k, "shared", write))
     fewest = total(a.requests * s.warps * a.fewest_turns for s, a in found)
     return total(a.requests * s.warps * a.wavefronts for s, a in found) / most(fewest, 1)
 
 
 def _requests(k: Kernel, scope: str) -> Number:
-    """Instructions of a block's warps that access a kind of memory."""
+    """Instructions of a block's warps that access a memory scope."""
     both = (*_accesses(k, scope, False), *_accesses(k, scope, True))
     return total(a.requests * s.warps for s, a in both)
 
@@ -57,7 +56,7 @@ def _widest(k: Kernel) -> Number:
 
 
 def _unrolled(k: Kernel) -> Number:
-    """Copies of the statement that has most of them."""
+    """Copies of the most unrolled statement."""
     out: Number = 1
     for s in k.stages:
         out = most(out, s.written)
@@ -65,7 +64,7 @@ def _unrolled(k: Kernel) -> Number:
 
 
 def _independent(k: Kernel) -> Number:
-    """Results of the stage with the most arithmetic that do not wait for one another."""
+    """Independent results of the stage with the most arithmetic."""
     return max(k.stages, key=lambda s: s.operations).independent
 
 

@@ -1,7 +1,4 @@
-"""The features of knobs: what each one chooses, as numbers; good for one space only.
-
-`loopwright.task.Knob.columns` says which columns a knob has.
-"""
+"""Knob features: each choice as numbers, for one space only; see `loopwright.task.Knob.columns`."""
 
 from __future__ import annotations
 
@@ -14,11 +11,7 @@ from loopwright.task.vectors import Digits
 
 
 class KnobTable:
-    """What every candidate of every knob of a space looks like.
-
-    Attributes:
-        columns: the columns, with names such as ``tile_i.2`` (innermost size) or ``order``.
-    """
+    """Columns of all candidates of knobs, such as ``tile_i.2`` (innermost size) or ``order``."""
 
     def __init__(self, space: ConfigSpace) -> None:
         named = [
@@ -30,14 +23,7 @@ class KnobTable:
         self._values = [(k, values) for _, k, values in named]
 
     def rows(self, digits: Digits) -> npt.NDArray[np.float32]:
-        """The columns of candidates.
-
-        Args:
-            digits: int64 (n, knobs), the position of each knob's choice.
-
-        Returns:
-            float32 (n, len(columns)).
-        """
+        """Columns, float32 (n, columns), of int64 (n, knobs), the positions of choices."""
         out = np.empty((len(digits), len(self.columns)), np.float32)
         for column, (knob, values) in enumerate(self._values):
             out[:, column] = values[digits[:, knob]]

@@ -1,11 +1,11 @@
-"""The features of stores: 164 numbers for each statement that stores, Ansor's (OSDI 2020).
+"""Store features: 164 numbers for each statement that stores, Ansor's (OSDI 2020).
 
-A stage is one such statement. Each has, in this order, what it computes and how its loops are
-marked (57 numbers), what its store and its first four loads touch (18 each), how many operations
-come on a byte within growing parts of its iterations (10), its buffer (4) and its place (3). A
-schedule has the stores of the `STORES` stages with the most arithmetic side by side, and the sums
-of the others: rows have one length, where Ansor adds up what a model predicts for each store. The
-row of a candidate whose template fails is unknown, and it stands below all others.
+A stage is one such statement. Each has, in this order, its computation and loop marks (57 numbers),
+the data that its store and its first four loads touch (18 each), operations per byte within growing
+parts of its iterations (10), its buffer (4) and its place (3). A schedule has the stores of the
+`STORES` stages with the most arithmetic side by side, and the sums of the others: rows have one
+length, where Ansor adds up the predictions of a model for each store. The row of a candidate whose
+template fails is unknown, and it ranks below all others.
 
 Where Ansor looks at the values of one program, these expressions hold for a population: loops of
 one iteration count for nothing, accesses keep the order of the expression, and the curve has the
@@ -38,14 +38,14 @@ _OF_BINARY = {"+": "addsub", "-": "addsub", "*": "mul"} | dict.fromkeys(
     ("/", "//", "%", "tdiv", "tmod"), "divmod"
 )
 _TESTS = ("<", "<=", ">", ">=", "==", "!=", "min", "max")
-#: What is counted of the arithmetic of a statement, with words for it.
+#: Counted operations of a statement, in words.
 OPERATIONS = {
     **{f"float_{kind}": f"operations on floats: {kind}" for kind in _KINDS},
     **{f"int_{kind}": f"operations on integers: {kind}" for kind in _KINDS},
     "bool_op": "operations on truth values",
     "select_op": "choices between two values",
 }
-#: Where the innermost loop with a mark stands among the loops of its kind.
+#: Position of the innermost loop with a mark among the loops of its kind.
 POSITIONS = (
     "none",
     "inner_spatial",
@@ -64,7 +64,7 @@ _AXES = ("blockIdx.x", "blockIdx.y", "blockIdx.z", "threadIdx.x", "threadIdx.y",
 
 @cache
 def operations(op: OpNode) -> Counter[str]:
-    """How often one iteration of an operation's statement does what; see `OPERATIONS`.
+    """Counts of `OPERATIONS` in one iteration of an operation's statement.
 
     A sum or difference of which one operand is a product is one multiply-add.
     """
@@ -165,13 +165,6 @@ def _along(s: StageFigures, tag: str) -> Number:
 
 @dataclass(frozen=True, slots=True)
 class StoreAccess:
-    """One access of a store.
-
-    Attributes:
-        stage: the stage.
-        access: what it touches.
-    """
-
     stage: StageFigures
     access: Touched
 
@@ -192,7 +185,6 @@ class StoreAccess:
 
     @property
     def unique_bytes(self) -> Number:
-        """Different bytes."""
         return self.access.elements[0] * self.access.access.buffer.itemsize
 
     @property
@@ -203,11 +195,10 @@ class StoreAccess:
 
     @property
     def unique_lines(self) -> Number:
-        """Different cache lines."""
         return self.access.lines[0]
 
     def _at_reuse(self, by_depth: Callable[[int], Number], otherwise: Number) -> Number:
-        """A figure of the innermost loop of more than one iteration that does not move it."""
+        """Value at the innermost loop of more than one iteration that does not move it."""
         out = otherwise
         for depth, loop in enumerate(self.stage.nest.loops):
             if not self.access.moves[depth]:
@@ -221,20 +212,21 @@ class StoreAccess:
 
     @property
     def made_here(self) -> bool:
-        """Whether a stage of the program makes what is loaded."""
+        """Whether a stage of the program computes the loaded data."""
         return not self.writes and self.access.access.buffer.stage in self.stage.made
 
     @property
     def distance(self) -> Number:
         """Iterations between two uses of the same data; those of its own loops where another stage
-        made it, and 0 where it is used once."""
+        made it, and 0 where it is used once.
+        """
         t = self.stage.touches
         own = t.inner[len(self.stage.nest.loops) - self.stage.nest.own]
         return self._at_reuse(lambda d: t.inner[d + 1], own if self.made_here else 0)
 
     @property
     def distance_bytes(self) -> Number:
-        """The same in bytes that all accesses touch."""
+        """Bytes of all accesses between two uses of the same data."""
         t = self.stage.touches
         own = t.bytes[len(self.stage.nest.loops) - self.stage.nest.own]
         return self._at_reuse(lambda d: t.bytes[d + 1], own if self.made_here else 0)
@@ -248,7 +240,7 @@ class StoreAccess:
         return 1 - by_loop if other else 0
 
     def each(self, figure: Number) -> Number:
-        """A figure for each use of the same data; Ansor doubles it where there is one."""
+        """Value for each use of the same data; Ansor doubles it where there is one."""
         times = self.repeats
         return where(at_most(times, 1), figure * 2, figure / most(times, 1))
 
@@ -266,8 +258,9 @@ class StoreAccess:
 
 
 def _curve(s: StageFigures, sample: int) -> Number:
-    """Operations for each byte of the largest part of the loops, from the inside, that has at most
-    ``iterations ** (sample / SAMPLES)`` iterations."""
+    """Operations per byte of the largest inner part of the loops with at most ``iterations **
+    (sample / SAMPLES)`` iterations.
+    """
     t = s.touches
     each = most(sum(operations(s.nest.op).values()), 1)
     limit = _power(t.inner[0], sample)
@@ -283,7 +276,7 @@ def _power(x: Number, exponent: int) -> Number:
 
 
 def _made_anew(s: StageFigures) -> Number:
-    """How often its buffer is made: iterations of the loops outside of which it is not there."""
+    """Number of times that its buffer is made: iterations of the loops outside its lifetime."""
     within = s.touches.accesses[0].access.buffer.within
     return product(x.extent for x in s.nest.loops if x.key in within)
 
@@ -384,7 +377,7 @@ _PLACED: tuple[Feature[StageFigures], ...] = (
 
 
 def _of_access(number: int, feature: Feature[StoreAccess]) -> Feature[StageFigures]:
-    """A feature of the access with that number, 0 where a stage has fewer."""
+    """Feature of the access with that number, 0 where a stage has fewer."""
 
     def value(s: StageFigures) -> Number:
         accesses = s.touches.accesses
@@ -405,20 +398,18 @@ STORE: tuple[Feature[StageFigures], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """The stores of which each has no slot of its own, summed up feature by feature."""
+    """Sums, feature by feature, of the stores without a slot."""
 
     def columns(self) -> Iterator[Column]:
-        """The columns of the slot."""
         for f in STORE:
             yield Column(f"others.{f.name}", f"all other stores together, {f.meaning}", f.logged)
 
     def values(self, schedule: ScheduleFigures) -> list[Number]:
-        """A number for each column."""
         others = schedule.stages[STORES:]
         return [total(f.value(s) for s in others) for f in STORE]
 
     def without_host(self) -> Sums:
-        """The same: nothing of it is of a CPU alone."""
+        """The same: no feature is of a CPU alone."""
         return self
 
 

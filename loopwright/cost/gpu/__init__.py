@@ -1,1 +1,1 @@
-"""The analytical model of GPUs: kernels, what limits their blocks, memory, cycles."""
+"""Analytical model of GPUs: kernels, limits of their blocks, memory, cycles."""

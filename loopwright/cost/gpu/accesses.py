@@ -1,4 +1,4 @@
-"""A load or store of a stage as the threads of a kernel make it."""
+"""A load or store of a stage by the threads of a kernel."""
 
 from __future__ import annotations
 
@@ -28,18 +28,8 @@ WIDEST = 16
 class ThreadAccess:
     """One access of a stage.
 
-    Args:
-        access: the access.
-        loops: all loops around the statement, outermost first.
-        straight: for each of them whether it is written out, with all loops inside.
-        launch: extents of the kernel's launch axes, by tag.
-        device: what it runs on.
-
-    Attributes:
-        requests: instructions of a thread in a whole run of its block.
-        width: bytes that each of them touches.
-        steps: how often a thread comes to it anew: its instructions between two of these are
-            under way together.
+    ``loops`` are all around the statement, outermost first; ``straight`` says for each whether it
+    is unrolled with all loops inside; ``launch`` has the extents of the launch axes by tag.
     """
 
     def __init__(
@@ -58,7 +48,7 @@ class ThreadAccess:
         steps: Number = 1
         still: Number = True
         pieces: Number = 1
-        self.width: Number = size
+        self.width: Number = size  # bytes per instruction
         for x, here in reversed(list(zip(loops, straight, strict=True))):
             if x.mark == "thread" and x.tag != "vthread":
                 continue
@@ -72,15 +62,17 @@ class ThreadAccess:
                 steps = steps * where(here, 1, x.extent)
                 still = where(at_most(x.extent, 1), still, False)
             else:
-                # What a loop does not move is loaded before it, or once for its copies.
+                # Data that a loop does not move is loaded before it, or once for its copies.
                 again = where(here, 1, where(still, 1, x.extent))
                 out, steps = out * again, steps * again
-        self.requests = out * pieces
+        self.requests = out * pieces  # instructions of a thread in a whole run of its block
+        #: Number of times that a thread comes to it anew: its instructions between two of these
+        #: overlap.
         self.steps = steps
 
     @property
     def scope(self) -> str:
-        """Where it goes: ``"global"``, ``"shared"``, or ``"local"`` for registers."""
+        """Memory scope: ``"global"``, ``"shared"``, or ``"local"`` for registers."""
         scope = self.access.buffer.scope
         return "shared" if scope in SHARED else "local" if scope in OWN else scope
 
@@ -97,7 +89,7 @@ class ThreadAccess:
 
     @property
     def digits(self) -> list[Digit]:
-        """Where the threads of a warp are; see `loopwright.cost.symbolic.warps`."""
+        """Positions of the threads of a warp; see `loopwright.cost.symbolic.warps`."""
         buffer = self.access.buffer
         found: dict[object, Digit] = {}
         for dim, moves in zip(buffer.dims, self.access.moves, strict=True):
@@ -106,7 +98,7 @@ class ThreadAccess:
                 if x is None or not x.tag.startswith("threadIdx"):
                     continue
                 stride = m.step * dim.stride * buffer.itemsize
-                # What moves several dimensions at once is one movement.
+                # A loop that moves several dimensions at once is one movement.
                 key = (
                     m.loop,
                     *(n.number if isinstance(n, Sym) else (n,) for n in (m.run, m.count)),
@@ -116,7 +108,7 @@ class ThreadAccess:
         return list(found.values())
 
     def _faster(self, tag: str) -> Number:
-        """Neighbouring threads that stand at one value of an axis."""
+        """Neighbouring threads with one value of an axis."""
         out: Number = 1
         for faster in "xyz"[: "xyz".index(tag[-1])]:
             out = out * self._launch.get(f"threadIdx.{faster}", 1)
@@ -131,36 +123,32 @@ class ThreadAccess:
 
     @property
     def sectors(self) -> Number:
-        """Segments of memory that a warp touches in one instruction."""
+        """Memory segments that a warp touches in one instruction."""
         d = self._device
         return sectors(d.segment, d.warp, self._threads, self.width, self.digits)
 
     @property
     def dense(self) -> Number:
-        """Segments that a warp's instruction would touch if its threads stood side by side."""
+        """Segments of a warp's instruction if its threads accessed contiguous memory."""
         d = self._device
         return ceil_div(least(self._threads, d.warp) * self.width, d.segment)
 
     @property
     def wavefronts(self) -> Number:
-        """Turns of the banks that an instruction of a warp takes."""
+        """Turns of the banks for one instruction of a warp."""
         d = self._device
         return wavefronts(d.warp, self._threads, self.width, self.digits) if d.lockstep else 1
 
     @property
     def fewest_turns(self) -> Number:
-        """Turns of an instruction of such a width without bank conflicts."""
+        """Turns of an instruction of this width without bank conflicts."""
         if not self._device.lockstep:
             return 1
         threads = least(self._threads, self._device.warp)
         return ceil_div(threads * most(self.width, WORD), BANKS * WORD)
 
     def wave_share(self, blocks: Number) -> Number:
-        """What different blocks touch that run at the same time, over what they touch alone each.
-
-        Args:
-            blocks: how many run at the same time, of those with the lowest numbers.
-        """
+        """Data of the first ``blocks`` blocks, run together, over the sum of what each touches."""
         places: Number = 1
         for moves in self.access.moves:
             for m in moves:

@@ -1,10 +1,10 @@
-"""Cycles that the kernels of a schedule take.
+"""Cycles of the kernels of a schedule.
 
-A roofline (Williams et al., CACM 2009) over what processors do (arithmetic, instructions, banks of
-shared memory, the second cache) and over memory, beside the time in which the warps that a
-processor holds wait (Hong and Kim, ISCA 2009: memory and computation of as many warps as there are
-overlap), in waves of blocks. Occupancy is that of NVIDIA's calculator. Rates are those of a usual
-card: what matters is the order of candidates.
+A roofline (Williams et al., CACM 2009) over processors (arithmetic, instructions, banks of shared
+memory, the second-level cache) and memory, beside the time in which the warps of a processor wait
+(Hong and Kim, ISCA 2009: memory and computation of as many warps as there are overlap), in waves of
+blocks. Occupancy is that of NVIDIA's calculator. Rates are those of a usual card: the order of
+candidates matters, not the absolute time.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from loopwright.cost.symbolic.symbols import (
 from loopwright.ir.kinds import SHARED
 from loopwright.schedule.state import State
 
-#: Warps that issue an instruction in a cycle, and bytes of a wavefront.
+#: Warps that issue an instruction in a cycle.
 _SCHEDULERS = 4
 #: Instructions of one iteration of a loop, and of the address of an access.
 _LOOP, _ADDRESS = 2, 1
@@ -34,29 +34,23 @@ _LOOP, _ADDRESS = 2, 1
 _LEVELS = 5
 #: Accesses of local memory of a register that is spilled, for each step of the innermost loops.
 _SPILL = 2
-#: Cycles of a CPU's core for what a thread does between barriers: an operation, which is hardly
-#: ever vectorized there; how much longer it takes where the thread has more results than registers
-#: hold, and where the contexts of all threads fill the first cache; a result that is loaded from
-#: the context and put back; an iteration of a loop; any access of contexts that leave that cache.
+#: Cycles of a CPU's core for the code of a thread between barriers: an operation, which is hardly
+#: ever vectorized there; factors for more results than registers, and for contexts of all threads
+#: that fill the first cache; a result loaded from the context and stored back; an iteration of a
+#: loop; an access of contexts that leave that cache.
 #: Fitted to random points of a product on PoCL.
 _SCALAR, _MANY, _FULL, _RESULT, _TURN, _FAR = 0.8, 1.7, 2.1, 2.9, 3.5, 31
-#: Results in registers, and bytes of contexts beside which there is room in the first cache, and
-#: which it holds.
+#: Results in registers; bytes of contexts that leave room in the first cache, and that it holds.
 _HELD, _ROOM, _NEAR = 64, 16 << 10, 48 << 10
 
 
 def slowdown(state: State, device: Device) -> Number:
-    """Cycles of a schedule over those of its arithmetic at the device's peak, at least about 1.
-
-    Args:
-        state: the schedule's state; split factors may be `Sym`.
-        device: what it runs on.
-    """
+    """Cycles over those of the arithmetic at peak, at least about 1; factors may be `Sym`."""
     return cycles(state, device) / _ideal(state, device)
 
 
 def cycles(state: State, device: Device) -> Number:
-    """Cycles of a schedule; arguments are those of `slowdown`."""
+    """Cycles of a schedule, with the arguments of `slowdown`."""
     kernels = kernels_of(state, device)
     return total(kernel_cycles(k) for k in kernels) + _on_the_host(state, kernels)
 
@@ -72,12 +66,12 @@ def _work(state: State) -> list[Number]:
 
 
 def _ideal(state: State, device: Device) -> Number:
-    """Cycles of the arithmetic on all lanes of all processors, however it is scheduled."""
+    """Cycles of the arithmetic on all lanes of all processors, whatever the schedule."""
     return most(total(_work(state)) / (device.processor.lanes * device.processors), 1)
 
 
 def kernel_cycles(k: Kernel) -> Number:
-    """Cycles of one kernel from its launch to that of the next."""
+    """Cycles from the launch of a kernel to that of the next."""
     d = k.device
     each = ceil_div(k.grid, d.processors)
     busy = block_cycles(k) * each
@@ -85,12 +79,12 @@ def kernel_cycles(k: Kernel) -> Number:
     moved = memory_bytes(k) / d.memory_rate
     bound = most(busy, moved)
     cycles = most(bound, waiting) + least(bound, waiting) / 4 + least(busy, moved) / 4
-    # What does not fit runs nowhere.
+    # A kernel that does not fit runs nowhere.
     return where(at_most(1, k.resident), cycles, cycles * 16) + d.launch
 
 
 def block_cycles(k: Kernel) -> Number:
-    """Cycles in which a block keeps the busiest part of a processor at work."""
+    """Cycles in which a block occupies the busiest part of a processor."""
     d = k.device
     arithmetic = total(s.operations * s.iterations * s.warps for s in k.stages) * d.warp
     issued = total(_instructions(s, k) for s in k.stages)
@@ -106,8 +100,9 @@ def block_cycles(k: Kernel) -> Number:
 
 
 def _one_by_one(k: Kernel) -> Number:
-    """Cycles of a core that runs a block's threads in turn from one barrier to the next: what lives
-    longer lies in memory meanwhile, the context of each thread."""
+    """Cycles of a core that runs a block's threads in turn between barriers: longer-lived values
+    lie in memory meanwhile, the context of each thread.
+    """
     out = barriers(k) * k.device.barrier[1] * k.threads
     if not k.meets:
         return out
@@ -143,13 +138,14 @@ def shared_wavefronts(k: Kernel) -> Number:
 
 
 def _traffic(a: ThreadAccess, s: KernelStage, d: Device) -> Number:
-    """Bytes that a block moves from or to the second cache."""
+    """Bytes that a block moves from or to the second-level cache."""
     return a.requests * s.warps * a.sectors * d.segment
 
 
 def memory_bytes(k: Kernel) -> Number:
-    """Bytes that come from memory or go there: what blocks that run at the same time have in common
-    comes once, and what fits in the second cache too."""
+    """Bytes from and to memory: data that concurrent blocks share, or that fits in the second-level
+    cache, comes once.
+    """
     out: Number = 0
     for s in k.stages:
         for a in s.accesses:
@@ -165,7 +161,7 @@ def memory_bytes(k: Kernel) -> Number:
 
 
 def barriers(k: Kernel) -> Number:
-    """Barriers of a block: around what fills shared memory, and between levels of combinations."""
+    """Barriers of a block: around writes of shared memory, and between levels of combinations."""
     out: Number = 0
     for s in k.stages:
         if s.nest.attached and s.nest.scope in SHARED:
@@ -178,13 +174,13 @@ def barriers(k: Kernel) -> Number:
 
 
 def _runs(s: KernelStage) -> Number:
-    """How often a block computes a stage."""
+    """Number of times that a block computes a stage."""
     outside = s.nest.loops[: len(s.nest.loops) - s.nest.own]
     return product(x.extent for x in outside if x.mark != "thread")
 
 
 def block_latency(k: Kernel) -> Number:
-    """Cycles that a thread of a block waits: for memory, barriers, and results of its own."""
+    """Cycles that a thread of a block waits: for memory, barriers, and its own results."""
     d = k.device
     out = barriers(k) * d.barrier[0]
     for s in k.stages:

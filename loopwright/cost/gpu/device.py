@@ -1,4 +1,4 @@
-"""What features and the analytical model know of the device that a task is tuned for."""
+"""Properties of a GPU that features and the analytical model use."""
 
 from __future__ import annotations
 
@@ -12,59 +12,35 @@ from loopwright.target import Target
 
 @dataclass(frozen=True, slots=True)
 class Processor:
-    """One processor (SM) of an architecture.
+    """One processor (SM) of an architecture."""
 
-    Attributes:
-        warps, blocks: most that it holds at a time.
-        shared: bytes of its shared memory.
-        reserved: bytes of it that the system takes for each block.
-        lanes: multiplications with an addition that it makes in a cycle, float32.
-    """
-
-    warps: int
-    blocks: int
-    shared: int
-    reserved: int
-    lanes: int
+    warps: int  # most that it holds at a time
+    blocks: int  # most that it holds at a time
+    shared: int  # bytes of its shared memory
+    reserved: int  # bytes of it that the system takes for each block
+    lanes: int  # float32 multiply-adds per cycle
 
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A device; limits are those of its target, rates those of a usual card of its architecture.
+    """A device, with limits of its target and rates of a usual card of its architecture."""
 
-    Attributes:
-        warp: threads that run in lockstep; 1 where work-groups are tasks of a CPU's cores.
-        processors: processors that run blocks.
-        processor: what one of them holds.
-        max_threads, max_shared, max_local: threads and bytes of shared memory of a block, and bytes
-            of local buffers of a thread, at most.
-        registers: registers of a processor, and of a block at most; 0 where that is unknown.
-        segment: bytes in which memory is read.
-        l2: bytes of the cache that all processors share.
-        l2_rate: bytes that come from it in a cycle, for one processor.
-        memory_rate: bytes that come from memory in a cycle, for all.
-        memory_latency, shared_latency, latency: cycles until a load of global memory, of shared
-            memory, and an operation is done.
-        barrier: cycles of a barrier, and cycles that it costs for each thread.
-        launch: cycles from one launch to the next.
-    """
-
-    warp: int
+    warp: int  # threads that run in lockstep; 1 where work-groups are tasks of a CPU's cores
     processors: int
     processor: Processor
-    max_threads: int
-    max_shared: int
-    max_local: int
-    registers: int
-    segment: int
-    l2: int
-    l2_rate: int
-    memory_rate: int
-    memory_latency: int
-    shared_latency: int
-    latency: int
-    barrier: tuple[int, int]
-    launch: int
+    max_threads: int  # of a block
+    max_shared: int  # bytes of a block
+    max_local: int  # bytes of local buffers of a thread
+    registers: int  # of a processor, and of a block at most; 0 where unknown
+    segment: int  # bytes in which memory is read
+    l2: int  # bytes of the cache that all processors share
+    l2_rate: int  # bytes per cycle, for one processor
+    memory_rate: int  # bytes per cycle, for all processors
+    memory_latency: int  # cycles of a load of global memory
+    shared_latency: int  # cycles of a load of shared memory
+    latency: int  # cycles of an operation
+    barrier: tuple[int, int]  # cycles of a barrier, and more cycles for each thread
+    launch: int  # cycles from one launch to the next
 
     @property
     def lockstep(self) -> bool:
@@ -72,8 +48,8 @@ class Device:
         return self.warp > 1
 
 
-#: By compute capability; the CUDA C++ programming guide's table of technical specifications, and
-#: the CUDA C++ best practices guide's throughput of arithmetic.
+#: Processors by compute capability, from the CUDA C++ programming guide's table of technical
+#: specifications and the CUDA C++ best practices guide's throughput of arithmetic.
 PROCESSORS: Mapping[int, Processor] = {
     75: Processor(32, 16, 65536, 0, 64),
     80: Processor(64, 32, 167936, 1024, 64),
@@ -129,7 +105,7 @@ def device_of(target: Target) -> Device:
 
 
 def _core_device(options: Mapping[str, Any]) -> Device:
-    """The cores of a CPU, each of which runs a work-group as a task, thread by thread."""
+    """Cores of a CPU as a device: each runs a work-group as a task, thread by thread."""
     return Device(
         1,
         _option(options, "multi_processor_count", 1),

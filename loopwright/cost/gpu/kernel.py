@@ -1,4 +1,4 @@
-"""Kernels of a schedule: launches, the stages inside, what a block and a thread take."""
+"""Kernels of a schedule: launches, stages, resources of blocks and threads."""
 
 from __future__ import annotations
 
@@ -44,28 +44,22 @@ TENSOR_CORE = 8
 
 
 class KernelStage:
-    """A stage as the threads of a kernel compute it.
-
-    Attributes:
-        nest: the stage.
-        threads: threads of a block that take part.
-        accesses: its store, then its loads.
-        iterations: how often a thread runs the statement.
-        chain: loops of a thread that are loops once the code is made, as iterations together.
-    """
+    """A stage as the threads of a kernel compute it."""
 
     def __init__(self, nest: StageNest, launch: Mapping[str, Number], device: Device) -> None:
         self.nest, self._device = nest, device
         loops = nest.loops
-        self.threads = _extents(loops, "threadIdx")
+        self.threads = _extents(loops, "threadIdx")  # threads of a block that take part
         inner = [x for x in loops if x.mark != "thread" or x.tag == "vthread"]
-        self.iterations = product(x.extent for x in inner)
+        self.iterations = product(x.extent for x in inner)  # runs of the statement per thread
         if nest.scope == "warp":  # its lanes share the work
             self.threads = self.threads * launch.get("threadIdx.x", 1)
             self.iterations = self.iterations / (device.warp * self._tensor_core)
         self.warps = warps_of(device, self.threads)
         straight = self._straight()
+        #: its store, then its loads
         self.accesses = [ThreadAccess(a, loops, straight, launch, device) for a in nest.accesses]
+        #: iterations, together, of a thread's loops that remain loops in the generated code
         self.chain = product(
             where(here, 1, x.extent)
             for x, here in zip(loops, straight, strict=True)
@@ -79,11 +73,11 @@ class KernelStage:
 
     @property
     def _tensor_core(self) -> int:
-        """How much faster than single multiplications an instruction does the work."""
+        """Speedup of a tensor core instruction over single multiplications."""
         return 1 if self.nest.stage.tensorized is None else TENSOR_CORE
 
     def _straight(self) -> list[Number]:
-        """For each loop whether it is written out with all inside; loops over registers are."""
+        """For each loop, whether it is unrolled with all inside; loops over registers are."""
         registers = [a for a in self.nest.accesses if a.buffer.scope in OWN]
         moving = {m.loop for a in registers for moves in a.moves for m in moves}
         out: list[Number] = []
@@ -97,7 +91,7 @@ class KernelStage:
 
     @property
     def operations(self) -> int:
-        """Instructions of the arithmetic of one iteration; a product and a sum are one."""
+        """Arithmetic instructions of one iteration; a multiply-add is one."""
         w = work_of(self.nest.op)
         return max(w.add, w.mul) + w.other + 8 * w.div + 16 * w.call
 
@@ -122,31 +116,22 @@ class KernelStage:
 
     @cached_property
     def combinations(self) -> Number:
-        """How often they do."""
+        """Number of such combinations."""
         spatial = [x for x in self.nest.loops if x.kind != "reduce" and x.mark != "thread"]
         return product(x.extent for x in spatial) if self.crosses else 0
 
 
 class Kernel:
-    """One kernel.
-
-    Args:
-        nests: its stages in topological order.
-        device: what it runs on.
-
-    Attributes:
-        launch: extents of its axes, by tag.
-        grid, threads: blocks, and threads of a block.
-        stages: its stages, the root last.
-    """
+    """A kernel of stages in topological order."""
 
     def __init__(self, nests: Sequence[StageNest], device: Device) -> None:
         self.device, self.nests = device, list(nests)
-        self.launch = _launch(nests)
-        self.grid = product(n for t, n in self.launch.items() if t.startswith("blockIdx"))
+        self.launch = _launch(nests)  # extents of its axes, by tag
+        self.grid = product(n for t, n in self.launch.items() if t.startswith("blockIdx"))  # blocks
+        #: threads of a block
         self.threads = product(n for t, n in self.launch.items() if t.startswith("threadIdx"))
         self.warps = warps_of(device, self.threads)
-        self.stages = [KernelStage(n, self.launch, device) for n in nests]
+        self.stages = [KernelStage(n, self.launch, device) for n in nests]  # the root last
 
     @property
     def vthreads(self) -> Number:
@@ -155,7 +140,7 @@ class Kernel:
 
     @cached_property
     def shared_bytes(self) -> Number:
-        """Shared memory of a block: buffers, and rows in which threads combine reductions."""
+        """Bytes of a block: buffers, and rows in which threads combine reductions."""
         out: Number = 0
         for nest in self.nests:
             if nest.attached and nest.scope in SHARED and nest.buffer is not None:
@@ -168,7 +153,7 @@ class Kernel:
 
     @cached_property
     def local_bytes(self) -> Number:
-        """Buffers of a thread."""
+        """Bytes of a thread's buffers."""
         out: Number = 0
         for nest in self.nests:
             if nest.attached and nest.scope in OWN and nest.buffer is not None:
@@ -181,8 +166,9 @@ class Kernel:
         return out
 
     def _copies(self, nest: StageNest) -> Number:
-        """Virtual threads that have a buffer of their own: those that compute different elements,
-        where they meet while it is used. Where none do, they run one after the other."""
+        """Virtual threads with a buffer of their own: those that compute different elements, where
+        they meet while it is used; without such a meeting they run one after the other.
+        """
         if not self.meets:
             return 1
         moving = {m.loop for index in nest.axes.values() for m in index.moves}
@@ -190,18 +176,18 @@ class Kernel:
 
     @property
     def meets(self) -> bool:
-        """Whether the threads of a block do something together."""
+        """Whether the threads of a block cooperate."""
         return any((n.attached and n.scope in SHARED) or cross_tags(n.stage) for n in self.nests)
 
     @cached_property
     def registers(self) -> Number:
-        """Registers of a thread, estimated.
+        """Estimated registers of a thread.
 
-        Compilers keep most of a thread's buffers in registers, and need some for the addresses of
-        accesses and for what a statement loads before it uses it. How much they load ahead, and how
-        many iterations of a loop they overlap, depends on the registers that cost no occupancy:
-        small blocks have many. The constants are fitted to what NVRTC 13 says of random points of
-        the templates for sm_90 (`benchmarks/gpu_estimates.py`).
+        Compilers keep most of a thread's buffers in registers, and need some for addresses and for
+        operands that a statement loads ahead. The number of loads ahead and of overlapped
+        iterations depends on the registers that cost no occupancy: small blocks have many. The
+        constants are fitted to the output of NVRTC 13 for random points of the templates for sm_90
+        (`benchmarks/gpu_estimates.py`).
         """
         addresses = sum(_ADDRESS[a.scope] for s in self.stages for a in s.accesses)
         free = free_registers(self.device, self.threads)
@@ -214,7 +200,7 @@ class Kernel:
 
     @property
     def _loaded(self) -> Number:
-        """Registers of operands that a written-out statement loads before it uses them."""
+        """Registers of operands that an unrolled statement loads ahead."""
         out: Number = 0
         for s in self._loading:
             loads = [a for a in s.accesses[1:] if a.scope != "local"]
@@ -232,7 +218,7 @@ class Kernel:
 
     @property
     def _loading(self) -> list[KernelStage]:
-        """The stages that load from beyond a thread's registers."""
+        """Stages that load from beyond a thread's registers."""
         return [s for s in self.stages if any(a.scope != "local" for a in s.accesses[1:])]
 
     @cached_property
@@ -242,7 +228,7 @@ class Kernel:
 
     @cached_property
     def spilled(self) -> Number:
-        """Registers that a thread wants and cannot have."""
+        """Registers that a thread needs beyond the cap."""
         return most(self.registers - self.register_cap, 0)
 
     @cached_property
@@ -253,7 +239,7 @@ class Kernel:
 
     @property
     def occupancy(self) -> Number:
-        """Warps that a processor holds, of those that it could: 0 to 1."""
+        """Share of the warps that a processor can hold: 0 to 1."""
         return self.resident * self.warps / self.device.processor.warps
 
     @property
@@ -263,25 +249,18 @@ class Kernel:
 
     @property
     def waves(self) -> Number:
-        """Turns in which blocks run."""
         return ceil_div(self.grid, self.at_once)
 
     @property
     def tail(self) -> Number:
-        """Share of the turns' places that have a block: 0 to 1."""
+        """Share of the block slots of all waves that have a block: 0 to 1."""
         return self.grid / (self.waves * self.at_once)
 
 
 def kernels_of(
     state: State, device: Device, nests: Iterable[StageNest] | None = None
 ) -> list[Kernel]:
-    """The kernels of a schedule in the order in which they run.
-
-    Args:
-        state: the schedule's state.
-        device: what it runs on.
-        nests: its stages, where they are known already.
-    """
+    """Kernels of a schedule in execution order; ``nests`` are its stages, if already known."""
     members: dict[StageId, list[StageNest]] = {}
     place = {sid: n for n, sid in enumerate(state.order)}
     for nest in sorted(nests or nests_of(state), key=lambda n: place[n.stage.id]):
@@ -292,8 +271,9 @@ def kernels_of(
 
 
 def _launch(nests: Sequence[StageNest]) -> dict[str, Number]:
-    """Extents of the launch axes: the first stage with one says how long it is, the root first and
-    readers before what they read."""
+    """Extents of the launch axes: the first stage with an axis decides, the root first and readers
+    before the stages that they read.
+    """
     out: dict[str, Number] = {}
     given = {t: n for nest in nests[-1:] for t, n in nest.stage.env_threads if n is not None}
     out.update(given)
@@ -305,7 +285,7 @@ def _launch(nests: Sequence[StageNest]) -> dict[str, Number]:
 
 
 def _extents(loops: Sequence[NestLoop], family: str) -> Number:
-    """Iterations together of the loops that are bound to axes of a family."""
+    """Product of the extents of the loops bound to axes of a family."""
     return product(x.extent for x in loops if x.mark == "thread" and x.tag.startswith(family))
 
 

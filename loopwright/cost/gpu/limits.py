@@ -1,6 +1,6 @@
-"""Which candidates take far more than their device has: known before anything is built.
+"""Candidates that far exceed the limits of their device, found before anything is built.
 
-What a candidate takes is estimated from its schedule, so only what exceeds a limit widely is told;
+Resources are estimated from the schedule, so only a large excess counts;
 `loopwright.lowering.gpu_limits` checks the lowered program exactly.
 """
 
@@ -19,8 +19,8 @@ from loopwright.schedule.state import State
 from loopwright.task.interfaces import Scheduler
 from loopwright.task.vectors import Digits
 
-#: Limits, and how many times each a candidate must take. Threads and shared memory are known almost
-#: exactly; compilers may do with far fewer registers than were counted.
+#: Limits, and the factor by which a candidate must exceed each. Threads and shared memory are known
+#: almost exactly; compilers may need far fewer registers than estimated.
 MARGINS = {
     "threads of a block": 1.25,
     "shared memory": 1.25,
@@ -30,30 +30,24 @@ MARGINS = {
 
 
 class Excess:
-    """How far candidates exceed the limits of their device.
-
-    Args:
-        task: a task of a target of the family ``gpu``, or a structure for one.
-    """
+    """Excess of a ``gpu`` task's, or structure's, candidates over the limits of their device."""
 
     def __init__(self, task: Scheduler) -> None:
         derive = partial(shares, device=device_of(task.target))
         self._population = Population(task, derive, (False,) * len(MARGINS))
 
     def widely(self, digits: Digits) -> npt.NDArray[np.bool_]:
-        """For each limit of `MARGINS` whether candidates exceed it widely, bool (n, limits).
+        """For each limit of `MARGINS`, whether candidates exceed it widely, bool (n, limits).
 
-        A candidate of which nothing is known, since its template refuses it, exceeds none.
-
-        Args:
-            digits: whole numbers (n, knobs): the position of each knob's choice.
+        ``digits`` (n, knobs) has the position of each knob's choice. A candidate that its template
+        refuses exceeds none.
         """
         found = self._population.evaluate(digits)
         return np.asarray(found > np.array(list(MARGINS.values()), np.float32))
 
 
 def shares(state: State, device: Device) -> list[Number]:
-    """What the kernels of a schedule take at most of each limit of `MARGINS`, as shares of it."""
+    """Largest use of each limit of `MARGINS` by a schedule's kernels, as share of the limit."""
     out: list[Number] = [0] * len(MARGINS)
     for k in kernels_of(state, device):
         out = [most(a, b) for a, b in zip(out, _shares(k, device), strict=True)]

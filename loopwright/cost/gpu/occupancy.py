@@ -1,7 +1,7 @@
-"""How many blocks a processor holds at a time: the calculation of NVIDIA's occupancy calculator.
+"""Number of blocks that a processor holds, as in NVIDIA's occupancy calculator.
 
-Blocks, warps, registers and shared memory each set a limit. Registers are given to warps in
-units, warps of a block in groups of four, shared memory in units too.
+Blocks, warps, registers and shared memory each set a limit. Registers are given to warps in units,
+warps of a block in groups of four, shared memory in units too.
 """
 
 from __future__ import annotations
@@ -9,24 +9,19 @@ from __future__ import annotations
 from loopwright.cost.gpu.device import Device
 from loopwright.cost.symbolic.symbols import Number, at_most, ceil_div, least, most, where
 
-#: Registers that a thread can have; they come in units of a warp, and for groups of warps.
+#: Registers that a thread can have; their units for a warp, and warps of an allocation.
 MOST_REGISTERS, _REGISTER_UNIT, _WARP_UNIT = 255, 256, 4
-#: Bytes in which shared memory is given.
+#: Allocation unit of shared memory, in bytes.
 _SHARED_UNIT = 128
-#: Registers that are free where nothing is known of them: 65536 for 2048 threads.
+#: Free registers of a thread where the device is unknown: 65536 for 2048 threads.
 _USUAL = 32
 
 
 def blocks_per_processor(
     device: Device, threads: Number, registers: Number, shared: Number
 ) -> Number:
-    """Blocks that a processor holds; 0 where it holds none.
-
-    Args:
-        device: its limits.
-        threads: threads of a block.
-        registers: of a thread.
-        shared: bytes of a block.
+    """Number of blocks that a processor holds, given threads of a block, registers of a thread and
+    bytes of shared memory of a block; 0 where it holds none.
     """
     p = device.processor
     warps = warps_of(device, threads)
@@ -41,12 +36,11 @@ def blocks_per_processor(
 
 
 def warps_of(device: Device, threads: Number) -> Number:
-    """Warps of a block."""
     return ceil_div(threads, device.warp)
 
 
 def register_cap(device: Device, threads: Number) -> Number:
-    """Registers that a thread of so large a block can have."""
+    """Registers that a thread of a block of this size can have."""
     if not device.registers:
         return MOST_REGISTERS
     warps = ceil_div(warps_of(device, threads), _WARP_UNIT) * _WARP_UNIT
@@ -56,8 +50,7 @@ def register_cap(device: Device, threads: Number) -> Number:
 
 
 def free_registers(device: Device, threads: Number) -> Number:
-    """Registers that a thread can have while a processor holds as many such blocks as fit without
-    them: more of them cost occupancy."""
+    """Registers of a thread that cost no occupancy: more leave fewer blocks on a processor."""
     if not device.registers:
         return _USUAL
     warps = warps_of(device, threads)

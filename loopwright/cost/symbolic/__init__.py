@@ -1,1 +1,1 @@
-"""Schedules whose factors are knobs not yet chosen, evaluated for whole populations."""
+"""Schedules whose factors are unchosen knobs, evaluated for whole populations."""

@@ -1,9 +1,9 @@
 """Numbers derived from schedules of candidates one by one, where templates branch on every knob.
 
 A template then runs for each candidate, in Python, about a thousand times a second. Where that
-takes long enough to pay for the start of processes, and there are CPUs enough (two bring nothing),
-candidates are shared out over them (joblib's loky; processes stay for the next time). What comes
-out is the same, in the same order: a candidate is derived by the same code and depends on no other.
+takes long enough to pay for the start of processes, and there are enough CPUs (two bring nothing),
+candidates are shared out over them (joblib's loky; processes stay for the next time). The results
+are the same, in the same order: each candidate is derived by the same code, independently.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from loopwright.time_limit import TEMPLATE_S, limited
 #: Derives numbers from a schedule's state, always the same count.
 Derive = Callable[[State], list[Number]]
 Rows = npt.NDArray[np.float32]
-#: Candidates that are derived before it is said how long the others take; seconds from which
-#: processes may pay, whose start takes two; and CPUs that there have to be.
+#: Candidates derived before the time of the others is estimated; seconds from which processes may
+#: pay, whose start takes two; and CPUs that processes need.
 TIMED, PAYS_S, CPUS = 32, 6.0, 4
 #: Parts for each process, so that one with slow candidates keeps the others from waiting.
 _PARTS = 4
@@ -42,11 +42,9 @@ _log = logging.getLogger("loopwright.cost")
 def derived(
     task: Scheduler, derive: Derive, config: ConfigEntity
 ) -> tuple[list[Number] | None, str]:
-    """The numbers of a configuration, whose choices may be symbols.
+    """Numbers of a configuration, whose choices may be symbols, and an empty text.
 
-    Returns:
-        They, and nothing; None where the template fails, with a text where that is not its own
-        refusal.
+    None where the template fails, with a text unless that is its own refusal.
     """
     try:
         run = task.instantiate
@@ -63,12 +61,7 @@ def derived(
 def rows_of(
     task: Scheduler, derive: Derive, logged: Sequence[bool], digits: Digits
 ) -> tuple[Rows, list[str]]:
-    """Rows of candidates, one after the other: all NaN where a template fails; and what to warn of.
-
-    Args:
-        task, derive, logged: as of `loopwright.cost.symbolic.population.Population`.
-        digits: int64 (n, knobs).
-    """
+    """Rows of candidates (n, knobs) in turn, all NaN where a template fails; and warnings."""
     out = np.full((len(digits), len(logged)), np.nan, np.float32)
     marks, texts = np.array(logged, bool), []
     knobs = task.config_space.knobs.values()
@@ -82,22 +75,16 @@ def rows_of(
 
 
 class Candidates:
-    """The rows of a task's candidates, each derived by itself.
-
-    Args:
-        task, derive, logged: as of `loopwright.cost.symbolic.population.Population`.
-
-    Attributes:
-        why_alone: why the candidates stay in this process, however many they are; empty: they
-            need not.
-    """
+    """Rows of a task's candidates, each derived by itself."""
 
     def __init__(self, task: Scheduler, derive: Derive, logged: Sequence[bool]) -> None:
         self._task, self._derive, self._logged = task, derive, tuple(logged)
+        #: Reason why the candidates stay in this process, however many they are; empty if they need
+        #: not.
         self.why_alone = ""
 
     def rows(self, digits: Digits) -> Rows:
-        """float32 (n, numbers) of candidates (n, knobs); all NaN where a template fails."""
+        """Rows, float32 (n, numbers), of candidates (n, knobs); all NaN where a template fails."""
         begin = time.perf_counter()
         first = self.in_one_process(digits[:TIMED])
         rest = digits[TIMED:]
@@ -108,11 +95,9 @@ class Candidates:
         return np.concatenate([first, self.side_by_side(rest, processes)])
 
     def in_one_process(self, digits: Digits) -> Rows:
-        """The same rows, one after the other."""
         return self._warned(rows_of(self._task, self._derive, self._logged, digits))
 
     def side_by_side(self, digits: Digits, processes: int) -> Rows:
-        """The same rows, shared out over so many processes."""
         from joblib import Parallel, delayed
 
         parts = np.array_split(digits, processes * _PARTS)
@@ -140,7 +125,7 @@ class Candidates:
 
 
 def _reason(exc: BaseException) -> str:
-    """What kept candidates from other processes: the last line of what was said there, if any."""
+    """Reason why candidates cannot go to other processes: the last line of the error, if any."""
     lines = [line for x in (exc, exc.__cause__) for line in str(x or "").splitlines()]
     said = [line.strip() for line in lines if line.strip(' "')]
     return f"{type(exc).__name__}: {said[-1] if said else ''}"

@@ -16,24 +16,17 @@ from loopwright.cost.symbolic.symbols import Graph, GraphNode, Number, Sym
 from loopwright.cost.symbolic.warps import COUNTS
 from loopwright.task.vectors import Digits
 
-#: One operation: what it is, where its value goes, and where its operands are: two, or any number
-#: in a tuple, and None. With no operation, the row of the block that a value goes to, and where it
-#: is.
+#: One operation: its function, the register of its value, and those of its operands: two, or any
+#: number in a tuple, and None. Without a function: the row of the block for a value, and the
+#: register of the value.
 _Step = tuple[Callable[..., Any] | None, int, Any, int | None]
 
 
 class ColumnProgram:
     """Several expressions, evaluated together.
 
-    Args:
-        outputs: what to evaluate; ``len(outputs)`` numbers for each candidate.
-        logged: for each output whether ``log2(1 + x)`` of it is wanted.
-        choices: the values of knobs, so that what one knob alone decides is looked up.
-        known: what warps touch that was counted before, by programs of the same population.
-
-    Attributes:
-        leaves: what the expressions depend on, as (knob, part), in the order of `evaluate`; not
-            where ``choices`` are there, which `columns` are made of.
+    With ``choices``, the values of knobs, parts that depend on one knob alone are looked up.
+    ``known`` has counts of warps from earlier programs of the same population.
     """
 
     def __init__(
@@ -65,6 +58,8 @@ class ColumnProgram:
         self._tables = None if choices is None else KnobTables(nodes, wanted, choices)
         needed = [n for n in reachable(nodes, wanted) if n in graph.leaves]
         given = needed if self._tables is None else self._tables.given
+        #: Leaves of the expressions as (knob, part), in the order of `evaluate`; unused with
+        #: ``choices``.
         self.leaves = [graph.leaves[n] for n in needed]
         self._steps = self._compiled(nodes, wanted, given)
         numbers = [
@@ -79,13 +74,7 @@ class ColumnProgram:
         wanted: Mapping[int, Sequence[int]],
         given: Sequence[int],
     ) -> list[_Step]:
-        """The operations in order.
-
-        Args:
-            nodes: the graph, by number.
-            wanted: the rows of the block that a node goes to.
-            given: nodes whose columns are given.
-        """
+        """Operations in order; ``wanted`` maps nodes to rows of the block, ``given`` are known."""
         columns = {n: k for k, n in enumerate(given)}
         needed = self._together(nodes, reachable(nodes, wanted, columns), columns)
         last = {a: n for n in needed if n not in columns for a in operands(nodes[n])}
@@ -109,7 +98,7 @@ class ColumnProgram:
         return steps
 
     def _place_of(self, free: list[int]) -> int:
-        """A place for a value: one that holds nothing that is needed, or a new one."""
+        """A register without a value that is still needed, or a new one."""
         if free:
             return free.pop()
         self._places += 1
@@ -118,8 +107,9 @@ class ColumnProgram:
     def _together(
         self, nodes: dict[int, GraphNode], needed: Sequence[int], given: Collection[int]
     ) -> list[int]:
-        """The nodes in another order, in which what warps touch is counted by one operation: that
-        costs by the call. No count depends on another one."""
+        """The nodes in an order in which one operation counts the accesses of all warps: that costs
+        by the call, and no count depends on another one.
+        """
         self._functions = dict(COLUMNS)
         counted = [n for n in needed if nodes[n][0] in COUNTS]
         if not counted:
@@ -144,30 +134,22 @@ class ColumnProgram:
         return [*before, everything, *counted, *after]
 
     def _constant(self, value: float, op: str) -> int:
-        """Where a number stands among the constants. What `np.where` chooses from are columns:
-        it is twice as fast with them."""
+        """Index of a number among constants; `np.where` is twice as fast with columns."""
         key = (value, isinstance(value, bool), op == "where")
         return self._constants.setdefault(key, len(self._constants))
 
     def columns(self, digits: Digits) -> list[Column]:
-        """What `evaluate` wants of candidates.
-
-        Args:
-            digits: int64 (n, knobs): the position of each knob's choice.
-        """
+        """Inputs of `evaluate` for candidates, int64 (n, knobs), the positions of choices."""
         assert self._tables is not None
         return self._tables.columns(digits)
 
     def __len__(self) -> int:
-        """How many operations are evaluated."""
+        """Number of operations."""
         return sum(function is not None for function, *_ in self._steps)
 
     def evaluate(self, columns: Sequence[np.ndarray], out: np.ndarray) -> None:
-        """Fill ``out`` with the outputs of n candidates.
-
-        Args:
-            columns: float64 (n,) for each of ``leaves``, or `columns` of the candidates.
-            out: float32 (n, outputs).
+        """Fill ``out``, float32 (n, outputs), from float64 (n,) for each leaf, or
+        from `columns`.
         """
         values: list[Any] = [*columns, *[None] * (self._places - len(columns))]
         values += [np.full(len(out), x) if whole else x for x, whole in self._numbers]
@@ -188,7 +170,7 @@ class ColumnProgram:
 
 
 def constant_row(numbers: Sequence[float], logged: np.ndarray) -> np.ndarray:
-    """What a `ColumnProgram` gives for one candidate of which all is known, float32 (outputs,)."""
+    """Output of a `ColumnProgram` for one candidate without unknowns, float32 (outputs,)."""
     out = np.array(numbers, np.float64).astype(np.float32)
     logs = out[logged]
     _take_logarithms(logs)
@@ -205,5 +187,5 @@ def _take_logarithms(values: np.ndarray) -> None:
 
 
 def _rows(count: int, length: int) -> np.ndarray:
-    """Rows of float32 that do not begin a power of two apart: columns of them share few sets."""
+    """Rows of float32 whose distance is no power of two: columns of those share few cache sets."""
     return np.empty((count, length + 16), np.float32)[:, :length]

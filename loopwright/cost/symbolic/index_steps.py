@@ -1,9 +1,8 @@
-"""How indices move when loops do: sums of steps, and what dividing and wrapping make of them.
+"""Movement of indices with loops: sums of steps, also under division and modulo.
 
-A `SteppedIndex` is ``const + sum(step * loop)``. Where it is divided, or wrapped (``i // 16``,
-``i % 16``; a fused loop has both), a loop that takes ``count`` steps of ``step`` becomes one of
-fewer, or longer, steps. What the loop does then is exact where one of the two divides the other, as
-it is wherever tiles are whole, and near elsewhere.
+A `SteppedIndex` is ``const + sum(step * loop)``. Under ``i // 16`` or ``i % 16`` (a fused loop has
+both), a loop that takes ``count`` steps of ``step`` becomes one of fewer, or longer, steps. That is
+exact where one of the two divides the other, as it is wherever tiles are whole, and near elsewhere.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ LoopKey = tuple[StageId, str]
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """While a loop runs, an index takes ``count`` values that are ``step`` apart.
+    """Movement of an index with a loop: ``count`` values that are ``step`` apart.
 
-    Each of them for ``run`` iterations of the loop, after the last the first again: in iteration i
-    the index is ``step * ((i // run) % count)``. Who asks only for what is touched in the end does
-    not need ``run``; what neighbouring threads touch together depends on it.
+    Each holds for ``run`` iterations of the loop, and the first follows the last: in iteration i
+    the index is ``step * ((i // run) % count)``. The set of touched elements does not depend on
+    ``run``; the elements that neighbouring threads touch together do.
     """
 
     loop: LoopKey
@@ -39,14 +38,12 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class SteppedIndex:
-    """``const + sum(moves)``.
-
-    ``reach`` is how far its extreme values are apart, where that is known better than from what
-    each move does alone: the digits of a fused loop never leave their range.
-    """
+    """``const + sum(moves)``."""
 
     const: Number
     moves: tuple[Move, ...]
+    #: Distance of the extreme values, where better known than from the moves: the digits of a fused
+    #: loop never leave their range.
     reach: Number | None = None
 
     def __add__(self, other: SteppedIndex) -> SteppedIndex:
@@ -58,19 +55,19 @@ class SteppedIndex:
         return width(self.moves) if self.reach is None else self.reach + 1
 
     def times(self, k: Number) -> SteppedIndex:
-        """All of it ``k`` times as far."""
+        """The index times ``k``."""
         if not isinstance(k, Sym) and k == 0:
             return SteppedIndex(0, ())
         moves = tuple(Move(m.loop, m.step * k, m.count, m.run) for m in self.moves)
         return SteppedIndex(self.const * k, moves)
 
     def along(self, loops: Mapping[LoopKey, LoopKey]) -> SteppedIndex:
-        """The same with other loops in place of some."""
+        """The index with some loops replaced."""
         moves = tuple(replace(m, loop=loops.get(m.loop, m.loop)) for m in self.moves)
         return SteppedIndex(self.const, moves, self.reach)
 
     def without(self, loops: Container[LoopKey]) -> SteppedIndex:
-        """What is left of it while these loops stand at their beginning."""
+        """The index while ``loops`` stand at their beginning."""
         return SteppedIndex(self.const, tuple(m for m in self.moves if m.loop not in loops))
 
     def digit(self, div: Number, mod: Number | None) -> SteppedIndex:
@@ -97,10 +94,10 @@ def width(moves: Sequence[Move]) -> Number:
 
 
 def digit_move(m: Move, div: Number, mod: Number | None) -> Move:
-    """What a move of an index is to a digit of it.
+    """Move of a digit of an index.
 
-    Steps below ``div`` let the digit stand for some iterations; steps of whole periods
-    ``div * mod`` never change it.
+    With steps below ``div`` the digit stays for some iterations; steps of whole periods ``div *
+    mod`` never change it.
     """
     size = magnitude(m.step)
     step = most(size // div, 1)
@@ -112,27 +109,24 @@ def digit_move(m: Move, div: Number, mod: Number | None) -> Move:
 
 
 class SteppedArithmetic(LoopArithmetic[float | Sym, SteppedIndex]):
-    """Arithmetic of loops in which extents may stand for those of many candidates.
+    """Loop arithmetic for extents of many candidates at once.
 
     It never branches on an extent. Values are sums of steps, near where tiles are not whole.
     """
 
     def times(self, a: Number, b: Number) -> Number:
-        """``a * b``."""
         return a * b
 
     def ceil_div(self, a: Number, b: Number) -> Number:
-        """``ceil(a / b)``."""
         return ceil_div(a, b)
 
     def clipped(self, factor: Number, n: Number) -> Number:
-        """The smaller of a split factor, which may be a `Sym`, and an extent."""
+        """Minimum of a split factor, which may be a `Sym`, and an extent."""
         return least(factor, n)
 
     def split_value(
         self, loop: str, outer: SteppedIndex, length: Number, inner: SteppedIndex
     ) -> SteppedIndex:
-        """``outer * length + inner``."""
         return outer.times(length) + inner
 
     def fused_values(
@@ -145,7 +139,7 @@ class SteppedArithmetic(LoopArithmetic[float | Sym, SteppedIndex]):
         """
         if len(value.moves) != 1:
             whole = value.digit(length, None)
-            # What the fused loop over-runs is guarded, and reaches no further.
+            # The overrun of the fused loop is guarded, and reaches no further.
             reach = least((value.width - 1) // length, outer - 1)
             return replace(whole, reach=reach), value.digit(1, length)
         x, run = value.moves[0].loop, value.moves[0].run
@@ -156,7 +150,7 @@ class SteppedArithmetic(LoopArithmetic[float | Sym, SteppedIndex]):
 
 
 def index_of(e: Expr, axes: Mapping[Var, SteppedIndex]) -> SteppedIndex | None:
-    """An index expression as moves; None where it is no sum of steps (a gather, a selection)."""
+    """Index expression as moves; None where it is no sum of steps (a gather, a selection)."""
     match e:
         case Sym():
             return SteppedIndex(e, ())
@@ -189,11 +183,7 @@ def _scaled(e: Expr, k: Number | None, axes: Mapping[Var, SteppedIndex]) -> Step
 
 
 def extent_of(e: Dim) -> Number:
-    """The number that an extent is.
-
-    Raises:
-        UsageError: it depends on sizes that are known only when the program runs.
-    """
+    """Number of an extent. Sizes known only when the program runs raise `UsageError`."""
     number = number_of(e)
     if number is None:
         raise UsageError(f"the extent {e} depends on sizes that are known only at run time")
@@ -201,7 +191,7 @@ def extent_of(e: Dim) -> Number:
 
 
 def number_of(e: Expr | int) -> Number | None:
-    """The number that an expression without variables is, or None."""
+    """Number of an expression without variables, or None."""
     match e:
         case Sym() | int():
             return e

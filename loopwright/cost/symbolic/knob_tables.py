@@ -1,4 +1,4 @@
-"""What one knob alone decides, computed once for each of its candidates and then looked up.
+"""Tables of expressions of a single knob, computed once for each of its candidates.
 
 A knob has tens of candidates where a population has thousands, and a third of all expressions are
 of that kind.
@@ -22,17 +22,7 @@ MOST = 2048
 
 
 class KnobTables:
-    """Columns of the expressions that a population's programs begin with.
-
-    Args:
-        nodes: the graph, by number.
-        wanted: nodes that are asked for.
-        choices: the values of knobs.
-
-    Attributes:
-        given: the nodes that are looked up, in the order of `columns`; whatever is wanted can be
-            computed from them.
-    """
+    """Columns of the expressions that a population's programs begin with."""
 
     def __init__(
         self, nodes: Mapping[int, GraphNode], wanted: Collection[int], choices: Choices
@@ -41,6 +31,8 @@ class KnobTables:
         knob = _single_knobs(nodes, needed, choices)
         several = [n for n in needed if n not in knob]
         border = {*wanted, *(a for n in several for a in operands(nodes[n]))}
+        #: Nodes that are looked up, in the order of `columns`; all wanted nodes can be computed
+        #: from them.
         self.given = [n for n in needed if n in knob and n in border]
         values = _tabulated(nodes, reachable(nodes, self.given), choices)
         self._tables: list[tuple[int, list[int], Column]] = []
@@ -50,7 +42,7 @@ class KnobTables:
             self._tables.append((key[0], places, table))
 
     def columns(self, digits: Digits) -> list[Column]:
-        """The columns of ``given`` for candidates ``(n, knobs)``."""
+        """Columns of ``given`` for candidates (n, knobs)."""
         out: list[Column] = [np.empty(0)] * len(self.given)
         for knob, places, table in self._tables:
             for place, column in zip(places, table.take(digits[:, knob], axis=1), strict=True):
@@ -61,7 +53,7 @@ class KnobTables:
 def _single_knobs(
     nodes: Mapping[int, GraphNode], needed: Sequence[int], choices: Choices
 ) -> dict[int, int]:
-    """The knob of each node that depends on no other, of knobs that are not too large."""
+    """Knob of each node that depends on no other, for knobs that are not too large."""
     out: dict[int, int] = {}
     for n in needed:
         op, args = nodes[n]

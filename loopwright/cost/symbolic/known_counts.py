@@ -1,4 +1,4 @@
-"""What warps touch that was counted before: of thousands of candidates few are different there."""
+"""Cache of warp access counts: thousands of candidates have few different ones."""
 
 from __future__ import annotations
 
@@ -18,26 +18,20 @@ _SPREAD = np.random.default_rng(0).integers(-(1 << 62), 1 << 62, 64) * 2 + 1
 
 
 class KnownCounts:
-    """Counts by description. A count is a function of its description, so this is a shortcut and
-    no state. Each has two places where it may be found; a later one may take them both. It is
-    emptied when there is no room for new ones.
+    """Counts by description, a pure cache: a count is a function of its description.
 
-    Args:
-        kept: descriptions that there is room for.
+    Each has two places where it may be found; a later one may take them both. The cache is emptied
+    when ``kept`` descriptions leave no room for new ones.
     """
 
     def __init__(self, kept: int = KEPT) -> None:
         self._kept = kept
-        # Of each number of fields: what is kept, what that touches, and where each is found.
+        # For each number of fields: the kept descriptions, their counts, and their places.
         self._tables: dict[int, tuple[Ints, Ints, npt.NDArray[np.int32]]] = {}
         self._used: dict[int, int] = {}
 
     def columns(self, accesses: Sequence[tuple[str, Sequence[Any]]]) -> Any:
-        """What accesses touch, float64 (accesses, n).
-
-        Args:
-            accesses: see `loopwright.cost.symbolic.warps.described`.
-        """
+        """Counts of accesses as in `warps.described`, float64 (accesses, n)."""
         wanted = described(accesses)
         return self._counts(wanted).astype(np.float64).reshape(len(accesses), -1)
 
@@ -77,14 +71,14 @@ class KnownCounts:
         self._used[fields] += n
 
     def _clear(self, fields: int) -> None:
-        # What nothing was kept for yet is found in the first place, which no description equals.
+        # Unused entries are found in the first place, which no description equals.
         kept = np.full((fields, self._kept), -1, np.int64)
         counts, places = np.zeros(self._kept, np.int64), np.zeros(1 << _PLACES, np.int32)
         self._tables[fields], self._used[fields] = (kept, counts, places), 1
 
 
 def _different(columns: Ints, wanted: Ints) -> Ints:
-    """Where descriptions are not those that are wanted."""
+    """Positions of descriptions that differ from the wanted ones."""
     return np.flatnonzero(np.bitwise_or.reduce(columns ^ wanted, axis=0))
 
 

@@ -1,4 +1,4 @@
-"""Rows that were evaluated before: a search asks for the same candidates again and again."""
+"""Cache of evaluated rows: a search asks for the same candidates again and again."""
 
 from __future__ import annotations
 
@@ -11,18 +11,15 @@ import numpy.typing as npt
 from loopwright.task.vectors import Digits
 
 Rows = npt.NDArray[np.float32]
-#: Rows that are kept: 20 MB of 300 numbers.
+#: Cached rows: 20 MB of 300 numbers.
 KEPT = 1 << 14
 
 
 class KnownRows:
-    """Rows of numbers by candidate. A row is a function of its candidate, so this is a shortcut and
-    no state. It is emptied when there is no room for new ones.
+    """Rows of ``width`` numbers by candidate, a pure cache: a row is a function of its candidate.
 
-    Args:
-        width: numbers of a row.
-        kept: rows that there is room for.
-        by: knobs by which new candidates are sorted: what is evaluated together then lies together.
+    It is emptied when ``kept`` rows leave no room for new ones. New candidates are sorted by the
+    knobs ``by``, so that those evaluated together lie together.
     """
 
     def __init__(self, width: int, kept: int = KEPT, by: Sequence[int] = ()) -> None:
@@ -32,12 +29,7 @@ class KnownRows:
         self._by = list(by)
 
     def rows(self, digits: Digits, evaluate: Callable[[Digits, Rows], None]) -> Rows:
-        """The rows of candidates, float32 ``(n, width)``.
-
-        Args:
-            digits: int64 ``(n, knobs)``.
-            evaluate: fills in the rows of those that are not known; not asked when there are none.
-        """
+        """Rows, float32 (n, width), of int64 (n, knobs); ``evaluate`` fills in unknown ones."""
         asked = _keys(digits)
         new = list({key: n for n, key in enumerate(asked) if key not in self._place}.values())
         if len(self._place) + len(new) > len(self._rows):
@@ -66,7 +58,7 @@ class KnownRows:
             raise
 
     def add(self, digits: Digits, rows: Rows) -> None:
-        """Keep the rows of candidates, for which there must be room; each is there once."""
+        """Keep the rows of new candidates, for which there must be room."""
         keys = _keys(digits)
         new = [n for n, key in enumerate(keys) if key not in self._place]
         at = len(self._place)
@@ -75,7 +67,6 @@ class KnownRows:
 
 
 def _keys(digits: Digits) -> list[bytes]:
-    """Something to find each candidate by."""
     whole = np.ascontiguousarray(digits)
     if not whole.size:
         return [b""] * len(whole)

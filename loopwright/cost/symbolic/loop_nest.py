@@ -1,16 +1,16 @@
 """Loops, regions and accesses of a schedule whose factors need not be known.
 
-What `loopwright.schedule.bounds` infers for lowering, as far as features need it, without a branch
-on any value: extents of loops, the region that each attached stage covers, and for every access
-how its address moves with each loop around it. Factors are ints, or `Sym` for a population.
+A version of `loopwright.schedule.bounds` for features, without a branch on any value: extents of
+loops, the region that each attached stage covers, and for every access how its address moves with
+each loop around it. Factors are ints, or `Sym` for a population.
 
 Extents and values of loops are computed by the code that lowering uses
-(`loopwright.schedule.bounds.relations`), with another arithmetic. Which region an attached stage
-covers is decided by a policy of its own: the hull of everything that is read, without guards, and
-where the loops start is not kept. `loopwright.schedule.bounds.infer` decides from values whether a
-region can be told, has the exact first element, and adds guards; a value here stands for many
-candidates, for which those decisions would differ, and an estimate needs none of them. So regions
-are never smaller than the inferred ones where those are hulls too, and tails count as whole tiles.
+(`loopwright.schedule.bounds.relations`), with another arithmetic. The region of an attached stage
+follows a policy of its own: the hull of everything that is read, without guards and without the
+start of loops. `loopwright.schedule.bounds.infer` decides from values whether a region is known,
+has the exact first element, and adds guards; a value here stands for many candidates, for which
+those decisions would differ, and an estimate needs none of them. So regions are never smaller than
+the inferred ones where those are hulls too, and tails count as whole tiles.
 """
 
 from __future__ import annotations
@@ -49,21 +49,13 @@ OWN = ("local", "warp")
 
 @dataclass(frozen=True, slots=True)
 class NestLoop:
-    """One loop around a statement.
+    """One loop around a statement."""
 
-    Attributes:
-        key: the stage that it belongs to, and its id there.
-        extent: iterations.
-        kind: ``"spatial"`` or ``"reduce"``.
-        mark: ``"vectorized"``, ``"unrolled"``, ``"parallel"``, ``"thread"``, or ``""``.
-        tag: the thread axis that it is bound to (``"blockIdx.x"``, ``"vthread"``), or ``""``.
-    """
-
-    key: LoopKey
-    extent: Number
-    kind: str
-    mark: str
-    tag: str = ""
+    key: LoopKey  # its stage, and its id there
+    extent: Number  # iterations
+    kind: str  # ``"spatial"`` or ``"reduce"``
+    mark: str  # ``"vectorized"``, ``"unrolled"``, ``"parallel"``, ``"thread"``, or ``""``
+    tag: str = ""  # thread axis that it is bound to (``"blockIdx.x"``, ``"vthread"``), or ``""``
 
     @property
     def in_block(self) -> bool:
@@ -75,8 +67,8 @@ class NestLoop:
 class NestSplit:
     """A loop of ``extent`` iterations that was split into two, which have ``slots`` iterations.
 
-    ``loops`` are those that are left of it. Where there are more slots than iterations, a guard
-    stands in the innermost of them.
+    ``loops`` are the remaining ones. Where there are more slots than iterations, a guard stands in
+    the innermost of them.
     """
 
     loops: frozenset[LoopKey]
@@ -86,60 +78,47 @@ class NestSplit:
 
 @dataclass(frozen=True, slots=True)
 class ReadCondition:
-    """A condition under which alone something is read: for each comparison, what moves it."""
+    """Condition of a read: for each comparison, the loops that move it."""
 
     tests: tuple[frozenset[LoopKey], ...]
 
     @property
     def loops(self) -> frozenset[LoopKey]:
-        """The loops that move any of its comparisons."""
+        """Loops that move any of its comparisons."""
         return frozenset().union(*self.tests)
 
 
 @dataclass(eq=False)
 class StageNest:
-    """One stage that is computed.
-
-    Attributes:
-        loops: all loops around the statement, outermost first.
-        own: how many of them, from the inside, are its own.
-        splits: the splits of these loops.
-        axes: each axis of the operation as a sum of steps of these loops.
-        shape: extents of the region that it covers.
-        buffer: where its results lie.
-        accesses: its store, then its loads in the order of the expression, each once.
-        conditions: those of its expression under which it reads (inlined padding).
-        attached: whether it is computed inside another stage.
-        scope: where its results lie.
-        root: the stage that it is computed in, directly or not, and that is computed at root.
-        kernel: whether it runs in a kernel, on threads of a GPU.
-        dot: the instruction of a CPU that does what stands inside of its vectorized loop.
-    """
+    """One computed stage."""
 
     stage: StageState
     op: OpNode
-    attached: bool
-    scope: Scope = "global"
-    root: StageId = -1
-    kernel: bool = False
-    dot: DotProduct | None = None
-    loops: tuple[NestLoop, ...] = ()
-    own: int = 0
-    splits: tuple[NestSplit, ...] = ()
+    attached: bool  # whether it is computed inside another stage
+    scope: Scope = "global"  # memory scope of its results
+    root: StageId = -1  # the stage at root that contains it
+    kernel: bool = False  # whether it runs in a kernel, on threads of a GPU
+    dot: DotProduct | None = None  # CPU instruction that replaces its vectorized loop's body
+    loops: tuple[NestLoop, ...] = ()  # all loops around the statement, outermost first
+    own: int = 0  # number of its own loops, counted from the inside
+    splits: tuple[NestSplit, ...] = ()  # the splits of these loops
+    #: each axis of the operation as a sum of steps of these loops
     axes: dict[Var, SteppedIndex] = field(default_factory=dict)
-    shape: list[Number] = field(default_factory=list)
+    shape: list[Number] = field(default_factory=list)  # extents of the region that it covers
     buffer: NestBuffer | None = None
+    #: its store, then its loads in the order of the expression, each once
     accesses: list[Access] = field(default_factory=list)
+    #: conditions of its expression under which it reads (inlined padding)
     conditions: list[ReadCondition] = field(default_factory=list)
 
     @property
     def iterations(self) -> Number:
-        """How often the statement runs in all."""
+        """Runs of the statement in all."""
         return product(x.extent for x in self.loops)
 
 
 def nests_of(state: State) -> list[StageNest]:
-    """All stages that are computed, in topological order."""
+    """All computed stages, in topological order."""
     ops = inline_ops(state)
     kernels = find_kernels(state, ops)
     nests: dict[StageId, StageNest] = {}
@@ -167,7 +146,7 @@ def nests_of(state: State) -> list[StageNest]:
 
 
 def _fill_in(nest: StageNest, nests: Mapping[StageId, StageNest]) -> None:
-    """Loops, axes and shape of a nest, once those that read it have theirs."""
+    """Fill in loops, axes and shape of a nest, after those of its readers."""
     stage, op = nest.stage, nest.op
     outside = _around(nest, nests) if nest.attached else ()
     bases = [SteppedIndex(0, ()) for _ in op.shape]
@@ -202,7 +181,7 @@ def _fill_in(nest: StageNest, nests: Mapping[StageId, StageNest]) -> None:
 
 
 def _dot_of(stage: StageState) -> DotProduct | None:
-    """The dot product instruction that a stage is tensorized by."""
+    """Dot product instruction by which a stage is tensorized."""
     if stage.tensorized is None or stage.tensorized.intrin.of_warp:
         return None
     found: list[DotProduct] = []
@@ -220,7 +199,6 @@ def _dot_of(stage: StageState) -> DotProduct | None:
 def _splits(
     stage: StageState, values: Mapping[str, SteppedIndex], extents: Mapping[str, Number]
 ) -> Iterator[NestSplit]:
-    """The splits of a stage's own loops."""
     for rel in stage.relations:
         if isinstance(rel, SplitRel):
             loops = frozenset(m.loop for m in values[rel.parent].moves)
@@ -229,12 +207,12 @@ def _splits(
 
 
 def _around(nest: StageNest, nests: Mapping[StageId, StageNest]) -> tuple[NestLoop, ...]:
-    """The loops around an attached stage, each iteration of which it runs for anew.
+    """Loops around an attached stage, in each iteration of which it runs anew.
 
-    What the threads of a block share they compute once, together: then threads and virtual threads
-    of the stages around are none of these loops, and its region is what all of them need. So it is
-    with the lanes of a warp (`threadIdx.x`) for what a warp has together. Where a reduction is
-    spread over threads, those are its own.
+    Threads of a block compute shared data once, together: then threads and virtual threads of the
+    stages around are none of these loops, and its region is the need of all of them. So it is with
+    the lanes of a warp (`threadIdx.x`) for data of a warp. Where a reduction is spread over
+    threads, those are its own.
     """
     outside = _outside(nest.stage.attach.stage, nest.stage.attach.loop, nests)
     if not nest.kernel:
@@ -246,7 +224,7 @@ def _around(nest: StageNest, nests: Mapping[StageId, StageNest]) -> tuple[NestLo
 
 
 def _places(nest: StageNest, nests: Mapping[StageId, StageNest]) -> Number:
-    """How many iterations of the loop around have a place in the buffer of a stage."""
+    """Number of iterations of the loop around that have a place in the buffer of a stage."""
     stage = nest.stage
     if stage.double is None or stage.store is not None or not nest.attached:
         return 1
@@ -255,7 +233,7 @@ def _places(nest: StageNest, nests: Mapping[StageId, StageNest]) -> Number:
 
 
 def _outside(sid: StageId, loop: str, nests: Mapping[StageId, StageNest]) -> tuple[NestLoop, ...]:
-    """The loops from the outermost to one of a stage."""
+    """Loops from the outermost to one of a stage."""
     host = nests[sid]
     keys = [x.key for x in host.loops]
     return host.loops[: keys.index((sid, loop)) + 1]
@@ -267,7 +245,7 @@ def _cover(
     outside: tuple[NestLoop, ...],
     nests: Mapping[StageId, StageNest],
 ) -> None:
-    """The region of an attached stage: what its readers need while the loops outside stand.
+    """Find the region of an attached stage: the need of its readers while the loops outside stand.
 
     ``bases`` gets how the region moves with the loops outside, ``nest.shape`` its extents.
     """
@@ -290,8 +268,7 @@ def _cover(
 
 
 def _same_threads(reader: StageNest, outside: Sequence[NestLoop]) -> dict[LoopKey, LoopKey]:
-    """Loops of a reader and the loops outside that are bound to the same axis: a thread stands at
-    one value of both."""
+    """Loops of a reader and outside loops bound to the same axis: a thread has one value."""
     tags = {x.tag: x.key for x in outside if x.mark == "thread" and x.tag != "vthread"}
     return {x.key: tags[x.tag] for x in reader.loops if x.tag in tags}
 
@@ -299,9 +276,9 @@ def _same_threads(reader: StageNest, outside: Sequence[NestLoop]) -> dict[LoopKe
 def _hull(
     indices: Sequence[SteppedIndex | None], still: set[LoopKey]
 ) -> tuple[tuple[Move, ...], Number] | None:
-    """How all reads of a dimension move with loops that stand still, and how far they spread.
+    """Movement of all reads of a dimension with fixed loops, and their spread.
 
-    None where that is not known, or nothing is read: the region is the whole dimension.
+    None where that is unknown, or nothing is read: the region is the whole dimension.
     """
     steps = [x for x in indices if x is not None]
     if not steps or len(steps) < len(indices):
@@ -322,9 +299,11 @@ def _alike(moves: Sequence[Move]) -> list[tuple[str, str]]:
 
 
 def _within(nest: StageNest, nests: Mapping[StageId, StageNest]) -> frozenset[LoopKey]:
-    """Loops outside of which the buffer of a stage does not exist; all threads of a block have one
-    buffer where they share it. Loops of its kernel that are bound to the same axes are none of its
-    buffer's either: a thread stands at one value of all of them."""
+    """Loops outside of which the buffer of a stage does not exist.
+
+    Threads of a block have one buffer where they share it. Loops of its kernel bound to the same
+    axes are none of its buffer's either: a thread has one value of all of them.
+    """
     place = nest.stage.store or nest.stage.attach
     if place.kind != "at":
         return frozenset()
@@ -375,14 +354,13 @@ def _conditions(nest: StageNest) -> Iterator[ReadCondition]:
 
 
 def _tests(cond: Expr) -> list[Expr]:
-    """The comparisons of a condition."""
     if isinstance(cond, Binary) and cond.op in ("and", "or"):
         return [*_tests(cond.a), *_tests(cond.b)]
     return [cond]
 
 
 def _moved(test: Expr, nest: StageNest) -> frozenset[LoopKey]:
-    """The loops that move the sides of a comparison; those of its variables' axes."""
+    """Loops that move the sides of a comparison, those of its variables' axes."""
     loops: set[LoopKey] = set()
     todo: list[Node] = [test]
     while todo:

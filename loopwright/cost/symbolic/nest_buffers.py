@@ -1,4 +1,4 @@
-"""Where the elements of stages lie while factors need not be known, and how accesses move there."""
+"""Layout of the results of stages with unknown factors, and movement of accesses there."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from loopwright.te.op_node import OpNode
 
 @dataclass(frozen=True, slots=True)
 class BufferDim:
-    """One dimension of a buffer: extent, stride in elements, and which digit of an index it is."""
+    """One dimension of a buffer: extent, stride in elements, and its digit of an index."""
 
     extent: Number
     stride: Number
@@ -24,51 +24,42 @@ class BufferDim:
 
 @dataclass(frozen=True, slots=True)
 class NestBuffer:
-    """Where the elements of a stage, or of an input, lie.
-
-    ``within`` are the loops outside of which it does not exist: they never move an address.
-    ``scope`` is where it lies, as `loopwright.schedule.bounds.launches.memory_scope` decides for
-    kernels. ``places`` is how many iterations have a place of their own in it (`double_buffer`),
-    ``all_bytes`` what an element takes with those of the other outputs of the stage. ``row_major``
-    says that it lies as its tensor does, whatever factors are chosen, ``given`` that it is an
-    input, which the caller made: NumPy's arrays begin anywhere in a cache line.
-    """
+    """Memory of the elements of a stage, or of an input."""
 
     stage: StageId
     dims: tuple[BufferDim, ...]
     itemsize: int
-    scope: Scope
+    scope: Scope  # as `loopwright.schedule.bounds.launches.memory_scope` decides for kernels
+    #: loops outside of which it does not exist: they never move an address
     within: frozenset[LoopKey]
-    places: Number = 1
-    all_bytes: int = 0
-    row_major: bool = False
+    places: Number = 1  # iterations with a place of their own in it (`double_buffer`)
+    all_bytes: int = 0  # bytes of an element, with those of the other outputs of the stage
+    row_major: bool = False  # it lies as its tensor does, whatever factors are chosen
+    #: it is an input, made by the caller: NumPy's arrays begin anywhere in a cache line
     given: bool = False
 
     def rows_apart(self) -> list[int]:
         """Bytes between neighbours in each dimension but the last, of those that have any; none
-        where they depend on factors."""
+        where they depend on factors.
+        """
         dims = self.dims[:-1] if self.row_major else ()
         strides = [d.stride for d in dims if not (isinstance(d.extent, int) and d.extent == 1)]
         return [n * self.itemsize for n in strides if isinstance(n, int)]
 
     @property
     def elements(self) -> Number:
-        """Number of elements."""
         return product(d.extent for d in self.dims)
 
     @property
     def allocated(self) -> Number:
-        """Bytes that it takes: gaps, places and the other outputs of its stage included."""
+        """Allocated bytes: gaps, places and the other outputs of its stage included."""
         whole = self.dims[0].stride * self.dims[0].extent if self.dims else 1
         return whole * self.places * self.all_bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """A load or store of a stage.
-
-    ``moves`` has, for each dimension of the buffer, how it moves with loops.
-    """
+    """Load or store of a stage; ``moves`` has the movement of each dimension of the buffer."""
 
     buffer: NestBuffer
     write: bool
@@ -78,14 +69,7 @@ class Access:
 def buffer_of(
     stage: StageState, shape: Sequence[Number], op: OpNode, within: frozenset[LoopKey]
 ) -> NestBuffer:
-    """The buffer of a stage.
-
-    Args:
-        stage: its layout and the gaps in it.
-        shape: extents of what it holds.
-        op: the operation.
-        within: the loops outside of which it does not exist.
-    """
+    """Buffer of a stage for a region of ``shape``, which lives inside the loops ``within``."""
     sources: Sequence[LayoutDim] = [(d, 1, None) for d in range(len(shape))]
     if stage.layout is not None:
         sources = stage.layout
@@ -106,7 +90,7 @@ def buffer_of(
 
 
 def _placed(source: LayoutDim, indices: Sequence[SteppedIndex]) -> SteppedIndex:
-    """A dimension of a layout, from the indices of an element."""
+    """Dimension of a layout, from the indices of an element."""
     match source:
         case int() | Sym():
             return SteppedIndex(source, ())
@@ -126,7 +110,7 @@ def _placed(source: LayoutDim, indices: Sequence[SteppedIndex]) -> SteppedIndex:
 
 
 def access_of(buffer: NestBuffer, indices: Sequence[SteppedIndex | None], write: bool) -> Access:
-    """A load or store at some indices; None for one that is no sum of steps."""
+    """Load or store at some indices; None where one is no sum of steps."""
     still = SteppedIndex(0, ())
     moving = [still if x is None else x.without(buffer.within) for x in indices]
     return Access(buffer, write, tuple(_placed(dim.source, moving).moves for dim in buffer.dims))

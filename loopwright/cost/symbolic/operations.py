@@ -51,26 +51,21 @@ COLUMNS: dict[str, Callable[..., Column]] = {
     "where": np.where,
     "and": np.logical_and,
     "or": np.logical_or,
-    # Of tests, which are 0 or 1: not a, and b; not a, or b.
+    # For tests, which are 0 or 1: not a, and b; not a, or b.
     "unless": np.less,
     "implies": np.less_equal,
 }
 
 
 def operands(node: GraphNode) -> list[int]:
-    """Numbers of the nodes that a node is made of."""
     return [a for a in node[1] if not isinstance(a, tuple)]
 
 
 def reachable(
     nodes: Mapping[int, GraphNode], wanted: Iterable[int], given: Collection[int] = ()
 ) -> list[int]:
-    """Numbers of nodes that others need, in an order in which they can be computed.
-
-    Args:
-        nodes: the graph, by number.
-        wanted: nodes that are asked for.
-        given: nodes that are known, so that what they are made of is not needed.
+    """Nodes needed for the wanted ones, in an order of computation, without operands
+    of ``given``.
     """
     needed = set(wanted)
     todo = list(needed)

@@ -2,11 +2,11 @@
 
 Candidates that agree in all words, orders and annotations form a *structure class*. A template runs
 once for a class: its numbers (sizes of splits, knobs of ints) are then `Sym`, which stand for those
-of every candidate of the class. What is derived from the schedule is an expression of them, and is
-evaluated in NumPy columns. Where a template asks for a value (``if tile > 8:``), the knobs that the
-value depends on are fixed as well, and the smaller classes are derived anew. Where it cannot run on
-symbols at all (a size becomes the shape of a tensor), knobs are fixed until it can: in the worst
-case every candidate is a class of its own (`loopwright.cost.symbolic.candidates`).
+of every candidate of the class. Numbers derived from the schedule are expressions of them,
+evaluated in NumPy columns. Where a template asks for a value (``if tile > 8:``), the knobs of that
+value are fixed as well, and the smaller classes are derived anew. Where it cannot run on symbols at
+all (a size becomes the shape of a tensor), knobs are fixed until it can: in the worst case every
+candidate is a class of its own (`loopwright.cost.symbolic.candidates`).
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from loopwright.task.entities import Entity
 from loopwright.task.interfaces import Scheduler
 from loopwright.task.vectors import Digits
 
-#: So many classes must have been taken apart before all are, by the same knobs.
+#: Number of classes that must have been divided before all are, by the same knobs.
 APART = 64
-#: Structure classes that are kept, and rows evaluated at once (columns then stay in the cache).
+#: Cached structure classes, and rows evaluated at once (columns then stay in the cache).
 CLASSES, CHUNK = 4096, 2048
 
 _Row = npt.NDArray[np.float32]
@@ -40,34 +40,28 @@ _Row = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True)
 class _FixMore:
-    """A class that must be taken apart, by fixing these knobs too."""
+    """A class that must be divided, by fixing these knobs too."""
 
     knobs: frozenset[int]
 
 
-#: What a class gives: a program for all its candidates, a row that all of them have, or the demand
-#: to take it apart.
+#: Result for a class: a program for all its candidates, their common row, or the demand to divide
+#: it.
 _Class = ColumnProgram | _Row | _FixMore
 
 
 class Population:
     """Numbers derived from the schedules of a task's candidates.
 
-    Args:
-        task: the task, or a structure of an automatic space.
-        derive: what to derive from a schedule; see `Derive`.
-        logged: for each of them whether ``log2(1 + x)`` of it is wanted.
-        symbolic: False instantiates every candidate, for comparison.
-
-    Attributes:
-        derived: how often the template has run.
+    ``logged`` says for each whether ``log2(1 + x)`` of it is wanted; ``symbolic=False``
+    instantiates every candidate, for comparison.
     """
 
     def __init__(
         self, task: Scheduler, derive: Derive, logged: Sequence[bool], symbolic: bool = True
     ) -> None:
         self.task, self.logged = task, tuple(logged)
-        self.derived = 0
+        self.derived = 0  # number of times that the template has run
         self._derive = derive
         self._knobs: list[Knob] = list(task.config_space.knobs.values())
         self._fixed = frozenset(
@@ -84,7 +78,7 @@ class Population:
         self._candidates = Candidates(task, derive, logged)
 
     def evaluate(self, digits: Digits) -> _Row:
-        """float32 (n, numbers) for candidates (n, knobs); all NaN where a template fails."""
+        """Numbers, float32 (n, numbers), of candidates (n, knobs); NaN where a template fails."""
         return self._known.rows(np.ascontiguousarray(digits, np.int64), self._evaluate)
 
     def _evaluate(self, digits: Digits, out: _Row) -> None:
@@ -104,7 +98,8 @@ class Population:
         alone: list[Digits],
     ) -> None:
         """Fill the rows ``rows`` of ``out``, which belong to the candidates ``digits``; rows of
-        candidates that are classes of their own go to ``alone``."""
+        candidates that are classes of their own go to ``alone``.
+        """
         if len(fixed) == len(self._knobs):
             alone.append(rows)
             return
@@ -128,7 +123,8 @@ class Population:
 
     def _run_whole(self, program: ColumnProgram, fixed: frozenset[int], sample: Digits) -> None:
         """Evaluate all candidates of the class of ``sample``, where the space is small: a program
-        takes as long for a hundred candidates as for one, and others will be asked for."""
+        takes as long for a hundred candidates as for one, and others will be asked for.
+        """
         space = self.task.config_space
         if space.range_length > KEPT:
             return
@@ -153,7 +149,7 @@ class Population:
             out[these] = block
 
     def _column(self, knob: int, part: int) -> npt.NDArray[np.float64]:
-        """The value of one part of a knob in each of its candidates."""
+        """Value of one part of a knob in each of its candidates."""
         if (knob, part) not in self._columns:
             self._columns[knob, part] = np.array(self._knobs[knob].parts()[part], np.float64)
         return self._columns[knob, part]
@@ -191,7 +187,7 @@ class Population:
         return ColumnProgram(numbers, self.logged, self._column, self._counts)
 
     def _numbers(self, fixed: frozenset[int], sample: Digits, graph: Graph) -> list[Number] | None:
-        """The numbers of a class; None where its template fails, or asks for a value."""
+        """Numbers of a class; None where its template fails, or asks for a value."""
         self.derived += 1
         chosen = {
             knob.name: knob.entities[sample[k]] if k in fixed else _symbolic(knob, k, graph)
@@ -213,8 +209,9 @@ class Population:
 
 @contextmanager
 def _collector_paused() -> Iterator[None]:
-    """Let the collector of cycles wait: a graph of tens of thousands of nodes, all of which are
-    needed, would have it look at every object of the process again and again."""
+    """Pause the cycle collector: a graph of tens of thousands of live nodes would have it look at
+    every object of the process again and again.
+    """
     if not gc.isenabled():
         yield
         return
@@ -228,7 +225,7 @@ def _collector_paused() -> Iterator[None]:
 def _groups(
     digits: Digits, fixed: Sequence[int], dims: Sequence[int]
 ) -> Iterable[tuple[tuple[int, ...], Digits]]:
-    """Candidates that agree in the fixed knobs: what those choose, and their rows."""
+    """Groups of candidates that agree in the fixed knobs: those choices, and the rows."""
     if not len(digits):
         return []
     codes = np.zeros(len(digits), np.int64)
@@ -247,6 +244,6 @@ def _groups(
 
 
 def _symbolic(knob: Knob, number: int, graph: Graph) -> Entity:
-    """What a template gets in place of a candidate of a knob that has parts."""
+    """Entity with symbols, in place of a candidate of a knob that has parts."""
     leaves = [graph.leaf(number, part, values) for part, values in enumerate(knob.parts())]
     return knob.from_parts(leaves)

@@ -1,12 +1,12 @@
 """Arithmetic that is the same for numbers and for columns of them.
 
-A `Sym` is an expression over knob values of candidates that are not chosen yet. What is computed
-from ints here gives numbers; what is computed from a `Sym` gives a `Sym`, of which each part is
-made once (a table of the graph finds it again). `loopwright.cost.symbolic.evaluation` evaluates
-expressions for a whole population.
+A `Sym` is an expression over knob values of candidates that are not chosen yet. Operations on ints
+give numbers; operations on a `Sym` give a `Sym`, each part of which is made once (a table of the
+graph finds it again). `loopwright.cost.symbolic.evaluation` evaluates expressions for a whole
+population.
 
-Functions never branch on a value: that is what makes one derivation right for every candidate.
-Whoever does branch (a template that tests a tile size) raises `DataDependent`.
+Functions never branch on a value: that makes one derivation right for every candidate. A template
+that does branch (on a tile size) raises `DataDependent`.
 """
 
 from __future__ import annotations
@@ -29,11 +29,7 @@ GraphNode = tuple[str, tuple[NodeOperand, ...]]
 
 
 class DataDependent(Exception):
-    """A value was asked for that differs between the candidates of a population.
-
-    Attributes:
-        knobs: numbers of the knobs that it depends on.
-    """
+    """Use of a value that differs between candidates of a population, by these ``knobs``."""
 
     def __init__(self, knobs: frozenset[int]) -> None:
         super().__init__(f"depends on the values of knobs {sorted(knobs)}")
@@ -41,26 +37,19 @@ class DataDependent(Exception):
 
 
 class Graph:
-    """Expressions over the values of knobs, each made once.
-
-    Attributes:
-        nodes: the expressions; an operand stands before what is made of it.
-        leaves: for each node that is a leaf the number of its knob, and of the part of it.
-        asked: knobs whose values were asked for, whether or not the exception came through.
-    """
+    """Expressions over the values of knobs, each made once."""
 
     def __init__(self) -> None:
-        self.nodes: list[GraphNode] = []
+        self.nodes: list[GraphNode] = []  # an operand stands before its uses
+        #: for each node that is a leaf, the number of its knob and of the part of it
         self.leaves: dict[int, tuple[int, int]] = {}
+        #: knobs whose values were asked for, even where the exception was swallowed
         self.asked: set[int] = set()
         self._leaves: dict[tuple[int, int], Sym] = {}
         self._table: dict[object, Number] = {}
 
     def leaf(self, knob: int, part: int, values: Iterable[int]) -> int | Sym:
-        """Part ``part`` of what knob number ``knob`` chooses, where ``values`` are all there are.
-
-        A part that has one value is that value.
-        """
+        """Part of a knob's choice, one of ``values``; a single value is returned itself."""
         values = list(values)
         lo, hi = min(values), max(values)
         if lo == hi:
@@ -73,7 +62,7 @@ class Graph:
         return sym
 
     def apply(self, op: str, args: tuple[Number, ...]) -> Number:
-        """An operation on at least one `Sym`."""
+        """Apply an operation to operands, at least one of them a `Sym`."""
         key = (op, *[a.key if type(a) is Sym else a for a in args])
         known = self._table.get(key)
         if known is None:
@@ -81,7 +70,7 @@ class Graph:
         return known
 
     def apply_to_two(self, op: str, a: Number, b: Number) -> Number:
-        """The same of two operands, as nearly all operations have."""
+        """Apply an operation to two operands, the usual case."""
         key = (op, a.key if type(a) is Sym else a, b.key if type(b) is Sym else b)
         known = self._table.get(key)
         if known is None:
@@ -89,8 +78,9 @@ class Graph:
         return known
 
     def forget(self) -> None:
-        """Let go of the expressions, so that they end as soon as nobody holds them: they know their
-        graph, and a collector of cycles would have to find them."""
+        """Drop the expressions, which refer to their graph, to free them without the cycle
+        collector.
+        """
         self._table.clear()
         self._leaves.clear()
 
@@ -126,7 +116,7 @@ _Method = Callable[["Sym", "Number"], "Number"]
 
 
 def _operators(op: str) -> tuple[_Method, _Method]:
-    """The method of an operator, and the one for the operand on the right."""
+    """Method of an operator, and its reflected one."""
 
     # A model writes down hundreds of thousands of them, nearly all on plain numbers and symbols.
     def method(a: Sym, b: Number) -> Number:
@@ -140,28 +130,23 @@ def _operators(op: str) -> tuple[_Method, _Method]:
 
 @final
 class Sym(Symbol):
-    """An expression; see the text of this module.
-
-    Attributes:
-        number: which node of its graph it is.
-        key: what stands for it where operations are looked up.
-        bounds: least and largest value that it may take.
-        knobs: numbers of the knobs that it depends on.
-    """
+    """An expression; see the docstring of this module."""
 
     __slots__ = ("bounds", "graph", "key", "knobs", "number")
 
     def __init__(
         self, graph: Graph, number: int, bounds: ValueRange, knobs: frozenset[int]
     ) -> None:
+        #: numbers of the knobs that it depends on
+        #: least and largest value
+        #: its node in the graph
         self.graph, self.number, self.bounds, self.knobs = graph, number, bounds, knobs
-        self.key = (number,)
+        self.key = (number,)  # stands for it where operations are looked up
 
     def __repr__(self) -> str:
         return f"<sym {self.number} in {self.bounds}>"
 
     def at_most(self, n: Number) -> Number:
-        """The smaller of it and ``n``."""
         return least(self, n)
 
     def _ask(self) -> DataDependent:
@@ -208,7 +193,7 @@ class Sym(Symbol):
     __hash__ = Symbol.__hash__
 
 
-#: What is computed with: a number, or an expression for the numbers of many candidates.
+#: Operand of arithmetic: a number, or an expression for the numbers of many candidates.
 Number = int | float | Sym
 
 
@@ -233,7 +218,7 @@ _FOLD: dict[str, Callable[[Number, Number], Number]] = {
 
 
 def _operation(op: str, a: Any, b: Any) -> Any:
-    """An operator that a template, or this package, writes down."""
+    """Result of an operator written in a template or in this package."""
     numbers = isinstance(a, _NUMBERS) and isinstance(b, _NUMBERS)
     if numbers:
         return _apply(op, a, b)
@@ -291,7 +276,7 @@ def _simple_most(a: Number, b: Number) -> Number | None:
     return b if ahi <= blo else a if bhi <= alo else None
 
 
-#: What operations are without computing them, or None.
+#: Simplified results of operations, or None.
 _SIMPLE: dict[str, Callable[[Number, Number], Number | None]] = {
     "+": _simple_sum,
     "-": _simple_difference,
@@ -305,11 +290,9 @@ _SIMPLE: dict[str, Callable[[Number, Number], Number | None]] = {
 
 
 def with_leaves(symbol: Sym, leaf: Callable[[int], Any]) -> Any:
-    """An expression with other values, or symbols of another graph, for its leaves.
+    """Expression with other values, or symbols of another graph, for its leaves.
 
-    Args:
-        symbol: what to compute; made by the operators of `Sym`, `least`, `most` and `ceil_div`.
-        leaf: the value of the leaf with this number.
+    ``symbol`` is made by the operators of `Sym`, `least`, `most` and `ceil_div`.
     """
     nodes, known = symbol.graph.nodes, {}  # type: list[GraphNode], dict[int, Any]
 
@@ -348,14 +331,12 @@ def _bounds(op: str, args: tuple[Number, ...]) -> ValueRange:
 
 
 def least(a: Number, b: Number) -> Number:
-    """The smaller of two numbers."""
     if type(a) is int and type(b) is int:
         return a if a <= b else b
     return _apply("min", a, b)
 
 
 def most(a: Number, b: Number) -> Number:
-    """The larger of two numbers."""
     if type(a) is int and type(b) is int:
         return a if a >= b else b
     return _apply("max", a, b)
@@ -367,7 +348,6 @@ def ceil_div(a: Number, b: Number) -> Number:
 
 
 def product(values: Iterable[Number]) -> Number:
-    """The product of numbers."""
     out: Number = 1
     for v in values:
         out = out * v
@@ -375,7 +355,7 @@ def product(values: Iterable[Number]) -> Number:
 
 
 def total(values: Iterable[Number]) -> Number:
-    """The sum of numbers, added in order."""
+    """Sum of numbers, added in order."""
     out: Number = 0
     for v in values:
         out = out + v
@@ -407,7 +387,6 @@ def at_most(a: Number, b: Number) -> Number:
 
 
 def magnitude(a: Number) -> Number:
-    """The absolute value."""
     if not isinstance(a, Sym):
         return abs(a)
     return a if a.bounds[0] >= 0 else most(a, a * -1)

@@ -1,4 +1,4 @@
-"""Between which values the result of an operation lies, by those between which its operands do."""
+"""Ranges of the results of operations, from those of their operands."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _EVERYTHING: ValueRange = (-_INF, _INF)
 
 
 def _hull(ends: Sequence[float]) -> ValueRange:
-    """The interval of its ends; everything where one is unknown (0 times infinity)."""
+    """Interval of its ends; everything where one is unknown (0 times infinity)."""
     if any(x != x for x in ends):
         return _EVERYTHING
     return min(ends), max(ends)

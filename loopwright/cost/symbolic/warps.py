@@ -1,9 +1,9 @@
-"""What the threads of a warp touch together: segments of global memory, turns at the banks of
-shared memory.
+"""Memory touched by the threads of a warp: segments of global memory, turns of the banks of shared
+memory.
 
 An access of a warp is described by digits: thread ``i`` of the warp touches ``width`` bytes from
-``sum(stride * ((i // run) % count))`` on. How much that is has no short expression (it is a count
-of different values), so the lanes are gone through, once for each different description;
+``sum(stride * ((i // run) % count))`` on. The number of different values has no short expression,
+so the lanes are enumerated, once for each different description;
 `loopwright.cost.symbolic.known_counts` remembers them. The first warp of a block stands for all.
 """
 
@@ -36,25 +36,17 @@ def sectors(
 ) -> Number:
     """Segments of ``unit`` bytes that a warp touches in one access.
 
-    Args:
-        unit: bytes of a segment; segments begin at multiples of it, and so does the memory.
-        warp: threads of a warp.
-        threads: threads of a block; where there are fewer than ``warp``, the others do nothing.
-        width: bytes that a thread touches, at most ``unit``.
-        digits: where the threads are.
+    Segments and the memory begin at multiples of ``unit``. Where a block has fewer threads than
+    ``warp``, the others do nothing. A thread touches ``width`` bytes, at most ``unit``.
     """
     return _apply("sectors", unit, warp, threads, width, digits)
 
 
 def wavefronts(warp: int, threads: Number, width: Number, digits: Sequence[Digit]) -> Number:
-    """Turns that an access of shared memory takes: a bank serves one word a turn, to any number of
-    threads. Accesses of 8 and 16 bytes are made by halves and quarters of a warp.
+    """Turns of a shared-memory access: a bank serves one word a turn, to any number of threads.
 
-    Args:
-        warp: threads of a warp.
-        threads: threads of a block.
-        width: bytes that a thread touches: up to 4, 8 or 16.
-        digits: where the threads are.
+    A thread touches up to 4, 8 or 16 bytes; accesses of 8 and 16 are made by halves and quarters of
+    a warp.
     """
     return _apply("wavefronts", BANKS, warp, threads, width, digits)
 
@@ -71,8 +63,7 @@ def _apply(
 
 
 def _packed(digit: Digit, warp: int) -> Number:
-    """A digit as one number, without what makes no difference inside of a warp, so that more are
-    equal."""
+    """Digit as one number, equal for digits that do not differ inside a warp."""
     stride, run, count = digit
     run = least(run, warp)
     count = least(count, ceil_div(warp, most(run, 1)))
@@ -80,12 +71,9 @@ def _packed(digit: Digit, warp: int) -> Number:
 
 
 def described(accesses: Sequence[tuple[str, Sequence[Any]]]) -> Ints:
-    """Descriptions of accesses as columns of whole numbers, int64 (fields, accesses * n): the
-    number of the operation, then its operands.
-
-    Args:
-        accesses: of each the operation and its operands, which are ``(n,)`` or single numbers:
-            unit or banks, warp, threads and width, and each digit.
+    """Descriptions of accesses as columns, int64 (fields, accesses * n): the number of the
+    operation, then its operands, each ``(n,)`` or a single number: unit or banks, warp, threads,
+    width, and each digit.
     """
     length = max(np.size(x) for _, args in accesses for x in args)
     fields = 1 + max(len(args) for _, args in accesses)
@@ -99,11 +87,7 @@ def described(accesses: Sequence[tuple[str, Sequence[Any]]]) -> Ints:
 
 
 def count_lanes(columns: Ints) -> Ints:
-    """What accesses touch, int64 (n,), by going through the lanes of each.
-
-    Args:
-        columns: their descriptions, (fields, n); see `described`.
-    """
+    """Counts, int64 (n,), of descriptions (fields, n) as in `described`, lane by lane."""
     op, unit, warp, head, *packed = columns
     fields = [unit, warp, head // _BASE, head % _BASE]
     for digit in packed:
@@ -130,8 +114,9 @@ def _segments(rows: Ints) -> Ints:
 
 
 def _turns(rows: Ints, words: int) -> Ints:
-    """Turns of accesses of so many words a thread: for each part of a warp those of the bank that
-    has most different words to serve."""
+    """Turns of accesses of ``words`` words a thread: for each part of a warp those of the bank with
+    the most different words.
+    """
     lanes = int(rows[0, 1])
     parts = min(words, lanes)
     first = _offsets(rows, parts) // WORD
@@ -149,8 +134,9 @@ def _turns(rows: Ints, words: int) -> Ints:
 
 
 def _offsets(rows: Ints, parts: int = 1) -> Ints:
-    """Bytes at which the threads of a warp begin; (rows, lanes). Threads that a block lacks stand
-    where the first one of their part of the warp does."""
+    """First bytes of the threads of a warp, (rows, lanes). Threads that a block lacks stand where
+    the first one of their part of the warp does.
+    """
     warp = int(rows[0, 1])
     places = _places(warp)
     out = np.zeros((len(rows), warp), np.int64)
@@ -165,6 +151,6 @@ def _offsets(rows: Ints, parts: int = 1) -> Ints:
 
 @cache
 def _places(warp: int) -> Ints:
-    """``(lane // run) % count`` by run, count and lane: dividing takes longer than looking up."""
+    """``(lane // run) % count`` by run, count and lane: looking up is faster than dividing."""
     run, count, lane = np.ogrid[: warp + 1, : warp + 1, :warp]
     return np.asarray(lane // np.maximum(run, 1) % np.maximum(count, 1), np.int64)

@@ -1,1 +1,1 @@
-"""Models of any batch: a program for each of some batches, and one whose kernels take the rest."""
+"""Models of any batch: programs for declared batches, and one of symbolic size for others."""

@@ -1,4 +1,4 @@
-"""A number in the place of a size variable, in all types of a module."""
+"""Substitution of a number for a size variable, in all types of a module."""
 
 from __future__ import annotations
 
@@ -12,19 +12,12 @@ from loopwright.ir.sizes import SizeVar, evaluate
 
 
 def bound(module: IRModule, size: SizeVar, number: int) -> IRModule:
-    """A module for one number of a size; functions keep their names.
-
-    Args:
-        module: its extents are formulas of the size alone.
-        size: the size.
-        number: from 1.
-    """
+    """Bind a size to a number from 1 in a module whose extents are formulas of that size alone."""
     made = {name: bound_function(f, size, number) for name, f in module.functions.items()}
     return IRModule(made)
 
 
 def bound_function(function: Function, size: SizeVar, number: int) -> Function:
-    """A function for one number of a size; arguments as of `bound`."""
     made = rewrite(function, lambda e: _bound(e, size, number))
     assert isinstance(made, Function)
     return made

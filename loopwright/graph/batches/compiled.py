@@ -1,4 +1,4 @@
-"""Building a model of any batch: each declared batch by itself, and what serves the rest."""
+"""Builds models of any batch: programs for declared batches, and one that serves all others."""
 
 from __future__ import annotations
 
@@ -35,24 +35,11 @@ KEEP = 4
 
 @dataclass(frozen=True)
 class BatchesReport:
-    """What the programs of a model were built from.
-
-    Attributes:
-        batches: the report of each declared batch.
-        rest: how other batches are served, in words.
-
-    Example:
-        >>> x = lw.graph.var("x", (te.size_var("n"), 4))
-        >>> module = lw.graph.IRModule.from_expr(lw.graph.op.exp(x))
-        >>> print(lw.graph.compile(module, "llvm", batches=[2, 8]).report)
-        n 2: nothing was built under this history
-        n 8: nothing was built under this history
-        any other n: one program, whose kernels have the schedules of n 8
-    """
+    """The records that the programs of a model were built from."""
 
     size: str
-    batches: Mapping[int, ModelReport]
-    rest: str
+    batches: Mapping[int, ModelReport]  #: the report of each declared batch
+    rest: str  #: how other batches are served, in words
 
     def __str__(self) -> str:
         lines = [_titled(f"{self.size} {batch}", str(r)) for batch, r in self.batches.items()]
@@ -60,7 +47,7 @@ class BatchesReport:
 
 
 def _titled(title: str, text: str) -> str:
-    """A title and one line behind it, or several below."""
+    """A title with its text behind it, or below it where the text has several lines."""
     return f"{title}:\n{text}" if "\n" in text else f"{title}: {text}"
 
 
@@ -69,11 +56,11 @@ class CompiledBatches(BatchedModel):
 
     Args:
         source: the model.
-        models: for each declared batch.
-        rest: for all others; None: a model is built for each when it first comes, and a few of them
-            are kept.
-        served: how others are served, in words.
-        build: the model for a batch.
+        models: the compiled model of each declared batch.
+        rest: the model that serves all other batches; None: one is built for each batch on its
+            first use, and the latest few are kept.
+        served: how other batches are served, in words.
+        build: builds the model of one batch.
 
     Attributes:
         models: as given; the others are those of `BatchedModel`.
@@ -83,6 +70,9 @@ class CompiledBatches(BatchedModel):
         >>> model = lw.graph.compile(lw.graph.IRModule.from_expr(lw.graph.op.exp(x)), batches=[2])
         >>> print(model(np.zeros((3, 4), "float32"))[0].shape)
         (3, 4)
+        >>> print(model.report)
+        n 2: nothing was built under this history
+        any other n: one program, whose kernels have the schedules of n 2
     """
 
     models: dict[int, CompiledModel]  # type: ignore[assignment]
@@ -102,7 +92,7 @@ class CompiledBatches(BatchedModel):
 
     @property
     def report(self) -> BatchesReport:
-        """What its kernels were built from, and how batches that were not declared are served."""
+        """The records its kernels were built from, and how undeclared batches are served."""
         reports = {batch: one.report for batch, one in self.models.items()}
         return BatchesReport(self.size, reports, self._served)
 
@@ -124,17 +114,7 @@ def compile_batches(
     history: ApplyHistoryBest | None,
     finalists: int | None,
 ) -> CompiledBatches:
-    """Build a model of any batch.
-
-    Args:
-        source: the model.
-        batches: those that get a program of their own.
-        target: what is built for.
-        history, finalists: as of `loopwright.compile`.
-
-    Raises:
-        GraphError, RecordError, UsageError: as of `loopwright.compile`.
-    """
+    """Build a model of any batch, with a program of its own for each of ``batches``."""
     weights, packed, known = SharedArrays(), SharedArrays(), dict[str, Module]()
     models = {
         batch: compile_module(
@@ -152,7 +132,7 @@ def compile_batches(
     context = PassContext.current()
 
     def build(batch: int) -> CompiledModel:
-        """The model of a batch that was not declared, as if it had been."""
+        """Build the model of an undeclared batch, as if it had been declared."""
         with context:
             return compile_module(
                 source.at(batch), target, later, None, weights=weights, packed=packed
@@ -178,14 +158,13 @@ def _sized(
     weights: SharedArrays,
     packed: SharedArrays,
 ) -> tuple[SizedModel, str]:
-    """The model of any batch, and how its kernels came about.
+    """Build the model that serves any batch, and describe how its kernels came about.
 
-    Raises:
-        GraphError: an operator or a kernel needs to know the batch.
+    Raises GraphError where an operator or a kernel needs to know the batch.
     """
     assert source.symbolic is not None
     planned = plan_sized(pipeline(source.symbolic, target=target), source.size)
-    # Of large batches the tiles are large, too; what is left over is guarded.
+    # Large batches have large tiles; remainders are guarded.
     order = sorted(batches, reverse=True)
     with applied_history(history):
         kernels = sized_kernels(planned, source.size, order, target, known)

@@ -1,4 +1,4 @@
-"""A module of any size, from modules that were traced with two numbers in its place."""
+"""A module of symbolic size, merged from two modules that were traced with different sizes."""
 
 from __future__ import annotations
 
@@ -22,32 +22,20 @@ _PLAIN = (Function, Tuple, TupleGetItem)
 
 @dataclass
 class Generalised:
-    """A module of any size.
+    """A module of symbolic size."""
 
-    Attributes:
-        module: the second one, with a size variable in the types of its parameters.
-        size: the variable.
-        numbers: what it is in the two modules.
-        pattern: how extents depend on it. Where a third module gives the same pattern beside the
-            first one, it is this module for a number.
-    """
-
-    module: IRModule
+    module: IRModule  # the second module, with a size variable in the types of its parameters
     size: SizeVar
-    numbers: tuple[int, int]
+    numbers: tuple[int, int]  # the value of the size in the two modules
+    #: how extents depend on the size; a third module of equal pattern is this one for a number
     pattern: tuple[object, ...]
 
 
 def generalised(first: IRModule, second: IRModule) -> Generalised:
-    """Merge modules of two sizes into one of any size.
+    """Merge modules of two sizes into one of any size; ``main`` has to be a straight program.
 
-    Args:
-        first: a module whose ``main`` is a straight program.
-        second: the same for other extents of its inputs: the first that differs is the size, others
-            are multiples of it, and a number more.
-
-    Raises:
-        GraphError: they differ in something else; the message says in what.
+    The first extent of an input that differs is the size; others are a multiple of it plus a
+    number.
     """
     mains = first[MAIN], second[MAIN]
     nodes, others = map(post_order, mains)
@@ -70,7 +58,7 @@ def _extents(params: Sequence[Var]) -> list[Any]:
 
 @dataclass
 class _Pairing:
-    """Nodes of the second module with those of the first one."""
+    """Maps nodes of the second module to those of the first."""
 
     size: SizeVar
     one: int
@@ -121,14 +109,14 @@ class _Pairing:
 
 
 def _differences(a: Any, b: Any) -> list[int]:
-    """The places at which two shapes differ; none where there is no place for -1."""
+    """Positions at which two shapes differ; none where a -1 could not stand for the size."""
     if len(a) != len(b) or -1 in (*a, *b):
         return []
     return [n for n, pair in enumerate(zip(a, b, strict=True)) if pair[0] != pair[1]]
 
 
 def _equal(a: Any, b: Any) -> bool:
-    """Whether two arrays have the same bits; they are often one."""
+    """Whether two arrays have the same bits; they are often the same object."""
     if a.__array_interface__ == b.__array_interface__:
         return True
     return a.dtype == b.dtype and a.shape == b.shape and bool(np.array_equal(_bits(a), _bits(b)))

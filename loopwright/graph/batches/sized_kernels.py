@@ -1,8 +1,8 @@
 """Kernels that take every batch, each with the schedule that it has for a known one.
 
-A schedule of a known batch is a trace of steps, which may be replayed on the same expression with a
-size variable in it: loops over the batch then have as many rounds as a call needs, with guards
-where a tile runs over the end. So what was tuned for a declared batch serves the others as well.
+A schedule of a known batch is a trace of steps, replayed on the same expression with a size
+variable in it: loops over the batch then have as many iterations as a call needs, guarded where a
+tile runs over the end. So a schedule tuned for a declared batch serves the others as well.
 """
 
 from __future__ import annotations
@@ -26,15 +26,8 @@ from loopwright.task.dispatch import schedule_of
 
 @dataclass(frozen=True)
 class SizedKernels:
-    """The kernels of a program of any batch.
-
-    Attributes:
-        modules: by name.
-        scheduled_as: the batches whose schedules they have.
-    """
-
-    modules: dict[str, Module]
-    scheduled_as: tuple[int, ...]
+    modules: dict[str, Module]  # by name
+    scheduled_as: tuple[int, ...]  # the batches whose schedules they have
 
 
 def sized_kernels(
@@ -44,18 +37,10 @@ def sized_kernels(
     target: Target,
     known: dict[str, Module],
 ) -> SizedKernels:
-    """Build the kernels of a program of any batch, under the history that is in force.
+    """Build the kernels of a program of any batch, under the history in force.
 
-    Args:
-        planned: the program.
-        size: the batch.
-        batches: whose schedules may be taken: of the first one that serves every batch.
-        target: what is built for.
-        known: kernels by the keys of their tasks; those that do not depend on the batch are taken
-            from there, and added.
-
-    Raises:
-        GraphError: a kernel cannot be built for every batch; the message says which, and why.
+    The schedule is that of the first of ``batches`` that serves every batch. Kernels that do not
+    depend on the batch are taken from ``known``, keyed by their tasks, or added to it.
     """
     modules, used = {}, set[int]()
     for name, (function, constants) in planned.kernels.items():
@@ -73,7 +58,7 @@ def _built(
     target: Target,
     known: dict[str, Module],
 ) -> tuple[Module, int | None]:
-    """A kernel, and the batch whose schedule it has; None where it does not depend on that."""
+    """A kernel, and the batch whose schedule it has; None where it does not depend on the batch."""
     why = ""
     for batch in batches:
         specialised = bound_function(function, size, batch)
@@ -97,7 +82,6 @@ def _built(
 
 
 def _static(name: str, task: KernelTask, target: Target, known: dict[str, Module]) -> Module:
-    """A kernel that does not depend on the batch."""
     if task.task.key not in known:
         schedule, args = schedule_of(task.task)
         known[task.task.key] = driver.build(schedule, args, target, name=name)

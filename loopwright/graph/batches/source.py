@@ -1,4 +1,4 @@
-"""A model whose inputs have a batch: the module of one batch, and the module of all of them."""
+"""Models with a symbolic batch: the module of one batch, and the module of all of them."""
 
 from __future__ import annotations
 
@@ -23,21 +23,12 @@ from loopwright.runtime.executors import SizedValue
 
 @dataclass(frozen=True)
 class BatchSource:
-    """A model of any batch.
-
-    Attributes:
-        size: the size variable that is the batch.
-        inputs: what the model takes.
-        at: the module of one batch.
-        symbolic: the module in whose types the batch is a variable; None where there is none.
-        why_not: why there is none, empty where there is one.
-    """
-
-    size: SizeVar
+    size: SizeVar  # the size variable that is the batch
     inputs: tuple[SizedValue, ...]
-    at: Callable[[int], IRModule]
+    at: Callable[[int], IRModule]  # the module of one batch
+    #: the module in whose types the batch is a variable; None where there is none
     symbolic: IRModule | None
-    why_not: str = ""
+    why_not: str = ""  # why ``symbolic`` is None; else empty
 
 
 def source_of(
@@ -47,17 +38,7 @@ def source_of(
     example_inputs: Sequence[Any] | None = None,
     fallback: bool = True,
 ) -> BatchSource:
-    """A model of any batch.
-
-    Args:
-        model: a module, or an ONNX model; of the extents of its inputs one is a size variable, the
-            batch, wherever it stands. What is such a source already is returned as it is.
-        shape: of an ONNX model, as of `from_onnx`.
-        example_inputs, fallback: as of `loopwright.compile`.
-
-    Raises:
-        GraphError: it is no such model, or cannot be imported.
-    """
+    """A model of any batch; exactly one extent of its inputs has to be a size variable."""
     if isinstance(model, BatchSource):
         return model
     if is_torch(model) or example_inputs is not None:
@@ -88,11 +69,7 @@ def source_of(
 
 
 def one_batch(model: ModelLike | BatchSource) -> ModelLike:
-    """What is no model of any batch.
-
-    Raises:
-        GraphError: it is one.
-    """
+    """Return a model of one batch; GraphError where its inputs have a symbolic batch."""
     if isinstance(model, BatchSource):
         raise GraphError("this is a model of any batch; give batches= for which it is built")
     return model
@@ -118,11 +95,7 @@ def _values(types: Mapping[str, TensorType], size: SizeVar) -> tuple[SizedValue,
 
 
 def _size_of(types: Mapping[str, TensorType]) -> SizeVar:
-    """The one size variable of the inputs of a model.
-
-    Raises:
-        GraphError: there is none, there are several, or no extent tells its value.
-    """
+    """The one size variable of the inputs of a model; its value has to follow from an extent."""
     told = ", ".join(f"{name}: {t}" for name, t in types.items())
     found = size_vars(n for t in types.values() for n in t.shape)
     if not found:
@@ -144,11 +117,7 @@ def _size_of(types: Mapping[str, TensorType]) -> SizeVar:
 
 
 def checked_batches(batches: Iterable[int]) -> tuple[int, ...]:
-    """Batches in order, each once.
-
-    Raises:
-        UsageError: there is none, or one is no whole number from 1.
-    """
+    """The batches sorted and without duplicates; UsageError where one is no number from 1."""
     given = list(batches) if isinstance(batches, Iterable) else []
     wrong = [n for n in given if isinstance(n, bool) or not isinstance(n, int) or n < 1]
     if wrong or not given:

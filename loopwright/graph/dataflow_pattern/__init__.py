@@ -1,7 +1,7 @@
 """Patterns of graphs in Relay's vocabulary (`tvm.relay.dataflow_pattern`), and rewriting by them.
 
-A pattern says what an expression looks like. Matching it gives the expressions at which its parts
-stand, by which a rule writes something else in its place:
+A pattern describes the form of an expression. A match maps the parts of the pattern to expressions,
+from which a rule builds the replacement:
 
     >>> x = lw.graph.dataflow_pattern.wildcard()
     >>> twice = lw.graph.dataflow_pattern.is_op("nn.relu")(

@@ -1,4 +1,4 @@
-"""What an expression looks like, and where its parts stand."""
+"""Patterns of expressions, and the matches of their parts."""
 
 from __future__ import annotations
 
@@ -20,11 +20,7 @@ _COMMUTATIVE = frozenset(["add", "multiply", "maximum", "minimum", "equal", "not
 
 
 class Types:
-    """The types of the nodes of a module, and of those that are made of them, found when asked.
-
-    Args:
-        module: the functions.
-    """
+    """Types of the nodes of a module, and of nodes made from them, inferred on demand."""
 
     def __init__(self, module: IRModule) -> None:
         self._known = infer_types(module)
@@ -46,22 +42,21 @@ class Types:
         return found
 
     def keep(self, e: Expr, t: Type) -> None:
-        """Enter the type of an expression that stands in the place of one of that type."""
+        """Enter the type of an expression that replaces one of that type."""
         self._known[e] = t
 
 
-#: Where the parts of a pattern stand.
+#: Expressions that the parts of a pattern matched.
 _Places = Mapping["DFPattern", Expr]
 
 
 @dataclass(frozen=True, eq=False)
 class Match:
-    """Where the parts of a pattern stand in an expression.
+    """The expressions that the parts of a pattern matched.
 
     Attributes:
         root: the expression that matches.
-        places: expressions by parts of the pattern; parts of alternatives that were not taken are
-            missing.
+        places: expressions by parts of the pattern, without those of alternatives not taken.
         types: of expressions.
     """
 
@@ -101,37 +96,40 @@ class Match:
 
 
 class DFPattern:
-    """What an expression looks like.
+    """A pattern of expressions.
 
-    One pattern object that stands in two places of a pattern matches one and the same expression.
+    One pattern object that occurs twice in a pattern matches one and the same expression.
+
+    Example:
+        >>> from loopwright.graph.dataflow_pattern import is_constant, is_op, wildcard
+        >>> x, factor = wildcard(), is_constant()
+        >>> found = (x * factor).match(lw.graph.op.multiply(2.0, lw.graph.var("x", (4,))))
+        >>> print(found.constant(factor), found[x].name)
+        2.0 x
+        >>> last = is_op("nn.softmax")(x).has_attr(axis=-1).optional(is_op("nn.relu"))
+        >>> print(last.match(lw.graph.op.nn.softmax(lw.graph.var("x", (2, 3)), axis=0)))
+        None
     """
 
     def match(self, e: Expr, module: IRModule | None = None) -> Match | None:
-        """Where its parts stand in an expression; None where it does not match.
+        """Match an expression; None where it does not match.
 
         Args:
             e: the expression.
-            module: in which it lies, for patterns of types.
+            module: the module it lies in, for patterns of types.
 
         Raises:
             GraphError: a pattern of types is matched without a module.
-
-        Example:
-            >>> from loopwright.graph.dataflow_pattern import is_constant, is_op, wildcard
-            >>> x, factor = wildcard(), is_constant()
-            >>> found = (x * factor).match(lw.graph.op.multiply(2.0, lw.graph.var("x", (4,))))
-            >>> print(found.constant(factor), found[x].name)
-            2.0 x
         """
         return self.match_typed(e, None if module is None else Types(module))
 
     def match_typed(self, e: Expr, types: Types | None) -> Match | None:
-        """As `match`, with types that are known."""
+        """As `match`, with the types known."""
         places = next(self.places(e, {}, types), None)
         return None if places is None else Match(e, places, types)
 
     def places(self, e: Expr, known: _Places, types: Types | None) -> Iterator[_Places]:
-        """All ways in which it matches an expression, where some parts stand already."""
+        """All ways to match an expression, given the parts that are matched already."""
         if self in known:
             if known[self] is e:
                 yield known
@@ -143,30 +141,15 @@ class DFPattern:
         raise NotImplementedError
 
     def roots(self) -> frozenset[str] | None:
-        """Operators whose calls alone can match; None where others can, too."""
+        """Operators whose calls alone can match; None where other expressions can, too."""
         return None
 
     def optional(self, around: Callable[[DFPattern], DFPattern]) -> DFPattern:
-        """The pattern, or what a function makes around it.
-
-        Example:
-            >>> from loopwright.graph.dataflow_pattern import is_op, wildcard
-            >>> tanh = is_op("tanh")(wildcard())
-            >>> either = tanh.optional(lambda p: is_op("nn.relu")(p))
-            >>> print(either.match(lw.graph.op.tanh(lw.graph.var("x"))) is not None)
-            True
-        """
+        """Match the pattern, or what ``around`` makes of it."""
         return around(self) | self
 
     def has_attr(self, **attrs: Any) -> DFPattern:
-        """The pattern, where the call has these attributes, defaults included.
-
-        Example:
-            >>> from loopwright.graph.dataflow_pattern import is_op, wildcard
-            >>> last = is_op("nn.softmax")(wildcard()).has_attr(axis=-1)
-            >>> print(last.match(lw.graph.op.nn.softmax(lw.graph.var("x", (2, 3)), axis=0)))
-            None
-        """
+        """The pattern, where the call has these attributes, defaults included."""
         return _Attrs(self, attrs)
 
     def has_dtype(self, dtype: str) -> DFPattern:
@@ -219,7 +202,7 @@ class _IsConstant(DFPattern):
 
 @dataclass(frozen=True, eq=False)
 class _Parts(DFPattern):
-    """A tuple of some patterns; None: of any."""
+    """A tuple of patterns; None matches a tuple of any parts."""
 
     fields: tuple[DFPattern, ...] | None
 
@@ -242,7 +225,7 @@ class _Item(DFPattern):
 
 @dataclass(frozen=True, eq=False)
 class _Calls(DFPattern):
-    """A call of one of some operators; ``args`` None: of anything."""
+    """A call of one of some operators; ``args`` None matches any arguments."""
 
     names: frozenset[str]
     args: tuple[DFPattern, ...] | None
@@ -312,7 +295,7 @@ class _Either(DFPattern):
 def _in_order(
     patterns: Sequence[DFPattern], exprs: Sequence[Expr], known: _Places, types: Types | None
 ) -> Iterator[_Places]:
-    """All ways in which as many patterns match expressions, each its own."""
+    """All ways to match expressions with as many patterns, one each."""
     if len(patterns) != len(exprs):
         return
     if not patterns:

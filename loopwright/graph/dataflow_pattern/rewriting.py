@@ -1,4 +1,4 @@
-"""Rules: what stands in the place of what a pattern matches."""
+"""Rewriting rules: the replacement of what a pattern matches."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MOST = 100
 
 @dataclass(frozen=True, eq=False)
 class Rule:
-    """What stands in the place of what a pattern matches.
+    """A replacement for what a pattern matches.
 
     Attributes:
         pattern: of the root.
@@ -32,14 +32,14 @@ def rewrite(rules: Iterable[Rule], module: IRModule) -> IRModule:
     """Apply rules wherever they match, from the inputs to the results, until none matches.
 
     Args:
-        rules: the first that matches a node is applied, then what it made is looked at again.
+        rules: the first that matches a node is applied, then its result is matched again.
         module: the functions; those that are one kernel already stay as they are.
 
     Returns:
         The module; itself where nothing matched.
 
     Raises:
-        GraphError: a rule makes something of another type, or rules undo each other without end.
+        GraphError: a rule builds an expression of another type, or rules undo each other endlessly.
     """
     rewriting = _Rewriting(Types(module))
     for rule in rules:
@@ -87,7 +87,7 @@ class _Rewriting:
         raise GraphError(f"rules undo each other without end at {_told(new)}")
 
     def _once(self, e: Expr) -> Expr | None:
-        """What the first rule that fits makes of a node; None where there is none."""
+        """Apply the first rule that fits to a node; None where none does."""
         for rule in (*self.by_root.get(called(e) or "", ()), *self.others):
             match = rule.pattern.match_typed(e, self.types)
             made: Expr | None = None if match is None else rule.build(match)
@@ -97,6 +97,6 @@ class _Rewriting:
 
 
 def _told(e: Expr) -> str:
-    """A node in a message."""
+    """A node's text for messages."""
     where = f" ({e.span})" if e.span else ""
     return f"{called(e) or type(e).__name__}{where}"

@@ -1,4 +1,4 @@
-"""What stands for a model: a module, or a model of another system that becomes one."""
+"""Model arguments: a module, or a model of another system that becomes one."""
 
 from __future__ import annotations
 
@@ -30,17 +30,7 @@ def module_of(
     example_inputs: Sequence[Any] | None = None,
     fallback: bool = True,
 ) -> IRModule:
-    """The module of a model.
-
-    Args:
-        model: a module, which is returned as it is, an ONNX model, or one of PyTorch.
-        shape: shapes of inputs of an ONNX model by name, see `from_onnx`.
-        example_inputs: what a ``torch.nn.Module`` is called with, see `from_torch`.
-        fallback: whether nodes that are not supported are left to the other system.
-
-    Raises:
-        GraphError: it is no model, or one that cannot be imported.
-    """
+    """The module of a model: itself, or converted as `from_onnx` and `from_torch` do."""
     if is_torch(model):
         return from_torch(model, example_inputs, fallback=fallback)
     if example_inputs is not None:
@@ -54,11 +44,7 @@ def module_of(
 
 
 def check_model(model: object) -> None:
-    """Refuse what is neither a module nor an ONNX model.
-
-    Raises:
-        GraphError: it is none.
-    """
+    """Raise GraphError unless this is a module or an ONNX model."""
     if isinstance(model, (IRModule, str, Path, bytes)) or hasattr(model, "SerializeToString"):
         return
     raise GraphError(

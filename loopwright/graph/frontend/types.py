@@ -1,4 +1,4 @@
-"""Types of expressions while a model is imported: each is found once, when first asked for."""
+"""Types of expressions while a model is imported, each inferred once, when first asked for."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _EXACT = (
 
 
 class Types:
-    """Types by expression: of variables, constants, calls, and tuples."""
+    """Types of variables, constants, calls, and tuples."""
 
     def __init__(self) -> None:
         self._known: dict[Expr, Type] = {}

@@ -1,9 +1,9 @@
 """The nodes of a graph: Relay's vocabulary (Roesch et al., 2018) over frozen nodes.
 
-A node is equal to itself alone: two calls of one operator are two computations, and a variable is
-known by its identity, not by its name. `loopwright.graph.structural_equal` compares graphs. Nodes
-are shared freely, so that a graph is a directed acyclic graph and not a tree; all walks are over
-each node once, and none recurses.
+A node is equal to itself alone: two calls of one operator are two computations, and variables are
+identified by object, not by name. `loopwright.graph.structural_equal` compares graphs. Nodes are
+shared freely, so that a graph is a directed acyclic graph and not a tree; all walks visit each node
+once, and none recurses.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _NOTHING: Attrs = MappingProxyType({})
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Expr:
-    """Anything that has a value.
+    """An expression: any node that has a value.
 
     Attributes:
-        span: where it comes from, such as the name of a node of a model; for messages.
+        span: its origin, such as the name of a node of a model; for messages.
     """
 
     span: str = ""
@@ -52,11 +52,11 @@ class Expr:
 
 @dataclass(frozen=True, eq=False)
 class Var(Expr):
-    """A variable: a parameter of a function, or what a `Let` names.
+    """A variable: a parameter of a function, or one that a `Let` binds.
 
     Attributes:
         name: as it is printed; it need not be unique.
-        type: its type; None where a `Let` binds it, whose value tells it.
+        type: its type; None where a `Let` binds it, whose value has the type.
     """
 
     name: str
@@ -68,7 +68,7 @@ class Constant(Expr):
     """An array that is known.
 
     Attributes:
-        data: its elements; nobody writes into them.
+        data: its elements; must not be written.
         name: of the weight, where it has one.
     """
 
@@ -77,7 +77,6 @@ class Constant(Expr):
 
     @property
     def type(self) -> TensorType:
-        """Its type."""
         return tensor_type(self.data)
 
 
@@ -94,7 +93,7 @@ class GlobalVar(Expr):
 
 @dataclass(frozen=True, eq=False)
 class OpRef(Expr):
-    """A registered operator where a function stands.
+    """A registered operator as the callee of a call.
 
     Attributes:
         name: as it is registered, such as ``"nn.conv"``.
@@ -105,16 +104,16 @@ class OpRef(Expr):
 
 @dataclass(frozen=True, eq=False)
 class HostFunction(Expr):
-    """A Python function where a function stands: what no operator computes, another library does.
+    """A Python function in the place of a function: another library computes what no operator does.
 
-    Passes leave its calls as they are; a call is a step of the program of its own.
+    Passes leave its calls as they are; a call is a separate step of the program.
 
     Attributes:
         name: what it stands for, such as the operator of a node of a model.
-        function: from arrays to arrays. It does not write into what it reads.
-        result: the type of what it returns, a tuple where there is not one array.
-        by: whose implementation it is, such as ``"onnx.reference"``.
-        reason: why it stands here, for people.
+        function: from arrays to arrays. It must not write into its arguments.
+        result: the type of its return value, a tuple unless it is one array.
+        by: the library that implements it, such as ``"onnx.reference"``.
+        reason: why there is no kernel, for messages.
 
     Example:
         >>> x = lw.graph.var("x", (3,))
@@ -188,11 +187,10 @@ class Function(Expr):
 
     @property
     def primitive(self) -> bool:
-        """Whether it becomes one kernel."""
         return bool(self.attrs.get("primitive", False))
 
     def type_with(self, result: Type) -> FuncType:
-        """Its type where it returns ``result``."""
+        """The type it has if it returns ``result``."""
         return FuncType(tuple(p.type for p in self.params if p.type is not None), result)
 
     def _over(self, children: tuple[Expr, ...]) -> Expr:
@@ -212,7 +210,6 @@ class Tuple(Expr):
 
     @property
     def children(self) -> tuple[Expr, ...]:
-        """The values."""
         return self.fields
 
     def _over(self, children: tuple[Expr, ...]) -> Expr:
@@ -239,7 +236,6 @@ class TupleGetItem(Expr):
 
     @property
     def children(self) -> tuple[Expr, ...]:
-        """The tuple."""
         return (self.tuple_value,)
 
     def _over(self, children: tuple[Expr, ...]) -> Expr:

@@ -1,4 +1,4 @@
-"""A module: functions by name, one of which is the whole model."""
+"""Modules: functions by name, one of which is the whole model."""
 
 from __future__ import annotations
 
@@ -81,8 +81,10 @@ class IRModule:
         return IRModule({**self.functions, name: function})
 
     def with_functions(self, functions: Mapping[str, Function]) -> IRModule:
-        """The module with other functions; itself where they are the ones that it has, by which a
-        pass says that there was nothing to do."""
+        """The module with other functions.
+
+        Itself where they are its own: a pass returns it to say that there was nothing to do.
+        """
         same = functions.keys() == self.functions.keys()
         same = same and all(f is self.functions[name] for name, f in functions.items())
         return self if same else IRModule(functions)

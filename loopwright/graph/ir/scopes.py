@@ -1,7 +1,7 @@
-"""Where a node is computed: the innermost block that encloses all its uses.
+"""Scopes: the innermost block that encloses all uses of a node is where it is computed.
 
-The branches of an `If` and the body of a `Function` are blocks of their own. What only one branch
-reads is computed in it; what both read, or something outside, is computed before the `If`.
+The branches of an `If` and the body of a `Function` are blocks of their own. A node that only one
+branch reads is computed in it; one that both read, or something outside, before the `If`.
 """
 
 from __future__ import annotations
@@ -14,32 +14,23 @@ from loopwright.graph.ir.visitor import post_order
 
 @dataclass(eq=False)
 class Block:
-    """A sequence of nodes that ends in a value.
+    """A sequence of nodes that ends in a value."""
 
-    Attributes:
-        result: its value.
-        outer: the block in which it lies.
-        nodes: what is computed in it, in order, without what inner blocks compute.
-        inner: the blocks of its nodes: one of a function, two of an `If`.
-    """
-
-    result: Expr
-    outer: Block | None = None
+    result: Expr  # its value
+    outer: Block | None = None  # the enclosing block
+    #: computed in it, in order, without those of inner blocks
     nodes: list[Expr] = field(default_factory=list)
+    #: the blocks of its nodes: one of a function, two of an `If`
     inner: dict[Expr, list[Block]] = field(default_factory=dict)
 
     @property
     def depth(self) -> int:
-        """How many blocks enclose it."""
+        """The number of enclosing blocks."""
         return 0 if self.outer is None else 1 + self.outer.depth
 
 
 def blocks(root: Expr) -> Block:
-    """The block of an expression, with those inside it.
-
-    Args:
-        root: the expression; the body of a function rather than the function.
-    """
+    """The block of an expression, with inner ones; pass a function's body, not the function."""
     top = Block(root)
     place: dict[Expr, Block] = {root: top}
     order = post_order(root)

@@ -1,4 +1,4 @@
-"""Equality and hashes of graphs by what they compute, whatever their variables are called.
+"""Equality and hashes of graphs by what they compute, up to the names of variables.
 
 Both are of the graph and not of the tree: two graphs are equal where one can be mapped onto the
 other node by node. So a value that is computed once and read twice differs from one that is
@@ -58,12 +58,12 @@ def _modules_equal(a: object, b: object) -> bool:
 
 
 def structural_hash(e: Expr | IRModule, map_free_vars: bool = False, *, values: bool = True) -> str:
-    """A text that is equal for equal programs, in every process; hexadecimal, 32 digits.
+    """A hash that is equal for equal programs, in every process; 32 hexadecimal digits.
 
     Args:
         e: the program.
         map_free_vars: as of `structural_equal`.
-        values: False takes constants by their types alone, and Python functions by their names, so
+        values: False hashes constants by their types alone, and Python functions by their names, so
             that the same network with other weights has the same hash.
 
     Example:
@@ -86,7 +86,7 @@ def structural_hash(e: Expr | IRModule, map_free_vars: bool = False, *, values: 
 def _numbered(
     root: Expr, map_free_vars: bool, in_this_process: bool = True, values: bool = True
 ) -> list[tuple[Any, ...]]:
-    """Each node as what it is and the numbers of its children, in the order of a walk."""
+    """Each node as its own data and the numbers of its children, in post-order."""
     free = set() if map_free_vars else set(free_vars(root))
     number: dict[Expr, int] = {}
     lines = []
@@ -100,7 +100,7 @@ def _numbered(
 
 
 def _own(e: Expr) -> tuple[Any, ...]:
-    """What a node is beside its children."""
+    """A node's own data, without its children."""
     match e:
         case Var():
             return (str(e.type),)
@@ -122,7 +122,7 @@ def _own(e: Expr) -> tuple[Any, ...]:
 
 
 def _without_values(e: Expr) -> tuple[Any, ...]:
-    """What a node is beside its children, whatever numbers and functions it holds."""
+    """A node's own data without its children, numbers and functions."""
     match e:
         case Constant():
             return (str(e.type),)
@@ -137,7 +137,7 @@ def digest(e: Constant) -> str:
 
 
 def attrs_key(attrs: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    """Attributes as text in the order of their names; 1, 1.0 and True differ."""
+    """Attributes as text sorted by name; 1, 1.0 and True differ."""
     return tuple(sorted((name, repr(value)) for name, value in attrs.items()))
 
 

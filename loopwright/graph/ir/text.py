@@ -1,4 +1,4 @@
-"""Graphs as text: one line a call, in the manner of Relay's text format."""
+"""Graphs as text: one line for each call, in the manner of Relay's text format."""
 
 from __future__ import annotations
 
@@ -23,22 +23,16 @@ from loopwright.graph.ir.expr import (
 from loopwright.graph.ir.scopes import Block, blocks
 from loopwright.graph.ir.types import Type
 
-#: What needs no line of its own: it is written where it is read.
+#: Nodes without a line of their own: they are written where they are read.
 _WRITTEN_IN_PLACE = (Var, Constant, GlobalVar, OpRef, HostFunction, Tuple, TupleGetItem)
 
 
 def function_text(
     name: str, function: Function, types: Mapping[Expr, Type] | None = None
 ) -> tuple[str, dict[Expr, int]]:
-    """A function as text.
+    """A function as text, and the line number, from 0, of each node that has a line.
 
-    Args:
-        name: of the function.
-        function: the function.
-        types: types of nodes, which are written behind their lines.
-
-    Returns:
-        The text, and for each node that has a line the number of that line, from 0.
+    ``types`` of nodes are written after their lines.
     """
     writer = _Writer(types or {})
     writer.open(f"def @{name}", function, 0)
@@ -57,7 +51,7 @@ class _Writer:
         self._count = 0
 
     def add(self, text: str, depth: int, e: Expr | None = None) -> None:
-        """Write a line, which is that of a node."""
+        """Write a line, which belongs to node ``e``."""
         if e is not None:
             self.line_of[e] = len(self.lines)
             comment = f"  /* {self._types[e]} */" if e in self._types else ""
@@ -65,7 +59,6 @@ class _Writer:
         self.lines.append("  " * depth + text)
 
     def open(self, head: str, function: Function, depth: int) -> None:
-        """Write the first line of a function."""
         params = ", ".join(f"{self._named(p)}: {p.type}" for p in function.params)
         result = f" -> {function.result}" if function.result is not None else ""
         attrs = f" [{_attrs(function.attrs)}]" if function.attrs else ""
@@ -115,7 +108,7 @@ class _Writer:
             raise InternalError(f"a graph cannot be printed: {type(e).__name__} has no text")
 
     def _text(self, e: Expr) -> str:
-        """A node where another reads it."""
+        """The text of a node as an operand."""
         if e in self._names:
             return self._names[e]
         match e:
@@ -144,7 +137,7 @@ class _Writer:
 
 
 def _unique(name: str, used: set[str]) -> str:
-    """The name, with a number behind it where another variable has it."""
+    """The name, with a number appended where another variable has it."""
     base = name if not name.isdigit() else f"v{name}"
     found, n = base, 0
     while found in used:

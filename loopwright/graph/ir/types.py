@@ -88,12 +88,11 @@ class FuncType:
         return f"fn({', '.join(map(str, self.params))}) -> {self.result}"
 
 
-#: What a value in a graph may be.
+#: Types of values in a graph.
 Type: TypeAlias = "TensorType | TupleType | FuncType"
 
 
 def tensor_type(value: te.Tensor | np.ndarray) -> TensorType:
-    """The type of a tensor of an expression, or of an array."""
     return TensorType(tuple(value.shape), str(value.dtype))
 
 

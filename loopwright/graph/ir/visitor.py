@@ -1,6 +1,6 @@
 """Walks over graphs: each node once, children first, and never by recursion.
 
-A model is a chain of thousands of nodes; Python's stack would end long before.
+A model is a chain of thousands of nodes, longer than Python's stack.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ def rewrite(root: Expr, change: Callable[[Expr], Expr]) -> Expr:
 
     Args:
         root: the expression.
-        change: from a node whose children are replaced already to what stands in its place; the
-            node itself to keep it. It is asked once for each node.
+        change: from a node whose children are already replaced to its replacement; the node itself
+            to keep it. It is called once for each node.
 
     Returns:
-        The new expression; what did not change is shared with the old one.
+        The new expression; unchanged parts are shared with the old one.
 
     Example:
         >>> x = lw.graph.var("x", (4,))
@@ -59,12 +59,7 @@ def rewrite(root: Expr, change: Callable[[Expr], Expr]) -> Expr:
 
 
 def rewrite_each(root: Expr, change: Callable[[Expr, Expr], Expr]) -> Expr:
-    """As `rewrite`, with the node as it was: facts about it, such as its type, are known by that.
-
-    Args:
-        root: the expression.
-        change: from a node as it was, and the same over replaced children, to what stands there.
-    """
+    """As `rewrite`; ``change`` also gets the old node first, for facts such as its type."""
     made: dict[Expr, Expr] = {}
     for e in post_order(root):
         made[e] = change(e, e.with_children(tuple(made[c] for c in e.children)))
@@ -72,9 +67,9 @@ def rewrite_each(root: Expr, change: Callable[[Expr, Expr], Expr]) -> Expr:
 
 
 def substitute(root: Expr, values: dict[Var, Expr]) -> Expr:
-    """The expression with others in the place of some of its free variables.
+    """The expression with some of its free variables replaced.
 
-    Variables are known by identity, so that none can be captured by a binding of the same name.
+    Variables are identified by object, so that none can be captured by a binding of the same name.
 
     Example:
         >>> x, y = lw.graph.var("x", (4,)), lw.graph.var("y", (4,))
@@ -87,7 +82,7 @@ def substitute(root: Expr, values: dict[Var, Expr]) -> Expr:
 def free_vars(root: Expr) -> list[Var]:
     """Variables that an expression reads and does not bind, in the order of their first use.
 
-    A variable is bound by a function or a `Let`; as variables are known by identity, one that is
+    A variable is bound by a function or a `Let`; as variables are identified by object, one that is
     bound somewhere in the expression is not free elsewhere.
 
     Example:
@@ -107,7 +102,7 @@ def _bound_by(e: Expr) -> Iterable[Var]:
 
 
 def users(nodes: Iterable[Expr]) -> dict[Expr, list[Expr]]:
-    """For each node those that have it as a child, once for each time."""
+    """For each node its readers, once for each time they have it as a child."""
     found: dict[Expr, list[Expr]] = {}
     for e in nodes:
         found.setdefault(e, [])

@@ -1,1 +1,1 @@
-"""The graph tuner: which layout each convolution has, chosen by what kernels and copies cost."""
+"""The graph tuner: the layout of each convolution, chosen by the cost of kernels and transforms."""

@@ -21,33 +21,36 @@ from loopwright.records import Json
 
 _FORMAT, _VERSION = "loopwright.layouts", 1
 LAYOUTS = Kind("a file of layouts", marked(f'"format": "{_FORMAT}"'.encode()))
-#: What has layouts chosen anew, in the place of a file.
+#: Argument in place of a file: layouts are chosen anew.
 MEASURED = "measured"
 
 
 @dataclass(frozen=True)
 class LayoutChoice:
-    """A layout for each convolution and pool of a module, and for what joins several of them.
+    """A layout for each convolution and pool of a module, and for calls that join several of them.
 
     Attributes:
         layouts: of the places of the module, in the order of its calls.
-        operators: what they are, such as ``nn.conv``.
+        operators: of the places, such as ``nn.conv``.
         module: the hash of the module, without the values of its weights: a network that is trained
             anew keeps its layouts.
-        cost: what kernels and transforms between layouts are expected to take in a run, in
-            ``unit``; None where nothing was priced.
+        cost: expected cost of kernels and transforms between layouts in a run, in ``unit``; None
+            where nothing was priced.
         converted: the same for the layouts that `ConvertLayout` gives.
         unit: ``"seconds"`` where it was measured, ``"cycles"`` by the analytical model.
-        exact: whether no other layouts cost less by the same prices for certain.
-        target: what kernels were priced for, in words; empty where nothing was priced.
-        source: the file that it was read from; empty for none. It does not count when choices are
-            compared.
+        exact: whether it is certain that no other layouts cost less by the same prices.
+        target: the target of the priced kernels, as text; empty where nothing was priced.
+        source: the file that it was read from; empty for none. Comparisons ignore it.
 
     Example:
         >>> x = lw.graph.var("x", (1, 8, 6, 6))
         >>> module = lw.graph.IRModule.from_expr(lw.graph.op.nn.max_pool(x, pool_size=2))
-        >>> print(lw.graph.LayoutChoice.of(module, ["NCHW8c"]))
+        >>> choice = lw.graph.LayoutChoice.of(module, ["NCHW8c"])
+        >>> print(choice)
         1 NCHW8c
+        >>> path = choice.save("pool.layouts.json")
+        >>> print(lw.graph.LayoutChoice.load(path) == choice)
+        True
     """
 
     layouts: tuple[Layout, ...]
@@ -62,7 +65,7 @@ class LayoutChoice:
 
     @staticmethod
     def of(module: IRModule, names: Sequence[str]) -> LayoutChoice:
-        """Layouts of one's own for a module, which is as `AlterOpLayout` gets it.
+        """Layouts given by name, for a module as `AlterOpLayout` gets it.
 
         Raises:
             GraphError: there are more or fewer than places, or a name is no layout.
@@ -74,11 +77,10 @@ class LayoutChoice:
         return LayoutChoice(layouts, places.operators, identity(module))
 
     def fits(self, module: IRModule) -> bool:
-        """Whether it is of a module."""
         return identity(module) == self.module
 
     def to_json(self) -> dict[str, Json]:
-        """As data; `from_json` reads it."""
+        """The choice as JSON data, which `from_json` reads."""
         return {
             "format": _FORMAT,
             "version": _VERSION,
@@ -99,18 +101,11 @@ class LayoutChoice:
         """The choice that `to_json` wrote.
 
         Args:
-            data: what was written.
-            source: where it is from, for messages; empty for nowhere.
+            data: the JSON data.
+            source: its origin, for messages; empty for none.
 
         Raises:
-            GraphError: it is none of it, of another version, or was changed.
-
-        Example:
-            >>> x = lw.graph.var("x", (1, 8, 6, 6))
-            >>> module = lw.graph.IRModule.from_expr(lw.graph.op.nn.max_pool(x, pool_size=2))
-            >>> choice = lw.graph.LayoutChoice.of(module, ["NCHW8c"])
-            >>> print(lw.graph.LayoutChoice.from_json(choice.to_json()) == choice)
-            True
+            GraphError: the data are no choice, of another version, or were changed.
         """
         at = f"{source}: " if source else ""
         if not isinstance(data, Mapping) or data.get("format") != _FORMAT:
@@ -132,9 +127,9 @@ class LayoutChoice:
             ) from error
 
     def save(self, path: str | os.PathLike[str], *, force: bool = False) -> Path:
-        """Write it to a file of JSON, which `load`, and ``layouts=`` of `compile`, read.
+        """Write it to a JSON file, which `load`, and ``layouts=`` of `compile`, read.
 
-        A file of layouts that is there is replaced in one step, with ``force`` any file.
+        An existing file of layouts is replaced in one step, with ``force`` any file.
 
         Raises:
             GraphError: the file cannot be written.
@@ -150,14 +145,7 @@ class LayoutChoice:
         """The choice that `save` wrote.
 
         Raises:
-            GraphError: the file cannot be read, or is none of it.
-
-        Example:
-            >>> x = lw.graph.var("x", (1, 8, 6, 6))
-            >>> module = lw.graph.IRModule.from_expr(lw.graph.op.nn.max_pool(x, pool_size=2))
-            >>> path = lw.graph.LayoutChoice.of(module, ["NCHW8c"]).save("pool.layouts.json")
-            >>> print(lw.graph.LayoutChoice.load(path))
-            1 NCHW8c
+            GraphError: the file cannot be read, or holds no choice.
         """
         try:
             data = json.loads(Path(path).read_text(encoding="utf-8"))
@@ -168,7 +156,7 @@ class LayoutChoice:
         return LayoutChoice.from_json(data, os.fspath(path))
 
     def check(self, module: IRModule) -> None:
-        """Refuse a module that it is not of.
+        """Refuse another module than its own.
 
         Raises:
             GraphError: it is of another one.
@@ -177,7 +165,7 @@ class LayoutChoice:
             raise self._of_another()
 
     def check_places(self, operators: Sequence[str]) -> None:
-        """Refuse a module that has other places, which a file that was changed may claim to be of.
+        """Refuse a module that has other places: a file that was changed may claim to be of it.
 
         Raises:
             GraphError: it has.
@@ -204,19 +192,14 @@ class LayoutChoice:
 
 
 def identity(module: IRModule) -> str:
-    """By which a choice knows its module: the hash of it without the values of its weights."""
+    """The identity of a module for choices: its hash without the values of its weights."""
     return structural_hash(module, values=False)
 
 
 def chosen_layouts(given: LayoutChoice | str | os.PathLike[str] | None) -> LayoutChoice | None:
-    """The layouts that an argument ``layouts`` names.
+    """The choice that an argument ``layouts`` gives, itself or as a file.
 
-    Args:
-        given: a choice, a file of one, or None.
-
-    Raises:
-        UsageError: it is none of these.
-        GraphError: the file cannot be read, or holds no layouts.
+    Raises UsageError where it is neither, GraphError where the file cannot be read.
     """
     if given is None or isinstance(given, LayoutChoice):
         return given

@@ -1,4 +1,4 @@
-"""The kernels of a place in a layout, and of a transform between two layouts: what is priced."""
+"""Kernels that are priced: those of a place in a layout, and of a transform between two layouts."""
 
 from __future__ import annotations
 
@@ -27,16 +27,10 @@ Kernels = Sequence[tuple[Sequence[KernelTask], int]]
 def kernels_of_calls(
     calls: Sequence[Call], types: Mapping[Expr, Type], layout: Layout, target: Target
 ) -> Kernels | None:
-    """The kernels of some calls that are fused, in a layout in which their inputs are.
+    """The kernels of some calls that are fused, in a layout that their inputs have already.
 
-    Args:
-        calls: in order; what they read from others are inputs, constants stay.
-        types: of all nodes.
-        layout: of the calls, their images and their result.
-        target: what the kernels are for.
-
-    Returns:
-        None where they cannot be computed so.
+    None where they cannot be computed so. ``types`` are of all nodes; values of other calls are
+    inputs, constants stay.
     """
     f, anchor = _alone(calls, types)
     known = infer_types(IRModule({MAIN: f}))
@@ -55,14 +49,7 @@ def kernels_of_calls(
 
 
 def kernels_of_transform(t: TensorType, source: Layout, to: Layout, target: Target) -> Kernels:
-    """The kernels that move a value (N, C, ...) from one layout to another.
-
-    Args:
-        t: its type as (N, C, ...).
-        source: the layout in which it is.
-        to: the other one.
-        target: what the kernels are for.
-    """
+    """The kernels that move a value of type (N, C, ...) from one layout to another."""
     x = Var("x", TensorType(source.shape(t.shape), t.dtype))
     return _kernels(source.moved(x, t.shape, to), target)
 
@@ -75,7 +62,7 @@ def _kernels(body: Expr, target: Target) -> Kernels:
 
 
 def _alone(calls: Sequence[Call], types: Mapping[Expr, Type]) -> tuple[Function, Call]:
-    """Some calls as a function of what they read from others, and the first convolution or pool."""
+    """Some calls as a function of what they read, and the first convolution or pool among them."""
     params: dict[Expr, Var] = {}
     made: dict[Expr, Expr] = {}
 

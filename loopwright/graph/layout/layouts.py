@@ -1,6 +1,6 @@
-"""Layouts of images: the order of a tensor's dimensions in memory, and the calls between two.
+"""Layouts of images: the order of a tensor's dimensions in memory, and transforms between two.
 
-They are called as in TVM: ``NCHW`` (N, C, ...), ``NHWC`` (N, ..., C), and blocked ``NCHW8c``
+They are named as in TVM: ``NCHW`` (N, C, ...), ``NHWC`` (N, ..., C), and blocked ``NCHW8c``
 (N, C / 8, ..., 8). H and W stand for the dimensions of the image, however many there are.
 """
 
@@ -20,21 +20,7 @@ from loopwright.graph.registry import get_op
 
 @dataclass(frozen=True)
 class Layout:
-    """A layout of images.
-
-    Attributes:
-        name: ``NCHW``, ``NHWC``, or ``NCHW`` with the size of a block of channels and ``c``.
-
-    Raises:
-        GraphError: there is no such layout.
-
-    Example:
-        >>> from loopwright.graph.layout.layouts import Layout
-        >>> print(Layout("NCHW8c").shape((1, 64, 56, 56)))
-        (1, 8, 56, 56, 8)
-    """
-
-    name: str
+    name: str  # ``NCHW``, ``NHWC``, or ``NCHW`` with the size of a block of channels and ``c``
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"NCHW|NHWC|NCHW[1-9][0-9]*c", self.name):
@@ -49,7 +35,7 @@ class Layout:
         return int(self.name[4:-1]) if len(self.name) > 4 else 0
 
     def fits(self, shape: Sequence[Any]) -> bool:
-        """Whether a tensor (N, C, ...) can lie so; one channel, which is broadcast, always can."""
+        """Whether a tensor (N, C, ...) can have it; one channel, which is broadcast, always can."""
         if len(shape) < 3:
             return False
         if not self.block:
@@ -58,7 +44,7 @@ class Layout:
         return known and (shape[1] == 1 or shape[1] % self.block == 0)
 
     def shape(self, shape: Sequence[Any]) -> tuple[Any, ...]:
-        """The extents of a tensor (N, C, ...) that lies so."""
+        """The extents of a tensor (N, C, ...) in this layout."""
         batch, channels, *image = shape
         if self == LAST:
             return (batch, *image, channels)
@@ -68,14 +54,14 @@ class Layout:
         return (batch, channels // block, *image, block)
 
     def axes(self, axis: int, rank: int) -> tuple[int, ...]:
-        """Where an axis of a tensor (N, C, ...) of so many dimensions is; channels may be two."""
+        """The axes here of an axis of a tensor (N, C, ...) of some rank; channels may have two."""
         at = axis % rank
         if self.block:
             return (1, rank) if at == 1 else (at,)
         return ((0, *range(2, rank), 1).index(at),) if self == LAST else (at,)
 
     def moved(self, e: Expr, shape: Sequence[Any], to: Layout) -> Expr:
-        """A tensor (N, C, ...) that lies so, in another layout; of a constant at once."""
+        """A tensor (N, C, ...) from this layout in another one; constants are moved at once."""
         if self == to:
             return e
         rank = len(shape)
@@ -114,19 +100,19 @@ FIRST, LAST = Layout("NCHW"), Layout("NHWC")
 
 
 def blocked(block: int) -> Layout:
-    """The layout of blocks of so many channels."""
+    """The layout with blocks of so many channels."""
     return Layout(f"NCHW{block}c")
 
 
 def turned(e: Expr, axes: tuple[int, ...]) -> Expr:
-    """A tensor with its dimensions in another order; of a constant at once."""
+    """A tensor with its dimensions permuted; constants at once."""
     if isinstance(e, Constant):
         return const(np.transpose(e.data, axes), name=e.name)
     return get_op("transpose")(e, axes=axes)
 
 
 def reshaped(e: Expr, shape: tuple[int, ...]) -> Expr:
-    """A tensor in another shape; of a constant at once."""
+    """A tensor in another shape; constants at once."""
     if isinstance(e, Constant):
         return const(e.data.reshape(shape), name=e.name)
     return get_op("reshape")(e, newshape=shape)

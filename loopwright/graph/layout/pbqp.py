@@ -1,10 +1,10 @@
 """Partitioned Boolean quadratic problems: a choice for each node, so that the costs are low.
 
 A node has a cost for each of its choices; an edge has a cost for each pair of choices of its two
-nodes. Nodes are reduced one after the other, which gives the problem of the others:
+nodes. Nodes are reduced one after the other, which leaves a smaller problem:
 
 * R0, R1, R2: a node of no, one or two neighbours, exactly. On a tree this is dynamic programming.
-* RN: a node of more is decided on by what it and its neighbours cost, which is a heuristic.
+* RN: a node of more is decided by its cost and its neighbours' costs, which is a heuristic.
 
 Scholz and Eckstein, *Register Allocation for Irregular Architectures*, LCTES 2002; Hames and
 Scholz, *Nearly Optimal Register Allocation with PBQP*, JMLC 2006. Layouts of convolutions are
@@ -28,39 +28,21 @@ Edges = Mapping[tuple[int, int], Any]
 
 @dataclass(frozen=True)
 class Solution:
-    """A choice for each node.
+    """A choice for each node."""
 
-    Attributes:
-        choice: the number of the choice of each node, in order.
-        cost: the sum over nodes and edges.
-        exact: whether no other choices cost less for certain: no node needed the heuristic.
-    """
-
-    choice: tuple[int, ...]
-    cost: float
-    exact: bool
+    choice: tuple[int, ...]  # index of the choice of each node
+    cost: float  # sum over nodes and edges
+    exact: bool  # optimal for certain: no node needed the heuristic
 
 
 def solve(costs: Sequence[Any], edges: Edges, starts: Sequence[Sequence[int]] = ()) -> Solution:
     """Choose for each node, so that the sum of the costs of nodes and edges is low.
 
-    Where the heuristic was needed, single nodes are changed as long as that makes it cheaper, from
-    what the reduction found, from the choices that cost least by themselves, and from ``starts``;
-    so the result is never worse than any of these.
-
-    Args:
-        costs: for each node the costs of its choices.
-        edges: for pairs of nodes a matrix of costs; a pair may be given in both orders.
-        starts: choices for all nodes that are known already.
-
-    Raises:
-        UsageError: a node has no choice, a shape does not fit, or a cost is no finite number.
-
-    Example:
-        >>> from loopwright.graph.layout.pbqp import solve
-        >>> costs = [[1.0, 5.0], [4.0, 1.0]]
-        >>> print(solve(costs, {(0, 1): [[0.0, 9.0], [9.0, 0.0]]}))
-        Solution(choice=(0, 0), cost=5.0, exact=True)
+    ``edges`` maps pairs of nodes to cost matrices; a pair may be given in both orders. Where the
+    heuristic was needed, single nodes are changed as long as that lowers the cost, from the result
+    of the reduction, from the choices that cost least by themselves, and from ``starts`` (choices
+    for all nodes); so the result is never worse than any of these. Costs have to be finite
+    (UsageError).
     """
     problem = _Problem.of(costs, edges)
     reduction = _Reduction([c.copy() for c in problem.costs], [dict(m) for m in problem.neighbours])
@@ -74,7 +56,7 @@ def solve(costs: Sequence[Any], edges: Edges, starts: Sequence[Sequence[int]] = 
 
 @dataclass(frozen=True)
 class _Problem:
-    """A problem with one matrix for each two neighbours, seen from both sides."""
+    """A problem with one matrix for each pair of neighbours, stored from both sides."""
 
     costs: list[_Array]
     neighbours: list[dict[int, _Array]]
@@ -97,7 +79,6 @@ class _Problem:
         return made
 
     def cost(self, choice: Sequence[int]) -> float:
-        """The costs of a choice for each node."""
         nodes = sum(float(c[i]) for c, i in zip(self.costs, choice, strict=True))
         pairs = (
             float(m[choice[a], choice[b]])
@@ -108,7 +89,7 @@ class _Problem:
         return nodes + sum(pairs)
 
     def improved(self, choice: Sequence[int]) -> list[int]:
-        """A choice of which no change of a single node makes a cheaper one."""
+        """A local optimum: no change of a single node lowers its cost."""
         found, changed = list(choice), True
         while changed:
             changed = False
@@ -128,7 +109,7 @@ def _numbers(given: Any, what: str) -> _Array:
 
 
 def _add(neighbours: list[dict[int, _Array]], a: int, b: int, matrix: _Array) -> None:
-    """Add the costs of an edge to what there is between two nodes."""
+    """Add the costs of an edge to those already between two nodes."""
     before = neighbours[a].get(b)
     both = matrix if before is None else before + matrix
     neighbours[a][b], neighbours[b][a] = both, both.T
@@ -136,16 +117,12 @@ def _add(neighbours: list[dict[int, _Array]], a: int, b: int, matrix: _Array) ->
 
 @dataclass
 class _Reduction:
-    """A problem that becomes smaller by a node at a time.
+    """A problem that shrinks by one node at a time."""
 
-    Attributes:
-        costs, neighbours: as of `_Problem`; these of nodes that are gone stay as they were then.
-        gone: the nodes in the order in which they went.
-    """
-
+    # of nodes that are gone, both stay as they were then
     costs: list[_Array]
     neighbours: list[dict[int, _Array]]
-    gone: list[int] = field(default_factory=list)
+    gone: list[int] = field(default_factory=list)  # in the order of their removal
 
     def run(self) -> tuple[list[int], bool]:
         """A choice for each node, and whether it is exact."""
@@ -166,12 +143,12 @@ class _Reduction:
         return self._chosen(decided), not decided
 
     def _push(self, node: int) -> None:
-        """R1: what a node costs at best is a cost of its only neighbour."""
+        """R1: add the best cost of a node to those of its only neighbour."""
         ((other, matrix),) = self.neighbours[node].items()
         self.costs[other] = self.costs[other] + (self.costs[node][:, None] + matrix).min(axis=0)
 
     def _join(self, node: int) -> None:
-        """R2: what a node costs at best is a cost of the pair of its two neighbours."""
+        """R2: add the best cost of a node to those of the pair of its two neighbours."""
         (a, to_a), (b, to_b) = self.neighbours[node].items()
         every = self.costs[node][:, None, None] + to_a[:, :, None] + to_b[:, None, :]
         _add(self.neighbours, a, b, every.min(axis=0))
@@ -191,7 +168,7 @@ class _Reduction:
         self.gone.append(node)
 
     def _chosen(self, decided: Mapping[int, int]) -> list[int]:
-        """The choices from the last node that went to the first: its neighbours are known then."""
+        """Decide in reverse order of removal, when all neighbours are known."""
         found = dict(decided)
         for node in reversed(self.gone):
             if node not in found:

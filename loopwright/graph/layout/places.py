@@ -1,7 +1,7 @@
-"""The places of a function where a layout is chosen, and where a value passes from one to another.
+"""The places of a function where a layout is chosen, and where values change layouts.
 
 A convolution or a pool is a place, and so is an elementwise call or a concatenation that reads
-several of them; what reads one place alone belongs to it.
+several of them; a call that reads one place alone belongs to it.
 """
 
 from __future__ import annotations
@@ -29,22 +29,14 @@ _POOLS = ("nn.max_pool", "nn.avg_pool")
 
 @dataclass
 class Places:
-    """The places of a function.
-
-    Attributes:
-        types: of its nodes.
-        anchors: the call that makes each place.
-        of_call: the place of each call that has one.
-        edges: two places, and the type of the value that the second reads from the first.
-        entering: a place, and the type of a value that it reads from outside of all places.
-        leaving: a place, and the type of a value of it that is read as it was before.
-    """
-
     types: Mapping[Expr, Type]
-    anchors: list[Call] = field(default_factory=list)
-    of_call: dict[Expr, int] = field(default_factory=dict)
+    anchors: list[Call] = field(default_factory=list)  # the call that makes each place
+    of_call: dict[Expr, int] = field(default_factory=dict)  # the place of each call that has one
+    #: two places, and the type of the value that the second reads from the first
     edges: list[tuple[int, int, TensorType]] = field(default_factory=list)
+    #: a place, and the type of a value that it reads from outside of all places
     entering: list[tuple[int, TensorType]] = field(default_factory=list)
+    #: a place, and the type of a value of it that is read in the original layout
     leaving: list[tuple[int, TensorType]] = field(default_factory=list)
 
     @staticmethod
@@ -66,7 +58,6 @@ class Places:
 
     @property
     def operators(self) -> tuple[str, ...]:
-        """The operators of the anchors."""
         return tuple(called(a) or "" for a in self.anchors)
 
     def is_kernel(self, place: int) -> bool:
@@ -74,7 +65,7 @@ class Places:
         return called(self.anchors[place]) in ("nn.conv", *_POOLS)
 
     def candidates(self, place: int, layouts: Sequence[Layout]) -> list[Layout]:
-        """Those of some layouts that a place can have; always that of before."""
+        """The layouts that a place can have; the original one always is among them."""
         call = self.anchors[place]
         return [one for one in layouts if one == FIRST or self._can(call, one)]
 
@@ -128,7 +119,7 @@ class Places:
         return any(not isinstance(a, Constant) for a in read)
 
     def _images(self, call: Call) -> tuple[Expr, ...]:
-        """What a call reads in the layout of its place."""
+        """The operands of a call that have the layout of its place."""
         if called(call) == "nn.conv":
             data, weight = call.args
             few = has_few(self._type(data).shape) and len(self._type(weight).shape) > 2
@@ -139,7 +130,7 @@ class Places:
         return tuple(a for a in dict.fromkeys(call.args) if len(self._type(a).shape) == rank)
 
     def _reads(self, user: Expr, e: Expr) -> bool:
-        """Whether a call with a place reads a value in the layout of that."""
+        """Whether a call with a place reads a value in that place's layout."""
         return isinstance(user, Call) and user in self.of_call and e in self._images(user)
 
     def _type(self, e: Expr) -> TensorType:

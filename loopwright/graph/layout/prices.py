@@ -1,4 +1,4 @@
-"""What kernels cost: by the best record, by a measurement of the default, or by a model."""
+"""Prices of kernels: by the best record, by a measurement of the default, or by a model."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from loopwright.tuner import log_to_file, tune_tasks
 if TYPE_CHECKING:
     from loopwright.graph.layout.kernels import Kernels
 
-#: What some kernels cost together; infinite where one of them cannot be built.
+#: Total cost of some kernels; infinite where one of them cannot be built.
 Price = Callable[["Kernels"], float]
 
 
@@ -34,18 +34,12 @@ def _cycles(one: KernelTask) -> float:
 
 
 class Measured:
-    """Seconds of kernels, by records.
-
-    Args:
-        history: records that there are already; None: none.
-        log: the file that measurements are appended to, which counts as a history, too; None: they
-            are forgotten.
-        options: of `loopwright.tune_tasks`.
-    """
+    """Prices in seconds, by records."""
 
     def __init__(
         self, history: Source | Any, log: str | os.PathLike[str] | None, **options: Any
     ) -> None:
+        # measurements are appended to the log (None: forgotten), which is a history, too
         self._log, self._options = log, options
         self._sources: list[ApplyHistoryBest] = []
         self.know(history)
@@ -53,16 +47,12 @@ class Measured:
             self.know(os.fspath(log))
 
     def know(self, history: Source | Any) -> None:
-        """Take further records; None: none."""
+        """Add further records; None: none."""
         if history is not None:
             self._sources.append(_records(history))
 
     def measure(self, every: Iterable[Kernels]) -> None:
-        """Measure the defaults of those of which there is no record, each once.
-
-        Raises:
-            TuneError, NothingRan, TuningInterrupted: as of `loopwright.tune_tasks`.
-        """
+        """Measure the defaults of kernels without a record, each once."""
         missing = {
             candidates[0].task.key: candidates[0].task
             for kernels in every
@@ -84,12 +74,11 @@ class Measured:
         self._sources.append(apply_history_best(log))
 
     def __call__(self, kernels: Kernels) -> float:
-        """The seconds of some kernels."""
         found = [(self._seconds(candidates), count) for candidates, count in kernels]
         return sum(math.inf if s is None else s * count for s, count in found)
 
     def _seconds(self, candidates: Sequence[KernelTask]) -> float | None:
-        """Those of the fastest way to compute a kernel that was measured."""
+        """The seconds of the fastest measured implementation of a kernel; None without any."""
         times = [
             source.choose(fastest(candidates, source).task)[0].expected for source in self._sources
         ]

@@ -1,7 +1,7 @@
 """The values of a function in the layouts in which they are known, and calls in a layout each.
 
-A call that is given a layout computes in it; one that does not know it, or is not asked, gets its
-inputs as they were. A value is moved into another layout once, for all who read it there.
+A call that is given a layout computes in it; one that does not support it, or is not asked, gets
+its inputs in the original layout. A value is moved into another layout once, for all its readers.
 """
 
 from __future__ import annotations
@@ -23,21 +23,14 @@ Rule = Callable[["Rewriting", Call, Layout], "Expr | None"]
 
 @dataclass
 class Rewriting:
-    """A function whose calls get layouts.
+    """Rewrites the calls of a function in their layouts."""
 
-    Attributes:
-        types: of the nodes as they were.
-        chosen: the layout of each call.
-        rule_of: the rule of an operator, by its name.
-        leaving: what a call that leaves the layout of what it reads is, over that; None where it
-            does not, or cannot.
-        forms: nodes as they were; what they are in each layout, the first one first.
-    """
-
-    types: Mapping[Expr, Type]
-    chosen: Chosen
+    types: Mapping[Expr, Type]  # of the original nodes
+    chosen: Chosen  # the layout of each call
     rule_of: Callable[[str], Rule]
+    #: a call that leaves its input's layout, over that layout; None where it does not, or cannot
     leaving: Rule
+    #: original nodes to their forms by layout; the first is the one computed
     forms: dict[Expr, dict[Layout, Expr]] = field(default_factory=dict)
 
     def function(self, f: Function) -> Function:
@@ -48,7 +41,7 @@ class Rewriting:
         return made
 
     def walk(self, root: Expr) -> None:
-        """Enter a node, after all that it needs."""
+        """Enter a node, after all its children."""
         for e in post_order(root):
             if e not in self.forms:
                 layout, made = self._entered(e)
@@ -67,7 +60,7 @@ class Rewriting:
         return FIRST, e.with_children(tuple(self.plain(c) for c in e.children))
 
     def found(self, call: Call) -> Layout:
-        """The layout in which a call finds what it reads: the first that is not that of before."""
+        """The layout of a call's operands: the first that is not the original one."""
         every = (layout for a in call.args for layout in self.forms[a] if layout != FIRST)
         return next(every, FIRST)
 
@@ -80,7 +73,7 @@ class Rewriting:
         return next(iter(self.forms[e]))
 
     def plain(self, e: Expr) -> Expr:
-        """A node in the layout of before."""
+        """A node in the original layout."""
         return self.form(e, FIRST)
 
     def form(self, e: Expr, layout: Layout) -> Expr:
@@ -102,11 +95,10 @@ class Rewriting:
         return FIRST.moved(reshaped(self.plain(e), shape), shape, layout)
 
     def shape(self, e: Expr) -> tuple[Any, ...]:
-        """The extents of a tensor as it was."""
+        """The extents of a tensor in the original layout."""
         t = self.types[e]
         assert isinstance(t, TensorType)
         return t.shape
 
     def rank(self, e: Expr) -> int:
-        """Its dimensions."""
         return len(self.shape(e))

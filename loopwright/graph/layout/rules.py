@@ -1,4 +1,4 @@
-"""What calls of operators are in a layout, and which ones leave it."""
+"""Rules of operators: their calls in a layout, and calls that leave a layout."""
 
 from __future__ import annotations
 
@@ -22,12 +22,11 @@ _FEW = 4
 
 
 def takes_over(name: str) -> bool:
-    """Whether calls of an operator, but convolutions and pools, take over what they read."""
+    """Whether an operator other than convolutions and pools adopts the layout of its inputs."""
     return rule_of(name) not in (_stays, _conv, _pool)
 
 
 def rule_of(name: str) -> Rule:
-    """The rule of an operator."""
     if name in _RULES:
         return _RULES[name]
     pattern = get_op(name).pattern
@@ -55,14 +54,9 @@ def _static(shape: Sequence[Any]) -> bool:
 def convolves(
     data: Sequence[Any], weight: Sequence[Any], groups: int, layout: Layout, apart: bool = True
 ) -> bool:
-    """Whether a convolution of these extents can be computed in a layout.
+    """Whether a convolution of (N, C, ...) with (O, C / groups, ...) can be computed in a layout.
 
-    Args:
-        data: the extents of (N, C, ...).
-        weight: those of (O, C / groups, ...).
-        groups: of the convolution.
-        layout: in question.
-        apart: whether few channels may be read as they are.
+    ``apart`` says that an image of few channels may be read in its original layout.
     """
     channels, (outputs, inner, *_) = data[1], weight
     by_channel = groups == channels == outputs and inner == 1
@@ -75,7 +69,7 @@ def convolves(
 
 
 def has_few(data: Sequence[Any]) -> bool:
-    """Whether an image has so few channels that a convolution reads it as it is."""
+    """Whether an image has so few channels that a convolution reads it in the original layout."""
     return isinstance(data[1], int) and data[1] <= _FEW
 
 
@@ -162,7 +156,7 @@ def _concatenation(r: Rewriting, call: Call, layout: Layout) -> Expr | None:
 
 
 def _slice(r: Rewriting, call: Call, layout: Layout) -> Expr | None:
-    """A slice of some axes; of all of them, they are named."""
+    """A slice of some axes, which are named in the result."""
     (data,) = call.args
     if not _can_be(r, data, layout):
         return None
@@ -213,7 +207,7 @@ _RULES: dict[str, Rule] = {
 
 
 def leaving(r: Rewriting, call: Call, layout: Layout) -> Expr | None:
-    """What a call that reads a layout is, where its result has none: the order of elements is."""
+    """A call over an operand in a layout, with a result in the original order of elements."""
     if layout == FIRST or not leaves_freely(r, call):
         return None
     (data,) = call.args
@@ -226,10 +220,10 @@ def leaving(r: Rewriting, call: Call, layout: Layout) -> Expr | None:
 
 
 def leaves_freely(r: Rewriting, call: Call) -> bool:
-    """Whether a call reads any layout as well, and has a result whose elements are in order.
+    """Whether a call can read any layout, and its result's elements are in the original order.
 
-    Reductions that leave no dimension of the image, or no channels, and other shapes of images of
-    one element.
+    These are reductions that leave no dimension of the image, or no channels, and other shapes of
+    images of one element.
     """
     name = called(call)
     if name not in (*_FLATTENING, *REDUCTIONS) or r.rank(call.args[0]) < 3:
@@ -242,7 +236,6 @@ def leaves_freely(r: Rewriting, call: Call) -> bool:
 
 
 def _axes(r: Rewriting, call: Call) -> tuple[int, ...]:
-    """The axes of a reduction."""
     rank, axis = r.rank(call.args[0]), call.attrs["axis"]
     given = range(rank) if axis is None else (axis,) if isinstance(axis, int) else axis
     return tuple(a % rank for a in given)

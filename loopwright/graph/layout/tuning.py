@@ -1,4 +1,4 @@
-"""The graph tuner: layouts of a whole model by what kernels, and transforms between them, cost."""
+"""The graph tuner: layouts of a whole model by the cost of kernels and of layout transforms."""
 
 from __future__ import annotations
 
@@ -47,34 +47,34 @@ def tune_layouts(
     example_inputs: Sequence[Any] | None = None,
     **options: Any,
 ) -> LayoutChoice:
-    """Choose a layout for each convolution and pool of a model, by what they cost.
+    """Choose a layout for each convolution and pool of a model, by their costs.
 
-    Candidates are NCHW, NHWC, and NCHWc for each block that divides the channels. A kernel costs
-    what its best record says; one without a record is built as its default, and measured once.
-    Between calls of different layouts a transform stands, whose price is measured as well: for each
-    two layouts that of the largest value, and of smaller ones in proportion to their bytes. The sum
-    is made small by `loopwright.graph.layout.pbqp`, exactly where what calls read from each other
-    is a tree or nearly one. Where that is less than 3 % below what the layouts of `ConvertLayout`
-    cost, these are kept.
+    Candidates are NCHW, NHWC, and NCHWc for each block that divides the channels. The cost of a
+    kernel is that of its best record; one without a record is built as its default, and measured
+    once. Between calls of different layouts there is a transform, whose cost is measured as well:
+    for each pair of layouts that of the largest value, and of smaller ones in proportion to their
+    bytes. The sum is minimised by `loopwright.graph.layout.pbqp`, exactly where the calls and their
+    reads form a tree or nearly one. Where the result is less than 3 % below the cost of the layouts
+    of `ConvertLayout`, these are kept.
 
-    That a value is moved once for several readers in the same layout is not known to the prices,
-    nor that a kernel finds its inputs in caches inside the model. After Liu et al., *Optimizing CNN
-    Model Inference on CPUs*, USENIX ATC 2019, and TVM's graph tuner.
+    The prices ignore that a value is moved once for several readers in the same layout, and that a
+    kernel finds its inputs in caches inside the model. After Liu et al., *Optimizing CNN Model
+    Inference on CPUs*, USENIX ATC 2019, and TVM's graph tuner.
 
     Args:
         model: as of `compile`.
         target: None is the current target, or the default one.
         history: records of earlier runs, as of `compile`.
-        log: the file that measurements are appended to, and which counts as a history, too; None:
+        log: the file that measurements are appended to, which is used as a history, too; None:
             they are forgotten.
         blocks: channels in a block, such as the lanes of a vector and twice as many.
         measure: False prices all kernels by the analytical model, in cycles: nothing is built, and
-            records are not looked at.
+            records are ignored.
         example_inputs: what a ``torch.nn.Module`` is called with.
         options: of `loopwright.tune_tasks`, such as ``measure_option``.
 
     Raises:
-        GraphError: the model is none.
+        GraphError: this is no model.
         UsageError: a block is no number above one.
         TuneError, NothingRan, TuningInterrupted: as of `loopwright.tune_tasks`.
 
@@ -97,37 +97,20 @@ def tune_layouts(
 
 @dataclass
 class LayoutCosts:
-    """What is to be priced, and the choice that follows from the prices.
+    """The kernels to be priced, and the choice that follows from the prices."""
 
-    Attributes:
-        places: of the ``main`` of a module.
-        module: what a choice knows the module by.
-        target: what kernels are for.
-        candidates: the layouts of each place.
-        kernels: of a place in a layout, for places with kernels.
-        moves: for each two layouts and dtype the transform of the largest value, with its elements.
-    """
-
-    places: Places
-    module: str
+    places: Places  # of ``main``
+    module: str  # its `identity`
     target: Target
-    candidates: list[list[Layout]] = field(default_factory=list)
+    candidates: list[list[Layout]] = field(default_factory=list)  # the layouts of each place
+    #: of a place in a layout, for places with kernels
     kernels: dict[tuple[int, Layout], Kernels] = field(default_factory=dict)
+    #: for each two layouts and dtype, the transform of the largest value, with its elements
     moves: dict[tuple[Layout, Layout, str], tuple[Kernels, int]] = field(default_factory=dict)
 
     @staticmethod
     def of(module: IRModule, target: Target, blocks: Sequence[int] = BLOCKS) -> LayoutCosts:
-        """All candidates of a model with their kernels; nothing is built yet.
-
-        Args:
-            module: the model.
-            target: what kernels are for.
-            blocks: as of `tune_layouts`.
-
-        Raises:
-            GraphError: a type does not fit.
-            UsageError: a block is no number above one.
-        """
+        """All candidates of a model with their kernels; nothing is built yet."""
         for block in blocks:
             if isinstance(block, bool) or not isinstance(block, int) or block < 2:
                 raise UsageError(f"blocks has {block!r}; give numbers of channels, such as 8, 16")
@@ -163,16 +146,10 @@ class LayoutCosts:
 
     @property
     def transforms(self) -> list[Kernels]:
-        """The kernels of all transforms that are priced."""
         return [kernels for kernels, _ in self.moves.values()]
 
     def choice(self, price: Price, unit: str = "seconds") -> LayoutChoice:
-        """The layouts that cost least.
-
-        Args:
-            price: of kernels.
-            unit: of the prices, ``"seconds"`` or ``"cycles"``.
-        """
+        """The layouts that cost least; ``unit`` is ``"seconds"`` or ``"cycles"``."""
         chosen, cost, converted, exact = self._solved(price)
         return LayoutChoice(
             tuple(chosen),
@@ -186,7 +163,7 @@ class LayoutCosts:
         )
 
     def _transforms(self) -> list[tuple[TensorType, Layout, Layout]]:
-        """Each value that may be moved, from which layout to which one."""
+        """Each value that may be moved, with the layouts from and to."""
         every = [(t, self.candidates[a], self.candidates[b]) for a, b, t in self.places.edges]
         every += [(t, [FIRST], self.candidates[n]) for n, t in self.places.entering]
         every += [(t, self.candidates[n], [FIRST]) for n, t in self.places.leaving]
@@ -201,7 +178,7 @@ class LayoutCosts:
     def _solved(self, price: Price) -> tuple[list[Layout], float, float, bool]:
         """The layouts of the places, their cost, that of `ConvertLayout`, whether it is exact."""
         kernels = {key: price(found) for key, found in self.kernels.items()}
-        # What could not be measured is no candidate; that of before is kept, so that there is one.
+        # Unmeasurable layouts are no candidates; the original one is kept if none is left.
         candidates = [
             [one for one in found if math.isfinite(kernels.get((n, one), 0.0))] or [FIRST]
             for n, found in enumerate(self.candidates)

@@ -1,7 +1,7 @@
-"""Convolutions and pools whose channels lie in blocks: (N, C / c, ..., c), called NCHWc.
+"""Convolutions and pools whose channels are in blocks: (N, C / c, ..., c), called NCHWc.
 
-A block is read side by side, as a vector; the blocks of an image lie one behind the other, so that
-a kernel which makes one block reads few rows of memory at a time (Liu et al., USENIX ATC 2019).
+A block is contiguous and is read as a vector; the blocks of an image follow each other, so that a
+kernel which computes one block reads few rows of memory at a time (Liu et al., USENIX ATC 2019).
 `AlterOpLayout` writes them where that was chosen.
 """
 
@@ -17,7 +17,7 @@ from loopwright.graph.op.shapes import accumulator, pads_of, require_same, sever
 from loopwright.graph.registry import Pattern, register_op
 from loopwright.graph.rounding import as_dtype
 
-#: What the names of operators of such images end with.
+#: Suffix of the names of these operators.
 CHANNELS_BLOCKED = "_channels_blocked"
 
 _LAYOUTS = ("channels_blocked", "channels_first")

@@ -1,4 +1,4 @@
-"""Convolutions and pools whose channels lie side by side in memory: (N, ..., C).
+"""Convolutions and pools whose channels are contiguous in memory: (N, ..., C).
 
 Vectors along channels fit every image, however narrow, and a weight (..., C / groups, O) is read
 front to back. `ConvertLayout` writes them in place of those with channels before the image.
@@ -17,7 +17,7 @@ from loopwright.graph.op.shapes import accumulator, pads_of, require_same, sever
 from loopwright.graph.registry import Pattern, register_op
 from loopwright.graph.rounding import as_dtype
 
-#: What the names of operators of such images end with.
+#: Suffix of the names of these operators.
 CHANNELS_LAST = "_channels_last"
 
 _LAYOUTS = ("channels_last", "channels_first")
@@ -87,7 +87,7 @@ def windows(
 ) -> te.Tensor:
     """A reduction over the windows of data that is padded already.
 
-    Its last dimension is of channels, those of the image are before it, as many as the window has.
+    The last dimension is that of channels, preceded by as many image dimensions as the window has.
     """
     reach = [(n - 1) * d + 1 for n, d in zip(window, spread, strict=True)]
     rank = len(window)

@@ -1,4 +1,4 @@
-"""Determinants, by Gaussian elimination with the largest element of a column as the pivot."""
+"""Determinants, by Gaussian elimination with partial pivoting."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _largest(matrix: te.Tensor) -> te.Tensor:
 
 
 def _factor(matrix: te.Tensor, best: te.Tensor) -> te.Tensor:
-    """The pivot, with the other sign where its row changes places with the first one."""
+    """The pivot, negated where its row is swapped with the first one."""
 
     def value(*i: Any) -> Any:
         row = best(*i)
@@ -63,7 +63,7 @@ def _factor(matrix: te.Tensor, best: te.Tensor) -> te.Tensor:
 
 
 def _rest(matrix: te.Tensor, best: te.Tensor) -> te.Tensor:
-    """The other rows and columns, less what takes away the first column."""
+    """The other rows and columns after elimination of the first column."""
     n = matrix.shape[-1]
 
     def value(*i: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Operators that look at one element of each input: functions, arithmetic, comparisons."""
+"""Elementwise operators: functions, arithmetic, comparisons."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from loopwright.graph.registry import Op, Pattern, register_op
 
 
 def unary(name: str, summary: str, f: Callable[[Any], Any]) -> Op:
-    """Register a function of one element."""
-
     def compute(data: te.Tensor) -> te.Tensor:
         tensor: te.Tensor = te.compute(data.shape, lambda *i: f(data(*i)), name=_short(name))
         return tensor
@@ -88,7 +86,7 @@ logical_or = binary("logical_or", "Whether one of both is true, broadcast.", te.
 
 
 def _quotient(a: Any, b: Any) -> Any:
-    """Whole numbers are divided towards zero, as ONNX and C have it."""
+    """Integer division truncates, as in ONNX and C."""
     return a / b if dtypes.is_float(a.dtype) else te.truncdiv(a, b)
 
 

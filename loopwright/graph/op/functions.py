@@ -1,4 +1,4 @@
-"""Functions of one element that are made of others, remainders, and operations on bits."""
+"""Elementwise functions composed of others, remainders, and bit operations."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from loopwright.graph.registry import Pattern, register_op
 
 
 def _asin(x: Any) -> Any:
-    """By the half angle: nothing cancels near -1 and 1."""
+    """Half-angle formula: nothing cancels near -1 and 1."""
     return te.const(2, x.dtype) * te.atan(x / (1 + te.sqrt((1 - x) * (1 + x))))
 
 
@@ -42,7 +42,7 @@ def _asinh(x: Any) -> Any:
 
 
 def _acosh(x: Any) -> Any:
-    """By two roots, NaN wherever x < 1; the root of their product is a number below -1."""
+    """Two roots, NaN wherever x < 1; the root of their product would be a number below -1."""
     over = x - 1
     return _log1p_or_doubled(x, over + te.sqrt(over) * te.sqrt(over + 2))
 
@@ -87,7 +87,7 @@ def _remainder(a: Any, b: Any) -> Any:
 
 
 def _rounds_down(rest: Any, b: Any) -> Any:
-    """Whether floor division by b is one less than truncating division, which leaves a rest."""
+    """Whether floor division by b is one less than truncating division with a remainder."""
     return te.all(te.not_equal(rest, 0), te.not_equal(rest < 0, b < 0))
 
 

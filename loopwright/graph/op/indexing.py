@@ -1,4 +1,4 @@
-"""Operators whose elements come from, or go to, places that other tensors name.
+"""Operators that read and write at indices held in other tensors.
 
 A result is computed element by element: where several updates meet one element, it looks at all of
 them. That costs a pass over the updates for each element, and needs no order between threads.
@@ -18,7 +18,7 @@ from loopwright.graph.registry import Pattern, register_op
 
 
 def held(index: Any, extent: Size) -> Any:
-    """An index that counts from the end where it is negative, and never leaves its dimension."""
+    """An index that counts from the end where it is negative, clipped to its dimension."""
     index = te.if_then_else(index < 0, index + extent, index)
     return te.max(te.min(index, extent - 1), 0)
 
@@ -70,7 +70,7 @@ def gather_nd(data: te.Tensor, indices: te.Tensor, *, batch_dims: int = 0) -> te
     return tensor
 
 
-#: How updates meet what was there: the reduction over updates, and its value where there are none.
+#: Reductions of updates with old elements: the reducer, and its value without updates.
 _MEETINGS: dict[str, tuple[Any, Any]] = {
     "add": (te.sum, lambda dtype: te.const(0, dtype)),
     "mul": (te.prod, lambda dtype: te.const(1, dtype)),
@@ -93,14 +93,10 @@ def _check_reduction(reduction: str, data: te.Tensor, updates: te.Tensor) -> Non
 
 
 def _met(data: te.Tensor, count: int, matches: Any, update: Any, reduction: str) -> te.Tensor:
-    """Data with updates.
+    """Data with updates, of which up to ``count`` may meet one element.
 
-    Args:
-        data: what was there.
-        count: how many updates may meet one element.
-        matches: from an element's index and a number to whether that update meets it.
-        update: from the same to the update.
-        reduction: how they meet; by ``none`` the last one counts.
+    ``matches`` and ``update`` map an element's index and the number of an update to whether it
+    meets the element, and to its value; with the reduction ``none`` the last one counts.
     """
     k = te.reduce_axis((0, count), name="k")
     if reduction == "none":

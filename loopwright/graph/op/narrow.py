@@ -2,7 +2,7 @@
 
 The formats are those of Micikevicius et al. (2022), `float8_e4m3fn` and `float8_e5m2`; of Noune et
 al. (2022), `float8_e4m3fnuz` and `float8_e5m2fnuz`; and of the OCP Microscaling Formats (2023),
-`float4_e2m1fn` and the scale `float8_e8m0fnu`. They are named as the package ml_dtypes names them.
+`float4_e2m1fn` and the scale `float8_e8m0fnu`. They are named as in the package ml_dtypes.
 """
 
 from __future__ import annotations
@@ -20,32 +20,18 @@ _FRACTION, _BIAS = 23, 127
 
 @dataclass(frozen=True)
 class Format:
-    """A float of a sign, an exponent and a fraction.
-
-    Attributes:
-        width: its bits.
-        fraction: bits of the fraction.
-        bias: of the exponent.
-        largest: the bits of the largest finite number.
-        nan: the bits of what is no number, without its sign; None where there is none.
-        over: the bits of what is too large and is not held, without its sign.
-        signed_zero: whether there is a zero with a sign. Where there is none, its bits are the one
-            NaN.
-        infinite: whether ``over`` is an infinity.
-    """
-
-    width: int
-    fraction: int
-    bias: int
-    largest: int
-    nan: int | None
-    over: int
-    signed_zero: bool
-    infinite: bool = False
+    width: int  # bits
+    fraction: int  # bits of the fraction
+    bias: int  # of the exponent
+    largest: int  # bits of the largest finite number
+    nan: int | None  # bits of NaN, without its sign; None where there is none
+    over: int  # bits of the result of an overflow that does not saturate, without its sign
+    signed_zero: bool  # where there is no -0, its bits are the only NaN
+    infinite: bool = False  # whether ``over`` is an infinity
 
     @property
     def sign(self) -> int:
-        """The bit of the sign."""
+        """The mask of the sign bit."""
         return 1 << (self.width - 1)
 
 
@@ -112,7 +98,7 @@ def _require(data: te.Tensor, dtype: str, name: str) -> None:
 
 
 def _number(bits: Any, f: Format) -> Any:
-    """A number of its bits; without an exponent they count in the smallest step."""
+    """Decode bits; without an exponent they count in the smallest step."""
     rest = te.bitwise_and(bits, f.sign - 1)
     moved = te.shift_left(rest, _FRACTION - f.fraction) + ((_BIAS - f.bias) << _FRACTION)
     small = rest.astype("float32") * 2.0 ** (1 - f.bias - f.fraction)
@@ -129,7 +115,7 @@ def _number(bits: Any, f: Format) -> Any:
 
 
 def _bits(x: Any, f: Format, saturate: bool) -> Any:
-    """The bits of a number, rounded to the nearest one of the format, the even one of two."""
+    """Encode a number, rounded to the nearest, ties to even."""
     all_bits = te.reinterpret("int32", x)
     size_bits = te.bitwise_and(all_bits, 0x7FFFFFFF)
     size = te.reinterpret("float32", size_bits)
@@ -148,13 +134,13 @@ def _bits(x: Any, f: Format, saturate: bool) -> Any:
     signed = te.if_then_else(all_bits < 0, code + f.sign, code)
     if f.signed_zero:
         return signed
-    # What would be a zero with a sign is no number.
+    # The bits of -0 are NaN: zeros lose their sign.
     alone = te.any(te.equal(code, 0), te.equal(code, f.sign))
     return te.if_then_else(te.isnan(x), f.sign, te.if_then_else(alone, code, signed))
 
 
 def _power(bits: Any) -> Any:
-    """2 ** (bits - 127); 255 is no number, and 0 has half the smallest exponent of float32."""
+    """2 ** (bits - 127); 255 is NaN, and 0 has half the smallest exponent of float32."""
     shifted = te.shift_left(bits, _FRACTION)
     smallest = te.const(1 << (_FRACTION - 1), "int32")
     found = te.reinterpret("float32", te.if_then_else(te.equal(bits, 0), smallest, shifted))
@@ -162,7 +148,7 @@ def _power(bits: Any) -> Any:
 
 
 def _exponent(x: Any, saturate: bool, up: bool) -> Any:
-    """The exponent of a number, rounded; its sign is lost, what is not finite is no number."""
+    """The exponent of a number, rounded; its sign is lost, infinities and NaN become NaN."""
     size_bits = te.bitwise_and(te.reinterpret("int32", x), 0x7FFFFFFF)
     exponent = te.shift_right(size_bits, _FRACTION)
     rest = te.bitwise_and(size_bits, (1 << _FRACTION) - 1)

@@ -81,13 +81,9 @@ def bias_add(data: te.Tensor, bias: te.Tensor, *, axis: int = 1) -> te.Tensor:
 def padded(
     data: te.Tensor, pads: Sequence[tuple[int, int]], value: Any = 0, name: str = "pad"
 ) -> te.Tensor:
-    """The data with elements of some value around its last dimensions; itself where there are none.
+    """The data with elements around its last dimensions; itself where there are none.
 
-    Args:
-        data: a tensor.
-        pads: elements before and after each of the last dimensions.
-        value: a number, or an expression of the data's dtype.
-        name: of the stage.
+    ``pads`` are elements before and after each of the last dimensions.
     """
     if all(p == (0, 0) for p in pads):
         return data
@@ -148,7 +144,7 @@ def conv(
 
 
 def steps(size: Sequence[Size], reach: Sequence[int], stride: Sequence[int]) -> tuple[Size, ...]:
-    """How often a window fits."""
+    """The number of positions of a window along each dimension."""
     found = [_fits(n, r, s) for n, r, s in zip(size, reach, stride, strict=True)]
     return tuple(found)
 

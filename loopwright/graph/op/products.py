@@ -1,4 +1,4 @@
-"""Sums of products that are named by letters, and maps of one axis that are known by their taps."""
+"""Einsum, resampling by known taps, and sparse dense layers."""
 
 from __future__ import annotations
 

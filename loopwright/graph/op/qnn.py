@@ -1,4 +1,4 @@
-"""Quantised tensors: whole numbers that stand for others by a scale and a zero point.
+"""Quantised tensors: integers that represent real numbers by a scale and a zero point.
 
 ``real = (whole - zero_point) * scale`` (Jacob et al., 2018). The names are those of Relay's QNN.
 """
@@ -12,9 +12,9 @@ from loopwright.errors import GraphError
 from loopwright.graph.op.shapes import axis_of, require_same
 from loopwright.graph.registry import Pattern, register_op
 
-#: What quantised tensors are made of.
+#: Dtypes of quantised tensors.
 WHOLE = ("int8", "uint8")
-#: Products of a sum at most, so that sums of 255 * 128 fit int32.
+#: The most products in a sum such that sums of 255 * 128 fit int32.
 LONGEST = (1 << 31) // (255 * 128) - 1
 
 
@@ -61,7 +61,7 @@ def dequantize(
 
 
 def _parameters(data: te.Tensor, scale: te.Tensor, zero_point: te.Tensor, axis: int) -> int:
-    """The axis from 0, where scale and zero point fit the data."""
+    """The axis counted from 0; checks that scale and zero point fit the data."""
     at = axis_of(axis, len(data.shape))
     for t, dtype in ((scale, "float32"), (zero_point, "int32")):
         if t.dtype != dtype or len(t.shape) > 1:

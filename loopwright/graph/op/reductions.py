@@ -19,15 +19,7 @@ Axes = int | Sequence[int] | None
 def reduced(
     data: te.Tensor, axis: Axes, keepdims: bool, reduce: Callable[..., Any], name: str
 ) -> te.Tensor:
-    """A reduction over some axes.
-
-    Args:
-        data: a tensor.
-        axis: over which; None over all.
-        keepdims: whether they stay, with the extent 1.
-        reduce: such as ``te.sum``.
-        name: of the stage.
-    """
+    """Reduce over some axes, None meaning all, by a reducer such as ``te.sum``."""
     rank = len(data.shape)
     gone = axes_of(axis, rank)
     loops = {a: te.reduce_axis((0, data.shape[a]), name=f"k{a}") for a in gone}
@@ -84,7 +76,7 @@ def _arg(name: str, summary: str, reduce: Callable[..., Any]) -> Op:
         outer = (*data.shape[:at], *data.shape[at + 1 :])
 
         def numbered(*i: Any) -> Any:
-            """The smallest number of several is kept: the last one counts from the end."""
+            """The smallest of several indices is kept: the last one counts from the end."""
             place = extent - 1 - k if select_last else k
             return reduce((k, data(*i[:at], place, *i[at:])), axis=k)
 
@@ -103,8 +95,8 @@ def _arg(name: str, summary: str, reduce: Callable[..., Any]) -> Op:
     return register_op(name, Pattern.REDUCTION)(compute)
 
 
-argmax = _arg("argmax", "Where the largest element of an axis is, the first of several.", te.argmax)
-argmin = _arg("argmin", "Where the smallest element of an axis is, the first one.", te.argmin)
+argmax = _arg("argmax", "Place of the largest element of an axis, the first of several.", te.argmax)
+argmin = _arg("argmin", "Place of the smallest element of an axis, the first one.", te.argmin)
 
 
 def _cumulative(name: str, summary: str, reduce: Callable[..., Any], start: int) -> Op:

@@ -1,4 +1,4 @@
-"""Images read between their elements: regions of interest, and convolutions that bend.
+"""Image sampling between elements: regions of interest, and deformable convolutions.
 
 RoiAlign is that of He et al. (2017); the columns are those of deformable convolutions (Dai et al.,
 2017; with weights, Zhu et al., 2019).
@@ -21,7 +21,7 @@ def _wide(dtype: str) -> str:
 
 
 def _whole(x: Any, extent: int) -> Any:
-    """A number as an index that does not leave its dimension."""
+    """A number as an index, clipped to its dimension."""
     return te.max(te.min(x, extent - 1.0), 0.0).astype("int32")
 
 
@@ -50,7 +50,7 @@ def roi_align(
     offset = 0.5 if half_pixel else 0.0
 
     def place(n: Any, side: int, bin_number: Any, sample: Any) -> Any:
-        """Where a sample is along an axis: 0 is that of rows."""
+        """The position of a sample along an axis: 0 is that of rows."""
         begin, end = (
             rois(n, corner).astype(wide) * spatial_scale - offset
             for corner in ((1, 3) if side == 0 else (0, 2))
@@ -88,7 +88,7 @@ def roi_align(
 
 
 def _neighbours(x: Any, extent: int) -> list[tuple[Any, Any]]:
-    """Both elements beside a place that is held inside, and their weights."""
+    """Both elements beside a clipped position, and their weights."""
     x = te.max(te.min(x, extent - 1.0), 0.0)
     low = te.floor(x)
     rest = x - low
@@ -107,11 +107,11 @@ def deformable_columns(
     dilation: int | Sequence[int] = 1,
     offset_groups: int = 1,
 ) -> te.Tensor:
-    """What each element of a kernel reads: (N, channels * rows * columns of the kernel, ...).
+    """The elements that a kernel reads: (N, channels * rows * columns of the kernel, ...).
 
-    ``offset`` (N, groups * elements of the kernel * 2, rows, columns) says by how much a place
-    differs, ``mask`` (N, groups * elements of the kernel, rows, columns) what it weighs. Outside of
-    the image there are zeros.
+    ``offset`` (N, groups * elements of the kernel * 2, rows, columns) shifts the positions,
+    ``mask`` (N, groups * elements of the kernel, rows, columns) weighs them. Outside of the image
+    there are zeros.
     """
     n, channels, *image = static_shape(data, "deformable_columns")
     rows, columns = several(kernel_size, 2, "kernel_size")
@@ -146,7 +146,7 @@ def deformable_columns(
 
 
 def _around(x: Any, extent: int) -> list[tuple[Any, Any]]:
-    """Both elements beside a place, and their weights: 0 outside."""
+    """Both elements beside a position, and their weights: 0 outside."""
     low = te.floor(x)
     rest = x - low
     found = []

@@ -1,4 +1,4 @@
-"""Images sampled at places that another tensor names."""
+"""Images sampled at positions that another tensor gives."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from loopwright.graph.registry import Pattern, register_op
 
 _MODES = ("linear", "nearest", "cubic")
 _PADDINGS = ("zeros", "border", "reflection")
-#: Of the kernel of Keys (1981), as PyTorch and ONNX have it.
+#: Parameter a of the kernel of Keys (1981), as in PyTorch and ONNX.
 _CUBIC = -0.75
 
 
@@ -56,19 +56,19 @@ def grid_sample(
 
 
 def _place(x: Any, extent: int, align_corners: bool) -> Any:
-    """From -1 to 1 to elements."""
+    """A coordinate from -1 to 1 in elements."""
     if align_corners:
         return (x + 1) * ((extent - 1) / 2)
     return ((x + 1) * extent - 1) / 2
 
 
 def _ends(extent: int, align_corners: bool) -> tuple[float, float]:
-    """Where an image begins and ends."""
+    """The first and the last coordinate of an image."""
     return (0.0, extent - 1.0) if align_corners else (-0.5, extent - 0.5)
 
 
 def _reflected(x: Any, extent: int, align_corners: bool) -> Any:
-    """A place that is thrown back at both ends, as often as it takes."""
+    """A position reflected at both ends, as often as it takes."""
     low, high = _ends(extent, align_corners)
     span = high - low
     if span == 0:
@@ -83,7 +83,7 @@ def _reflected(x: Any, extent: int, align_corners: bool) -> Any:
 def _taps(
     x: Any, extent: int, mode: str, padding_mode: str, align_corners: bool
 ) -> list[tuple[Any, Any, Any]]:
-    """Elements along a dimension, their weights, and whether they are of the image."""
+    """Elements along a dimension, their weights, and whether they are inside the image."""
     x = te.nearbyint(x) if mode == "nearest" else x
     if mode != "cubic" and padding_mode != "zeros":
         low, high = _ends(extent, align_corners)

@@ -1,4 +1,4 @@
-"""Arithmetic of shapes that operators share: broadcasting, axes, and what does not fit."""
+"""Shape arithmetic that operators share: broadcasting, axes, and checks."""
 
 from __future__ import annotations
 
@@ -13,11 +13,7 @@ from loopwright.ir.sizes import Sizes, SizeVar
 
 
 def broadcast(a: Sequence[Size], b: Sequence[Size]) -> tuple[Size, ...]:
-    """The shape of two broadcast shapes, as NumPy has it.
-
-    Raises:
-        GraphError: two extents differ and none of them is 1.
-    """
+    """The shape of two broadcast shapes, as in NumPy; GraphError where they do not fit."""
     rank = max(len(a), len(b))
     pairs = zip(_widened(a, rank), _widened(b, rank), strict=True)
     return tuple(_common(x, y, a, b) for x, y in pairs)
@@ -43,23 +39,19 @@ def same(a: Size, b: Size) -> bool:
 
 
 def require_same(a: Size, b: Size, what: str) -> None:
-    """Raise GraphError where two extents differ; ``what`` says which they are."""
+    """Raise GraphError where two extents differ; ``what`` names them."""
     if not same(a, b):
         raise GraphError(f"{what} differ: {a} and {b}")
 
 
 def element(t: te.Tensor, index: Sequence[Any]) -> Any:
-    """The element of a tensor that is broadcast: where an extent is 1, there is one element."""
+    """The element of a tensor that is broadcast: where an extent is 1, its index is 0."""
     own = index[len(index) - len(t.shape) :]
     return t(*(0 if same(n, 1) else i for i, n in zip(own, t.shape, strict=True)))
 
 
 def static_shape(t: te.Tensor, what: str) -> tuple[int, ...]:
-    """The extents of a tensor as numbers.
-
-    Raises:
-        GraphError: one is symbolic; ``what`` says who asks.
-    """
+    """The extents of a tensor as numbers; GraphError where one is symbolic."""
     found = tuple(n for n in t.shape if isinstance(n, int))
     if len(found) < len(t.shape):
         raise GraphError(f"{what} takes a tensor whose extents are numbers")
@@ -67,14 +59,13 @@ def static_shape(t: te.Tensor, what: str) -> tuple[int, ...]:
 
 
 def is_static(shape: Iterable[Size]) -> bool:
-    """Whether every extent is a number."""
     return all(isinstance(n, int) for n in shape)
 
 
 def quotient(a: Sequence[Size], b: Sequence[Size]) -> Size | None:
-    """The product of some extents over that of others; None where it is no whole number.
+    """The product of some extents over that of others; None where it is no integer.
 
-    What a symbolic extent is divided by must be known: a number, or an extent that is the same.
+    A symbolic extent is divided only by a number, or by the same extent.
     """
     (count, above), (divisor, below) = _product(a), _product(b)
     for e in below:
@@ -90,7 +81,7 @@ def quotient(a: Sequence[Size], b: Sequence[Size]) -> Size | None:
 
 
 def _product(shape: Sequence[Size]) -> tuple[int, list[te.Expr]]:
-    """The number in a product of extents, and its symbolic factors."""
+    """The numeric factor of a product of extents, and its symbolic factors."""
     number, factors = 1, list[te.Expr]()
     for n in shape:
         if isinstance(n, int):
@@ -106,27 +97,19 @@ def _product(shape: Sequence[Size]) -> tuple[int, list[te.Expr]]:
 
 
 def accumulator(dtype: str) -> str:
-    """The dtype in which elements of a dtype are added up: float32 for those of 16 bits."""
+    """The dtype in which elements of a dtype are added up: float32 for 16-bit floats."""
     return "float32" if dtype in dtypes.HALVES else dtype
 
 
 def axis_of(axis: int, rank: int) -> int:
-    """An axis counted from 0; negative ones count from the end.
-
-    Raises:
-        GraphError: there is none.
-    """
+    """An axis counted from 0; negative ones count from the end; GraphError where there is none."""
     if isinstance(axis, bool) or not isinstance(axis, int) or not -rank <= axis < max(rank, 1):
         raise GraphError(f"a tensor of {rank} dimensions has no axis {axis!r}")
     return axis % rank if rank else 0
 
 
 def axes_of(axes: int | Sequence[int] | None, rank: int) -> tuple[int, ...]:
-    """Axes counted from 0, in order; None are all.
-
-    Raises:
-        GraphError: one is missing, or given twice.
-    """
+    """Sorted axes counted from 0; None are all; GraphError where one is missing, or given twice."""
     if axes is None:
         return tuple(range(rank))
     given = (axes,) if isinstance(axes, int) else tuple(axes)
@@ -137,11 +120,7 @@ def axes_of(axes: int | Sequence[int] | None, rank: int) -> tuple[int, ...]:
 
 
 def several(value: int | Sequence[int], count: int, what: str) -> tuple[int, ...]:
-    """One number for each of some dimensions: given one for all, or one for each.
-
-    Raises:
-        GraphError: another number of them is given.
-    """
+    """One number for each of some dimensions, given as one for all, or one for each."""
     given = (value,) * count if isinstance(value, int) else tuple(value)
     if len(given) != count:
         raise GraphError(f"{what} is {given}; give one number, or {count}")
@@ -151,13 +130,8 @@ def several(value: int | Sequence[int], count: int, what: str) -> tuple[int, ...
 def pads_of(padding: int | Sequence[int], count: int) -> tuple[tuple[int, int], ...]:
     """Elements before and after each of some dimensions.
 
-    Args:
-        padding: one number for all; one for each dimension, which stands before and after; or all
-            before, then all after.
-        count: how many dimensions.
-
-    Raises:
-        GraphError: another number of them is given, or one is negative.
+    ``padding`` is one number for all; one for each dimension, before and after; or all before, then
+    all after.
     """
     given = (padding,) * count if isinstance(padding, int) else tuple(padding)
     if len(given) == count:

@@ -1,4 +1,4 @@
-"""Operators that move elements and compute nothing."""
+"""Operators that move elements."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ _WHOLE = 2**31 - 1
 def _moved(data: te.Tensor, shape: Sequence[Size], name: str) -> te.Tensor:
     """The elements in their order in memory, in another shape.
 
-    Leading extents that are the same before and after stay by themselves where one is symbolic;
-    behind them the first one alone may be.
+    Equal leading extents before and after are kept apart where one is symbolic; behind them only
+    the first extent may be symbolic.
     """
     kept = 0 if is_static((*data.shape, *shape)) else _same_extents(data.shape, shape)
     old, new = data.shape[kept:], shape[kept:]
@@ -57,7 +57,7 @@ def _moved(data: te.Tensor, shape: Sequence[Size], name: str) -> te.Tensor:
 
 
 def _same_extents(a: Sequence[Size], b: Sequence[Size]) -> int:
-    """How many leading extents of two shapes are the same."""
+    """The number of equal leading extents of two shapes."""
     pairs = zip(a, b, strict=False)
     return next((d for d, (n, m) in enumerate(pairs) if not same(n, m)), min(len(a), len(b)))
 
@@ -206,7 +206,7 @@ def strided_slice(
 
 
 def _taken(extent: Size, part: slice) -> range | None:
-    """The places of an axis that a slice takes; None for all of an axis that is not known."""
+    """The indices of an axis that a slice takes; None for all of an axis of unknown extent."""
     if isinstance(extent, int):
         return range(extent)[part]
     whole = part.start in (None, 0) and part.step in (None, 1)

@@ -1,4 +1,4 @@
-"""Windows that go the other way, tell where they found something, or only sum."""
+"""Transposed convolutions, pools that return indices, and pools of sums."""
 
 from __future__ import annotations
 

@@ -1,12 +1,13 @@
-"""Winograd's convolutions: implementations of convolutions with windows of 3 x 3 and stride 1.
+"""Winograd convolutions: implementations of convolutions with windows of 3 x 3 and stride 1.
 
 F(m x m, 3 x 3) makes m x m results of (m + 2) x (m + 2) elements of the image by as many
 multiplications a channel, where the definition takes 9 m^2: tiles and windows are transformed to as
-many places, products over the channels are made place by place, and their results are transformed
-back (Winograd, "Arithmetic Complexity of Computations", 1980; Lavin and Gray, "Fast Algorithms for
-Convolutional Neural Networks", CVPR 2016, from which the matrices are). Windows, which are
-constant, are transformed once. The transforms add and subtract, which costs precision: little for
-m = 2, and for m = 4 so much that it is taken only where `loopwright.PassContext` allows it.
+many positions, products over the channels are made position by position, and their results are
+transformed back (Winograd, "Arithmetic Complexity of Computations", 1980; Lavin and Gray, "Fast
+Algorithms for Convolutional Neural Networks", CVPR 2016, from which the matrices are). Windows,
+which are constant, are transformed once. The transforms add and subtract, which costs precision:
+little for m = 2, and for m = 4 so much that it is taken only where `loopwright.PassContext` allows
+it.
 """
 
 from __future__ import annotations
@@ -30,17 +31,11 @@ Matrix = Sequence[Sequence[float]]
 
 @dataclass(frozen=True)
 class Transforms:
-    """The matrices of F(m x m, 3 x 3).
+    """The matrices of F(m x m, 3 x 3)."""
 
-    Attributes:
-        image: (m + 2, m + 2), for elements of the image; B^T of Lavin and Gray.
-        window: (m + 2, 3), for the window; G.
-        back: (m, m + 2), for the sums; A^T.
-    """
-
-    image: Matrix
-    window: Matrix
-    back: Matrix
+    image: Matrix  # (m + 2, m + 2), for the image; B^T of Lavin and Gray
+    window: Matrix  # (m + 2, 3), for the window; G
+    back: Matrix  # (m, m + 2), for the sums; A^T
 
     @property
     def step(self) -> int:
@@ -85,12 +80,9 @@ def winograd(
 ) -> Callable[..., Any]:
     """The value of a convolution at (image, row, column, channel), by Winograd's algorithm.
 
-    Args:
-        transforms: which one.
-        shape: of the result: images, rows, columns, channels.
-        channels: of the image.
-        image: the element of the image, padded, at (image, row, column, channel).
-        weight: that of the window at (row, column, channel of the image, channel).
+    ``shape`` of the result is (images, rows, columns, channels); ``image`` maps (image, row,
+    column, channel) to an element of the padded image, ``weight`` (row, column, channel of the
+    image, channel) to one of the window.
     """
     step, places = transforms.step, len(transforms.image)
     images, height, width, outputs = shape
@@ -139,8 +131,10 @@ def winograd(
 
 
 def _row(matrix: Matrix, at: Any, read: Callable[[int], Any]) -> Any:
-    """The product of a row of a matrix, whose number is an index, with a vector; where that loop is
-    written out, the choice is made by the compiler."""
+    """The product of a row of a matrix, whose number is an index, with a vector.
+
+    Where that loop is unrolled, the compiler chooses the row.
+    """
     *others, last = matrix
     found = _combined(last, read)
     for n, row in reversed(list(enumerate(others))):
@@ -166,10 +160,10 @@ def _combined(row: Sequence[float], read: Callable[[int], Any]) -> Any:
 
 #: Channels below which there is little to reuse.
 _FEWEST = 16
-#: Where it is taken without a measurement: the factor of multiplications that are saved at least,
-#: all of which was measured to be faster; and operations that are saved for each byte by which
-#: windows grow, since weights come from memory in every run of a model: with 13 (images of 7 x 7,
-#: m = 2) both took as long inside of resnet18, with 70 (14 x 14) it was faster by half.
+#: Thresholds to take it without a measurement: the least factor of saved multiplications, above
+#: which it was always measured to be faster; and operations saved for each byte by which windows
+#: grow, since weights come from memory in every run of a model: with 13 (images of 7 x 7, m = 2)
+#: both took as long inside of resnet18, with 70 (14 x 14) it was faster by half.
 _SAVED, _FOR_A_BYTE = 1.7, 30
 #: Bytes of vector registers for which that was measured.
 _WIDE = 64
@@ -177,8 +171,10 @@ _CPUS = ("llvm", "c", "interp")
 
 
 def _extents(inputs: Sequence[te.Tensor], attrs: Attrs, last: bool) -> tuple[int, ...] | None:
-    """Images, channels, rows and columns of the padded image, channels of the result; None where
-    the window is another one, or sizes are not known."""
+    """Images, channels, rows and columns of the padded image, channels of the result.
+
+    None where the window is not 3 x 3, or sizes are not known.
+    """
     data, weight = inputs
     if len(data.shape) != 4 or len(weight.shape) != 4:
         return None
@@ -233,7 +229,7 @@ def _saved(extents: tuple[int, ...], transforms: Transforms) -> float:
 def _priority(
     inputs: Sequence[te.Tensor], attrs: Attrs, target: Target, transforms: Transforms, last: bool
 ) -> int:
-    """Above the definition where it was measured to be faster without tuning."""
+    """A priority above the definition's where it was measured to be faster without tuning."""
     found = _extents(inputs, attrs, last)
     assert found is not None, "asked after the condition"
     images, _, height, width, _ = found

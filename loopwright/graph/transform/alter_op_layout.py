@@ -1,4 +1,4 @@
-"""AlterOpLayout: convolutions, pools and what lies between them in the layouts that were chosen."""
+"""AlterOpLayout: convolutions, pools and the calls between them in the layouts that were chosen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What CombineParallelDense and CombineParallelConv2D share: products of one input become one."""
+"""Combination of products of one input, for CombineParallelDense and CombineParallelConv2D."""
 
 from __future__ import annotations
 
@@ -21,44 +21,28 @@ MIN_BRANCHES = 3
 
 @dataclass(frozen=True)
 class Product:
-    """Where the output channels of a product lie.
+    """The axes of the output channels of a product."""
 
-    Attributes:
-        weight_axis: in its weight, the second input.
-        result_axis: in its result, from the end where it is negative.
-        fits: whether a call of the operator can be combined, by its attributes and its weight.
-    """
-
-    weight_axis: int
-    result_axis: int
+    weight_axis: int  # in its weight, the second input
+    result_axis: int  # in its result, from the end where it is negative
+    #: whether a call can be combined, by its attributes and its weight
     fits: Callable[[Mapping[str, Any], np.ndarray[Any, Any]], bool]
 
 
 @dataclass(eq=False)
 class _Group:
-    """Calls that become one, each with what follows it, as far as all are followed by the same.
+    """Calls that become one, each with the calls after it, as far as these are the same for all."""
 
-    Attributes:
-        axis: of the results, along which they are cut apart again.
-        chains: for each branch the product, then what follows it.
-        combined: the one value, once its input is known.
-    """
-
-    axis: int
-    chains: list[list[Call]]
-    combined: Expr | None = None
+    axis: int  # of the results, along which they are split again
+    chains: list[list[Call]]  # for each branch the product, then the calls after it
+    combined: Expr | None = None  # the combined value, once its input is known
 
 
 def combined(module: IRModule, products: Mapping[str, Product]) -> IRModule:
     """Make one product of three or more that have one input and constant weights.
 
-    Args:
-        module: the functions; those with branches of control stay as they are, since what only one
-            branch needs would be computed for both.
-        products: which operators are combined.
-
-    Returns:
-        The module; itself where nothing was combined.
+    Functions with control flow are left as they are: a value that only one branch needs would be
+    computed for both.
     """
     types = Types(module)
     return module.with_functions(
@@ -81,7 +65,7 @@ def _function(f: Function, products: Mapping[str, Product], types: Types) -> Fun
 
 
 def _alike(order: Sequence[Expr], products: Mapping[str, Product]) -> list[list[Call]]:
-    """Calls that can be combined, by their input, attributes, and weights but for the channels."""
+    """Groups of calls of equal input, attributes, and weights up to the number of channels."""
     found: dict[tuple[Any, ...], list[Call]] = {}
     for e in order:
         name = called(e)
@@ -106,7 +90,7 @@ class _Combining:
     lasts: dict[Expr, tuple[_Group, int]] = field(default_factory=dict)
 
     def enter(self, calls: Sequence[Call], product: Product) -> None:
-        """Combine some calls, with what follows all of them."""
+        """Combine some calls, with the calls that follow all of them."""
         rank = len(self.types.tensor(calls[0]).shape)
         group = _Group(product.result_axis % rank, [[c] for c in calls])
         while self._follow(group):
@@ -115,7 +99,7 @@ class _Combining:
         self.lasts |= {chain[-1]: (group, n) for n, chain in enumerate(group.chains)}
 
     def _follow(self, group: _Group) -> bool:
-        """Take in the next call of each branch; False where they differ."""
+        """Add the next call of each branch; False where they differ."""
         following = []
         for chain in group.chains:
             readers = self.readers[chain[-1]]
@@ -133,7 +117,7 @@ class _Combining:
         return True
 
     def _kind(self, call: Call, before: Call, axis: int) -> tuple[Any, ...] | None:
-        """Equal for calls that can be one; None where a call looks at more than one channel."""
+        """Equal for calls that can be combined; None where a call uses more than one channel."""
         name, t = called(call), self.types.tensor(before)
         if name is None or self.types[call] != t or get_op(name).pattern > Pattern.BROADCAST:
             return None
@@ -151,7 +135,6 @@ class _Combining:
         return (name, at) if by_channel else None
 
     def change(self, old: Expr, new: Expr) -> Expr:
-        """What stands in the place of a node."""
         if old in self.heads:
             group, product = self.heads[old]
             assert isinstance(new, Call)

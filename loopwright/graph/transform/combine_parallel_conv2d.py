@@ -1,4 +1,4 @@
-"""CombineParallelConv2D: convolutions of one image by windows of one size are one convolution."""
+"""CombineParallelConv2D: convolutions of one input by windows of one size become one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CombineParallelDense: matrix products of one input are one, as q, k and v of attention are."""
+"""CombineParallelDense: matrix products of one input become one, as for q, k and v of attention."""
 
 from __future__ import annotations
 

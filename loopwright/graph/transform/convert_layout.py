@@ -1,9 +1,8 @@
-"""ConvertLayout: convolutions, and what lies between them, with the channels side by side.
+"""ConvertLayout: convolutions, and the calls between them, in channels-last layout.
 
-What a convolution reads and writes is (N, ..., C) afterwards: vectors then run along channels,
-which are as many in a narrow image as in a wide one, and its constant weight is turned beforehand.
-Calls that work on such values take their layout over; where one does not know it, the value is
-turned back before it, once for all its readers.
+Convolutions then read and write (N, ..., C): vectors run along channels, of which a narrow image
+has as many as a wide one, and constant weights are transposed beforehand. Calls that support the
+layout adopt it; before others the value is transposed back, once for all its readers.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""DeadCodeElimination: bindings that nobody reads go, and tuples of which one part is asked.
+"""DeadCodeElimination: removes unread bindings, and tuples of which single parts are read.
 
-What no value needs is not part of a graph to begin with, so there is nothing else to remove.
+Other unused values are not part of a graph to begin with.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""FakeQuantizationToInteger: products of dequantised tensors become products of whole numbers."""
+"""FakeQuantizationToInteger: products of dequantised tensors become integer products."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _OTHER_REAL = _DEQUANTIZE(_OTHER, _OTHER_SCALE, _OTHER_ZERO)
 
 
 def _product(m: Match) -> Expr | None:
-    """The product of whole numbers in int32, by the scales of both operands."""
+    """The integer product in int32, by the scales of both operands."""
     root = m.root
     assert isinstance(root, Call)
     name, weight = getattr(root.op, "name", ""), m.constant(_WEIGHT)
@@ -66,7 +66,7 @@ def _product(m: Match) -> Expr | None:
 
 
 def _total(m: Match, name: str, zero: int) -> Expr:
-    """The sums of products; what stands for 0 is around the image of a convolution."""
+    """The sums of products; the image of a convolution is padded with its zero point."""
     attrs, data = dict(m.attrs()), m[_DATA]
     if name == "nn.conv" and zero:
         pads = pads_of(attrs["padding"], len(m.type(_DATA).shape) - 2)
@@ -110,7 +110,7 @@ def _product_of_values(m: Match) -> Expr | None:
 
 
 def _as_bytes(m: Match, part: DFPattern, zero: int, dtype: str) -> tuple[Expr, int]:
-    """Whole numbers in the dtype that the CPU's instructions take, and what stands for 0 there."""
+    """Integers in the dtype that the CPU's instructions take, and the zero point there."""
     if m.type(part).dtype == dtype:
         return m[part], zero
     move = 128 if dtype == "uint8" else -128
@@ -129,14 +129,13 @@ def _one_number(m: Match) -> bool:
 
 
 def _over(m: Match, part: DFPattern, *others: Any) -> Call:
-    """The call of a part over another input, and what is given."""
     call = m[part]
     assert isinstance(call, Call)
     return Call(call.op, others, call.attrs, span=call.span)
 
 
 def _quantized_first(m: Match) -> Expr | None:
-    """Elements are quantised before they are moved: what is largest stays so."""
+    """Quantise elements before they are moved: quantisation keeps their order."""
     if not _one_number(m):
         return None
     moved = m[_MOVED]
@@ -150,7 +149,7 @@ _MOVED_REAL = is_op(*_MOVES)(_REAL)
 
 
 def _dequantized_last(m: Match) -> Expr | None:
-    """Moved elements are dequantised where they are read."""
+    """Dequantise elements after they were moved."""
     if not _one_number(m):
         return None
     root = m.root
@@ -163,7 +162,7 @@ _AGAIN_SCALE, _AGAIN_ZERO = is_constant(), is_constant()
 
 
 def _there_and_back(m: Match) -> Expr | None:
-    """What is dequantised and quantised alike is itself."""
+    """Remove a dequantisation followed by the same quantisation."""
     first, again = m.constant(_SCALE), m.constant(_AGAIN_SCALE)
     same = np.array_equal(first, again)
     same = same and np.array_equal(m.constant(_ZERO), m.constant(_AGAIN_ZERO))
@@ -172,7 +171,7 @@ def _there_and_back(m: Match) -> Expr | None:
 
 
 def _held_anyway(m: Match) -> Expr | None:
-    """A limit is left out that the range of the whole numbers sets in any case."""
+    """Remove a limit that the range of the integers implies."""
     limit = m.constant(_LIMIT) if _LIMIT in m else np.zeros(())
     if not _one_number(m) or limit.ndim or not m.constant(_SCALE) > 0:
         return None

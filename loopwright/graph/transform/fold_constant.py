@@ -1,4 +1,4 @@
-"""FoldConstant: what depends on constants alone is computed when the model is built."""
+"""FoldConstant: expressions of constants are computed when the model is built."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _is_known(e: Expr, known: set[Expr], types: Mapping[Expr, Type]) -> bool:
 
 
 def _elements(t: Type) -> int:
-    """How many elements a tensor has; 0 where that is not known, or it is none."""
+    """The number of elements of a tensor; 0 where that is not known, or it is no tensor."""
     if not isinstance(t, TensorType):
         return 0
     return prod(n if isinstance(n, int) else 0 for n in t.shape)

@@ -1,4 +1,4 @@
-"""FoldRequantize: the scale that is divided by goes into the factors before it."""
+"""FoldRequantize: a division by a scale is folded into the factors before it."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _folded(f: Function, types: Types) -> Function:
     readers = users(post_order(f))
 
     def scaled(old: Expr, new: Expr, by: float) -> Expr | None:
-        """An expression divided by a number; None where that has to be done behind it."""
+        """An expression divided by a number; None where that cannot be folded in."""
         if isinstance(new, Constant):
             return _divided(new, by)
         if not isinstance(old, Call) or not isinstance(new, Call) or len(readers[old]) != 1:
@@ -88,7 +88,6 @@ def _folded(f: Function, types: Types) -> Function:
 
 
 def _by_factor(product: Call, by: float, types: Types) -> Expr | None:
-    """Whole numbers times a constant, divided by a number."""
     whole, factor = product.args
     if called(whole) != "cast" or not isinstance(whole, Call) or not isinstance(factor, Constant):
         return None
@@ -99,7 +98,7 @@ def _by_factor(product: Call, by: float, types: Types) -> Expr | None:
 
 
 def _divided(c: Constant, by: float) -> Constant | None:
-    """A constant divided by a number; None where that is beyond its dtype."""
+    """A constant divided by a number; None where that overflows its dtype."""
     with np.errstate(over="ignore"):
         found = (c.data.astype("float64") / by).astype(c.data.dtype)
     return const(found) if np.isfinite(found).all() else None

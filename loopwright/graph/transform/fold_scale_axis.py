@@ -1,4 +1,4 @@
-"""FoldScaleAxis: a factor for each output channel is multiplied into the weight beforehand."""
+"""FoldScaleAxis: factors of output channels are multiplied into constant weights."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _folded(f: Function, types: Mapping[Expr, Type]) -> Function:
 
 
 def _scaled(product: Expr, factor: Constant, result: Type, own: Type) -> Expr | None:
-    """The product with a scaled weight; None where the factor cannot be taken in."""
+    """The product with a scaled weight; None where the factor cannot be folded in."""
     name = called(product)
     if name not in CHANNELS or not isinstance(product, Call) or result != own:
         return None

@@ -1,4 +1,4 @@
-"""What is done before numbers get another precision: factors of channels belong into weights."""
+"""Passes before a change of precision: they fold factors of channels into weights."""
 
 from __future__ import annotations
 

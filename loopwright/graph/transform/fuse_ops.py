@@ -33,24 +33,13 @@ _ANCHORS = (Pattern.OUT_ELEMENTWISE_FUSABLE, Pattern.REDUCTION)
 
 @dataclass(eq=False)
 class _Node:
-    """A call while groups are formed.
-
-    Attributes:
-        call: the call.
-        pattern: how its operator fuses.
-        users: calls that read it, in the same block.
-        escapes: whether something else reads it: the result, a tuple, another block.
-        at: its place in the order of the block.
-        next: its immediate post-dominator; None where there is none.
-        group: the group that it belongs to, or that this one was merged into.
-    """
-
     call: Call
-    pattern: Pattern
-    at: int
-    users: list[_Node] = field(default_factory=list)
-    escapes: bool = False
-    next: _Node | None = None
+    pattern: Pattern  # of its operator
+    at: int  # index in its block
+    users: list[_Node] = field(default_factory=list)  # calls that read it, in the same block
+    escapes: bool = False  # something else reads it: the result, a tuple, another block
+    next: _Node | None = None  # its immediate post-dominator; None where there is none
+    #: the group that it belongs to, or that this one was merged into
     group: _Group = field(init=False)
 
     def __post_init__(self) -> None:
@@ -59,7 +48,7 @@ class _Node:
 
 @dataclass(eq=False)
 class _Group:
-    """Calls that become one function; ``last`` is what the others are computed for."""
+    """Calls that become one function; the others are computed for ``last``."""
 
     nodes: list[_Node]
     anchor: _Node | None
@@ -70,7 +59,7 @@ class _Group:
 
     @property
     def pattern(self) -> Pattern:
-        """How the group fuses: as its anchor, else as the least simple of its calls."""
+        """The pattern of the anchor, else that of the least simple call."""
         return self.anchor.pattern if self.anchor else max(n.pattern for n in self.nodes)
 
 
@@ -112,7 +101,7 @@ def _groups(f: Function) -> dict[Expr, _Group]:
 
 
 def calls_beside(f: Function) -> dict[Expr, tuple[Call, ...]]:
-    """For each call of an operator of a function, the calls that would be one kernel with it."""
+    """For each call of an operator of a function, the calls of the same kernel."""
     return {
         call: tuple(n.call for n in sorted(group.nodes, key=lambda n: n.at))
         for call, group in _groups(f).items()
@@ -134,7 +123,7 @@ def _all_blocks(top: Block) -> Iterator[Block]:
 
 
 def _linked(block: Block) -> list[_Node]:
-    """The calls of operators of a block, with who reads them and what follows."""
+    """The calls of operators of a block, linked to their readers and post-dominators."""
     found: dict[Expr, _Node] = {}
     for e in block.nodes:
         if called(e) is not None and isinstance(e, Call):
@@ -151,7 +140,7 @@ def _linked(block: Block) -> list[_Node]:
 
 
 def _everything_of(block: Block) -> list[Expr]:
-    """All nodes that may read what a block computes: its own, and those of blocks inside it."""
+    """All nodes that may read values of a block: its own, and those of blocks inside it."""
     return [e for inner in _all_blocks(block) for e in inner.nodes]
 
 
@@ -174,7 +163,7 @@ def _first_common(a: _Node | None, b: _Node | None) -> _Node | None:
 
 
 def _between(node: _Node, last: _Node) -> list[_Node]:
-    """The calls on the ways from one to another that follows it, both left out."""
+    """The calls on the paths from one to another that follows it, both excluded."""
     found: dict[_Node, None] = {}
     waiting = list(node.users)
     while waiting:
@@ -189,13 +178,13 @@ def _between(node: _Node, last: _Node) -> list[_Node]:
 
 
 def _after_anchor(node: _Node) -> None:
-    """What is elementwise or broadcast is computed where an anchor's result is made."""
+    """Fuse elementwise and broadcast calls into an anchor before them."""
     if node.pattern in _ANCHORS and node.group.anchor is node:
         _extend(node, lambda pattern, _: pattern <= Pattern.BROADCAST)
 
 
 def _into_what_follows(node: _Node) -> None:
-    """Elementwise and broadcast calls go into what is injective, a reduction, or fused already."""
+    """Fuse elementwise and broadcast calls into injective, reducing or fused ones after them."""
 
     def fits(pattern: Pattern, is_last: bool) -> bool:
         return pattern <= Pattern.INJECTIVE or (is_last and pattern in _ANCHORS)
@@ -208,13 +197,13 @@ def _into_what_follows(node: _Node) -> None:
 
 
 def _along_injective(node: _Node) -> None:
-    """Injective calls go into injective ones."""
+    """Fuse injective calls into injective ones after them."""
     if node.group.pattern <= Pattern.INJECTIVE:
         _extend(node, lambda pattern, _: pattern <= Pattern.INJECTIVE, once=True)
 
 
 def _extend(node: _Node, fits: Callable[[Pattern, bool], bool], once: bool = False) -> None:
-    """Join a call with what follows it, as far as patterns of groups on the way fit."""
+    """Join a call with its successors, as far as the patterns of groups on the way fit."""
     last = node.group.last if not once else node
     while last.next is not None:
         on_the_way = _between(last, last.next)
@@ -230,7 +219,7 @@ def _extend(node: _Node, fits: Callable[[Pattern, bool], bool], once: bool = Fal
 
 
 def _join(group: _Group, others: set[_Group]) -> bool:
-    """Make one group of several; False where it would be too large, or have two anchors."""
+    """Merge groups; False where the result would be too large, or have two anchors."""
     nodes = [n for g in (group, *others) for n in g.nodes]
     anchors = [g.anchor for g in (group, *others) if g.anchor is not None]
     if len(nodes) > _MOST or len(anchors) > 1 or not _is_closed(nodes):
@@ -242,7 +231,7 @@ def _join(group: _Group, others: set[_Group]) -> bool:
 
 
 def _is_closed(nodes: Sequence[_Node]) -> bool:
-    """Whether the last of some calls alone is read by others: a function has one result."""
+    """Whether only the last of some calls is read by others: a function has one result."""
     inside, last = set(nodes), max(nodes, key=lambda n: n.at)
     return all(not n.escapes and inside.issuperset(n.users) for n in nodes if n is not last)
 
@@ -251,7 +240,7 @@ def _is_closed(nodes: Sequence[_Node]) -> bool:
 
 
 def _call_of(group: _Group, made: Mapping[Expr, Expr], types: Mapping[Expr, Type]) -> Call:
-    """A call of the function of a group; scalars that are constants are written into it."""
+    """A call of the function of a group; scalar constants are written into it."""
     params: dict[Expr, Var] = {}
     body: dict[Expr, Expr] = {}
 

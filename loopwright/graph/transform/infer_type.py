@@ -1,4 +1,4 @@
-"""InferType: every node has a type, or the module is refused."""
+"""InferType: infers the type of every node, and refuses ill-typed modules."""
 
 from __future__ import annotations
 

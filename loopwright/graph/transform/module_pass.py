@@ -87,7 +87,7 @@ def _function(name: str, made: object) -> Function:
 
 
 def check_module(module: IRModule, when: str) -> None:
-    """Raise GraphError, saying after which pass, where a type does not fit."""
+    """Raise GraphError, naming the pass before, where a type does not fit."""
     try:
         infer_types(module)
     except GraphError as exc:

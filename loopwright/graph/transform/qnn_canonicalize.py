@@ -1,4 +1,4 @@
-"""QnnCanonicalize: quantising and dequantising become arithmetic, which fuses as such."""
+"""QnnCanonicalize: quantisation and dequantisation become arithmetic, which fuses as such."""
 
 from __future__ import annotations
 

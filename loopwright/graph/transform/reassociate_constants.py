@@ -1,4 +1,4 @@
-"""ReassociateConstants: constants of floats that follow each other become one."""
+"""ReassociateConstants: consecutive float constants become one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""RemoveUnusedFunctions: what ``main`` does not call, directly or by way of others, goes."""
+"""RemoveUnusedFunctions: removes functions that ``main`` does not call, directly or indirectly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules of SimplifyExpr for arithmetic: what changes nothing, and what constants can be joined."""
+"""Rules of SimplifyExpr for arithmetic: identities, and constants that can be joined."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TOO_WIDE = ("int64", "uint64")
 
 
 def _all(value: float) -> DFPattern:
-    """A constant whose elements all have one value; zeros of floats have its sign too."""
+    """A constant whose elements all have one value; of float zeros also its sign."""
 
     def holds(a: Any) -> bool:
         signs = np.signbit(a) == np.signbit(value) if dtypes.is_float(str(a.dtype)) else True
@@ -30,7 +30,7 @@ def _all(value: float) -> DFPattern:
 
 
 def _same_type(m: Match) -> Expr | None:
-    """What a call leaves as it is; None where it broadcasts it, or changes its type."""
+    """The operand of a call without effect; None where the call changes its type."""
     return m[_X] if m.type(m.root) == m.type(_X) else None
 
 
@@ -62,7 +62,7 @@ def _joined(name: str, combine: Callable[[Any, Any], Any], floats: bool) -> Rule
 
 
 def _is_lost(a: Any, b: Any, both: Any) -> bool:
-    """Whether a product of factors is too large or too small for a number that they are not."""
+    """Whether a product of factors overflows or underflows although they do not."""
     return bool((~np.isfinite(both) | ((both == 0) & (a != 0) & (b != 0))).any())
 
 
@@ -131,7 +131,7 @@ def _bounds(m: Match, part: DFPattern | None) -> tuple[float, float]:
 
 
 def _one_bound(m: Match) -> Expr | None:
-    """Bounds inside bounds, where they have a number in common."""
+    """Nested bounds as one, where they have a number in common."""
     (a, b), (c, d) = _bounds(m, _BOUNDED), _bounds(m, None)
     low, high = max(a, c), min(b, d)
     if not (a <= b and c <= d and low <= high):
@@ -166,5 +166,5 @@ RULES = (
     ),
     Rule(is_op("abs")(is_op("abs", "negative")(_X)), lambda m: get_op("abs")(m[_X])),
 )
-#: Those that round once in place of twice.
+#: Rules that round once instead of twice.
 REASSOCIATING = (_joined("add", np.add, floats=True), _joined("multiply", np.multiply, floats=True))

@@ -1,4 +1,4 @@
-"""SimplifyExpr: calls that change nothing go, and calls that one call can do become one.
+"""SimplifyExpr: removes calls without effect, and merges calls that one call can do.
 
 The rules are patterns (`loopwright.graph.dataflow_pattern`), as in TVM's pass of the name.
 """

@@ -1,6 +1,6 @@
-"""SimplifyInference: batch normalisation, as it is in inference, becomes a scale and a shift.
+"""SimplifyInference: batch normalisation in inference becomes a scale and a shift.
 
-The scale of what a convolution or a dense layer gives is multiplied into its weight.
+The scale after a convolution or a dense layer is multiplied into its weight.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def _spread(e: Expr, axes: Sequence[int]) -> Expr:
 
 
 def _with_scaled_weight(data: Expr, scale: Expr, axis: int, rank: int) -> Expr | None:
-    """A product whose weight is scaled; None where the data are none, or have another axis."""
+    """A product with a scaled weight; None where the data are none, or have another axis."""
     at = CHANNELS.get(called(data) or "")
     if at is None or at % rank != axis or not isinstance(data, Call):
         return None

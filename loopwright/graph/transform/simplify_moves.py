@@ -1,4 +1,4 @@
-"""Rules of SimplifyExpr for what moves elements: calls that cancel, merge, or move nothing."""
+"""Rules of SimplifyExpr for calls that move elements: they cancel, merge, or have no effect."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _BROADCASTING = (
 
 
 def _unchanged(m: Match) -> Expr | None:
-    """What keeps the shape keeps the elements, but for slices that go backwards."""
+    """The operand, where the shape and so the elements stay, but for backward slices."""
     backwards = any(n < 0 for n in m.attrs().get("strides") or ())
     return m[_X] if m.type(_X) == m.type(m.root) and not backwards else None
 
@@ -72,14 +72,14 @@ def _one_transpose(m: Match) -> Expr | None:
 
 
 def _moves_ones(m: Match) -> Expr | None:
-    """A transpose that moves dimensions of extent 1 alone keeps the order of elements."""
+    """Replace a transpose that moves only dimensions of extent 1: elements keep their order."""
     shape = m.type(_X).shape
     moved = [a for a in _axes(m.root, len(shape)) if shape[a] != 1]
     return _reshape(m, m[_X], m.type(m.root)) if moved == sorted(moved) else None
 
 
 def _around_reshape(m: Match) -> Expr | None:
-    """Transposes around a reshape that joins neighbours are one transpose, then a reshape."""
+    """Merge transposes around a reshape that joins neighbours: one transpose, then a reshape."""
     before, after, result = m.type(_INNER), m.type(_BETWEEN), m.type(m.root)
     groups = _groups(before.shape, after.shape)
     if groups is None or not result.static:
@@ -92,7 +92,7 @@ def _around_reshape(m: Match) -> Expr | None:
 
 
 def _groups(old: Sequence[Any], new: Sequence[Any]) -> list[list[int]] | None:
-    """The neighbouring dimensions that each new one joins; None where one is taken apart."""
+    """The neighbouring dimensions that each new one joins; None where one is split."""
     if not all(isinstance(n, int) for n in (*old, *new)) or 0 in old:
         return None
     found: list[list[int]] = []
@@ -109,7 +109,7 @@ def _groups(old: Sequence[Any], new: Sequence[Any]) -> list[list[int]] | None:
 
 
 def _as_dense(m: Match) -> Expr | None:
-    """A product with a transposed matrix is what `nn.dense` computes."""
+    """Write a product with a transposed matrix as `nn.dense`."""
     if len(m.type(_Y).shape) != 2 or _axes(m[_TURNED], 2) != (1, 0):
         return None
     op = get_op("nn.dense")
@@ -123,7 +123,7 @@ _REPEATED = is_op("broadcast_to")(_X)
 
 
 def _one_pad(m: Match) -> Expr | None:
-    """A pad around a pad of the same value."""
+    """Merge a pad around a pad of the same value."""
     inner, outer = m.attrs(_PAD), m.attrs()
     if inner["pad_value"] != outer["pad_value"]:
         return None
@@ -134,7 +134,7 @@ def _one_pad(m: Match) -> Expr | None:
 
 
 def _conv_pads(m: Match) -> Expr | None:
-    """Zeros around the image that a convolution reads are padding of the convolution."""
+    """Fold zeros around the image of a convolution into its padding."""
     pad, attrs = m.attrs(_PAD), m.attrs()
     batch, channels, *image = pad["pad_width"]
     if pad["pad_value"] != 0 or any(n != 0 for n in (*batch, *channels)):
@@ -148,7 +148,7 @@ def _conv_pads(m: Match) -> Expr | None:
 
 
 def _broadcast_anyway(m: Match) -> Expr | None:
-    """What the call itself would broadcast needs not be repeated before."""
+    """Remove a broadcast that the call itself would do."""
     if broadcast(m.type(_X).shape, m.type(_Y).shape) != m.type(m.root).shape:
         return None
     root = m.root

@@ -1,4 +1,4 @@
-"""SplitConcatenation: what reads concatenated channels reads the parts, and no copy is made."""
+"""SplitConcatenation: readers of concatenated channels read the parts, without a copy."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _split(f: Function, types: Types) -> Function:
 
 
 def _parts(e: Expr, types: Types) -> tuple[Expr, ...]:
-    """The floats that an expression concatenates along channels; none where it is no such thing."""
+    """The float tensors that an expression concatenates along channels; else none."""
     if called(e) != "concatenate" or not isinstance(e, Call):
         return ()
     t = types.tensor(e)

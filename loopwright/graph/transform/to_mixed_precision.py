@@ -1,4 +1,4 @@
-"""ToMixedPrecision: products in 16 bits, and what needs the precision of float32 in float32."""
+"""ToMixedPrecision: products in 16 bits, calls that need the precision of float32 in float32."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from loopwright.graph.transform.folding import FOLDING
 from loopwright.graph.transform.module_pass import check_module
 from loopwright.lowering.context import Pass
 
-#: What becomes of an operator.
+#: List that an operator is in.
 Category: TypeAlias = Literal["always", "follow", "never"]
 _WIDE = "float32"
 
 #: Products: instructions take 16 bits, sums are of float32.
 ALWAYS = ("nn.conv", "nn.dense", "matmul")
-#: What loses nothing, or little, where its inputs are of 16 bits already. All others stay float32:
+#: Operators that lose nothing, or little, on inputs of 16 bits. All others stay float32:
 #: exponentials, functions that are steep somewhere, and sums of many elements.
 FOLLOW = (
     *("add", "subtract", "multiply", "maximum", "minimum", "negative", "abs", "where"),
@@ -102,7 +102,7 @@ def _mixed(f: Function, types: Types, dtype: str, lists: Mapping[str, Category])
 
 @dataclass(eq=False)
 class _Mixing:
-    """Casts where the precision changes, each once."""
+    """Inserts casts where the precision changes, each once."""
 
     types: Types
     dtype: str
@@ -138,7 +138,7 @@ class _Mixing:
         return t.dtype if isinstance(t, TensorType) else None
 
     def _as(self, e: Expr, dtype: str) -> Expr:
-        """A tensor of one of both floats in the other one; all else is itself."""
+        """A float tensor in one of the two dtypes; other values stay."""
         own = self._dtype(e)
         if own == dtype or own not in (_WIDE, self.dtype):
             return e

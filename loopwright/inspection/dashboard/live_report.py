@@ -1,4 +1,4 @@
-"""The report of logs that grow: made again when they changed, and not too often."""
+"""Report of logs that grow: made again when they changed, and not too often."""
 
 from __future__ import annotations
 
@@ -36,37 +36,27 @@ ASK_S = 2.0
 
 @dataclass(frozen=True)
 class State:
-    """The report of one state of the logs.
+    """Report of one state of the logs."""
 
-    Attributes:
-        stamp: names this state; another one has another.
-        page: its data.
-        parts: what of the page depends on it.
-    """
-
-    stamp: str
-    page: Page
-    parts: Parts
+    stamp: str  # unique name of this state
+    page: Page  # its data
+    parts: Parts  # parts of the page that depend on it
 
     def document(self) -> str:
-        """The whole page, which asks for what is new."""
+        """Whole page, which polls for updates."""
         return document(self.page, self.parts, live=ASK_S, stamp=self.stamp)
 
     def head(self) -> dict[str, str]:
-        """What a page that is shown puts in place of what it has: text, and text of HTML."""
+        """Updates of a displayed page: text, and text of HTML."""
         titles = {"title": visible(title_of(self.page)), "logs": visible(logs_of(self.page))}
         return {**titles, "nav": self.parts.nav, "main": self.parts.main}
 
 
 class LiveReport:
-    """Gives the report of some logs as they are now; safe for several threads.
+    """Current report of some logs; safe for several threads.
 
     A log may be missing, empty, cut or replaced at any time. While a report is made, and for a
-    while after it, the last one is given.
-
-    Args:
-        paths: the logs.
-        task: only tasks whose key or name contains this text; None for all.
+    while after it, the last one is returned. ``task`` selects tasks by a part of their key or name.
     """
 
     def __init__(self, paths: Sequence[str], task: str | None = None) -> None:
@@ -80,7 +70,7 @@ class LiveReport:
         self._state: State | None = None
 
     def state(self) -> State:
-        """The report of now, or the last one while a new one is not due."""
+        """Current report, or the last one while a new one is not due."""
         state = self._state
         if state is not None and not self._lock.acquire(blocking=False):
             return state
@@ -124,7 +114,7 @@ class LiveReport:
 
 
 def _looks(path: Path) -> tuple[int, ...]:
-    """What tells whether a file changed; empty while there is none."""
+    """Fingerprint of a file to detect changes; empty while there is none."""
     try:
         status = os.stat(path)
     except OSError:

@@ -1,4 +1,4 @@
-"""Serving the live report on the loopback address, to browsers of this machine alone."""
+"""Server of the live report on the loopback address, to browsers of this machine alone."""
 
 from __future__ import annotations
 
@@ -30,13 +30,9 @@ _HEADERS = {
 
 
 def application(report: LiveReport) -> Starlette:
-    """The web application: the page at ``/``, and what is new at ``/live``.
+    """Web application: the page at ``/``, and updates at ``/live``.
 
-    Args:
-        report: what it shows.
-
-    Raises:
-        LoopwrightError: Starlette is not installed.
+    `LoopwrightError` if Starlette is not installed.
     """
     try:
         from starlette.applications import Starlette
@@ -70,13 +66,9 @@ def application(report: LiveReport) -> Starlette:
 
 
 def bound_socket(port: int) -> socket.socket:
-    """A socket on the loopback address that waits for browsers.
+    """Listening socket on the loopback address; port 0 takes any that is free.
 
-    Args:
-        port: its port; 0 for any that is free.
-
-    Raises:
-        LoopwrightError: the port is in use, or not allowed.
+    `LoopwrightError` if the port is in use, or not allowed.
     """
     made = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
@@ -96,14 +88,9 @@ def bound_socket(port: int) -> socket.socket:
 
 
 def serve(report: LiveReport, listener: socket.socket) -> None:
-    """Serve a report until Ctrl-C.
+    """Serve a report until Ctrl-C, and close the listener of `bound_socket`.
 
-    Args:
-        report: what is shown.
-        listener: as `bound_socket` makes it; closed at the end.
-
-    Raises:
-        LoopwrightError: Starlette or uvicorn is not installed.
+    `LoopwrightError` if Starlette or uvicorn is not installed.
     """
     try:
         import uvicorn

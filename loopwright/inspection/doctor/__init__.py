@@ -1,7 +1,8 @@
-"""Does tuning work on this machine, and how steady are its times? ``loopwright doctor`` asks it.
+"""Checks whether tuning works on this machine and how steady its times are, for ``loopwright
+doctor``.
 
-Each file holds what belongs to one theme: functions that read the system's files, or are given what
-was read, and judge it. `examine` calls them all.
+Each file has one theme: functions that read the system's files, or take their contents, and judge
+them. `examine` calls them all.
 """
 
 from loopwright.inspection.doctor.examination import Diagnosis, examine

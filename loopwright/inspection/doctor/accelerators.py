@@ -1,6 +1,6 @@
 """Accelerators: NVIDIA GPUs and OpenCL, by their files alone, so that nothing heavy is loaded.
 
-A machine without them is well; one that has half of what they need is told about the other half.
+A machine without them is fine; one with half of the requirements is told about the other half.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from loopwright.inspection.doctor.system_files import SystemFiles
 _FOLDERS = ("/lib64", "/usr/lib64", "/usr/lib", "/lib", "/usr/local/lib", "/usr/local/cuda/lib64")
 _MULTIARCH = ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu")
 _VENDORS = "/etc/OpenCL/vendors"
-#: How a GPU is reached under Windows (WSL), where it has no device of its own.
+#: Device of GPUs under Windows (WSL), where they have none of their own.
 _WSL = "dxg"
 _BUILT_ONLY = "kernels for it are built, and cannot run"
 
@@ -31,13 +31,7 @@ def nvidia(
     environ: Mapping[str, str],
     installed: Callable[[str], bool] = is_installed,
 ) -> Finding:
-    """Say which NVIDIA GPUs there are, and whether their driver can be loaded.
-
-    Args:
-        files: of the system.
-        environ: variables of the environment.
-        installed: tells whether a package is there.
-    """
+    """List the NVIDIA GPUs, and judge whether their driver can be loaded."""
     driver = library(files, environ, "libcuda.so.1")
     devices = files.names("/dev")
     nodes = [n for n in devices if re.fullmatch(r"nvidia\d+", n)]
@@ -67,13 +61,7 @@ def opencl(
     environ: Mapping[str, str],
     installed: Callable[[str], bool] = is_installed,
 ) -> Finding:
-    """Say which platforms of OpenCL are registered.
-
-    Args:
-        files: of the system.
-        environ: variables of the environment.
-        installed: tells whether a package is there.
-    """
+    """List the registered platforms of OpenCL."""
     loader = library(files, environ, "libOpenCL.so.1")
     platforms = [name for name in files.names(_VENDORS) if name.endswith(".icd")]
     described = [f"{name} -> {files.line(f'{_VENDORS}/{name}')}" for name in platforms]
@@ -90,13 +78,7 @@ def opencl(
 
 
 def library(files: SystemFiles, environ: Mapping[str, str], name: str) -> str:
-    """Where the dynamic linker would find a library, or its name; empty where it would not.
-
-    Args:
-        files: of the system.
-        environ: variables of the environment.
-        name: of the library, such as ``libcuda.so.1``.
-    """
+    """Path or name of a library for the dynamic linker; empty where it would not find it."""
     chosen = [folder for folder in environ.get("LD_LIBRARY_PATH", "").split(":") if folder]
     for folder in (*chosen, *_FOLDERS, *_MULTIARCH):
         if files.exists(f"{folder}/{name}"):

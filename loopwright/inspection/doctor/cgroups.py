@@ -1,4 +1,4 @@
-"""What a container or a batch system allows: CPU time and memory of the control groups."""
+"""Limits of a container or a batch system: CPU time and memory of the control groups."""
 
 from __future__ import annotations
 
@@ -17,12 +17,6 @@ _RUNNER, _BUILDER = 3 << 29, 256 << 20
 
 
 def cpu_time(files: SystemFiles, cpus: int) -> Finding:
-    """Judge the limit of CPU time.
-
-    Args:
-        files: of the system.
-        cpus: how many CPUs may be used.
-    """
     if not files.exists(_ROOT):
         return unknown("CPU time", f"there is no {_ROOT}, so limits of a container are not known")
     quotas = [quota for folder in _groups(files, "cpu") if (quota := _quota(files, folder))]
@@ -44,7 +38,7 @@ def cpu_time(files: SystemFiles, cpus: int) -> Finding:
 
 
 def _less(allowed: float) -> str:
-    """How to stay below a limit of CPU time; compilers use it up, too."""
+    """Advice to stay below a limit of CPU time; compilers use it up, too."""
     if allowed < 1:
         return "raise the limit to a CPU at least (docker run --cpus): no kernel stays below it"
     n = int(allowed)
@@ -54,9 +48,7 @@ def _less(allowed: float) -> str:
 def memory(files: SystemFiles, builders: int) -> Finding:
     """Judge the memory of the machine and its limit by a control group.
 
-    Args:
-        files: of the system.
-        builders: how many processes compile at the same time, each of which takes some.
+    Each of the ``builders``, processes that compile at the same time, takes some.
     """
     info = _memory_info(files)
     folders = {
@@ -93,7 +85,7 @@ def _counted(builders: int) -> str:
 
 
 def _groups(files: SystemFiles, controller: str) -> Iterator[str]:
-    """The folders of this process's control groups, its own first, then those above it.
+    """Folders of this process's control groups, its own first, then those above it.
 
     In a container the path may be that of the host, which is not there; the limit is then found at
     the top, which is the container's own group.
@@ -122,7 +114,7 @@ def _quota(files: SystemFiles, folder: str) -> tuple[float, float] | None:
 
 
 def _throttled(files: SystemFiles, folder: str) -> int:
-    """How often the processes of a group were stopped since their share was used up."""
+    """Number of times that the processes of a group were stopped since their share was used up."""
     return _statistics(files, f"{folder}/cpu.stat").get("nr_throttled", 0)
 
 
@@ -133,7 +125,7 @@ def _limit(files: SystemFiles, folder: str) -> int | None:
 
 
 def _used(files: SystemFiles, folder: str) -> int:
-    """Bytes that a group uses, but for those that the system takes back when it needs them."""
+    """Bytes that a group uses, without those that the system reclaims when needed."""
     names = ("memory.current", "memory.usage_in_bytes")
     used = max(files.number(f"{folder}/{name}") or 0 for name in names)
     statistics = _statistics(files, f"{folder}/memory.stat")
@@ -142,7 +134,7 @@ def _used(files: SystemFiles, folder: str) -> int:
 
 
 def _statistics(files: SystemFiles, path: str) -> dict[str, int]:
-    """The counters of a file that has a name and a number in each line."""
+    """Counters of a file that has a name and a number in each line."""
     lines = (line.split() for line in (files.text(path) or "").splitlines())
     return {w[0]: int(w[1]) for w in lines if len(w) == 2 and w[1].isdecimal()}
 

@@ -1,4 +1,4 @@
-"""The clock by which kernels are timed."""
+"""Clock by which kernels are timed."""
 
 from __future__ import annotations
 
@@ -22,13 +22,7 @@ _MOST_READS = 1_000_000
 
 
 def timer(files: SystemFiles, resolution: float, overhead: float) -> Finding:
-    """Judge the clock.
-
-    Args:
-        files: of the system.
-        resolution: seconds of its smallest step.
-        overhead: seconds that reading it takes.
-    """
+    """Judge the clock by the seconds of its smallest step and of a reading."""
     source = files.line(_SOURCE)
     found = (
         f"{f'source {source}, ' if source else ''}steps of {1e9 * resolution:.3g} ns, "
@@ -55,13 +49,11 @@ def read_clock() -> tuple[float, float]:
 
 
 def steps_of(reads: Sequence[int]) -> tuple[float, float]:
-    """The smallest step of a clock in seconds, and the seconds of one reading.
+    """Smallest step of a clock in seconds, and the seconds of one reading, from at least two
+    successive readings in nanoseconds.
 
     A clock that gives the same value twice in a row is coarser than a reading takes; its smallest
     step is then seen. Otherwise it is as fine as the system says.
-
-    Args:
-        reads: the clock in nanoseconds, read again and again; at least two readings.
     """
     steps = [b - a for a, b in pairwise(reads)]
     overhead = 1e-9 * (reads[-1] - reads[0]) / len(steps)

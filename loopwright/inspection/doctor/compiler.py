@@ -1,4 +1,4 @@
-"""The compiler: LLVM, what it thinks this CPU is, and how wide its vectors are."""
+"""Compiler: LLVM, its name for this CPU, and the width of its vectors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SVE_LENGTH = "/proc/sys/abi/sve_default_vector_length"
 
 
 def compiler(files: SystemFiles) -> list[Finding]:
-    """LLVM as this Python finds it, and the vectors of the default target."""
+    """Judge LLVM as this Python finds it, and the vectors of the default target."""
     try:
         import llvmlite
         from llvmlite import binding
@@ -34,7 +34,6 @@ def compiler(files: SystemFiles) -> list[Finding]:
 
 
 def no_llvm(why: str) -> Finding:
-    """LLVM cannot be loaded."""
     return problem(
         "LLVM",
         f"llvmlite cannot be imported ({why})",
@@ -44,14 +43,7 @@ def no_llvm(why: str) -> Finding:
 
 
 def llvm(llvmlite: str, version: str, cpu: str, features: str) -> Finding:
-    """Judge the version of LLVM and its name for this CPU.
-
-    Args:
-        llvmlite: version of llvmlite.
-        version: version of LLVM.
-        cpu: LLVM's name for this CPU.
-        features: its features, as in ``+avx2,-sse4a``.
-    """
+    """Judge the version of LLVM, its name for this CPU, and features such as ``+avx2,-sse4a``."""
     on = sum(word.startswith("+") for word in features.split(","))
     found = f"llvmlite {llvmlite} with LLVM {version}; target {cpu} with {on} features of the CPU"
     if _NAMELESS.match(cpu):
@@ -65,12 +57,7 @@ def llvm(llvmlite: str, version: str, cpu: str, features: str) -> Finding:
 
 
 def vectors(files: SystemFiles, used: int) -> Finding:
-    """Compare the vectors that the CPU has with those that the default target uses.
-
-    Args:
-        files: of the system.
-        used: bytes of a vector of the default target.
-    """
+    """Compare the vectors of the CPU with those of the default target, of ``used`` bytes."""
     text = files.text("/proc/cpuinfo") or ""
     found = re.search(r"^(?:flags|Features)\s*:(.*)$", text, re.MULTILINE)
     bits = f"the default target uses vectors of {8 * used} bits"

@@ -1,4 +1,4 @@
-"""Which CPUs this process may use, and whether two of them share a core."""
+"""CPUs that this process may use, and whether two of them share a core."""
 
 from __future__ import annotations
 
@@ -16,13 +16,9 @@ def affinity(
     threads: int,
     variable: str = "LOOPWRIGHT_NUM_THREADS",
 ) -> Finding:
-    """Say how many of the machine's CPUs this process may use, and how many a kernel uses.
+    """Report the number of the machine's CPUs that this process may use, and of a kernel's threads.
 
-    Args:
-        files: of the system.
-        cpus: numbers of those that it may use.
-        threads: that a kernel uses where nothing else is asked for.
-        variable: of the environment, which sets that number.
+    ``threads`` is the default of a kernel, ``variable`` that of the environment which sets it.
     """
     online = numbers_in(files.line(f"{_CPU}/online"))
     used = f"a kernel uses {threads} thread{'s' * (threads != 1)}"
@@ -45,12 +41,7 @@ def affinity(
 
 
 def siblings(files: SystemFiles, cpus: Sequence[int]) -> Finding:
-    """Judge whether CPUs that may be used share a core (SMT, hyper-threading).
-
-    Args:
-        files: of the system.
-        cpus: numbers of those that may be used.
-    """
+    """Judge whether usable CPUs share a core (SMT, hyper-threading)."""
     cores = {_core(files, n) for n in cpus}
     if frozenset() in cores:
         return unknown("SMT", "the system does not tell which CPUs share a core")
@@ -69,12 +60,12 @@ def siblings(files: SystemFiles, cpus: Sequence[int]) -> Finding:
 
 
 def _first_of_each(cores: Iterable[frozenset[int]], cpus: Sequence[int]) -> str:
-    """Of each core the first CPU that may be used, as `taskset` takes them."""
+    """First usable CPU of each core, in the form that `taskset` takes."""
     return ",".join(map(str, sorted(min(core.intersection(cpus)) for core in cores)))
 
 
 def _core(files: SystemFiles, cpu: int) -> frozenset[int]:
-    """The CPUs that share a core with one; empty where the system does not tell."""
+    """CPUs that share a core with one; empty where the system does not tell."""
     topology = f"{_CPU}/cpu{cpu}/topology"
     text = files.line(f"{topology}/core_cpus_list") or files.line(
         f"{topology}/thread_siblings_list"

@@ -1,4 +1,4 @@
-"""Everything that the doctor looks at, in the order in which it reports."""
+"""All checks of the doctor, in the order of its report."""
 
 from __future__ import annotations
 
@@ -31,16 +31,12 @@ from loopwright.records import Json
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What the doctor has found.
-
-    Attributes:
-        findings: one for each thing that was looked at.
-    """
+    """Findings of the doctor, one for each check."""
 
     findings: tuple[Finding, ...]
 
     def count(self, state: State) -> int:
-        """How many findings are of a state."""
+        """Number of findings of a state."""
         return sum(finding.state is state for finding in self.findings)
 
     @property
@@ -49,7 +45,7 @@ class Diagnosis:
         return self.count(State.PROBLEM) == 0
 
     def to_json(self) -> dict[str, Json]:
-        """The diagnosis for scripts: all findings, and how many there are of each state."""
+        """JSON for scripts: all findings, and their number in each state."""
         return {
             "loopwright": env.version("loopwright"),
             "healthy": self.healthy,
@@ -61,7 +57,7 @@ class Diagnosis:
 def examine(
     folder: str | os.PathLike[str] = ".", *, measure: bool = True, files: SystemFiles | None = None
 ) -> Diagnosis:
-    """Look at all that decides whether tuning works here, and how steady its times are.
+    """Check everything that decides whether tuning works here, and how steady its times are.
 
     Takes about three seconds; without measuring, one.
 
@@ -132,7 +128,7 @@ def _places(files: SystemFiles, folder: Path) -> list[Finding]:
 
 
 def _threads(cpus: int) -> int:
-    """Threads that a kernel uses; where the setting is not understood, one for each CPU."""
+    """Threads of a kernel; where the setting is not understood, one for each CPU."""
     from loopwright.runtime import get_num_threads
 
     try:
@@ -155,7 +151,7 @@ def _version(distribution: str) -> str | None:
 
 
 def _required() -> list[str]:
-    """What the installed package asks for; nothing where it is not installed as a package."""
+    """Requirements of the installed package; none where it is not installed as a package."""
     from importlib import metadata
 
     try:

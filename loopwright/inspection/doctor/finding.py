@@ -1,4 +1,4 @@
-"""What the doctor finds: one `Finding` for each thing that it looks at."""
+"""Findings of the doctor: one `Finding` for each check."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class State(StrEnum):
-    """How a finding is judged."""
+    """Judgement of a finding."""
 
     OK = "ok"
     #: It costs speed, or makes times less certain.
@@ -20,24 +20,15 @@ class State(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked at.
+    """Result of one check."""
 
-    Attributes:
-        check: what was looked at, in a word or three.
-        state: how it is judged.
-        found: what it is here.
-        cost: what it costs; empty where it costs nothing.
-        remedy: how to mend it; empty where there is nothing to mend.
-    """
-
-    check: str
+    check: str  # its subject, in one to three words
     state: State
-    found: str
-    cost: str = ""
-    remedy: str = ""
+    found: str  # state of this machine
+    cost: str = ""  # empty where it costs nothing
+    remedy: str = ""  # empty where there is nothing to mend
 
     def to_json(self) -> dict[str, str]:
-        """The finding for scripts, with all fields as text."""
         return {
             "check": self.check,
             "state": self.state.value,
@@ -48,22 +39,22 @@ class Finding:
 
 
 def ok(check: str, found: str) -> Finding:
-    """All is well."""
+    """Finding without fault."""
     return Finding(check, State.OK, found)
 
 
 def warning(check: str, found: str, cost: str, remedy: str) -> Finding:
-    """It costs speed or certainty."""
+    """Finding that costs speed or certainty."""
     return Finding(check, State.WARNING, found, cost, remedy)
 
 
 def problem(check: str, found: str, cost: str, remedy: str) -> Finding:
-    """Tuning does not work so."""
+    """Finding that keeps tuning from working."""
     return Finding(check, State.PROBLEM, found, cost, remedy)
 
 
 def unknown(check: str, found: str) -> Finding:
-    """This machine does not tell; the text says why."""
+    """Finding about which this machine does not tell; the text says why."""
     return Finding(check, State.UNKNOWN, found)
 
 
@@ -73,7 +64,7 @@ def listed(words: list[str]) -> str:
 
 
 def of_bytes(count: float) -> str:
-    """A number of bytes with a unit that fits."""
+    """Number of bytes with a fitting unit."""
     for unit in ("bytes", "KiB", "MiB", "GiB"):
         if abs(count) < 1024:
             return f"{count:.4g} {unit}"

@@ -1,4 +1,4 @@
-"""The clock of the CPU: who chooses its frequency, and whether it may go beyond the nominal one."""
+"""Clock of the CPU: the choice of its frequency, and whether it may exceed the nominal one."""
 
 from __future__ import annotations
 
@@ -14,12 +14,7 @@ _SELF_GOVERNED = ("intel_pstate", "amd-pstate-epp")
 
 
 def governor(files: SystemFiles, cpus: Sequence[int]) -> Finding:
-    """Judge what chooses the frequency of the CPUs that may be used.
-
-    Args:
-        files: of the system.
-        cpus: numbers of these CPUs.
-    """
+    """Judge the governor of the frequency of the usable CPUs."""
     names = Counter(files.line(f"{_CPU}/cpu{n}/cpufreq/scaling_governor") for n in cpus)
     names.pop("", None)
     if not names:
@@ -41,7 +36,7 @@ def governor(files: SystemFiles, cpus: Sequence[int]) -> Finding:
 
 
 def turbo(files: SystemFiles) -> Finding:
-    """Say whether the clock may go beyond its nominal frequency, and so depend on heat and load."""
+    """Report whether the clock may exceed its nominal frequency, and so depend on heat and load."""
     no_turbo = files.number(f"{_CPU}/intel_pstate/no_turbo")
     boost = files.number(f"{_CPU}/cpufreq/boost")
     if no_turbo is None and boost is None:

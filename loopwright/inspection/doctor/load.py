@@ -1,4 +1,4 @@
-"""What else uses the machine: other programs, and other virtual machines on the same hardware."""
+"""Other users of the machine: other programs, and other virtual machines on the same hardware."""
 
 from __future__ import annotations
 
@@ -17,28 +17,16 @@ _BUSY, _STOLEN = 0.1, 0.01
 
 @dataclass(frozen=True)
 class CpuTimes:
-    """What the CPUs have done since the start, in ticks, all CPUs together.
+    """Work of the CPUs since the start, in ticks, all CPUs together."""
 
-    Attributes:
-        busy: running something, be it the system.
-        stolen: ready to run, while the hypervisor ran somebody else.
-        total: these, and idle time.
-        cpus: how many CPUs there are.
-    """
-
-    busy: int
-    stolen: int
-    total: int
-    cpus: int
+    busy: int  # running something, be it the system
+    stolen: int  # ready to run, while the hypervisor ran another machine
+    total: int  # these, and idle time
+    cpus: int  # number of CPUs
 
 
 def load(files: SystemFiles, sleep: Callable[[float], None] = time.sleep) -> list[Finding]:
-    """Watch the machine for a moment, in which this process does nothing.
-
-    Args:
-        files: of the system.
-        sleep: waits.
-    """
+    """Watch the machine for a moment, in which this process sleeps."""
     before = cpu_times(files)
     if before is None:
         text = "the system does not tell what its CPUs do"
@@ -56,7 +44,7 @@ def load(files: SystemFiles, sleep: Callable[[float], None] = time.sleep) -> lis
 
 
 def cpu_times(files: SystemFiles) -> CpuTimes | None:
-    """The counters of ``/proc/stat``; None where they cannot be read."""
+    """Counters of ``/proc/stat``; None where they cannot be read."""
     lines = (files.text("/proc/stat") or "").splitlines()
     words = next((line.split()[1:] for line in lines if line.startswith("cpu ")), [])
     if len(words) < 4 or not all(word.isdecimal() for word in words):

@@ -1,4 +1,4 @@
-"""How memory is laid out: huge pages, and where NumPy's arrays begin."""
+"""Layout of memory: huge pages, and alignment of NumPy's arrays."""
 
 from __future__ import annotations
 
@@ -30,11 +30,7 @@ def huge_pages(files: SystemFiles) -> Finding:
 
 
 def alignment(addresses: Sequence[int]) -> Finding:
-    """Judge where NumPy's arrays begin.
-
-    Args:
-        addresses: of the first byte of some fresh arrays.
-    """
+    """Judge the alignment of NumPy's arrays, from the addresses of some fresh ones."""
     off = {address % _LINE for address in addresses} - {0}
     if not off:
         return ok("array alignment", f"NumPy's arrays begin at multiples of {_LINE} bytes here")
@@ -48,7 +44,7 @@ def alignment(addresses: Sequence[int]) -> Finding:
 
 
 def numpy_addresses() -> list[int]:
-    """Where some fresh arrays of NumPy begin: from 4 KiB to 16 MiB."""
+    """Addresses of some fresh arrays of NumPy, from 4 KiB to 16 MiB."""
     import numpy as np
 
     arrays = [np.empty(1 << power, dtype=np.uint8) for power in range(12, 25, 2)]

@@ -1,4 +1,4 @@
-"""How much times vary here: windows of a reference kernel, by the project's own measuring."""
+"""Variation of times here: windows of a reference kernel, by the project's own measuring."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _QUIET = 0.05
 
 
 def noise(threads: Sequence[int]) -> Finding:
-    """Time a kernel of multiply-adds, for each of some numbers of threads, and judge the spread.
+    """Time a kernel of multiply-adds for each number of threads, and judge the spread.
 
     The device is taken as for tuning, so that nothing of loopwright is timed meanwhile; where
     another process has it, nothing is measured.
@@ -38,10 +38,8 @@ def noise(threads: Sequence[int]) -> Finding:
 
 
 def spread(samples: Mapping[int, Sequence[float]]) -> Finding:
-    """Judge samples: the distance of the 10th from the 90th percentile, beside the median.
-
-    Args:
-        samples: seconds of each window, by the number of threads; ten at least of each.
+    """Judge seconds of windows, at least ten for each number of threads: the distance of the 10th
+    from the 90th percentile, beside the median.
     """
     shares = {threads: _spread(times) for threads, times in samples.items()}
     parts = [f"{share:.1%} with {n} thread{'s' * (n != 1)}" for n, share in shares.items()]
@@ -67,7 +65,7 @@ def _spread(times: Sequence[float]) -> float:
 
 
 def _seen(share: float) -> float:
-    """The difference that medians of `WINDOWS` windows show, two standard errors of a difference.
+    """Difference that medians of `WINDOWS` windows show, two standard errors of a difference.
 
     The distance of those percentiles is 2.56 standard deviations of a normal distribution, and the
     standard error of a median is 1.25 times that of a mean.
@@ -77,7 +75,7 @@ def _seen(share: float) -> float:
 
 
 def _windows(threads: int) -> tuple[float, ...]:
-    """Seconds per unit of work of each window, on so many pinned threads."""
+    """Seconds per unit of work of each window, on ``threads`` pinned threads."""
     from loopwright import runtime
     from loopwright.runtime.peak import fma_kernel
     from loopwright.runtime.timing import measure_windows

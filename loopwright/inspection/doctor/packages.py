@@ -18,13 +18,7 @@ _WEIGHTY = re.compile(r"LD_PRELOAD|MALLOC_|GLIBC_TUNABLES")
 
 
 def system(name: str, release: str, python: str) -> Finding:
-    """Say which system and which Python this is.
-
-    Args:
-        name: of the system, as Python's `platform.system` gives it.
-        release: of the system.
-        python: version of Python.
-    """
+    """Report system (as of `platform.system`) and Python."""
     found = f"Python {python} on {name} {release}"
     if name == _TESTED:
         return ok("system", found)
@@ -38,12 +32,7 @@ def system(name: str, release: str, python: str) -> Finding:
 
 
 def xgboost(installed: Mapping[str, str], system: str = _TESTED) -> Finding:
-    """Judge the distributions that bring the module `xgboost`.
-
-    Args:
-        installed: versions of the installed distributions among them.
-        system: name of the system, as Python's `platform.system` gives it.
-    """
+    """Judge the installed distributions, by version, that bring the module `xgboost`."""
     wanted = "xgboost-cpu" if system in ("Linux", "Windows") else "xgboost"
     there = [f"{name} {installed[name]}" for name in _XGBOOST if name in installed]
     if not there:
@@ -72,12 +61,10 @@ def xgboost(installed: Mapping[str, str], system: str = _TESTED) -> Finding:
 
 
 def dependencies(required: Sequence[str], version_of: Callable[[str], str | None]) -> Finding:
-    """Compare installed packages with what loopwright asks for.
+    """Compare installed packages with the requirements of loopwright, such as ``numpy>=1.26``.
 
-    Args:
-        required: what it asks for, as in ``numpy>=1.26``; with markers behind a semicolon they are
-            left out (extras, and XGBoost, which has a finding of its own).
-        version_of: version of an installed distribution; None for one that is not there.
+    Requirements with markers behind a semicolon are left out (extras, and XGBoost, which has a
+    finding of its own).
     """
     wanted = [re.fullmatch(r"([\w.-]+)\s*>=\s*([\d.]+)", text.strip()) for text in required]
     pairs = [(found[1], found[2]) for found in wanted if found is not None]
@@ -102,9 +89,7 @@ def dependencies(required: Sequence[str], version_of: Callable[[str], str | None
 def environment(read: Callable[[], object], variables: Mapping[str, str]) -> Finding:
     """Judge the variables of the environment that change how kernels run.
 
-    Args:
-        read: reads the settings of loopwright.
-        variables: those that are set.
+    ``read`` reads the settings of loopwright.
     """
     shown = ", ".join(f"{name}={value}" for name, value in variables.items())
     try:
@@ -125,7 +110,7 @@ def environment(read: Callable[[], object], variables: Mapping[str, str]) -> Fin
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    """The leading numbers of a version, 2 and 1 of ``2.1.0rc1``; none for no version."""
+    """Leading numbers of a version, 2 and 1 of ``2.1.0rc1``; none for no version."""
     found = re.match(r"\d+(\.\d+)*", version)
     text = re.sub(r"(\.0+)+$", "", found[0]) if found else ""
     return tuple(map(int, text.split("."))) if text else ()

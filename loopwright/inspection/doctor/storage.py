@@ -1,4 +1,4 @@
-"""Where files go: the log, temporary files, locks, built kernels."""
+"""Places of files: the log, temporary files, locks, built kernels."""
 
 from __future__ import annotations
 
@@ -29,12 +29,7 @@ _LITTLE, _TOO_LITTLE = 1 << 30, 32 << 20
 
 
 def log_folder(files: SystemFiles, folder: Path) -> Finding:
-    """Judge the folder in which a log shall be written: writable, lockable, on this machine.
-
-    Args:
-        files: of the system.
-        folder: the folder.
-    """
+    """Judge the folder for a log: writable, lockable, on this machine."""
     check = "log folder"
     try:
         folder = folder.absolute()
@@ -60,11 +55,7 @@ def log_folder(files: SystemFiles, folder: Path) -> Finding:
 
 
 def temporary_folder(wanted: str = "") -> Finding:
-    """Judge the folder of temporary files.
-
-    Args:
-        wanted: what TMPDIR says; empty where it is not set.
-    """
+    """Judge the folder of temporary files; ``wanted`` is TMPDIR, empty where it is not set."""
     try:
         folder = tempfile.gettempdir()
     except OSError as error:
@@ -89,7 +80,7 @@ def temporary_folder(wanted: str = "") -> Finding:
 
 
 def lock_folder() -> Finding:
-    """See whether the folder of locks is this user's."""
+    """Check whether the folder of locks is this user's."""
     from loopwright.measure import DeviceLock
 
     try:
@@ -105,11 +96,7 @@ def lock_folder() -> Finding:
 
 
 def kernel_cache(folder: Path | None) -> Finding:
-    """See whether built kernels can be kept.
-
-    Args:
-        folder: where they are kept; None for nowhere.
-    """
+    """Check whether built kernels can be kept; None for a folder means nowhere."""
     if folder is None:
         return ok("kernel cache", "none: each program compiles its kernels anew")
     above = next((p for p in (folder, *folder.parents) if os.path.exists(p)), folder)
@@ -124,12 +111,7 @@ def kernel_cache(folder: Path | None) -> Finding:
 
 
 def file_system(files: SystemFiles, folder: Path) -> str:
-    """The kind of the file system that a folder is on; empty where the system does not tell.
-
-    Args:
-        files: of the system.
-        folder: an absolute path.
-    """
+    """Type of the file system of an absolute path; empty where the system does not tell."""
     best, kind = "", ""
     place = os.path.realpath(folder)
     for line in (files.text("/proc/self/mountinfo") or "").splitlines():
@@ -145,7 +127,7 @@ def file_system(files: SystemFiles, folder: Path) -> str:
 
 
 def _lock_refused(folder: Path) -> str:
-    """Why a file there cannot be written and locked; empty where it can."""
+    """Reason why a file there cannot be written and locked; empty where it can."""
     import fcntl
 
     try:

@@ -1,4 +1,4 @@
-"""The files in which a system tells of itself, below a root that a test may choose."""
+"""Files in which a system describes itself, below a root that a test may choose."""
 
 from __future__ import annotations
 
@@ -8,40 +8,34 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class SystemFiles:
-    """Reads small files of ``/proc``, ``/sys`` and ``/etc``. What cannot be read is not there.
+    """Reads small files of ``/proc``, ``/sys`` and ``/etc``; unreadable files count as missing."""
 
-    Attributes:
-        root: the folder that stands for ``/``.
-    """
-
-    root: Path = Path("/")
+    root: Path = Path("/")  # folder that stands for ``/``
 
     def data(self, path: str) -> bytes | None:
-        """The bytes of a file; None where it cannot be read."""
         try:
             return self._at(path).read_bytes()
         except OSError:
             return None
 
     def text(self, path: str) -> str | None:
-        """The text of a file; None where it cannot be read."""
         data = self.data(path)
         return None if data is None else data.decode("utf-8", "replace")
 
     def line(self, path: str) -> str:
-        """The first line of a file without blanks around it; empty where there is none."""
+        """First line of a file without blanks around it; empty where there is none."""
         lines = (self.text(path) or "").splitlines()
         return lines[0].strip() if lines else ""
 
     def number(self, path: str) -> int | None:
-        """The whole number that a file holds; None where it holds something else."""
+        """Whole number of a file; None for other contents."""
         try:
             return int(self.line(path))
         except ValueError:
             return None
 
     def names(self, folder: str) -> list[str]:
-        """What is in a folder, sorted; nothing where it cannot be read."""
+        """Sorted names in a folder; none where it cannot be read."""
         try:
             return sorted(entry.name for entry in self._at(folder).iterdir())
         except OSError:
@@ -59,7 +53,7 @@ class SystemFiles:
 
 
 def numbers_in(text: str) -> list[int]:
-    """The numbers of a list such as ``0-3,8``, as the system writes sets of CPUs."""
+    """Numbers of a list such as ``0-3,8``, as the system writes sets of CPUs."""
     numbers: list[int] = []
     for part in text.replace(" ", "").split(","):
         first, _, last = part.partition("-")

@@ -1,4 +1,4 @@
-"""The limits of the shell (``ulimit``) that a run may hit."""
+"""Limits of the shell (``ulimit``) that a run may hit."""
 
 from __future__ import annotations
 
@@ -16,15 +16,13 @@ _LIMITS = (
     ("RLIMIT_NOFILE", "-n", "open files", False, 256),
     ("RLIMIT_NPROC", "-u", "processes and threads of this user", False, 256),
 )
-#: What to ask for, where a system grants no unlimited number.
+#: Limits to ask for, where a system grants no unlimited number.
 _COUNTS = {"RLIMIT_NOFILE": 4096, "RLIMIT_NPROC": 4096}
 
 
 def user_limits(limits: Mapping[str, int | None]) -> list[Finding]:
-    """Judge the limits of this process, and say how much memory it may lock.
-
-    Args:
-        limits: by their names in Python's `resource`; None stands for no limit.
+    """Judge the limits of this process, by their names in Python's `resource`, None for no limit;
+    and report the memory that it may lock.
     """
     if not limits:
         return [unknown("ulimit", "the system has no such limits, or does not tell")]
@@ -58,7 +56,7 @@ def _locked(limits: Mapping[str, int | None]) -> Finding:
 
 
 def present_limits() -> dict[str, int | None]:
-    """The limits of this process by their names in Python's `resource`; None for no limit."""
+    """Limits of this process by their names in Python's `resource`; None for no limit."""
     try:
         import resource
     except ImportError:  # a system that has none

@@ -1,4 +1,4 @@
-"""A log as a page: what it shows as data, and the page as one file of HTML."""
+"""Report pages of logs: their data, and the page as one file of HTML."""
 
 from loopwright.inspection.report.collect import page_of
 from loopwright.inspection.report.html import PAGE, report_html

@@ -1,4 +1,4 @@
-"""From logs to the data of a report page."""
+"""Data of a report page, collected from logs."""
 
 from __future__ import annotations
 
@@ -54,11 +54,10 @@ _FACTS = {
 
 
 def page_of(logs: Sequence[Log], task: str | None = None) -> Page:
-    """What a report of some logs shows.
+    """Collect the data of a report of some logs.
 
     Args:
-        logs: as `loopwright.records.open_log` gives them; the first is what others are compared
-            with.
+        logs: as of `loopwright.records.open_log`; the others are compared with the first.
         task: only tasks whose key or name contains this text; None for all.
 
     Raises:
@@ -106,7 +105,7 @@ def page_of(logs: Sequence[Log], task: str | None = None) -> Page:
 
 
 def _places(count: int) -> int:
-    """At how many places a model is asked for each of so many series."""
+    """Number of places at which a model is asked for each of so many series."""
     each = min(12, _PLACES // count)
     return each if each >= 3 else 0
 
@@ -140,7 +139,7 @@ def _nothing(logs: Sequence[Log], task: str | None) -> str:
 
 
 def _known(log: Log, setups: Mapping[Setup, list[Record]]) -> dict[Setup, Known]:
-    """Limits and times of each setup, of which a log tells as a whole."""
+    """Limits and times of each setup, from the log as a whole."""
     judged = {setup: _with_verdict(group) for setup, group in setups.items()}
     kinds = {setup: arithmetic_in(log, group) for setup, group in setups.items()}
     machines: dict[tuple[str, int], list[Record]] = {}
@@ -186,7 +185,7 @@ def _task_page(
 
 
 def _told_apart(tasks: Sequence[TaskPage]) -> tuple[TaskPage, ...]:
-    """Tasks with names that differ: those of one template for two targets name these, too."""
+    """Tasks with distinct names: those of one template for two targets name these, too."""
     names = Counter(task.name for task in tasks)
     return tuple(
         replace(task, name=f"{task.name} on {task.series[0].target}")
@@ -197,7 +196,7 @@ def _told_apart(tasks: Sequence[TaskPage]) -> tuple[TaskPage, ...]:
 
 
 def _labelled(series: Sequence[Series], names: Sequence[str]) -> list[Series]:
-    """Series with labels that say in what they differ: log, hardware, threads, target."""
+    """Series with labels of their differences: log, hardware, threads, target."""
     parts = {
         "log": [names[one.log] for one in series],
         "hardware": [one.hardware or "hardware not known" for one in series],
@@ -216,7 +215,7 @@ def _labelled(series: Sequence[Series], names: Sequence[str]) -> list[Series]:
 def _comparison(
     one: Series, mine: Record | None, other: Series, theirs: Record | None
 ) -> Comparison | None:
-    """The best of two series; None where one of them has none."""
+    """Comparison of the best of two series; None where one of them has none."""
     if mine is None or theirs is None or not mine.median or not theirs.median:
         return None
     ratio = time_ratio(mine, theirs)
@@ -253,7 +252,7 @@ def _log_page(name: str, log: Log, records: Sequence[Record]) -> LogPage:
 
 
 def _run(header: Mapping[str, Json]) -> dict[str, str]:
-    """A header in words, without what it does not say."""
+    """Header in words, without unknown fields."""
     began = header.get("ts")
     known = isinstance(began, (int, float)) and 0 < began < 1e11
     when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(began)) if known else ""
@@ -294,7 +293,7 @@ def _plain(value: Json) -> str:
 
 
 def _facts(records: Sequence[Record]) -> dict[str, tuple[str, ...]]:
-    """What records say of machine and versions: every value that occurs, the first ones of many."""
+    """Facts of records about machine and versions: the first of all values that occur."""
     envs, builds, seeds, threads = fields_of(records, "env", "build", "seed", "threads")
     different = list({id(env): env for env in envs}.values())
     found: dict[str, tuple[str, ...]] = {}
@@ -310,7 +309,7 @@ def _facts(records: Sequence[Record]) -> dict[str, tuple[str, ...]]:
 
 
 def _device(said: Mapping[str, Json]) -> str:
-    """A device for people: its model, with what else is known of it."""
+    """Device for people: its model, with its other known properties."""
     known = [f"{n} {said[n]}" for n in ("arch", "processors", "driver", "uuid") if said.get(n)]
     return f"{said.get('name', said.get('kind', ''))} ({', '.join(known)})"
 

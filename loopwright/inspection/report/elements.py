@@ -1,4 +1,4 @@
-"""Elements of HTML, in which text is escaped by construction: nothing is ever put in as markup."""
+"""Elements of HTML, in which text is escaped by construction, never inserted as markup."""
 
 from __future__ import annotations
 
@@ -6,18 +6,14 @@ from collections.abc import Iterable
 from typing import TypeAlias
 from xml.etree.ElementTree import Element, tostring
 
-#: What an element may hold.
+#: Content of an element.
 Child: TypeAlias = "Element | str | Iterable[Child] | None"
 
 
 def element(tag: str, *children: Child, **attributes: str | int | None) -> Element:
-    """An element with children and attributes.
+    """Element with children (elements, text, or several of these) and attributes; None is left out.
 
-    Args:
-        tag: its name.
-        children: elements, text, or several of these; None is left out.
-        attributes: by name, where ``_`` stands for ``-`` and is left out at the end, as in
-            ``class_``; None is left out.
+    In names of attributes ``_`` stands for ``-`` and is left out at the end, as in ``class_``.
     """
     made = Element(tag)
     for name, value in attributes.items():
@@ -28,13 +24,7 @@ def element(tag: str, *children: Child, **attributes: str | int | None) -> Eleme
 
 
 def raw(tag: str, text: str, **attributes: str) -> Element:
-    """A script or a style, whose text stands in the page as it is.
-
-    Args:
-        tag: ``script`` or ``style``.
-        text: our own program or style, or JSON of `embedded`.
-        attributes: as of `element`.
-    """
+    """Element whose text is not escaped: our own script or style, or JSON of `embedded`."""
     assert tag in ("script", "style")
     assert "</" + tag not in text.lower(), f"the text would end its {tag}"
     made = element(tag, **attributes)
@@ -53,7 +43,7 @@ def markup(elements: Iterable[Element]) -> str:
 
 
 def visible(text: str) -> str:
-    """Text in which everything that does not print is written as its escape.
+    """Text in which unprintable characters are written as escapes.
 
     Control characters, marks that change the direction of writing, and lone surrogates, which no
     page can hold; line breaks stay.
@@ -64,12 +54,7 @@ def visible(text: str) -> str:
 
 
 def cut(text: str, most: int) -> str:
-    """The beginning of a long text, with a mark where it was cut.
-
-    Args:
-        text: the text.
-        most: characters that are shown of it.
-    """
+    """First ``most`` characters of a long text, with a mark where it was cut."""
     return text if len(text) <= most else f"{text[: most - 1]}\u2026"
 
 
@@ -84,7 +69,7 @@ def _fill(parent: Element, children: Iterable[Child]) -> None:
 
 
 def _add_text(parent: Element, text: str) -> None:
-    """Text goes before the first child of an element, or behind its last one."""
+    """Add text before the first child of an element, or behind its last one."""
     if len(parent):
         parent[-1].tail = (parent[-1].tail or "") + text
     else:

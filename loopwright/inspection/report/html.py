@@ -1,4 +1,4 @@
-"""The report as one file of HTML: no network, no other files, readable without its script."""
+"""Report as one file of HTML: no network, no other files, readable without its script."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from loopwright.inspection.report.page_data import Page, TaskPage
 from loopwright.inspection.report.tables import Cell, best_cell, number, table
 from loopwright.inspection.report.task_sections import task_sections
 
-#: By this a page is known again; it stands in the first bytes of each.
+#: Signature of a page, in its first bytes.
 _GENERATOR = "loopwright report"
 PAGE = Kind("a report", marked(f'<meta name="generator" content="{_GENERATOR}">'.encode()))
 #: The parts of the script, in their order.
@@ -29,17 +29,17 @@ _SCRIPTS = ("svg.js", "curve.js", "bars.js", "lines.js", "tables.js", "page.js")
 
 
 class Parts(NamedTuple):
-    """What of a page changes when its logs do: as text of HTML."""
+    """Parts of a page that change when its logs do, as text of HTML."""
 
     nav: str
     main: str
 
 
 def report_html(page: Page) -> str:
-    """The page of a report, complete in one file.
+    """Render the page of a report, complete in one file.
 
     Args:
-        page: what it shows.
+        page: its data.
 
     Example:
         >>> from loopwright.inspection.report import page_of, report_html
@@ -51,13 +51,9 @@ def report_html(page: Page) -> str:
 
 
 def document(page: Page, parts: Parts, live: float = 0.0, stamp: str = "") -> str:
-    """The whole page.
+    """Whole page with its parts and the stamp of this state of the logs.
 
-    Args:
-        page: what it shows.
-        parts: of this page.
-        live: seconds after which the page asks for what is new; 0 for a page that stays as it is.
-        stamp: of this state of the logs.
+    A page polls for updates every ``live`` seconds, or, if 0, stays as it is.
     """
     program = script()
     data = raw("script", embedded(page.to_json()), type="application/json", id="data")
@@ -89,12 +85,7 @@ def document(page: Page, parts: Parts, live: float = 0.0, stamp: str = "") -> st
 
 
 def parts_of(page: Page, complaints: Sequence[str] = ()) -> Parts:
-    """The parts of a page that change when its logs do.
-
-    Args:
-        page: the page.
-        complaints: what else is to be said at its beginning, such as that a log is missing.
-    """
+    """Parts of a page, with complaints at its beginning, such as that a log is missing."""
     main = [element("p", text, class_="warn") for text in complaints]
     if page.model is not None:
         main.append(model_section(page.model, page))
@@ -106,18 +97,14 @@ def parts_of(page: Page, complaints: Sequence[str] = ()) -> Parts:
 
 
 def waiting(reasons: Sequence[str]) -> Parts:
-    """The parts of a page that has nothing to show yet.
-
-    Args:
-        reasons: why that is so.
-    """
+    """Parts of a page that has nothing to show yet, for some reasons."""
     said = [element("p", reason) for reason in reasons]
     return Parts("", markup([card("Nothing to show yet", said, caption="The page looks again.")]))
 
 
 @cache
 def script() -> str:
-    """The program of the page: its parts one after the other, in a scope of their own."""
+    """Script of the page: its parts one after the other, in a scope of their own."""
     return '(() => {\n"use strict";\n' + "\n".join(map(_asset, _SCRIPTS)) + "})();\n"
 
 
@@ -127,7 +114,7 @@ def _asset(name: str) -> str:
 
 
 def _policy(program: str, live: float) -> str:
-    """What the page may do: run this very program, and, where it is live, ask its own server."""
+    """Content security policy: only this script and, if live, requests to its own server."""
     digest = base64.b64encode(hashlib.sha256(program.encode()).digest()).decode()
     asks = " connect-src 'self';" if live else ""
     return (
@@ -137,13 +124,13 @@ def _policy(program: str, live: float) -> str:
 
 
 def title_of(page: Page) -> str:
-    """What a browser calls the page."""
+    """Title in a browser."""
     what = page.tasks[0].name if len(page.tasks) == 1 else f"{page.tasks_total} tasks"
     return f"{what if page.tasks else 'no records'} - tuning report"
 
 
 def logs_of(page: Page) -> str:
-    """What the page is of, in words."""
+    """Logs of the page, in words."""
     return " and ".join(log.name for log in page.logs) or "no records"
 
 
@@ -156,7 +143,7 @@ def _logs_line(page: Page, live: bool) -> Element:
 
 
 def _choice(page: Page) -> list[Element]:
-    """What is shown: the overview or one task."""
+    """Selection of the overview or one task."""
     if len(page.tasks) < 2:
         return []
     options = [element("option", "Overview of all tasks", value="-1")]
@@ -184,7 +171,7 @@ def _overview(page: Page) -> Element:
 
 
 def _overview_caption(page: Page) -> str:
-    """What a reader of the overview has to know."""
+    """Caption of the overview."""
     said = [
         "Best beside default is the ratio of two medians; the verdict of a playoff, which measured "
         "both in turns, counts for more."
@@ -224,7 +211,7 @@ def _overview_row(at: int, task: TaskPage, page: Page) -> Sequence[Cell]:
 
 
 def _beside(task: TaskPage) -> str:
-    """How the series of a task compare, or why that is not known."""
+    """Comparison of the series of a task, or the reason why it is not known."""
     if task.comparisons:
         return "; ".join(one.text for one in task.comparisons)
     if len(task.series) > 1:

@@ -1,4 +1,4 @@
-"""The effect of each knob, and the best candidates as lines through them."""
+"""Effect of each knob, and the best candidates as lines through them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _VALUES = 12
 #: Knobs that are shown, and axes of the parallel coordinates.
 _KNOBS, _AXES = 24, 12
 
-#: What is said where there are too many tasks to explain all of them.
+#: Note where there are too many tasks to explain all of them.
 _LEFT_OUT = (
     "Shares are worked out for the tasks with the most trials; a page of this task alone (--task) "
     "has them."
@@ -28,12 +28,10 @@ _LEFT_OUT = (
 def effects_of(
     records: Sequence[Record], learned: int = 4000
 ) -> tuple[tuple[KnobEffect, ...], int, str]:
-    """What each knob that varies does, the strongest first; how many vary; and how that was found.
+    """Effect of each varying knob, the strongest first; number of these; and the method in words.
 
-    Args:
-        records: those of one task on one machine.
-        learned: trials that the shares rest on at most; of more a sample is drawn. 0: the shares
-            are not worked out.
+    ``records`` are those of one task on one machine. Shares rest on a sample of at most ``learned``
+    trials; 0: they are not computed.
     """
     searched = measured(records, again=False)
     trials = list(compress(searched, *fields_of(searched, "valid")))
@@ -85,14 +83,11 @@ def _effect(knob: Knob, share: float | None, seconds: np.ndarray) -> KnobEffect:
 
 
 def parallel_of(best: Sequence[Record], records: Sequence[Record]) -> Parallel | None:
-    """The best candidates as lines; None where there are fewer than two, or no knob varies.
+    """Best candidates, the best first, as lines; None where there are fewer than two, or no knob
+    varies.
 
     A knob of which all of the best have one value has an axis, too, where others have another one:
-    that they agree is what the chart is looked at for.
-
-    Args:
-        best: candidates, the best first.
-        records: all measurements that these are from.
+    their agreement is the point of the chart.
     """
     axes = [
         _axis(name, values, knob.codes[: len(best)].tolist())
@@ -108,7 +103,7 @@ def parallel_of(best: Sequence[Record], records: Sequence[Record]) -> Parallel |
 
 
 def _axis(name: str, values: Sequence[tuple[str, Json]], codes: Sequence[int]) -> Axis:
-    """An axis of the values that occur, in the order of numbers, else in that of appearance."""
+    """Axis of the values that occur, in numerical order, else in order of appearance."""
     different = {values[code][0]: values[code][1] for code in sorted(set(codes))}
 
     def order(text: str) -> tuple[bool, float]:

@@ -1,4 +1,4 @@
-"""The sections of a report page about a log as a whole: pace, time and provenance."""
+"""Sections of a report page about a log as a whole: pace, time and provenance."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from loopwright.inspection.report.tables import Cell, facts, table
 
 
 def log_sections(page: Page) -> list[Element]:
-    """What is said of each log as a whole: pace, time and provenance."""
+    """Sections on each log as a whole: pace, time and provenance."""
     found = []
     for at, log in enumerate(page.logs):
         title = element("h2", element("bdi", log.name))

@@ -1,4 +1,4 @@
-"""The section of a report page about a model."""
+"""Section of a report page about a model."""
 
 from __future__ import annotations
 
@@ -18,12 +18,7 @@ _TITLES = (
 
 
 def model_section(model: ModelPage, page: Page) -> Element:
-    """What is said of a model: the expected time of a run, how it fell, and its kernels.
-
-    Args:
-        model: the model.
-        page: the page that it is part of.
-    """
+    """Section on a model: the expected time of a run, how it fell, and its kernels."""
     places = {task.name: at for at, task in enumerate(page.tasks)}
     whole = sum(_run(row) for row in model.kernels)
     rows = [_row(row, whole, places.get(row.name)) for row in model.kernels]
@@ -34,7 +29,7 @@ def model_section(model: ModelPage, page: Page) -> Element:
 
 
 def _caption(model: ModelPage, whole: float) -> str:
-    """What a run is expected to take, and what that rests on."""
+    """Expected time of a run, and its basis."""
     missing = sum(row.seconds is None for row in model.kernels)
     if missing:
         said = f"{missing} of {len(model.kernels)} tasks have no time yet; the others take "

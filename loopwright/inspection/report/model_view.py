@@ -1,4 +1,4 @@
-"""What a log says of a whole model: the time of its runs by the best of each of its kernels."""
+"""Time of a model's runs by the best of each of its kernels in a log."""
 
 from __future__ import annotations
 
@@ -16,34 +16,18 @@ from loopwright.records.reports.standings import default_record
 
 @dataclass(frozen=True)
 class TunedKernels:
-    """Kernels of a model that are one task, or the same computed in several ways.
+    """Kernels of a model that are one task, or the same computed in several ways."""
 
-    Attributes:
-        name: what they compute, in words.
-        calls: of all of them together in a run of the model.
-        flop: operations of a call; 0 where there are none to count.
-        ways: by the key of each task, how it computes them.
-    """
-
-    name: str
-    calls: int
-    flop: int
-    ways: Mapping[str, str]
+    name: str  # their computation, in words
+    calls: int  # of all of them together in a run of the model
+    flop: int  # operations of a call; 0 where there are none to count
+    ways: Mapping[str, str]  # implementation in words, by the key of each task
 
 
 def model_page(name: str, kernels: Sequence[TunedKernels], log: Log) -> ModelPage:
-    """The model of some kernels as a log knows them.
+    """Model of some tuned kernels as a log knows them; `RecordError` if the log has none of them.
 
-    Where a log is of several machines, or numbers of threads, it is those with the most records of
-    the model that count.
-
-    Args:
-        name: of the model.
-        kernels: those of its kernels that are tuned.
-        log: the log.
-
-    Raises:
-        RecordError: the log has no record of any of them.
+    Of several machines, or numbers of threads, the one with the most records of the model counts.
     """
     place = {key: at for at, one in enumerate(kernels) for key in one.ways}
     records = _of_one_machine(log, place)
@@ -65,7 +49,7 @@ def model_page(name: str, kernels: Sequence[TunedKernels], log: Log) -> ModelPag
 
 
 def _of_one_machine(log: Log, place: Mapping[str, int]) -> list[Record]:
-    """The records of the model's kernels on the machine that has the most, in the log's order."""
+    """Records of the model's kernels on the machine that has the most, in the log's order."""
     records = list(log)
     machines: dict[tuple[str, int], list[Record]] = {}
     columns = (keys_of(records), *fields_of(records, "hardware", "threads"))
@@ -91,8 +75,9 @@ def _row(one: TunedKernels, records: Sequence[Record]) -> ModelKernel:
 def _curve(
     measured: Sequence[tuple[Record, int]], calls: Sequence[int], log: Log
 ) -> tuple[Steps, float]:
-    """The expected time of a run after each trial that lowered it, once each task has a time; and
-    the seconds of all trials."""
+    """Expected time of a run after each trial that lowered it, once each task has a time; and the
+    seconds of all trials.
+    """
     curve = best_so_far([record for record, _ in measured], log.headers)
     best: dict[int, float] = {}
     found: list[tuple[int, float, float, str]] = []

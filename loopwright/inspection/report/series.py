@@ -50,47 +50,28 @@ _TEXT = 600
 
 @dataclass(frozen=True)
 class Effort:
-    """How much of each task is worked out and shown.
+    """Amount of detail for each task."""
 
-    Attributes:
-        points: trials that the curve shows at most; of more a sample is drawn.
-        places: at how many places a model is asked for the next trials; 0 for none.
-        learned: trials that the shares of knobs rest on at most; 0 for no shares.
-    """
-
-    points: int = 2000
-    places: int = 12
-    learned: int = 4000
+    points: int = 2000  # trials of the curve at most; of more a sample is drawn
+    places: int = 12  # number of places at which a model is asked for the next trials; 0 for none
+    learned: int = 4000  # trials that the shares of knobs rest on at most; 0 for no shares
 
 
 @dataclass(frozen=True)
 class Known:
-    """What the whole log tells of one task on one machine.
-
-    Attributes:
-        limits: of the machine.
-        spent: where the time of the task went; None where its records have no clock.
-    """
+    """Facts on one task on one machine from the whole log."""
 
     limits: Limits
-    spent: TimeSpent | None
+    spent: TimeSpent | None  # None where its records have no clock
 
 
 def series_of(
     log: Log, place: int, setup: Setup, records: list[Record], effort: Effort, known: Known
 ) -> tuple[Series, Record | None]:
-    """What a report shows of one task on one machine, and its best record.
+    """Report of one task on one machine, and its best record.
 
-    Args:
-        log: where the records are from.
-        place: position of the log among those of the report.
-        setup: the task and the machine.
-        records: all of its records, in the order of the log.
-        effort: how much is shown.
-        known: what the other records of the log tell of it.
-
-    Raises:
-        RecordError: somebody else made the index of the log, and it is malformed.
+    ``place`` is the position of the log in the report; ``records`` are all of the setup, in the
+    order of the log. `RecordError` if the index of the log, made by another program, is malformed.
     """
     originals = measured(records)
     curve = best_so_far(originals, log.headers)
@@ -160,8 +141,11 @@ def _errors(report: FailureReport) -> tuple[FailureKind, ...]:
 
 
 def _candidate(one: Record, default: Record | None, right: set[tuple[str, str]]) -> Candidate:
-    """A record of the tables. How many times as fast as the default it is rests on the two medians;
-    the verdict of a playoff, which pairs samples, is said apart."""
+    """Record of the tables.
+
+    Its speed over the default's rests on the two medians; the verdict of a playoff, which pairs
+    samples, is shown separately.
+    """
     seconds = one.median
     assert seconds is not None, "a ranked record has a time"
     changes = None
@@ -266,11 +250,11 @@ def _roofline(
 
 
 def _source(limits: Limits) -> str:
-    """Where the limits are from, as a sentence."""
+    """Origin of the limits, as a sentence."""
     said = []
     if limits.flops:
         name = limits.flops_name
-        # Those of CPUs do not say it.
+        # Limits of CPUs do not say it.
         name += " of float32" if name.startswith(("FMA", "peak")) and "float" not in name else ""
         said.append(f"{name} beside the playoff of record {limits.flops_from}")
     if limits.bandwidth:

@@ -12,34 +12,24 @@ from loopwright.inspection.report.page_data import Candidate
 
 
 class Cell(NamedTuple):
-    """One cell of a table.
-
-    Attributes:
-        content: what it shows.
-        value: the number by which its column is sorted; None: by what it shows.
-        kind: its class: ``n`` for a number, ``mono`` for code, ``wrap`` for long text.
-    """
+    """One cell of a table."""
 
     content: Child
-    value: float | None = None
-    kind: str = ""
+    value: float | None = None  # sort key of its column; None: its content
+    kind: str = ""  # its class: ``n`` for a number, ``mono`` for code, ``wrap`` for long text
 
 
 def number(text: str, value: float | None) -> Cell:
-    """A cell that holds a number, or ``-`` without one."""
+    """Cell that holds a number, or ``-`` without one."""
     return Cell(text if value is not None else "-", float("inf") if value is None else value, "n")
 
 
 def table(
     name: str, titles: Sequence[str], rows: Iterable[Sequence[Cell]], caption: str = ""
 ) -> Element:
-    """A table that the script of the page makes sortable.
+    """Table that the script of the page makes sortable.
 
-    Args:
-        name: its id, unique in the page.
-        titles: of the columns.
-        rows: as many cells each.
-        caption: what it shows, for those who hear it.
+    ``name`` is its id, unique in the page; the caption is for screen readers.
     """
     rows = list(rows)
     numeric = [bool(rows) and cell.kind == "n" for cell in (rows[0] if rows else ())]
@@ -69,7 +59,7 @@ def _cell(cell: Cell) -> Element:
 
 
 def facts(entries: Mapping[str, Child]) -> Element:
-    """A list of names with what is known of each."""
+    """List of names with their facts."""
     parts = [
         (element("dt", name), element("dd", content))
         for name, content in entries.items()
@@ -79,7 +69,7 @@ def facts(entries: Mapping[str, Child]) -> Element:
 
 
 def figures(entries: Iterable[tuple[str, str, Child]]) -> Element:
-    """Key figures: what each is, its value, and what is said of it in small print."""
+    """Key figures: name, value, and small print."""
     parts = [
         element("div", element("dt", name), element("dd", value, element("small", note)))
         for name, value, note in entries
@@ -88,13 +78,9 @@ def figures(entries: Iterable[tuple[str, str, Child]]) -> Element:
 
 
 def candidates(name: str, top: Sequence[Candidate], flop: int, caption: str) -> Element:
-    """The table of the best candidates with what sets each apart from the default.
+    """Table of the best candidates, the best first, with their differences from the default.
 
-    Args:
-        name: id of the table.
-        top: the candidates, the best first.
-        flop: operations of a call; 0 where not known.
-        caption: what it shows.
+    ``name`` is its id, ``flop`` the operations of a call, 0 where not known.
     """
     titles = ["rank", "record", "trial", "time of a call", "spread", "GFLOP/s", "of the default"]
     rows = [_candidate(rank, one, flop) for rank, one in enumerate(top, 1)]
@@ -121,11 +107,9 @@ def _candidate(rank: int, one: Candidate, flop: int) -> list[Cell]:
 
 
 def best_cell(one: Candidate | None, flop: int) -> Cell:
-    """The speed of a candidate, by which its column is sorted; ``-`` without one.
+    """Speed of a candidate, the sort key of its column; ``-`` without one.
 
-    Args:
-        one: the candidate.
-        flop: operations of a call; where it is 0 the cell holds a time, and comes after all speeds.
+    Where ``flop`` of a call is 0 the cell holds a time, and comes after all speeds.
     """
     if one is None:
         return number("-", None)

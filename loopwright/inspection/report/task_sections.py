@@ -1,4 +1,4 @@
-"""The sections of a report page about one task."""
+"""Sections of a report page about one task."""
 
 from __future__ import annotations
 
@@ -19,13 +19,7 @@ from loopwright.inspection.report.tables import (
 
 
 def task_sections(at: int, task: TaskPage, logs: Sequence[LogPage]) -> Element:
-    """All there is of one task.
-
-    Args:
-        at: its position on the page.
-        task: the task.
-        logs: those of the page.
-    """
+    """All sections of one task, at its position on the page."""
     several = len(task.series) > 1
     header = element("header", element("h2", element("bdi", task.name)), _subtitle(task, logs))
     parts: list[Child] = [header]
@@ -80,7 +74,7 @@ def _figures(series: Series) -> Iterator[tuple[str, str, Child]]:
 
 
 def _gain(series: Series) -> tuple[str, str, Child]:
-    """The verdict where there is one, else the two medians."""
+    """Verdict where there is one, else the two medians."""
     words = {"faster": "good", "slower": "bad", "tie": "warn"}
     best = series.best
     if series.verdict and series.outcome in words:

@@ -1,4 +1,4 @@
-"""Following a tuning run from outside: what its log says so far, and whether somebody writes it."""
+"""Observation of a tuning run from outside: the state of its log, and its writers."""
 
 from loopwright.inspection.watch.status import Status, TaskStatus, Watcher
 from loopwright.inspection.watch.writers import Writers, writers_of

@@ -1,4 +1,4 @@
-"""What a log that is being written says of its run: the best so far, the pace, and what is left."""
+"""State of a run by its growing log: the best so far, the pace, and the rest."""
 
 from __future__ import annotations
 
@@ -22,67 +22,41 @@ _PACE_S = 120.0
 
 @dataclass(frozen=True)
 class TaskStatus:
-    """Where one task stands.
+    """State of one task."""
 
-    Attributes:
-        name: the task as a call of its template.
-        trials: measured ones that have a time.
-        failed: how many trials failed.
-        best_s: seconds of the best so far; None before there is one.
-        best_trial: the number of its trial.
-        best_checked: whether its answer was checked.
-        default_s: seconds of the default configuration, which is trial 0 of a run; None where not
-            known.
-        flop: operations of a call; 0 where not known.
-    """
-
-    name: str
-    trials: int
-    failed: int
-    best_s: float | None
-    best_trial: int
-    best_checked: bool
+    name: str  # the task as a call of its template
+    trials: int  # measured ones that have a time
+    failed: int  # failed trials
+    best_s: float | None  # seconds of the best so far; None before there is one
+    best_trial: int  # number of its trial
+    best_checked: bool  # whether its answer was checked
+    #: seconds of the default configuration, trial 0 of a run; None where not known
     default_s: float | None
-    flop: int
+    flop: int  # operations of a call; 0 where not known
 
     @property
     def speed(self) -> str:
-        """The best so far in words."""
+        """Best so far in words."""
         return "-" if self.best_s is None else speed_text(self.best_s, self.flop)
 
 
 @dataclass(frozen=True)
 class Status:
-    """Where a run stands, as far as its log tells.
+    """State of a run, as far as its log tells."""
 
-    Attributes:
-        path: the log.
-        exists: False while there is no log.
-        tasks: in the order in which they appeared.
-        latest: position of the task of the last trial; None before the first.
-        records: lines that hold a measurement.
-        skipped: lines that were not understood.
-        failures: how many trials failed, by kind.
-        per_minute: trials per minute before the last one; None before the second.
-        event: the last line of the log in words; empty before the first.
-        event_ts: when that was, seconds since the epoch.
-        done: trials that count for the limit of the run.
-        limit: how many it wants; None where it names no number.
-        eta_s: seconds until then at this pace, or until its time is up; None where not known.
-    """
-
-    path: Path
+    path: Path  # the log
     exists: bool
-    tasks: tuple[TaskStatus, ...] = ()
-    latest: int | None = None
-    records: int = 0
-    skipped: int = 0
-    failures: Mapping[str, int] = field(default_factory=dict)
-    per_minute: float | None = None
-    event: str = ""
-    event_ts: float = 0.0
-    done: int = 0
-    limit: int | None = None
+    tasks: tuple[TaskStatus, ...] = ()  # in the order in which they appeared
+    latest: int | None = None  # position of the task of the last trial; None before the first
+    records: int = 0  # lines that hold a measurement
+    skipped: int = 0  # lines that were not understood
+    failures: Mapping[str, int] = field(default_factory=dict)  # failed trials, by kind
+    per_minute: float | None = None  # trials per minute before the last one; None before the second
+    event: str = ""  # last line of the log in words; empty before the first
+    event_ts: float = 0.0  # its time, seconds since the epoch
+    done: int = 0  # trials that count for the limit of the run
+    limit: int | None = None  # number of trials of the run; None where it names none
+    #: seconds until then at this pace, or until its time is up; None where not known
     eta_s: float | None = None
 
 
@@ -92,7 +66,7 @@ class _Best(NamedTuple):
 
 
 class _Line(NamedTuple):
-    """The columns of a record that tell where its task stands."""
+    """Columns of a record that tell the state of its task."""
 
     task: str
     candidate: str
@@ -113,7 +87,7 @@ class _Line(NamedTuple):
 
 
 class _Task:
-    """What is known of one task, kept up to date line by line."""
+    """Facts on one task, kept up to date line by line."""
 
     def __init__(self, first: Record) -> None:
         self.name = task_text(first.op, first.args)
@@ -125,7 +99,7 @@ class _Task:
         self.dag = ""
 
     def rank(self, line: _Line) -> None:
-        """Take a measurement into the ranking."""
+        """Add a measurement to the ranking."""
         if line.wrong or line.failed_again:
             self.ranking.refute(line.candidate)
             return
@@ -149,7 +123,6 @@ class _Task:
                 self.ranking.add(one.candidate, item, one.median, one.ts, place)
 
     def status(self) -> TaskStatus:
-        """What is known by now."""
         best = self.ranking.best
         return TaskStatus(
             self.name,
@@ -165,7 +138,7 @@ class _Task:
 
 @dataclass(frozen=True)
 class _Run:
-    """What the header of a run says of its limits."""
+    """Limits of a run from its header."""
 
     resumed: int
     n_trial: int | None
@@ -199,7 +172,7 @@ class _Run:
 
 
 class Watcher:
-    """Takes in what a `loopwright.records.follow.Follower` brings, and says where the run stands.
+    """Collects the news of a `loopwright.records.follow.Follower` into the state of the run.
 
     Args:
         path: the log.
@@ -219,7 +192,7 @@ class Watcher:
         self._forget(False)
 
     def take(self, news: News) -> None:
-        """Take in the news of a look.
+        """Take in the news of a look (`Follower.look`).
 
         Raises:
             RecordError: somebody else made the index of the log, and it is malformed.
@@ -234,11 +207,7 @@ class Watcher:
         self._take_records(news.log.records)
 
     def status(self, now: float | None = None) -> Status:
-        """Where the run stands.
-
-        Args:
-            now: seconds since the epoch; None for this moment.
-        """
+        """State of the run; ``now`` is seconds since the epoch, None for this moment."""
         done, limit, eta = self._limits(time.time() if now is None else now)
         return Status(
             self.path,
@@ -315,7 +284,7 @@ class Watcher:
         return (len(self._pace) - 1) / spent * 60.0 if spent > 0 else None
 
     def _limits(self, now: float) -> tuple[int, int | None, float | None]:
-        """Trials that count for the last run, how many it wants, and when it will have ended."""
+        """Trials that count for the last run, its number of trials, and when it will have ended."""
         last = self._last_run
         if last is None:
             return sum(self._valid.values()), None, None
@@ -332,7 +301,7 @@ class Watcher:
         return done, last.n_trial, min(left, default=None)
 
     def _in_words(self, record: Record) -> str:
-        """The last line of a log in words."""
+        """Last line of a log in words."""
         what = (
             f"{record.phase} of trial {record.trial}" if record.phase else f"trial {record.trial}"
         )

@@ -1,8 +1,8 @@
-"""Which processes of this machine have a log open for writing: whether its run still lives.
+"""Processes of this machine that have a log open for writing: whether its run still lives.
 
 A run keeps its log open until it ends, and holds the lock of the file only while it writes a line.
-So the lock tells nothing most of the time, and asking for it would disturb the writer; the table
-of open files, which Linux shows under ``/proc``, tells without touching the log.
+So the lock tells nothing most of the time, and asking for it would disturb the writer; the table of
+open files, which Linux shows under ``/proc``, tells without touching the log.
 """
 
 from __future__ import annotations
@@ -12,23 +12,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-#: Where Linux shows processes.
+#: Folder in which Linux shows processes.
 PROC = Path("/proc")
 
 
 class Writers(NamedTuple):
-    """Who has a log open for writing.
+    """Processes that have a log open for writing."""
 
-    Attributes:
-        pids: numbers of these processes, ascending.
-        known: False where the system does not tell.
-        hidden: True where some processes do not show their files to this user; one of them may be
-            a writer.
-    """
-
-    pids: tuple[int, ...]
-    known: bool
-    hidden: bool
+    pids: tuple[int, ...]  # ascending
+    known: bool  # False where the system does not tell
+    hidden: bool  # whether processes, perhaps a writer among them, hide their files from this user
 
 
 def writers_of(path: str | os.PathLike[str], proc: Path = PROC) -> Writers:
@@ -36,7 +29,7 @@ def writers_of(path: str | os.PathLike[str], proc: Path = PROC) -> Writers:
 
     Args:
         path: the file.
-        proc: where the system shows its processes.
+        proc: folder in which the system shows its processes.
 
     Example:
         >>> from loopwright.inspection.watch import writers_of
@@ -63,9 +56,7 @@ def writers_of(path: str | os.PathLike[str], proc: Path = PROC) -> Writers:
 def _writes(process: Path, wanted: os.stat_result) -> bool:
     """Whether a process has a file open for writing.
 
-    Raises:
-        PermissionError: its open files are hidden.
-        OSError: it has ended.
+    `PermissionError` if its open files are hidden, another `OSError` if it has ended.
     """
     return any(_is_for_writing(process / "fdinfo" / fd) for fd in _open_as(process, wanted))
 
@@ -82,7 +73,7 @@ def _open_as(process: Path, wanted: os.stat_result) -> Iterator[str]:
 
 
 def _is_for_writing(info: Path) -> bool:
-    """Whether a descriptor may write, from the octal flags that the system shows of it."""
+    """Whether a descriptor may write, from its octal flags."""
     try:
         lines = info.read_text().splitlines()
     except FileNotFoundError:

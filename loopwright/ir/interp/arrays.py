@@ -28,7 +28,6 @@ _FUNCTIONS: dict[str, np.ufunc] = {
 
 
 def binary(op: str, x: Array, y: Array) -> Array:
-    """A binary operation on arrays of one dtype."""
     if op in SHIFTS:
         y = y % y.dtype.type(8 * y.itemsize)
     function = _FUNCTIONS.get(op)

@@ -1,8 +1,8 @@
-"""The interpreter: what a function of the loop IR means.
+"""The interpreter: the meaning of a function of the loop IR.
 
 A function is written out as Python source, one scalar operation at a time, and run on NumPy arrays.
 Every access is checked against its buffer, allocations are filled with NaN (integers with a
-pattern), parallel and vector loops run one iteration after the other. Slow, and the oracle of the
+pattern), parallel and vector loops run one iteration after the other. It is the slow oracle of the
 tests.
 
 Arithmetic is that of the dtype: each operation rounds, integers wrap, integer division by zero
@@ -70,20 +70,12 @@ def interpret(
     thread_order: int | None = None,
     races: bool = False,
 ) -> None:
-    """Run a function on NumPy arrays; outputs are written in place.
+    """Run a function on NumPy arrays, one for each parameter; outputs are written in place.
 
-    Args:
-        f: a lowered function.
-        arrays: one array for each parameter, of its shape and dtype.
-        sizes: values of size variables by name, needed of those that no dimension tells.
-        thread_order: seed of a random order of blocks, and of the threads of a block between two
-            barriers, so that a missing barrier shows; None: ascending order.
-        races: watch every access to memory that threads share.
-
-    Raises:
-        RunError: wrong arguments, an access outside a buffer (which, where), threads that meet at
-            different barriers; with ``races``: two threads that touch one element with no barrier
-            between, one of them writing.
+    ``sizes`` has by name the size variables that no dimension tells. ``thread_order`` seeds a
+    random order of blocks, and of the threads of a block between two barriers, so that a missing
+    barrier shows (None: ascending). With ``races``, two threads that touch one element with no
+    barrier between, one of them writing, are an error.
     """
     if len(arrays) != len(f.params):
         raise RunError(f"{f.name}: takes {len(f.params)} arrays, got {len(arrays)}")
@@ -106,14 +98,12 @@ def interpret(
 def prepare(f: Func, grid: Grid | None = None) -> Callable[..., None]:
     """A function as Python, to be called with one array a parameter, then with the sizes (ints).
 
-    Nothing checks these. ``grid`` says how kernels run.
+    Nothing checks these. ``grid`` runs the kernels.
     """
     return _PythonWriter(grid or Grid()).function(f)
 
 
 class _PythonWriter:
-    """Writes one function as Python source."""
-
     def __init__(self, grid: Grid) -> None:
         self.grid = grid
         self.barriers: list[str] | None = None  # scopes, of the kernel being written
@@ -210,7 +200,6 @@ class _PythonWriter:
                 assert_never(s)
 
     def passed(self, x: Buffer | Expr | str) -> str:
-        """An argument of a packed function."""
         if isinstance(x, str):
             return repr(x)
         if isinstance(x, Buffer):
@@ -218,7 +207,7 @@ class _PythonWriter:
         return self.expr(x)
 
     def let(self, v: Var, e: Expr, d: int) -> None:
-        """Arithmetic on axes gives a Python integer of known range, all else a NumPy scalar."""
+        """Write a let: axis arithmetic as a Python integer of known range, else a NumPy scalar."""
         if e.dtype != v.dtype:
             raise LowerError(f"{v.name!r} is {v.dtype}; it cannot be bound to a value of {e.dtype}")
         bounds = interval(e, {}, self.ranges)
@@ -247,22 +236,20 @@ class _PythonWriter:
         self.loops -= 1
 
     def enter(self, s: For) -> None:
-        """Note the bounds of a loop's variable."""
         extent = interval(as_expr(s.extent), {}, self.ranges) or (1, 1 << 31)
         self.ranges[s.var] = (0, extent[1] - 1)
 
     def dim(self, n: Dim) -> str:
-        """An extent as a Python integer."""
         return str(n) if isinstance(n, int) else self.index(n)
 
     def count(self, s: For) -> str:
-        """Iterations of a loop; compiled code relies on there being one."""
+        """Source of a loop's iterations; compiled code relies on there being one."""
         if isinstance(s.extent, int):
             return str(s.extent)
         return f"_at_least_one({self.dim(s.extent)}, {s.var.name!r})"
 
     def kernel(self, s: For, d: int) -> None:
-        """A kernel: a function of the block, which makes a generator for each thread."""
+        """Write a kernel: a function of the block, which makes a generator for each thread."""
         if self.barriers is not None:
             raise LowerError(
                 f"thread loop {s.var.name!r} stands inside a kernel; launch it outside"
@@ -289,7 +276,7 @@ class _PythonWriter:
         self.barriers, self.loops, self.in_warps = None, outer, False
 
     def allocate(self, b: Buffer, d: int) -> None:
-        """New memory; that of a warp is made by the first of its lanes that comes here."""
+        """Write new memory; that of a warp is made by the first of its lanes that comes here."""
         shape = "".join(f"{self.dim(n)}, " for n in b.shape)
         fresh = f"_fresh(({shape}), {b.dtype!r})"
         if b.scope == "warp":
@@ -298,7 +285,6 @@ class _PythonWriter:
         self.put(d, f"{self.name(b)} = {fresh}")
 
     def need_warps(self, what: str) -> None:
-        """Refuse what only the lanes of a warp can have."""
         if not self.in_warps:
             raise LowerError(
                 f"{what} needs a kernel whose threadIdx.x has {WARP_SIZE} threads, the lanes of a "
@@ -306,7 +292,6 @@ class _PythonWriter:
             )
 
     def axes(self, s: Stmt, prefix: str) -> tuple[list[For], Stmt]:
-        """Thread loops that enclose a statement, and the statement."""
         out: list[For] = []
         while isinstance(s, For) and s.kind == "thread" and s.tag.startswith(prefix):
             self.enter(s)
@@ -323,11 +308,9 @@ class _PythonWriter:
         self.barriers.append(scope)
 
     def watched(self, b: Buffer) -> bool:
-        """Whether races on a buffer are looked for here."""
         return self.barriers is not None and self.grid.races is not None and b.scope != "local"
 
     def index(self, e: Expr) -> str:
-        """An integer as a Python integer."""
         if self.is_plain(e):
             return self.plain(e)
         return f"int({self.expr(e)})"
@@ -336,7 +319,6 @@ class _PythonWriter:
         return exact(e, {}, self.ranges) and fits(e, {}, self.ranges)
 
     def plain(self, e: Expr) -> str:
-        """Arithmetic on axes, on Python integers."""
         match e:
             case Var():
                 return self.name(e)
@@ -366,13 +348,13 @@ class _PythonWriter:
         return f"{get}({self.name(b)}{args})"
 
     def const(self, e: Const) -> str:
-        """The name of a literal, as a NumPy scalar."""
+        """Name of a literal, as a NumPy scalar."""
         name = f"_c{len(self.scope)}"
         self.scope[name] = np.dtype(e.dtype).type(e.value)
         return name
 
     def expr(self, e: Expr) -> str:
-        """A value as a NumPy scalar of its dtype."""
+        """Source of a value as a NumPy scalar of its dtype."""
         if not isinstance(e, AnyExpr):
             raise LowerError(f"the interpreter does not know {type(e).__name__}")
         match e:

@@ -1,8 +1,8 @@
-"""How the interpreter runs a kernel: blocks in any order, threads as generators.
+"""Kernels in the interpreter: blocks in any order, threads as generators.
 
 A thread runs until it waits at a barrier; then the next one runs. All threads of a block must wait
-at the same barrier, or all end. At a barrier of a warp only the lanes of that warp meet, threads
-that differ in their last index alone, and go on. `Races` watches which thread touches what between
+at the same barrier, or all end. At a barrier of a warp only the lanes of that warp meet (threads
+that differ in their last index alone), and go on. `Races` watches which thread touches what between
 two barriers.
 """
 
@@ -20,7 +20,7 @@ from loopwright.ir.stmt import For
 T = TypeVar("T")
 Index = tuple[int, ...]
 _Thread = Generator[int, None, None]
-#: Which buffer (two may have one name), and an element.
+#: A buffer (two may have one name), and an element of it.
 _Key = tuple[str, Index]
 #: Who wrote an element, and up to two who read it.
 _Seen = tuple[Index | None, tuple[Index, ...]]
@@ -28,7 +28,7 @@ _UNSEEN: _Seen = (None, ())
 
 
 def launched_by(s: For) -> str:
-    """Which loops run on a launch axis, for messages: ``loop 'C.i' is bound to threadIdx.x``."""
+    """Loops that run on a launch axis, for messages: ``loop 'C.i' is bound to threadIdx.x``."""
     text = str(dict(s.pragmas).get("bound", s.var.name))
     if text.startswith("env_threads"):
         return f"{text} launches {s.tag}"
@@ -39,10 +39,10 @@ def launched_by(s: For) -> str:
 
 
 class Races:
-    """Finds two threads that touch one element, one of them writing, with nothing between.
+    """Finds two threads that touch one element, one of them writing, with no barrier between.
 
     Threads of one block are ordered by its barriers; blocks are not ordered at all. The barriers of
-    a warp order what its lanes do to buffers of scope ``warp``, and nothing else.
+    a warp order accesses of its lanes to buffers of scope ``warp``, and nothing else.
     """
 
     def __init__(self) -> None:
@@ -53,29 +53,18 @@ class Races:
         self._warps: dict[Index, dict[_Key, _Seen]] = {}
 
     def start(self) -> None:
-        """A new kernel begins."""
         self._phase, self._grid, self._warps = {}, {}, {}
 
     def barrier(self) -> None:
-        """All threads of the block have met."""
         self._phase, self._warps = {}, {}
 
     def warp_barrier(self, warp: Index) -> None:
-        """All lanes of a warp have met."""
         self._warps.pop(warp, None)
 
     def touch(self, which: str, name: str, scope: str, at: Index, write: bool) -> None:
-        """Note that the running thread reads or writes an element.
+        """Note an access of the running thread to an element; refuse it where it is a race.
 
-        Args:
-            which: tells buffers apart.
-            name: how a message calls the buffer.
-            scope: its memory scope.
-            at: the element.
-            write: whether it is written.
-
-        Raises:
-            RunError: another thread touched it too, and one of the two wrote.
+        ``which`` tells buffers apart, ``name`` stands for the buffer in messages.
         """
         key, shown = (which, at), f"{name}{list(at)}"
         warp = self._warps.setdefault(self.thread[:-1], {}) if scope == "warp" else None
@@ -105,10 +94,8 @@ class Races:
 class Grid:
     """Runs kernels; interpreted programs call ``run``.
 
-    Args:
-        seed: None runs blocks and threads in ascending order; a number shuffles them, the threads
-            anew after each barrier.
-        races: where accesses are reported, or None.
+    Without a ``seed`` blocks and threads run in ascending order; a seed shuffles them, the threads
+    anew after each barrier.
     """
 
     def __init__(self, seed: int | None = None, races: Races | None = None) -> None:
@@ -119,11 +106,8 @@ class Grid:
         self._of_warps: dict[tuple[Index, str, int], tuple[object, int]] = {}
 
     def of_warp(self, which: str, make: Callable[[], T]) -> T:
-        """The memory of the running thread's warp at an allocation.
-
-        Args:
-            which: tells allocations apart.
-            make: makes it, for the first lane that asks; each next time is another one.
+        """Memory of the running thread's warp at allocation ``which``; each next time is another
+        one.
         """
         visit = self._visits.get((self._thread, which), 0)
         self._visits[self._thread, which] = visit + 1
@@ -141,17 +125,11 @@ class Grid:
         threads: Sequence[int],
         barriers: Sequence[str],
     ) -> None:
-        """Run a kernel.
+        """Run a kernel of these extents; ``barriers`` are the scopes of its barriers, by number.
 
-        Args:
-            block: makes a block from its indices: a function from thread indices to a generator.
-            blocks: extents of the block axes.
-            threads: extents of the thread axes.
-            barriers: scopes of the barriers, by number.
-
-        Raises:
-            RunError: threads of one block wait at different barriers, or some end before others;
-                so for the lanes of a warp and its barriers.
+        ``block`` makes a block from its indices: a function from thread indices to a generator. All
+        threads of a block, or lanes of a warp for its barriers, must wait at one barrier or end
+        together.
         """
         if self.races:
             self.races.start()
@@ -180,8 +158,7 @@ class Grid:
     ) -> dict[int, Index]:
         """Run all threads of a block up to a barrier of the block.
 
-        Returns:
-            The barriers at which threads wait, -1 for the end, each with one of these threads.
+        Returns the barriers at which threads wait, -1 for the end, each with one of these threads.
         """
         if self.races:
             self.races.barrier()
@@ -206,7 +183,7 @@ class Grid:
         return next(run, -1)
 
     def _meet(self, stops: list[tuple[int, Index]], b: Index, barriers: Sequence[str]) -> None:
-        """The lanes of a warp wait, some of them at a barrier of the warp."""
+        """Let the lanes of a warp meet where some of them wait at a barrier of the warp."""
         at = {k: t for k, t in reversed(stops)}
         if len(at) > 1:
             self._diverged(at, b, barriers)

@@ -1,4 +1,4 @@
-"""What interpreted programs call: memory, scalar operations, and the reference of each intrinsic.
+"""Memory, scalar operations and the reference of each intrinsic, which interpreted programs call.
 
 All values are NumPy scalars. `loopwright.ir.interp.interpreter` writes the calls.
 """
@@ -78,7 +78,7 @@ def _truncmod(a: Any, b: Any) -> Any:
 
 
 def _select(c: Any, a: Any, b: Any) -> Any:
-    """Both sides were evaluated: a select must not read outside on either."""
+    """A select of two values that were evaluated: it must not read outside on either side."""
     return a if c else b
 
 
@@ -122,13 +122,7 @@ def intrinsic(fn: str) -> Callable[..., Any]:
 
 
 def getter(b: Buffer, which: str, races: Races | None) -> Callable[..., Any]:
-    """What reads an element of a buffer.
-
-    Args:
-        b: the buffer.
-        which: tells its array from others, for ``races``.
-        races: where the access is watched.
-    """
+    """Function that reads an element of ``b``; ``which`` names its array for ``races``."""
 
     def get(array: Any, *index: int) -> Any:
         if any(not 0 <= i < n for i, n in zip(index, array.shape, strict=True)):
@@ -141,24 +135,22 @@ def getter(b: Buffer, which: str, races: Races | None) -> Callable[..., Any]:
 
 
 def _call_packed(name: str, *args: object) -> object:
-    """Call the packed function of that name."""
     from loopwright.runtime.packed.registry import get_global_func
 
     return get_global_func(name)(*args)
 
 
 def _input(a: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """An array that may only be read."""
     view = a.view()
     view.flags.writeable = False
     return view
 
 
 class AsyncStores:
-    """The asynchronous stores of one thread: they take effect as late as may be.
+    """Asynchronous stores of one thread, which take effect as late as may be.
 
-    What is read too early is then not what was copied. ``races`` hears of a store when it is made,
-    by the interpreter, and once more when it takes effect.
+    A read that comes too early then misses the copy. ``races`` hears of a store when it is made, by
+    the interpreter, and once more when it takes effect.
     """
 
     def __init__(self, races: Races | None) -> None:
@@ -168,12 +160,11 @@ class AsyncStores:
         self.groups: list[list[tuple[Any, tuple[int, ...], Any, tuple[str, str, str]]]] = []
 
     def store(self, array: Any, at: tuple[int, ...], value: Any, *which: str) -> None:
-        """Note a store of the group that is being made."""
         name, shown, scope = which
         self.group.append((array, at, value, (name, shown, scope)))
 
     def commit(self) -> None:
-        """The group is complete."""
+        """End the group that is being made."""
         self.groups.append(self.group)
         self.group = []
 

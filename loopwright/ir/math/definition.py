@@ -1,9 +1,9 @@
-"""What a definition of a function in the IR is, and the tools that definitions are written with.
+"""Definitions of functions in the IR, and the tools that they are written with.
 
 A `Definition` is parameters, let-bound steps and a result, all scalar expressions of the IR:
 arithmetic, comparison, ``select``, bit operations and the functions ``fma``, ``reinterpret``,
 ``round``, ``floor``, ``sqrt`` and ``abs``, which are instructions on every CPU that matters. A code
-generator writes it out for any number of lanes. Rules for those who do:
+generator writes it out for any number of lanes. Its rules:
 
 * where there is no instruction for ``fma``, `loopwright.ir.math.unfused` writes it out;
 * every operation rounds by itself: no contraction of ``a * b + c``, no reassociation, no
@@ -35,54 +35,42 @@ from loopwright.ir.expr import (
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Definition:
-    """A function in terms of the IR.
-
-    Attributes:
-        name: of the function.
-        params: its parameters, all of one dtype.
-        steps: variables with their values, in order.
-        result: its value, of the parameters' dtype.
-        loose: steps whose ``fma`` may round the product as well, where a CPU has no such
-            instruction (`Body.mad`).
-    """
-
     name: str
+    #: All of one dtype.
     params: tuple[Var, ...]
+    #: Variables with their values, in order.
     steps: tuple[tuple[Var, Expr], ...]
+    #: Its value, of the parameters' dtype.
     result: Expr
+    #: Steps whose ``fma`` may round the product as well, where a CPU has no such instruction
+    #: (`Body.mad`).
     loose: frozenset[Var] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A binary floating point format of IEEE 754.
-
-    Attributes:
-        dtype: its name.
-        integer: the integer dtype of its width.
-        mantissa: bits after the point.
-        bias: of the exponent.
-        max: largest finite value.
-        min_normal: smallest normal value.
-        tiny: below this magnitude x itself is f(x) for every ``f(x) = x + O(x**2)`` here.
-    """
+    """A binary floating point format of IEEE 754."""
 
     dtype: str
+    #: Integer dtype of its width.
     integer: str
+    #: Bits after the point.
     mantissa: int
     bias: int
+    #: Largest finite value.
     max: float
+    #: Smallest normal value.
     min_normal: float
+    #: Below this magnitude x itself is f(x) for every ``f(x) = x + O(x**2)`` here.
     tiny: float
 
     @property
     def magic(self) -> float:
-        """Adding it rounds to an integer, which then stands in the low bits."""
+        """Number whose addition rounds to an integer, which then stands in the low bits."""
         return 1.5 * 2.0**self.mantissa
 
     @property
     def magic_bits(self) -> int:
-        """Its bits."""
         return ((self.bias + self.mantissa) << self.mantissa) + (1 << (self.mantissa - 1))
 
 
@@ -104,7 +92,7 @@ class Body:
         self.loose: set[Var] = set()
 
     def other(self, dtype: str) -> Body:
-        """Goes on with the same steps in another dtype."""
+        """Body that goes on with the same steps in another dtype."""
         b = Body(dtype)
         b.steps, b.loose = self.steps, self.loose
         return b
@@ -119,7 +107,6 @@ class Body:
         return v
 
     def c(self, value: float) -> Const:
-        """A literal."""
         return const(value, self.dtype)
 
     def fma(self, a: ExprLike, b: ExprLike, c: ExprLike) -> Expr:
@@ -141,11 +128,9 @@ class Body:
         return out
 
     def call(self, fn: str, x: Expr) -> Expr:
-        """A function of one argument."""
         return self.let(Call(fn, (x,), x.dtype))
 
     def select(self, cond: Expr, a: ExprLike, b: ExprLike) -> Expr:
-        """``a`` where the condition holds, else ``b``."""
         x, y, dtype = promote(*(self.c(v) if isinstance(v, float) else v for v in (a, b)))
         return self.let(Select(cond, x, y, dtype))
 
@@ -155,11 +140,9 @@ class Body:
         return self.select(x < lo, lo, x)
 
     def bits(self, x: Expr) -> Expr:
-        """The bits of a float as an integer."""
         return self.let(Call("reinterpret", (x,), self.format.integer))
 
     def from_bits(self, i: Expr) -> Expr:
-        """The float that has these bits."""
         return self.let(Call("reinterpret", (i,), self.dtype))
 
     def power_of_two(self, n: Expr) -> Expr:
@@ -178,18 +161,15 @@ class Body:
         return self.let(t - f.magic), self.let(self.bits(t) - const(f.magic_bits, f.integer))
 
     def sign(self, x: Expr) -> Expr:
-        """The sign bit alone."""
         top = self.format.mantissa + self.exponent_bits
         return self.let(self.bits(x) & const(1 << top, self.integer))
 
     @property
     def integer(self) -> str:
-        """The integer dtype of the float's width."""
         return self.format.integer
 
     @property
     def exponent_bits(self) -> int:
-        """Bits of the exponent field."""
         return 8 if self.dtype == "float32" else 11
 
     def with_sign(self, magnitude: Expr, sign: Expr) -> Expr:
@@ -197,5 +177,4 @@ class Body:
         return self.from_bits(self.let(self.bits(magnitude) ^ sign))
 
     def finish(self, name: str, params: tuple[Var, ...], result: Expr) -> Definition:
-        """The definition."""
         return Definition(name, params, tuple(self.steps), result, frozenset(self.loose))

@@ -100,7 +100,6 @@ def scaled(b: Body, p: Parts) -> Expr:
 
 
 def exp(b: Body, x: Expr) -> Expr:
-    """e to the power x."""
     return scaled(b, _parts(b, b.clamp(x, *_EXP_RANGE[b.dtype])))
 
 

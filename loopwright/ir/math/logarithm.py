@@ -68,7 +68,6 @@ def _edges(b: Body, x: Expr, y: Expr) -> Expr:
 
 
 def log(b: Body, x: Expr) -> Expr:
-    """The natural logarithm."""
     e, f = reduced(b, x)
     h, s, hr = tail(b, f, _R[b.dtype])
     high, low = _LN2[b.dtype]
@@ -93,12 +92,10 @@ def _based(b: Body, x: Expr, base: int) -> Expr:
 
 
 def log2(b: Body, x: Expr) -> Expr:
-    """The logarithm to base 2."""
     return _based(b, x, 2)
 
 
 def log10(b: Body, x: Expr) -> Expr:
-    """The logarithm to base 10."""
     return _based(b, x, 10)
 
 

@@ -76,7 +76,7 @@ def _log2_short(w: Body, x: Expr) -> Expr:
 
 
 def _edges(b: Body, a: Expr, ln: Expr) -> Expr:
-    """A logarithm of ``a >= 0`` for zero, infinity and NaN too."""
+    """Logarithm of ``a >= 0``, from ``ln``, for zero, infinity and NaN too."""
     zero = Binary("==", a, b.c(0.0), "bool")
     edge = b.select(a > b.format.max, b.c(_INF), b.select(zero, b.c(-_INF), b.c(_NAN)))
     return b.select(Binary("and", a > 0.0, a <= b.format.max, "bool"), ln, edge)
@@ -110,7 +110,7 @@ def _size_float64(b: Body, a: Expr, y: Expr) -> Expr:
 
 
 def power(b: Body, x: Expr, y: Expr) -> Expr:
-    """X to the power y with the special cases of C99."""
+    """``x ** y`` with the special cases of C99."""
     size = _size_float32 if b.dtype == "float32" else _size_float64
     return _power_cases(b, x, y, size(b, b.call("abs", x), y))
 

@@ -2,7 +2,7 @@
 
 ``x = n * pi/2 + r`` with r in [-pi/4, pi/4]: pi/2 is subtracted in three pieces with fma (Cody &
 Waite) up to a limit; beyond it x is multiplied by as many digits of 2/pi as its exponent asks for,
-and of every partial product only what is left modulo 4 is kept (Payne & Hanek, Radian reduction for
+and of every partial product only the rest modulo 4 is kept (Payne & Hanek, Radian reduction for
 trigonometric functions, 1983), so that arguments of any size keep all their digits. sin(r) and
 cos(r) are polynomials in r*r by Remez' exchange algorithm.
 """
@@ -138,13 +138,11 @@ def _either(b: Body, x: Expr, large: str, y: Expr) -> Expr:
 
 
 def sin(b: Body, x: Expr) -> Expr:
-    """The sine."""
     y = b.select(b.call("abs", x) < b.format.tiny, x, _wave(b, *_near(b, x), 0))
     return _either(b, x, "_sin_large", y)
 
 
 def cos(b: Body, x: Expr) -> Expr:
-    """The cosine."""
     return _either(b, x, "_cos_large", _wave(b, *_near(b, x), 1))
 
 
@@ -155,17 +153,14 @@ def tan(b: Body, x: Expr) -> Expr:
 
 
 def sin_large(b: Body, x: Expr) -> Expr:
-    """The sine beyond the limit."""
     return _wave(b, *_far(b, x), 0)
 
 
 def cos_large(b: Body, x: Expr) -> Expr:
-    """The cosine beyond the limit."""
     return _wave(b, *_far(b, x), 1)
 
 
 def tan_large(b: Body, x: Expr) -> Expr:
-    """The tangent beyond the limit."""
     return _tangent(b, *_far(b, x))
 
 

@@ -2,9 +2,9 @@
 
 Steps that may round their product (`Body.mad`, and products with a power of two, which are exact)
 are a product and a sum. Others keep the whole product: in float32 they are computed in float64, and
-what one hands to the next stays there; in float64 the product's error is computed and added
-(Dekker, "A floating-point technique for extending the available precision", Numerische Mathematik
-18, 1971; Knuth, The Art of Computer Programming 2, 4.2.2).
+a value that goes from one to the next stays there; in float64 the product's error is computed and
+added (Dekker, "A floating-point technique for extending the available precision", Numerische
+Mathematik 18, 1971; Knuth, The Art of Computer Programming 2, 4.2.2).
 """
 
 from __future__ import annotations
@@ -23,9 +23,8 @@ _SPLIT = 134217729.0
 def without_fma(d: Definition) -> Definition:
     """The same function without ``fma``, within the same error bounds.
 
-    Args:
-        d: a definition of float32 or float64. Where it computes a float32 in float64, the second
-            rounding of those steps does not matter.
+    ``d`` is of float32 or float64. Where it computes a float32 in float64, the second rounding of
+    those steps does not matter.
     """
     steps = _Steps()
     is_float32 = d.params[0].dtype == "float32"
@@ -59,7 +58,6 @@ class _Steps:
         self._count = 0
 
     def put(self, v: Var, e: Expr) -> None:
-        """A step under the name that it has."""
         self.steps.append((v, e))
 
     def _let(self, e: Expr) -> Var:

@@ -15,11 +15,8 @@ def first_reduction_loop(sb: StageBounds) -> int:
 
 
 def tile_loops(sb: StageBounds) -> list[LoopBound]:
-    """The loops over elements inside the outermost reduction loop.
-
-    Their elements are accumulated side by side, so that accumulators have a dimension for each of
-    them. Loops over threads are left out: each thread has accumulators of its own.
-    """
+    """The loops over elements inside the outermost reduction loop, each a dimension of
+    accumulators; without those over threads, which have accumulators of their own."""
     return [
         x
         for x in sb.loops[first_reduction_loop(sb) :]

@@ -1,8 +1,5 @@
-"""What a later iteration of a loop reads: regions of buffers, and statements as they are then.
-
-The region is found as in bound inference. Read indices are affine over loops: some variables are
-fixed, the loops of the others take all their values.
-"""
+"""Regions of buffers that a later iteration of a loop reads, and statements as they are then. As in
+bound inference, indices are affine over loops, of which some are fixed."""
 
 from __future__ import annotations
 
@@ -50,10 +47,8 @@ def later(sb: StageBounds, p: int, var: Var, offset: int, out: Stmt) -> Stmt:
 
 
 def regions(b: Buffers, sb: StageBounds, want: Prefetched, fixed: set[Var]) -> list[Region]:
-    """The regions of a buffer that are read inside of a loop while these variables are fixed.
-
-    Reads whose regions move in step, such as those of a stencil, share one region.
-    """
+    """The regions of a buffer that are read inside of a loop while these variables are fixed; reads
+    whose regions move in step, such as those of a stencil, share one."""
     found: list[Region] = []
     for indices in indices_read(b, sb, want):
         _add(found, _region(b, sb.sizes, want, fixed, indices), sb.sizes)

@@ -1,9 +1,6 @@
-"""The buffers of a schedule: which there are, where elements lie in them, and where they exist.
-
-A stage's buffer holds the region that bound inference gave the stage, in the order of its layout.
-It is allocated around the nests that use it, or where ``store_at`` says. Those of arguments are the
-caller's.
-"""
+"""The buffers of a schedule: places of elements, and lifetimes. A stage's buffer holds the region
+of bound inference in the order of its layout, allocated around the nests that use it, or where
+``store_at`` says; those of arguments are the caller's."""
 
 from __future__ import annotations
 
@@ -25,17 +22,11 @@ from loopwright.te.tensor import static_shape
 
 
 class Buffers:
-    """The buffers of all stages of a schedule.
-
-    Attributes:
-        of: the buffers of each stage, one for each output.
-        params: the buffers of the arguments.
-    """
-
     def __init__(
         self, state: State, bounds: Bounds, params: dict[tuple[StageId, int], Buffer]
     ) -> None:
         self.state, self.bounds = state, bounds
+        #: The buffers of each stage, one for each output.
         self.of: dict[StageId, tuple[Buffer, ...]] = {
             sid: (b,) for (sid, _), b in params.items() if state.stages[sid].op.is_placeholder
         }
@@ -52,7 +43,6 @@ class Buffers:
                 self._stored.setdefault(store_position(state, sb.stage), []).append(sb)
 
     def _new_buffer(self, sb: StageBounds, k: int) -> Buffer:
-        """The buffer of output ``k`` of a stage."""
         shape, sizes = tuple(sb.shape), self.bounds.sizes
         if sb.stage.layout is not None:
             shape = layout_shape(shape, sb.stage.layout, sizes)
@@ -94,14 +84,8 @@ class Buffers:
     # ------------------------------------------------------------ where they exist
 
     def used(self, sb: StageBounds, nest: Stmt, rest: Stmt, loop: LoopBound | None) -> Stmt:
-        """The nest of a stage, then ``rest``, inside the allocations of the stage's buffers.
-
-        Args:
-            sb: the stage.
-            nest: the statement that fills its buffers.
-            rest: the statement that reads them.
-            loop: the loop directly around both; each iteration fills a half of double buffers.
-        """
+        """The nest of a stage, then ``rest``, inside the allocations of its buffers; each iteration
+        of ``loop``, directly around, fills a half of double buffers."""
         if sb.stage.store is not None:
             return seq(nest, rest)
         nest = seq(self._padding(sb), nest)

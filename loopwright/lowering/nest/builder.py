@@ -1,11 +1,6 @@
 """From bounds to loops: a nest for each stage, with the producers attached to its loops inside.
-
-Inside loop p of a stage's nest stand, outermost first: definitions, the guards that are decided
-there, producers attached there, and the loops further in. `_Nest` puts these together; the parts
-come from the modules beside this one: `buffers`, `guards`, `values`, `reductions` (with
-`vector_reduction` and `cross_thread`), `tensorize`, `prefetch`, and `partition`, which writes a
-nest twice.
-"""
+Inside loop p stand, outermost first: definitions, the guards decided there, producers attached
+there, and the loops further in."""
 
 from __future__ import annotations
 
@@ -36,8 +31,6 @@ from loopwright.schedule.state import NONTEMPORAL, PARTITION_HINT, StageId, Stat
 
 
 class NestBuilder:
-    """Builds the statement of a whole schedule."""
-
     def __init__(
         self,
         state: State,
@@ -45,13 +38,6 @@ class NestBuilder:
         params: dict[tuple[StageId, int], Buffer],
         partition_cap: int = PARTITION_CAP,
     ) -> None:
-        """A builder.
-
-        Args:
-            state, bounds: of the schedule.
-            params: the argument buffers by stage and output.
-            partition_cap: see `loopwright.lowering.nest.partition`.
-        """
         self.state, self.bounds = state, bounds
         self.partition_cap = partition_cap
         self.buffers = Buffers(state, bounds, params)
@@ -71,13 +57,8 @@ class NestBuilder:
     def produce(
         self, group: Iterable[StageBounds], rest: Stmt, loop: LoopBound | None = None
     ) -> Stmt:
-        """The nests of a group of stages, then ``rest``, each inside its buffers.
-
-        Args:
-            group: the stages, producers first.
-            rest: the statement that reads what they compute.
-            loop: the loop directly around, if there is one.
-        """
+        """The nests of a group of stages, producers first, each inside its buffers, then ``rest``;
+        ``loop`` stands directly around."""
         for sb in reversed(list(group)):
             nest = _Nest(self, sb).build()
             if sb.kernel is not None and not sb.padded:
@@ -91,8 +72,6 @@ class NestBuilder:
 
 
 class _Nest:
-    """The nest of one stage."""
-
     def __init__(self, builder: NestBuilder, sb: StageBounds) -> None:
         self.builder, self.sb = builder, sb
         self.buffers = builder.buffers
@@ -116,7 +95,6 @@ class _Nest:
         )
 
     def build(self) -> Stmt:
-        """The whole nest."""
         return self._inside(-1)
 
     def _short_tiles(self, guards: Iterable[Guard], p: int) -> list[ShortTile]:
@@ -124,7 +102,7 @@ class _Nest:
         return short_tiles(self.builder.state, self.builder.bounds, self.sb, guards, p)
 
     def _inside(self, p: int) -> Stmt:
-        """What stands inside loop p (-1: outside all loops), built from the innermost outwards."""
+        """The contents of loop p (-1: outside all loops), built from the innermost outwards."""
         if self.partition.due(p):
             inner = self.partition.copies(p, lambda: self._loop(p + 1))
         else:
@@ -142,7 +120,6 @@ class _Nest:
         return inner
 
     def _loop(self, i: int) -> Stmt:
-        """Loop i and everything in it."""
         if self.tensor is not None and i == self.tensor.position:
             return self._tensorized(self.tensor)
         return self._plain_loop(i)
@@ -165,7 +142,7 @@ class _Nest:
         if x.extent == 1:
             return inner
         own = [(k, v) for lid, k, v in self.sb.stage.pragmas if lid == x.loop.id]
-        # What tells how stores or the last tile are written is not a loop's in the end.
+        # Pragmas on stores or on the last tile have done their work here.
         pragmas = tuple((k, v) for k, v in own if k not in (NONTEMPORAL, PARTITION_HINT))
         kind = x.mark.kind if x.mark else self._unmarked(i)
         extent, tag = self.sb.sizes.dim(x.written), x.mark.tag if x.mark else ""

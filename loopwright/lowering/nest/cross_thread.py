@@ -1,9 +1,6 @@
-"""Reductions whose loops are bound to threads.
-
-Each thread accumulates its iterations in a local buffer, `AllReduce` combines the results of the
-threads, and one thread stores them. Guards that differ between threads stand around the
-accumulation and the store only, so that every thread takes part in the combination.
-"""
+"""Reductions whose loops are bound to threads: each accumulates in a local buffer, `AllReduce`
+combines the results, and one thread stores them. Guards that differ between threads stand around
+accumulation and store only, so that every thread takes part in the combination."""
 
 from __future__ import annotations
 
@@ -28,24 +25,21 @@ def cross_thread_of(state: State, sb: StageBounds) -> CrossThread | None:
 
 
 class CrossThread:
-    """The reduction of one stage by the threads of ``tags``.
-
-    Attributes:
-        buffers: the accumulators of one thread, one for each output.
-        element: where the element at hand is in them.
-        writer: thread axes with their values in the thread that stores the result.
-    """
+    """The reduction of one stage by the threads of ``tags``."""
 
     def __init__(self, name: str, sb: StageBounds, tags: tuple[str, ...]) -> None:
         assert sb.op.reduction is not None
         assert sb.kernel is not None
         self.tags, self.combiner, self.name = tags, sb.op.reduction.combiner, name
         tile = tile_loops(sb)
+        #: The place of the element at hand in them.
         self.element: tuple[Expr, ...] = tuple(x.var for x in tile)
+        #: The accumulators of one thread, one for each output.
         self.buffers = accumulators(name, tuple(sb.sizes.dim(x.extent) for x in tile), sb.op.dtypes)
         # In local memory every thread keeps the result; else one thread stores it.
         axes = [] if sb.scope == "local" else [sb.kernel.launches[t] for t in tags]
         chosen = dict(sb.stage.predicate or ())
+        #: Thread axes with their values in the thread that stores the result.
         self.writer = [(x.var, chosen.get(x.tag, 0)) for x in axes if x.extent != 1]
 
     def _load(self) -> list[Expr]:

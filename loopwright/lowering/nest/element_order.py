@@ -1,4 +1,4 @@
-"""Buffers whose layout was transformed: where their elements lie, and what fills their padding."""
+"""Buffers whose layout was transformed: places of their elements, and what fills their padding."""
 
 from __future__ import annotations
 
@@ -17,21 +17,14 @@ from loopwright.schedule.state import IndexExpr
 
 
 def as_index(i: Affine | Expr, ranges: Ranges) -> Expr:
-    """An index as an expression."""
     return form_expr(i, ranges) if isinstance(i, Affine) else i
 
 
 def indices_in_layout(
     layout: tuple[Any, ...], local: list[Affine | Expr], shape: tuple[Any, ...], ranges: Ranges
 ) -> tuple[Expr, ...]:
-    """The indices of an element in the transformed layout.
-
-    Args:
-        layout: of the stage.
-        local: indices that count from the first element that the stage covers.
-        shape: extents of the region that the stage covers.
-        ranges: bounds of the variables.
-    """
+    """The indices of an element in the transformed layout; ``local`` ones count from the first
+    element of the region that the stage covers, whose extents are ``shape``."""
     out = []
     for x in layout:
         if is_digit(x):
@@ -78,13 +71,8 @@ def _value(x: IndexExpr, local: list[Affine | Expr], ranges: Ranges) -> Affine |
 
 
 def fill_padding(buffers: Sequence[Buffer], shape: Sequence[Extent], pad: float) -> Stmt:
-    """Fill buffers with a number, except those that the elements of a stage fill.
-
-    Args:
-        buffers: of the stage.
-        shape: extents of the region that the stage covers, which are numbers here.
-        pad: the number.
-    """
+    """Fill buffers with ``pad``, except where a stage's elements lie; ``shape`` has numbers
+    here."""
     elements = prod(n for n in shape if isinstance(n, int))
     return seq(*(_filled(b, pad) for b in buffers if prod(b.extents) != elements), Seq(()))
 

@@ -1,4 +1,4 @@
-"""What the guards of the loops around a stage tell about values inside of it."""
+"""Bounds of values inside a stage that follow from the guards of the loops around it."""
 
 from __future__ import annotations
 

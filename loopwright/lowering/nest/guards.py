@@ -1,8 +1,6 @@
-"""The guards of one stage: at which loop each is tested, and which tests can be left out.
-
-A test is left out where the copy of the nest that is being built assumes the guard
-(`loopwright.lowering.nest.partition`), or where a condition of the expression around it implies it.
-"""
+"""The guards of one stage: the loop at which each is tested, and the tests that can be left out,
+since the copy being built assumes them (`loopwright.lowering.nest.partition`) or a condition of the
+expression around implies them."""
 
 from __future__ import annotations
 
@@ -18,27 +16,18 @@ from loopwright.schedule.bounds.results import Guard, StageBounds
 
 
 class Guards:
-    """The guards of a stage while its nest is built.
-
-    Attributes:
-        assumed: guards that hold in the copy being built.
-        needless: guards whose violation does no harm.
-        where: the reduction's own condition as guards, if it is one of upper bounds.
-        tested: guards that the statements built so far test.
-    """
+    """The guards of a stage while its nest is built."""
 
     def __init__(self, sb: StageBounds, late: int, vector_loop: int | None) -> None:
-        """The guards of a stage.
-
-        Args:
-            sb: the stage.
-            late: the loop inside which guards are tested that differ between threads.
-            vector_loop: the vectorized reduction loop, if there is one.
-        """
+        """Guards that differ between threads are tested inside loop ``late``."""
         self.sb, self._late, self._vector_loop = sb, late, vector_loop
+        #: Guards that hold in the copy being built.
         self.assumed: set[Guard] = set()
+        #: Guards whose violation does no harm.
         self.needless: set[Guard] = set()
+        #: The reduction's own condition as guards, if it is one of upper bounds.
         self.where = list(_bounds_of(sb))
+        #: Guards that the statements built so far test.
         self.tested: set[Guard] = set()
         # Forms, each with the largest value that it has where the expression at hand is evaluated.
         self._limits: list[tuple[Affine, int]] = []
@@ -69,7 +58,6 @@ class Guards:
     # ------------------------------------------------------------ what
 
     def around(self, guards: list[Guard], body: Stmt) -> Stmt:
-        """A statement inside the tests of guards."""
         conds = [c for g in guards for c in self.conditions(g)]
         return If(all_of(conds), body) if conds else body
 

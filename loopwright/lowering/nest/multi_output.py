@@ -32,18 +32,11 @@ def combine_into(
     label: str,
     chosen: Callable[[int, Expr], Expr] = lambda _, value: value,
 ) -> Stmt:
-    """Store the combination of ``a`` and ``b``.
+    """Store the combination of ``a`` and ``b``, which have one expression for each output.
 
-    For several outputs, operands and results are bound to variables first, so that no store changes
-    an operand of another output.
-
-    Args:
-        buffers: one for each output.
-        indices: the element, in all of them.
-        combiner: combines two values of each output.
-        a, b: one expression for each output.
-        label: begins the names of the variables.
-        chosen: gives the value to store from the number of an output and its combined value.
+    For several outputs, operands and results are first bound to variables whose names begin with
+    ``label``, so that no store changes an operand of another output. ``chosen`` gives the value to
+    store from the number of an output and its combined value.
     """
     if len(buffers) == 1:
         (whole,) = combiner.combine(a, b)

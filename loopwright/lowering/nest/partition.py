@@ -1,10 +1,6 @@
-"""Loop partition: a nest is written twice, and one test for each tile chooses between the copies.
-
-Where guards remain, the nest below the outermost guarded loop is written once without tests, for
-tiles in which all guards hold (the hot copy), and once with them (the cold copy). There are never
-more than these two copies, but where loops have a hint: what their tiles leave over is then a tile
-of its own (`loopwright.lowering.nest.short_tiles`).
-"""
+"""Loop partition: the nest below the outermost guarded loop is written once without tests, for
+tiles in which all guards hold (the hot copy), and once with them (the cold copy); one test for each
+tile chooses. Only loops with a hint get more copies (`loopwright.lowering.nest.short_tiles`)."""
 
 from __future__ import annotations
 
@@ -22,13 +18,6 @@ PARTITION_CAP = 512
 
 
 class Partition:
-    """How the nest of one stage is partitioned.
-
-    Attributes:
-        point: the loop below which there are two copies (-1: outside all loops); None for one copy.
-        short_point: the same of copies for short tiles.
-    """
-
     def __init__(
         self,
         sb: StageBounds,
@@ -39,19 +28,18 @@ class Partition:
     ) -> None:
         """Choose the points.
 
-        Args:
-            sb: the stage.
-            guards: of the stage.
-            attached: its loops with stages computed at them, which are never copied.
-            cap: largest product of unrolled extents that is written twice.
-            short_tiles: finds those of some guards inside of a loop.
+        Loops in ``attached``, with stages computed at them, are never copied. ``cap`` is the
+        largest product of unrolled extents that is written twice. ``short_tiles`` finds the tiles
+        of guards inside of a loop.
         """
         self.sb, self.guards = sb, guards
         self._all = [*sb.guards, *guards.domain()]
+        #: The loop below which there are two copies (-1: outside all loops); None for one copy.
         self.point = self._point(self._all, attached, cap)
         wanted = {x.var for x in sb.loops if x.loop.id in sb.stage.short_tiles}
         every = [*self._all, *guards.where]
         hinted = [g for g in every if wanted.intersection(g.value.terms)]
+        #: The same of copies for short tiles.
         self.short_point = self._point(hinted, attached, cap)
         self._short: list[ShortTile] = []
         if self.short_point is not None:
@@ -84,10 +72,8 @@ class Partition:
         return p in (self.point, self.short_point)
 
     def copies(self, p: int, build: Callable[[], Stmt]) -> Stmt:
-        """The statement that ``build`` gives for the inside of loop p.
-
-        It is built again for each short tile, and twice where a copy can do without tests.
-        """
+        """The statement that ``build`` gives for the inside of loop p, built again for each short
+        tile, and twice where a copy can do without tests."""
         if p == self.short_point:
             return self._short_copies(self._short, p, build)
         return self._two_copies(p, build)
@@ -139,11 +125,8 @@ class Partition:
         return out
 
     def _holds_inside(self, g: Guard, p: int) -> list[Expr] | None:
-        """Conditions on the loops up to p under which ``g`` holds for all inner iterations.
-
-        Returns:
-            None if it never holds for all of them.
-        """
+        """Conditions on the loops up to p under which ``g`` holds for all inner iterations; None if
+        it never holds for all of them."""
         sizes, ranges = self.sb.sizes, self.sb.sizes.ranges
         outer, rest = g.value.split(self.sb.visible(p))
         lo, hi = sizes.span(rest)

@@ -27,8 +27,8 @@ from loopwright.schedule.rules.prefetch_next import Shares, loops_between
 def share(b: Buffers, sb: StageBounds, note: Shares) -> Stmt:
     """The prefetches of one iteration.
 
-    Where the loop ahead is fused, and the tensor stands still along inner parts of it, what comes
-    next is what the outer parts read next: all iterations until then have a share of it.
+    Where the loop ahead is fused, and the tensor stands still along inner parts of it, all
+    iterations until it moves share the lines that the outer parts read next.
     """
     host, want = b.bounds.stages[note.around], note.ahead
     p = host.stage.leaves.index(want.loop)
@@ -137,8 +137,8 @@ def _lines(buffer: Buffer, region: Region, number: Expr, count: int) -> Stmt:
 
 
 def _rows(buffer: Buffer, region: Region) -> tuple[list[int], int]:
-    """A region as rows of elements that lie side by side: how many rows along each of the first
-    dimensions, and the elements of a row, in which all dimensions after these are."""
+    """A region as rows of elements that lie side by side: the number of rows along each of the
+    first dimensions, and the elements of a row, in which all dimensions after these are."""
     counts = [
         _extent(n, low, high) for n, (_, low, high) in zip(buffer.extents, region, strict=True)
     ]
@@ -149,7 +149,7 @@ def _rows(buffer: Buffer, region: Region) -> tuple[list[int], int]:
 
 
 def _extent(n: int, low: Extent, high: Extent) -> int:
-    """How many indices of a dimension are read, without those beyond its end."""
+    """Number of indices of a dimension that are read, without those beyond its end."""
     assert isinstance(low, int)  # of a tensor whose shape is known
     assert isinstance(high, int)
     return min(n, high - low + 1)
@@ -158,7 +158,6 @@ def _extent(n: int, low: Extent, high: Extent) -> int:
 def _element(
     region: Region, rows: list[int], in_row: int, step: int, line: Expr
 ) -> tuple[Expr, ...]:
-    """The first element of a line of a region."""
     digits: list[Expr] = []
     if rows:
         row, line = binary("//", line, in_row), binary("%", line, in_row)

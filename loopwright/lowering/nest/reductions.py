@@ -1,9 +1,8 @@
-"""Reductions in the nest of a stage: how they start, accumulate and end.
+"""Reductions in the nest of a stage: their start, accumulation and end.
 
-The nest that sets the elements to their starting values stands just outside the outermost reduction
-loop and repeats only the loops over elements inside it. Vector reductions (`vector_reduction`) and
-reductions by several threads (`cross_thread`) add into accumulators of their own; the nest that
-starts these and the one that writes the results have the same loops.
+The nest that starts the elements stands just outside the outermost reduction loop and repeats only
+the loops over elements inside it. `vector_reduction` and `cross_thread` add into accumulators of
+their own, started and written by nests with the same loops.
 """
 
 from __future__ import annotations
@@ -26,13 +25,6 @@ from loopwright.schedule.bounds.results import LoopBound, StageBounds
 
 
 class Reduction:
-    """The reduction of one stage.
-
-    Attributes:
-        first: the outermost reduction loop.
-        vector, cross, tensor: how the stage is reduced, where that is not by plain loops only.
-    """
-
     def __init__(
         self,
         buffers: Buffers,
@@ -43,24 +35,16 @@ class Reduction:
         cross: CrossThread | None,
         tensor: Tensorization | None,
     ) -> None:
-        """The reduction of a stage.
-
-        Args:
-            buffers: of all stages.
-            sb, guards, values: of the stage.
-            vector: its vector reduction, if it has a vectorized reduction loop.
-            cross: its cross-thread reduction, if threads reduce together.
-            tensor: its intrinsic, if it is tensorized.
-        """
         assert sb.op.reduction is not None
         self.b, self.sb, self.guards, self.values = buffers, sb, guards, values
+        #: Reductions that are not by plain loops only; None for others.
         self.vector, self.cross, self.tensor = vector, cross, tensor
         self.red = sb.op.reduction
         self.buffers = buffers.of[sb.stage.id]
+        #: The outermost reduction loop.
         self.first = first_reduction_loop(sb)
 
     def update(self, body: Reduce) -> Stmt:
-        """The statement of one iteration."""
         indices = self.values.own_element()
         values = [self.values.of(e) for e in body.source]
         asked = None if self.guards.reduces_all() else body.where
@@ -78,7 +62,7 @@ class Reduction:
         return update if asked is None else If(self.values.of(asked), update)
 
     def begin(self) -> None:
-        """A copy of the nest is about to be built."""
+        """Prepare for another copy of the nest."""
         if self.vector is not None:
             self.vector.begin()
 
@@ -139,12 +123,10 @@ class Reduction:
     # ------------------------------------------------------------ the nests of start and end
 
     def _over_elements(self, body: Stmt, guarded: bool = True, upto: int | None = None) -> Stmt:
-        """A statement over the loops over elements inside ``first``.
+        """``body``, the statement for one element, over the loops over elements inside ``first``.
 
-        Args:
-            body: the statement for one element.
-            guarded: whether it runs only for elements that the stage's guards let through.
-            upto: the first loop that the statement covers by itself; default none.
+        With ``guarded`` it runs only for elements that the stage's guards let through. ``upto`` is
+        the first loop that the statement covers by itself.
         """
         assumed = self.guards.assumed
         spatial = [g for g in self.sb.guards if g.kind != "reduce" and g not in assumed]

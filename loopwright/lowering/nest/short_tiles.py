@@ -1,10 +1,6 @@
-"""Tiles at the edge of a stage that are written out with the iterations they have.
-
-A loop with the hint ``loop_partition_hint`` is the inside of a tile. Where tiles do not divide the
-extent, the last one has fewer iterations: these are written out in a copy of their own, which needs
-no test. So a kernel with register tiles has a second microkernel for what its tile leaves over, as
-libraries of products have.
-"""
+"""Tiles at the edge of a stage, below a ``loop_partition_hint``: where tiles do not divide the
+extent, the iterations of the last one are a copy of their own without a test, a second microkernel
+as libraries of products have."""
 
 from __future__ import annotations
 
@@ -22,19 +18,12 @@ MOST = 3
 
 @dataclass(frozen=True, eq=False)
 class ShortTile:
-    """The last tile along an axis.
+    """The last tile along an axis."""
 
-    Attributes:
-        guard: what whole tiles pass.
-        loop: the inside of a tile.
-        count: its iterations in the last one.
-        exact: whether all of these pass the guard.
-    """
-
-    guard: Guard
-    loop: LoopBound
-    count: int
-    exact: bool
+    guard: Guard  #: passed by whole tiles
+    loop: LoopBound  #: the inside of a tile
+    count: int  #: iterations of the loop in the last tile
+    exact: bool  #: whether all of these pass the guard
 
     @property
     def is_whole(self) -> bool:
@@ -45,14 +34,10 @@ class ShortTile:
 def short_tiles(
     state: State, bounds: Bounds, sb: StageBounds, guards: Iterable[Guard], p: int
 ) -> list[ShortTile]:
-    """The last tiles of a stage inside of loop p, of which it is certain that each has at least
-    one iteration: one that lies beyond the edge as a whole would read what is not there.
+    """The last tiles of a stage inside of loop p, below which copies of the nest are written.
 
-    Args:
-        state, bounds: of the schedule.
-        sb: the stage.
-        guards: what its iterations have to pass.
-        p: the loop below which copies of the nest are written.
+    Only tiles that certainly have an iteration: one that lies beyond the edge as a whole would read
+    what is not there.
     """
     multiples = sb.stage.short_tiles
     if not multiples or sb.stage.pad_value is not None:

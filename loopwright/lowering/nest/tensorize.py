@@ -1,4 +1,4 @@
-"""An intrinsic in place of a nest: where its operands lie, and its statements over these."""
+"""An intrinsic in place of a nest: places of its operands, and its statements over these."""
 
 from __future__ import annotations
 
@@ -23,18 +23,14 @@ _COPY = "copy it to lie so (cache_read inside the loops around, transform_layout
 
 @dataclass(frozen=True, eq=False)
 class _Operand:
-    """Where an operand lies: the indices of its first element, and steps of its dimensions.
-
-    ``steps[d]`` are the indices to add for one more in dimension d; None where the operand has one
-    element there.
-    """
+    """Place of an operand in a buffer."""
 
     buffer: Buffer
-    first: tuple[Expr, ...]
+    first: tuple[Expr, ...]  #: indices of its first element
+    #: Indices to add for one more in a dimension; None where the operand has one element there.
     steps: tuple[tuple[int, ...] | None, ...]
 
     def element(self, indices: Sequence[Expr]) -> tuple[Expr, ...]:
-        """Indices into the buffer for an element of the operand."""
         out = list(self.first)
         moves = [
             (q, i, step)
@@ -48,20 +44,14 @@ class _Operand:
 
 
 class Tensorization:
-    """The intrinsic of one stage.
-
-    Attributes:
-        intrin: the intrinsic.
-        match: which axes and reads of the stage are those of the intrinsic.
-        position: index of the tensorized loop.
-    """
-
     def __init__(self, buffers: Buffers, sb: StageBounds) -> None:
         tensorized = sb.stage.tensorized
         assert tensorized is not None
         self.b, self.sb = buffers, sb
         self.intrin: TensorIntrin = tensorized.intrin
+        #: The axes and reads of the stage that are those of the intrinsic.
         self.match: Match = match_intrinsic(buffers.state, sb)
+        #: Index of the tensorized loop.
         self.position = self.match.position
 
     def operate(self, part: Stmt, values: Values) -> Stmt:
@@ -83,13 +73,8 @@ class Tensorization:
         )
 
     def statement(self, part: Stmt, own: tuple[Expr, ...], reads: dict[int, Load]) -> Stmt:
-        """A body of the intrinsic over the buffers of the program.
-
-        Args:
-            part: the body.
-            own: indices of the stage's element.
-            reads: what the stage loads for each input of the description.
-        """
+        """A body of the intrinsic over the buffers of the program; ``own`` are the indices of the
+        stage's element, ``reads`` its loads for each input of the description."""
         operands: dict[Buffer, _Operand] = {}
         dag = self.intrin.dag
         for k, (param, op) in enumerate(zip(self.intrin.params, dag.ops, strict=True)):
@@ -122,12 +107,10 @@ class Tensorization:
     def _operand(
         self, k: int, buffer: Buffer, indices: tuple[Expr, ...], described: Sequence[Expr]
     ) -> _Operand:
-        """Where operand ``k`` lies.
+        """Place of operand ``k``.
 
-        Args:
-            k: its number.
-            buffer, indices: the element that the stage touches.
-            described: the indices at which the description touches the operand.
+        The stage touches the element ``indices`` of ``buffer`` where the description touches the
+        operand at ``described``.
         """
         name = self.intrin.dag.ops[k].name
         inner = {v for a in self.match.axes.values() if a for v in a.weights}
@@ -209,12 +192,8 @@ def _elements(shape: Sequence[Dim]) -> int | None:
 
 
 def _distance(by: Sequence[int], strides: Sequence[int | None]) -> int | None:
-    """Elements from one place to another; None where that is known only when the program runs.
-
-    Args:
-        by: for each dimension the difference of the indices.
-        strides: of the buffer.
-    """
+    """Elements between two places whose indices differ ``by`` so much; None where that is known
+    only when the program runs."""
     out = 0
     for step, stride in zip(by, strides, strict=True):
         if step and stride is None:

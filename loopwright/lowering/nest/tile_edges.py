@@ -1,9 +1,6 @@
-"""Guards that a tensorized tile does without, since what it reads beyond the edge is padding.
-
-A tile that runs over the edge of the result computes elements that nobody reads. One that runs over
-the end of a reduction adds products in which a factor is the zero that the copy of an operand was
-padded with. Both may run as whole tiles where every element that is read exists.
-"""
+"""Guards that a tensorized tile does without: nobody reads the elements that it computes beyond the
+edge of the result, and beyond the end of a reduction a factor is the zero of padding. Every element
+that is read must exist."""
 
 from __future__ import annotations
 
@@ -24,12 +21,6 @@ _DIVISIONS = ("/", "//", "%", "tdiv", "tmod")
 def needless_guards(
     buffers: Buffers, sb: StageBounds, tensor: Tensorization, values: Values
 ) -> set[Guard]:
-    """The guards that need not be tested.
-
-    Args:
-        buffers: of all stages.
-        sb, tensor, values: of the tensorized stage.
-    """
     body = sb.op.body
     if tensor.intrin.of_warp or not sb.padded or not isinstance(body, Reduce):
         return set()
@@ -48,8 +39,7 @@ class _Edges:
         self._outside = list(guards_around(buffers.state, buffers.bounds, sb))
 
     def exists(self, read: Read) -> bool:
-        """Whether every element of a tile that may run over edges lies in the buffer, and has a
-        value."""
+        """Whether every element of a tile over edges lies in the buffer, and has a value."""
         load = self.values.load_of(read)
         inside = (self._inside(i, n) for i, n in zip(load.indices, load.buffer.shape, strict=True))
         return all(inside) and self._has_values(read)
@@ -87,7 +77,6 @@ class _Edges:
         return all(zeros) if dtypes.is_float(source.dtype) else any(zeros)
 
     def _is_padding(self, e: Expr, g: Guard) -> bool:
-        """Whether a factor is zero beyond a guard."""
         if isinstance(e, Cast):
             return self._is_padding(e.value, g)
         source = self.b.bounds.stages.get(e.source) if isinstance(e, Read) else None

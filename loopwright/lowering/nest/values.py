@@ -1,8 +1,6 @@
 """The values of a stage: expressions over its tensor's axes become ones over loops and buffers.
-
-The iterations of a padded stage may run over its edge. Nobody reads what they compute there, but
-they must not read outside of a buffer nor trap.
-"""
+Iterations of a padded stage over its edge must not read outside of a buffer nor trap, though nobody
+reads what they compute."""
 
 from __future__ import annotations
 
@@ -35,8 +33,6 @@ _WHOLE = ("+", "-", "*", "//", "%", "tdiv", "tmod", "min", "max")
 
 
 class Values:
-    """Expressions of one stage in its nest."""
-
     def __init__(self, buffers: Buffers, sb: StageBounds, guards: Guards) -> None:
         self.b, self.sb, self.guards = buffers, sb, guards
         self.ranges = buffers.bounds.ranges
@@ -68,11 +64,7 @@ class Values:
         return out
 
     def load_of(self, e: Read, indices: list[Affine | Expr] | None = None) -> Load:
-        """The load of a read, without a test whether the element exists.
-
-        Raises:
-            LowerError: the tensor is an input that is not among the arguments.
-        """
+        """The load of a read, without a test whether the element exists."""
         sid = e.source
         if sid not in self.b.of:
             raise LowerError(
@@ -94,7 +86,7 @@ class Values:
         """Conditions under which an iteration that may run over the edge reads this element.
 
         An index that may be outside is inside for all points of the axes for which it is evaluated;
-        so those must be points of the axes which the index and the conditions around it speak of.
+        so the axes in the index and in the conditions around it must be at such points.
         """
         if not self.sb.domain:
             return []
@@ -112,7 +104,6 @@ class Values:
         ]
 
     def _indices_of(self, e: Read) -> list[Affine | Expr]:
-        """Indices of a read over the loops."""
         forms = [(i, to_affine(i, self.sb.values, self.ranges)) for i in e.indices]
         return [a if a is not None else self._index(i) for i, a in forms]
 

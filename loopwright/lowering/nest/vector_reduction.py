@@ -1,12 +1,8 @@
-"""Reductions over a vectorized loop: one accumulator for each vector lane.
-
-A vectorized reduction loop of n iterations adds into n accumulators that lie side by side; each
-element that the loops inside the outermost reduction loop compute has its own n. They start from
-the reducer's identity. After the outermost reduction loop the n accumulators of an element are
-combined in halves, and the result, combined with ``init`` if there is one, becomes the element.
-This is valid since a reducer is commutative and associative. Accumulators that are accessed at
-constant places, in pieces of the native vector length, become registers.
-"""
+"""Reductions over a vectorized loop of n iterations: each element has n accumulators side by
+side, one for each lane. They start from the reducer's identity and are combined in halves,
+and with ``init``, after the outermost reduction loop: valid since a reducer is commutative
+and associative. Accumulators accessed at constant places, in pieces of the native vector
+length, become registers."""
 
 from __future__ import annotations
 
@@ -40,30 +36,26 @@ def vector_reduction_of(state: State, sb: StageBounds) -> VectorReduction | None
 
 
 class VectorReduction:
-    """The accumulators of one stage.
-
-    Attributes:
-        position: index of the vectorized reduction loop.
-        lane, count: its variable and extent.
-        element, extents: variables and extents of the loops over elements inside the outermost
-            reduction loop.
-        points: number of these elements where all their loops are unrolled, else 0.
-        whole_tile: whether the elements are combined together (`fold_tile`), not one by one.
-        buffers: the accumulators, one buffer for each output: flat where ``whole_tile``, else with
-            a dimension for each loop over elements and one for the lanes.
-    """
+    """The accumulators of one stage."""
 
     def __init__(self, name: str, sb: StageBounds, position: int, combiner: Combiner) -> None:
+        #: Index of the vectorized reduction loop.
         self.position, self.name, self.combiner = position, name, combiner
         self.types = sb.op.dtypes
+        #: Variable of the vectorized loop, and its extent ``count``.
         self.lane, self.count = sb.loops[position].var, sb.loops[position].count
         tile = tile_loops(sb)
+        #: Variables and extents of the loops over elements inside the outermost reduction loop.
         self.element: tuple[Expr, ...] = tuple(x.var for x in tile)
         self.extents = tuple(sb.sizes.dim(x.extent) for x in tile)
         unrolled = all(x.mark is not None and x.mark.kind == "unrolled" for x in tile)
+        #: Number of these elements where all their loops are unrolled, else 0.
         self.points = prod(x.count for x in tile) if unrolled else 0
         power_of_two = self.count & (self.count - 1) == 0
+        #: Whether the elements are combined together (`fold_tile`), not one by one.
         self.whole_tile = power_of_two and 1 < self.points <= MAX_TILE // self.count
+        #: The accumulators of each output: flat where ``whole_tile``, else with a dimension for
+        #: each loop over elements and one for the lanes.
         self.buffers = self._new_buffers()
 
     def _new_buffers(self) -> list[Buffer]:
@@ -132,13 +124,8 @@ class VectorReduction:
 
         Halves of two elements' lanes are interleaved and combined by one vector operation, and so
         on with the results, so a tile of 16 elements of 16 lanes takes 15 vector operations instead
-        of 64.
-
-        Args:
-            over_elements: puts the loops over the tile around a statement that writes one element.
-            buffers: the stage's, one for each output.
-            indices: the element at hand in them.
-            init: starting values, if there are some.
+        of 64. ``over_elements`` puts the loops over the tile around a statement that writes one
+        element.
         """
         steps: list[Stmt] = []
         partial: list[Buffer] = []

@@ -1,9 +1,6 @@
-"""The operands of intrinsics of a warp: tiles in registers of its lanes, and in shared memory.
-
-A tile in registers begins at an element that is a multiple of the tile in both dimensions. The
-layout of its buffer then gives the registers of lane 0 that hold it, and is compared, digit by
-digit, with what the instruction wants.
-"""
+"""The operands of intrinsics of a warp: tiles in registers of its lanes, and in shared memory. A
+tile in registers begins at a multiple of itself; the layout of its buffer gives the registers of
+lane 0 and is compared, digit by digit, with what the instruction wants."""
 
 from __future__ import annotations
 
@@ -29,14 +26,7 @@ _ROW_BYTES = 16
 
 
 def warp_statement(buffers: Buffers, sb: StageBounds, match: Match, part: Stmt) -> Stmt:
-    """A body of an intrinsic of a warp over the buffers of the program.
-
-    Args:
-        buffers: of the program.
-        sb: the tensorized stage.
-        match: how its nest is the intrinsic's.
-        part: the body, reset or update: instructions, one after the other.
-    """
+    """A body (reset or update) of an intrinsic of a warp over the buffers of the program."""
     return _WarpOperands(buffers, sb, match).statement(part)
 
 
@@ -67,7 +57,7 @@ class _WarpOperands:
         return IntrinsicCall(part.name, tuple(loads), instruction.lanes(loads, self.lane))
 
     def operand(self, want: Operand, given: Load) -> Load:
-        """Where an operand begins: for fragments the registers of lane 0."""
+        """First element of an operand: for fragments in the registers of lane 0."""
         k = self.params[given.buffer]
         op = self.intrin.dag.ops[k]
         if op.body is not None:
@@ -90,7 +80,6 @@ class _WarpOperands:
         return Load(buffer, at, buffer.dtype)
 
     def forms(self, want: Operand, read: Read) -> list[Affine]:
-        """The indices of a read over the loops of the stage."""
         out = []
         for i in read.indices:
             form = to_affine(i, self.sb.values, self.b.bounds.ranges)

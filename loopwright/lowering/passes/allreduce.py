@@ -1,9 +1,6 @@
-"""LowerThreadAllreduce: each `AllReduce` becomes a tree of combinations in shared memory.
-
-Each thread stores its value in a row of shared memory, which the threads of its group share. Halves
-of the row are combined until one value is left, which all threads of the group read. The pass
-`thread_sync` inserts the barriers. As TVM's pass of this name.
-"""
+"""LowerThreadAllreduce: each `AllReduce` becomes a tree of combinations in shared memory: threads
+store their values in a row, halves of which are combined until one value is left, which all threads
+of the group read. `thread_sync` inserts the barriers. As TVM's pass of this name."""
 
 from __future__ import annotations
 

@@ -1,9 +1,6 @@
-"""InstrumentBoundCheckers: every load and store of compiled code checks its indices first.
-
-For ``PassContext(config={"instrument_bound_checkers": True})``. The iterations of vectorized loops
-run one by one, so that an error can name the iteration. Accesses that were proved to lie inside are
-checked as well.
-"""
+"""InstrumentBoundCheckers: every load and store of compiled code checks its indices first, those
+proved to lie inside too (``PassContext(config={"instrument_bound_checkers": True})``). Vectorized
+loops run one by one, so that an error can name the iteration."""
 
 from __future__ import annotations
 

@@ -71,10 +71,8 @@ def _go(s: Stmt) -> Stmt:
 
 
 class _Counter:
-    """Counts how often each expression of a run occurs.
-
-    What occurs only inside a repeated expression is counted once.
-    """
+    """Counts each expression of a run; one that occurs only inside a repeated expression counts
+    once."""
 
     def __init__(self, written: set[Buffer]) -> None:
         self.written = written

@@ -1,9 +1,6 @@
-"""ConstantFolding: computes operations on literals. The example of how a pass is written.
-
-A pass is a function ``Func -> Func``. This one rebuilds the body with a mutator, bottom-up, and
-folds every node whose operands have become literals (`loopwright.ir.fold`). The pipeline does not
-list it, since `Simplify` does this and more.
-"""
+"""ConstantFolding: computes operations on literals; the example of how a pass is written, a mutator
+that folds (`loopwright.ir.fold`), bottom-up, nodes whose operands have become literals. The
+pipeline does not list it, since `Simplify` does this and more."""
 
 from __future__ import annotations
 
@@ -18,10 +15,7 @@ from loopwright.lowering.context import func_pass
 
 
 class ConstantFolder(Mutator):
-    """Folds expressions, children first."""
-
     def generic_visit(self, n: Node) -> Any:
-        """Rebuild a node, then fold it."""
         rebuilt = super().generic_visit(n)
         return fold(rebuilt) if isinstance(rebuilt, Expr) else rebuilt
 

@@ -1,15 +1,12 @@
 """InjectDoubleBuffer: a buffer of n places, filled for later iterations while one is read.
 
-The nest marks the allocations of stages with `double_buffer` (`Allocate.halves`). Before the loop
-the places 0 to n - 2 are filled for the first iterations. Iteration i fills place (i + n - 1) % n
-for iteration i + n - 1, if there is one, and then reads place i % n. Two places are TVM's pass of
-this name, with one difference: here conditions that the loop tests before it fills the buffer are
-tested for the later iteration. More of them are the software pipelines of Triton and CUTLASS, which
-keep several copies from global memory on their way.
-
-In kernels what is copied from global into shared memory may arrive asynchronously (`AsyncGroup`),
-which targets with instructions for it use. Each place is waited for at the beginning of its
-iteration, in front of the barrier at which the threads of the block meet.
+The nest marks allocations with `double_buffer` (`Allocate.halves`). Before the loop places 0 to n -
+2 are filled; iteration i fills place (i + n - 1) % n for iteration i + n - 1, if there is one, and
+reads place i % n. Two places are TVM's pass of this name, except that conditions before a fill are
+tested here for the later iteration. More are the software pipelines of Triton and CUTLASS. In
+kernels, copies from global to shared memory may arrive asynchronously (`AsyncGroup`). Each place is
+waited for at the beginning of its iteration, in front of the barrier at which the threads of the
+block meet.
 """
 
 from __future__ import annotations
@@ -85,20 +82,13 @@ def inject_double_buffer(f: Func) -> Func:
 
 @dataclass(frozen=True)
 class _DoubleBuffer:
-    """A marked buffer.
-
-    Attributes:
-        old: the buffer.
-        new: the buffer that replaces it, with a place for each of ``copies`` iterations.
-        copies: how many.
-        fill: the statement that fills it.
-        before: definitions, tests and allocations between the loop and ``fill``, outermost first.
-    """
+    """A marked buffer."""
 
     old: Buffer
-    new: Buffer
+    new: Buffer  #: replaces it, with a place for each of ``copies`` iterations
     copies: int
-    fill: Stmt
+    fill: Stmt  #: fills the buffer
+    #: Definitions, tests and allocations between the loop and ``fill``, outermost first.
     before: tuple[Stmt, ...]
 
 
@@ -121,11 +111,10 @@ def _take(
     written: frozenset[Buffer],
     doubles: list[_DoubleBuffer],
 ) -> Stmt:
-    """The body of a loop without the statements that fill marked buffers.
+    """The body of a loop without the statements that fill marked buffers, which go to ``doubles``.
 
-    The buffers, with these statements, are appended to ``doubles``. One that is filled from what
-    the same iteration has written before, ``written``, cannot be filled an iteration ahead: it
-    stays as it is.
+    A buffer that is filled from what the same iteration has written before, ``written``, cannot be
+    filled an iteration ahead: it stays as it is.
     """
     match s:
         case Let(var=v, value=e, body=body):
@@ -147,7 +136,6 @@ def _take(
 
 
 def _written(s: Stmt) -> set[Buffer]:
-    """Buffers that a statement writes."""
     found: set[Buffer] = set()
 
     def visit(n: Node) -> None:
@@ -162,7 +150,6 @@ def _written(s: Stmt) -> set[Buffer]:
 
 
 def _reads(s: Stmt, buffers: frozenset[Buffer]) -> bool:
-    """Whether a statement reads one of some buffers."""
     found: list[Buffer] = []
 
     def visit(n: Node) -> None:
@@ -237,7 +224,7 @@ def _place(n: int) -> Var:
 
 
 def _fill_first(group: list[_DoubleBuffer], loop: For, k: int) -> Stmt:
-    """What fills the buffers for iteration ``k`` before the loop, if the loop has so many."""
+    """Statements that fill the buffers for iteration ``k`` before the loop, if it has so many."""
     v = Var(loop.var.name, loop.var.dtype)
     fill = Let(v, as_expr(k, v.dtype), _fill(group, loop.var, v))
     if k == 0 or isinstance(loop.extent, int):
@@ -246,14 +233,14 @@ def _fill_first(group: list[_DoubleBuffer], loop: For, k: int) -> Stmt:
 
 
 def _fill_ahead(group: list[_DoubleBuffer], loop: For, n: int) -> Stmt:
-    """What fills the buffers ``n - 1`` iterations ahead, if there is such an iteration."""
+    """Statements that fill the buffers ``n - 1`` iterations ahead, if there are so many."""
     later = binary("+", loop.var, n - 1)
     v = Var(loop.var.name, loop.var.dtype)
     return If(binary("<", later, loop.extent), Let(v, later, _fill(group, loop.var, v)))
 
 
 def _fill(group: list[_DoubleBuffer], var: Var, value: Var) -> Stmt:
-    """What fills the buffers for the iteration ``value``."""
+    """Statements that fill the buffers for the iteration ``value``."""
     n = group[0].copies
     place = _place(n)
     parts = [_in_place(_at(x.before, x.fill, {var: value}), group, place) for x in group]
@@ -261,10 +248,8 @@ def _fill(group: list[_DoubleBuffer], var: Var, value: Var) -> Stmt:
 
 
 def _with_own_buffers(s: Stmt) -> Stmt:
-    """A statement with new buffers in place of those allocated in it, for another copy of it.
-
-    Buffers in shared memory are kept, since all copies have one place in the block.
-    """
+    """A copy of a statement with buffers of its own, but for those in shared memory: all copies
+    have one place in the block."""
     own: dict[Buffer, Buffer] = {}
 
     def visit(n: Node) -> None:

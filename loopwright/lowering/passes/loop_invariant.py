@@ -70,17 +70,13 @@ def _is_surely_run(s: For) -> bool:
 
 
 class _Hoist:
-    """Replaces expressions that can leave one loop by variables.
-
-    ``inside`` are always the variables that are defined between the loop and the place at hand.
-
-    Attributes:
-        names: the expressions, with their variables.
-        written: buffers that the loop writes; None where that is not known.
-    """
+    """Replaces expressions that can leave one loop by variables; ``inside`` are always the
+    variables defined between the loop and the place at hand."""
 
     def __init__(self, loop: For) -> None:
+        #: The expressions, with their variables.
         self.names: dict[StructuralKey, Var] = {}
+        #: Buffers that the loop writes; None where that is not known.
         self.written: set[Buffer] | None = stored(loop.body)
 
     def stmt(self, s: Stmt, inside: frozenset[Var]) -> Stmt:

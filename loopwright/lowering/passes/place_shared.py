@@ -1,8 +1,5 @@
-"""PlaceSharedMemory: one buffer in shared memory for each block, whatever loop its stage stands in.
-
-The nest allocates a buffer where its stage is computed, inside the threads of a kernel. This pass
-moves the allocations between the loops over blocks and those over threads.
-"""
+"""PlaceSharedMemory: moves the allocations of shared buffers, which the nest puts where stages are
+computed, between the loops over blocks and those over threads: one for each block."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Questions of passes that move expressions: what is worth it, and what memory is touched."""
+"""Queries for passes that move expressions: cost of an expression, and the memory it touches."""
 
 from __future__ import annotations
 
@@ -14,11 +14,8 @@ _KNOWN = (Allocate, For, If, IntrinsicCall, Let, Prefetch, Seq, Store, Expr)
 
 
 def is_cheap(e: Expr) -> bool:
-    """Whether an expression is not worth a variable of its own.
-
-    Literals, variables, and sums and multiples of loops are not: the latter are parts of addresses,
-    which code generators share anyway.
-    """
+    """Whether an expression is not worth a variable: a literal, a variable, or sums and multiples
+    of loops, parts of addresses that code generators share anyway."""
     if isinstance(e, Const | Var):
         return True
     if not dtypes.is_int(e.dtype):
@@ -29,18 +26,13 @@ def is_cheap(e: Expr) -> bool:
 
 
 def loaded(e: Expr) -> set[Buffer]:
-    """Buffers that an expression reads."""
     buffers: set[Buffer] = set()
     walk(e, lambda n: buffers.add(n.buffer) if isinstance(n, Load) else None)
     return buffers
 
 
 def stored(s: Stmt) -> set[Buffer] | None:
-    """Buffers that a statement writes or allocates.
-
-    Returns:
-        None where it holds statements whose effect on memory is not known here.
-    """
+    """Buffers that a statement writes or allocates; None where that is not known here."""
     buffers: set[Buffer] = set()
     unknown: list[Node] = []
 

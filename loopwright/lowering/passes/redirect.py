@@ -1,4 +1,4 @@
-"""Redirects accesses of buffers that a pass has replaced by others."""
+"""Redirection of accesses of buffers that a pass has replaced by others."""
 
 from __future__ import annotations
 
@@ -14,15 +14,10 @@ Indices = tuple[Expr, ...]
 
 
 def redirected(n: Node, new: Mapping[Buffer, Buffer], at: Callable[[Indices], Indices]) -> Node:
-    """A node; an access of a buffer in ``new`` becomes one of its replacement.
+    """A node, its children redirected already, with accesses of buffers in ``new`` redirected.
 
-    Args:
-        n: an expression or statement, its children already redirected.
-        new: old buffers and their replacements.
-        at: indices of an element in the replacement.
-
-    Raises:
-        LowerError: a packed function is given a buffer that is replaced.
+    ``at`` gives the indices of an element in the replacement. A packed function cannot be given a
+    buffer that is replaced.
     """
     match n:
         case Load(buffer=b, indices=idx, dtype=d) if b in new:

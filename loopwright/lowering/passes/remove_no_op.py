@@ -57,14 +57,9 @@ def remove_no_op(f: Func) -> Func:
 
 
 class _Remover(Mutator):
-    """Rebuilds a program bottom-up, in one walk.
-
-    Attributes:
-        used: variables and buffers that were read or written so far.
-    """
-
     def __init__(self) -> None:
         super().__init__()
+        #: Variables and buffers that were read or written so far.
         self.used: set[Var | Buffer] = set()
 
     def visit_Var(self, e: Var) -> Var:
@@ -137,11 +132,10 @@ class _Remover(Mutator):
         return s if then is s.then and other is s.orelse else If(s.cond, then, other)
 
     def rest(self, branch: Stmt | None) -> Stmt | None:
-        """What is left of a branch; None if that is nothing."""
+        """The rest of a branch; None if nothing is left."""
         rebuilt: Stmt | None = None if branch is None else self.visit(branch)
         return None if rebuilt == _NOTHING else rebuilt
 
     def rebuilt(self, n: N) -> N:
-        """A node with its children rebuilt."""
         out: N = self.generic_visit(n)
         return out

@@ -1,10 +1,9 @@
 """Simplify: one bottom-up sweep over expressions; no fixpoint.
 
-Literals are folded, integer arithmetic on loops is brought to its affine form, comparisons and
-``min``/``max`` are decided by intervals, choices with a known condition are replaced by one of
-their sides, and a condition counts as true in the statements that it guards. Operations on floats
-are dropped only where that is exact for every value, NaN and -0 included: ``x * 1``, ``x / 1``,
-``x - 0``, ``-(-x)``; never ``x + 0``, which turns -0 into 0, nor ``x * 0``.
+Literals are folded, integer arithmetic on loops becomes affine, comparisons and ``min``/``max`` are
+decided by intervals, and a condition counts as true in the statements that it guards. Operations on
+floats are dropped only where that is exact for every value, NaN and -0 included: ``x * 1``, ``x /
+1``, ``x - 0``, ``-(-x)``; never ``x + 0``, which turns -0 into 0, nor ``x * 0``.
 """
 
 from __future__ import annotations
@@ -82,22 +81,17 @@ def simplify(f: Func) -> Func:
 
 
 class _Simplifier(Mutator):
-    """Simplifies one function.
-
-    Attributes:
-        ranges: bounds of variables.
-        env: variables that stand for a literal or another variable.
-        forms: those of them that are integers, as affine forms.
-        decided: conditions that hold (True) or do not hold (False) around the node at hand.
-        memo: simplified expressions, valid for the other attributes as they are.
-    """
-
     def __init__(self) -> None:
         super().__init__()
+        #: Bounds of variables.
         self.ranges: dict[Var, Interval] = {}
+        #: Variables that stand for a literal or another variable.
         self.env: dict[Var, Expr] = {}
+        #: Integers among them, as affine forms.
         self.forms: dict[Var, Affine] = {}
+        #: Conditions that hold (True) or do not hold (False) around the node at hand.
         self.decided: dict[StructuralKey, bool] = {}
+        #: Simplified expressions, valid for the other attributes as they are.
         self.memo: dict[StructuralKey, Expr] = {}
 
     # ------------------------------------------------------------ statements
@@ -120,10 +114,7 @@ class _Simplifier(Mutator):
         return s if value is s.value and body is s.body else Let(s.var, value, body)
 
     def learn(self, v: Var, bounds: Interval | None) -> None:
-        """Note the bounds of a variable that is defined here.
-
-        It may be defined in several copies of a nest, with other bounds in each.
-        """
+        """Note the bounds of a variable, which copies of a nest may define with other ones."""
         if self.ranges.get(v) == bounds:
             return
         self.memo = {}
@@ -271,7 +262,6 @@ class _Simplifier(Mutator):
         return e if same(out, e) else out
 
     def binary(self, e: Binary) -> Expr:
-        """An operation on operands that are simplified."""
         a, b = e.a, e.b
         if e.op in ("and", "or"):
             return _logic(e)

@@ -1,9 +1,9 @@
 """StorageRewrite: large buffers that are never in use at the same time share memory.
 
-At each level of the program (the body of a function or of a loop) the statements run in a line. A
-buffer is in use from the first to the last of them that touches it. Buffers get their offsets by
-size, largest first: each the lowest at which it overlaps no other that is in use at the same time
-(greedy by size: Pisarchyk & Lee, Efficient Memory Management for Deep Neural Net Inference, 2020).
+The statements of a level (the body of a function or of a loop) run in a line; a buffer is in use
+from the first to the last that touches it. Offsets are given by size, largest first: each the
+lowest at which no other in use overlaps (greedy by size: Pisarchyk & Lee, Efficient Memory
+Management for Deep Neural Net Inference, 2020).
 """
 
 from __future__ import annotations
@@ -69,20 +69,13 @@ def storage_rewrite(f: Func) -> Func:
 
 @dataclass(slots=True)
 class PooledBuffer:
-    """A buffer in the common memory.
-
-    Attributes:
-        buffer: the buffer.
-        first, last: numbers of the first and the last statement that touch it.
-        size: bytes, rounded up.
-        offset: the byte where it begins.
-    """
+    """A buffer in the common memory."""
 
     buffer: Buffer
-    first: int
-    last: int
-    size: int
-    offset: int = 0
+    first: int  #: number of the first statement that touches it
+    last: int  #: number of the last statement that touches it
+    size: int  #: bytes, rounded up
+    offset: int = 0  #: the byte where it begins
 
 
 def _level(s: Stmt, scope: Scope) -> Stmt:
@@ -132,7 +125,7 @@ def _rounded(n: int) -> int:
 
 
 def _pooled(large: list[Buffer], line: list[Stmt]) -> list[PooledBuffer]:
-    """When each of the buffers is in use; those that nothing touches are left out."""
+    """The buffers with the statements that first and last touch each; without untouched ones."""
     pooled: dict[Buffer, PooledBuffer] = {}
     for k, s in enumerate(line):
         for b in _touched(s).intersection(large):

@@ -1,11 +1,9 @@
 """ThreadSync: barriers between accesses of shared memory that must not overlap.
 
-A write and another access of one buffer conflict, whichever comes first, unless one thread is known
-to do both: then some index tells threads apart, as ``threadIdx.x * 4 + i`` does for i below 4,
-whatever the two values of i. A statement that conflicts with an access since the last barrier gets
-a barrier before it. Accesses at the end of a loop's body can also conflict with those at the
-beginning of the next iteration, where the variables of the loop have other values. One store does
-not conflict with itself, as a stage writes each element once. Two stores do, such as that of a
+A write and another access of a buffer conflict unless one thread is known to do both: then some
+index tells threads apart, as ``threadIdx.x * 4 + i`` does for i below 4. A statement that conflicts
+with an access since the last barrier, or of the iteration before, gets a barrier before it. One
+store does not conflict with itself, as a stage writes each element once; two do, such as that of a
 buffer's padding and that of its elements (TVM's ThreadSync puts no barrier there).
 """
 
@@ -42,11 +40,8 @@ from loopwright.lowering.nest.launch import is_launch
 
 @func_pass(opt_level=0, name="ThreadSync")
 def thread_sync(f: Func) -> Func:
-    """Put barriers into every kernel.
-
-    Raises:
-        LowerError: a barrier would stand where only some threads come, or in a vectorized loop.
-    """
+    """Put barriers into every kernel; an error where only some threads come to one, or in a
+    vectorized loop."""
     return f.with_body(_go(f.body))
 
 
@@ -70,17 +65,11 @@ Pins = frozenset[tuple[Var, int]]
 
 @node
 class _Access(Node):
-    """One read or write.
-
-    Attributes:
-        buffer, indices: the element.
-        store: identity of the statement that writes; 0 for a read.
-        pins: thread axes that a condition around the access fixes.
-    """
-
     buffer: Buffer
     indices: tuple[Expr, ...]
+    #: Identity of the statement that writes; 0 for a read.
     store: int
+    #: Thread axes that a condition around the access fixes.
     pins: Pins
 
 
@@ -89,29 +78,24 @@ Pending = tuple[_Access, ...]
 
 
 class _Sync:
-    """Puts barriers into one kernel with the given thread loops.
-
-    Attributes:
-        extents: extents of the thread axes of more than one thread.
-        varying: variables whose values may differ between threads at one time, or between two
-            places of the program.
-        twice: variables that are defined in two places, as in the copies of what fills a double
-            buffer.
-        ranges: bounds of variables.
-        forms: definitions that are affine.
-        remainders: definitions ``form % n``, such as the place of an iteration in a double buffer.
-        barriers: how many there are so far.
-    """
+    """Puts barriers into one kernel with the given thread loops."""
 
     def __init__(self, threads: list[For], body: Stmt) -> None:
+        #: Extents of the thread axes of more than one thread.
         self.extents = {x.var: x.count for x in threads if x.count > 1}
+        #: Variables whose values may differ between threads at one time, or between two places of
+        #: the program.
         self.varying: set[Var] = set(self.extents)
         self.ranges: dict[Var, Interval] = {x.var: (0, x.count - 1) for x in threads}
+        #: Definitions that are affine.
         self.forms: dict[Var, Affine] = {}
+        #: Definitions ``form % n``, such as the place of an iteration in a double buffer.
         self.remainders: dict[Var, tuple[Affine, int]] = {}
+        #: Number of barriers so far.
         self.barriers = 0
         definitions: Counter[Var] = Counter()
         walk(body, lambda n: definitions.update([n.var]) if isinstance(n, For | Let) else None)
+        #: Variables that are defined in two places, as in the copies of what fills a double buffer.
         self.twice = {v for v, n in definitions.items() if n > 1}
         self.varying |= self.twice
         walk(body, self._survey)
@@ -143,16 +127,7 @@ class _Sync:
         return to_affine(e, self.forms, self.ranges)
 
     def stmt(self, s: Stmt, pending: Pending, pins: Pins) -> tuple[Stmt, Pending]:
-        """Insert the barriers of one statement.
-
-        Args:
-            s: the statement.
-            pending: accesses since the last barrier, before it.
-            pins: thread axes that conditions around it fix.
-
-        Returns:
-            The statement with barriers, and the accesses since the last barrier after it.
-        """
+        """A statement with its barriers, and the accesses since the last barrier after it."""
         match s:
             case Barrier(scope="warp"):
                 return s, pending
@@ -292,7 +267,7 @@ class _Sync:
         return m == n and not apart.terms and apart.const % m != 0 and not self._differs(a)
 
     def _remainder(self, x: Affine) -> tuple[Affine, int] | None:
-        """What an index is the remainder of, and the divisor."""
+        """The form of which an index is the remainder, and the divisor."""
         return next((self.remainders.get(v) for v in x.terms if x == Affine.of(v)), None)
 
     def _itself(self, x: Affine, divisor: int) -> tuple[Affine, int] | None:
@@ -325,11 +300,8 @@ class _Sync:
             yield from ((v, k) for k in ((c, -d) if differs else (c - d,)) if k)
 
     def _renamed(self, pending: Pending, loop: For) -> Pending:
-        """The accesses as those of an earlier iteration.
-
-        Variables of the loop, and those defined in it, are replaced by others, as they had other
-        values then.
-        """
+        """The accesses as those of an earlier iteration: variables of the loop, and those defined
+        in it, are replaced by others, as they had other values then."""
         own: dict[Var, Expr] = {}
         then: dict[Var, Affine] = {}
 
@@ -365,7 +337,6 @@ def _reads_then_writes(s: Stmt) -> bool:
 
 
 def _reads(n: Node, pins: Pins) -> Pending:
-    """Reads of shared memory."""
     reads: dict[_Access, None] = {}
 
     def visit(n: Node) -> None:

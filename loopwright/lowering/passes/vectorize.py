@@ -1,11 +1,7 @@
-"""VectorizeLoop: buffers inside vectorized loops get a dimension for the lanes.
-
-Code generators turn a vectorized loop into vector instructions: conditions that differ by lane
-become masks, serial loops inside run for all lanes at once. Each lane would need a copy of its own
-of a buffer allocated inside the loop; this pass makes it one buffer with a dimension for the lanes.
-Where that is not possible (a vectorized loop inside another, a buffer of unknown or great size) the
-loop is left as it is, and its iterations run one by one.
-"""
+"""VectorizeLoop: buffers inside vectorized loops, of which each lane would need its own, get a
+dimension for the lanes; code generators make vector instructions of the loop. Where that is not
+possible (a vectorized loop inside another, a buffer of unknown or great size) its iterations run
+one by one."""
 
 from __future__ import annotations
 
@@ -90,11 +86,8 @@ def _with_shared_buffers(loop: For) -> Stmt:
 
 
 def _buffers_for_all_lanes(loop: For) -> dict[Buffer, Buffer] | None:
-    """Replacements of the buffers allocated in a vectorized loop, with a dimension for its lanes.
-
-    Returns:
-        None where nothing needs to change, or where the loop must run one by one.
-    """
+    """Replacements of the buffers in a vectorized loop, with a dimension for its lanes; None where
+    nothing needs to change, or where the loop must run one by one."""
     kinds: set[LoopKind] = set()
     private: list[Buffer] = []
 

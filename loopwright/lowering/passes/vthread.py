@@ -1,11 +1,7 @@
-"""InjectVirtualThread: what depends on the virtual thread runs for each of them, the rest once.
-
-A statement depends on the virtual thread by an index, a value, a condition or a buffer that differs
-between virtual threads. It is put into an unrolled loop over them; several such statements one
-after the other share a loop. Other statements, such as those that fill a shared buffer, run once.
-So the loop is spread over its body. A buffer whose contents differ, allocated between two such
-loops, gets a leading dimension with a slice for each virtual thread. As TVM's pass of this name.
-"""
+"""InjectVirtualThread: statements that depend on the virtual thread, by an index, a value, a
+condition or a buffer, go into unrolled loops over it; others, such as those that fill a shared
+buffer, run once. A buffer whose contents differ, allocated between two such loops, gets a leading
+dimension with a slice for each virtual thread. As TVM's pass of this name."""
 
 from __future__ import annotations
 
@@ -49,19 +45,13 @@ def _go(s: Stmt) -> Stmt:
 
 
 class _Spread:
-    """Spreads one vthread loop over its body.
-
-    Attributes:
-        var, count: the loop's variable and extent.
-        vars: variables whose values differ between virtual threads.
-        buffers: buffers whose contents differ between them.
-        inside: all buffers that are allocated in the loop.
-    """
-
     def __init__(self, loop: For) -> None:
         self.var, self.count = loop.var, loop.count
+        #: Variables whose values differ between virtual threads.
         self.vars: set[Var] = {loop.var}
+        #: Buffers whose contents differ between them.
         self.buffers: set[Buffer] = set()
+        #: All buffers that are allocated in the loop.
         self.inside: set[Buffer] = set()
         walk(loop.body, self._collect)
         before = -1
@@ -76,7 +66,6 @@ class _Spread:
     # ------------------------------------------------------------ what differs
 
     def differs(self, *es: Node) -> bool:
-        """Whether expressions differ between virtual threads."""
         differing: list[Node] = []
 
         def visit(n: Node) -> None:
@@ -131,7 +120,6 @@ class _Spread:
     # ------------------------------------------------------------ spreading
 
     def stmt(self, s: Stmt) -> Stmt:
-        """The statement for all virtual threads."""
         if isinstance(s, Seq):
             return self._sequence(s)
         each = self._each_differs(s)

@@ -1,11 +1,9 @@
 """LowerWarpMemory: buffers that the lanes of a warp share become registers of each lane.
 
-A buffer of scope ``warp`` has an element for each register of each lane. Every thread touches those
-of its own lane only, ``[threadIdx.x // 4, threadIdx.x % 4, ...]``, which this pass proves; so it
-becomes a local buffer without the first two dimensions. What instructions of a warp exchange
-between lanes lies in buffers inside of `IntrinsicCall`, which stay: the interpreter runs these, and
-code generators write the instruction. TVM's pass of this name also makes shuffles of other
-accesses.
+Every thread touches the registers of its own lane only, ``[threadIdx.x // 4, threadIdx.x % 4,
+...]``, which this pass proves; so the first two dimensions go. Buffers inside of `IntrinsicCall`
+stay: the interpreter runs these, and code generators write the instruction. TVM's pass of this name
+also makes shuffles of other accesses.
 """
 
 from __future__ import annotations
@@ -39,9 +37,6 @@ def lower_warp_memory(f: Func) -> Func:
 
         C = alloc(float32[2, 2], local)
         for r in range(2): C[r, 0] = 0.0
-
-    Raises:
-        LowerError: a thread touches the register of another lane.
     """
     return f.with_body(_statement(f.body, None))
 
@@ -62,14 +57,11 @@ def _statement(s: Stmt, lane: Var | None) -> Stmt:
 
 
 class _Registers:
-    """Rewrites the accesses of one buffer."""
-
     def __init__(self, old: Buffer, new: Buffer, lane: Var) -> None:
         self.old, self.new, self.lane = old, new, lane
 
     # Any: an expression gives an expression and a statement a statement.
     def rewrite(self, n: Any, lets: Mapping[Var, Expr]) -> Any:
-        """A node inside of some definitions."""
         match n:
             case Let(var=v, value=e, body=body):
                 value = self.rewrite(e, lets)
@@ -87,7 +79,7 @@ class _Registers:
         return n
 
     def _operand(self, x: Load) -> Load:
-        """Where an operand begins, which names the registers of lane 0."""
+        """First element of an operand, which names the registers of lane 0."""
         return Load(self.new, x.indices[2:], x.dtype) if x.buffer is self.old else x
 
     def _own(self, indices: tuple[Expr, ...], lets: Mapping[Var, Expr]) -> tuple[Expr, ...]:

@@ -1,1 +1,1 @@
-"""Is the answer of a kernel right: references, tolerance, and when a candidate is checked."""
+"""Checks of answers: references, tolerance, and when a candidate is checked."""

@@ -1,6 +1,6 @@
-"""Is the answer right: input data, poisoned outputs, tolerance and comparison. The only such place.
+"""Comparison with the reference: input data, poisoned outputs and tolerance. The only such place.
 
-Data comes from a seed, so the parent and a runner make the same without sending it.
+Data comes from a seed, so that the parent and a runner make the same without sending it.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ Array = npt.NDArray[Any]
 PATTERN = 0xA5
 #: Another one, and another float, for a kernel that knows the first.
 OTHER_PATTERN, _OTHER_FLOAT = 0x3C, -3.0e4
-#: Outputs all smaller than this are judged as if one were so large: inputs are about 1.
+#: Outputs all smaller than this are compared as if one were so large: inputs are about 1.
 _SMALLEST = 1e-3
-#: So many times the distance of two right answers may lie between another one and the better of
-#: these: of the elements of an answer the worst one counts.
+#: An answer may differ from the better of two right ones by so many times their difference: of the
+#: elements of an answer the worst one counts.
 _ROUNDINGS = 4.0
 
 
@@ -62,16 +62,9 @@ def make_input(
 ) -> Array:
     """Random data of argument number ``index``: the same for equal arguments, in any process.
 
-    Floats are standard normal. Integers are small and never zero (nothing divides by zero):
-    -4..4 for signed, 1..8 for unsigned types.
-
-    Args:
-        shape: extents.
-        dtype: name of the element type.
-        seed: at least 0.
-        index: position among the arguments.
-        span: integers from the first to the last of these instead: what is used as an index.
-        largest: if above 0, floats are integers of at most this size, never zero.
+    Floats are standard normal, or nonzero integers of at most ``largest`` if that is above 0.
+    Integers are small and never zero (nothing divides by zero): -4..4 for signed, 1..8 for unsigned
+    types; or in ``span``, for an argument that is used as an index.
     """
     rng = np.random.default_rng([seed, index])
     size, dtype = tuple(shape), dtypes.check(dtype)
@@ -98,11 +91,12 @@ def _signs(rng: np.random.Generator, size: tuple[int, ...]) -> Array:
 
 
 def poison(array: Array, pattern: int = PATTERN) -> None:
-    """Fill an output so that an element left unwritten cannot look right: NaN, or a pattern.
+    """Fill an output with NaN or a pattern, so that an unwritten element cannot look right.
 
     Args:
         array: the output.
-        pattern: the byte of types that have no NaN; with another one floats get a number.
+        pattern: the byte for types without NaN; with another than the default, floats get a number
+            too.
 
     Example:
         >>> from loopwright.inspection import poison
@@ -118,15 +112,16 @@ def poison(array: Array, pattern: int = PATTERN) -> None:
 
 
 def reduction_length(dag: Dag) -> int:
-    """How many terms are added up on the way to an output, over all stages of a DAG."""
+    """Number of terms that are added up on the way to an output, over all stages of a DAG."""
     lengths = (math.prod(a.count for a in op.reduce_axes) for op in dag.ops if op.reduce_axes)
     return max(1, sum(lengths))
 
 
 def computed_in(dag: Dag) -> str:
-    """The shortest float in which a DAG does arithmetic; empty where it does none in floats.
+    """The shortest float type in which a DAG does arithmetic; empty where it does none in floats.
 
-    Conversions alone are none: a float16 matmul that accumulates in float32 computes in float32.
+    Conversions alone do not count: a float16 matmul that accumulates in float32 computes in
+    float32.
     """
     from loopwright.ir.expr import Binary, Call, Unary  # not at the top: runners import no compiler
     from loopwright.ir.node import Node
@@ -149,20 +144,13 @@ _DIGITS = {"bfloat16": 7, "float16": 10, "float32": 23, "float64": 52}
 
 
 def tolerance(dtype: str, length: int, computed: str = "") -> float:
-    """Allowed error relative to the largest expected value.
+    """Allowed error relative to the largest expected value; 0 for integers and bool.
 
     Rounding errors of a sum of n random terms grow like sqrt(n) relative to its typical size; the
-    constant covers intrinsics and a reference that is itself rounded. A missing or doubled term
-    is far above it. Where the result is stored in a shorter type than it was computed in, the last
-    rounding may go either way.
-
-    Args:
-        dtype: of the output.
-        length: see `reduction_length`.
-        computed: see `computed_in`; empty: in the type of the output.
-
-    Returns:
-        0 for integers and bool, which must be equal.
+    constant covers intrinsics and a reference that is itself rounded. A missing or doubled term is
+    far above it. Where the result is stored in a shorter type than it was computed in, the last
+    rounding may go either way. ``length`` is that of `reduction_length`, ``computed`` that of
+    `computed_in`, or empty for the type of the output.
     """
     if not dtypes.is_float(dtype):
         return 0.0
@@ -173,28 +161,22 @@ def tolerance(dtype: str, length: int, computed: str = "") -> float:
 
 
 class KnownElements(NamedTuple):
-    """Right values of some elements of an output.
+    """Right values of some elements of an output."""
 
-    Attributes:
-        places: row-major, int64.
-        values: floats as float64, all others as int64.
-        errors: how far a right kernel may be from each; infinite where nothing is known.
-    """
-
-    places: Array
-    values: Array
-    errors: Array
+    places: Array  # row-major, int64
+    values: Array  # floats as float64, all others as int64
+    errors: Array  # largest error of a right kernel; infinite where nothing is known
 
 
 class Closeness(NamedTuple):
-    """How close an answer must be.
+    """Required accuracy of an answer.
 
     Attributes:
         length: see `reduction_length`.
         computed: see `computed_in`.
-        exact: it must be equal: the inputs are such that any right schedule gives these bits.
-        rounding: for each output how far two right answers lie apart that add up the same terms in
-            different ways; empty where that is not known.
+        exact: it must be equal: with these inputs any right schedule gives the same bits.
+        rounding: for each output the difference of two right answers that add up the same terms in
+            different ways; empty where not known.
 
     Example:
         >>> from loopwright.inspection import Closeness
@@ -208,15 +190,15 @@ class Closeness(NamedTuple):
     rounding: tuple[float, ...] = ()
 
     def allowed(self, dtype: str, scale: float, output: int) -> float:
-        """The largest difference of an element.
+        """Largest allowed difference of an element.
 
-        Where a sum goes into a function, and the result is small beside it, what counts is the
-        rounding of the sum; how much is left of that in the end, two right answers tell.
+        Where a sum goes into a function whose result is much smaller, the rounding of the sum
+        decides; ``rounding``, from two right answers, shows how much of that is left.
 
         Args:
-            dtype: of the output.
-            scale: its largest finite element.
-            output: its number.
+            dtype: type of the output.
+            scale: largest finite element of the output.
+            output: number of the output.
         """
         relative = tolerance(dtype, self.length, self.computed) * max(scale, _SMALLEST)
         if not self.rounding:
@@ -230,15 +212,15 @@ def compare(
     """Compare one output with the reference.
 
     NaN matches NaN and an infinity itself. The absolute tolerance of every element is
-    ``tolerance(dtype, length)`` times the largest finite expected value (at least 0.001), or what
-    rounding does to this program, where that is known and more.
+    ``tolerance(dtype, length)`` times the largest finite expected value (at least 0.001), or the
+    effect of rounding on this program, where that is known and larger.
 
     Args:
-        name: of the output, for the text.
-        got: what the kernel wrote.
+        name: name of the output, for the text.
+        got: result of the kernel.
         expected: same shape and dtype.
-        close: how close it must be; a number stands for ``Closeness(number)``.
-        output: which of the outputs it is.
+        close: required accuracy; a number stands for ``Closeness(number)``.
+        output: number of the output.
 
     Example:
         >>> from loopwright.inspection import compare
@@ -267,13 +249,7 @@ def compare(
 
 
 def compare_known(name: str, got: Array, known: KnownElements) -> Comparison:
-    """Compare those elements of an output that are known.
-
-    Args:
-        name: of the output, for the text.
-        got: what the kernel wrote.
-        known: what some of it should be.
-    """
+    """Compare the known elements of an output; ``name`` is that of the output, for the text."""
     found = got.reshape(-1)[known.places].astype(known.values.dtype)
     with np.errstate(all="ignore"):
         distance = np.abs(np.subtract(found, known.values, dtype=np.float64))
@@ -353,12 +329,7 @@ def _problem(
 
 
 def reference_problem(outputs: Sequence[Arg], arrays: Sequence[Array]) -> str | None:
-    """Why the result of a NumPy reference does not fit the outputs of a kernel, or None.
-
-    Args:
-        outputs: those arguments of the kernel that it writes.
-        arrays: what the reference returned.
-    """
+    """Reason why the result of a NumPy reference does not fit the outputs of a kernel, or None."""
     if len(arrays) != len(outputs):
         return f"it returned {len(arrays)} arrays for {len(outputs)} outputs"
     for arg, array in zip(outputs, arrays, strict=True):

@@ -1,4 +1,4 @@
-"""The gate before the incumbent: what a result is worth once its kernel was checked."""
+"""The check of a result before it becomes the incumbent."""
 
 from __future__ import annotations
 
@@ -14,17 +14,10 @@ from loopwright.runtime import Artifact
 def checked_result(
     equipment: Equipment, candidate: Candidate, artifact: Artifact, result: MeasureResult
 ) -> MeasureResult:
-    """Check a candidate that would become the best.
+    """Check a candidate that would become the best; the runner holds it in slot 0.
 
-    Args:
-        equipment: its runner holds the candidate in slot 0.
-        candidate: what was built.
-        artifact: what came of it.
-        result: its times.
-
-    Returns:
-        The result with what the check gave: a wrong answer, other times where these were of calls
-        that skipped their work, or why it could not be checked.
+    Returns the result with the outcome: a wrong answer, other times where the calls that were timed
+    had skipped their work, or the reason why it could not be checked.
     """
     reply = equipment.check(candidate, artifact, seconds=result.median)
     if isinstance(reply, MeasureError):

@@ -1,4 +1,4 @@
-"""Refusal of times beyond the reach of the machine: what was timed did not do its work."""
+"""Refusal of times beyond the reach of the machine: the kernel did not do its work."""
 
 from __future__ import annotations
 
@@ -22,15 +22,11 @@ _SAMPLE_S = 0.02
 def time_out_of_reach(
     equipment: Equipment, candidate: Candidate, times: Sequence[float]
 ) -> MeasureError | None:
-    """An error where no call can take so little time; nothing is known of devices.
+    """An error where no call can take so little time, in seconds per call; None for devices.
 
-    The operations are those of the expression, and where these are too many, those that are left of
-    them in the lowered program, against the FMA peak measured now.
-
-    Args:
-        equipment: its runner is idle, the device held.
-        candidate: what was built.
-        times: seconds per call.
+    The operations are those of the expression, and where these are too many, the ones that are left
+    in the lowered program, against the FMA peak measured now: the runner must be idle, the device
+    held.
     """
     if not equipment.on_cpu or not times:
         return None
@@ -53,10 +49,10 @@ def time_out_of_reach(
 
 
 def _operations(c: Candidate) -> int:
-    """The arithmetic of the lowered program, each operation as often as its operands change.
+    """Arithmetic of the lowered program; each operation counts as often as its operands change.
 
-    What does not change in a loop may be computed once, and compilers sum up integers that change
-    with its variable alone by a formula.
+    An operation that does not change in a loop may be computed once, and compilers replace sums of
+    integers that depend on the loop variable alone by a formula.
     """
     from loopwright.driver import lower_trace  # not at the top: runners import no compiler
     from loopwright.ir.buffer import Load

@@ -1,6 +1,6 @@
-"""Check one candidate of a log before it is used: its answer was never compared with the reference.
+"""Check of one candidate of a log before it is used, if its answer was never compared.
 
-Records of before checks were noted, AutoTVM's, and those of a run with ``check=False`` are such.
+Such are records from before checks were noted, AutoTVM's, and those of a run with ``check=False``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from loopwright.task import ConfigEntity, Task
     from loopwright.task.template import Scheduled
 
-#: What `_checked` gives: whether it was checked, why not, what was wrong, the largest error.
+#: Result of `_checked`: whether it was checked, the reason why not, the error, the largest error.
 _Verdict = tuple[Checked, str, MeasureError | None, float | None]
 
 
@@ -34,14 +34,14 @@ def recheck(
     option: MeasureOption | None = None,
     announce: Callable[[str], None] | None = None,
 ) -> Record:
-    """Build what a record stands for, run it once in a process of its own, and compare the answer.
+    """Build the candidate of a record, run it once in a process of its own, and compare the answer.
 
     Args:
-        task: whose candidate it is.
+        task: the task of the candidate.
         record: the record.
-        scheduled: its schedule and arguments, such as ``ApplyHistoryBest.choose`` gives them.
+        scheduled: its schedule and arguments, as returned by ``ApplyHistoryBest.choose``.
         option: see `measure_option`; None: its defaults.
-        announce: told what a person should know, such as waiting for the device.
+        announce: called with one line for a person to read, such as on waiting for the device.
 
     Returns:
         A record of the phase ``check`` for the same candidate, without times: checked, or with the

@@ -1,8 +1,8 @@
-"""What the right answer is: the template's NumPy reference, else the naive schedule of the DAG.
+"""Right answers: from the template's NumPy reference, else from the naive schedule of the DAG.
 
 The naive schedule adds up sums in float64: one term after the other, a long sum in float32 would be
-further from the truth than the candidates are. Where sums go into further functions, both are
-computed: how far they lie apart says what rounding does to this program.
+less accurate than the candidates are. Where sums go into further functions, both are computed:
+their difference is the effect of rounding on this program.
 
 The answers to both sets of inputs are computed once per DAG and order of arguments and kept as
 bytes. For inputs at the edges of their types NumPy evaluates the DAG at some elements
@@ -55,22 +55,21 @@ _MOST, _FEWEST = 1 << 16, 16
 
 
 class InputData:
-    """Inputs that the template makes itself, for operators that need real ones."""
+    """Inputs that the template makes itself, for operators that need real data."""
 
     def __init__(self, task: TaskLike) -> None:
         self._task = task
 
     @property
     def owner(self) -> str:
-        """Names the data that the template makes; empty where it makes none."""
+        """Name of the data that the template makes; empty where it makes none."""
         return "" if self._task.make_inputs is None else repr((self._task.name, self._task.args))
 
     def __call__(self, args: Sequence[Arg]) -> list[Array] | None:
         """One array per input among these arguments, of its shape and dtype; None: use a seed.
 
-        Raises:
-            UsageError: what the template made does not fit.
-            TimeLimitError: it took longer than `PREPARE_S` seconds.
+        Raises a UsageError where the arrays of the template do not fit, and a TimeLimitError where
+        it takes longer than `PREPARE_S` seconds.
         """
         if self._task.make_inputs is None:
             return None
@@ -87,13 +86,10 @@ class InputData:
 
 
 class References:
-    """Right answers by key; computed when first asked for.
+    """Right answers by key, computed on first use.
 
-    Args:
-        task: its ``reference`` is used if it has one.
-        builds: builds the naive schedule.
-        runs: runs it.
-        announce: told once per key why there is no reference or why it is not the template's.
+    ``announce`` is called once per key with the reason why there is no reference or why it is not
+    the template's.
     """
 
     def __init__(
@@ -108,7 +104,7 @@ class References:
         self._answers: dict[str, Answers | None] = {}
 
     def key(self, candidate: Candidate, artifact: Artifact) -> str:
-        """Names the answers to what a candidate computes, on the data that it gets.
+        """Name of the answers to the computation of a candidate, on its data.
 
         A runner may serve several tasks: those that compute the same share the answers of the naive
         schedule, but not those of a template's own reference.
@@ -119,7 +115,7 @@ class References:
         return f"reference {owner} {candidate.dag.hash} {candidate.arg_ids} {plan}"
 
     def get(self, candidate: Candidate, artifact: Artifact) -> Answers | None:
-        """The answers to both sets of inputs; None when no reference can be had (announced)."""
+        """Answers to both sets of inputs; None where there is no reference, which is announced."""
         key = self.key(candidate, artifact)
         if key not in self._answers:
             steps = self._steps(candidate, artifact)
@@ -153,13 +149,13 @@ class References:
         ]
 
     def why_not(self) -> str:
-        """Why there are no answers."""
+        """The reason why there are no answers."""
         return "there is no reference"
 
     def _steps(self, candidate: Candidate, artifact: Artifact) -> list[float | None] | None:
-        """For each output what the exact answer to set 1 is a multiple of; None: it is not exact.
+        """For each output the power of two of which the exact answer to set 1 is a multiple.
 
-        None for an output that was rounded in the end.
+        The result is None where the answer is not exact, an element where its output is rounded.
         """
         from loopwright.te.dag import read_arg_id
         from loopwright.te.exactness import exactness  # not at the top: it knows tensors
@@ -198,7 +194,7 @@ class References:
         return Answers((answers[0], answers[1]), exact is not None)
 
     def _result(self, inputs: Sequence[Array], expected: Sequence[Arg]) -> list[Array] | str:
-        """What the NumPy function returns, or what is wrong with it."""
+        """The result of the NumPy function, or what is wrong with it."""
         function = self._task.reference
         assert function is not None
         try:
@@ -214,9 +210,9 @@ class References:
     def _equal_in_float32(
         self, args: Sequence[Arg], expected: Sequence[Arg], answer: Sequence[Array]
     ) -> bool:
-        """Whether the NumPy function is as exact as it should be on short floats.
+        """Whether the NumPy function is accurate enough on short floats.
 
-        NumPy computes in the type of its inputs where the function does not say otherwise.
+        NumPy computes in the type of its inputs unless the function does otherwise.
         """
         inputs = self._runs.input_arrays(args, 1)
         if all(a.dtype.name not in dtypes.HALVES for a in inputs):
@@ -245,8 +241,9 @@ class References:
         return Answers(right, exact, _apart(right, other, expected))
 
     def _cancelled(self, c: Candidate, artifact: Artifact) -> tuple[float, ...]:
-        """For each output what rounding may make of it where the terms of its sums cancel in all of
-        its elements, so that their own size says nothing; else 0."""
+        """For each output the effect of rounding where the terms of its sums cancel in all
+        elements, so that their own size means nothing; else 0.
+        """
         length = reduction_length(c.dag)
         close, bounds = Closeness(length, computed_in(c.dag)), []
         some = self._known(c, artifact, 0, _FEW_WORK)
@@ -258,7 +255,7 @@ class References:
         return tuple(bounds)
 
     def _naive_answers(self, dag: Dag, ids: Sequence[ArgId]) -> tuple[bytes, bytes] | MeasureError:
-        """What the naive schedule of a program gives for both sets of inputs."""
+        """The results of the naive schedule of a program for both sets of inputs."""
         naive = make_candidate(dag, [], ids, "naive", target=self._naive_target())
         build = self._builds.add(naive, first=True, seconds=REFERENCE_S)
         self._builds.wait([build])
@@ -270,7 +267,7 @@ class References:
         return first, second
 
     def _naive_target(self) -> Mapping[str, Json] | None:
-        """What the naive schedule is built for: a schedule without bound loops runs on the CPU."""
+        """The target of the naive schedule: a schedule without bound loops runs on the CPU."""
         return None if runs_on_cpu(self._task.target.kind) else Target("llvm").canonical
 
     def _answer_of(self, build: Build, number: int) -> bytes | MeasureError:
@@ -283,7 +280,7 @@ class References:
 def _elements(
     dag: Dag, inputs: Mapping[int, Array], op: int, output: int, *, finite: bool, work: int
 ) -> KnownElements:
-    """Right elements of an output: as many as may be computed."""
+    """Right elements of an output: as many as ``work`` allows to compute."""
     from loopwright.te.error_bounds import Elements, TooMuchWorkError
     from loopwright.te.reducer_laws import why_in_order
 
@@ -313,8 +310,9 @@ def _elements(
 def _apart(
     one: Sequence[bytes], other: Sequence[bytes], expected: Sequence[Arg]
 ) -> tuple[float, ...]:
-    """For each output the largest difference of two answers to the same inputs, where both are
-    finite; 0 for those that must be equal."""
+    """Largest difference of two answers to the same inputs, for each output, where both are finite;
+    0 for outputs that must be equal.
+    """
     most = [0.0] * len(expected)
     for a, b in zip(one, other, strict=True):
         for i, (x, y) in enumerate(zip(split(a, expected), split(b, expected), strict=True)):
@@ -330,13 +328,8 @@ def _apart(
 def _snapped(arrays: Sequence[Array], steps: Sequence[float | None]) -> list[Array] | None:
     """The exact answer from one that may have been computed in another way, an FFT for example.
 
-    Args:
-        arrays: what a NumPy function returned.
-        steps: for each of them the power of two of which every element is a multiple; None where
-            it was rounded.
-
-    Returns:
-        None where an element is too far from any multiple to tell what it should be.
+    Each element is a multiple of the array's step, a power of two; a step of None marks a rounded
+    array. Returns None where an element is too far from any multiple.
     """
     exact = []
     for array, step in zip(arrays, steps, strict=True):
@@ -358,6 +351,6 @@ def _as_bytes(arrays: Sequence[Array], expected: Sequence[Arg]) -> bytes:
 
 
 def _as_arrays(answer: Any) -> list[Array]:
-    """What a NumPy reference returned: one array, or a list or tuple of them."""
+    """The arrays of a NumPy reference, which may return one, or a list or tuple of them."""
     parts = answer if isinstance(answer, list | tuple) else [answer]
     return [np.asarray(part) for part in parts]

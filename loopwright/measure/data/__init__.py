@@ -1,1 +1,1 @@
-"""Which data kernels run on: found from the expression, made alike in every process."""
+"""Input data of kernels: found from the expression, made alike in every process."""

@@ -1,5 +1,5 @@
 """Inputs at the edges of their types: zeros, limits, equal and mixed sizes; infinities and NaN;
-none but large numbers of one sign.
+only large numbers of one sign.
 
 A kernel that is right on ordinary numbers alone is wrong. Each line of an input, the elements that
 share an index of an output, has data of one kind, so that no kind hides another in all of a sum.
@@ -39,16 +39,12 @@ def edge_input(
 ) -> Array:
     """Data of one argument.
 
-    Args:
-        shape: extents.
-        dtype: name of the element type.
-        seed: of the random numbers.
-        line: the dimension along which kinds change; None: from element to element.
-        span: it is used as an index: values from the first to the last of these, often these two.
-        kind: ``"mixed"``: each line of another kind; ``"special"``: ordinary floats and zeros, a
-            few of which are infinite, NaN or at the limits of the type, and integers at their
-            limits or zero; ``"one sign"``: lines of large negative and of large positive floats,
-            the first one negative, and integers near the lowest.
+    ``line`` is the dimension along which kinds change; None: from element to element. ``span``
+    marks an index: values from its first to its last, often these two. Of the kinds, ``"mixed"``
+    gives each line another one; ``"special"`` ordinary floats and zeros, a few of which are
+    infinite, NaN or at the limits of the type, and integers at their limits or zero; ``"one sign"``
+    lines of large negative and of large positive floats, the first one negative, and integers near
+    the lowest.
     """
     rng, size = np.random.default_rng(seed), tuple(shape)
     if span is not None:
@@ -81,7 +77,7 @@ def _in_lines(
 
 
 def _lines(array: Array, line: int | None) -> Array:
-    """A view of an array whose first dimension goes over its lines."""
+    """A view of an array whose first dimension is that of its lines."""
     if line is None or array.shape[line] < _LINES:
         return array.reshape(-1)
     return np.moveaxis(array, line, 0)
@@ -94,7 +90,7 @@ def _normal(rng: np.random.Generator, size: tuple[int, ...]) -> Array:
 def _with_specials(
     rng: np.random.Generator, size: tuple[int, ...], dtype: str, line: int | None
 ) -> Array:
-    """Ordinary numbers and zeros; in a quarter of the lines one is none, elsewhere one of many."""
+    """Ordinary numbers and zeros; special values in a quarter of lines, or 1 of 4096 elements."""
     import ml_dtypes
 
     values, info = _some_zeros(rng, size, dtype), ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
@@ -131,7 +127,7 @@ def _small(rng: np.random.Generator, size: tuple[int, ...], dtype: str) -> Array
 
 
 def _powers(rng: np.random.Generator, size: tuple[int, ...], dtype: str) -> Array:
-    """An exponent for each line: what mixed sizes leave out, up to the largest."""
+    """One exponent for each line: the sizes that mixed lines leave out, up to the largest."""
     low, high = (powers[dtype == "float16"] for powers in (_MIXED, _LARGE))
     return rng.integers(low, high + 1, (size[0], *[1] * (len(size) - 1))).astype(np.float32)
 
@@ -139,7 +135,7 @@ def _powers(rng: np.random.Generator, size: tuple[int, ...], dtype: str) -> Arra
 def _of_one_sign(
     rng: np.random.Generator, size: tuple[int, ...], dtype: str, line: int | None
 ) -> Array:
-    """A maximum begins below all of a line, and what is cut off a sum of them is missing."""
+    """Lines of one sign: a wrong start of a maximum, or a truncated sum, shows."""
     if dtype == "bool":
         return _lowest(rng, size, dtype)
     if not dtypes.is_float(dtype):

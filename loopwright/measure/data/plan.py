@@ -1,9 +1,9 @@
 """Inputs of kernels: five sets of data, made alike in the parent and in a runner.
 
-Set 0 is random. Set 1 shows up what random data hide: where an expression allows it, its floats are
-small integers, whose sums are exact, so that the answers must be equal and not only close. Sets 2
-to 4 are at the edges of their types (`loopwright.measure.data.edges`); right answers to them are
-known at some elements, each with an error of its own.
+Set 0 is random. Set 1 reveals errors that random data hide: where an expression allows it, its
+floats are small integers, whose sums are exact, so that the answers must be equal and not only
+close. Sets 2 to 4 are at the edges of their types (`loopwright.measure.data.edges`); right answers
+to them are known at some elements, each with an error of its own.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ EDGES: dict[int, Edge] = {2: "mixed", 3: "special", 4: "one sign"}
 
 @dataclass(frozen=True)
 class DataPlan:
-    """How the data of some arguments are made.
+    """Plan of the data of some arguments.
 
     Attributes:
-        spans: for each argument that is used as an index, the values it may take; None for the
-            others. Empty: no argument is.
+        spans: for each argument, the values it may take as an index; None where it is not used as
+            one. Empty: no argument is.
         largest: floats of set 1 are integers of at most this size; 0: random as in set 0.
         lines: for each argument the dimension that moves with one of an output, or None; empty:
-            none of them is known.
+            none is known.
     """
 
     spans: tuple[Span | None, ...] = ()
@@ -43,7 +43,7 @@ class DataPlan:
     lines: tuple[int | None, ...] = ()
 
     def merge(self, other: DataPlan) -> DataPlan:
-        """A plan that is right for what both are made for."""
+        """A plan that is right for the kernels of both."""
         if not other.spans or not self.spans:
             spans = self.spans or other.spans
         else:
@@ -60,8 +60,8 @@ class DataPlan:
         Args:
             arg: the argument.
             index: its position.
-            seed: of set 0.
-            number: of the set.
+            seed: seed of set 0.
+            number: number of the set.
         """
         largest = self.largest if number else 0
         span, shift = self.span(index), number * _NEXT_SEED
@@ -82,14 +82,14 @@ class DataPlan:
     def varied(self, given: Array, index: int) -> Array:
         """Set 1 of an argument whose set 0 was given: its elements in the opposite order.
 
-        What is used as an index stays as it is: its order may matter.
+        An argument that is used as an index stays as it is: its order may matter.
         """
         if self.span(index) is not None:
             return given
         return np.ascontiguousarray(given.reshape(-1)[::-1]).reshape(given.shape)
 
 
-#: How the seeds of the sets differ; any number that nobody would choose as a step of seeds.
+#: Step of the seeds of the sets; any number that users do not choose as a step of seeds.
 _NEXT_SEED = 0x5E7
 
 
@@ -105,11 +105,11 @@ def input_set(
     """One set of inputs, in order.
 
     Args:
-        plan: how they are made.
+        plan: plan of the data.
         args: all arguments of a kernel.
-        seed: of random data.
+        seed: seed of random data.
         given: set 0, where the template makes it; None: random data.
-        number: of the set; of given data there are set 0 and its `DataPlan.varied` alone.
+        number: number of the set; given data have only set 0 and its `DataPlan.varied`.
 
     Example:
         >>> with lw.Target("llvm"):

@@ -1,4 +1,4 @@
-"""The plan of the data that kernels of an expression run on."""
+"""Data plans of the kernels of an expression."""
 
 from __future__ import annotations
 
@@ -21,15 +21,9 @@ if TYPE_CHECKING:
 
 
 def plan_of(candidate: Candidate, *, given: bool) -> tuple[list[ArgKey], DataPlan]:
-    """The arguments of a candidate, and how their data are made.
+    """Arguments of a candidate and their data plan; ``given``: the template makes the inputs.
 
-    Args:
-        candidate: what is built.
-        given: the template makes the inputs.
-
-    Raises:
-        UsageError: an operand is used as an index, and there is no telling which values keep it
-            inside.
+    Raises a UsageError where an operand is used as an index, and its safe values are not known.
     """
     dag = candidate.dag
     places = [read_arg_id(i) for i in candidate.arg_ids]
@@ -47,8 +41,7 @@ def plan_of(candidate: Candidate, *, given: bool) -> tuple[list[ArgKey], DataPla
 
 
 def _line(dag: Dag, placeholder: int) -> int | None:
-    """The last dimension of an input that moves with an axis of what reads it, and with no other;
-    None where there is none."""
+    """The last dimension of an input that moves with an axis of its readers alone, or None."""
     lines = [
         d
         for op in dag.ops
@@ -61,16 +54,11 @@ def _line(dag: Dag, placeholder: int) -> int | None:
 
 
 def task_inputs(task: Task, args: Sequence[Arg], seed: int = 0) -> list[Array]:
-    """Inputs for a kernel of a task, made as for measuring: for all who run one elsewhere.
+    """Inputs for a kernel of a task, made as for measuring, to run it elsewhere.
 
-    Args:
-        task: its template may make them itself; else its default configuration says what they are
-            used for.
-        args: arguments of the kernel in calling order; outputs among them are passed over.
-        seed: of random data.
-
-    Raises:
-        UsageError: as `plan_of`, or what the template made does not fit.
+    The template may make them itself; else its default configuration shows their use. ``args`` are
+    in calling order, outputs included. Errors are those of `plan_of`, or a UsageError where the
+    arrays of the template do not fit.
     """
     given = InputData(task)(args)
     candidate = instantiate(task, task.config_space.get(task.config_space.default_index))

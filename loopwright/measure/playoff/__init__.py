@@ -1,1 +1,1 @@
-"""The playoff: the best few and the default once more, in turns, and what that says of them."""
+"""The playoff: the best few and the default measured once more, in turns, and compared."""

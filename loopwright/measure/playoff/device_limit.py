@@ -1,4 +1,4 @@
-"""The limit of a device that bounds a kernel, by kernels of our own; see `machine_limit`."""
+"""The limit of a device that bounds a kernel, from kernels of our own; see `machine_limit`."""
 
 from __future__ import annotations
 
@@ -37,21 +37,12 @@ def device_limit(
     *,
     on_tensor_cores: bool = False,
 ) -> MachineLimit | None:
-    """The limit that bounds kernels of a device with these arguments; None where neither is known
-    to.
+    """The limit that bounds kernels of a device with these arguments; None where none is known.
 
-    Args:
-        artifact: any kernel of the task.
-        dag: what it computes.
-        flop: floating point operations of one call; 0 where there are none to count.
-        target: what it is built for.
-        device: where it runs; only its properties are asked here.
-        rate: measures there.
-        on_tensor_cores: its products are none of multiply-adds in registers, whose peak is no
-            limit for it.
-
-    Raises:
-        LoopwrightError: a kernel that tells a limit cannot be built, or fails.
+    ``flop`` counts floating point operations of one call, or is 0; ``rate`` measures on the device,
+    of which only properties are read here. Products on tensor cores are not bounded by the peak of
+    multiply-adds in registers. Raises a LoopwrightError where a yardstick kernel cannot be built,
+    or fails.
     """
     nbytes = bytes_of(artifact)
     in_cache = stays_in_cache(nbytes, device)
@@ -62,21 +53,14 @@ def device_limit(
 
 def arithmetic_limit(flop: int, dag: Dag, target: Target, rate: Rate) -> MachineLimit:
     """The limit by arithmetic: in float64 where that is the only float, else in float32, in which
-    kernels compute what is shorter, too.
-
-    Raises:
-        LoopwrightError: the kernel that tells it cannot be built.
+    kernels compute shorter types, too.
     """
     dtype = "float64" if computed_in(dag) == "float64" else "float32"
     return _limit(programs.arithmetic(target, dtype), flop, rate)
 
 
 def bandwidth_limit(nbytes: int, target: Target, rate: Rate) -> MachineLimit:
-    """The limit by memory.
-
-    Raises:
-        LoopwrightError: the kernel that tells it cannot be built.
-    """
+    """The limit by memory bandwidth."""
     return _limit(programs.memory(target), nbytes, rate)
 
 
@@ -85,7 +69,7 @@ def _limit(program: YardstickProgram, work: float, rate: Rate) -> MachineLimit:
 
 
 def in_runner(session: RunSession) -> Rate:
-    """Measures in the process of a runner, which raises a RunError where that fails."""
+    """Measures in the process of a runner; raises a RunError where that fails."""
     return partial(_asked, session)
 
 
@@ -99,7 +83,7 @@ def _asked(session: RunSession, program: YardstickProgram) -> float:
 
 
 def in_this_process(device: Device) -> Rate:
-    """Measures in this process; errors as of `Yardstick`."""
+    """Measures in this process; errors are those of `Yardstick`."""
     loaded: dict[str, Yardstick] = {}
 
     def rate(program: YardstickProgram) -> float:
@@ -111,6 +95,6 @@ def in_this_process(device: Device) -> Rate:
 
 
 def uses_tensor_cores(trace: Json) -> bool:
-    """Whether a trace lets instructions of tensor cores multiply (``mma_m16n8k16_float16``)."""
+    """Whether a trace multiplies with instructions of tensor cores (``mma_m16n8k16_float16``)."""
     tensorized = [step[-1] for step in trace if step[0] == "tensorize"]
     return any(str(intrinsic["name"]).startswith("mma_") for intrinsic in tensorized)

@@ -1,4 +1,4 @@
-"""One configuration while it plays, and whether it may still win."""
+"""One configuration during a playoff, and its chance to win."""
 
 from __future__ import annotations
 
@@ -23,34 +23,26 @@ LOSING, LOSES_AFTER = 1.1, 3
 class Finalist:
     """One configuration in the playoff.
 
-    Attributes:
-        slot: where the runner keeps its code. Slot 0 belongs to ordinary trials: filling it empties
-            the others.
-        config: the configuration.
-        build: its code; None until it is queued.
-        twin: another finalist whose code is equal to the byte; it is measured for both.
-        first: seconds that its first run took.
-        launched: number of the runner process that holds its code.
-        times: seconds per call, one for each round of the first part.
-        judged: the same of the second part.
-        latest: the sample of the latest round; empty where it failed.
-        left: whether it left the first part before its end. Its times are of fewer rounds, perhaps
-            of faster minutes of the machine, so that it wins against nobody who stayed.
-        error: why it is out.
-        checked: whether its answer was compared with the reference.
-        check_reason: why it was not.
-        max_error: largest difference from the reference.
+    Its slot is where the runner keeps its code. Slot 0 belongs to ordinary trials: filling it
+    empties the others.
     """
 
     def __init__(self, slot: int, config: ConfigEntity) -> None:
         self.slot, self.config = slot, config
         self.build: Build | None = None
+        # Another finalist whose code is equal to the byte; it is measured for both.
         self.twin: Finalist | None = None
+        # Seconds of its first run.
         self.first = 0.0
+        # Number of the runner process that holds its code.
         self.launched = -1
+        # Seconds per call, one for each round: of the first part, of the second, of the latest
+        # round (empty where it failed).
         self.times: list[float] = []
         self.judged: list[float] = []
         self.latest: list[float] = []
+        # Whether it left the first part before its end. Its times are then of fewer rounds, perhaps
+        # of faster minutes of the machine, so that it wins against none that stayed.
         self.left = False
         self.error: MeasureError | None = None
         self.checked = Checked.NO
@@ -59,7 +51,6 @@ class Finalist:
 
     @property
     def artifact(self) -> Artifact:
-        """Its compiled program."""
         assert self.build is not None
         artifact = self.build.compiled
         assert not isinstance(artifact, MeasureError)
@@ -67,13 +58,13 @@ class Finalist:
 
     @property
     def order(self) -> tuple[bool, bool, bool, float]:
-        """What finalists are sorted by, the best first."""
+        """Sort key of finalists, the best first."""
         result = self.result()
         unchecked, median = result.order
         return result.error is not None, unchecked, (self.twin or self).left, median
 
     def result(self) -> FinalistResult:
-        """What measuring it gave: the first part where there was one."""
+        """Result of the first part where there was one."""
         of = self.twin or self
         error = self.error or of.error
         return FinalistResult(
@@ -87,10 +78,9 @@ class Finalist:
 
 
 def may_win(players: Sequence[Finalist]) -> list[Finalist]:
-    """Those that were not clearly slower than the leader in every round; the failed are left out.
+    """Players that were not clearly slower than the leader in every round, without the failed ones.
 
-    Args:
-        players: all have a sample of each round, but those that failed.
+    All have a sample of each round, except those that failed.
     """
     playing = [f for f in players if f.error is None]
     if not playing:

@@ -16,50 +16,45 @@ from loopwright.te import Dag
 BANDWIDTH, CACHE_BANDWIDTH = "memory bandwidth", "cache bandwidth"
 #: Seconds of one sample.
 _SAMPLE_S = 0.02
-#: Arrays of fewer bytes are taken to stay in the cache of a device that tells of none.
+#: Arrays of fewer bytes are assumed to stay in the cache of a device that reports none.
 _CACHE = 4 << 20
 
 
 @dataclass(frozen=True)
 class MachineLimit:
-    """What no kernel of a task can exceed, as far as it is known: the roofline.
+    """Known limit of all kernels of a task: the roofline.
 
-    Arrays that fit into the last cache are not held up by memory, but by that cache, and those that
+    Arrays that fit into the last cache are not bounded by memory, but by that cache, and those that
     the cores' own caches hold by neither. Of two limits it is the one at which a call takes longer
     (Williams, Waterman, Patterson, "Roofline", CACM 52, 2009).
-
-    Attributes:
-        name: such as ``"FMA peak (AVX2)"`` (of float32), `BANDWIDTH` or `CACHE_BANDWIDTH`.
-        work: operations or bytes of one call.
-        rate: measures how many of them the machine does in a second; may raise a LoopwrightError
-            where that is a device.
     """
 
-    name: str
-    work: float
+    name: str  # such as ``"FMA peak (AVX2)"`` (of float32) or `BANDWIDTH`
+    work: float  # operations or bytes of one call
+    #: Measures operations or bytes per second; may raise a LoopwrightError on a device.
     rate: Callable[[], float]
 
     @property
     def each_round(self) -> bool:
-        """True when a sample is quick enough to be taken in every round."""
+        """Whether a sample is quick enough to be taken in every round."""
         return not self.by_moving
 
     @property
     def by_moving(self) -> bool:
-        """True where the time is that of moving the arguments."""
+        """Whether the time is that of moving the arguments."""
         return self.name in (BANDWIDTH, CACHE_BANDWIDTH)
 
     def sample(self) -> float:
-        """Seconds that one call takes at the limit, measured now."""
+        """Seconds of one call at the limit, measured now."""
         return self.work / self.rate()
 
 
 def arithmetic_of(dag: Dag) -> str:
-    """Operand type of products: ``"float32"``, ``"float64"``, ``"int8"`` for bytes that are
-    summed up as int32, ``"bfloat16"`` likewise in float32; empty for anything else.
+    """Operand type of products: ``"float32"``, ``"float64"``, ``"int8"`` for bytes that are summed
+    up as int32, ``"bfloat16"`` likewise in float32; empty for anything else.
 
-    Half floats that are rounded after each operation have no limit that is known, nor have whole
-    numbers of more than 8 bits.
+    Half floats that are rounded after each operation have no known limit, nor have integers of more
+    than 8 bits.
     """
     from loopwright.ir.expr import Binary, Cast  # not at the top: runners import no compiler
     from loopwright.ir.node import Node
@@ -87,14 +82,10 @@ def arithmetic_of(dag: Dag) -> str:
 
 
 def limit_of(nbytes: int, flop: int, threads: int, roof: Roof | None) -> MachineLimit | None:
-    """The limit that bounds kernels of the CPU with these arguments; None where neither is known
-    to.
+    """The limit that bounds kernels of the CPU with these arguments; None where none is known.
 
-    Args:
-        nbytes: of all arguments.
-        flop: operations of one call; 0 where there are none to count.
-        threads: of the kernels.
-        roof: the instruction that bounds their arithmetic; None where none is known to.
+    ``nbytes`` is the size of all arguments, ``flop`` the operations of one call, or 0, ``roof`` the
+    instruction that bounds the arithmetic, or None.
     """
     arithmetic = None
     if flop and roof is not None:
@@ -103,8 +94,9 @@ def limit_of(nbytes: int, flop: int, threads: int, roof: Roof | None) -> Machine
 
 
 def moving(nbytes: int, threads: int) -> MachineLimit | None:
-    """The limit by moving arguments of so many bytes on the CPU: of memory, or of its last cache;
-    None where they stay in the caches of the cores."""
+    """The limit by moving so many bytes on the CPU: of memory, or of its last cache; None where
+    they stay in the caches of the cores.
+    """
     caches = sorted(runtime.cpu(0).cache_sizes.values())
     if caches and nbytes > caches[-1]:
         return MachineLimit(BANDWIDTH, nbytes, partial(_bandwidth, threads, None))
@@ -114,14 +106,14 @@ def moving(nbytes: int, threads: int) -> MachineLimit | None:
 
 
 def higher(arithmetic: MachineLimit | None, memory: MachineLimit | None) -> MachineLimit | None:
-    """Of two limits the one at which a call takes longer, both measured now."""
+    """The limit at which a call takes longer, both measured now."""
     if arithmetic is None or memory is None:
         return arithmetic or memory
     return max(arithmetic, memory, key=MachineLimit.sample)
 
 
 def bytes_of(artifact: Artifact) -> int:
-    """Bytes of all arguments of a kernel: what it must move at least."""
+    """Bytes of all arguments of a kernel: the least that it must move."""
     return sum(arg.nbytes for arg in arguments(artifact))
 
 

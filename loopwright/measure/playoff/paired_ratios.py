@@ -1,12 +1,12 @@
-"""How much faster one kernel is than another, from samples that were taken in pairs.
+"""Comparison of the speed of two kernels, from samples that were taken in pairs.
 
 Two samples of one round lie milliseconds apart, so a clock that changes or a neighbour on the
 machine slows both alike and falls out of their ratio. What is left has heavy tails: single samples
-are hit by whatever else runs. So the estimate is that of Hodges and Lehmann ("Estimates of location
+are hit by other processes. So the estimate is that of Hodges and Lehmann ("Estimates of location
 based on rank tests", Ann. Math. Stat. 34, 1963), the median of the means of all pairs of
 log-ratios, and the interval is that of Wilcoxon's signed-rank test (Hollander, Wolfe, Chicken,
-"Nonparametric Statistical Methods", 3rd ed., section 3.4): exact for any number of rounds, it asks
-for no shape of the noise but symmetry.
+"Nonparametric Statistical Methods", 3rd ed., section 3.4): exact for any number of rounds, it
+assumes only that the noise is symmetric.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from loopwright.records import Outcome
 
 #: Of all intervals.
 CONFIDENCE = 0.95
-#: A gain counts when its whole interval lies beyond this share. What differs by less, such as the
-#: place of the code in memory, is not what a schedule decides.
+#: A gain counts when its whole interval lies beyond this share. Smaller differences, such
+#: as from the place of the code in memory, are not due to the schedule.
 SMALLEST_GAIN = 0.005
 #: Rounds without which there is no interval of 95 %.
 FEWEST_ROUNDS = 6
@@ -30,13 +30,13 @@ FEWEST_ROUNDS = 6
 
 @dataclass(frozen=True)
 class PairedGain:
-    """By which share something is faster than something else.
+    """Relative gain in speed of one kernel over another.
 
     Attributes:
         gain: the estimate, such as 0.031 for 3.1 %; negative where it is slower.
         low: lower end of the interval of the gain.
         high: upper end.
-        rounds: how many paired samples it rests on.
+        rounds: number of paired samples it rests on.
 
     Example:
         >>> from loopwright.measure import PairedGain
@@ -52,12 +52,12 @@ class PairedGain:
 
     @property
     def margin(self) -> float:
-        """Half of the width of the interval."""
+        """Half the width of the interval."""
         return (self.high - self.low) / 2
 
     @property
     def outcome(self) -> Outcome:
-        """The word for it; what is smaller than `SMALLEST_GAIN` is a tie."""
+        """The result in a word; a gain below `SMALLEST_GAIN` is a tie."""
         if self.low > SMALLEST_GAIN:
             return Outcome.FASTER
         # Slower by that share, seen from the other side.
@@ -68,11 +68,11 @@ def paired_gain(base: Sequence[float], other: Sequence[float]) -> PairedGain | N
     """Compare the seconds per call of two kernels that were sampled in turns.
 
     Args:
-        base: seconds of the one that is compared with, one a round, each above 0.
+        base: seconds of the baseline, one a round, each above 0.
         other: seconds of the other in the same rounds.
 
     Returns:
-        By which share ``other`` is faster; None with fewer than `FEWEST_ROUNDS` rounds.
+        The relative gain of ``other``; None with fewer than `FEWEST_ROUNDS` rounds.
 
     Raises:
         ValueError: the numbers of samples differ.
@@ -101,7 +101,7 @@ def paired_gain(base: Sequence[float], other: Sequence[float]) -> PairedGain | N
 
 @lru_cache(maxsize=128)
 def _cut(rounds: int) -> int | None:
-    """How many of the means lie outside of the interval on each side; None where none may."""
+    """Number of means outside of the interval on each side; None where no interval is possible."""
     # How many of all choices of signs give each sum of ranks: the distribution of the test.
     ways = [1]
     for rank in range(1, rounds + 1):

@@ -1,8 +1,8 @@
 """The playoff: the fastest candidates are checked and measured again, in turns with the default.
 
-It has two parts. In the first all finalists are sampled in turns, which says who is best; in the
-second the best, the default configuration, the limit of the machine and what the caller wants
-beside them are sampled in turns, which says by how much. A drift of the machine hits all alike.
+It has two parts. In the first all finalists are sampled in turns, which finds the best; in the
+second the best, the default configuration, the limit of the machine and the caller's programs are
+sampled in turns, which finds the gain. A drift of the machine hits all alike.
 """
 
 from __future__ import annotations
@@ -42,19 +42,14 @@ _FEWEST_CHOOSING = 2
 _CHOOSING_SHARE = 0.5
 #: Seconds that the rounds of a part may take before fewer than the least count are made.
 _PATIENCE_S = 2.5
-#: Said where there is no limit to compare with, with the reason.
+#: Note where there is no limit to compare with, followed by the reason.
 _UNKNOWN = "how near the best is to the limit of its device is not known"
-#: Why the share of a limit is not told where tensor cores multiply and memory does not limit.
+#: The reason where tensor cores multiply and memory is not the limit.
 _TENSOR_CORES = "its products are made by tensor cores, whose peak is not measured"
 
 
 class Playoff:
-    """One playoff while it is held.
-
-    Args:
-        equipment: the processes.
-        plan: how it is held.
-    """
+    """One playoff in progress."""
 
     def __init__(self, equipment: Equipment, plan: PlayoffPlan) -> None:
         self.equipment, self.plan = equipment, plan
@@ -67,7 +62,7 @@ class Playoff:
         self._no_limit = False
 
     def hold(self, candidates: Sequence[ConfigEntity]) -> PlayoffResult:
-        """Let those of the candidates that are right and distinct play; the fastest come first."""
+        """Let the right and distinct candidates play; the fastest come first."""
         self._enter_default()
         self._fill_places(candidates)
         if len(self._players()) > 2 or self._default is None:
@@ -99,7 +94,7 @@ class Playoff:
             self._enter([self.plan.default])
 
     def _fill_places(self, candidates: Sequence[ConfigEntity]) -> None:
-        """Check candidates in the order in which they are given until enough are right."""
+        """Check candidates in the given order until enough are right."""
         waiting = iter([c for c in candidates if c != self.plan.default])
         while (free := self.plan.places - self._placed) > 0 and not self._late():
             batch = list(islice(waiting, free))
@@ -112,11 +107,11 @@ class Playoff:
         return sum(f.config != self.plan.default for f in self._players())
 
     def _players(self) -> list[Finalist]:
-        """Those that are measured: not out, and of equal programs one."""
+        """Finalists that are measured: not excluded, and one of each program."""
         return [f for f in self.entered if f.error is None and f.twin is None]
 
     def _enter(self, configs: Sequence[ConfigEntity]) -> list[Finalist]:
-        """Build and check these."""
+        """Build and check these configurations."""
         first = len(self.entered) + 1
         fresh = [Finalist(first + i, config) for i, config in enumerate(configs)]
         self._build(fresh)
@@ -144,7 +139,7 @@ class Playoff:
                 self._fail(f, f.build.outcome)
 
     def _admit(self, f: Finalist) -> None:
-        """Check it, unless a finalist with equal code was checked already."""
+        """Check a finalist, unless one with equal code was checked already."""
         code = f.artifact.objects
         alike = (o for o in self.entered if o.twin is None and o.build is not None)
         f.twin = next((o for o in alike if _code(o) == code), None)
@@ -184,7 +179,7 @@ class Playoff:
                 f.times += f.latest
 
     def _staying(self, players: Sequence[Finalist]) -> list[Finalist]:
-        """Those that may still win; the others leave."""
+        """Players that may still win; the others leave."""
         staying = may_win(players)
         for f in players:
             f.left = f not in staying
@@ -214,7 +209,7 @@ class Playoff:
 
         It ends early when the interval is narrow enough, which favours neither side (Chow and
         Robbins, "On the asymptotic theory of fixed-width sequential confidence intervals", Ann.
-        Math. Stat. 36, 1965). Two that are alone need no first part: both are judged.
+        Math. Stat. 36, 1965). Two finalists alone need no first part: both are judged.
         """
         players = self._players()
         pair = [f for f in players if f in (best, self._default) or not self._chosen]
@@ -251,7 +246,7 @@ class Playoff:
         self.limit = limit_of(bytes_of(best.artifact), self.plan.flop, threads, roof)
 
     def _find_device_limit(self, best: Finalist) -> None:
-        """Find the limit of the device that the runner has; why there is none becomes a note."""
+        """Find the limit of the device that the runner has, or note why there is none."""
         from loopwright.measure.playoff import device_limit  # which imports the compiler
 
         assert best.build is not None
@@ -273,7 +268,7 @@ class Playoff:
             self._give_up_limit(_TENSOR_CORES)
 
     def _give_up_limit(self, why: str) -> None:
-        """Go on without a limit, and say why, once."""
+        """Go on without a limit, and note the reason, once."""
         self.limit = None
         if not self._no_limit:
             self.notes.append(f"{_UNKNOWN}: {why}")
@@ -288,8 +283,9 @@ class Playoff:
             self._give_up_limit(str(error))
 
     def _sample_beside(self, turn: int) -> None:
-        """Sample the limit of the machine, and what the caller wants: in every other round, once
-        there are enough for an interval."""
+        """Sample the limit and the caller's programs, every other round once intervals are
+        possible.
+        """
         if self.limit is not None and self.limit.each_round:
             self._sample_limit(self.limit)
         for name, sample in self.plan.beside.items():
@@ -304,7 +300,7 @@ class Playoff:
         return statistics.median(self.at_peak) / statistics.median(best.judged)
 
     def _doubt_peak(self, best: Finalist) -> None:
-        """Say that a share of the limit is above 100 %, when it was measured again and stays so."""
+        """Note that a share of the limit is above 100 %, if a second measurement confirms it."""
         share = self._of_peak(best)
         if share > 1 and self.limit is not None:
             self.notes.append(
@@ -320,15 +316,13 @@ class Playoff:
         share: float,
         enough: Callable[[], bool] = lambda: False,
     ) -> Iterator[int]:
-        """Number the rounds of a part: the least count, more where there is time for them.
+        """Number the rounds of a part: the least count, and more while there is time.
 
-        Args:
-            counts: rounds at least and at most.
-            fewest: rounds where the kernels are so slow that there is no time for the least count.
-            share: of the time of the playoff that may have passed by its end, where there is a
-                choice; building and checking take their part of it. The same share of its time
-                limit ends the part after its first round, so that there is time for a verdict.
-            enough: no more than the least count are needed.
+        ``counts`` are the least and the most; ``fewest`` is for kernels so slow that there is no
+        time for the least count. ``share`` is the part of the playoff's time that may have passed
+        by the end of the part; building and checking use their part of it. ``enough`` ends the part
+        after the least count. The same share of its time limit ends the part after its first round,
+        so that there is time for a verdict.
         """
         least, most = counts
         begun = time.perf_counter()
@@ -347,14 +341,14 @@ class Playoff:
         return timeout is not None and time.perf_counter() - self.started >= share * timeout
 
     def _round(self, players: Sequence[Finalist], turn: int, window_s: float) -> None:
-        """Take one sample of each."""
+        """Take one sample of each player."""
         # Each round begins with another one: nobody always follows the same neighbour.
         start = turn % max(1, len(players))
         for f in [*players[start:], *players[:start]]:
             f.latest = self._sample(f, window_s)
 
     def _sample(self, f: Finalist, window_s: float) -> list[float]:
-        """Seconds per call, one number; none where it fails."""
+        """Seconds per call, as a list of one; empty where it fails."""
         if f.error is not None:
             return []
         with self.equipment.clock.phase("run"):
@@ -365,14 +359,14 @@ class Playoff:
         return [statistics.median(times)]
 
     def _window(self, f: Finalist, window_s: float) -> tuple[float, ...] | MeasureError:
-        """Load it where that is needed, and take one sample."""
+        """Load the kernel where needed, and take one sample."""
         problem = self._load(f)
         return problem or self.equipment.runs.sample(
             f.first, slot=f.slot, windows=1, window_s=window_s
         )
 
     def _load(self, f: Finalist) -> MeasureError | None:
-        """Have the present runner process hold its code; what went wrong, if anything."""
+        """Make the present runner process hold its code; returns the error, if any."""
         worker = self.equipment.runs.worker
         worker.start()
         if f.launched == worker.launched:
@@ -389,13 +383,13 @@ class Playoff:
 
 
 def _code(f: Finalist) -> bytes | None:
-    """Its object code; None where it was not built."""
+    """Object code; None where it was not built."""
     built = f.build is not None and not isinstance(f.build.outcome, MeasureError)
     return f.artifact.objects if built else None
 
 
 def _narrow(pair: Sequence[Finalist]) -> bool:
-    """True when the gain of one over the other is known as exactly as it needs to be."""
+    """Whether the gain of one over the other is known as accurately as needed."""
     if len(pair) < 2:
         return True
     gain = paired_gain(pair[0].judged, pair[1].judged)
@@ -405,5 +399,4 @@ def _narrow(pair: Sequence[Finalist]) -> bool:
 def playoff(
     equipment: Equipment, candidates: Sequence[ConfigEntity], plan: PlayoffPlan
 ) -> PlayoffResult:
-    """See `Measurer.playoff`."""
     return Playoff(equipment, plan).hold(candidates)

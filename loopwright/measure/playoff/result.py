@@ -1,4 +1,4 @@
-"""What goes into a playoff and what comes out of it."""
+"""Input and output of a playoff."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ Sampler = Callable[[], float | None]
 
 @dataclass(frozen=True)
 class PlayoffPlan:
-    """How a playoff is held.
+    """Plan of a playoff.
 
     Attributes:
         default: the default configuration, which takes part whatever its speed; None where it
             cannot.
-        places: how many others take part: distinct programs whose answer is right.
-        seconds: how long it may take, building and checking included, unless the rounds that are
-            needed at least take longer.
+        places: number of other participants: distinct programs whose answer is right.
+        seconds: time that it may take, building and checking included, unless the least number of
+            rounds takes longer.
         timeout: seconds after which no round begins; None for no limit.
         flop: floating point operations of one call; 0 where there are none to count.
-        beside: what else is sampled in each round of the second part, by name.
+        beside: samplers of other programs for each round of the second part, by name.
     """
 
     default: ConfigEntity | None = None
@@ -45,15 +45,15 @@ class PlayoffPlan:
 
 @dataclass(frozen=True)
 class FinalistResult:
-    """What measuring one finalist again gave.
+    """Result of measuring one finalist again.
 
     Attributes:
         config: its configuration.
         times: seconds per call, one for each round of the first part that it took part in; empty
             where it failed.
-        error: why it is out, or None.
+        error: the error that excludes it, or None.
         checked: whether its answer was compared with the reference.
-        check_reason: why it was not; empty when it was.
+        check_reason: the reason why it was not; empty when it was.
         max_error: largest difference from the reference; None where nothing was compared.
     """
 
@@ -66,7 +66,7 @@ class FinalistResult:
 
     @property
     def order(self) -> tuple[bool, float]:
-        """What finalists are sorted by, the best first: the rule of `loopwright.records`."""
+        """Sort key of finalists, the best first: the rule of `loopwright.records`."""
         return self.checked is not Checked.YES, statistics.median(self.times or [math.inf])
 
 
@@ -75,13 +75,13 @@ class PlayoffResult:
     """The outcome of a playoff.
 
     Attributes:
-        finalists: all that took part, the best first; those that failed come last.
+        finalists: all participants, the best first; failed ones last.
         best: seconds per call of the best of them in the rounds of the second part.
         default: those of the default configuration; empty where it did not run.
         peak: name of the limit of the machine that was sampled beside them; empty for none.
         at_peak: seconds that a call would take at that limit, one for each sample.
-        beside: seconds of what else was sampled, by name; NaN where a sample failed.
-        notes: what a person should know.
+        beside: seconds of the programs sampled beside them, by name; NaN where a sample failed.
+        notes: remarks for people.
     """
 
     finalists: tuple[FinalistResult, ...]
@@ -98,9 +98,9 @@ class PlayoffResult:
         return next((f for f in self.finalists if f.times), None)
 
     def verdict(self) -> Verdict:
-        """How the winner compares with the default; ``Verdict.default`` is left to the caller.
+        """Comparison of the winner with the default; ``Verdict.default`` is left to the caller.
 
-        The winner was chosen by the first part and is judged by the second alone: that it was the
+        The winner is chosen by the first part and judged by the second alone: having been the
         fastest of many by luck makes it no faster here, so the gain needs no correction for the
         choice (Cox, "A note on data-dependent hypothesis testing", Biometrika 62, 1975).
         """
@@ -133,8 +133,8 @@ class PlayoffResult:
         """Gain of the winner over the program sampled beside it under this name.
 
         Args:
-            name: of what was sampled.
-            samples: the default's, in place of the winner's.
+            name: name of the program.
+            samples: samples of the default, in place of the winner's.
         """
         pairs = zip(self.beside.get(name, ()), samples or self.best, strict=False)
         kept = [(other, own) for other, own in pairs if not math.isnan(other)]
@@ -146,13 +146,7 @@ def played(
     plan: PlayoffPlan,
     times: Callable[[ConfigEntity], Sequence[float]],
 ) -> PlayoffResult:
-    """A playoff whose samples are known: for measurers that do not measure.
-
-    Args:
-        candidates: the fastest first.
-        plan: how many take part.
-        times: seconds per call of a configuration in each round; none where it fails.
-    """
+    """A playoff of known samples, for measurers that do not measure; no samples are a failure."""
     others = [c for c in candidates if c != plan.default][: plan.places]
     configs = others if plan.default is None else [plan.default, *others]
     results = [FinalistResult(config, tuple(times(config))) for config in configs]

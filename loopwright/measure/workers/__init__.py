@@ -1,1 +1,1 @@
-"""Worker processes: the protocol, what builders and runners do, and the parent's handle of one."""
+"""Worker processes: the protocol, the roles of builders and runners, and the parent's handle."""

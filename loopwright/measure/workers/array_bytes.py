@@ -1,4 +1,4 @@
-"""Arrays as bytes: equal bits, and arrays that lie one after the other."""
+"""Arrays as bytes: bitwise comparison, and arrays that lie one after the other."""
 
 from __future__ import annotations
 
@@ -62,5 +62,5 @@ def guard_pattern(number: int) -> int:
 
 
 def outside_text(names: Sequence[str]) -> str | None:
-    """One line about writes beside the arrays of these arguments; None where there are none."""
+    """One line about writes outside of the arrays of these arguments; None where there are none."""
     return f"it wrote outside the memory of {', '.join(names)}" if names else None

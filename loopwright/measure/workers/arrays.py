@@ -12,20 +12,11 @@ _KEPT_BYTES = 1 << 28
 
 
 class KernelArrays:
-    """The arrays of all arguments of one kind of kernel, and the data that they get.
+    """The arrays of all arguments of one kind of kernel, and their data.
 
-    Inputs keep a pristine copy on the host, so that a kernel that writes an input is found out and
-    cannot spoil the data of the next one.
-
-    Args:
-        memory: the arrays, where kernels run.
-        seed: of the input data.
-        data: set 0 of the inputs one after the other, row-major; empty: random ones from the seed.
-        plan: how the inputs are made.
-
-    Attributes:
-        memory: the arrays.
-        args: the arguments.
+    Inputs keep a pristine copy on the host, so that a kernel that writes an input is detected and
+    cannot spoil the data of the next one. ``data`` is set 0 of the inputs one after the other,
+    row-major; empty: random ones from the seed.
     """
 
     def __init__(
@@ -39,7 +30,7 @@ class KernelArrays:
         self.restore()
 
     def inputs(self, number: int) -> list[Array]:
-        """The inputs of a set, which nobody may write."""
+        """The inputs of a set, read-only."""
         if number == 0:
             return self._pristine
         if number in self._others:
@@ -50,7 +41,7 @@ class KernelArrays:
         return made
 
     def restore(self, number: int = 0) -> None:
-        """Fresh inputs, poisoned outputs."""
+        """Reset the inputs and poison the outputs."""
         self.memory.fill(self.inputs(number))
 
     def split(self, data: bytes) -> list[Array]:

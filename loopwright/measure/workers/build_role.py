@@ -1,7 +1,7 @@
 """The builder's side: a DAG and a trace come in, a program's key and then an artifact go out.
 
-A program is lowered first, in a few milliseconds; only if the parent does not know it is it
-compiled, which takes ten times as long. The modules of the compiler are imported before the worker
+A program is lowered first, in a few milliseconds; it is compiled, which takes ten times as long,
+only if the parent does not know it. The modules of the compiler are imported before the worker
 reports itself ready, so that no build is charged for it.
 """
 
@@ -26,7 +26,7 @@ from loopwright.te.intrin_proof import vouch_for
 
 
 class BuildRole:
-    """Lowers and compiles programs; keeps the DAGs and targets that it has met."""
+    """Lowers and compiles programs; keeps DAGs and targets for later requests."""
 
     def __init__(self) -> None:
         self._dags: dict[str, Dag] = {}

@@ -1,5 +1,4 @@
-"""Where kernels of the CPU are checked: each array, and the workspace, lies against memory without
-access."""
+"""Memory for checks of CPU kernels: each array, and the workspace, adjoins inaccessible memory."""
 
 from __future__ import annotations
 
@@ -18,20 +17,12 @@ from loopwright.runtime.function import BoundCall
 from loopwright.runtime.guarded_memory import GuardedMemory, Side
 from loopwright.runtime.parts import PreparedCall
 
-#: What a workspace holds before a kernel runs: NaN as a float, -1 as an integer.
+#: Bytes of a workspace before a kernel runs: NaN as a float, -1 as an integer.
 _FRESH = 0xFF
 
 
 class PagedMemory(HostMemory):
-    """Arrays in pages of their own, beside which lies memory without access.
-
-    Args:
-        args: the arguments.
-        workspace_bytes: of a call; 0 for none.
-
-    Attributes:
-        workspace: None where the kernel has none.
-    """
+    """Arrays in pages of their own, next to inaccessible memory."""
 
     def __init__(self, args: Sequence[Arg], workspace_bytes: int) -> None:
         super().__init__(args, [])
@@ -41,7 +32,7 @@ class PagedMemory(HostMemory):
         self.workspace: npt.NDArray[Any] | None = None
 
     def place(self, side: Side) -> None:
-        """Let all arrays lie against one of their edges; what they held is lost."""
+        """Move all arrays to one of their edges; their contents are lost."""
         self.arrays = [
             memory.place(arg.nbytes, side, arg.dtype.itemsize).view(arg.dtype).reshape(arg.shape)
             for memory, arg in zip(self._memory, self.args, strict=True)
@@ -61,15 +52,8 @@ class PagedMemory(HostMemory):
 class PagedCheckMemory(CheckMemory):
     """Arrays for the arguments of a kernel in pages of their own, used for many checks.
 
-    A kernel may assume of an array that its elements are aligned, and of its workspace that it
-    lies at a multiple of 64 bytes; nothing more is granted, so that no slip goes unnoticed.
-
-    Args:
-        args: the arguments.
-        workspace_bytes: of a call; 0 for none.
-
-    Raises:
-        MemoryError: there is no room.
+    A kernel may assume that the elements of an array are aligned, and that its workspace lies at a
+    multiple of 64 bytes; nothing more is granted, so that no error goes unnoticed.
     """
 
     def __init__(self, args: Sequence[Arg], workspace_bytes: int) -> None:

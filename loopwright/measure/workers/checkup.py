@@ -1,12 +1,12 @@
-"""The check of one kernel in a runner: does it compute what it should, and only that?
+"""The check of one kernel in a runner: it must compute the right outputs and touch nothing else.
 
 First on poisoned outputs, the arrays against the end of their pages; then, against the start, on
 the outputs just filled and on other inputs; once more when a few elements have changed; and on
-inputs at the edges of their types, on outputs that hold something else. So a kernel is found out
-that works only once, that adds to what is there, that touches what is not its own, that is right on
-ordinary numbers alone, or that looks at its outputs to see whether there is anything left to do.
-The last kind shows in the times too: called again and again on equal inputs, as when it was timed,
-it is far faster than here.
+inputs at the edges of their types, on outputs that hold something else. So a kernel is detected
+that works only once, that adds to old outputs, that touches other memory, that is right on ordinary
+numbers alone, or that looks at its outputs to see whether there is anything left to do. The last
+kind shows in the times too: called again and again on equal inputs, as when it was timed, it is far
+faster than here.
 """
 
 from __future__ import annotations
@@ -52,42 +52,31 @@ _AT_EDGES = {
 
 
 class KnownAnswers(NamedTuple):
-    """Right answers.
+    """Right answers."""
 
-    Attributes:
-        sets: the outputs for each set of `SETS`.
-        edges: what is known of each output, for each set of `EDGES`; empty: these are not run.
-    """
-
-    sets: tuple[Sequence[Array], Sequence[Array]]
+    sets: tuple[Sequence[Array], Sequence[Array]]  # the outputs for each set of `SETS`
+    #: Known elements of each output, for each set of `EDGES`; empty: these are not run.
     edges: Sequence[Sequence[KnownElements]]
 
 
 class Answers(NamedTuple):
-    """What a kernel should give on each set of inputs."""
+    """Right answers and the accuracy that they require."""
 
     known: KnownAnswers
     close: Closeness
     exact: bool
 
     def closeness(self, number: int) -> Closeness:
-        """How close the answer to a set of inputs must be."""
+        """Required accuracy of the answer to a set of inputs."""
         return self.close._replace(exact=self.exact and number == 1)
 
 
 class _Wrong(Exception):
-    """The kernel is out; the text says why."""
+    """The kernel is wrong, for the reason in the text."""
 
 
 class Checkup:
-    """One check.
-
-    Args:
-        kernel: what is checked.
-        data: the inputs, and the arrays that it was timed on.
-        memory: where it is checked.
-        answers: what it should give.
-    """
+    """One check of a kernel in ``memory``, with the inputs of the arrays that it was timed on."""
 
     def __init__(
         self, kernel: LoadedKernel, data: KernelArrays, memory: CheckMemory, answers: Answers
@@ -97,7 +86,6 @@ class Checkup:
         self._tainted = False
 
     def reply(self, request: CheckRequest) -> CheckReply:
-        """Carry it out."""
         problem: str | None = None
         times: tuple[float, ...] = ()
         try:
@@ -129,7 +117,7 @@ class Checkup:
         self._judge(memory, number, again)
 
     def _run_at_edges(self, number: int, known: Sequence[KnownElements]) -> None:
-        """Run on inputs at the edges of their types, and look at the elements that are known."""
+        """Run on inputs at the edges of their types, and compare the known elements."""
         memory, inputs = self._memory.memory, self._data.inputs(number)
         memory.fill_inputs(inputs)
         memory.poison_outputs(OTHER_PATTERN)
@@ -143,11 +131,7 @@ class Checkup:
         return self._kernel.bound(memory)
 
     def _judge(self, memory: ArgumentMemory, number: int, when: str, guarded: bool = True) -> None:
-        """Compare what lies in arrays with the answer to a set of inputs.
-
-        Raises:
-            _Wrong: it is another one.
-        """
+        """Compare the contents of arrays with the answer to a set of inputs; raises _Wrong."""
         close = self._answers.closeness(number)
         expected = self._answers.known.sets[number]
         result = memory.judge(self._data.inputs(number), expected, close)
@@ -156,7 +140,7 @@ class Checkup:
     def _decide(
         self, memory: ArgumentMemory, result: Comparison, when: str, guarded: bool = True
     ) -> None:
-        """Raise what is wrong, if anything."""
+        """Raise _Wrong if anything is wrong."""
         outside = memory.written_outside() if guarded else None
         self._max_error = max(self._max_error, result.max_error)
         self._tainted = self._tainted or outside is not None
@@ -167,7 +151,7 @@ class Checkup:
     # -- does it skip its work? ------------------------------------------------------------------
 
     def _retimed(self, request: CheckRequest, timed: float, took: float) -> tuple[float, ...]:
-        """Samples in place of those that were taken, where these are implausibly short."""
+        """Samples that replace the former ones, where these are implausibly short."""
         limit = IMPLAUSIBLE * timed + SLACK_S
         if took <= limit or self._quickest() <= limit:
             return ()
@@ -175,7 +159,7 @@ class Checkup:
         return times if statistics.median(times) > limit else ()
 
     def _quickest(self) -> float:
-        """The shortest of some calls on poisoned outputs."""
+        """The shortest of some calls on poisoned outputs, in seconds."""
         memory = self._memory.memory
         call = self._call(memory)
         memory.fill_inputs(self._data.inputs(1))
@@ -188,10 +172,9 @@ class Checkup:
         return min(times)
 
     def _alternated(self, request: CheckRequest) -> tuple[float, ...]:
-        """Time calls whose inputs change from one to the next, as a user's do; then look again.
+        """Time calls whose inputs change from one to the next, as a user's do; then compare again.
 
-        Raises:
-            _Wrong: it gives another answer than it should, or one that depends on its outputs.
+        Raises _Wrong where the answer is wrong, or depends on the outputs.
         """
         data = self._data
         data.restore()
@@ -221,18 +204,12 @@ class Checkup:
         return tuple(times)
 
     def _change_a_little(self, memory: ArgumentMemory, other: int, part: float) -> float:
-        """Change one element of each input: does it still do all of its work?
+        """Change one element of each input and check that the kernel still does all of its work.
 
-        Args:
-            memory: its outputs hold the answer to its inputs.
-            other: the set from which the changed elements are taken.
-            part: which element, 0 for the first and 1 for the last.
-
-        Returns:
-            Seconds of a call on poisoned outputs.
-
-        Raises:
-            _Wrong: its answer depends on what its outputs held.
+        The changed elements are from the set ``other``, at the relative place ``part``: 0 for the
+        first, 1 for the last. The outputs of ``memory`` must hold the answer to its inputs; the
+        kernel is wrong if its answer depends on them. Returns seconds of a call on poisoned
+        outputs.
         """
         call = self._call(memory)
         for number, new in zip(memory.inputs, self._data.inputs(other), strict=True):

@@ -19,8 +19,7 @@ from loopwright.runtime import Arg, timing
 
 
 class CpuHost(KernelHost):
-    """The CPU; the pool and the timing loop are compiled when it is made, so that no candidate pays
-    for it."""
+    """The CPU; pool and timing loop are compiled on creation, which no candidate pays for."""
 
     device_type = "cpu"
 
@@ -38,4 +37,4 @@ class CpuHost(KernelHost):
         return CpuKernel(artifact, on_host(memory))
 
     def probe(self) -> None:
-        """A CPU that still answers is well."""
+        """Do nothing: a CPU that runs this is well."""

@@ -1,4 +1,4 @@
-"""Kernels on the CPU: arrays of NumPy between guard zones, threads that stay on their CPUs."""
+"""Kernels on the CPU: NumPy arrays between guard zones, threads that stay on their CPUs."""
 
 from __future__ import annotations
 
@@ -28,15 +28,7 @@ _GUARD = 4096  # bytes before and after every array that no kernel may write
 
 
 class HostMemory(ArgumentMemory):
-    """Arrays of NumPy, one an argument.
-
-    Args:
-        args: the arguments.
-        arrays: one for each.
-
-    Attributes:
-        arrays: one for each.
-    """
+    """NumPy arrays, one for each argument."""
 
     def __init__(self, args: Sequence[Arg], arrays: Sequence[Array]) -> None:
         super().__init__(args)
@@ -82,12 +74,12 @@ class GuardedArray:
         self.array: Array = body.view(arg.dtype).reshape(arg.shape)
 
     def intact(self) -> bool:
-        """True while nobody has written the guard zones."""
+        """Whether nothing has written the guard zones."""
         return bool((self._before == self._pattern).all() and (self._after == self._pattern).all())
 
 
 class GuardedHostMemory(HostMemory):
-    """Arrays of NumPy with guard zones on both sides of each."""
+    """NumPy arrays with guard zones on both sides of each."""
 
     def __init__(self, args: Sequence[Arg]) -> None:
         self._guarded = [GuardedArray(arg, n) for n, arg in enumerate(args)]
@@ -98,7 +90,7 @@ class GuardedHostMemory(HostMemory):
 
 
 class CpuKernel(LoadedKernel):
-    """A function of machine code, or one that something else on the CPU runs."""
+    """A function of machine code, or one of another executor on the CPU."""
 
     def __init__(self, artifact: runtime.Artifact, memory: HostMemory) -> None:
         needs = artifact_kind(artifact.kind).needs
@@ -146,7 +138,7 @@ class CpuKernel(LoadedKernel):
         self._turns = Turns(calls)
 
     def _constant_places(self) -> set[int]:
-        """Where among the arguments of what is timed constants are, and what they determine."""
+        """Positions, in the timed call, of constants and of arrays determined by them."""
         if self._parts is None:
             return {n for n, constant in enumerate(self._constants) if constant}
         read = self._parts.read_later
@@ -156,12 +148,7 @@ class CpuKernel(LoadedKernel):
     def bound(
         self, memory: ArgumentMemory, workspace: Array | None = None
     ) -> BoundCall | PreparedCall:
-        """A call on other arrays, with a workspace of their own where it is given.
-
-        Args:
-            memory: the arrays.
-            workspace: at least as many bytes as the function needs; None: one is allocated.
-        """
+        """A call on other arrays, with its own workspace of enough bytes, or an allocated one."""
         arrays = on_host(memory).arrays
         if self._parts is not None:
             return self._parts.bind(arrays, workspace)

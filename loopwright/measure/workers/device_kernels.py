@@ -1,6 +1,6 @@
 """Kernels on a device: arrays in its memory between guard zones, times by its own clock.
 
-The device is opened in the runner's process alone, which can be killed while a kernel hangs.
+The device is opened only in the runner's process, which can be killed while a kernel hangs.
 """
 
 from __future__ import annotations
@@ -32,27 +32,19 @@ from loopwright.runtime.parts import PreparedCall
 
 #: Bytes before and after every array that no kernel may write; arrays stay aligned behind them.
 _GUARD = 4096
-#: What temporary buffers hold where nothing was written: a NaN of every float, -1 of integers.
+#: Unwritten bytes of temporary buffers: a NaN of every float, -1 of integers.
 _POISON = 0xFF
 #: Bytes that a probe moves.
 _PROBE = 256
-#: The shortest time that is told: clocks of devices tick, and a time must be more than nothing.
+#: The shortest reported time: clocks of devices tick, and a time must be above 0.
 _TICK_S = 1e-9
 
 
 class DeviceMemory(ArgumentMemory):
     """Arrays of a device, each a part of an allocation with a guard zone on both sides.
 
-    Args:
-        args: the arguments.
-        device: where.
-        shared: arrays of outputs to be used in place of new ones, by the argument's number.
-
-    Attributes:
-        arrays: one for each.
-
-    Raises:
-        OutOfMemoryError: the device has no room.
+    ``shared`` has arrays of outputs, by the argument's number, that replace new ones. Raises an
+    OutOfMemoryError where the device has no room.
     """
 
     def __init__(
@@ -73,7 +65,7 @@ class DeviceMemory(ArgumentMemory):
         return DeviceArray(_body(block), tuple(arg.shape), arg.dtype.name, self.device, None)
 
     def _guarded(self, nbytes: int, pattern: int) -> Memory:
-        """An allocation with room for so many bytes, and a guard zone on both sides of them."""
+        """An allocation of so many bytes, and a guard zone on both sides of them."""
         block = self._api.allocate(self.device.device_id, nbytes + 2 * _GUARD)
         weakref.finalize(self, self._api.free, block).atexit = False
         for zone in _zones(block):
@@ -81,11 +73,8 @@ class DeviceMemory(ArgumentMemory):
         return block
 
     def temporaries(self, sizes: Sequence[int]) -> list[Memory]:
-        """Temporary buffers of a kernel, guarded as its arrays are, and poisoned: what it reads
-        there without having written it is NaN, or -1.
-
-        Args:
-            sizes: bytes of each.
+        """Temporary buffers of a kernel with these sizes in bytes, guarded as its arrays are, and
+        poisoned: an unwritten element is NaN, or -1.
         """
         if [_body(block).nbytes for block in self._temporaries] != list(sizes):
             self._temporaries = [
@@ -127,7 +116,7 @@ class DeviceMemory(ArgumentMemory):
         return outside_text([name for name, b, pattern in guarded if not self._intact(b, pattern)])
 
     def _intact(self, block: Memory, pattern: int) -> bool:
-        """Whether nobody has written the guard zones of an allocation."""
+        """Whether nothing has written the guard zones of an allocation."""
         return all((_bytes_of(self.device, zone) == pattern).all() for zone in _zones(block))
 
     def beside(self) -> DeviceMemory:
@@ -136,7 +125,7 @@ class DeviceMemory(ArgumentMemory):
 
 
 def _body(block: Memory) -> Memory:
-    """What lies between the guard zones of an allocation."""
+    """The part of an allocation between its guard zones."""
     return block.part(_GUARD, block.nbytes - 2 * _GUARD)
 
 
@@ -146,7 +135,7 @@ def _zones(block: Memory) -> tuple[Memory, Memory]:
 
 
 def _bytes_of(device: Device, memory: Memory) -> Array:
-    """What a piece of memory holds, once all has run that was queued before."""
+    """Contents of a piece of memory after all queued work."""
     found = np.empty(memory.nbytes, dtype=np.uint8)
     host = Memory(HOST, 0, int(found.ctypes.data), found.nbytes, owner=found)
     device.api.copy(memory, 0, host, 0, memory.nbytes)
@@ -155,12 +144,8 @@ def _bytes_of(device: Device, memory: Memory) -> Array:
 
 
 class DeviceKernel(LoadedKernel):
-    """A program of kernels, launched once already: what a driver compiles at the first launch of a
-    shape is no part of a time.
-
-    Args:
-        artifact: what the builder made.
-        memory: the arrays that it is timed on.
+    """A program of kernels that was launched once already: compilation by a driver at the first
+    launch of a shape is no part of a time.
     """
 
     workspace_bytes = 0  # a function of kernels has its temporary buffers on the device
@@ -201,7 +186,7 @@ class DeviceKernel(LoadedKernel):
 
 
 class GuardedCheckMemory(CheckMemory):
-    """Arrays of a device between guard zones: it has no memory whose access faults at a page."""
+    """Arrays of a device between guard zones, since it has no pages that fault on access."""
 
     def __init__(self, args: Sequence[Arg], device: Device) -> None:
         self.memory: DeviceMemory = DeviceMemory(args, device)
@@ -210,7 +195,7 @@ class GuardedCheckMemory(CheckMemory):
         return self.memory.args == tuple(args)
 
     def place(self, side: Side) -> None:
-        """Both edges of an array are guarded where it lies."""
+        """Do nothing: both edges of an array are guarded where it lies."""
 
     def bound(self, kernel: LoadedKernel) -> DeviceCall | PreparedCall:
         if not isinstance(kernel, DeviceKernel):
@@ -219,14 +204,10 @@ class GuardedCheckMemory(CheckMemory):
 
 
 class DeviceHost(KernelHost):
-    """A device, opened and probed when this is made.
+    """A device, opened and probed on creation.
 
-    Args:
-        device: which one.
-
-    Raises:
-        UsageError: it cannot be used; the message says what is missing.
-        RunError: it does not do what it should.
+    Raises a UsageError that names what is missing where it cannot be used, and a RunError where it
+    gives wrong results.
     """
 
     def __init__(self, device: Device) -> None:

@@ -1,8 +1,8 @@
-"""`KernelHost`: what a runner needs of the processor that its kernels run on.
+"""`KernelHost`: the processor that the kernels of a runner run on.
 
-A runner makes data, races kernels and checks them in one way everywhere. What differs between CPUs
-and devices is behind the classes here: where arrays lie and how they are guarded, how a kernel is
-loaded and timed. ``cpu_host.py`` and ``device_kernels.py`` implement them.
+A runner makes data, races kernels and checks them in one way everywhere. The differences between
+CPUs and devices are behind the classes here: the place and guards of arrays, the loading and timing
+of kernels. ``cpu_host.py`` and ``device_kernels.py`` implement them.
 """
 
 from __future__ import annotations
@@ -35,32 +35,25 @@ AnyCall = BoundCall | DeviceCall | PreparedCall
 
 
 def prepared(call: AnyCall) -> float:
-    """Compute what constants determine, so that the call can be timed; returns the seconds of it,
-    0 where there is nothing of the kind."""
+    """Compute the part that constants determine, so that the call can be timed; returns the seconds
+    of it, 0 where there is none.
+    """
     return runtime.time_call(call.prepare, 1) if isinstance(call, PreparedCall) else 0.0
 
 
 class ArgumentMemory(ABC):
-    """An array for each argument of a kernel, where the kernel runs.
-
-    Args:
-        args: the arguments.
-
-    Attributes:
-        args: the arguments.
-    """
+    """An array for each argument of a kernel, where the kernel runs."""
 
     def __init__(self, args: Sequence[Arg]) -> None:
         self.args = tuple(args)
 
     @abstractmethod
     def read(self, number: int) -> Array:
-        """What the array of an argument holds now; not to be written, nor kept beyond the next
-        change."""
+        """Contents of the array of an argument; read-only, and valid until the next change."""
 
     @abstractmethod
     def write(self, number: int, data: Array) -> None:
-        """Give the array of an argument these elements."""
+        """Copy these elements to the array of an argument."""
 
     @abstractmethod
     def poison(self, number: int, pattern: int) -> None:
@@ -68,7 +61,7 @@ class ArgumentMemory(ABC):
 
     @abstractmethod
     def set_element(self, number: int, at: int, data: Array) -> None:
-        """Take over the element at a row-major place from ``data``, which has the array's shape."""
+        """Copy the element at a row-major place from ``data``, which has the array's shape."""
 
     @abstractmethod
     def written_outside(self) -> str | None:
@@ -89,40 +82,34 @@ class ArgumentMemory(ABC):
         return [n for n, arg in enumerate(self.args) if arg.output]
 
     def results(self) -> list[Array]:
-        """What the outputs hold now, in copies."""
+        """Copies of the outputs."""
         return [self.read(n).copy() for n in self.outputs]
 
     def fill(self, inputs: Sequence[Array]) -> None:
-        """Fresh inputs, poisoned outputs."""
+        """Reset the inputs and poison the outputs."""
         self.fill_inputs(inputs)
         self.poison_outputs()
 
     def fill_inputs(self, inputs: Sequence[Array]) -> None:
-        """Fresh inputs; the outputs stay."""
+        """Reset the inputs; the outputs stay."""
         for number, data in zip(self.inputs, inputs, strict=True):
             self.write(number, data)
 
     def poison_outputs(self, pattern: int = PATTERN) -> None:
-        """Fill all outputs so that nothing left unwritten looks right."""
+        """Fill all outputs so that no unwritten element looks right."""
         for number in self.outputs:
             self.poison(number, pattern)
 
     def judge(
         self, inputs: Sequence[Array], expected: Sequence[Array], close: Closeness | int
     ) -> Comparison:
-        """Compare what a kernel left behind with the reference.
-
-        Args:
-            inputs: what it was given.
-            expected: the outputs as they should be.
-            close: how close they must be.
-        """
+        """Compare the results of a kernel on these inputs with the reference."""
         pairs = enumerate(zip(self.outputs, expected, strict=True))
         results = [compare(self.args[n].name, self.read(n), e, close, i) for i, (n, e) in pairs]
         return self._judged(inputs, results)
 
     def judge_known(self, inputs: Sequence[Array], expected: Sequence[KnownElements]) -> Comparison:
-        """Compare what is known of the outputs; see `judge`."""
+        """Compare the known elements of the outputs; see `judge`."""
         pairs = zip(self.outputs, expected, strict=True)
         results = [compare_known(self.args[n].name, self.read(n), e) for n, e in pairs]
         return self._judged(inputs, results)
@@ -137,20 +124,15 @@ class ArgumentMemory(ABC):
 
 
 class LoadedKernel(ABC):
-    """One linked candidate, bound to the arrays that it is timed on.
+    """One linked candidate, bound to the arrays that it is timed on."""
 
-    Attributes:
-        workspace_bytes: that the caller of a call lends to it.
-        prepare_seconds: what the part took that constants determine, and that no time holds; 0
-            where there is none.
-    """
-
-    workspace_bytes: int
+    workspace_bytes: int  # that the caller lends for a call
+    #: Seconds of the part that constants determine, which is in no time; 0 without one.
     prepare_seconds: float
 
     @abstractmethod
     def pinned(self) -> AbstractContextManager[None]:
-        """Inside the block its threads stay where they are."""
+        """Keep its threads on their CPUs inside the block."""
 
     def take_turns(self, nbytes: int) -> None:  # noqa: B027 - devices time on one copy
         """Let the calls of `run` read constants from copies in turns, so many bytes together."""
@@ -165,17 +147,13 @@ class LoadedKernel(ABC):
 
     @abstractmethod
     def flush(self, memory: ArgumentMemory) -> None:
-        """Make the caches cold for a call on these arrays."""
+        """Empty the caches for a call on these arrays."""
 
 
 class CheckMemory(ABC):
-    """Where kernels are checked, used for many checks.
+    """Memory in which kernels are checked, used for many checks."""
 
-    Attributes:
-        memory: the arrays, once they are placed.
-    """
-
-    memory: ArgumentMemory
+    memory: ArgumentMemory  # the arrays, once they are placed
 
     @abstractmethod
     def fits(self, args: Sequence[Arg], workspace_bytes: int) -> bool:
@@ -183,7 +161,7 @@ class CheckMemory(ABC):
 
     @abstractmethod
     def place(self, side: Side) -> None:
-        """Let all arrays lie against one edge of their memory; what they held is lost."""
+        """Move all arrays to one edge of their memory; their contents are lost."""
 
     @abstractmethod
     def bound(self, kernel: LoadedKernel) -> AnyCall:
@@ -194,25 +172,17 @@ class SampledLimit(Protocol):
     """A limit of a processor; see `loopwright.measure.yardsticks.sampling.Yardstick`."""
 
     def rate(self) -> float:
-        """Units of work a second, measured now."""
+        """Units of work per second, measured now."""
 
 
 class KernelHost(ABC):
-    """The processor that a runner's kernels run on.
+    """The processor that a runner's kernels run on."""
 
-    Attributes:
-        device_type: name of its kind, such as ``"cpu"``, as kinds of artifacts say it.
-    """
-
-    device_type: str
+    device_type: str  # such as ``"cpu"``, as in kinds of artifacts
 
     @abstractmethod
     def memory(self, args: Sequence[Arg]) -> ArgumentMemory:
-        """Guarded arrays for timing.
-
-        Raises:
-            MemoryError, OutOfMemoryError: there is no room.
-        """
+        """Guarded arrays for timing; raises MemoryError or OutOfMemoryError."""
 
     @abstractmethod
     def check_memory(self, args: Sequence[Arg], workspace_bytes: int) -> CheckMemory:
@@ -220,25 +190,15 @@ class KernelHost(ABC):
 
     @abstractmethod
     def load(self, artifact: Artifact, memory: ArgumentMemory) -> LoadedKernel:
-        """Link a program and bind it to arrays, so that its next call takes what calls take.
-
-        Raises:
-            LoopwrightError: the processor refuses it.
-        """
+        """Link a program and bind it to arrays, so that its next call takes its usual time."""
 
     def limit(self, artifact: Artifact, through_memory: bool) -> SampledLimit:
-        """A limit of this processor, told by a kernel; that of CPUs is told without a runner.
+        """A limit of this processor, measured by a kernel; CPUs need no runner for it.
 
-        Args:
-            artifact: the kernel.
-            through_memory: its arrays must not fit into a cache.
+        ``through_memory``: its arrays must not fit into a cache.
         """
         raise InternalError(f"a runner of {self.device_type} was asked for a limit of a device")
 
     @abstractmethod
     def probe(self) -> None:
-        """Try whether the processor still does what it should.
-
-        Raises:
-            RunError: it does not.
-        """
+        """Test whether the processor still works; raises a RunError where it does not."""

@@ -1,4 +1,4 @@
-"""What a worker process prints: kept in a file without a name, for the text of its failure."""
+"""Output of a worker process, kept in an unnamed file for the text of its failure."""
 
 from __future__ import annotations
 
@@ -13,11 +13,7 @@ _TAIL = 2000
 
 
 class Printed:
-    """Where the processes of one worker print, one after the other.
-
-    Args:
-        role: names the worker in errors.
-    """
+    """The printed output of the processes of one worker, one after the other."""
 
     def __init__(self, role: str) -> None:
         self._role = role
@@ -25,7 +21,7 @@ class Printed:
 
     @property
     def file(self) -> IO[bytes]:
-        """To be given to the process."""
+        """The file that the process prints to."""
         assert self._file is not None
         return self._file
 
@@ -35,11 +31,7 @@ class Printed:
         return 0 if self._file is None else os.fstat(self._file.fileno()).st_size
 
     def open(self) -> None:
-        """Make the file unless it is there.
-
-        Raises:
-            RunError: there is no room, or no folder, for it.
-        """
+        """Make the file unless it exists; raises a RunError where it has no room or folder."""
         if self._file is not None:
             return
         try:
@@ -54,7 +46,7 @@ class Printed:
         fcntl.fcntl(self._file, fcntl.F_SETFL, flags | os.O_APPEND)
 
     def clear(self) -> None:
-        """Forget what was printed."""
+        """Discard the output."""
         if self.size:
             os.ftruncate(self.file.fileno(), 0)
 
@@ -73,7 +65,6 @@ class Printed:
         return f"; it had printed: {joined}" if joined else ""
 
     def close(self) -> None:
-        """Give the file back."""
         if self._file is not None:
             self._file.close()
             self._file = None

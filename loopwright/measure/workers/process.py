@@ -1,8 +1,8 @@
 """The parent's handle of one worker process: start, ask with a deadline, kill, restart.
 
 A worker answers one request at a time, and nothing here blocks: ``waiting.py`` watches workers and
-tells them what happens, which becomes an outcome: a `Reply`, or a `WorkerFailure` when the worker
-died, or was killed at its deadline. The next request starts it again.
+passes them events, which become an outcome: a `Reply`, or a `WorkerFailure` when the worker died,
+or was killed at its deadline. The next request starts it again.
 """
 
 from __future__ import annotations
@@ -46,23 +46,10 @@ Outcome = Reply | WorkerFailure
 
 
 class Worker:
-    """One worker process; it is started by the first request or by `start`.
+    """One worker process, started by the first request or by `start`.
 
-    Args:
-        role: what it does, such as ``"builder"`` or ``"runner"``.
-        memory_bytes: memory it may take beyond what it starts with; 0 for no limit.
-        max_requests: it is replaced after this many requests.
-        max_rss: it is replaced when its resident memory has passed this many bytes.
-        program: what the process runs.
-
-    Attributes:
-        sent: names of what this process was sent already; empty after a restart.
-        outcome: of the last request, until `take` is called.
-        seconds: that the last request took.
-        rss: resident memory in bytes after the last reply.
-        launched: how many processes were started.
-        deadline: when the process is killed unless it has answered, by ``time.monotonic``.
-        answered: how many requests had an outcome.
+    ``memory_bytes`` limits the memory beyond that at the start; 0: no limit. The process is
+    replaced after ``max_requests``, or when its resident memory has passed ``max_rss`` bytes.
     """
 
     def __init__(
@@ -77,11 +64,13 @@ class Worker:
         self.max_requests = max_requests
         self.max_rss = max_rss or max(1 << 30, memory_bytes // 2)
         self.program = program or WorkerProgram()
+        # Names of data that this process was sent already; empty after a restart.
         self.sent: set[str] = set()
+        # Of the last request, until `take` is called.
         self.outcome: Outcome | None = None
-        self.seconds = 0.0
-        self.launched = 0
-        self.answered = 0
+        self.seconds = 0.0  # that the last request took
+        self.launched = 0  # processes
+        self.answered = 0  # requests
         self._starts = 0  # in a row, without one that became ready
         self._proc: Popen[bytes] | None = None
         self._printed = Printed(role)
@@ -92,7 +81,7 @@ class Worker:
         self.sent.clear()
         self._ready = False
         self._requests = 0
-        self.rss = 0
+        self.rss = 0  # bytes after the last reply
         self._decoder = Decoder(Seal(b""))
         self._unsent = memoryview(b"")
         self._busy = self._stopped = False
@@ -100,26 +89,26 @@ class Worker:
         self._label = ""
         self._limit = 0.0
         self._begun = 0.0
-        self.deadline = 0.0
+        self.deadline = 0.0  # by ``time.monotonic``
 
     @property
     def pid(self) -> int | None:
-        """Process id, or None while there is no process."""
+        """Process id; None while there is no process."""
         return self._proc.pid if self._proc is not None else None
 
     @property
     def busy(self) -> bool:
-        """True while an answer is outstanding."""
+        """Whether a reply is outstanding."""
         return self._busy
 
     @property
     def printed_bytes(self) -> int:
-        """How much the process has printed since the last request."""
+        """Bytes that the process has printed since the last request."""
         return self._printed.size
 
     @property
     def doing(self) -> str:
-        """What an answer is awaited for and how long, for people; empty while nothing is."""
+        """The awaited request and the time waited, for people; empty while idle."""
         if not self._busy:
             return ""
         what = self._label if self._ready else "starting"
@@ -128,8 +117,7 @@ class Worker:
     def start(self) -> None:
         """Start the process unless it runs; does not wait until it is ready.
 
-        Raises:
-            RunError: the system has no room for another process, or for temporary files.
+        Raises a RunError where the system has no room for another process, or for temporary files.
         """
         if self._fit:
             return
@@ -167,13 +155,9 @@ class Worker:
     ) -> None:
         """Send a request; its answer becomes ``outcome`` in some later `wait_any`.
 
-        Args:
-            request: what the worker shall do.
-            seconds: after this long the worker is killed. The time that it takes to start does
-                not count.
-            restart: start a process where there is none; False when the request needs what the
-                present one holds, and its death is then the outcome.
-            label: what it does, for people who wonder; empty: the name of the request.
+        After ``seconds``, which exclude the start, the worker is killed. ``restart`` is False when
+        the request needs data of the present process, whose death is then the outcome. ``label``
+        describes the request for people.
         """
         if self._busy:
             raise InternalError(f"{self.role} worker {self.pid} was asked twice")
@@ -198,7 +182,7 @@ class Worker:
         self._write()
 
     def kill(self) -> None:
-        """Kill the process and everything in its group, and forget its answer."""
+        """Kill the process and everything in its group, and drop its answer."""
         proc, self._proc = self._proc, None
         if proc is not None:
             kill_group(proc)
@@ -210,14 +194,16 @@ class Worker:
         self._clear()
 
     def close(self) -> None:
-        """Kill the process and free what belongs to it."""
+        """Kill the process and release its resources."""
         self.kill()
         self._printed.close()
 
     @property
     def _fit(self) -> bool:
-        """Whether there is a process that can be asked: it lives, and nothing but its replies has
-        come from it. (A thread that a candidate has left behind may write to the pipe.)"""
+        """Whether there is a process that can be asked: it lives, and has written only its replies.
+
+        A thread that a candidate has left behind may write to the pipe.
+        """
         if self._proc is None or ended(self._proc):
             return False
         return self._busy or not self._ready or (self._decoder.empty and not self._readable)
@@ -229,7 +215,7 @@ class Worker:
         return bool(poller.poll(0))
 
     def _unfit(self) -> WorkerFailure:
-        """Why the process cannot be asked."""
+        """The reason why the process cannot be asked."""
         text = f"the {self.role} process had died before it was asked"
         if self._proc is None or not ended(self._proc):
             return WorkerFailure(FailureCause.CRASH, text + self._printed.text())
@@ -264,7 +250,7 @@ class Worker:
                 self._unsent = self._unsent[os.write(fd, self._unsent) :]
 
     def event(self, fd: int) -> None:
-        """Something can be written to, or read from, one of the descriptors."""
+        """Handle a descriptor that can be written to, or read from."""
         if fd == self._pipes()[0]:
             self._write()
             return
@@ -278,7 +264,7 @@ class Worker:
         self._receive(data)
 
     def _receive(self, data: bytes) -> None:
-        """Take what has come; a candidate that wrote to the pipe has spoilt its process."""
+        """Take arrived data; a candidate that wrote to the pipe has spoilt its process."""
         self._decoder.feed(data)
         try:
             self._take_messages()
@@ -313,7 +299,7 @@ class Worker:
         self.outcome = outcome
 
     def check(self) -> None:
-        """See whether the process is dead or too late."""
+        """Detect whether the process is dead or too late."""
         if not self._busy or self._proc is None:
             return
         self._stopped |= stopped(self._proc)
@@ -323,7 +309,7 @@ class Worker:
             self._drain()
 
     def _drain(self) -> None:
-        """The process has ended: read what it had still written, then say how it died."""
+        """Read the rest of the output of an ended process, then report how it died."""
         while self._busy and self._proc is not None:
             try:
                 data = os.read(self._pipes()[1], 1 << 20)
@@ -384,7 +370,7 @@ class Worker:
 
 
 def take(worker: Worker) -> Outcome:
-    """The outcome of a worker that has one; it is forgotten."""
+    """The outcome of a worker that has one, which is then cleared."""
     outcome, worker.outcome = worker.outcome, None
     if outcome is None:
         raise InternalError(f"{worker.role} worker {worker.pid} has no answer")

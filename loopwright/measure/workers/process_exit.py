@@ -1,4 +1,4 @@
-"""How worker processes end or stop: whether they have, of what, and making sure."""
+"""Exits of worker processes: detection, causes, and killing."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _MEMORY_LINES = (
 )
 #: In processes of these roles no code of a candidate runs, so that what they print is our own.
 _ROLES_WITHOUT_CANDIDATES = ("builder",)
-#: How operators, batch systems and the kernel's OOM killer end a process; code that goes wrong ends
-#: by other signals.
+#: Signals by which operators, batch systems and the kernel's OOM killer end a process; code that
+#: fails ends by others.
 _SIGNALS_FROM_OUTSIDE = frozenset(
     {signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT}
 )
 
 
 class FailureCause(Enum):
-    """Why there is no reply."""
+    """Reasons why there is no reply."""
 
     TIMEOUT = "the worker was killed at its deadline"
     CRASH = "the worker died"
@@ -34,7 +34,7 @@ class FailureCause(Enum):
     MEMORY = "the worker died for want of memory"
 
 
-#: Causes that say nothing of what the worker was asked to do.
+#: Causes that do not depend on the request.
 FROM_OUTSIDE = (FailureCause.KILLED, FailureCause.STOPPED)
 
 
@@ -47,13 +47,7 @@ class WorkerFailure:
 
 
 def cause_of_exit(role: str, code: int, printed: Sequence[str]) -> FailureCause:
-    """Why a process has ended that nobody of us has killed.
-
-    Args:
-        role: of the process.
-        code: its return code, negative for a signal.
-        printed: lines that it has printed.
-    """
+    """The reason why a process has ended that we did not kill; a negative ``code`` is a signal."""
     if -code in _SIGNALS_FROM_OUTSIDE:
         return FailureCause.KILLED
     full = _found_no_memory(role, code, printed)
@@ -61,14 +55,14 @@ def cause_of_exit(role: str, code: int, printed: Sequence[str]) -> FailureCause:
 
 
 def _found_no_memory(role: str, code: int, printed: Sequence[str]) -> bool:
-    """Whether a process was aborted by LLVM or C++ for want of memory."""
+    """Whether LLVM or C++ aborted a process for want of memory."""
     if role not in _ROLES_WITHOUT_CANDIDATES or -code != signal.SIGABRT:
         return False
     return any(line.startswith(_MEMORY_LINES) for line in printed)
 
 
 def describe_exit(code: int, role: str) -> str:
-    """How a process ended, in words, from its return code."""
+    """The end of a process in words, from its return code."""
     who = f"the {role} process" if role else "it"
     if code >= 0:
         return f"{who} exited with code {code}"
@@ -84,7 +78,7 @@ def describe_exit(code: int, role: str) -> str:
 def ended(proc: subprocess.Popen[bytes]) -> bool:
     """Whether a process has ended.
 
-    Its parent does not wait for it here, so that the system gives its id to no other process.
+    It is not waited for here, so that the system gives its id to no other process.
     """
     if proc.returncode is not None:
         return True
@@ -92,7 +86,7 @@ def ended(proc: subprocess.Popen[bytes]) -> bool:
 
 
 def stopped(proc: subprocess.Popen[bytes]) -> bool:
-    """Whether a process has been stopped, as by SIGSTOP; said once for each time."""
+    """Whether a process has been stopped, as by SIGSTOP; True only once for each stop."""
     if proc.returncode is not None:
         return False
     return os.waitid(os.P_PID, proc.pid, os.WSTOPPED | os.WNOHANG) is not None

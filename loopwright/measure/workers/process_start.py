@@ -1,4 +1,4 @@
-"""How worker processes are started, also where the system has no room for a moment."""
+"""Start of worker processes, also where the system is briefly out of room."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import IO
 
 from loopwright.errors import RunError
 
-#: What the system says where a moment later there may be room: too many processes, no memory.
+#: Errors of the system that may pass in a moment: too many processes, no memory.
 _TRANSIENT = (errno.EAGAIN, errno.ENOMEM)
 #: Seconds of waiting before each further attempt.
 _PAUSES = (0.1, 0.4, 1.0)
@@ -26,11 +26,7 @@ _ADVICE = {
 
 
 def folder_of_its_own(role: str) -> tempfile.TemporaryDirectory[str]:
-    """An empty folder for a process; whatever it leaves there goes with the folder.
-
-    Raises:
-        RunError: there is no room, or no folder, for it.
-    """
+    """An empty folder for a process, removed with all that the process leaves there."""
     try:
         return tempfile.TemporaryDirectory(prefix=f"loopwright-{role}-", ignore_cleanup_errors=True)
     except OSError as e:
@@ -49,15 +45,8 @@ def start_process(
 ) -> subprocess.Popen[bytes]:
     """Start a Python process with pipes, in a session and process group of its own.
 
-    Args:
-        role: names it in errors.
-        args: what follows the interpreter.
-        stderr: where it prints.
-        environment: its variables.
-        folder: where it works; None: where this process does.
-
-    Raises:
-        RunError: the system cannot start it, also after waiting a moment.
+    It works in ``folder``; None: in that of this process. Raises a RunError where the system cannot
+    start it even after a moment.
     """
     for pause in (*_PAUSES, None):
         try:

@@ -7,8 +7,8 @@ that a runner is asked to run. The messages themselves are in ``messages.py``.
 
 Candidates run in the process that holds the pipe of the replies, and may write to any descriptor.
 So the frames of replies are sealed: each carries two tags, of its lengths and of all of it, made
-with a key that the parent sends when the process starts. What anything else writes has no such
-tags, and the parent sees it before it waits for, or stores, what the lengths promise.
+with a key that the parent sends when the process starts. Bytes of any other writer have no such
+tags, and the parent detects them before it waits for, or stores, as much as the lengths promise.
 """
 
 from __future__ import annotations
@@ -43,9 +43,6 @@ class Message:
     """One message; subclasses declare its fields.
 
     A field is a bool, number, string, enum, None or JSON value, or a tuple or union of these.
-
-    Attributes:
-        payload: raw bytes that go with it.
     """
 
     payload: bytes = b""
@@ -56,26 +53,20 @@ class Message:
 
 @dataclass(frozen=True, kw_only=True)
 class Reply(Message):
-    """What a worker answers.
+    """Answer of a worker."""
 
-    Attributes:
-        rss: resident memory of the worker in bytes, once it has answered.
-    """
-
-    rss: int = 0
+    rss: int = 0  # resident memory of the worker in bytes, after the answer
 
 
 class FrameError(InternalError):
-    """What came is no frame of the other side: something else wrote to the pipe."""
+    """The bytes are no frame of the other side: something else wrote to the pipe."""
 
 
 class Seal:
     """Makes the tags of one process's replies: keyed BLAKE2 (RFC 7693) over a counter and bytes.
 
-    The counter is that of the frames, so that a frame which was seen cannot be sent again.
-
-    Args:
-        key: `KEY_SIZE` random bytes that both sides have and nobody else has.
+    The counter is that of the frames, so that a frame which was seen cannot be sent again. The key
+    is `KEY_SIZE` random bytes that only the two sides have.
     """
 
     def __init__(self, key: bytes) -> None:
@@ -101,12 +92,7 @@ class Seal:
 
 
 def encode(message: Message, seal: Seal | None = None) -> bytes | bytearray:
-    """The frame of a message.
-
-    Args:
-        message: what is sent.
-        seal: of the process, for a reply; requests have none, since only the parent can write them.
-    """
+    """The frame of a message; only replies are sealed, since only the parent can write requests."""
     fields = {name: getattr(message, name) for name in _field_types(type(message).__name__)}
     header = {"message": type(message).__name__, **fields}
     text = json.dumps(header, separators=(",", ":")).encode()
@@ -126,8 +112,8 @@ def encode(message: Message, seal: Seal | None = None) -> bytes | bytearray:
 def _decode(text: bytes, payload: bytes) -> Message:
     """The message of a header and a payload.
 
-    Raises:
-        InternalError: the class is not known, or a field is missing, unknown or of another type.
+    Raises an InternalError where the class or a field is unknown, or a field is missing or of
+    another type.
     """
     header = json.loads(text)
     cls = _CLASSES.get(header.pop("message", ""))
@@ -145,19 +131,13 @@ def _decode(text: bytes, payload: bytes) -> Message:
 
 @lru_cache(maxsize=64)
 def _field_types(name: str) -> dict[str, Any]:
-    """Types of the fields in the header of a message, by the name of its class."""
     cls = _CLASSES[name]
     hints = typing.get_type_hints(cls)
     return {f.name: hints[f.name] for f in dataclasses.fields(cls) if f.name != "payload"}
 
 
 def _read(value: Any, kind: Any) -> Any:
-    """A value of JSON as the declared type of its field.
-
-    Raises:
-        TypeError: it is of another type.
-        ValueError: it is no member of the enum.
-    """
+    """A JSON value as the declared type of its field; raises TypeError, or ValueError for enums."""
     origin, parts = typing.get_origin(kind), typing.get_args(kind)
     if kind is Any:
         return value
@@ -192,11 +172,7 @@ def _read_tuple(value: list[Any], kinds: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 class Decoder:
-    """Puts sealed messages together from bytes that arrive in pieces (parent side).
-
-    Args:
-        seal: of the process that sends them.
-    """
+    """Assembles sealed messages from bytes that arrive in pieces (parent side)."""
 
     def __init__(self, seal: Seal) -> None:
         self._seal = seal
@@ -205,7 +181,7 @@ class Decoder:
 
     @property
     def empty(self) -> bool:
-        """True when nothing was fed that no message has used up."""
+        """Whether messages have used up all bytes."""
         return not self._data
 
     def feed(self, data: bytes) -> None:
@@ -215,9 +191,8 @@ class Decoder:
     def pop(self) -> Message | None:
         """The next complete message, or None.
 
-        Raises:
-            FrameError: what came is not from the process's own replies.
-            InternalError: it is, and no message that is known.
+        Raises a FrameError for bytes that are none of the process's replies, and an InternalError
+        for an unknown message.
         """
         start = _HEAD.size + _TAG_SIZE
         if len(self._data) < start:
@@ -265,14 +240,7 @@ def read_exactly(fd: int, n: int) -> bytes | None:
 
 
 def read_message(fd: int) -> Message | None:
-    """Wait for one message on a blocking descriptor (worker side).
-
-    Returns:
-        The message, or None at the end of the stream.
-
-    Raises:
-        InternalError: what came is no frame, or no message that is known.
-    """
+    """Wait for one message on a blocking descriptor (worker side); None at the end of stream."""
     start = read_exactly(fd, _HEAD.size)
     if start is None:
         return None

@@ -1,7 +1,7 @@
 """The runner's side: machine code comes in, times and verdicts go out.
 
-Policy (who is dropped, who is checked, how long anything may take) is the parent's; here is only
-what must happen in the process that holds the code and the data.
+The parent decides who is dropped, who is checked, and how long anything may take; here is only the
+work that needs the process with the code and the data.
 """
 
 from __future__ import annotations
@@ -59,12 +59,8 @@ _Answer = TypeVar("_Answer", bound=Reply)
 class RunRole:
     """Holds the arrays of a task and a few kernels; times and checks them.
 
-    Args:
-        device: the device that kernels run on, such as ``"opencl:0"``; empty: the CPU.
-
-    Raises:
-        UsageError: the device cannot be used; the message says what is missing.
-        RunError: the device does not do what it should.
+    Raises a UsageError that names what is missing where the device cannot be used, and a RunError
+    where it gives wrong results.
     """
 
     def __init__(self, device: str = "") -> None:
@@ -76,7 +72,7 @@ class RunRole:
         self._limits: dict[str, SampledLimit] = {}
 
     def answer(self, request: Message) -> Reply:
-        """Do what the request says; after an error the processor is probed."""
+        """Carry out a request; after an error the processor is probed."""
         try:
             return self._answer(request)
         except RunError as error:
@@ -86,7 +82,7 @@ class RunRole:
             return Failed(kind=ErrorKind.RUN_ERROR, text=f"{error}; {problem}", tainted=True)
 
     def _problem(self, error: RunError) -> str | None:
-        """Why this process can run no more kernels; None: it can."""
+        """The reason why this process can run no more kernels; None: it can."""
         if isinstance(error, DeviceLostError):
             return "the runner is started again"
         try:
@@ -216,12 +212,12 @@ class RunRole:
         return YardstickReply(rate=self._limits[request.name].rate())
 
     def _host_for(self, artifact: runtime.Artifact) -> KernelHost:
-        """Where an artifact runs: right answers for kernels of a device may come from the CPU."""
+        """The processor of an artifact; the CPU may compute right answers for a device."""
         device_type = artifact_kind(artifact.kind).device
         return self._host if device_type == self._host.device_type else CpuHost()
 
     def _unless_written_outside(self, reply: _Answer) -> _Answer | Failed:
-        """The reply, or that a kernel wrote outside of its arrays."""
+        """The reply, or a failure where a kernel wrote outside of its arrays."""
         problem = self._data.memory.written_outside()
         return reply if problem is None else _wrote_outside(problem)
 

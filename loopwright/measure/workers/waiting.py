@@ -13,14 +13,9 @@ _SLICE_S = 0.1  # a worker whose descendant keeps the pipe open is seen dead wit
 
 
 def wait_any(workers: Iterable[Worker], seconds: float | None = None) -> list[Worker]:
-    """Wait until a busy worker has an outcome; returns all that have one.
+    """Wait, for at most ``seconds``, until a busy worker has an outcome; returns all that have one.
 
-    Args:
-        workers: idle ones are ignored unless they carry an outcome that was not taken.
-        seconds: give up after this long and return an empty list.
-
-    Raises:
-        RunError: a worker cannot be started.
+    Idle workers are ignored unless they carry an outcome that was not taken.
     """
     watched = list(workers)
     end = math.inf if seconds is None else time.monotonic() + seconds

@@ -4,8 +4,8 @@ A runner of kernels for a device has the device's name as a fourth argument.
 
 It answers messages on the pipes that were its standard input and output; for everything else these
 are the null device and standard error, so a printing or reading kernel cannot disturb the protocol.
-A kernel that writes to the pipes themselves, or closes them, is found out: replies are sealed with
-a key that is read once, and the descriptors are looked at before each reply. The process has no
+A kernel that writes to the pipes themselves, or closes them, is detected: replies are sealed with a
+key that is read once, and the descriptors are checked before each reply. The process has no
 terminal. It imports neither the user's main module nor templates nor operators: a builder gets a
 DAG and a trace, a runner gets machine code. It dies with its parent, however that ends, even while
 it is stopped.
@@ -45,17 +45,16 @@ _PR_SET_PDEATHSIG = 1
 
 
 class Role(Protocol):
-    """What a worker does."""
+    """The work of a worker."""
 
     def answer(self, request: Message) -> Reply:
-        """Do what the request says; an exception becomes a `Failed` reply."""
+        """Carry out a request; an exception becomes a `Failed` reply."""
 
 
 class Channel:
     """The pipes to the parent, moved away from the standard descriptors, which become harmless.
 
-    Raises:
-        EOFError: the parent ended before it had sent the key.
+    Raises an EOFError where the parent ended before it had sent the key.
     """
 
     def __init__(self) -> None:
@@ -75,13 +74,13 @@ class Channel:
         return read_message(self.requests)
 
     def write(self, reply: Reply) -> None:
-        """Send a reply; ends the process where the last request has touched its descriptors."""
+        """Send a reply; ends the process where the last request has changed its descriptors."""
         if self._present_files() != self._files:
             _end("it closed or replaced descriptors of the process that it ran in")
         write_message(self._replies, replace(reply, rss=_pages(1)), self._seal)
 
     def _present_files(self) -> list[tuple[int, int] | None]:
-        """What the descriptors that requests must leave alone stand for."""
+        """Device and inode of the descriptors that requests must leave alone."""
         return [_file_of(fd) for fd in (0, 1, 2, self.requests, self._replies)]
 
 
@@ -94,7 +93,7 @@ def _file_of(fd: int) -> tuple[int, int] | None:
 
 
 def _end(text: str) -> NoReturn:
-    """End at once, in whatever state the process is; the parent reads why."""
+    """Exit at once, in whatever state the process is; the parent reads the text."""
     with contextlib.suppress(OSError):
         os.write(2, f"{text}\n".encode())
     os._exit(1)
@@ -142,7 +141,7 @@ def _pages(field: int) -> int:
 
 
 def _limit_memory(memory_bytes: int) -> None:
-    """Limit the address space to so much more than is taken now, 0 for no limit, and files."""
+    """Limit files, and the address space to so much more than is taken now; 0: no limit."""
     if memory_bytes:
         _limit(resource.RLIMIT_AS, _pages(0) + memory_bytes)
     _limit(resource.RLIMIT_CORE, 0)
@@ -151,12 +150,7 @@ def _limit_memory(memory_bytes: int) -> None:
 
 
 def make_role(name: str, *args: str) -> Role:
-    """The role of a builder or a runner; imports what it needs.
-
-    Args:
-        name: of the role.
-        args: for a runner the name of its device, where that is not the CPU.
-    """
+    """The role of a builder or a runner, with its imports; a runner may get a device's name."""
     if name == "builder":
         from loopwright.measure.workers.build_role import BuildRole
 
@@ -167,12 +161,7 @@ def make_role(name: str, *args: str) -> Role:
 
 
 def describe(e: BaseException, default: ErrorKind) -> Failed:
-    """A failed request as a reply: the kind of error and one text.
-
-    Args:
-        e: what was raised.
-        default: kind of errors that say nothing more special: COMPILE in a builder.
-    """
+    """The reply for an exception; ``default`` is the kind of other errors: COMPILE in a builder."""
     text = str(e).strip() or type(e).__name__
     kind = default
     if isinstance(e, MemoryError | OutOfMemoryError):
@@ -205,16 +194,11 @@ def serve(role: Role, channel: Channel, default: ErrorKind) -> int:
 
 
 def main(argv: Sequence[str], make: Callable[..., Role] = make_role) -> int:
-    """Run a worker process.
+    """Run a worker process; returns 1 when the role cannot be had, which standard error explains.
 
-    Args:
-        argv: name of the role, memory in bytes beyond what it starts with (0 for no limit), id of
-            the parent, and what else the role takes.
-        make: the role of a name, and of what follows the parent's id.
-
-    Returns:
-        The exit code: 1 when the role cannot be had, which standard error explains. After the last
-        request it does not return: the process ends with its group.
+    ``argv`` has the name of the role, memory in bytes beyond that at the start (0 for no limit), id
+    of the parent, and further arguments of the role. After the last request it does not return: the
+    process ends with its group.
     """
     name, memory_bytes, parent = argv[0], int(argv[1]), int(argv[2])
     try:

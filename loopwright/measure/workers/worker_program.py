@@ -1,4 +1,4 @@
-"""What a worker process runs, and with which environment."""
+"""Program and environment of a worker process."""
 
 from __future__ import annotations
 
@@ -17,21 +17,17 @@ _SINGLE_THREADED = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 
 @dataclass(frozen=True)
 class WorkerProgram:
-    """What a worker process runs.
+    """Program of a worker process."""
 
-    Attributes:
-        module: run as ``python -m MODULE ROLE MEMORY_BYTES PARENT_PID ARGUMENTS``; its main calls
-            `loopwright.measure.workers.worker.main`.
-        arguments: what else its role takes, such as the name of a device.
-        environment: variables that differ from those of this process; None unsets one.
-        own_folder: whether it works in an empty folder, which is removed when it has ended:
-            drivers of devices leave files where they are, such as PoCL its drawings of what it
-            cannot compile. Folders of its environment remain what they are for this process.
-    """
-
+    #: Run as ``python -m MODULE ROLE MEMORY_BYTES PARENT_PID ARGUMENTS``; its main calls
+    #: `loopwright.measure.workers.worker.main`.
     module: str = "loopwright.measure.workers.worker"
+    #: Variables that differ from those of this process; None unsets one.
     environment: Mapping[str, str | None] = field(default_factory=_SINGLE_THREADED.copy)
-    arguments: tuple[str, ...] = ()
+    arguments: tuple[str, ...] = ()  # of the role, such as the name of a device
+    #: Whether it works in an empty folder, removed at its end: drivers of devices leave files in
+    #: the working folder, such as PoCL its drawings of what it cannot compile. Relative folders in
+    #: its environment still refer to the folder of this process.
     own_folder: bool = False
 
     def variables(self) -> dict[str, str]:
@@ -44,7 +40,7 @@ class WorkerProgram:
 
 
 def _absolute(variables: Mapping[str, str]) -> dict[str, str]:
-    """Variables that name folders, each seen from this process."""
+    """Variables that name folders, made absolute from this process."""
     named = {name: variables[name].split(os.pathsep) for name in _FOLDERS if variables.get(name)}
     seen = {name: os.pathsep.join(map(os.path.abspath, x)) for name, x in named.items()}
     if variables.get("LOOPWRIGHT_CACHE"):

@@ -1,1 +1,1 @@
-"""What devices can do at most: kernels of our own for arithmetic and memory, and their samples."""
+"""Limits of devices: kernels of our own for arithmetic and memory, and their samples."""

@@ -1,10 +1,10 @@
-"""The kernels that tell what a device can do at most: multiply-adds in registers, and a copy.
+"""Kernels that measure the limits of a device: multiply-adds in registers, and a copy.
 
-Both are tensor expressions with schedules, compiled as any other program, so that every target
-that launches blocks and threads has them. A block is a unit of work; how many there are is a size
-that is known when the kernel is launched, so that one program serves small devices and large ones.
-Products and sums in registers without a memory access are the ceiling of Williams, Waterman and
-Patterson, "Roofline", CACM 52 (2009); the copy is that of STREAM.
+Both are tensor expressions with schedules, compiled as any other program, so that every target that
+launches blocks and threads has them. A block is a unit of work; the number of units is a size that
+is given at launch, so that one program serves small devices and large ones. Products and sums in
+registers without a memory access are the ceiling of Williams, Waterman and Patterson, "Roofline",
+CACM 52 (2009); the copy is that of STREAM.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from loopwright.transform import PassContext
 
 #: Threads of a block, where the target allows so many.
 _THREADS = 256
-#: How often a thread goes over its accumulators.
+#: Number of times that a thread goes over its accumulators.
 _TURNS = 512
 #: Accumulators of a thread: enough to hide the latency of a multiply-add where warps take turns.
 _IN_WARPS = 16
@@ -37,47 +37,25 @@ _Program = tuple[Schedule, list[te.Tensor]]
 
 @dataclass(frozen=True)
 class YardstickProgram:
-    """A kernel that tells what a device can do at most.
+    """A kernel that measures a limit of a device."""
 
-    Attributes:
-        name: of the limit, such as ``"FMA peak (float32)"``.
-        artifact: the kernel; the extent ``n`` of its arrays is the number of units.
-        work: operations or bytes of one unit.
-        through_memory: its arrays must not fit into a cache.
-    """
-
-    name: str
-    artifact: Artifact
-    work: int
-    through_memory: bool
+    name: str  # of the limit, such as ``"FMA peak (float32)"``
+    artifact: Artifact  # the kernel; the extent ``n`` of its arrays is the number of units
+    work: int  # operations or bytes of one unit
+    through_memory: bool  # its arrays must not fit into a cache
 
 
 def arithmetic(target: Target, dtype: str = "float32", turns: int = _TURNS) -> YardstickProgram:
-    """Fused multiply-adds on accumulators that do not depend on each other.
+    """Fused multiply-adds, ``turns`` for each of some independent accumulators.
 
-    Args:
-        target: what it is compiled for; kept, as are other arguments, with the program.
-        dtype: float32 or float64. Shorter floats are computed in float32 by every kernel of ours
-            that does not use tensor cores.
-        turns: multiply-adds of each accumulator.
-
-    Raises:
-        UsageError: the target has no blocks and threads.
-        LoopwrightError: the target refuses the kernel.
+    ``dtype`` is float32 or float64; shorter floats are computed in float32 by every kernel of ours
+    that does not use tensor cores. Raises a UsageError where the target has no blocks and threads.
     """
     return _arithmetic(target, dtype, turns)
 
 
 def memory(target: Target) -> YardstickProgram:
-    """A copy; each byte counts twice, as it is read and written.
-
-    Args:
-        target: what it is compiled for.
-
-    Raises:
-        UsageError: the target has no blocks and threads.
-        LoopwrightError: the target refuses the kernel.
-    """
+    """A copy; each byte counts twice, as it is read and written. Raises as `arithmetic`."""
     return _memory(target)
 
 
@@ -117,7 +95,7 @@ def _multiply_adds(threads: int, accumulators: int, turns: int, dtype: str) -> _
     """Each accumulator becomes half of itself and an operand of its own, again and again.
 
     No compiler knows the operands, so that none finds two accumulators equal; each converges to
-    twice its operand, and what is stored tells that no turn was left out.
+    twice its operand, and the stored value shows that no turn was left out.
     """
     step = te.comm_reducer(
         lambda x, y: x * te.const(0.5, dtype) + y, lambda t: te.const(0, t), name="step"

@@ -1,7 +1,7 @@
-"""`Yardstick`: a kernel that tells what a device can do, sampled where the device is open.
+"""`Yardstick`: a kernel that measures a limit of a device, sampled where the device is open.
 
-It needs the runtime alone, no compiler. Memory is taken for each sample and given back after it,
-so that a device which is full of the arrays of others is not filled any further in between.
+It needs the runtime alone, no compiler. Memory is taken for each sample and given back after it, so
+that a device which is full of the arrays of others is not filled any further in between.
 """
 
 from __future__ import annotations
@@ -21,32 +21,26 @@ from loopwright.runtime.symbolic import SymbolicArg, SymbolicFunction
 #: A launch takes at least so many seconds, where there is memory for it: what a launch costs by
 #: itself is little beside that.
 _WINDOW_S = 1e-3
-#: Launches of a sample, of which the best counts: whatever else the device did is not its limit.
+#: Launches of a sample, of which the best counts: other work of the device is no part of its limit.
 _LAUNCHES = 5
-#: How many times more units there are from one attempt to the next, at most.
+#: Largest growth of the number of units from one attempt to the next.
 _GROWTH = 16
 #: Arrays that are to go through memory have so many times the bytes of the last cache, between
-#: these bounds; the cache of a device that tells of none is taken to be this large.
+#: these bounds; the cache of a device that reports none is assumed to have the last of these sizes.
 _CACHES = 4
 _SMALLEST, _LARGEST = 32 << 20, 512 << 20
 _CACHE = 4 << 20
 #: Share of the free memory that is taken at most, and bytes where it is not known.
 _SHARE = 0.5
 _UNKNOWN = 64 << 20
-#: The shortest time that is told: clocks of devices tick, and a time must be more than nothing.
+#: The shortest reported time: clocks of devices tick, and a time must be above 0.
 _TICK_S = 1e-9
 
 
 class Yardstick:
     """One kernel of `loopwright.measure.yardsticks.programs` on a device of this process.
 
-    Args:
-        artifact: the kernel.
-        device: where it runs.
-        through_memory: its arrays must not fit into the caches of the device.
-
-    Raises:
-        LoopwrightError: the device refuses the code.
+    ``through_memory``: its arrays must not fit into the caches of the device.
     """
 
     def __init__(self, artifact: Artifact, device: Device, through_memory: bool) -> None:
@@ -58,11 +52,10 @@ class Yardstick:
         self._units = 0
 
     def rate(self) -> float:
-        """Units of work a second, measured now; the first call finds how many fill a window.
+        """Units of work per second, measured now; the first call finds how many fill a window.
 
-        Raises:
-            OutOfMemoryError: the device has no room for arrays that its caches cannot hold.
-            RunError: it refuses the kernel, or is lost.
+        Raises an OutOfMemoryError where the device has no room for arrays that its caches cannot
+        hold, and a RunError where it refuses the kernel, or is lost.
         """
         if not self._units:
             self._units = self._enough()
@@ -70,7 +63,7 @@ class Yardstick:
             return self._units / min(_seconds(call) for _ in range(_LAUNCHES))
 
     def _enough(self) -> int:
-        """How many units make a launch long enough."""
+        """Number of units that make a launch long enough."""
         most = self._most()
         units = min(self._first(most), most)
         while units < most:
@@ -82,7 +75,7 @@ class Yardstick:
         return units
 
     def _most(self) -> int:
-        """For how many units there is room, at least one."""
+        """Number of units for which there is room, at least one."""
         free = self._device.available_global_memory or self._device.total_memory
         room = int(free * _SHARE) or _UNKNOWN
         buffer = self._device.attribute("max_mem_alloc_size")
@@ -91,7 +84,7 @@ class Yardstick:
         return max(1, min(room // sum(sizes), largest // max(sizes)))
 
     def _first(self, most: int) -> int:
-        """With how many units to begin."""
+        """Number of units to begin with."""
         if not self._through_memory:
             return self._device.multi_processor_count
         cache = max(self._device.cache_sizes.values(), default=0)
@@ -126,15 +119,16 @@ class Yardstick:
 
 
 def _unit_bytes(arg: SymbolicArg) -> int:
-    """Bytes of an array that each unit has; 0 where all share it."""
+    """Bytes of an array for each unit; 0 where all units share it."""
     if all(isinstance(n, int) for n in arg.shape):
         return 0
     return math.prod(n for n in arg.shape if isinstance(n, int)) * arg.dtype.itemsize
 
 
 def _fill(array: DeviceArray) -> None:
-    """Give an input numbers: 1, 2, ... to a small one; a large one has bytes that are not zero, or
-    its pages may be one page of zeros."""
+    """Fill an input: a small one with 1, 2, ...; a large one with nonzero bytes, since many pages
+    of zeros may be one physical page.
+    """
     if array.ndim == 1:
         array.copyfrom(np.arange(1, array.size + 1).astype(array.dtype))
     else:
@@ -142,7 +136,8 @@ def _fill(array: DeviceArray) -> None:
 
 
 def _seconds(call: DeviceCall) -> float:
-    """What one launch takes. Another one goes before it, so that it is queued while that runs and
-    the time between the events is the device's alone."""
+    """Time of one launch. Another one goes before it, so that it is queued while that runs and the
+    time between the events is the device's alone.
+    """
     call.launch()
     return max(call.time(1), _TICK_S)

@@ -15,12 +15,7 @@ T = TypeVar("T")
 
 
 class TemplateKnobs:
-    """A configuration of a template as the `Knobs` of a rule.
-
-    Args:
-        cfg: the configuration.
-        s: the schedule.
-    """
+    """A configuration of a template as the `Knobs` of a rule."""
 
     def __init__(self, cfg: TemplateConfig, s: Schedule) -> None:
         self.cfg, self.s = cfg, s
@@ -31,11 +26,10 @@ class TemplateKnobs:
         return isinstance(self.cfg, ConfigSpace)
 
     def value(self, name: str) -> Any:
-        """What is chosen under a name."""
         return _chosen(self.cfg, name)
 
     def once(self, name: str, make: Callable[[], T]) -> T:
-        """What no choice changes; a template is run once for a configuration."""
+        """The result of ``make``, which no choice changes; a template runs once for each choice."""
         return make()
 
     def number(self, name: str, candidates: Sequence[int], default: int | None = None) -> Any:
@@ -69,16 +63,13 @@ class TemplateKnobs:
             )
 
     def flag(self, name: str, candidates: Sequence[bool], default: bool | None = None) -> Any:
-        """Yes or no."""
         return self.choice(name, candidates, default)
 
     def choice(self, name: str, candidates: Sequence[int], default: int | None = None) -> Any:
-        """A choice."""
         self.cfg.define_knob(name, list(candidates), default=default)
         return self.value(name)
 
     def keep(self, accepts: Callable[[Values], bool]) -> None:
-        """A filter of the space."""
         self.cfg.multi_filter(lambda c: accepts(lambda name: _chosen(c, name)))
 
 

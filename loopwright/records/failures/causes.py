@@ -1,4 +1,4 @@
-"""What each kind of error means, how it comes about, and what to do: the one source of these texts.
+"""Meaning, causes and remedies of each kind of error: the one source of these texts.
 
 One kind may have several causes: a kernel that was killed after 20 times the time of the best is
 slow, and more time does not help it; one that was killed at the runner's own limit may only need
@@ -19,13 +19,14 @@ _BUILDERS = "`--parallel` (in Python `LocalBuilder(n_parallel=...)`)"
 
 @dataclass(frozen=True)
 class Cause:
-    """One way in which a kind of error comes about.
+    """One cause of a kind of error.
 
     Attributes:
         what: the cause, in whole sentences.
         example: the text of such an error, as a record keeps it.
-        next_step: what to do; goes on in the same line after a colon, so it begins in lower case.
-        phrases: pieces of a text, each of which tells this cause from the others of its kind.
+        next_step: the remedy; follows a colon in the same line, so it begins in lower case.
+        phrases: phrases of an error text, each of which tells this cause from the others of its
+            kind.
 
     Example:
         >>> cause = lw.records.error_help("RUN_TIMEOUT").causes[0]
@@ -39,7 +40,7 @@ class Cause:
     phrases: tuple[str, ...] = ()
 
     def fits(self, text: str) -> bool:
-        """Whether the text of an error tells of this cause."""
+        """Whether the text of an error indicates this cause."""
         return any(phrase in text for phrase in self.phrases)
 
 
@@ -49,8 +50,8 @@ class ErrorHelp:
 
     Attributes:
         kind: the kind.
-        meaning: what has happened, in a sentence.
-        next_step: what to do where the text of an error does not tell its cause.
+        meaning: the event, in a sentence.
+        next_step: the remedy where the text of an error does not show its cause.
         causes: the causes, the most frequent first.
 
     Example:
@@ -65,9 +66,9 @@ class ErrorHelp:
     causes: tuple[Cause, ...]
 
 
-#: How the loop nest of a record is looked at.
+#: Hint on how to see the loop nest of a record.
 _SHOW = "`loopwright records show LOG ID --ir` prints its loop nest"
-#: How the text of a crash names the signals by which operators, batch systems and Linux end one.
+#: Phrases of crash texts for the signals by which operators, batch systems and Linux kill.
 _KILLED_PHRASES = tuple(f"killed by SIG{n}" for n in ("KILL", "TERM", "HUP", "INT", "QUIT"))
 
 

@@ -32,11 +32,11 @@ def error_help(kind: str) -> ErrorHelp | None:
 
 
 def next_step(kind: str, text: str = "") -> str:
-    """What to do about a failure, in one line without a full stop.
+    """The remedy of a failure, in one line without a full stop.
 
     Args:
         kind: name of its `ErrorKind`.
-        text: what the record says about it; with it the advice fits the cause.
+        text: text of the error in the record; with it the advice fits the cause.
 
     Returns:
         The advice; empty for a kind that this version does not know.

@@ -6,7 +6,9 @@ from enum import StrEnum
 
 
 class ErrorKind(StrEnum):
-    """Why a trial has no time. A record holds the name as text; a newer version may know more.
+    """Kinds of failures of a trial.
+
+    A record holds the name as text; a newer version may know more.
 
     Example:
         >>> from loopwright.measure import ErrorKind
@@ -32,8 +34,8 @@ class ErrorKind(StrEnum):
     WRONG_ANSWER = "WRONG_ANSWER"
 
 
-#: Failures of a kernel that had a time before: whoever shows one in the playoff, or when measured
-#: again, is out. What fails in a builder then says nothing of the kernel.
+#: Failures of a kernel that had a time before: one in the playoff, or when it is measured again,
+#: excludes it. Failures of a builder are no evidence against the kernel.
 FAILED_AGAIN = frozenset(
     {
         ErrorKind.RUN_TIMEOUT,

@@ -1,4 +1,4 @@
-"""A block of a log: some whole lines, and what the index knows of them."""
+"""A block of a log: some whole lines, and the values that the index keeps of them."""
 
 from __future__ import annotations
 
@@ -28,33 +28,26 @@ from loopwright.records.line import BOM
 from loopwright.records.log import Log, take_line
 from loopwright.records.record import Record
 
-#: What the lines contain that take a candidate out: wrong answers, and failures when it was
-#: measured again, which are records of a phase.
+#: Parts of lines that exclude a candidate: wrong answers, and failures when it was measured again,
+#: which are records of a phase.
 _REFUTING = (ErrorKind.WRONG_ANSWER.encode(), b'"phase":')
-#: The part of a block in the file that says how long each line is.
+#: The part of a block in the file with the length of each line.
 _LENGTHS = "lengths"
 
 
 @dataclass(frozen=True)
 class Block:
-    """What is known of the bytes ``start`` to ``end`` of a log, which are whole lines.
-
-    Attributes:
-        start, end: where in the log.
-        digest: SHA-256 of those bytes.
-        lengths: of every line, its newline included.
-        others: which of the lines are no records, or such that the index cannot keep; ascending.
-        columns: a value for each record, encoded, by the name of the field or property.
-        known: the values of the log, which its blocks share.
-    """
+    """The bytes ``start`` to ``end`` of a log, whole lines, with their values in the index."""
 
     start: int
     end: int
-    digest: str
-    lengths: Sequence[int]
+    digest: str  # SHA-256 of the bytes
+    lengths: Sequence[int]  # bytes of each line, with its newline
+    #: Ascending numbers of the lines that are no records, or that the index cannot keep.
     others: Sequence[int]
+    #: Encoded values, one for each record, by the name of the field or property.
     columns: Mapping[str, bytes | memoryview]
-    known: Values = field(repr=False)
+    known: Values = field(repr=False)  # values that the blocks of the log share
 
     @classmethod
     def of(cls, path: Path, start: int, data: bytes, known: Values) -> Block:
@@ -77,34 +70,31 @@ class Block:
 
     @property
     def count(self) -> int:
-        """How many records it has."""
         return len(self.lengths) - len(self.others)
 
     @functools.cached_property
     def values(self) -> Mapping[str, list[Json]]:
         """The values of each column, one for each record.
 
-        Raises:
-            RecordError: of a column when it is first asked for: somebody else made the index, and
-                it is malformed.
+        A malformed column, made by another program, raises a RecordError when it is first read.
         """
         return _Decoded(self)
 
     @functools.cached_property
     def begins(self) -> list[int]:
-        """Where each line begins in the log."""
+        """Offset of each line in the log."""
         return list(accumulate(self.lengths[:-1], initial=self.start))
 
     @functools.cached_property
     def positions(self) -> list[int]:
-        """Of each record: which line of the block it is."""
+        """Line number of each record within the block."""
         others = set(self.others)
         return [position for position in range(len(self.lengths)) if position not in others]
 
     # -- the form in the file -------------------------------------------------------------------
 
     def to_parts(self) -> tuple[bytes, bytes]:
-        """The form in the file: an object of JSON, and the bytes of the columns."""
+        """The form in the file: a JSON object, and the bytes of the columns."""
         parts = {_LENGTHS: array("Q", self.lengths).tobytes(), **self.columns}
         data = {
             "start": self.start,
@@ -117,11 +107,7 @@ class Block:
 
     @classmethod
     def from_parts(cls, head: bytes, body: memoryview, known: Values) -> Block:
-        """Read what `to_parts` gave, or somebody else made.
-
-        Raises:
-            RecordError: it is malformed.
-        """
+        """Read the result of `to_parts`; raises a RecordError where it is malformed."""
         try:
             data = json.loads(head)
             start, end, digest, others = (data[n] for n in ("start", "end", "digest", "others"))
@@ -140,17 +126,13 @@ class Block:
     # -- against the log ------------------------------------------------------------------------
 
     def fits(self, data: bytes, confirmed: set[tuple[str, bytes]]) -> bool:
-        """Whether the bytes of the log at its place are those that were read, line by line.
+        """Whether the log still has the lines of this block at its place.
 
-        Lines that speak of a wrong answer or a later failure are parsed and compared, and so is a
-        line for each value that has parts. So a file that somebody prepared cannot hide that a
-        candidate was refuted, nor bring in a value of another form; nor leave out a line, since
-        each ends where a line of the log does, and what it calls no record is parsed in any case.
-
-        Args:
-            data: the bytes.
-            confirmed: columns and values with parts that a line of the log holds; those of this
-                block are added.
+        Lines that contain a wrong answer or a later failure are parsed and compared, and so is one
+        line for each value that has parts; ``confirmed`` collects the columns and values that were
+        compared. So a forged file cannot hide that a candidate was refuted, nor bring in a value of
+        another form, nor leave out a line: each ends where a line of the log does, and all that it
+        calls no record is parsed.
         """
         if len(data) != self.end - self.start or data.count(b"\n") != len(self.lengths):
             return False
@@ -178,7 +160,7 @@ class Block:
         return record is not None and agrees(self.values, CHOOSING, row, record)
 
     def _unconfirmed(self, confirmed: set[tuple[str, bytes]]) -> dict[tuple[str, bytes], int]:
-        """A row for each value with parts that no line was compared with yet."""
+        """One row for each value with parts that has not been compared with a line yet."""
         return {
             (name, text): row
             for name in NESTED
@@ -187,7 +169,7 @@ class Block:
         }
 
     def _refuting(self, data: bytes) -> set[int]:
-        """Rows that take a candidate out by the index or by words of their lines."""
+        """Rows that exclude a candidate, by the index or by words of their lines."""
         rows = {row for row, wrong in enumerate(self.values["wrong"]) if wrong}
         if any(word in data for word in _REFUTING):
             lines = map(functools.partial(self._line, data), self.positions)
@@ -196,7 +178,7 @@ class Block:
 
 
 class _Decoded(dict[str, list[Json]]):
-    """The values of columns, each put in when it is first asked for."""
+    """Values of columns, each decoded on first access."""
 
     def __init__(self, block: Block) -> None:
         super().__init__()
@@ -209,11 +191,7 @@ class _Decoded(dict[str, list[Json]]):
 
 
 def _cut(sizes: Mapping[str, int], body: memoryview) -> dict[str, memoryview]:
-    """The parts of a body by name.
-
-    Raises:
-        ValueError, TypeError: they do not fill the body.
-    """
+    """The parts of a body by name; raises ValueError or TypeError where they do not fill it."""
     if type(sizes) is not dict:
         raise TypeError("the parts have no names")
     parts, at = {}, 0
@@ -228,7 +206,7 @@ def _cut(sizes: Mapping[str, int], body: memoryview) -> dict[str, memoryview]:
 
 
 def parse(line: bytes) -> Record | None:
-    """The record of a line, or None where it is none."""
+    """The record of a line; None where it is none."""
     log = Log(Path())
     take_line(log, 1, line)
     return log.records[0] if log.records else None

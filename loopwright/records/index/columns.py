@@ -1,4 +1,4 @@
-"""What the index keeps of records: a column of values for each field, but for the longest ones."""
+"""Columns of the index: one of values for each field of records, except the longest fields."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from loopwright.records.index.encoding import encode, text_of
 from loopwright.records.json_value import Json
 from loopwright.records.record import Record
 
-#: Fields that are parsed from the line when they are asked for: most of its length.
+#: Fields that are parsed from the line on first access: most of its length.
 LONG = ("trace", "extra")
 #: Fields of the index, and properties of records that it keeps so that they need not be computed.
 FIELDS = tuple(item.name for item in fields(Record) if item.name not in LONG)
@@ -20,10 +20,10 @@ PROPERTIES = (
 )
 #: All columns.
 COLUMNS = (*FIELDS, *PROPERTIES)
-#: Columns whose values have parts, and decide which records are chosen: they are believed after a
-#: line of each value was parsed.
+#: Columns whose values have parts, and decide which records are chosen: each value is trusted only
+#: after a line that has it was parsed.
 NESTED = ("args", "target", "env", "resources", "verdict")
-#: By these records are chosen.
+#: Columns by which records are chosen.
 CHOOSING = (
     *("task", "op", *NESTED, "dropped", "error", "space", "build", "ts", "checked", "phase"),
     *("same_as", "candidate", "median", "hardware", "threads"),
@@ -32,7 +32,7 @@ CHOOSING = (
 
 
 def can_be_kept(record: Record) -> bool:
-    """False for a record that has no id, since it holds numbers that JSON cannot say."""
+    """False for a record that has no id, since it holds numbers that JSON cannot represent."""
     try:
         return bool(record.id and record.candidate)
     except RecordError:
@@ -40,14 +40,13 @@ def can_be_kept(record: Record) -> bool:
 
 
 def columns_of(records: Sequence[Record]) -> dict[str, bytes]:
-    """The columns of some records, encoded."""
     return {name: encode(name, [getattr(r, name) for r in records]) for name in COLUMNS}
 
 
 def agrees(
     columns: Mapping[str, Sequence[Json]], names: Iterable[str], row: int, record: Record
 ) -> bool:
-    """Whether a row of some columns says what a record says."""
+    """Whether a row of some columns equals a record."""
     return all(_same(columns[name][row], getattr(record, name)) for name in names)
 
 

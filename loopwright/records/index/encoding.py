@@ -1,4 +1,4 @@
-"""How the index writes a column of values: numbers as the machine has them, the rest as JSON.
+"""Encoding of columns: numbers in the form of the machine, the rest as JSON.
 
 The first byte of a column names its form. Reading one never executes anything; whatever its bytes
 are, it gives values of the types that the field has, or a `RecordError`.
@@ -16,7 +16,7 @@ from loopwright.errors import RecordError
 from loopwright.records.json_value import Json
 from loopwright.records.record import Checked
 
-#: Types of values; what is not named is text.
+#: Types of values; other fields are text.
 _TYPES: dict[str, frozenset[type]] = {
     **dict.fromkeys(("round", "trial", "v", "threads"), frozenset({int})),
     **dict.fromkeys(("build_s", "run_s", "prepare_s", "ts"), frozenset({int, float})),
@@ -34,13 +34,13 @@ _UNIQUE = ("id", "candidate", "program", "code")
 _FLOATS = ("median", "ts", "build_s", "run_s")
 _INTEGERS = ("trial", "round")
 
-#: Forms: a list as JSON; doubles, of which NaN stands for null; integers; the different values with
-#: the place of each record's value among them, in a byte or in four; times; knobs.
+#: Forms: a list as JSON; doubles, with NaN for null; integers; the distinct values with the index
+#: of each record's value among them, in a byte or in four; times; knobs.
 _JSON, _DOUBLES, _LONGS, _FEW, _MANY, _TIMES, _CONFIGS = b"j", b"d", b"q", b"B", b"I", b"T", b"C"
 
 
 class Values(dict[bytes, Json]):
-    """Values by their JSON text, so that the columns of a log share those that are equal."""
+    """Values by their JSON text, so that the columns of a log share equal ones."""
 
     def __missing__(self, text: bytes) -> Json:
         value = self[text] = json.loads(text)
@@ -48,17 +48,11 @@ class Values(dict[bytes, Json]):
 
 
 def text_of(value: Json) -> str:
-    """The JSON text of a value."""
     return json.dumps(value, separators=(",", ":"))
 
 
 def encode(name: str, values: Sequence[Json]) -> bytes:
-    """Write a column.
-
-    Args:
-        name: of the field or property.
-        values: one for each record.
-    """
+    """Encode the values of a field or property, one for each record."""
     if name == "times":
         counts = array("I", map(len, values))
         return _TIMES + counts.tobytes() + array("d", chain.from_iterable(values)).tobytes()
@@ -76,17 +70,7 @@ def encode(name: str, values: Sequence[Json]) -> bytes:
 
 
 def decode(name: str, data: memoryview, count: int, known: Values) -> list[Json]:
-    """Read a column.
-
-    Args:
-        name: of the field or property.
-        data: what `encode` wrote, or somebody else.
-        count: how many records there are.
-        known: the values of the log so far.
-
-    Raises:
-        RecordError: it is no column of ``count`` values of the types of this field.
-    """
+    """Decode a column; raises a RecordError unless it has ``count`` values of its field's types."""
     try:
         values = _READERS[bytes(data[:1])](name, data[1:], count, known)
     except (ValueError, TypeError, KeyError, IndexError, RecursionError, RuntimeError) as exc:
@@ -97,10 +81,9 @@ def decode(name: str, data: memoryview, count: int, known: Values) -> list[Json]
 
 
 def first_rows(name: str, data: memoryview, count: int) -> dict[bytes, int]:
-    """A row for each of the different values of a column, by the text of the value.
+    """One row for each distinct value, by the text of the value.
 
-    Raises:
-        RecordError: the column does not keep its different values once.
+    Raises a RecordError where the column is not a table of distinct values.
     """
     form = bytes(data[:1])
     if form not in (_FEW, _MANY):
@@ -110,7 +93,7 @@ def first_rows(name: str, data: memoryview, count: int) -> dict[bytes, int]:
 
 
 def _table(values: Sequence[Json]) -> tuple[dict[str, int], list[int]]:
-    """The places of the different texts, in the order of the texts, and the place of each value."""
+    """The index of each distinct text, in the order of the texts, and that of each value's text."""
     # Equal objects are often one object, since lines share what they have in common.
     texts = {key: text_of(value) for key, value in {id(v): v for v in values}.items()}
     places = {text: place for place, text in enumerate(sorted(set(texts.values())))}
@@ -129,11 +112,7 @@ def _places_and_texts(form: str, data: memoryview, count: int) -> tuple[array[in
 
 
 def _checked_types(name: str, values: Sequence[Json]) -> Sequence[Json]:
-    """The values as records have them.
-
-    Raises:
-        TypeError, ValueError: they are of another type.
-    """
+    """The values as records have them; raises TypeError or ValueError for another type."""
     if not set(map(type, values)) <= _TYPES.get(name, _TEXT):
         raise TypeError(name)
     if name == "error":
@@ -193,7 +172,7 @@ def _read_times(name: str, data: memoryview, count: int, known: Values) -> list[
 
 
 def _encode_configs(configs: Sequence[Mapping[str, Json]]) -> bytes:
-    """The lists of names, which are few; of each record its list; the values one after another."""
+    """The few distinct lists of names; the list of each record; the values one after another."""
     values = list(chain.from_iterable(config.values() for config in configs))
     names, lists = _table([list(config) for config in configs])
     texts, places = _table(values)

@@ -1,4 +1,4 @@
-"""The file of an index: a line that says which code made it, and for each block a line with its
+"""The file of an index: a line that names the code that made it, and for each block a line with its
 checksum and sizes, its head as JSON, and its columns.
 
 It is replaced as a whole, in one step. Whatever is wrong with it, the log is read without it.
@@ -27,7 +27,7 @@ from loopwright.records.index.stored import index_path
 _FORM = 2
 #: The line of a block: SHA-256 of its head and body, and how long these are.
 _FRAME = re.compile(rb"([0-9a-f]{64}) ([0-9]{1,12}) ([0-9]{1,12})\n")
-#: What a killed writer left is removed after so many seconds.
+#: Seconds after which files of a killed writer are removed.
 _ABANDONED_S = 600.0
 
 
@@ -37,8 +37,7 @@ _INDEX = Kind("an index", marked(_NAME.encode()))
 
 @functools.cache
 def _made_by() -> bytes:
-    """The first line: the form, the order of bytes in a number, and a hash of the code that decides
-    what a line of a log means."""
+    """The first line: form, byte order, and a hash of the code that gives lines their meaning."""
     digest = hashlib.sha256()
     root = Path(__file__).parent.parent
     for file in sorted(root.rglob("*.py")):
@@ -48,12 +47,10 @@ def _made_by() -> bytes:
 
 
 def read_index(log: Path, most: int, known: Values) -> list[Block]:
-    """The blocks of a log's index that are whole; none where there is no index that can be used.
+    """The undamaged blocks of a log's index; none where there is no usable index.
 
-    Args:
-        log: the log.
-        most: a file of more bytes is not read: no index is larger than its log.
-        known: where the blocks find and keep the values that they share.
+    A file of more than ``most`` bytes is not read, since no index is larger than its log; the
+    blocks share their values through ``known``.
     """
     try:
         fd = os.open(index_path(log), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -72,8 +69,7 @@ def read_index(log: Path, most: int, known: Values) -> list[Block]:
 
 
 def _framed(data: bytes, at: int) -> Iterator[tuple[bytes, bytes, memoryview]]:
-    """The digest, head and body of each block from a place of the file, to the first whose own line
-    is damaged."""
+    """Digest, head and body of each block from an offset on, up to the first that is damaged."""
     view = memoryview(data)
     while frame := _FRAME.match(data, at):
         digest, *sizes = frame.groups()
@@ -99,13 +95,10 @@ def _digest(head: bytes, body: bytes | memoryview) -> bytes:
 
 
 def write_index(log: Path, blocks: Iterable[Block], mode: int) -> None:
-    """Replace the index of a log. A folder or disk that takes no file leaves the log without one:
-    that costs time, and is no error.
+    """Replace the index of a log, with the log's ``mode`` so that the same users may read it.
 
-    Args:
-        log: the log.
-        blocks: what the index shall hold.
-        mode: the log's; who may read that may read the index.
+    Where the folder or disk takes no file, the log stays without one: that costs time, and is no
+    error.
     """
     path = index_path(log)
     with contextlib.suppress(OSError, UsageError):

@@ -1,4 +1,4 @@
-"""Open a log by way of its index: compare it with the log, read what is new, keep it for later."""
+"""Opening a log through its index: compare the two, read what is new, keep it for later."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ _NEWS = 1 << 18
 def open_log(path: str | os.PathLike[str]) -> Log:
     """Read a log as `load` does, fast and in little memory where it is large.
 
-    Of a large log only what is new since the last time is parsed; what was, is known from an index,
-    the file ``.NAME.index`` beside the log. It is compared with every byte of the log, made again
-    where it is missing, stale or damaged, and done without where it cannot be written. The records
-    parse their lines when their ``trace`` or ``extra`` is asked for.
+    Of a large log only the lines that are new since the last time are parsed; the others are known
+    from an index, the file ``.NAME.index`` beside the log. The index is compared with every byte of
+    the log, made again where it is missing, stale or damaged, and omitted where it cannot be
+    written. The records parse their lines when their ``trace`` or ``extra`` is read.
 
     Args:
         path: The file.
 
     Returns:
-        What `load` returns; the records are equal to those.
+        The same as `load`; the records are equal to its records.
 
     Raises:
-        RecordError: the file does not exist or cannot be read; or, when a trace is asked for, its
-            line is not what it was when the log was opened.
+        RecordError: the file does not exist or cannot be read; or, when a trace is read, its line
+            has changed since the log was opened.
 
     Example:
         >>> log = lw.records.open_log("matmul.jsonl")
@@ -59,24 +59,18 @@ def open_log(path: str | os.PathLike[str]) -> Log:
 
 
 class WholeLines(NamedTuple):
-    """The whole lines of a log: what they hold, how many they are, and their bytes together."""
+    """The whole lines of a log."""
 
     log: Log
-    lines: int
-    size: int
+    lines: int  # number of lines
+    size: int  # bytes
 
 
 def open_whole_lines(path: str | os.PathLike[str]) -> WholeLines:
-    """Read the whole lines that a log holds at this moment, and write nothing.
+    """Read the whole lines that a log has at this moment, and write nothing; raises OSError.
 
-    An index is used where there is one, and neither made nor brought up to date. A last line
-    without its newline is left out: its writer may not have finished.
-
-    Args:
-        path: The file.
-
-    Raises:
-        OSError: the file does not exist or cannot be read.
+    An existing index is used, but neither made nor updated. A last line without its newline is left
+    out: its writer may not have finished.
     """
     with without_collector():
         return _Reading(Path(path)).whole_lines()
@@ -85,11 +79,8 @@ def open_whole_lines(path: str | os.PathLike[str]) -> WholeLines:
 def known_records(path: str | os.PathLike[str]) -> set[int]:
     """Numbers of the lines, from 1, that the index of a log knows to be records.
 
-    The index is compared with every byte of the log, as `open_log` does, and made where it is
+    The index is compared with every byte of the log, as in `open_log`, and made where it is
     missing. Empty for a log that is small, or cannot be read.
-
-    Args:
-        path: The log.
     """
     path = Path(path)
     try:
@@ -103,15 +94,6 @@ def known_records(path: str | os.PathLike[str]) -> set[int]:
 
 
 class _Reading:
-    """One reading of a log.
-
-    Args:
-        path: the log.
-
-    Raises:
-        OSError: it cannot be read.
-    """
-
     def __init__(self, path: Path) -> None:
         self._file = LogFile(path)
         self._size = self._file.size
@@ -122,7 +104,7 @@ class _Reading:
         self._fresh = 0
 
     def log(self, mode: int) -> Log:
-        """What the log holds; its index is brought up to date."""
+        """Read the log and update its index."""
         rest = self._read_blocks()
         if self._fresh >= _NEWS:
             write_index(self._file.path, self._blocks, mode)
@@ -132,12 +114,12 @@ class _Reading:
         return log
 
     def whole_lines(self) -> WholeLines:
-        """What all lines hold but for a last one without its newline."""
+        """All lines except a last one without its newline."""
         self._read_blocks()
         return WholeLines(*self._known_lines(), self._blocks[-1].end if self._blocks else 0)
 
     def _known_lines(self) -> tuple[Log, int]:
-        """What the lines of all blocks hold, and how many lines they are."""
+        """Contents and number of the lines of all blocks."""
         log, lines = Log(self._file.path), 0
         for block in self._blocks:
             self._add(log, block, lines)
@@ -145,7 +127,7 @@ class _Reading:
         return log, lines
 
     def record_lines(self, mode: int) -> set[int]:
-        """Numbers of the lines that are records; the index is brought up to date."""
+        """Numbers of the lines that are records; updates the index."""
         self._read_blocks()
         if self._fresh >= _NEWS:
             write_index(self._file.path, self._blocks, mode)
@@ -172,8 +154,9 @@ class _Reading:
         return b""
 
     def _lines(self, at: int, known: Block | None) -> bytes:
-        """Whole lines from a place: those of the known block, or about ``_BLOCK`` bytes of them; at
-        the end of the log what is left of a line."""
+        """Whole lines from an offset: those of the known block, or about ``_BLOCK`` bytes of them;
+        at the end of the log the rest of a line.
+        """
         whole = known is not None and known.end <= self._size
         if known is not None and whole and not self._outgrown(known):
             data = self._file.read(at, known.end - at)
@@ -188,11 +171,11 @@ class _Reading:
         return data[:end] if end else data
 
     def _outgrown(self, known: Block) -> bool:
-        """A short block at the end of what was the log then: it is read again with what follows."""
+        """Whether a short block was the end of the log before, to be read again with new lines."""
         return known.end - known.start < _BLOCK // 2 and known.end < self._size
 
     def _add(self, log: Log, block: Block, line: int) -> None:
-        """Add the lines of a block to a log, ``line`` lines standing before it."""
+        """Add the lines of a block to a log, after ``line`` other lines."""
         records: list[Record] = list(StoredBlock(self._file, block).records())
         known, none = len(log.records), 0
         for position in block.others:

@@ -1,4 +1,4 @@
-"""Records that the index knows: what is long is parsed from the line when it is asked for."""
+"""Records with an index: their long fields are parsed from the line on first access."""
 
 from __future__ import annotations
 
@@ -17,14 +17,7 @@ from loopwright.records.record import Record
 
 
 class LogFile:
-    """A log that is open for reading as long as a record of it is in use.
-
-    Args:
-        path: the log.
-
-    Raises:
-        OSError: it cannot be opened.
-    """
+    """A log that stays open for reading as long as a record of it is in use."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -33,7 +26,7 @@ class LogFile:
 
     @property
     def size(self) -> int:
-        """Its length in bytes at this moment."""
+        """Present length in bytes."""
         return os.fstat(self._fd).st_size
 
     def read(self, start: int, length: int) -> bytes:
@@ -46,12 +39,9 @@ class LogFile:
 
 
 class StoredBlock:
-    """A block with the log that it is of.
+    """A block with its log.
 
-    Attributes:
-        file: the log.
-        block: the block.
-        values: of each field or property, one for each record.
+    ``values`` holds one value for each record, by field or property.
     """
 
     def __init__(self, file: LogFile, block: Block) -> None:
@@ -59,26 +49,20 @@ class StoredBlock:
         self.values = _Values(self)
 
     def records(self) -> Iterable[StoredRecord]:
-        """The records, in the order of their lines."""
         return (StoredRecord.at(self, row) for row in range(self.block.count))
 
     def column(self, name: str) -> list[Json]:
-        """The values of one field or property.
-
-        Raises:
-            RecordError: somebody else made the index, and it is malformed.
-        """
+        """The values of one field or property; raises a RecordError for a malformed index."""
         try:
             return self.block.values[name]
         except RecordError as exc:
             raise RecordError(f"{exc}; {self._remedy()}") from exc
 
     def parsed(self, row: int) -> Record:
-        """The record in a row as its line says it.
+        """The record in a row, parsed from its line.
 
-        Raises:
-            RecordError: the log cannot be read any more, or the line says something else than the
-                index did when the log was opened.
+        Raises a RecordError where the log cannot be read any more, or the line differs from what
+        the index held when the log was opened.
         """
         path, block = self.file.path, self.block
         position = block.positions[row]
@@ -96,11 +80,7 @@ class StoredBlock:
         return record
 
     def lines(self, rows: Sequence[int]) -> list[bytes]:
-        """The lines of some rows as the log has them, with their newlines.
-
-        Raises:
-            RecordError: the log cannot be read any more.
-        """
+        """The lines of some rows as they are in the log, with their newlines."""
         block = self.block
         try:
             data = self.file.read(block.start, block.end - block.start)
@@ -116,7 +96,7 @@ class StoredBlock:
 
 
 class _Values(dict[str, list[Json]]):
-    """The values of columns, each put in when it is first asked for."""
+    """Values of columns, each put in on first access."""
 
     def __init__(self, block: StoredBlock) -> None:
         self._column = block.column
@@ -127,14 +107,16 @@ class _Values(dict[str, list[Json]]):
 
 
 class StoredRecord(Record):
-    """A record of a log with an index. Its trace, and fields of other versions, are parsed from the
-    line when they are first asked for, and all else is then compared with what the index said."""
+    """A record of a log with an index.
+
+    Its trace, and fields of other versions, are parsed from the line on first access, and all other
+    fields are then compared with those of the index.
+    """
 
     _place: tuple[StoredBlock, int]
 
     @classmethod
     def at(cls, block: StoredBlock, row: int) -> StoredRecord:
-        """The record in a row of a block."""
         record = object.__new__(cls)
         object.__setattr__(record, "_place", (block, row))
         return record
@@ -144,7 +126,7 @@ class StoredRecord(Record):
 
 
 class _Known:
-    """A field or property of a stored record that the index knows."""
+    """A field or property of a stored record that the index holds."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -163,7 +145,7 @@ class _Known:
 
 
 class _Long:
-    """A field that is in the line only."""
+    """A field that only the line holds."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -185,5 +167,5 @@ for _name in LONG:
 
 
 def index_path(log: Path) -> Path:
-    """Where the index of a log is: beside it, ``.NAME.index``."""
+    """The file of a log's index: ``.NAME.index`` beside it."""
     return log.with_name(f".{log.name}.index")

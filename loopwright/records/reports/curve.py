@@ -1,4 +1,4 @@
-"""The best time so far, trial after trial: what a run brought, and when."""
+"""The best time so far, trial after trial: the progress of a run."""
 
 from __future__ import annotations
 
@@ -21,51 +21,34 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Step:
-    """A trial that was better than all before.
+    """A trial that was better than all before."""
 
-    Attributes:
-        number: which trial it was, from 1.
-        clock: seconds from the start of the first run until it ended; breaks between runs are left
-            out.
-        seconds: median seconds of one call.
-        low: the fastest of its timed windows, in seconds of a call.
-        high: the slowest.
-        record: its record.
-    """
-
-    number: int
+    number: int  # number of the trial, from 1
+    #: Seconds from the start of the first run to its end; breaks between runs are left out.
     clock: float
-    seconds: float
-    low: float
-    high: float
+    seconds: float  # median seconds of one call
+    low: float  # seconds per call in its fastest window
+    high: float  # seconds per call in its slowest window
     record: Record
 
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """Trials in the order of the log, and the best of them so far.
+    """Trials in the order of the log, one element of each array a trial, and the best of them."""
 
-    Attributes:
-        clock: for each trial, the seconds from the start of the first run until it ended; breaks
-            between runs are left out, and so is the time before the first trial where the log does
-            not say when its run began.
-        seconds: for each trial, the median seconds of one call; NaN for one that failed.
-        best: for each trial, the best until then, it included; NaN before the first that counts.
-        counts: for each trial, whether it may be best: it did not fail, racing did not drop it, and
-            its candidate was not found to be wrong later.
-        runs: for each trial, the number of its run, from 0 in order of appearance.
-        steps: the trials that were better than all before.
-        final: the record that is best by the one rule (:func:`loopwright.records.ranked`), after
-            candidates were measured again; None where no record may be best. Its median may lie
-            above the end of ``best``, since the fastest of many single measurements was lucky, too.
-    """
-
+    #: Seconds from the start of the first run to the end of the trial, without breaks between runs,
+    #: and without the time before the first trial where the log does not say when its run began.
     clock: Floats
-    seconds: Floats
-    best: Floats
+    seconds: Floats  # median seconds of one call; NaN for a failure
+    best: Floats  # smallest ``seconds`` so far; NaN before the first that counts
+    #: Whether it may be best: it did not fail, racing did not drop it, and its candidate was not
+    #: found to be wrong later.
     counts: npt.NDArray[np.bool_]
-    runs: npt.NDArray[np.int64]
-    steps: tuple[Step, ...]
+    runs: npt.NDArray[np.int64]  # number of its run, from 0 in order of appearance
+    steps: tuple[Step, ...]  # trials that were better than all before
+    #: The best record by the one rule (:func:`loopwright.records.ranked`), after candidates were
+    #: measured again; None where no record may be best. Its median may exceed the end of ``best``,
+    #: since the fastest of many single measurements was lucky, too.
     final: Record | None
 
     def __len__(self) -> int:
@@ -75,14 +58,14 @@ class Curve:
 def best_so_far(records: Iterable[Record], headers: Sequence[Mapping[str, Json]] = ()) -> Curve:
     """The curve of one task on one machine; runs are joined in the order of the log.
 
-    Failed and dropped trials are in it and are never the best, as are trials of candidates that
-    were found to be wrong, or crashed, later. Repeated measurements (phases) are no trials, nor are
-    configurations that are the program of another one and share its result.
+    Failed and dropped trials are part of it but never the best, and so are trials of candidates
+    that were later found to be wrong, or crashed. Repeated measurements (phases) are no trials, nor
+    are configurations that share the program and the result of another one.
 
     Args:
         records: those of one `Setup`; times of different tasks make no curve.
-        headers: of the log; they say when a run began. Without them a run begins when the building
-            of its first trial did.
+        headers: headers of the log, with the start of each run. Without them a run starts with the
+            build of its first trial.
 
     Example:
         >>> from loopwright.records.reports.curve import best_so_far
@@ -116,7 +99,7 @@ def best_so_far(records: Iterable[Record], headers: Sequence[Mapping[str, Json]]
 def _clock(
     trials: Sequence[Record], headers: Sequence[Mapping[str, Json]]
 ) -> tuple[Floats, npt.NDArray[np.int64]]:
-    """When each trial ended, in seconds of running, and the number of its run."""
+    """The end of each trial, in seconds of running, and the number of its run."""
     ends, runs, build_s, run_s = fields_of(trials, "ts", "run", "build_s", "run_s")
     began = _beginnings(headers)
     numbers: dict[str, int] = {}
@@ -136,7 +119,7 @@ def _clock(
 
 
 def _beginnings(headers: Sequence[Mapping[str, Json]]) -> dict[str, float]:
-    """When each run began, where its header says so; the first header of a run counts."""
+    """The start of each run that has it in its header; the first header of a run counts."""
     found: dict[str, float] = {}
     for header in headers:
         run, ts = header.get("run"), header.get("ts")

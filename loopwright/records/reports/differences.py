@@ -1,4 +1,4 @@
-"""How two records differ, decision by decision, and how two logs or two machines do, by task."""
+"""Differences of two records, decision by decision, and of two logs or machines, by task."""
 
 from __future__ import annotations
 
@@ -36,15 +36,9 @@ _DEVICE = {
 
 @dataclass(frozen=True)
 class Difference:
-    """Something that two records do not have in common.
+    """A property in which two records differ; ``one`` and ``other`` are its values as text."""
 
-    Attributes:
-        what: such as ``"knob tile_i"`` or ``"threads"``.
-        one: what the first record has, as text.
-        other: what the second one has.
-    """
-
-    what: str
+    what: str  # such as ``"knob tile_i"`` or ``"threads"``
     one: str
     other: str
 
@@ -54,31 +48,24 @@ class Difference:
 
 @dataclass(frozen=True)
 class Ratio:
-    """How many times as long one kernel takes as another.
+    """Time of one kernel divided by that of another."""
 
-    Attributes:
-        value: median seconds of the other by median seconds of the one: 2.0 where the other takes
-            twice as long.
-        low: lower end of the interval of 95 %; None where there are too few windows for one.
-        high: upper end of it.
-        windows: how many timed windows the two have.
-    """
-
-    value: float
+    value: float  # ratio of the medians: 2.0 where the other takes twice as long
+    #: Lower end of the 95 % interval; None where there are too few windows for one.
     low: float | None
-    high: float | None
-    windows: tuple[int, int]
+    high: float | None  # upper end of it
+    windows: tuple[int, int]  # number of timed windows of the two
 
     @property
     def same(self) -> bool | None:
-        """True where the interval holds 1; None without an interval."""
+        """Whether the interval holds 1; None without an interval."""
         if self.low is None or self.high is None:
             return None
         return self.low <= 1.0 <= self.high
 
     @property
     def why_no_interval(self) -> str:
-        """Why there is no interval; empty where there is one."""
+        """The reason why there is no interval; empty where there is one."""
         if self.low is not None:
             return ""
         few = min(self.windows)
@@ -87,51 +74,35 @@ class Ratio:
 
 @dataclass(frozen=True)
 class Side:
-    """One side of a comparison: the best record of a setup.
-
-    Attributes:
-        setup: task, hardware and threads.
-        name: the task in words.
-        record: the best record; None where none may be best.
-        trials: how many trials of the setup there are.
-        verdict: how the best one compares with the default configuration; None where that is not
-            known.
-    """
+    """One side of a comparison: the best record of a setup."""
 
     setup: Setup
-    name: str
-    record: Record | None
-    trials: int
-    verdict: Verdict | None
+    name: str  # the task in words
+    record: Record | None  # the best record; None where none may be best
+    trials: int  # number of trials of the setup
+    verdict: Verdict | None  # the best against the default; None: not known
 
 
 @dataclass(frozen=True)
 class TaskComparison:
-    """A task on both sides.
+    """A task on both sides."""
 
-    Attributes:
-        task: the task in words.
-        one: the first side; None where it does not have the task.
-        other: the second side; None where it does not.
-        ratio: time of the best of the other by that of the one; None where one has no best record.
-        differences: in what the conditions and the best records differ; empty where a side is
-            missing.
-    """
-
-    task: str
-    one: Side | None
-    other: Side | None
+    task: str  # the task in words
+    one: Side | None  # None where this side does not have the task
+    other: Side | None  # None where this side does not have the task
+    #: Time of the best of the other by that of the one; None where one has no best record.
     ratio: Ratio | None
+    #: Differences of the conditions and the best records; empty where a side is missing.
     differences: tuple[Difference, ...]
 
 
 def record_differences(one: Record, other: Record) -> list[Difference]:
-    """What two records do not have in common, of what decides a time: task, expression, target,
+    """Differences of two records in everything that decides a time: task, expression, target,
     threads, machine, compiler, and every decision of the schedule.
 
     Args:
         one: a record.
-        other: another one; its task may be another.
+        other: another one, of any task.
 
     Example:
         >>> from loopwright.records.reports.differences import record_differences
@@ -202,16 +173,16 @@ def _said(value: Json) -> str:
 
 
 def time_ratio(one: Record, other: Record, seed: int = 0) -> Ratio | None:
-    """How many times as long the other takes, with an interval where there are windows for one.
+    """Time of the other by that of the one, with an interval where there are enough windows.
 
     The interval is that of the percentile bootstrap of the ratio of medians (Efron, Tibshirani, "An
-    introduction to the bootstrap", chapter 13). It holds what varies between the windows of one
-    measurement, and not what changed on the machine from one measurement to the other.
+    introduction to the bootstrap", chapter 13). It covers what varies between the windows of one
+    measurement, but not changes of the machine between the two measurements.
 
     Args:
         one: a record.
         other: another one.
-        seed: of the resampling.
+        seed: seed of the resampling.
 
     Returns:
         The ratio; None where one of them failed.
@@ -234,18 +205,9 @@ def time_ratio(one: Record, other: Record, seed: int = 0) -> Ratio | None:
 def ratio_interval(
     one: Sequence[float], other: Sequence[float], seed: int = 0
 ) -> tuple[float, float]:
-    """The interval of 95 % of how many times as long the other takes, see `time_ratio`.
+    """The 95 % interval of the ratio of two kernels' times, see `time_ratio`.
 
-    Args:
-        one: seconds of the windows of the one, at least `FEWEST_WINDOWS`.
-        other: those of the other.
-        seed: of the resampling.
-
-    Example:
-        >>> from loopwright.records.reports.differences import ratio_interval
-        >>> low, high = ratio_interval([1.0, 1.01, 0.99, 1.0, 1.0], [2.0, 2.02, 1.98, 2.0, 2.0])
-        >>> print(low < 2.0 < high)
-        True
+    The arguments are seconds per window, at least `FEWEST_WINDOWS` of each.
     """
     rng = np.random.default_rng(seed)
     medians = [
@@ -261,15 +223,15 @@ def compare_logs(one: Iterable[Record], other: Iterable[Record]) -> list[TaskCom
     """Two logs, task by task: the best record of each, and what only one of them has.
 
     Setups are paired where task, hardware and threads are equal; of the rest, where task and
-    threads are; of the rest, where the task is. What more than one could be paired with is left by
-    itself, since it is not known which is meant.
+    threads are; of the rest, where the task is. A setup with several possible partners stays
+    unpaired, since it is not known which is meant.
 
     Args:
         one: records of a log, or of a machine.
         other: those of another one.
 
     Returns:
-        What both have in the order of the first; then what only one has.
+        The tasks of both in the order of the first; then those of only one.
 
     Example:
         >>> from loopwright.records.reports.differences import compare_logs
@@ -299,7 +261,7 @@ def compare_logs(one: Iterable[Record], other: Iterable[Record]) -> list[TaskCom
 def _paired(
     mine: Sequence[Side], theirs: Sequence[Side], key: Callable[[Setup], Hashable]
 ) -> list[tuple[Side, Side]]:
-    """Sides that are the only ones with their key on both sides."""
+    """Pairs of sides that are the only ones with their key on both sides."""
     groups: dict[Hashable, tuple[list[Side], list[Side]]] = {}
     for at, sides in enumerate((mine, theirs)):
         for side in sides:
@@ -314,8 +276,8 @@ def machines(records: Iterable[Record]) -> dict[str, list[Record]]:
         records: any iterable of records.
 
     Returns:
-        By the name of the machine, see `hardware_names`, or in words such as ``2 threads``; in
-        order of first appearance.
+        Records by the name of the machine, see `hardware_names`, or by words such as ``2 threads``;
+            in order of first appearance.
 
     Example:
         >>> from loopwright.records.reports.differences import machines

@@ -1,10 +1,10 @@
-"""Why trials failed: the kinds, their shares, an example of each, and the knobs that go with them.
+"""Failures of trials: their kinds and shares, an example of each, and the knobs that go with them.
 
-Whether a value of a knob goes with failure is asked by Fisher's exact test, one-sided ("On the
+Whether a value of a knob goes with failure is tested by Fisher's exact test, one-sided ("On the
 interpretation of chi-squared from contingency tables, and the calculation of P", J. R. Stat. Soc.
-85, 1922), and corrected by Bonferroni for the number of values that could have been named: which
-those are depends on how often each occurs, and not on how often it failed, so that the correction
-holds (Tarone, "A modified Bonferroni method for discrete data", Biometrics 46, 1990).
+85, 1922), and corrected by Bonferroni for the number of values that could have been named: this
+number depends on how often each value occurs, and not on how often it failed, so that the
+correction holds (Tarone, "A modified Bonferroni method for discrete data", Biometrics 46, 1990).
 """
 
 from __future__ import annotations
@@ -29,23 +29,15 @@ FEWEST = 5
 
 @dataclass(frozen=True)
 class FailingValue:
-    """A value of a knob that goes with failure.
-
-    Attributes:
-        knob: name of the knob.
-        value: its value, as text.
-        failed: how many records with this value failed in this way.
-        trials: how many records have it.
-        overall: share of all records that failed in this way.
-        p: probability of so many failures if the value made no difference, corrected for the number
-            of values that could have so many.
-    """
+    """A value of a knob that goes with failure."""
 
     knob: str
-    value: str
-    failed: int
-    trials: int
-    overall: float
+    value: str  # as text
+    failed: int  # number of records with this value that failed in this way
+    trials: int  # number of records with this value
+    overall: float  # share of all records that failed in this way
+    #: Probability of so many failures if the value made no difference, corrected for the number of
+    #: values that could have so many.
     p: float
 
     @property
@@ -56,47 +48,30 @@ class FailingValue:
 
 @dataclass(frozen=True)
 class Failures:
-    """What failed in one way: trials, and further measurements of a candidate.
+    """Failures of one kind: of trials, and of further measurements of a candidate."""
 
-    Attributes:
-        kind: name of the way, as in records.
-        count: how many records.
-        share: share of all records that were looked at.
-        first: the record of the first one.
-        text: what its error says, in one line.
-        values: the values of knobs that go with it, the strongest link first.
-    """
-
-    kind: str
-    count: int
-    share: float
+    kind: str  # name of the kind, as in records
+    count: int  # number of records
+    share: float  # share of all records that were looked at
     first: Record
-    text: str
-    values: tuple[FailingValue, ...]
+    text: str  # error text of ``first`` in one line
+    values: tuple[FailingValue, ...]  # values of knobs that go with it, the strongest link first
 
 
 @dataclass(frozen=True)
 class FailureReport:
-    """What failed among some trials.
+    """Failures among some trials."""
 
-    Attributes:
-        trials: how many were looked at.
-        failed: how many of them failed.
-        dropped: how many of the others racing stopped early, which is no failure.
-        again: how many further measurements of a candidate (such as a playoff) failed.
-        kinds: the ways in which they failed, the most frequent first; failures of further
-            measurements are among them.
-    """
-
-    trials: int
-    failed: int
-    dropped: int
-    again: int
+    trials: int  # number of trials looked at
+    failed: int  # number of them that failed
+    dropped: int  # number that racing stopped early, which is no failure
+    again: int  # number of failed further measurements, such as of a playoff
+    #: The kinds of failures, the most frequent first; they include those of further measurements.
     kinds: tuple[Failures, ...]
 
 
 def failures(records: Iterable[Record], significant: float = SIGNIFICANT) -> FailureReport:
-    """What failed, how often, and which values of knobs go with it.
+    """Count failures by kind, and find the values of knobs that go with them.
 
     Records of several tasks may be given; knobs are then compared within all of them. Copies of a
     program are no trials.
@@ -134,7 +109,7 @@ def failures(records: Iterable[Record], significant: float = SIGNIFICANT) -> Fai
 def _failing_values(
     knobs: Sequence[Knob], has: npt.NDArray[np.bool_], significant: float
 ) -> tuple[FailingValue, ...]:
-    """The values that go with failure, among records of which some failed in one way."""
+    """Values that go with failure, among records of which some failed in one way."""
     found: list[FailingValue] = []
     total, bad, looked_at = len(has), int(has.sum()), 0
     for name, texts, codes in _parts(knobs):
@@ -152,7 +127,7 @@ def _failing_values(
 
 
 def _parts(knobs: Sequence[Knob]) -> Iterator[tuple[str, list[str], npt.NDArray[np.int64]]]:
-    """Each part of each knob: its name, the texts of its values, and which of them records have."""
+    """Each part of each knob: its name, the texts of its values, and each record's index."""
     for knob in knobs:
         for name, values in knob.parts().items():
             rows = {text: row for row, text in enumerate(dict.fromkeys(t for t, _ in values))}
@@ -160,8 +135,9 @@ def _parts(knobs: Sequence[Knob]) -> Iterator[tuple[str, list[str], npt.NDArray[
 
 
 def _probability(k: int, n: int, bad: int, total: int) -> float:
-    """Of ``k`` or more failures among ``n`` of ``total`` trials, ``bad`` of which failed: the upper
-    tail of the hypergeometric distribution."""
+    """Probability of ``k`` or more failures among ``n`` of ``total`` trials, ``bad`` of which
+    failed: the upper tail of the hypergeometric distribution.
+    """
     from scipy.special import gammaln
 
     def log_choose(of: int, some: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:

@@ -1,11 +1,11 @@
-"""Which knobs matter: the share of the variance of the time that each of them explains.
+"""Importance of knobs: the share of the variance of the time that each of them explains.
 
 The method is functional ANOVA over an ensemble of trees (Hutter, Hoos, Leyton-Brown, "An efficient
 approach for assessing hyperparameter importance", ICML 2014): gradient boosted trees learn the
 logarithm of the time from the configurations of the log; the marginal of a knob is their prediction
 as a function of that knob alone, averaged over the values of all other knobs that the log holds,
-each as likely as the other. The share of a knob is the variance of its marginal, as a part of the
-variance of all predictions. What is left over belongs to combinations of knobs. The averages are
+all equally likely. The share of a knob is the variance of its marginal, as a part of the
+variance of all predictions. The rest belongs to combinations of knobs. The averages are
 taken over a sample of configurations, the same for all values of a knob.
 """
 
@@ -47,83 +47,58 @@ _ROUNDS = 150
 
 @dataclass(frozen=True)
 class ValueEffect:
-    """What one value of a knob costs.
+    """Effect of one value of a knob on the time."""
 
-    Attributes:
-        value: the value; None for one that is `knobs.ABSENT`.
-        text: its text.
-        count: how many of the records have it.
-        slower: times as slow as the best value of the knob, 1.0 for that one: a ratio of geometric
-            means over the values of all other knobs, as predicted. A rare value may have less.
-        fastest: median seconds of the fastest of the records that have it.
-    """
-
-    value: Json
+    value: Json  # None for `knobs.ABSENT`
     text: str
-    count: int
+    count: int  # number of records that have it
+    #: Predicted ratio to the best value of the knob, 1.0 for that one: a ratio of geometric means
+    #: over the values of all other knobs. A rare value may have less.
     slower: float
-    fastest: float
+    fastest: float  # median seconds of the fastest record that has it
 
 
 @dataclass(frozen=True)
 class KnobEffect:
-    """How much a knob matters.
-
-    Attributes:
-        knob: its name.
-        share: part of the variance of log(time) that it explains by itself, from 0 to 1.
-        best: its best value, among those that several records have.
-        worst: its worst value.
-        values: all values that were looked at, the best first.
-    """
+    """Effect of a knob on the time."""
 
     knob: str
-    share: float
-    best: ValueEffect
+    share: float  # part of the variance of log(time) that it explains by itself, 0 to 1
+    best: ValueEffect  # its best value among those that several records have
     worst: ValueEffect
-    values: tuple[ValueEffect, ...]
+    values: tuple[ValueEffect, ...]  # all values that were looked at, the best first
 
     def of(self, value: Json) -> ValueEffect | None:
-        """What a value costs; None where it was not looked at."""
+        """The effect of a value; None where it was not looked at."""
         text = value_text(value)
         return next((effect for effect in self.values if effect.text == text), None)
 
 
 @dataclass(frozen=True)
 class Importance:
-    """How much each knob matters.
+    """Effects of all knobs on the time."""
 
-    Attributes:
-        knobs: the knobs that vary, the most important first.
-        together: part of the variance that only combinations of knobs explain, from 0 to 1.
-        records: how many records it rests on.
-        dropped: how many of these racing dropped; their times are rough.
-        learned: how many of them the trees learned from: a sample where there are very many.
-        rank_correlation: between predicted and measured times of records that the trees had not
-            learned from (Spearman's, cross-validated in three parts); 1 is perfect, and below about
-            0.3 the shares say little.
-        method: name of the method.
-    """
-
-    knobs: tuple[KnobEffect, ...]
-    together: float
-    records: int
-    dropped: int
-    learned: int
+    knobs: tuple[KnobEffect, ...]  # those that vary, the most important first
+    together: float  # part of the variance that only combinations explain, 0 to 1
+    records: int  # number of records it rests on
+    dropped: int  # number of these that racing dropped; their times are rough
+    learned: int  # number of them that the trees learned from: a sample where there are very many
+    #: Spearman's correlation of predicted and measured times of records that the trees had not
+    #: learned from, cross-validated in three parts; below about 0.3 the shares say little.
     rank_correlation: float
     method: str = METHOD
 
 
 def importance(records: Iterable[Record], seed: int = 0) -> Importance:
-    """How much each knob matters for the time, from the trials of one task on one machine.
+    """Importance of each knob for the time, from the trials of one task on one machine.
 
     Failed records have no time and are left out, and copies of a program are no measurements; those
-    that racing dropped have a rough time and count. Records need not have the same knobs: that one
-    is absent is one of its values.
+    that racing dropped have a rough time and count. Records need not have the same knobs: the
+    absence of a knob is one of its values.
 
     Args:
         records: those of one `Setup`.
-        seed: of all samples; the same records and seed give the same answer.
+        seed: seed of all samples; the same records and seed give the same result.
 
     Raises:
         RecordError: there are fewer than `FEWEST` records with a time, or no knob varies, or all
@@ -182,7 +157,7 @@ def _effect(
     variance: float,
     logs: Floats,
 ) -> KnobEffect:
-    """The marginal of one knob."""
+    """The effect of one knob, from its marginal."""
     knob = table.knobs[place]
     counts = np.bincount(knob.codes, minlength=len(knob.texts))
     # The most frequent values where there are too many to average.
@@ -216,9 +191,9 @@ def _effect(
 class ConfigTable:
     """Configurations as rows of numbers for trees.
 
-    A knob's value is a group of columns: a number is a place in the order of all numbers of that
-    column, which is all that trees see of it; any other value is one column that says whether it
-    is this one; a list is one group for each of its places.
+    Each knob is a group of columns: a number is its rank among all numbers of that column, which is
+    all that trees see of it; any other value is an indicator column; a list is one group for each
+    of its places.
     """
 
     def __init__(self, knobs: Sequence[Knob]) -> None:
@@ -226,12 +201,12 @@ class ConfigTable:
         self._columns = [_columns(knob) for knob in knobs]
 
     def rows(self, codes: Sequence[npt.NDArray[np.int64]]) -> npt.NDArray[np.float32]:
-        """Rows of configurations, given for each knob the numbers of its values."""
+        """Rows of configurations, from the indices of values for each knob."""
         parts = [own[code] for own, code in zip(self._columns, codes, strict=True)]
         return np.concatenate(parts, axis=1)
 
     def draw(self, rng: np.random.Generator, count: int) -> list[npt.NDArray[np.int64]]:
-        """Draw configurations: each knob by itself, all its values alike."""
+        """Draw configurations: each knob independently, its values uniformly."""
         return [rng.integers(len(knob.texts), size=count) for knob in self.knobs]
 
 
@@ -260,34 +235,22 @@ def _is_number(value: Json) -> bool:
 class _Model(Protocol):
     """A model that predicts log(seconds) of rows."""
 
-    def predict(self, rows: npt.NDArray[np.float32]) -> Floats:
-        """One prediction for each row."""
+    def predict(self, rows: npt.NDArray[np.float32]) -> Floats: ...
 
 
 class Trees:
-    """Boosted trees of XGBoost.
-
-    Args:
-        booster: XGBoost's.
-        base: what is added to its predictions.
-    """
+    """Boosted trees of XGBoost; ``base`` is added to their predictions."""
 
     def __init__(self, booster: Any, base: float) -> None:
         self._booster, self._base = booster, base
 
     def predict(self, rows: npt.NDArray[np.float32]) -> Floats:
-        """One prediction for each row, in log(seconds)."""
+        """Predictions of log(seconds), one for each row."""
         return np.asarray(self._booster.inplace_predict(rows), dtype=np.float64) + self._base
 
 
 def fit_trees(rows: npt.NDArray[np.float32], logs: Floats, seed: int) -> Trees:
-    """Fit boosted trees to times.
-
-    Args:
-        rows: of `ConfigTable`.
-        logs: log(seconds) of each row.
-        seed: of the samples that the trees are grown from.
-    """
+    """Fit boosted trees to log(seconds) of rows of a `ConfigTable`."""
     import xgboost
 
     base = float(logs.mean())
@@ -308,8 +271,7 @@ def fit_trees(rows: npt.NDArray[np.float32], logs: Floats, seed: int) -> Trees:
 
 
 def _cross_validated(rows: npt.NDArray[np.float32], logs: Floats, seed: int) -> float:
-    """Spearman's rank correlation of measured times with predictions of trees that had not learned
-    from them."""
+    """Spearman's rank correlation of measured times with predictions of trees fitted to others."""
     part = np.arange(len(logs)) % _FOLDS
     predicted = np.empty(len(logs))
     for fold in range(_FOLDS):
@@ -319,12 +281,7 @@ def _cross_validated(rows: npt.NDArray[np.float32], logs: Floats, seed: int) -> 
 
 
 def rank_correlation(one: npt.ArrayLike, other: npt.ArrayLike) -> float:
-    """Spearman's rank correlation; equal values share their mean rank. 0 where one is constant.
-
-    Args:
-        one: numbers.
-        other: as many.
-    """
+    """Spearman's rank correlation; equal values share their mean rank. 0 where one is constant."""
     a, b = _ranks(np.asarray(one)), _ranks(np.asarray(other))
     a, b = a - a.mean(), b - b.mean()
     scale = math.sqrt(float(a @ a) * float(b @ b))

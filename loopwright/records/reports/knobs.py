@@ -1,4 +1,4 @@
-"""Which knobs vary among records, and configurations in few words.
+"""Knobs that vary among records, and configurations as short text.
 
 Records of one task need not have the same knobs: a knob that a record lacks is `ABSENT` there.
 """
@@ -74,12 +74,7 @@ def config_text(config: Mapping[str, Json], names: Sequence[str] | None = None) 
 
 
 def config_texts(records: Iterable[Record], names: Sequence[str] | None = None) -> list[str]:
-    """`config_text` of many records.
-
-    Args:
-        records: any iterable of records.
-        names: as of `config_text`.
-    """
+    """`config_text` of many records."""
     (configs,) = fields_of(records, "config")
     texts = _Texts()
     return [
@@ -96,27 +91,18 @@ def config_texts(records: Iterable[Record], names: Sequence[str] | None = None) 
 
 @dataclass(frozen=True, eq=False)
 class Knob:
-    """One knob among some records: its different values, and which of them each record has.
-
-    Attributes:
-        name: name of the knob.
-        values: the different values, in order of first appearance; None for `ABSENT`.
-        texts: the text of each of these; `ABSENT` where records lack the knob.
-        codes: for each record, the number of its value, from 0.
-    """
+    """One knob among some records."""
 
     name: str
-    values: tuple[Json, ...]
-    texts: tuple[str, ...]
-    codes: npt.NDArray[np.int64]
+    values: tuple[Json, ...]  # the distinct values, in order of first appearance; None for `ABSENT`
+    texts: tuple[str, ...]  # the text of each value; `ABSENT` where records lack the knob
+    codes: npt.NDArray[np.int64]  # for each record, the index of its value
 
     def parts(self) -> dict[str, list[tuple[str, Json]]]:
-        """What the values consist of: a list, such as the factors of a split, has an entry for
-        each place, under a name such as ``tile_i[1]``; all others are one part.
+        """Text and value of each part of the knob, for each of ``values``.
 
-        Returns:
-            For each part the text and the value that it has in each of ``values``; where a value
-            has no such place, `ABSENT` and None.
+        A list, such as the factors of a split, has an entry for each place, under a name such as
+        ``tile_i[1]``; all others are one part. Where a value lacks the place: `ABSENT` and None.
         """
         lists = [value for value in self.values if isinstance(value, list | tuple)]
         if not lists or len(lists) + self.texts.count(ABSENT) < len(self.values):
@@ -133,18 +119,13 @@ class Knob:
 
 
 def knobs_of(records: Iterable[Record]) -> list[Knob]:
-    """All knobs of some records, those that do not vary too, in order of appearance.
-
-    Args:
-        records: any iterable of records.
-    """
+    """All knobs of some records, including those that do not vary, in order of appearance."""
     (configs,) = fields_of(records, "config")
     names = dict.fromkeys(name for config in configs for name in config)
     return [_knob(name, configs) for name in names]
 
 
 def _knob(name: str, configs: Sequence[Mapping[str, Json]]) -> Knob:
-    """One knob of some configurations."""
     own = [config.get(name, _MISSING) for config in configs]
     # Of equal values most are one object, so that few are written as text.
     objects = {id(value): value for value in own}
@@ -167,15 +148,13 @@ def _text_or_absent(value: Json) -> str:
 
 
 class _Texts:
-    """Texts of values, each made once: a log has few different values, and equal ones that an
-    index holds are one object."""
+    """Texts of values, each made once: values are few, and equal ones of an index are identical."""
 
     def __init__(self) -> None:
         # The value is kept beside its text, so that no other one gets its identity meanwhile.
         self._known: dict[int, tuple[Json, str]] = {}
 
     def of(self, value: Json) -> str:
-        """The text of a value."""
         known = self._known.get(id(value))
         if known is None:
             known = self._known[id(value)] = (value, value_text(value))

@@ -1,4 +1,4 @@
-"""What one decision was worth: records that differ from a record in a single knob."""
+"""The gain from a single decision: records that differ from a record in one knob."""
 
 from __future__ import annotations
 
@@ -17,28 +17,20 @@ from loopwright.records.reports.knobs import ABSENT, knobs_of, value_text
 
 @dataclass(frozen=True)
 class Neighbours:
-    """The records that differ from a record in one knob alone.
-
-    Attributes:
-        knob: the knob.
-        count: how many values of it were measured beside that of the record.
-        fastest: the fastest of them; None where there is none.
-        value: its value of the knob, as text; empty where there is none.
-        ratio: its time by that of the record: below 1 where it is faster.
-    """
+    """The records that differ from a record in one knob alone."""
 
     knob: str
-    count: int
-    fastest: Record | None
-    value: str
-    ratio: Ratio | None
+    count: int  # number of other values of it that were measured
+    fastest: Record | None  # None where there are no neighbours
+    value: str  # its value of the knob, as text; may be empty
+    ratio: Ratio | None  # its time by that of the record: below 1 where it is faster
 
 
 def neighbours(record: Record, records: Iterable[Record]) -> list[Neighbours]:
-    """What changing each knob by itself was measured to do, in the order of the record's knobs.
+    """Measured effect of changing each knob by itself, in the order of the record's knobs.
 
-    Racing dropped some of the slow ones after one window; they count, since they are slower. Those
-    whose answer was found to be wrong, or that crashed later, do not.
+    Slow ones that racing dropped after one window count, since they are slower. Those whose answer
+    was found to be wrong, or that crashed later, do not.
 
     Args:
         record: a record that has a time.

@@ -1,4 +1,4 @@
-"""Records grouped by what decides a time, so that only comparable ones are compared."""
+"""Records grouped by everything that decides a time, so that only comparable ones are compared."""
 
 from __future__ import annotations
 
@@ -12,17 +12,11 @@ from loopwright.records.record import Record
 
 
 class Setup(NamedTuple):
-    """A task on a machine: records of one setup have times that can be compared.
+    """A task on a machine: times of records of one setup can be compared."""
 
-    Attributes:
-        task: key of the task, see :func:`loopwright.records.keys_of`.
-        hardware: what it ran on, see :func:`loopwright.records.hardware`; empty when not known.
-        threads: threads of the kernel; 0 when not known.
-    """
-
-    task: str
-    hardware: str
-    threads: int
+    task: str  # see :func:`loopwright.records.keys_of`
+    hardware: str  # see :func:`loopwright.records.hardware`; empty when not known
+    threads: int  # 0 when not known
 
 
 def by_setup(records: Iterable[Record]) -> dict[Setup, list[Record]]:
@@ -46,14 +40,7 @@ def by_setup(records: Iterable[Record]) -> dict[Setup, list[Record]]:
 
 
 def of_one_setup(records: Iterable[Record], record: Record) -> list[Record]:
-    """Those of some records that are of the setup of one of them.
-
-    Example:
-        >>> from loopwright.records.reports.setups import of_one_setup
-        >>> records = lw.records.load("matmul.jsonl").records
-        >>> print(len(of_one_setup(records, records[0])) == len(records))
-        True
-    """
+    """The records that have the setup of one of them."""
     groups = by_setup(records).values()
     return next(group for group in groups if any(own is record for own in group))
 
@@ -70,21 +57,9 @@ def task_text(op: str, args: Sequence[Json]) -> str:
 
 
 def hardware_names(hardware: Iterable[str]) -> dict[str, str]:
-    """Short names of hardware: its CPU, and in brackets what tells two of one CPU apart.
+    """Short names of hardware: ``AMD EPYC``, or ``AMD EPYC (core-avx2)`` where two have one CPU.
 
-    Args:
-        hardware: `Setup.hardware` of all that are to be told apart.
-
-    Returns:
-        The name of each, such as ``AMD EPYC`` or ``AMD EPYC (core-avx2)``.
-
-    Example:
-        >>> from loopwright.records.reports.setups import hardware_names
-        >>> for name in hardware_names(["Zen 5 |  | znver5 | ", "Zen 5 |  | haswell | "]).values():
-        ...     print(name)
-        ...
-        Zen 5 (znver5)
-        Zen 5 (haswell)
+    The names tell apart all `Setup.hardware` that are given.
     """
     named: dict[str, list[str]] = {}
     for text in dict.fromkeys(hardware):
@@ -93,7 +68,7 @@ def hardware_names(hardware: Iterable[str]) -> dict[str, str]:
 
 
 def _parts(hardware: str) -> tuple[str, str, str, str]:
-    """CPU, instruction set, and the CPU and the features that code was made for."""
+    """CPU, instruction set, and the CPU and the features that code was generated for."""
     parts = [*hardware.split(" | "), "", "", ""]
     return parts[0], parts[1], parts[2], parts[3]
 
@@ -104,7 +79,6 @@ def _cpu(hardware: str) -> str:
 
 
 def _names(cpu: str, group: Sequence[str]) -> list[tuple[str, str]]:
-    """Names of hardware with one CPU."""
     if len(group) == 1:
         return [(group[0], cpu)]
     _, sets, cpus, features = zip(*map(_parts, group), strict=True)
@@ -117,23 +91,13 @@ def _names(cpu: str, group: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def _own(value: str, values: Sequence[str]) -> str:
-    """The words of a value that not all have."""
+    """The words of a value that not all values share."""
     common = set.intersection(*(set(other.split()) for other in values))
     return " ".join(word for word in value.split() if word not in common) or "none of these"
 
 
 def setup_titles(records: Iterable[Record]) -> list[str]:
-    """What each record is of and ran on, such as ``matmul(8) on llvm, 2 threads, AMD EPYC``.
-
-    Args:
-        records: one record of each setup that is to be told apart.
-
-    Example:
-        >>> from loopwright.records.reports.setups import setup_titles
-        >>> (title,) = setup_titles(lw.records.load("matmul.jsonl").records[:1])
-        >>> print(title.split(" on ")[0])
-        matmul(64, 64, 64, False, False, float32)
-    """
+    """Titles of setups, from one record of each: ``matmul(8) on llvm, 2 threads, AMD EPYC``."""
     records = list(records)
     names = hardware_names(record.hardware for record in records)
     return [
@@ -143,19 +107,7 @@ def setup_titles(records: Iterable[Record]) -> list[str]:
 
 
 def conditions_text(record: Record, names: Mapping[str, str], *, threads: bool = True) -> str:
-    """What a record ran on, such as ``on llvm, 2 threads, AMD EPYC``.
-
-    Args:
-        record: the record.
-        names: of hardware, see `hardware_names`.
-        threads: whether to say their number.
-
-    Example:
-        >>> from loopwright.records.reports.setups import conditions_text, hardware_names
-        >>> record = lw.records.load("matmul.jsonl").records[0]
-        >>> print(conditions_text(record, hardware_names([record.hardware])).split(",")[0])
-        on llvm
-    """
+    """Conditions of a record, such as ``on llvm, 2 threads, AMD EPYC``, given `hardware_names`."""
     parts = [f"on {record.kind or 'an unknown target'}"]
     if threads and record.threads:
         parts.append(f"{record.threads} thread{'s' * (record.threads != 1)}")

@@ -1,4 +1,4 @@
-"""How far the timed windows of one measurement lie apart."""
+"""Spread of the timed windows of one measurement."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 def spread(times: Sequence[float]) -> float | None:
     """The distance between the quartiles of the times as a share of their median.
 
-    A share such as 0.02 says that the middle half of the windows lies within 2 % of the median.
+    0.02, for example: the middle half of the windows spans 2 % of the median.
 
     Args:
         times: seconds per call, one for each timed window.
@@ -30,23 +30,13 @@ def spread(times: Sequence[float]) -> float | None:
 
 
 def spread_text(times: Sequence[float]) -> str:
-    """`spread` for people: ``2.3%``, or ``-``.
-
-    Example:
-        >>> from loopwright.records.reports.spread import spread_text
-        >>> print(spread_text([1.0, 1.0, 1.1, 1.2, 1.2]))
-        18.2%
-    """
+    """`spread` for people: ``2.3%``, or ``-``."""
     share = spread(times)
     return "-" if share is None else f"{share:.1%}"
 
 
 def spreads(times: Iterable[Sequence[float]]) -> list[float | None]:
-    """`spread` of many measurements.
-
-    Args:
-        times: the windows of each.
-    """
+    """`spread` of many measurements."""
     rows = list(times)
     found: list[float | None] = [None] * len(rows)
     by_count: dict[int, list[int]] = {}

@@ -1,4 +1,4 @@
-"""The best candidates of a task on a machine, beside the best and the default configuration."""
+"""The best candidates of a task on a machine, with ratios to the best and the default."""
 
 from __future__ import annotations
 
@@ -18,40 +18,25 @@ from loopwright.records.verdict import Verdict
 
 @dataclass(frozen=True)
 class Standing:
-    """A candidate among the best.
+    """A candidate among the best."""
 
-    Attributes:
-        place: its place, from 1.
-        record: the measurement by which it is judged.
-        checked: whether its answer was compared with the reference and found right.
-        to_best: its time by that of the best: 1.02 takes 2 % longer.
-        to_default: its time by that of the default configuration; None where that is not known.
-    """
-
-    place: int
-    record: Record
-    checked: bool
-    to_best: Ratio
-    to_default: Ratio | None
+    place: int  # from 1
+    record: Record  # the measurement by which it is judged
+    checked: bool  # whether its answer was found right
+    to_best: Ratio  # its time by that of the best: 1.02 takes 2 % longer
+    to_default: Ratio | None  # its time by that of the default; None: not known
 
 
 @dataclass(frozen=True)
 class Standings:
-    """The best candidates of one setup.
-
-    Attributes:
-        setup: task, hardware and threads.
-        candidates: how many candidates may be best.
-        places: the first of them.
-        default: the record of the default configuration; None where the log does not hold it.
-        verdict: how the best one compares with the default by the playoff, whose interval counts
-            more than that of any two records; None where there was none.
-    """
+    """The best candidates of one setup."""
 
     setup: Setup
-    candidates: int
+    candidates: int  # number of candidates that may be best
     places: tuple[Standing, ...]
-    default: Record | None
+    default: Record | None  # None where the log has no record of the default configuration
+    #: The best against the default in the playoff, whose interval counts more than that of any two
+    #: records; None where there was none.
     verdict: Verdict | None
 
 
@@ -60,7 +45,7 @@ def standings(records: Iterable[Record], count: int = 10) -> list[Standings]:
 
     Args:
         records: any iterable of records, a :class:`loopwright.records.Log` too.
-        count: how many of each.
+        count: number of candidates of each setup.
 
     Returns:
         One entry for each setup, in order of first appearance; without places where no record may
@@ -95,11 +80,7 @@ def _standings(setup: Setup, records: Sequence[Record], count: int) -> Standings
 
 
 class _Together:
-    """Ratios of times within one playoff or one search, where playoffs ran.
-
-    Args:
-        records: those of one setup.
-    """
+    """Ratios of times within one playoff or one search, where playoffs ran."""
 
     def __init__(self, records: Sequence[Record]) -> None:
         self._ratios = ratios(records)
@@ -114,7 +95,8 @@ class _Together:
 
     def ratio(self, base: Record, other: Record) -> Ratio | None:
         """Time of the other by that of the base: in the last playoff of both, else by their ratios
-        to the default, else in the search."""
+        to the default, else in the search.
+        """
         if (found := self._within(self._playoffs, base, other)) is not None:
             return found
         one, two = (self._ratios.get(r.candidate) for r in (base, other))
@@ -134,12 +116,12 @@ class _Together:
 def default_record(records: Sequence[Record], verdict: Verdict | None = None) -> Record | None:
     """The latest measurement of the default configuration; None where it is not known or failed.
 
-    It is the one that a verdict names, else the first trial of a run, which by the format is that
-    of the default configuration.
+    It is the one that the verdict names, else the first trial of a run, which by the format is the
+    default configuration.
 
     Args:
         records: those of one setup.
-        verdict: one of theirs.
+        verdict: one of their verdicts.
 
     Example:
         >>> from loopwright.records.reports.standings import default_record

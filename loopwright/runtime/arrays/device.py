@@ -83,7 +83,7 @@ class DeviceArray(NDArray):
 
     @property
     def api(self) -> DeviceAPI:
-        """What drives its device."""
+        """Backend of its device."""
         return device_api(self.device.device_type)
 
     @property
@@ -92,26 +92,13 @@ class DeviceArray(NDArray):
         return self.memory.scope
 
     def numpy(self) -> npt.NDArray[Any]:
-        """A copy as a NumPy array, when all has run that was in the current stream before.
-
-        Example:
-            >>> if lw.opencl().exist:
-            ...     assert lw.nd.array([1, 2], "int32", lw.opencl()).numpy().tolist() == [1, 2]
-            ...
-        """
+        """A copy as a NumPy array, after all earlier work in the current stream."""
         made = np.empty(self._shape, self._dtype)
         self._exchange(made, into_host=True)
         return made
 
     def copyfrom(self, source: object) -> NDArray:
-        """Copy the elements of `source` into this array, and return it; see `NDArray.copyfrom`.
-
-        Example:
-            >>> if lw.opencl().exist:
-            ...     a = lw.nd.empty((2,), "float32", lw.opencl())
-            ...     assert a.copyfrom([1, 2]).numpy().tolist() == [1.0, 2.0]
-            ...
-        """
+        """Copy the elements of `source` into this array, and return it; see `NDArray.copyfrom`."""
         same = isinstance(source, DeviceArray) and (
             (source.shape, source.dtype, source.device.device_type)
             == (self.shape, self.dtype, self.device.device_type)
@@ -122,7 +109,7 @@ class DeviceArray(NDArray):
             note_use(source.memory, api.current_stream(there.device_id))
             if there == here:
                 note_use(self.memory, api.current_stream(here.device_id))
-            if there != here:  # what is queued here reads what was here before
+            if there != here:  # queued work here reads the old elements
                 api.synchronize(here.device_id, api.current_stream(here.device_id))
             api.copy(source.memory, 0, self.memory, 0, self.nbytes)
             if there != here:
@@ -149,26 +136,13 @@ class DeviceArray(NDArray):
         api.synchronize(device_id, stream)
 
     def CreateView(self, shape: Sequence[int], dtype: str | None = None) -> NDArray:
-        """Another shape, and perhaps type, of the same memory; see `NDArray.CreateView`.
-
-        Example:
-            >>> if lw.opencl().exist:
-            ...     a = lw.nd.array(np.arange(4, dtype="float32"), lw.opencl())
-            ...     assert a.CreateView((2, 2)).numpy().tolist() == [[0.0, 1.0], [2.0, 3.0]]
-            ...
-        """
+        """Another shape, and perhaps type, of the same memory; see `NDArray.CreateView`."""
         name, extents, need = view_of(self, shape, dtype)
         part = self.memory.part(0, need)
         return DeviceArray(part, extents, name, self.device, self._keeper)
 
     def to_dlpack(self) -> Any:
-        """A DLPack capsule of this memory, without a copy, when the device has done what waits.
-
-        Example:
-            >>> if lw.cuda().exist:
-            ...     assert "dltensor" in repr(lw.nd.empty((2,), "float32", lw.cuda()).to_dlpack())
-            ...
-        """
+        """A DLPack capsule of this memory, without a copy, after queued work of the device."""
         return self.__dlpack__()
 
     def __dlpack__(self, **options: Any) -> Any:
@@ -190,11 +164,7 @@ class DeviceArray(NDArray):
         return dlpack.export(begin, offset, self._shape, self.dtype, where, self)
 
     def _hand_over(self, number: int | None) -> None:
-        """Let a consumer's stream wait for all that is queued here, or wait on the host.
-
-        Args:
-            number: of that stream, as DLPack counts them.
-        """
+        """Let a consumer's stream (DLPack's number) or the host wait for all work queued here."""
         lease, device_id = lease_of(self.memory), self.device.device_id
         if lease is not None:  # else nobody knows in which streams it was used
             streams = {id(s): s for s in lease.streams.values()}
@@ -205,7 +175,7 @@ class DeviceArray(NDArray):
         self.api.synchronize(device_id)
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickled, and copied by the module ``copy``, by its elements, for a device of its name."""
+        """Pickles and copies (module ``copy``) hold the elements, for a device of its name."""
         return restored, (self.numpy(), str(self.device), self.mem_scope)
 
     def __array__(
@@ -233,7 +203,7 @@ class DeviceArray(NDArray):
 
 
 class Keeper:
-    """Gives memory of a device back when the last array of it has gone."""
+    """Frees memory of a device when the last array of it is gone."""
 
     def __init__(self, memory: Memory, give_back: Callable[[Memory], object]) -> None:
         free = weakref.finalize(self, give_back, memory)

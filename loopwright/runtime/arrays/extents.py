@@ -17,14 +17,11 @@ _addressof, _view = ctypes.addressof, ctypes.c_char.from_buffer
 
 
 class Extent(NamedTuple):
-    """A range of memory.
+    """A range of memory."""
 
-    Attributes:
-        space: whose addresses count: type and number of a device; empty: the host's.
-        begin, end: addresses of the first byte, and behind the last one.
-    """
-
+    #: Address space: type and number of a device; empty: the host's.
     space: tuple[int, ...]
+    #: Addresses of the first byte, and behind the last one.
     begin: int
     end: int
 
@@ -56,12 +53,7 @@ def extent(array: Any) -> Extent:
 
 
 def extent_on_device(memory: Memory, has_addresses: bool) -> Extent:
-    """The bytes of a piece of a device's memory.
-
-    Args:
-        memory: the piece.
-        has_addresses: whether its handle is an address; else pieces of one handle alone can meet.
-    """
+    """The bytes of device memory; without addresses, only pieces of one handle can meet."""
     device = memory.device_type, memory.device_id
     if has_addresses:
         return Extent(device, memory.address, memory.address + memory.nbytes)
@@ -84,11 +76,7 @@ def buffer_of(array: Any) -> memoryview | None:
 
 
 class Taken:
-    """Index of the memory of many arrays, by which an overlap is found.
-
-    Args:
-        named: names and arrays.
-    """
+    """Index of the memory of named arrays, to find overlaps."""
 
     def __init__(self, named: Iterable[tuple[str, Any]]) -> None:
         self._pieces: list[tuple[Extent, str]] = []

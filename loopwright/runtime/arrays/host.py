@@ -25,12 +25,7 @@ ALIGNMENT = 64
 
 
 def aligned_bytes(nbytes: int) -> npt.NDArray[np.uint8]:
-    """Uninitialised bytes whose first one lies at a multiple of 64; many are in huge pages.
-
-    Raises:
-        MemoryError: there is no room for them.
-        ValueError: NumPy cannot count so many.
-    """
+    """Uninitialised bytes aligned to 64; large blocks are in huge pages."""
     if AVAILABLE and nbytes >= HUGE_PAGE:
         return huge_pages(nbytes)
     block = np.empty(nbytes + ALIGNMENT, dtype=np.uint8)
@@ -96,37 +91,22 @@ class NDArray:
         return Memory(HOST, 0, self.data, self.nbytes, owner=self._data)
 
     def numpy(self) -> npt.NDArray[Any]:
-        """A copy as a NumPy array. For a view without a copy use ``np.from_dlpack(a)``.
-
-        Example:
-            >>> print(lw.nd.array([1.0, 2.0], "float32").numpy())
-            [1. 2.]
-        """
+        """A copy as a NumPy array. For a view without a copy use ``np.from_dlpack(a)``."""
         return self._data.copy()
 
     def asnumpy(self) -> npt.NDArray[Any]:
-        """The same as `numpy`, by its older name.
-
-        Example:
-            >>> print(lw.nd.array([1.0, 2.0], "float32").asnumpy())
-            [1. 2.]
-        """
+        """The same as `numpy`, by its older name."""
         return self.numpy()
 
     def copyfrom(self, source: object) -> NDArray:
         """Copy the elements of `source` into this array, and return it.
 
         Args:
-            source: an NDArray, a NumPy array or what `numpy.asarray` takes, of the same shape.
+            source: an NDArray, a NumPy array or an argument of `numpy.asarray`, of the same shape.
                 Values are converted where NumPy calls it ``same_kind`` (float64 to float32).
 
         Raises:
             ArgumentError: the shapes differ, or the conversion would change the kind of value.
-
-        Example:
-            >>> a = lw.nd.empty((2,), "float32")
-            >>> print(a.copyfrom([1, 2]).numpy())
-            [1. 2.]
         """
         data = elements_of(source)
         check_source(data, self)
@@ -142,11 +122,6 @@ class NDArray:
 
         Raises:
             ArgumentError: the target array has another shape or kind of element.
-
-        Example:
-            >>> a, b = lw.nd.array([1.0, 2.0], "float32"), lw.nd.empty((2,))
-            >>> print(a.copyto(b).numpy())
-            [1. 2.]
         """
         if isinstance(target, NDArray):
             if mem_scope not in (None, target.mem_scope):
@@ -171,19 +146,13 @@ class NDArray:
 
         Raises:
             ArgumentError: the view needs more bytes than there are.
-
-        Example:
-            >>> a = lw.nd.array(np.arange(4, dtype="float32"))
-            >>> print(a.CreateView((2, 2)).numpy())
-            [[0. 1.]
-             [2. 3.]]
         """
         name, extents, need = view_of(self, shape, dtype)
         raw = self._data.reshape(-1).view(np.uint8)[:need]
         return NDArray(raw.view(name).reshape(extents), self.device)
 
     def _on_host(self) -> npt.NDArray[Any]:
-        """The elements in the host's memory, without a copy where they are there."""
+        """The elements in host memory; no copy where they are there."""
         return self._data
 
     @property
@@ -199,11 +168,6 @@ class NDArray:
 
         Raises:
             ArgumentError: the memory is read-only, which a capsule cannot say.
-
-        Example:
-            >>> a = lw.nd.array([1.0, 2.0], "float32")
-            >>> print("dltensor" in repr(a.to_dlpack()))
-            True
         """
         try:
             return self.__dlpack__()
@@ -243,16 +207,12 @@ class NDArray:
 
 
 def restored(data: npt.NDArray[Any], where: str, mem_scope: str) -> NDArray:
-    """An array on a device as it was before it was pickled."""
+    """Unpickle an array on its device."""
     return NDArray._empty(data.shape, data.dtype.name, device(where), mem_scope).copyfrom(data)
 
 
 def elements_of(source: object) -> npt.NDArray[Any]:
-    """The elements of an array, or of what NumPy makes one of, in the host's memory.
-
-    Raises:
-        ArgumentError: NumPy makes none of it.
-    """
+    """Host copy or view of the elements of any array-like; ArgumentError where NumPy makes none."""
     if isinstance(source, NDArray):
         return source._on_host()
     try:
@@ -262,7 +222,6 @@ def elements_of(source: object) -> npt.NDArray[Any]:
 
 
 def check_source(data: npt.NDArray[Any], target: NDArray) -> None:
-    """Refuse to copy what does not fit into an array."""
     if data.shape != target.shape:
         raise ArgumentError(f"copyfrom: the array is {target.shape}, the source {data.shape}")
     if not np.can_cast(data.dtype, np.dtype(target.dtype), casting="same_kind"):
@@ -275,11 +234,7 @@ def check_source(data: npt.NDArray[Any], target: NDArray) -> None:
 def view_of(
     a: NDArray, shape: Sequence[int], dtype: str | None
 ) -> tuple[str, tuple[int, ...], int]:
-    """Type, extents and bytes of a view of an array.
-
-    Raises:
-        ArgumentError: it needs more bytes than there are.
-    """
+    """Dtype, shape and bytes of a view of an array; ArgumentError where the array is smaller."""
     name = dtypes.check(dtype or a.dtype)
     extents = shape_of(shape)
     need = math.prod(extents) * dtypes.nbytes(name)
@@ -291,11 +246,7 @@ def view_of(
 
 
 def shape_of(shape: Sequence[int] | int) -> tuple[int, ...]:
-    """Extents as a tuple of ints.
-
-    Raises:
-        ArgumentError: one is negative, or no whole number.
-    """
+    """Extents as a tuple of ints; ArgumentError where one is negative or not an integer."""
     items: Iterable[Any] = shape if isinstance(shape, Iterable) else (shape,)
     try:
         extents = tuple(operator.index(n) for n in items)

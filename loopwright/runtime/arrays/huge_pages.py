@@ -1,9 +1,9 @@
-"""Memory of the host in huge pages, for what is read again and again.
+"""Memory of the host in huge pages, for arrays that are read repeatedly.
 
-A page of 2 MB takes one entry of the TLB in place of 512, and the processor fetches ahead within a
+A page of 2 MB takes one entry of the TLB in place of 512, and the processor prefetches within a
 page, not beyond it: weights of some megabytes, which come from memory in every run of a model, come
 faster (https://docs.kernel.org/admin-guide/mm/transhuge.html). Linux is asked for them; where it
-has none to give, and elsewhere, pages are as they are.
+has none, and elsewhere, ordinary pages are used.
 """
 
 from __future__ import annotations
@@ -20,20 +20,13 @@ HUGE_PAGE = 2 << 20
 _PRIVATE = getattr(mmap, "MAP_PRIVATE", 0) | getattr(mmap, "MAP_ANONYMOUS", 0)
 #: Whether a system can be asked.
 AVAILABLE = hasattr(mmap, "MADV_HUGEPAGE")
-#: Bytes that an arena takes from the system at once. What nobody has touched takes no memory.
+#: Bytes that an arena takes from the system at once. Untouched pages take no memory.
 _CHUNK = 64 << 20
 _ALIGNMENT = 64
 
 
 def huge_pages(nbytes: int) -> npt.NDArray[np.uint8]:
-    """Bytes that begin with a huge page, all zero. They go back when nothing refers to them.
-
-    Args:
-        nbytes: how many, from 1; whole huge pages are taken once they are touched.
-
-    Raises:
-        MemoryError: the system has no room for them.
-    """
+    """Zero bytes, at least 1, that begin with a huge page; freed with their last reference."""
     whole = -(-nbytes // HUGE_PAGE) * HUGE_PAGE
     try:
         # Linux aligns such a mapping by itself since 6.7 only.
@@ -50,15 +43,7 @@ def huge_pages(nbytes: int) -> npt.NDArray[np.uint8]:
 class Arena:
     """Copies of arrays side by side in huge pages.
 
-    Room is given back when no array in it is left, and not before: for arrays that live and die
-    together.
-
-    Example:
-        >>> from loopwright.runtime.arrays.huge_pages import Arena
-        >>> arena = Arena()
-        >>> a, b = arena.copy_of(np.ones(3, "float32")), arena.copy_of(np.arange(2))
-        >>> print(a, b)
-        [1. 1. 1.] [0 1]
+    Memory is freed with the last array in it, so this is for arrays that live and die together.
     """
 
     def __init__(self) -> None:

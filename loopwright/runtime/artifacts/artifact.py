@@ -1,8 +1,8 @@
-"""`Artifact`: a compiled program as bytes and a manifest; what builders send and files keep.
+"""`Artifact`: a compiled program as bytes and a manifest, for builders and files.
 
 On disk it is two files: the object file at the given path, and ``path.json`` beside it. Both are
 written atomically. The manifest holds the checksum of its object and its own, and the object file
-ends with that of the manifest (linkers ignore what follows an object), so that a mixed pair, a
+ends with that of the manifest (linkers ignore bytes after an object), so that a mixed pair, a
 damaged file, and an edit of one file alone are noticed. The manifest is validated before anything
 of the object is mapped.
 """
@@ -20,7 +20,7 @@ from loopwright.files import Kind, Output, write
 from loopwright.runtime.artifacts import kinds as artifact_kinds
 from loopwright.runtime.artifacts.manifest import JsonObject, Manifest, read_format
 
-#: Fields of a manifest on disk that say what the two files are.
+#: Fields of a manifest on disk that identify the two files.
 _CHECKSUMS = ("object_sha256", "sha256")
 #: Stands in an object file between the object and the checksum of its manifest.
 _SEAL = b"\nloopwright manifest sha256: "
@@ -31,8 +31,8 @@ class Artifact:
     """A compiled program.
 
     Attributes:
-        manifest: what the object holds and for which machine, as JSON (`Manifest.to_json`).
-        objects: the object file, or what its kind has in its place.
+        manifest: contents of the object and its machine, as JSON (`Manifest.to_json`).
+        objects: the object file, or the bytes that its kind has in its place.
         contents: the manifest as data.
 
     Raises:
@@ -55,7 +55,7 @@ class Artifact:
 
     @property
     def kind(self) -> str:
-        """What ``objects`` holds, such as ``"llvm-object"``."""
+        """Kind of ``objects``, such as ``"llvm-object"``."""
         return self.contents.kind
 
     @property
@@ -66,25 +66,15 @@ class Artifact:
     def save(self, path: str | os.PathLike[str], *, force: bool = False) -> Path:
         """Write the object file at `path` and the manifest at ``path.json``, replacing both.
 
-        A symbolic link is followed. When it fails, what was there before is there still.
+        A symbolic link is followed. When it fails, the old files are still there.
 
         Args:
-            path: of the object file.
-            force: replace files that are none of this kind, too.
-
-        Returns:
-            The path of the object file.
+            path: path of the object file, which is returned.
+            force: replace files of other kinds, too.
 
         Raises:
             RunError: the folder does not exist or cannot be written, or the disk is full.
-            UsageError: at one of the two paths is something else than such a file.
-
-        Example:
-            >>> A = te.placeholder((4,), name="A")
-            >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
-            >>> f = lw.build(te.create_schedule(B.op), [A, B], name="add_one")
-            >>> print(f.artifact.save("add_one.o").name)
-            add_one.o
+            UsageError: a file of another kind is at one of the two paths.
         """
         target = Path(path)
         manifest = {k: v for k, v in self.manifest.items() if k not in _CHECKSUMS}
@@ -102,21 +92,13 @@ class Artifact:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Artifact:
-        """Read what `save` wrote.
+        """Read the files that `save` wrote.
 
         Raises:
             UsageError: a file is missing, not one of ours, of a newer format, or the two do not
                 belong together.
             RunError: a file cannot be read (permission, or it is a folder).
             TargetError: it was compiled for another CPU; the message names both.
-
-        Example:
-            >>> A = te.placeholder((4,), name="A")
-            >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
-            >>> f = lw.build(te.create_schedule(B.op), [A, B], name="add_one")
-            >>> path = f.artifact.save("add_one.o")
-            >>> print(lw.runtime.Artifact.load(path) == f.artifact)
-            True
         """
         target = Path(path)
         manifest_path = _manifest_path(target)
@@ -158,7 +140,7 @@ def manifest_checksum(manifest: JsonObject) -> str:
 def _check_sums(
     manifest: JsonObject, objects: bytes, seal: bytes, path: Path, manifest_path: Path
 ) -> None:
-    """Refuse a pair of files of which one was changed."""
+    """Raise UsageError for a pair of files of which one was changed."""
     if "sha256" not in manifest:
         raise UsageError(f"{manifest_path} has no checksum, as manifests once had; build it again")
     if manifest["sha256"] != manifest_checksum(manifest):

@@ -1,4 +1,4 @@
-"""Checks inside of generated code: how one that failed is reported.
+"""Records of failed checks inside generated code.
 
 A function with checks has a record of int64 numbers: whether it is taken, then the values of the
 check that failed. Of threads that fail at once one takes it. The function returns `FIRST_CODE` and
@@ -13,17 +13,16 @@ from string import Formatter
 
 from loopwright.errors import RunError
 
-#: What a function returns when its first check fails, one more for each further one.
+#: Result of a function whose first check fails, one more for each further check.
 FIRST_CODE = 16
 
 
 def record_name(function: str) -> str:
-    """The symbol of a function's record."""
     return f"lw_checks_{function}"
 
 
 def values_in(text: str) -> int:
-    """How many values a message needs: one more than its largest field."""
+    """Number of values that a message needs: one more than its largest field."""
     fields = [int(field) for _, field, _, _ in Formatter().parse(text) if field]
     return max(fields, default=-1) + 1
 
@@ -31,15 +30,9 @@ def values_in(text: str) -> int:
 def failed_check(
     addresses: Mapping[str, int], checks: Mapping[str, Sequence[str]], code: int
 ) -> RunError | None:
-    """The error of a check that failed; its record is free again after it.
+    """The error of a check that failed, or None where `code` is another failure; frees the record.
 
-    Args:
-        addresses: of the records, by symbol.
-        checks: messages of the checks of each function.
-        code: what a function returned.
-
-    Returns:
-        None where the code is none of a check.
+    `addresses` are those of the records, by symbol; `checks` the messages of each function.
     """
     for name, texts in checks.items():
         record = ctypes.cast(addresses[record_name(name)], ctypes.POINTER(ctypes.c_int64))

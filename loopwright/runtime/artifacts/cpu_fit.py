@@ -1,8 +1,8 @@
 """Whether this machine's CPU can run code that was built for another one.
 
-What decides is whether it has the instructions that the code may use, and not its name: a manifest
-says which features the code needs. Only of those that do not is the name compared, which older
-versions wrote, and of architectures where nobody tells the features of a CPU by its name.
+The instructions that the code may use decide, and not the CPU's name: a manifest lists the
+features that the code needs. Only where it lacks them is the name compared: manifests of older
+versions, and architectures on which a CPU's name does not give its features.
 """
 
 from __future__ import annotations
@@ -26,11 +26,10 @@ LEVELS = {
 
 
 def check_host(manifest: Manifest) -> None:
-    """Refuse a program that this machine's CPU may not be able to run.
+    """Raise TargetError for a program that this machine's CPU may not be able to run.
 
-    Raises:
-        TargetError: the architecture differs, a feature is missing, or a CPU of another name does
-            not say what it needs; the message names both sides.
+    The architecture differs, a feature is missing, or a CPU of another name does not say what it
+    needs; the message names both sides.
     """
     reason = _unfit(manifest.triple, manifest.cpu, manifest.features, manifest.needs)
     if reason:

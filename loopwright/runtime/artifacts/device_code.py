@@ -1,8 +1,8 @@
 """`DeviceCode`: the kernels of one function for a device, and the launches that make up a call.
 
-What code generation for devices puts into an artifact, and what the runtime reads from it: JSON
-with the code beside the plan of launches. Everything that describes memory is checked when it is
-read; extents and bytes are formulas of the function's sizes, as in manifests.
+JSON with the code beside the plan of launches, in an artifact. Everything that describes memory
+is checked when it is read; extents and bytes are formulas of the function's sizes, as in
+manifests.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from loopwright.errors import UsageError, shown
 from loopwright.runtime.artifacts.manifest import Manifest
 from loopwright.runtime.artifacts.size_formulas import OPERATIONS, SizeFormula
 
-#: An argument of a kernel: which parameter, temporary buffer or size of the function it is.
+#: An argument of a kernel: a parameter, temporary buffer or size of the function, by number.
 ArgumentSource = tuple[Literal["parameter", "buffer", "size"], int]
 _SOURCES = ("parameter", "buffer", "size")
 #: Extents of a launch, x first.
@@ -27,73 +27,50 @@ _FORMAT = 1
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """One launch of a kernel.
-
-    Attributes:
-        kernel: name of the kernel.
-        grid, block: extents of its axes of blocks and threads, x first.
-        arguments: what it takes, in order.
-        shared_bytes: shared memory beyond what the kernel declares itself.
-    """
+    """One launch of a kernel."""
 
     kernel: str
+    #: Extents of the axes of blocks (`grid`) and threads (`block`), x first.
     grid: ExtentFormulas
     block: ExtentFormulas
     arguments: tuple[ArgumentSource, ...]
+    #: Shared memory beyond the kernel's own declarations.
     shared_bytes: SizeFormula = 0
 
 
 @dataclass(frozen=True, slots=True)
 class KernelResources:
-    """What the device's compiler says that a kernel takes; None where it does not tell.
+    """Resources of a kernel by the device's compiler; None where it does not tell."""
 
-    Attributes:
-        registers: of a thread.
-        spill_bytes: bytes of a thread that did not fit into registers, stores and loads together.
-        shared_bytes: shared memory of a block, dynamic one included.
-        local_bytes: stack of a thread.
-        constant_bytes: constant memory.
-    """
-
+    #: Per thread.
     registers: int | None = None
+    #: Bytes of a thread that did not fit into registers, stores and loads together.
     spill_bytes: int | None = None
+    #: Per block, with dynamic shared memory.
     shared_bytes: int | None = None
+    #: Stack of a thread.
     local_bytes: int | None = None
     constant_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class CallPlan:
-    """What a call of one function does on a device.
-
-    Attributes:
-        launches: in the order in which a call makes them.
-        buffers: bytes of each temporary buffer in the device's global memory.
-    """
+    """Launches of one call of a function on a device, in order."""
 
     launches: tuple[Launch, ...]
+    #: Bytes of each temporary buffer in the device's global memory.
     buffers: tuple[SizeFormula, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """The plan as JSON."""
         launches = [asdict(launch) for launch in self.launches]
         return {"buffers": list(self.buffers), "launches": launches}
 
     @classmethod
     def from_json(cls, parts: Mapping[str, Any]) -> CallPlan:
-        """Inverse of `to_json`."""
         return cls(tuple(_launch(x) for x in parts["launches"]), tuple(parts["buffers"]))
 
     def check(self, parameters: int, sizes: tuple[str, ...]) -> None:
-        """Refuse a plan with a number out of range.
-
-        Args:
-            parameters: how many arrays the function takes.
-            sizes: names of its size variables.
-
-        Raises:
-            UsageError: there is such a number.
-        """
+        """Raise UsageError for a number out of range; `parameters` is the number of arrays."""
         counts = {"parameter": parameters, "buffer": len(self.buffers), "size": len(sizes)}
         for n in self.buffers:
             _formula("buffers", n, sizes)
@@ -108,27 +85,21 @@ class CallPlan:
 
 @dataclass(frozen=True, slots=True)
 class DeviceCode:
-    """The code of one function for a device.
+    """The code of one function for a device."""
 
-    Attributes:
-        image: source text or machine code, as `loopwright.runtime.devices.interface.DeviceAPI.load`
-            takes it.
-        launches: in the order in which a call makes them.
-        buffers: bytes of each temporary buffer in the device's global memory.
-        resources: what each kernel takes, where it is known.
-        arch: the architecture that the image is for, such as ``sm_90``; empty: any.
-        parts: of a function in two parts what calls of these do, by name.
-    """
-
+    #: Source text or machine code for `loopwright.runtime.devices.interface.DeviceAPI.load`.
     image: bytes
     launches: tuple[Launch, ...]
+    #: Bytes of each temporary buffer in the device's global memory.
     buffers: tuple[SizeFormula, ...] = ()
     resources: Mapping[str, KernelResources] = field(default_factory=dict)
+    #: Architecture of the image, such as ``sm_90``; empty: any.
     arch: str = ""
+    #: Plans of the two parts of a function, by name; empty where it has none.
     parts: Mapping[str, CallPlan] = field(default_factory=dict)
 
     def plan(self, name: str) -> CallPlan:
-        """What a call of a function does: of a part of that name, else of the whole."""
+        """Plan of the part of that name, else of the whole function."""
         return self.parts.get(name) or CallPlan(self.launches, self.buffers)
 
     @property
@@ -137,7 +108,6 @@ class DeviceCode:
         return list(dict.fromkeys(launch.kernel for launch in self.launches))
 
     def to_bytes(self) -> bytes:
-        """The code as the bytes of an artifact; `from_bytes` is the inverse."""
         parts = {
             "format": _FORMAT,
             "arch": self.arch,
@@ -150,15 +120,6 @@ class DeviceCode:
 
     @classmethod
     def of(cls, manifest: Manifest, data: bytes) -> DeviceCode:
-        """The code of an artifact.
-
-        Args:
-            manifest: of the artifact.
-            data: its bytes.
-
-        Raises:
-            UsageError: as `from_bytes`.
-        """
         entry = manifest.function(manifest.entry)
         sizes = () if entry.sizes is None else tuple(n for n, _, _ in entry.sizes.variables)
         parts = {f.name: len(f.args) for f in manifest.functions if f is not entry}
@@ -172,16 +133,10 @@ class DeviceCode:
         sizes: tuple[str, ...] = (),
         parts: Mapping[str, int] | None = None,
     ) -> DeviceCode:
-        """Read what `to_bytes` gave.
+        """Read the result of `to_bytes`; UsageError where it is damaged or contradicts itself.
 
-        Args:
-            data: the bytes.
-            parameters: how many arrays the function takes.
-            sizes: names of its size variables.
-            parts: how many arrays its parts take, by name.
-
-        Raises:
-            UsageError: it is damaged, or describes what cannot be.
+        ``parameters`` and ``parts`` are numbers of arrays: of the function, and of its parts by
+        name.
         """
         try:
             fields = json.loads(data)
@@ -216,7 +171,7 @@ def _launch(x: Mapping[str, Any]) -> Launch:
 
 
 def _formula(where: str, n: object, sizes: tuple[str, ...]) -> None:
-    """Refuse what is neither a number, a size, nor arithmetic on such."""
+    """Raise UsageError for anything but a number, a size, or arithmetic on such."""
     match n:
         case bool():
             pass

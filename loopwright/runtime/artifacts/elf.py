@@ -1,6 +1,7 @@
 """Reading 64-bit little-endian ELF files: a section by its name, and the symbols.
 
-Enough to see what an object holds before the system, which trusts it, maps it.
+It inspects an object before the system, which trusts it, maps it. ValueError and struct.error
+mean that a file is cut short or damaged.
 """
 
 from __future__ import annotations
@@ -37,11 +38,7 @@ def is_elf(data: bytes) -> bool:
 
 
 def elf_section(data: bytes, name: bytes) -> bytes | None:
-    """A section; None where there is none of that name.
-
-    Raises:
-        ValueError, struct.error: the file is cut short or damaged.
-    """
+    """A section; None where there is none of that name."""
     headers, names = _sections(data)
     for s in headers:
         at = headers[names].begin + s.name
@@ -51,11 +48,7 @@ def elf_section(data: bytes, name: bytes) -> bytes | None:
 
 
 def elf_symbols(data: bytes) -> dict[str, Symbol]:
-    """The global symbols of an object file or a shared object.
-
-    Raises:
-        ValueError, struct.error: the file is cut short or damaged.
-    """
+    """The global symbols of an object file or a shared object."""
     headers, _ = _sections(data)
     out: dict[str, Symbol] = {}
     for s in headers:
@@ -72,7 +65,7 @@ def _symbols(table: bytes, names: bytes) -> Iterator[tuple[str, Symbol]]:
 
 
 def _sections(data: bytes) -> tuple[list[Section], int]:
-    """All headers, and which of them has the names."""
+    """All headers, and the index of the one that has the names."""
     (table,) = struct.unpack_from("<Q", data, 0x28)
     size, count, names = struct.unpack_from("<HHH", data, 0x3A)
     headers = []

@@ -1,4 +1,4 @@
-"""The registry of artifact kinds: how each is linked, where it runs and how it is timed.
+"""The registry of artifact kinds: linking, device and timer of each.
 
 The runtime works without the compiler, so that a backend has two entries that meet by the name of
 an artifact kind: the one here, and `loopwright.driver.backends.Backend`, which says how a target
@@ -17,26 +17,26 @@ from loopwright.runtime.linker import Linked
 
 #: Puts the code of an artifact into this process, from its manifest and its bytes.
 Link = Callable[[Manifest, bytes], Linked]
-#: Runs a bound call so many times and gives the seconds of all together.
+#: Runs a bound call a number of times and returns the seconds of all together.
 Timer = Callable[[Callable[[], None], int], float]
 
 
 @dataclass(frozen=True, slots=True)
 class ArtifactKind:
-    """What the runtime does with one kind of artifact.
+    """The runtime's treatment of one kind of artifact.
 
-    Every function of it is ``int32_t f(void **args, void *workspace)`` at an address, also where
-    that is only the door to something else, so that arguments are checked and bound alike.
+    Every function of it is ``int32_t f(void **args, void *workspace)`` at an address, even where
+    that only calls something else, so that arguments are checked and bound alike.
 
     Attributes:
-        name: as manifests say it, such as ``"llvm-object"``.
+        name: as in manifests, such as ``"llvm-object"``.
         target: the kind of target that it is built for; None where it holds the code of any.
         extension: of the file that `Module.save` writes.
         holds: an object file that a linker takes, a shared library, or a program that something
             else runs.
         device: type of the device that runs it (`loopwright.runtime.DEVICE_TYPES`).
-        link: puts its code into this process; None where the module ``needs`` brings that.
-        needs: a module whose import says how it is linked; empty: nothing is missing.
+        link: puts its code into this process; None where the module ``needs`` provides that.
+        needs: a module whose import provides ``link``; empty: nothing is missing.
         check: refuses an artifact that this machine cannot run, by a TargetError.
         timer: times its functions; None: a loop in compiled code calls them back to back.
     """
@@ -58,7 +58,7 @@ _kinds: dict[str, ArtifactKind] = {}
 
 
 def register_artifact_kind(kind: ArtifactKind) -> None:
-    """Enter a kind of artifact; one that says what it ``needs`` may be completed by that.
+    """Enter a kind of artifact; the import of its ``needs`` may complete it later.
 
     Raises:
         UsageError: another kind has this name.
@@ -70,21 +70,17 @@ def register_artifact_kind(kind: ArtifactKind) -> None:
 
 
 def unregister_artifact_kind(name: str) -> None:
-    """Take a kind of artifact away; nothing happens where there is none of that name."""
+    """Remove a kind of artifact; nothing happens where there is none of that name."""
     _kinds.pop(name, None)
 
 
 def names() -> list[str]:
-    """Names of all kinds that this runtime knows, in the order in which they were registered."""
+    """Names of all kinds, in the order of registration."""
     return list(_kinds)
 
 
 def artifact_kind(name: str) -> ArtifactKind:
-    """The kind of that name.
-
-    Raises:
-        UsageError: there is none; those that there are, are named.
-    """
+    """The kind of that name; UsageError, which lists all names, where there is none."""
     if name not in _kinds:
         raise UsageError(f"no artifact kind {name!r}; this runtime runs {', '.join(_kinds)}")
     return _kinds[name]
@@ -97,11 +93,9 @@ def device_of_target(target: str) -> str | None:
 
 
 def link(manifest: Manifest, objects: bytes) -> Linked:
-    """Put the code of an artifact into this process, as its kind says.
+    """Put the code of an artifact into this process by its kind's ``link``.
 
-    Raises:
-        UsageError: the kind is linked by a module that is not imported; it is named. Others as the
-            kind's ``link``.
+    UsageError names the module where the kind is linked by one that is not imported.
     """
     kind = artifact_kind(manifest.kind)
     if kind.link is None:

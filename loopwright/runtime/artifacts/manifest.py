@@ -1,4 +1,4 @@
-"""`Manifest`: what an artifact says of its code, as data, read from JSON and checked.
+"""`Manifest`: the description of an artifact's code, as data, read from JSON and checked.
 
 Format 2 adds functions of symbolic sizes (`loopwright.runtime.artifacts.size_formulas`); format 1
 is still read, and written for all others.
@@ -27,30 +27,21 @@ _SIZE_FIELDS = ("sizes", "extents", "order")
 
 @dataclass(frozen=True, slots=True)
 class ArgSpec:
-    """An array among the arguments of a function.
-
-    Attributes:
-        name: for messages.
-        shape: its extents.
-        dtype: its element type by name.
-        output: whether the function writes it.
-        constant: whether its values are known before calls.
-    """
+    """An array among the arguments of a function."""
 
     name: str
     shape: tuple[SizeFormula, ...]
     dtype: str
     output: bool
+    #: Whether its values are known before calls.
     constant: bool = False
 
     @classmethod
     def from_json(cls, data: JsonObject) -> ArgSpec:
-        """Read one entry of a function's ``args``."""
         shape, constant = tuple(data["shape"]), bool(data.get("constant", False))
         return cls(str(data["name"]), shape, data["dtype"], bool(data["output"]), constant)
 
     def to_json(self) -> dict[str, Any]:
-        """The entry in the manifest."""
         shape = list(self.shape)
         out = {"name": self.name, "shape": shape, "dtype": self.dtype, "output": self.output}
         return out | {"constant": True} if self.constant else out
@@ -58,51 +49,41 @@ class ArgSpec:
 
 @dataclass(frozen=True, slots=True)
 class PartsSpec:
-    """The two parts of a function, of which the first needs constants alone.
+    """The two parts of a function, of which the first needs constants alone."""
 
-    Attributes:
-        prepare, main: names of the parts, which are functions of the artifact as well.
-        prepare_args, main_args: the arguments of the function that each takes, by number. What a
-            part takes behind these are the buffers between the two, which ``prepare`` writes.
-    """
-
+    #: Names of the parts, which are functions of the artifact as well.
     prepare: str
     main: str
+    #: Arguments of the whole function that each part takes, by number. The buffers between the
+    #: two, which `prepare` writes, come after these.
     prepare_args: tuple[int, ...]
     main_args: tuple[int, ...]
 
     @classmethod
     def from_json(cls, data: JsonObject) -> PartsSpec:
-        """Read the entry ``parts`` of a function."""
         args = tuple(data["prepare_args"]), tuple(data["main_args"])
         return cls(str(data["prepare"]), str(data["main"]), *args)
 
     def to_json(self) -> dict[str, Any]:
-        """The entry in the manifest."""
         args = {"prepare_args": list(self.prepare_args), "main_args": list(self.main_args)}
         return {"prepare": self.prepare, "main": self.main, **args}
 
 
 @dataclass(frozen=True, slots=True)
 class SizesSpec:
-    """The sizes of a function that serves every size.
+    """The sizes of a function that serves every size."""
 
-    Attributes:
-        variables: name, dtype, and whether it is never negative, of each size variable, in the
-            order in which code takes their values behind the arrays.
-        extents: extents that must be positive, and their texts.
-        requires: numbers that must not be negative, and what to say where they are.
-        order: arguments of a call: arrays by number, and names of sizes that are passed.
-    """
-
+    #: Name, dtype, and whether it is never negative, in the order of values behind the arrays.
     variables: tuple[tuple[str, str, bool], ...]
+    #: Extents that must be positive, and their texts.
     extents: tuple[tuple[SizeFormula, str], ...] = ()
+    #: Numbers that must not be negative, and messages for those that are.
     requires: tuple[tuple[SizeFormula, str], ...] = ()
+    #: Arguments of a call: arrays by number, and names of sizes that are passed.
     order: tuple[int | str, ...] = ()
 
     @classmethod
     def from_json(cls, data: JsonObject) -> SizesSpec:
-        """Read what the entry of a function says of its sizes."""
         return cls(
             tuple((str(n), str(t), bool(p)) for n, t, p in data["sizes"]),
             tuple((e, str(shown)) for e, shown in data["extents"]),
@@ -111,7 +92,7 @@ class SizesSpec:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """What is added to the entry of the function."""
+        """The keys that are added to the entry of the function."""
         return {
             "requires": [list(x) for x in self.requires],
             "sizes": [list(x) for x in self.variables],
@@ -122,33 +103,25 @@ class SizesSpec:
 
 @dataclass(frozen=True, slots=True)
 class FunctionSpec:
-    """One function of an artifact.
-
-    Attributes:
-        name: the symbol that is called.
-        args: its arrays, in order.
-        workspace_bytes: workspace of a call.
-        parallel_workspace_bytes: workspace of each further thread of its parallel loops.
-        uses_pool: whether it has parallel loops.
-        checks: messages of the checks inside of it, by number.
-        sizes: of a function that serves every size; else None.
-        packed: names of the packed functions that it calls.
-        parts: of a function that calls one part after the other these; else None.
-    """
+    """One function of an artifact."""
 
     name: str
     args: tuple[ArgSpec, ...]
+    #: Workspace of a call.
     workspace_bytes: SizeFormula = 0
+    #: Workspace of each further thread of parallel loops.
     parallel_workspace_bytes: SizeFormula = 0
     uses_pool: bool = False
+    #: Messages of the checks inside the code, by number.
     checks: tuple[str, ...] = ()
+    #: None where the function has fixed sizes.
     sizes: SizesSpec | None = None
+    #: Names of the packed functions that it calls.
     packed: tuple[str, ...] = ()
     parts: PartsSpec | None = None
 
     @classmethod
     def from_json(cls, data: JsonObject) -> FunctionSpec:
-        """Read one entry of a manifest's ``functions``."""
         return cls(
             str(data["name"]),
             tuple(map(ArgSpec.from_json, data["args"])),
@@ -162,7 +135,6 @@ class FunctionSpec:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """The entry in the manifest."""
         return {
             "name": self.name,
             "args": [a.to_json() for a in self.args],
@@ -178,7 +150,7 @@ class FunctionSpec:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What an artifact holds, and for which machine.
+    """Contents of an artifact, and the machine that it is for.
 
     Attributes:
         kind: of artifact, such as ``"llvm-object"`` (`loopwright.runtime.artifacts.kinds`).
@@ -193,9 +165,8 @@ class Manifest:
         llvmlite: version that it was built with.
         needs: CPU features that the machine must have to run it, by LLVM's names; empty where they
             are not known.
-        workload: what it computes, as ``name``, ``args`` and ``target`` of a task; where that is no
-            operator also ``expression``, its DAG and arguments as data. Empty where nobody has
-            said.
+        workload: the computation, as ``name``, ``args`` and ``target`` of a task; where that is no
+            operator also ``expression``, its DAG and arguments as data. Empty where unknown.
 
     Example:
         >>> A = te.placeholder((4,), name="A")
@@ -221,16 +192,11 @@ class Manifest:
 
     @classmethod
     def from_json(cls, data: JsonObject, source: str, kinds: Collection[str]) -> Manifest:
-        """Read a manifest.
-
-        Args:
-            data: the JSON object.
-            source: what it is, for messages.
-            kinds: the kinds of artifacts that this runtime runs.
+        """Read a manifest of one of the given kinds of artifacts; `source` is its name in messages.
 
         Raises:
             UsageError: it is no manifest, of a newer format or another kind, lacks something, or
-                says what cannot be true (`loopwright.runtime.artifacts.manifest_checks`).
+                contradicts itself (`loopwright.runtime.artifacts.manifest_checks`).
         """
         version = read_format(data, source)
         if data["kind"] not in kinds:
@@ -277,11 +243,7 @@ class Manifest:
         }
 
     def function(self, name: str) -> FunctionSpec:
-        """The function of that name.
-
-        Raises:
-            KeyError: there is none.
-        """
+        """The function of that name, or KeyError."""
         for f in self.functions:
             if f.name == name:
                 return f
@@ -289,11 +251,7 @@ class Manifest:
 
 
 def read_format(data: JsonObject, source: str) -> int:
-    """The format of a manifest, which is one that this version reads.
-
-    Raises:
-        UsageError: it is no manifest, or of a newer format.
-    """
+    """The format of a manifest; UsageError where this version does not read it."""
     version = data.get("format")
     if type(version) is not int or version < 1 or not isinstance(data.get("kind"), str):
         raise UsageError(f"{source} is not a manifest of loopwright; build the program again")
@@ -306,7 +264,7 @@ def read_format(data: JsonObject, source: str) -> int:
 
 
 def _ask_functions(functions: object, source: str) -> None:
-    """Refuse functions, or arguments of them, that lack something."""
+    """Raise UsageError for functions, or arguments of them, that lack something."""
     if not isinstance(functions, list | tuple):
         raise UsageError(f"{source}: functions is no list; build the program again")
     for f in functions:

@@ -1,8 +1,8 @@
-"""Whether a manifest can be true, before anything is mapped or called that it describes.
+"""Checks that a manifest is consistent, before anything that it describes is mapped or called.
 
 A manifest is read by code that trusts it: sizes become memory, names become addresses. A checksum
-notices damage (`loopwright.runtime.artifacts.artifact`); these checks notice what no builder
-writes. They do not make an artifact safe to run: it is code, and trusted.
+detects damage (`loopwright.runtime.artifacts.artifact`); these checks detect entries that no
+builder writes. They do not make an artifact safe to run: it is code, and trusted.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from loopwright import dtypes, env
 from loopwright.errors import UsageError, shown
 from loopwright.runtime.artifacts.size_formulas import OPERATIONS, linear
 
-#: Most bytes of an array or of a workspace: what one process can address.
+#: Maximum bytes of an array or of a workspace: the address space of a process.
 MAX_BYTES = 1 << 47
 _MAX_TEXT = 20_000
 _MAX_ENTRIES = 100_000
@@ -27,14 +27,9 @@ _TEXTS = ("triple", "cpu", "features", "loopwright", "llvmlite")
 
 
 def check_manifest(data: Mapping[str, Any], source: str) -> None:
-    """Refuse a manifest with a field of a wrong type, or out of range.
+    """Raise UsageError for a field of a wrong type, or out of range, with what was expected.
 
-    Args:
-        data: a JSON object that has all fields which manifests must have.
-        source: what it is, for messages.
-
-    Raises:
-        UsageError: names the field, its value and what was expected.
+    The data has all fields that manifests must have; `source` is its name in messages.
     """
     checks = _Checks(source)
     for name in _TEXTS:
@@ -57,7 +52,7 @@ def check_manifest(data: Mapping[str, Any], source: str) -> None:
 
 
 class _Checks:
-    """Checks of single values, which know where they stand."""
+    """Checks of single values, which know their place in the manifest."""
 
     def __init__(self, source: str, where: str = "") -> None:
         self.source, self.where = source, where
@@ -113,7 +108,7 @@ class _Function(_Checks):
         self.variables: list[str] = []
 
     def check(self, f: Mapping[str, Any]) -> None:
-        """Refuse what no builder writes."""
+        """Refuse an entry that no builder writes."""
         symbolic = bool(f.get("sizes"))
         if symbolic:
             self.size_variables(f["sizes"])
@@ -131,7 +126,7 @@ class _Function(_Checks):
             self.symbolic(f, args)
 
     def parts(self, f: Mapping[str, Any], functions: Mapping[str, Mapping[str, Any]]) -> None:
-        """The parts take arguments of the function, and behind them the same buffers."""
+        """Check that parts take arguments of the function, and behind them the same buffers."""
         parts, args = f["parts"], f["args"]
         kept = []
         for which in ("prepare", "main"):
@@ -176,7 +171,7 @@ class _Function(_Checks):
             self.refuse(f"{at}.shape", shape, f"an array of at most {MAX_BYTES} bytes")
 
     def formula(self, e: object, at: str, least: int | None = None, depth: int = 0) -> None:
-        """A number, the name of a size variable, or an operation on two formulas."""
+        """Check a number, the name of a size variable, or an operation on two formulas."""
         match e:
             case bool():
                 pass
@@ -193,7 +188,7 @@ class _Function(_Checks):
         self.refuse(at, e, kinds)
 
     def message(self, text: object, at: str) -> None:
-        """The message of a check: a format whose fields are numbers."""
+        """Check the message of a check: a format whose fields are numbers."""
         try:
             fields = [field for _, field, _, _ in Formatter().parse(self.text(text, at))]
         except ValueError:
@@ -215,7 +210,7 @@ class _Function(_Checks):
             self.refuse("sizes", self.variables, "different names")
 
     def symbolic(self, f: Mapping[str, Any], args: Collection[Mapping[str, Any]]) -> None:
-        """What is said of a function that serves every size."""
+        """Check the entries of a function that serves every size."""
         for field in ("extents", "requires"):
             for k, x in enumerate(self.entries(f.get(field, ()), field)):
                 formula, shown = self.entries(x, f"{field}[{k}]", 2)
@@ -233,5 +228,5 @@ class _Function(_Checks):
 
 
 def _place(arg: Mapping[str, Any]) -> tuple[Any, ...]:
-    """What must agree between two descriptions of one array: extents, dtype, who writes it."""
+    """The fields that must agree between two descriptions of one array."""
     return (*arg["shape"], arg["dtype"], arg["output"])

@@ -1,4 +1,4 @@
-"""Object files of the targets ``llvm`` and ``c``: how they are linked into this process."""
+"""Object files of the targets ``llvm`` and ``c``, and their linking into this process."""
 
 from __future__ import annotations
 
@@ -20,10 +20,8 @@ from loopwright.runtime.packed import calls as packed_calls
 def link_object(manifest: Manifest, objects: bytes) -> Linked:
     """Link an object file, with the thread pool where it has parallel loops.
 
-    Raises:
-        TargetError: this CPU may not be able to run it.
-        RunError: it is no object file, or lacks a function.
-        UsageError: the manifest says what the object file does not have.
+    TargetError where this CPU may not be able to run it, RunError where it is no object file or
+    lacks a function, UsageError where the manifest contradicts it.
     """
     check_host(manifest)
     _check_object(manifest, objects)
@@ -47,7 +45,7 @@ def calls_packed(manifest: Manifest) -> bool:
 
 
 def with_callbacks(manifest: Manifest, linked: Linked) -> Linked:
-    """Code that raises again what the packed functions raise that it calls."""
+    """Code that raises exceptions of the packed functions that it calls again."""
     if not calls_packed(manifest):
         return linked
     own = linked.complaint
@@ -64,10 +62,9 @@ def with_callbacks(manifest: Manifest, linked: Linked) -> Linked:
 
 
 def defined_symbols(manifest: Manifest, code: bytes) -> dict[str, Symbol]:
-    """The symbols of an ELF file, which has every function of the manifest; of others none.
+    """The symbols of an ELF file; none for other formats.
 
-    Raises:
-        UsageError: a function is missing, or the file is damaged.
+    UsageError where a function of the manifest is missing, or the file is damaged.
     """
     if not is_elf(code):
         return {}
@@ -83,11 +80,10 @@ def defined_symbols(manifest: Manifest, code: bytes) -> dict[str, Symbol]:
 
 
 def _check_object(manifest: Manifest, objects: bytes) -> None:
-    """Refuse a manifest that says what its object file does not have; only ELF files are read.
+    """Raise UsageError where a manifest contradicts its object file; only ELF files are read.
 
-    Raises:
-        UsageError: a function is missing, the record of its checks is missing or too small, or the
-            object needs the thread pool and the manifest does not say so.
+    A function is missing, the record of its checks is missing or too small, or the object needs the
+    thread pool and the manifest does not say so.
     """
     symbols = defined_symbols(manifest, objects)
     for f in manifest.functions if symbols else ():

@@ -13,7 +13,7 @@ from loopwright.errors import UsageError
 
 #: A number as a manifest writes it.
 SizeFormula = int | str | list["SizeFormula"]
-#: What a formula may do with two numbers.
+#: Operations of formulas.
 OPERATIONS: dict[str, Callable[[int, int], int]] = {
     "+": operator.add,
     "-": operator.sub,
@@ -25,11 +25,7 @@ OPERATIONS: dict[str, Callable[[int, int], int]] = {
 
 
 def evaluate(e: SizeFormula, values: Mapping[str, int]) -> int:
-    """The number that a formula is.
-
-    Raises:
-        UsageError: it is malformed, or names a variable without a value.
-    """
+    """The value of a formula; UsageError where it is malformed, or a variable has no value."""
     match e:
         case int():
             return e
@@ -44,7 +40,7 @@ def evaluate(e: SizeFormula, values: Mapping[str, int]) -> int:
 
 
 def text(e: SizeFormula) -> str:
-    """A formula as a person writes it."""
+    """A formula in the usual notation."""
     match e:
         case [str(op), a, b]:
             return f"max({text(a)}, {text(b)})" if op == "max" else f"{_part(a)} {op} {_part(b)}"

@@ -1,1 +1,1 @@
-"""What was made once is kept: values in memory by bytes, and compiled code on disk by content."""
+"""Caches: values in memory up to a limit of bytes, and compiled code on disk by content."""

@@ -1,8 +1,8 @@
 """Bytes kept in a folder by key, which several processes may share.
 
 An entry is one file. It begins with a checksum of the rest, so that a damaged one counts as
-missing. It is written beside its place and renamed, so that nobody reads half of one. What was
-used least lately goes when the folder is over its limit.
+missing. It is written beside its place and renamed, so that nobody reads half of one. Least
+recently used entries are removed when the folder is over its limit.
 
 Code that is read here is run as it is: the folder must belong to this user, and nobody else may
 write to it.
@@ -26,7 +26,7 @@ from loopwright.files import PARTIAL, replaced
 
 #: Seconds after which a file that a killed process left half-written is removed.
 _ABANDONED_S = 3600.0
-#: The share of the limit that a process writes before it looks again how large the folder is.
+#: Fraction of the limit that a process writes before it measures the folder again.
 _TRIM_SHARE = 0.1
 _KEY = re.compile(r"[0-9A-Za-z_-]{1,128}")
 
@@ -34,22 +34,11 @@ log = logging.getLogger("loopwright")
 
 
 class FileStore:
-    """Bytes in a folder.
+    """Bytes in a folder, which is made, for this user alone, when the first entry is written.
 
-    Args:
-        folder: where entries are kept; made, for this user alone, when the first one is written.
-        limit: bytes of all entries of this suffix, their checksums included. A folder may go over
-            it by a tenth for each process that writes, until one of them looks.
-        suffix: how names of entries end; stores of other suffixes may share the folder.
-        what: what the entries are, in the plural, for messages.
-
-    Example:
-        >>> from loopwright.runtime.caches.file_store import FileStore
-        >>> from pathlib import Path
-        >>> store = FileStore(Path("kept"), limit=1 << 20)
-        >>> store.put("one", b"some bytes")
-        >>> print(store.get("one"), store.get("two"))
-        b'some bytes' None
+    ``limit`` is the bytes of all entries of this suffix, with their checksums. A folder may exceed
+    it by a tenth for each process that writes, until one of them looks. Stores of other suffixes
+    may share the folder. ``what`` is the name of the entries in messages, in the plural.
     """
 
     def __init__(
@@ -63,30 +52,21 @@ class FileStore:
         self._since_trim: int | None = None
 
     def get(self, key: str) -> bytes | None:
-        """The bytes of a key, which then counts as used now; None where there are none, or they
-        are damaged.
-
-        Raises:
-            UsageError: the key cannot be the name of a file.
-        """
+        """The bytes of a key, which then counts as used now; None where missing or damaged."""
         digest, _, body = self._read(self.path(key)).partition(b"\n")
         whole = hashlib.sha256(body).hexdigest().encode() == digest
         return body if whole else None
 
     def put(self, key: str, body: bytes) -> None:
-        """Keep bytes under a key; those that it had are replaced.
+        """Keep or replace the bytes of a key; nothing is kept where they are more than the limit.
 
-        More bytes than the limit are not kept. Where the folder cannot be written, that is said
-        once in the log, and nothing is kept.
-
-        Raises:
-            UsageError: the key cannot be the name of a file.
+        Where the folder cannot be written, the log says so once, and nothing is kept.
         """
         path = self.path(key)
         data = hashlib.sha256(body).hexdigest().encode() + b"\n" + body
         try:
             if len(data) > self.limit:
-                path.unlink(missing_ok=True)  # what it had before is out of date
+                path.unlink(missing_ok=True)  # the old bytes are out of date
                 return
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             if not self._is_private():
@@ -98,11 +78,7 @@ class FileStore:
             _say_once(f"{self.what} cannot be kept in {self.folder}: {error.strerror or error}")
 
     def path(self, key: str) -> Path:
-        """The file of a key, whether it is there or not.
-
-        Raises:
-            UsageError: the key cannot be the name of a file.
-        """
+        """The file of a key, present or not; UsageError where the key cannot be a file name."""
         if not _KEY.fullmatch(key):
             raise UsageError(
                 f"the key {shown(key)} cannot name a file; use 1 to 128 letters, digits, - and _"
@@ -119,13 +95,13 @@ class FileStore:
             return b""
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        except OSError:  # there is none, or none that can be read: it is made again
+        except OSError:  # missing or unreadable: it is made again
             return b""
         with os.fdopen(descriptor, "rb") as file:
             status = os.fstat(descriptor)
             if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
                 return b""
-            with contextlib.suppress(OSError):  # a read-only folder serves as it is
+            with contextlib.suppress(OSError):  # a read-only folder is usable
                 os.utime(descriptor)
             return file.read()
 
@@ -157,7 +133,7 @@ class FileStore:
             return True
 
     def _trim(self) -> None:
-        """Remove what was used least lately until nine tenths of the limit are left."""
+        """Remove least recently used entries until nine tenths of the limit are left."""
         entries = []
         for item in os.scandir(self.folder):
             with contextlib.suppress(FileNotFoundError):  # another process trims as well

@@ -1,4 +1,4 @@
-"""Compiled code of devices by content: in memory, and on disk for the processes that come after.
+"""Compiled code of devices by content: in memory, and on disk for later processes.
 
 A driver that compiles when a program is loaded (OpenCL), or a compiler of machine code (CUDA),
 gives bytes that depend on a few facts: the source, the options, the device and the versions. The
@@ -18,7 +18,7 @@ from loopwright.errors import UsageError
 from loopwright.runtime.caches.file_store import FileStore
 from loopwright.runtime.caches.runtime_cache import RuntimeCache
 
-#: Version of what the entries mean, a part of every key.
+#: Version of the entries' format, a part of every key.
 _FORMAT = 1
 #: Bytes in memory, and on disk.
 MEMORY_LIMIT = 64 << 20
@@ -52,12 +52,12 @@ def _plain(fact: object) -> object:
 
 
 class ProgramCache(RuntimeCache[bytes]):
-    """A `RuntimeCache` of code that looks into a folder for what is not in memory.
+    """A `RuntimeCache` of code that looks into a folder for entries that are not in memory.
 
-    `remove` and `clear` are about the memory: what is in the folder is found again.
+    `remove` and `clear` concern memory alone: entries of the folder are found again.
 
     Args:
-        folder: where entries are kept for other processes; None: in memory only.
+        folder: folder of entries for other processes; None: in memory only.
         limit: bytes in memory.
         disk_limit: bytes in the folder.
 
@@ -79,12 +79,7 @@ class ProgramCache(RuntimeCache[bytes]):
         )
 
     def put(self, key: Hashable, value: bytes, nbytes: int | None = None) -> bool:
-        """Keep code in memory, as `RuntimeCache.put` does, and in the folder.
-
-        Args:
-            key: what `content_key` gave.
-            value: the code.
-            nbytes: its bytes in memory; default its length.
+        """Keep code under a `content_key` in memory, as `RuntimeCache.put` does, and in the folder.
 
         Raises:
             UsageError: the key cannot be the name of a file.
@@ -108,8 +103,9 @@ def _name(key: Hashable) -> str:
 
 @lru_cache(maxsize=1)
 def program_cache() -> ProgramCache:
-    """The cache of this process, over the folder that ``LOOPWRIGHT_CACHE`` names (see
-    `loopwright.env.cache_folder`); in memory only where that is switched off.
+    """The cache of this process, in memory and in the folder that ``LOOPWRIGHT_CACHE`` names.
+
+    See `loopwright.env.cache_folder`; in memory only where that is switched off.
 
     Example:
         >>> from loopwright.runtime.caches.programs import program_cache

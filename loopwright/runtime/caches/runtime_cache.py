@@ -1,4 +1,4 @@
-"""`RuntimeCache`: values in memory up to a limit of bytes; what was used least lately goes."""
+"""`RuntimeCache`: values in memory up to a limit of bytes; least recently used ones are evicted."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from loopwright.errors import UsageError
 from loopwright.runtime.usage import count_cache
 
 V = TypeVar("V")
-#: Bytes of a cache unless somebody says otherwise.
+#: Default limit of a cache in bytes.
 DEFAULT_LIMIT = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
 class CacheStatistics:
-    """What a cache did since it was made.
+    """Counts of a cache since its creation.
 
     Attributes:
-        hits, misses: how often a value was asked for and was there, and was not.
-        evictions: values that had to go for others.
+        hits, misses: number of requests with and without a cached value.
+        evictions: values that were dropped for others.
         entries: values that are kept now.
         nbytes: their bytes.
         limit: the most bytes that it may keep.
@@ -40,8 +40,8 @@ class CacheStatistics:
 class RuntimeCache(Generic[V]):
     """Values by key, up to a limit of bytes; safe to use from several threads.
 
-    A value that is put or got counts as used now; those used least lately go when others need
-    their bytes. A value larger than the limit is not kept.
+    A value that is put or got counts as used now; least recently used ones are dropped when others
+    need their bytes. A value larger than the limit is not kept.
 
     Args:
         limit: bytes of all values together; default 1 GiB.
@@ -76,22 +76,16 @@ class RuntimeCache(Generic[V]):
 
     @property
     def hits(self) -> int:
-        """How often a value was asked for and was there."""
+        """Number of requests with a cached value."""
         return self._counts.hits
 
     @property
     def misses(self) -> int:
-        """How often a value was asked for and was not there."""
+        """Number of requests without a cached value."""
         return self._counts.misses
 
     def get(self, key: Hashable) -> V | None:
-        """The value of a key, which then counts as used now; None where there is none.
-
-        Example:
-            >>> cache = lw.runtime.RuntimeCache()
-            >>> print(cache.get("a"))
-            None
-        """
+        """The value of a key, which then counts as used now; None where there is none."""
         with self._lock:
             entry = self._entries.get(key)
             if entry is not None:
@@ -108,24 +102,16 @@ class RuntimeCache(Generic[V]):
         """Keep a value; the one that the key had is replaced.
 
         Args:
-            key: under which it is found.
             value: anything but None.
             nbytes: its bytes; default those of a ``bytes`` or of whatever has ``nbytes``, such as
                 arrays.
 
         Returns:
-            Whether it is kept: False where it is larger than the limit. What the key had before is
-            dropped then as well, since it is out of date.
+            Whether it is kept: False where it is larger than the limit. The old value is then
+            dropped as well, since it is out of date.
 
         Raises:
             UsageError: the value is None, or its bytes are not known or negative.
-
-        Example:
-            >>> cache = lw.runtime.RuntimeCache(limit=100)
-            >>> print(cache.put("a", np.zeros(4, "float32")), cache.nbytes)
-            True 16
-            >>> print(cache.put("a", np.zeros(400, "float32")), cache.nbytes)
-            False 0
         """
         if value is None:
             raise UsageError("a cache keeps no None, which `get` returns for what is missing")
@@ -142,21 +128,13 @@ class RuntimeCache(Generic[V]):
             return True
 
     def get_or_make(self, key: Hashable, make: Callable[[], V], nbytes: int | None = None) -> V:
-        """The value of a key; made and kept where there is none.
+        """The value of a key; computed and cached where it is missing.
 
-        Threads that ask for one key at the same time make its value once. Others do not wait.
+        Threads that request one key at the same time compute its value once. Others do not wait.
 
         Args:
-            key: under which it is found.
-            make: gives the value; what it raises is passed on, and nothing is kept.
+            make: computes the value; its exceptions pass through, and nothing is kept.
             nbytes: see `put`.
-
-        Example:
-            >>> cache = lw.runtime.RuntimeCache()
-            >>> print(cache.get_or_make("a", lambda: b"made"))
-            b'made'
-            >>> print(cache.get_or_make("a", lambda: b"never asked"))
-            b'made'
         """
         with self._lock:
             making = self._making.setdefault(key, threading.RLock())
@@ -168,47 +146,24 @@ class RuntimeCache(Generic[V]):
             return value
 
     def remove(self, key: Hashable) -> bool:
-        """Drop the value of a key; whether there was one.
-
-        Example:
-            >>> cache = lw.runtime.RuntimeCache()
-            >>> print(cache.put("a", b"1"), cache.remove("a"), cache.remove("a"))
-            True True False
-        """
+        """Drop the value of a key; returns whether there was one."""
         with self._lock:
             return self._drop(key)
 
     def clear(self) -> None:
-        """Drop all values; the counts stay.
-
-        Example:
-            >>> cache = lw.runtime.RuntimeCache()
-            >>> print(cache.put("a", b"1"))
-            True
-            >>> cache.clear()
-            >>> print(len(cache), cache.nbytes)
-            0 0
-        """
+        """Drop all values; the counts stay."""
         with self._lock:
             self._entries.clear()
             self._nbytes = 0
 
     def statistics(self) -> CacheStatistics:
-        """What it did since it was made, as of one moment.
-
-        Example:
-            >>> cache = lw.runtime.RuntimeCache(limit=100)
-            >>> print(cache.put("a", b"12"), cache.get("a"), cache.get("b"))
-            True b'12' None
-            >>> print(cache.statistics())
-            CacheStatistics(hits=1, misses=1, evictions=0, entries=1, nbytes=2, limit=100)
-        """
+        """The counts since creation, as of one moment."""
         with self._lock:
             hits, misses, entries = self.hits, self.misses, len(self)
             return CacheStatistics(hits, misses, self._evictions, entries, self._nbytes, self.limit)
 
     def _elsewhere(self, key: Hashable) -> V | None:
-        """The value of a key that is not in memory, where there is another place to look."""
+        """The value of a key from a store behind the memory, for subclasses that have one."""
         return None
 
     def _drop(self, key: Hashable) -> bool:

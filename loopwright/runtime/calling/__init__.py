@@ -1,1 +1,1 @@
-"""Calls of compiled functions from Python, as quick as those of functions written in C."""
+"""Calls of compiled functions from Python, as fast as those of functions written in C."""

@@ -1,4 +1,4 @@
-"""Arguments of a compiled function of the host, and all checks of what is passed."""
+"""Arguments of a compiled function of the host, and all checks of values passed to it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Arg:
 
     @classmethod
     def of(cls, spec: ArgSpec) -> Arg:
-        """The argument that a manifest describes, whose extents are numbers."""
+        """The argument of a manifest entry whose extents are numbers."""
         dtype = np.dtype(dtypes.check(spec.dtype))
         return cls(spec.name, tuple(evaluate(n, {}) for n in spec.shape), dtype, spec.output)
 
@@ -47,15 +47,10 @@ class Arg:
 
 
 class ArgumentChecks:
-    """Checks what is passed to a function.
+    """Checks the arguments of a function.
 
-    Args:
-        name: the function's name.
-        args: its arguments, in order.
-
-    Attributes:
-        idle: no output has elements: there is nothing to compute, and extents may be 0.
-        pairs: positions of arguments that may not share memory, since the first is an output.
+    ``idle``: no output has elements, so there is nothing to compute, and extents may be 0.
+    ``pairs`` are positions of arguments that may not share memory, since the first is an output.
     """
 
     def __init__(self, name: str, args: Sequence[Arg]) -> None:
@@ -72,12 +67,7 @@ class ArgumentChecks:
         )
 
     def check(self, args: Sequence[object]) -> tuple[list[npt.NDArray[Any]], list[int]]:
-        """The arrays, and the addresses of their first bytes.
-
-        Raises:
-            ArgumentError: an argument is not acceptable; names the function, the argument's
-                position and name, what was expected and what came.
-        """
+        """The arrays, and the addresses of their first bytes."""
         if len(args) != len(self._args):
             takes = ", ".join(str(arg) for arg in self._args)
             raise ArgumentError(
@@ -100,7 +90,7 @@ class ArgumentChecks:
                 raise ArgumentError(self._prefix(len(held)) + fault(spec, data))
             held.append(data)
             # The buffer protocol tells the address four times faster, but only of writable arrays.
-            # bfloat16 has no buffer protocol, and what has no elements no first byte.
+            # bfloat16 has no buffer protocol, and an empty array no first byte.
             quick = flags.writeable and spec.dtype.kind != "V" and data.size
             at = _addressof(_view(data)) if quick else int(data.ctypes.data)  # type: ignore[arg-type]
             addresses.append(at)
@@ -133,7 +123,7 @@ class ArgumentChecks:
 
 
 def fault(spec: Arg, data: npt.NDArray[Any]) -> str:
-    """Why an array was refused; of several reasons, the one that a person would mend first."""
+    """The reason to refuse an array; of several, the one that a person would mend first."""
     if data.dtype != spec.dtype:
         if data.dtype.newbyteorder("=") == spec.dtype:
             return f"expected {spec.dtype.name} in native byte order, got {data.dtype.str!r}"

@@ -2,11 +2,11 @@
 
 A call through ``ctypes`` and checks in Python cost some microseconds. Here a small piece of LLVM IR
 (fastcall.ll) reads type, dtype, shape, flags and address of each array where NumPy keeps them, and
-is called by CPython as it calls its own functions (PEP 590, ``METH_FASTCALL``). It says nothing of
-what is wrong: what it does not accept at once goes the ordinary way, which finds the words for it.
+is called by CPython as it calls its own functions (PEP 590, ``METH_FASTCALL``). It has no error
+messages: calls that it does not accept take the ordinary path, which explains the error.
 
 Where arrays or objects do not lie in memory as expected (`available`), as on interpreters without a
-global lock, everything goes the ordinary way.
+global lock, all calls take the ordinary path.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from loopwright.runtime.arrays.host import NDArray
 from loopwright.runtime.calling.argument import Arg
 from loopwright.runtime.devices.device import cpu
 
-#: A kernel for Python. None: it ran; False: nothing ran, go the ordinary way; else its failure.
+#: A kernel for Python. None: it ran; False: nothing ran, take the ordinary path; else its failure.
 FastCall = Callable[..., int | Literal[False] | None]
 
 #: The symbols; their number rises when the record that they read changes.
@@ -35,13 +35,13 @@ CHECKED, BOUND = SYMBOLS = ("lw_call_1", "lw_call_bound_1")
 _FASTCALL, _NOARGS = 0x80, 0x4
 #: Flags of NumPy that an input needs, row-major and aligned, and an output, also writable.
 _FLAGS = {False: 0x101, True: 0x501}
-# Where CPython keeps the type of an object, and NumPy what an array is.
+# Offsets of the type in CPython's objects, and of the fields in NumPy's arrays.
 _TYPE, _DATA, _NDIM, _EXTENTS, _DTYPE, _FLAGS_AT = 8, 16, 24, 32, 56, 64
 _WORD = 8
 
 
 class _ArrayRecord(ctypes.Structure):
-    """What an argument has to be, as fastcall.ll reads it."""
+    """Requirements of an argument, as fastcall.ll reads them."""
 
     _fields_ = (
         ("dtype", ctypes.c_uint64),
@@ -61,7 +61,7 @@ _WORDS = (
 
 
 class _CallRecord(ctypes.Structure):
-    """What a call needs to know, as fastcall.ll reads it."""
+    """Data of a call, as fastcall.ll reads it."""
 
     _fields_ = tuple((name, ctypes.c_uint64) for name in _WORDS)
 
@@ -85,25 +85,21 @@ class _Owner(np.ndarray[Any, np.dtype[Any]]):
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """What both ways of calling need.
-
-    Attributes:
-        name: the function's name.
-        address: of ``int32_t f(void **pointers, void *workspace)``.
-        workspace: address of the workspace that one call at a time has; None: it needs none.
-        owners: what has to live as long as calls are made.
-        code: addresses of `SYMBOLS` that a library brought; None: those of `linked_code`.
-    """
+    """Code and memory that both paths need."""
 
     name: str
+    #: Of ``int32_t f(void **pointers, void *workspace)``.
     address: int
+    #: Address of the workspace, for one call at a time; None: it needs none.
     workspace: int | None
+    #: Objects that must live as long as calls are made.
     owners: tuple[object, ...]
+    #: Addresses of `SYMBOLS` that a library brought; None: those of `linked_code`.
     code: Mapping[str, int] | None = None
 
 
 def refuse(*args: object) -> Literal[False]:
-    """A `FastCall` that leaves everything to the ordinary way."""
+    """A `FastCall` that leaves everything to the ordinary path."""
     return False
 
 
@@ -113,16 +109,10 @@ def checked_call(
     pairs: Sequence[tuple[int, int]],
     sizes: Sequence[int],
 ) -> FastCall | None:
-    """A built-in function that takes the arrays, checks them and runs the kernel.
+    """A built-in function that takes the arrays, checks them and runs; None where that cannot be.
 
-    Args:
-        kernel: what runs.
-        args: what the arguments have to be; each has elements.
-        pairs: arguments that may not share memory, by their positions.
-        sizes: numbers that the kernel takes behind the arrays.
-
-    Returns:
-        None where it cannot be.
+    Every argument has elements. The positions in ``pairs`` may not share memory; ``sizes`` are
+    passed behind the arrays.
     """
     extents = [(ctypes.c_int64 * len(arg.shape))(*arg.shape) for arg in args]
     records = (_ArrayRecord * len(args))()
@@ -144,11 +134,7 @@ def checked_call(
 
 
 def bound_call(kernel: Kernel, pointers: ctypes.Array[Any]) -> FastCall | None:
-    """A built-in function without arguments that runs the kernel on these addresses.
-
-    Returns:
-        None where it cannot be.
-    """
+    """A built-in function without arguments that runs the kernel on these addresses, or None."""
     record = _CallRecord(pointers=ctypes.addressof(pointers))
     return _builtin(BOUND, kernel, record, (pointers,))
 
@@ -187,7 +173,7 @@ def _new() -> Callable[..., Any]:
 
 @lru_cache(maxsize=1)
 def _python() -> Mapping[str, int]:
-    """Addresses of what the code uses of CPython and NumPy, by the names of the record."""
+    """Addresses in CPython and NumPy that the code uses, by the names of the record."""
     functions = {
         "save_thread": ctypes.pythonapi.PyEval_SaveThread,
         "restore_thread": ctypes.pythonapi.PyEval_RestoreThread,
@@ -216,9 +202,9 @@ def _linked() -> linker.Linked:
 
 @lru_cache(maxsize=1)
 def available() -> int | None:
-    """Where an NDArray has its NumPy array; None: nothing may be read behind Python's back.
+    """Offset of the NumPy array in an NDArray; None: nothing may be read behind Python's back.
 
-    Some arrays are read as the code will read them, and compared with what NumPy says of them.
+    Some arrays are read as the code will read them, and compared with NumPy's own values.
     """
     locked = getattr(sys, "_is_gil_enabled", lambda: True)()
     if sys.implementation.name != "cpython" or not locked or ctypes.sizeof(ctypes.c_void_p) != 8:

@@ -1,6 +1,6 @@
 """Devices: one interface for memory, copies, streams and events; a file for each kind of them.
 
-The kinds of ours are registered here; what drives one is imported when somebody first asks for it.
+Our kinds are registered here; the driver of one is imported at its first use.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""What backends refuse before a driver sees it: a driver would crash, or do something else.
+"""Checks of backends before a driver is called: a driver would crash, or do something else.
 
-The checks of sizes and offsets, `check_request` and `check_copy`, stand beside the interface.
+The checks of sizes and offsets, `check_request` and `check_copy`, are beside the interface. All
+checks of arguments raise ArgumentError.
 """
 
 from __future__ import annotations
@@ -27,12 +28,10 @@ _retired: weakref.WeakSet[Stream] = weakref.WeakSet()
 
 
 class Block:
-    """What a driver gave for one request: the owner of the memory that a backend hands out.
+    """A driver's allocation: the owner of the memory that a backend hands out.
 
-    Attributes:
-        raw: the address or object by which the driver knows it.
-        freed: whether it was given back; what lies there now is somebody else's.
-        lender: another library's object whose memory it is, which must live as long; None: ours.
+    ``raw`` is the driver's address or object. After ``freed`` the bytes may belong to someone else.
+    ``lender`` is another library's object whose memory it is, which must live as long; None: ours.
     """
 
     __slots__ = ("freed", "lender", "raw")
@@ -42,7 +41,7 @@ class Block:
 
 
 def owner_of(memory: Memory) -> object:
-    """What keeps memory, or the whole of which it is a part, alive."""
+    """The object that keeps memory, or the whole of which it is a part, alive."""
     owner: object = memory
     while isinstance(owner, Memory):
         owner = owner.owner
@@ -50,11 +49,7 @@ def owner_of(memory: Memory) -> object:
 
 
 def release(memory: Memory, api: DeviceAPI) -> Any:
-    """Mark memory as freed; gives what the driver knows it by.
-
-    Raises:
-        ArgumentError: it is a part, is not of this kind of devices, or was freed before.
-    """
+    """Mark memory as freed and return the driver's handle of it; parts cannot be freed."""
     check_memory("free", memory, api)
     block = memory.owner
     if not isinstance(block, Block) or block.lender is not None:
@@ -69,11 +64,7 @@ def release(memory: Memory, api: DeviceAPI) -> Any:
 
 
 def check_device(api: DeviceAPI, device_id: int) -> None:
-    """Refuse a number that no device has.
-
-    Raises:
-        UsageError: there is no such device; with what is there, or what is missing.
-    """
+    """Raise UsageError for a device number that does not exist; the message lists those that do."""
     count = api.count()
     if isinstance(device_id, int) and 0 <= device_id < count:
         return
@@ -83,11 +74,7 @@ def check_device(api: DeviceAPI, device_id: int) -> None:
 
 
 def check_memory(what: str, memory: Memory, api: DeviceAPI) -> None:
-    """Refuse memory that is not of a kind of devices, or was freed.
-
-    Raises:
-        ArgumentError: see there.
-    """
+    """Refuse memory that is of another kind of devices, or was freed."""
     if not isinstance(memory, Memory):
         raise ArgumentError(f"{what}: expected memory of {api.name}, got a {type(memory).__name__}")
     if memory.device_type != api.device_type:
@@ -105,12 +92,7 @@ def _freed(what: str, memory: Memory, api: DeviceAPI) -> str:
 
 
 def check_sides(source: Memory, target: Memory, api: DeviceAPI) -> None:
-    """Refuse a copy that a kind of devices cannot make: one side is of it, the other too, or the
-    host's.
-
-    Raises:
-        ArgumentError: a side is of another kind of devices, or was freed; or both are the host's.
-    """
+    """Refuse a copy unless one side is of this kind of devices, and the other too or the host's."""
     for memory in (source, target):
         if memory.device_type != HOST:
             check_memory("copy", memory, api)
@@ -119,11 +101,7 @@ def check_sides(source: Memory, target: Memory, api: DeviceAPI) -> None:
 
 
 def check_stream(what: str, stream: Stream, api: DeviceAPI, device_id: int) -> None:
-    """Refuse a stream of another device, or one that was freed.
-
-    Raises:
-        ArgumentError: see there.
-    """
+    """Refuse a stream of another device, or one that was freed."""
     if not isinstance(stream, Stream):
         raise ArgumentError(
             f"{what}: expected a stream of {api.name}({device_id}), got a {type(stream).__name__}"
@@ -140,11 +118,7 @@ def check_stream(what: str, stream: Stream, api: DeviceAPI, device_id: int) -> N
 
 
 def check_may_go(stream: Stream, api: DeviceAPI) -> None:
-    """Refuse to free the stream that a device always has, one of another device, or one twice.
-
-    Raises:
-        ArgumentError: see there.
-    """
+    """Refuse to free a device's default stream, one of another device, or one twice."""
     check_stream("free_stream", stream, api, getattr(stream, "device_id", 0))
     if not stream.handle:
         raise ArgumentError(
@@ -154,21 +128,13 @@ def check_may_go(stream: Stream, api: DeviceAPI) -> None:
 
 
 def check_event(what: str, event: Event, api: DeviceAPI) -> None:
-    """Refuse an event of another kind of devices.
-
-    Raises:
-        ArgumentError: see there.
-    """
+    """Refuse an event of another kind of devices."""
     if not isinstance(event, Event) or event.device_type != api.device_type:
         raise ArgumentError(f"{what}: expected an event of {api.name}, got {event!r}")
 
 
 def check_byte(value: int) -> None:
-    """Refuse to fill memory with what is no byte.
-
-    Raises:
-        ArgumentError: it is no whole number from 0 to 255.
-    """
+    """Refuse to fill memory with a value that is not an integer from 0 to 255."""
     if not isinstance(value, int) or not 0 <= value <= 255:
         raise ArgumentError(f"fill: {value!r} is no byte; pass a whole number from 0 to 255")
 
@@ -181,11 +147,9 @@ def check_launch(
     block: Extents,
     arguments: Sequence[KernelArgument],
 ) -> None:
-    """Refuse a launch that makes no sense.
+    """Refuse an unknown kernel, an extent that is not positive, or a wrong argument.
 
-    Raises:
-        ArgumentError: there is no such kernel, an extent is not positive, or an argument is neither
-            memory of this kind of devices nor an integer of 64 bits.
+    Arguments are memory of this kind of devices, or integers of 64 bits.
     """
     if kernel not in kernels:
         near = did_you_mean(kernel, kernels)
@@ -203,16 +167,12 @@ def check_launch(
 
 
 def is_retired(stream: Stream) -> bool:
-    """Whether a stream was given back, so that all is done that was in it."""
+    """Whether a stream was given back, so that all its work is done."""
     return stream in _retired
 
 
 def retire(stream: Stream, api: DeviceAPI) -> None:
-    """Note that a stream is given back now; nobody may use it any more.
-
-    Raises:
-        ArgumentError: another thread has done so meanwhile.
-    """
+    """Mark a stream as given back; ArgumentError where another thread has done so meanwhile."""
     with _lock:
         check_stream("free_stream", stream, api, stream.device_id)
         _retired.add(stream)

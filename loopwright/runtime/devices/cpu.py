@@ -1,4 +1,4 @@
-"""The CPU as a device: memory of the process, and streams in which everything is done at once."""
+"""The CPU as a device: memory of the process, and streams that finish all work at once."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from loopwright.runtime.devices.interface import (
     check_request,
 )
 
-#: Bytes to which memory of the CPU is aligned unless somebody asks for more: a cache line.
+#: Default alignment of the CPU's memory in bytes: a cache line.
 CPU_ALIGNMENT = 64
 #: Where Linux tells the highest clock of core 0, in kHz; virtual machines have no such file.
 CLOCK_FILE = Path("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq")
@@ -88,7 +88,7 @@ class CpuAPI(DeviceAPI):
         return Memory(HOST, 0, start, nbytes, scope=scope, owner=Block(block))
 
     def free(self, memory: Memory) -> None:
-        """The bytes go when the last reference to the memory does."""
+        """Nothing to do: the bytes go when the last reference to the memory does."""
         release(memory, self)
 
     def copy(
@@ -131,12 +131,10 @@ class CpuAPI(DeviceAPI):
         return getattr(self._current, "stream", None) or self._default
 
     def synchronize(self, device_id: int, stream: Stream | None = None) -> None:
-        """Everything is done already."""
         if stream is not None:
             check_stream("synchronize", stream, self, device_id)
 
     def sync_stream_from_to(self, device_id: int, first: Stream, then: Stream) -> None:
-        """Everything is done already."""
         for stream in (first, then):
             check_stream("sync_stream_from_to", stream, self, device_id)
 
@@ -144,7 +142,6 @@ class CpuAPI(DeviceAPI):
         return Event(HOST, device_id, time.perf_counter())
 
     def wait_event(self, event: Event) -> None:
-        """Everything is done already."""
         check_event("wait_event", event, self)
 
     def elapsed(self, first: Event, then: Event) -> float:
@@ -188,7 +185,7 @@ def _available() -> int | None:
     return int(found[1]) * 1024 if found else None
 
 
-#: What a CPU has of a device's attributes; all others are None: it has no blocks and no warps.
+#: Attributes that a CPU has; all others are None: it has no blocks and no warps.
 _ATTRIBUTES: dict[str, Callable[[], AttributeValue]] = {
     "device_name": lambda: env.cpu_info()[0],
     "multi_processor_count": lambda: len(env.usable_cpus()),

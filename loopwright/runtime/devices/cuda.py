@@ -68,9 +68,7 @@ _ATTRIBUTES = {
 class CudaAPI(DeviceAPI):
     """GPUs of NVIDIA.
 
-    Args:
-        driver: stands for ``cuda.bindings.driver``, for tests; default the real one.
-        devices: how many there are, where a driver is given.
+    Tests pass a stand-in for ``cuda.bindings.driver`` and its number of devices.
     """
 
     device_type = CUDA
@@ -89,7 +87,6 @@ class CudaAPI(DeviceAPI):
 
     @property
     def driver(self) -> Driver:
-        """The driver's functions."""
         given, _ = self._given
         return given if given is not None else cuda_driver.find_driver()[0]
 
@@ -110,7 +107,7 @@ class CudaAPI(DeviceAPI):
         return cuda_driver.call(self.driver, where, doing, name, *args)
 
     def release(self, device_id: int, name: str, handle: object) -> None:
-        """Give something back; not while the process ends, which gives all back by itself."""
+        """Release a handle; not while the process ends, which releases all by itself."""
         if not sys.is_finalizing():
             self.call(device_id, "giving something back", name, handle)
 
@@ -258,7 +255,7 @@ class CudaAPI(DeviceAPI):
         follower = self.driver.CUstream(wanted)
         for stream in streams:
             if (stream.handle or _LEGACY) == wanted:
-                continue  # what is in one stream is done in order
+                continue  # a stream works in order
             event = self._event(device_id, stream)
             self.call(device_id, "joining two streams", "cuStreamWaitEvent", follower, event, 0)
             self.call(device_id, "freeing an event", "cuEventDestroy", event)
@@ -388,7 +385,7 @@ def _raw(event: Event) -> Any:
 
 
 class _Graph:
-    """Launches that were recorded, to be put into a stream all at once."""
+    """Recorded launches, to be put into a stream all at once."""
 
     def __init__(self, api: CudaAPI, device_id: int, made: Any) -> None:
         self._api, self._device_id, self._made = api, device_id, made
@@ -402,8 +399,6 @@ class _Graph:
 
 
 class _CudaProgram(Program):
-    """A loaded cubin."""
-
     def __init__(self, api: CudaAPI, device_id: int, image: bytes, kernels: Sequence[str]) -> None:
         self._api, self._device_id = api, device_id
         self._module = api.call(device_id, "loading a cubin", "cuModuleLoadData", image)
@@ -439,7 +434,7 @@ class _CudaProgram(Program):
         )  # fmt: skip
 
     def _allow_shared(self, kernel: str, nbytes: int) -> None:
-        """Ask for more dynamic shared memory than every kernel may have."""
+        """Request more dynamic shared memory than every kernel may have."""
         if nbytes <= max(_STATIC_SHARED, self._shared.get(kernel, 0)):
             return
         attribute = self._api.driver.CUfunction_attribute

@@ -1,4 +1,4 @@
-"""The CUDA driver through ``cuda.bindings``, looked for before anything of it is touched.
+"""The CUDA driver through ``cuda.bindings``, probed before any other use.
 
 The bindings raise, or hang at the second call, where there is no driver. So the driver's library is
 opened by itself first; only if that works is the package imported.
@@ -13,7 +13,7 @@ from typing import Any
 
 from loopwright.errors import DeviceLostError, OutOfMemoryError, RunError, TargetError
 
-#: What the bindings give; they have no types that say more.
+#: Objects of the bindings, which have no useful types.
 Driver = Any
 INSTALL_PACKAGE = 'pip install "loopwright[cuda]"'
 #: Errors after which every further call in this process fails too.
@@ -25,13 +25,10 @@ _STICKY = (
 
 
 def call(driver: Driver, where: str, doing: str, name: str, *args: object) -> Any:
-    """Call a function of the driver and give its result (a tuple where there are several).
+    """Call a function of the driver and return its result (a tuple where there are several).
 
-    Raises:
-        OutOfMemoryError: the device has no memory for it.
-        TargetError: the code is for another architecture, or for a newer driver.
-        DeviceLostError: the device cannot be used by this process any more.
-        RunError: the driver refuses.
+    OutOfMemoryError, TargetError (code for another architecture, or for a newer driver),
+    DeviceLostError (unusable for this process from now on), and RunError for all other failures.
     """
     status, *results = getattr(driver, name)(*args)
     if int(status) != 0:
@@ -53,11 +50,7 @@ def _error(status: Any, where: str, doing: str) -> Exception:
 
 @lru_cache(maxsize=1)
 def find_driver() -> tuple[Driver, int, str]:
-    """The driver's functions, how many devices there are, and why there is none.
-
-    Returns:
-        The module, or None; the number; and an empty text where the number is not 0.
-    """
+    """The driver's module or None, the number of devices, and the reason where that is 0."""
     library = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
     try:
         opened = ctypes.CDLL(library)

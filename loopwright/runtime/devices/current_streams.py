@@ -1,4 +1,4 @@
-"""Which stream of each device is a thread's current one."""
+"""The current stream of each device, by thread."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from loopwright.runtime.devices.interface import Stream
 class CurrentStreams(threading.local):
     """The streams that were made current, a table for each thread.
 
-    Attributes:
-        by_device: the stream by number of the device; None, or none: the default one.
+    ``by_device`` has them by number of the device; None, or no entry: the default one.
     """
 
     def __init__(self) -> None:

@@ -1,8 +1,8 @@
-"""Devices: which processor holds an array and runs a kernel.
+"""Devices: processors that hold arrays and run kernels.
 
-`Device` is a value (type code and number); what it can do and has is asked of the backend of its
-type (`loopwright.runtime.devices.interface.DeviceAPI`). The DLPack types that nothing drives have
-names and codes so that they can be told apart.
+`Device` is a value (type code and number); the backend of its type knows its properties
+(`loopwright.runtime.devices.interface.DeviceAPI`). DLPack types without a backend have names and
+codes, so that they can be told apart.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Device:
 
     @property
     def api(self) -> DeviceAPI:
-        """What drives devices of this type: memory, copies, streams (`DeviceAPI`).
+        """Backend of devices of this type: memory, copies, streams (`DeviceAPI`).
 
         Raises:
             UsageError: the device cannot be used.
@@ -81,18 +81,7 @@ class Device:
         return device_api(self.device_type)
 
     def attribute(self, name: str) -> AttributeValue:
-        """A property of the device by its name, also one of the backend's own.
-
-        Returns:
-            The value; None where the device has no such thing, or does not tell.
-
-        Raises:
-            UsageError: the device cannot be used.
-
-        Example:
-            >>> print(lw.cpu(0).attribute("warp_size"))
-            None
-        """
+        """A property of the device by its name, also one of the backend's own; None if unknown."""
         return self.api.attribute(self.device_id, name)
 
     @property
@@ -191,25 +180,17 @@ class Device:
         return value if isinstance(value, int) else None
 
     def require(self) -> None:
-        """Refuse a device that cannot be used.
+        """Raise an error where the device cannot be used.
 
         Raises:
-            UsageError: kernels cannot run on it; the message says what is missing, and what
-                installs it.
-
-        Example:
-            >>> lw.cpu(0).require()
+            UsageError: kernels cannot run on it; the message names the missing part, and how
+                to install it.
         """
         if not self.exist:
             raise UsageError(f"{self} cannot be used: {self.why_absent()}")
 
     def why_absent(self) -> str:
-        """Why it cannot be used, and what would install what is missing; empty where it is here.
-
-        Example:
-            >>> print(lw.metal().why_absent().partition(",")[0])
-            this version runs kernels on cpu
-        """
+        """The reason why it cannot be used, and what would install what is missing; else empty."""
         if self.exist:
             return ""
         api = find_device_api(self.device_type)
@@ -224,53 +205,31 @@ class Device:
         return f"there is no such device; there is {last}"
 
     def sync(self, stream: Stream | None = None) -> None:
-        """Wait for what runs on the device, or in one of its streams.
+        """Wait for all work on the device, or in one of its streams.
 
         Raises:
             UsageError: the device cannot be used.
             RunError: something that ran has failed.
-
-        Example:
-            >>> lw.cpu(0).sync()
         """
         self.api.synchronize(self.device_id, stream)
 
     def create_raw_stream(self) -> Stream:
-        """A new stream, by the name that TVM has for it.
-
-        Example:
-            >>> stream = lw.cpu(0).create_raw_stream()
-            >>> lw.cpu(0).free_raw_stream(stream)
-        """
+        """A new stream, by the name that TVM has for it."""
         return self.api.create_stream(self.device_id)
 
     def free_raw_stream(self, stream: Stream) -> None:
-        """Wait for a stream and give it back.
-
-        Example:
-            >>> lw.cpu(0).free_raw_stream(lw.cpu(0).create_raw_stream())
-        """
+        """Wait for a stream and give it back."""
         free_stream(stream)
 
     def set_raw_stream(self, stream: Stream | None) -> None:
-        """Make a stream the calling thread's current one; None: the default stream.
-
-        Example:
-            >>> lw.cpu(0).set_raw_stream(None)
-        """
+        """Make a stream the calling thread's current one; None: the default stream."""
         self.api.set_stream(self.device_id, stream)
 
     @contextmanager
     def stream(self) -> Iterator[Stream]:
         """A new stream that is the calling thread's current one inside the block.
 
-        At the end the block waits for what is in it.
-
-        Example:
-            >>> with lw.cpu(0).stream() as stream:
-            ...     print(stream.device_id)
-            ...
-            0
+        At its end the block waits for the stream.
         """
         api, before = self.api, self.api.current_stream(self.device_id)
         stream = api.create_stream(self.device_id)

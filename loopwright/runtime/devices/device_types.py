@@ -1,4 +1,4 @@
-"""Types of devices: DLPack's codes, their names, and kinds that somebody has registered."""
+"""Types of devices: DLPack's codes, their names, and registered further kinds."""
 
 from __future__ import annotations
 
@@ -56,17 +56,12 @@ class DeviceType(IntEnum):
 
 
 def other_names() -> dict[int, str]:
-    """Names by code of kinds of devices that DLPack does not name and somebody has registered."""
+    """Names by code of registered kinds of devices that DLPack does not name."""
     apis = (find_device_api(code) for code in device_api_types() if code not in NAMES)
     return {api.device_type: api.name for api in apis if api is not None}
 
 
 def type_code(device_type: int | str) -> int:
-    """The code of a type of devices by its name or its code.
-
-    Raises:
-        UsageError: there is no such type.
-    """
     if isinstance(device_type, str):
         return code_of_name(device_type.strip())
     known = isinstance(device_type, int) and not isinstance(device_type, bool)
@@ -79,15 +74,7 @@ def type_code(device_type: int | str) -> int:
 
 
 def code_of_name(text: str, whole: str = "") -> int:
-    """The code of a type of devices by its name, which may be that of a target.
-
-    Args:
-        text: the name.
-        whole: the text that it is a part of, for the error.
-
-    Raises:
-        UsageError: there is no such type.
-    """
+    """The code of a type by its name or a target's; `whole` is the text for the UsageError."""
     name = type_name(text)
     if name in DEVICE_TYPES:
         return DEVICE_TYPES[name]

@@ -1,8 +1,8 @@
-"""DLPack capsules, read and made: how libraries hand each other arrays without a copy.
+"""DLPack capsules, read and made: exchange of arrays between libraries without a copy.
 
 NumPy does this for memory of the host. Here it is done for memory of any device, and for capsules
 that come alone, as in DLPack's first version: a capsule named ``dltensor`` can be consumed once, is
-then named ``used_dltensor``, and whoever consumed it calls its deleter once.
+then named ``used_dltensor``, and the consumer calls its deleter once.
 """
 
 from __future__ import annotations
@@ -56,30 +56,24 @@ class _Managed(ctypes.Structure):
 
 
 class Exchanged(NamedTuple):
-    """What a capsule says of its memory.
+    """Memory that a capsule describes."""
 
-    Attributes:
-        address: of the first byte, or the handle of a device that has no addresses.
-        offset: bytes from there to the first element.
-        shape: extents.
-        contiguous: whether it is row-major without gaps.
-        dtype: name of the element type.
-        device_type, device_id: of the device that holds it.
-        owner: keeps the memory alive; the capsule's deleter is called when it goes.
-    """
-
+    #: Of the first byte, or the handle of a device that has no addresses.
     address: int
+    #: Bytes from there to the first element.
     offset: int
     shape: tuple[int, ...]
+    #: Whether it is row-major without gaps.
     contiguous: bool
     dtype: str
     device_type: int
     device_id: int
+    #: Keeps the memory alive; the capsule's deleter is called when it goes.
     owner: object
 
 
 class _Consumed:
-    """Calls the deleter of a capsule that was consumed, once."""
+    """Calls the deleter of a consumed capsule, once."""
 
     def __init__(self, managed: int) -> None:
         self._managed = managed
@@ -96,12 +90,7 @@ def is_capsule(source: object) -> bool:
 
 
 def consume(capsule: object) -> Exchanged:
-    """Read a capsule and mark it as used.
-
-    Raises:
-        ArgumentError: it was consumed before, is of another version, or its elements are of a type
-            without a name here.
-    """
+    """Read a capsule and mark it as used; ArgumentError where it is used already or unsupported."""
     if _api.PyCapsule_IsValid(id(capsule), _VERSIONED):
         raise ArgumentError(
             "from_dlpack: a capsule of DLPack's later version; pass the array itself, or ask it "
@@ -147,21 +136,14 @@ def export(
     device: tuple[int, int],
     owner: object,
 ) -> Any:
-    """A capsule for memory that ``owner`` keeps alive.
+    """A capsule for row-major memory that ``owner`` keeps alive until the deleter is called.
 
-    NumPy makes it, for an array of that shape whose bytes nobody looks at; then it is told where
-    the memory really lies. So capsule and deleter are NumPy's, which are written in C: a destructor
-    in Python could not run where a consumer has raised.
-
-    Args:
-        address: of the memory, or the handle of a device that has no addresses.
-        offset: bytes from there to the first element.
-        shape: extents; row-major without gaps.
-        dtype: name of the element type.
-        device: DLPack's code and number of the device.
-        owner: held until the capsule's deleter is called.
+    NumPy makes it, for an array of that shape whose bytes nobody reads; then it is told the real
+    address. So capsule and deleter are NumPy's, which are written in C: a destructor in Python
+    could not run where a consumer has raised. ``address`` may be the handle of a device that has no
+    addresses; ``offset`` is the bytes from there to the first element.
     """
-    # NumPy has no code for types of others; the same number of bits serves until it is told.
+    # NumPy has no code for foreign types; a type of the same width stands in until the code is set.
     stand_in = np.dtype(_STAND_INS.get(dtype, dtype))
     raw = (ctypes.c_uint8 * (prod(shape) * stand_in.itemsize)).from_address(address)
     vars(raw)["owner"] = owner

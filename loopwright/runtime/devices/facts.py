@@ -1,11 +1,11 @@
-"""What records keep of a device: which model it is, and which one of the machine."""
+"""Facts of a device that records keep: its model, and its identity on the machine."""
 
 from __future__ import annotations
 
 from loopwright.runtime.artifacts.kinds import device_of_target
 from loopwright.runtime.devices.device import Device, device
 
-#: What two devices must have in common so that one time stands for both.
+#: Attributes that must agree between two devices so that one time holds for both.
 LIMITS = (
     "device_name",
     "arch",
@@ -17,14 +17,10 @@ LIMITS = (
 
 
 def device_facts(device: Device) -> dict[str, str | int]:
-    """Describe a device for a record's ``env``; what it does not tell is left out.
+    """Describe a device for a record's ``env``; unknown values are left out.
 
-    Returns:
-        ``{"kind": "opencl", "name": model, "uuid": which one, "driver": version, "arch":
-        architecture of machine code, "processors": number}``.
-
-    Raises:
-        UsageError: the device cannot be used.
+    ``{"kind": "opencl", "name": model, "uuid": identity, "driver": version, "arch": architecture of
+    machine code, "processors": number}``.
     """
     facts = {
         "kind": device.name,
@@ -38,7 +34,6 @@ def device_facts(device: Device) -> dict[str, str | int]:
 
 
 def runs_on_cpu(target: str) -> bool:
-    """Whether kernels for a kind of target run on the CPU."""
     return device_of_target(target) in (None, "cpu")
 
 
@@ -48,14 +43,10 @@ def names_of(wanted: str) -> list[str]:
 
 
 def facts_here(target: str, wanted: str = "") -> dict[str, str | int] | None:
-    """What records keep of the device on which kernels for a kind of target run.
+    """`device_facts` of the device that runs kernels for a kind of target; None for the CPU.
 
-    Args:
-        target: the kind of target.
-        wanted: names of the devices that are used; empty: the first of the kind.
-
-    Returns:
-        See `device_facts`; None where it is the CPU, or not here.
+    `wanted` are names of the devices in use; empty: the first of the kind. None where it is not
+    here.
     """
     if runs_on_cpu(target):
         return None
@@ -73,7 +64,7 @@ def models_here(target: str) -> set[str]:
 
 
 def unlike(one: Device, other: Device) -> str:
-    """In what two devices differ, as ``multi_processor_count: 2 and 4``; empty: in nothing."""
+    """Differences of two devices, as ``multi_processor_count: 2 and 4``; empty for none."""
     for name in LIMITS:
         a, b = one.attribute(name), other.attribute(name)
         if a != b:

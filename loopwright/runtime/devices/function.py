@@ -31,7 +31,7 @@ from loopwright.runtime.devices.interface import (
 from loopwright.runtime.devices.launches import recorded
 from loopwright.runtime.memory import device_allocator, note_use, workspace_pool
 
-#: Kernels read vectors of so many bytes, which must not cross such a multiple.
+#: Bytes of the vectors that kernels read, which must not cross a multiple of this.
 _ALIGNMENT = 16
 #: Launches that are recorded as a graph, where a device has graphs.
 _GRAPH_LAUNCHES = 64
@@ -50,7 +50,7 @@ class DeviceFunction:
 
     Args:
         image: the code.
-        spec: what the manifest says of the function, with numbers for all sizes.
+        spec: the function's entry in the manifest, with numbers for all sizes.
         values: the sizes.
     """
 
@@ -77,16 +77,11 @@ class DeviceFunction:
 
     @property
     def code(self) -> DeviceCode:
-        """Its kernels, their launches, and what they take of the device."""
+        """Its kernels, their launches, and the device's resources that they need."""
         return self._image.code
 
     def __call__(self, *args: object) -> None:
-        """Check the arguments, then launch; what follows in the stream sees the results.
-
-        Raises:
-            ArgumentError: an argument is not acceptable; nothing was launched.
-            RunError: the device refuses a launch, or has no memory for temporary buffers.
-        """
+        """Check the arguments, then launch; later work in the stream sees the results."""
         arrays = self._check(args)
         if not self._idle:
             DeviceCall(self, arrays).launch()
@@ -116,7 +111,7 @@ class DeviceFunction:
         return self._buffers
 
     def steps(self, arrays: Sequence[DeviceArray], buffers: Sequence[Memory]) -> list[Step]:
-        """The launches of a call, with all that they take."""
+        """The launches of a call with their arguments."""
         return [launch.step(arrays, buffers, self.values) for launch in self._launches]
 
     def _check(self, args: Sequence[object]) -> list[DeviceArray]:
@@ -135,7 +130,7 @@ class DeviceFunction:
         return arrays
 
     def _fault(self, spec: Arg, arg: object, before: Sequence[DeviceArray]) -> str:
-        """Why an argument is refused; empty: it is not."""
+        """Reason to refuse an argument; empty for a good one."""
         kind = self._image.kind.device
         if not isinstance(arg, DeviceArray):
             where = str(arg.device) if isinstance(arg, NDArray) else "the host"
@@ -159,7 +154,7 @@ class DeviceFunction:
         return ""
 
     def _check_overlap(self, arrays: Sequence[DeviceArray]) -> None:
-        """Refuse outputs that share bytes with another argument."""
+        """Raise ArgumentError for outputs that share bytes with another argument."""
         extents = [*map(extent, arrays)]
         for i, (spec, a) in enumerate(zip(self.args, extents, strict=True)):
             for j, b in enumerate(extents):
@@ -175,7 +170,7 @@ class DeviceFunction:
 
 
 class Step:
-    """One launch with all that it takes."""
+    """One launch with its arguments."""
 
     __slots__ = ("arguments", "block", "grid", "kernel", "shared_bytes")
 
@@ -191,7 +186,6 @@ class Step:
         self.arguments, self.shared_bytes = arguments, shared_bytes
 
     def launch(self, program: Program, stream: Stream) -> None:
-        """Put it into a stream."""
         program.launch(
             self.kernel, self.grid, self.block, self.arguments, self.shared_bytes, stream
         )
@@ -209,7 +203,6 @@ class _Concrete:
     def step(
         self, arrays: Sequence[DeviceArray], buffers: Sequence[Memory], sizes: Sequence[int]
     ) -> Step:
-        """The launch for given arrays."""
         pools: dict[str, Sequence[KernelArgument]] = {
             "parameter": [a.memory for a in arrays],
             "buffer": buffers,
@@ -230,11 +223,11 @@ class DeviceCall:
     """A function of kernels with checked arrays, ready to run any number of times.
 
     Attributes:
-        function: what runs.
-        device: where.
+        function: the function.
+        device: the device that runs it.
 
     Args:
-        function: what runs.
+        function: the function.
         arrays: its arguments.
         buffers: see `DeviceFunction.bind`.
     """
@@ -271,7 +264,7 @@ class DeviceCall:
 
     @property
     def api(self) -> DeviceAPI:
-        """What drives the device."""
+        """Backend of the device."""
         return self.device.api
 
     def launch(self, stream: Stream | None = None) -> None:
@@ -292,7 +285,7 @@ class DeviceCall:
         """The temporary buffers of one call."""
         if self._buffers is not None:
             return nullcontext(self._buffers)
-        # What one stream does is in order, so its next call may have the same buffers.
+        # A stream works in order, so its next call may use the same buffers.
         return workspace_pool(self.device).lend(*self.function.buffer_bytes, stream=stream)
 
     def run(self) -> None:
@@ -306,10 +299,10 @@ class DeviceCall:
         self.api.synchronize(self.device.device_id, stream)
 
     def time(self, number: int) -> float:
-        """Seconds on the device of so many calls back to back, by its own clock.
+        """Seconds on the device of `number` calls back to back, by its own clock.
 
-        Where a device has graphs, many launches are given to it at once, so that the time in which
-        Python prepares them does not count.
+        Where a device has graphs, many launches are submitted at once, so that Python's time to
+        prepare them does not count.
 
         Raises:
             RunError: the device refuses, or is lost.
@@ -352,13 +345,10 @@ class DeviceCall:
 
 
 def sweep(device: Device, nbytes: int = 0) -> None:
-    """Write so many bytes through the caches of a device; 0: twice its second-level cache.
+    """Write `nbytes` through the caches of a device; 0: twice its second-level cache.
 
-    It is queued in the current stream. What is timed behind it is launched while it runs, so that
-    the time between two events holds nothing of the host.
-
-    Raises:
-        OutOfMemoryError: the device has no room for them.
+    The write is queued in the current stream. Timed work is launched while it runs, so that the
+    time between two events holds nothing of the host.
     """
     api, device_id = device.api, device.device_id
     total = nbytes or _SWEEP * (device.l2_cache_size_bytes or 1 << 22)

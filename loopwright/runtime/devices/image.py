@@ -1,4 +1,4 @@
-"""`DeviceImage`: the code of one artifact, loaded onto each device when it first runs there."""
+"""`DeviceImage`: the code of one artifact, loaded onto each device at its first call there."""
 
 from __future__ import annotations
 
@@ -15,19 +15,7 @@ from loopwright.runtime.devices.interface import Program
 
 
 class DeviceImage:
-    """The code of one artifact.
-
-    Args:
-        source: the artifact, of a kind whose programs a device's driver loads.
-
-    Attributes:
-        artifact: the artifact.
-        kind: what the runtime does with its kind.
-        code: the kernels and their launches.
-
-    Raises:
-        UsageError: the artifact is damaged.
-    """
+    """The code of one artifact, of a kind whose programs a device's driver loads."""
 
     def __init__(self, source: Artifact) -> None:
         self.artifact = source
@@ -39,9 +27,8 @@ class DeviceImage:
     def program(self, device: Device) -> Program:
         """The kernels on a device.
 
-        Raises:
-            TargetError: the code is for another architecture; both are named.
-            UsageError: the device is not here. Others as of `DeviceAPI.load`.
+        TargetError where the code is for another architecture, UsageError where the device is not
+        here; others as of `DeviceAPI.load`.
         """
         with self._lock:
             if device.device_id not in self._programs:
@@ -53,10 +40,9 @@ class DeviceImage:
 
 
 def check_arch(arch: str, device: Device) -> None:
-    """Refuse machine code for another architecture; one of CUDA serves later ones of its family.
+    """Raise TargetError for machine code of another architecture.
 
-    Raises:
-        TargetError: both architectures are named.
+    Code for one of CUDA's serves later ones of its family.
     """
     here = device.attribute("arch")
     if not arch or here is None or arch == here:

@@ -1,4 +1,4 @@
-"""`DeviceAPI`: what the runtime needs of a kind of devices, and the values that go in and out.
+"""`DeviceAPI`: the operations that the runtime needs of a kind of device, and their values.
 
 Everything above it (arrays, pools, copiers, functions) is written once against this interface.
 A third party registers another kind by `loopwright.runtime.devices.registry.register_device_api`.
@@ -17,12 +17,12 @@ from loopwright.errors import ArgumentError, OutOfMemoryError
 
 #: DLPack's code of host memory.
 HOST = 1
-#: Bytes to which memory of devices is aligned unless somebody asks for more.
+#: Default alignment of device memory in bytes.
 DEVICE_ALIGNMENT = 256
 
-#: Bytes of the host's memory from which a device's is filled, piece by piece.
+#: Size in bytes of the host buffer from which device memory is filled, piece by piece.
 _FILL_BYTES = 1 << 20
-#: What an attribute of a device may be; None where a device has no such thing or does not tell.
+#: Value of a device's attribute; None where the device lacks or does not report it.
 AttributeValue = int | str | tuple[int, ...] | bool | None
 #: Extents of a grid or of a block, x first.
 Extents = tuple[int, int, int]
@@ -39,7 +39,7 @@ class Memory:
         nbytes: bytes that may be touched, from ``offset`` on.
         offset: bytes between ``handle`` and the first byte of this piece.
         scope: memory scope, such as ``global``.
-        owner: whatever must live as long as the memory is used.
+        owner: object that must live as long as the memory is used.
     """
 
     device_type: int
@@ -78,7 +78,7 @@ class Stream:
     Attributes:
         device_type, device_id: of the device.
         handle: the number by which the backend knows it; 0 is the default stream.
-        owner: whatever the backend must keep alive.
+        owner: object that the backend must keep alive.
     """
 
     device_type: int
@@ -93,7 +93,7 @@ class Event:
 
     Attributes:
         device_type, device_id: of the device.
-        owner: what the backend knows of it.
+        owner: the backend's own object.
     """
 
     device_type: int
@@ -101,21 +101,16 @@ class Event:
     owner: object = field(default=None, repr=False)
 
 
-#: What a kernel takes: memory, or an integer that is passed as int64.
+#: Argument of a kernel: memory, or an integer that is passed as int64.
 KernelArgument = Memory | int
 
 
 def _is_whole(number: object) -> bool:
-    """Whether it is an integer of Python, or of NumPy."""
     return isinstance(number, Integral)
 
 
 def check_request(device: str, nbytes: int, alignment: int) -> None:
-    """Refuse a request for memory that makes no sense.
-
-    Raises:
-        ArgumentError: the number is no whole one or negative, or the alignment no power of two.
-    """
+    """Raise ArgumentError for a size that is no number of bytes, or an alignment no power of 2."""
     if not (_is_whole(nbytes) and _is_whole(alignment)):
         raise ArgumentError(
             f"{device}: {nbytes!r} bytes with alignment {alignment!r} are asked for; pass a whole "
@@ -130,11 +125,7 @@ def check_request(device: str, nbytes: int, alignment: int) -> None:
 def check_copy(
     source: Memory, source_offset: int, target: Memory, target_offset: int, nbytes: int
 ) -> None:
-    """Refuse a copy of bytes that are not there.
-
-    Raises:
-        ArgumentError: it names the piece of memory, its bytes, and those that were asked for.
-    """
+    """Raise ArgumentError where a copy is outside a piece of memory, which the message names."""
     for number in (source_offset, target_offset, nbytes):
         if not _is_whole(number):
             raise ArgumentError(f"copy: {number!r} bytes; offsets and sizes are whole numbers")
@@ -183,7 +174,7 @@ class DeviceAPI(ABC):
     """One kind of devices. Methods take a device's number; all may be called from any thread.
 
     Attributes:
-        device_type: DLPack code, by which memory, streams and events say whose they are.
+        device_type: DLPack code, which memory, streams and events carry.
         name: as in ``opencl(0)``.
         unified: whether the host may read and write the memory by its address.
         has_addresses: whether a handle of memory is an address, so that parts have one too.
@@ -198,16 +189,15 @@ class DeviceAPI(ABC):
 
     @abstractmethod
     def count(self) -> int:
-        """How many devices there are; 0 where a driver or package is missing. Never raises."""
+        """Number of devices; 0 where a driver or package is missing. Never raises."""
 
     @abstractmethod
     def why_absent(self) -> str:
-        """Why `count` is 0 and what would install what is missing, as a sentence; else empty."""
+        """The reason why `count` is 0 and the remedy, as a sentence; else empty."""
 
     @abstractmethod
     def attribute(self, device_id: int, name: str) -> AttributeValue:
-        """A property of a device by the name that `loopwright.runtime.Device` has for it, or a
-        name of the backend's own. None where the device has no such thing."""
+        """A property by its name in `loopwright.runtime.Device` or the backend's own, or None."""
 
     @abstractmethod
     def allocate(
@@ -220,18 +210,18 @@ class DeviceAPI(ABC):
         """Uninitialised memory of at least ``nbytes`` (0 gives a piece that must not be touched).
 
         Raises:
-            OutOfMemoryError: there is not so much.
+            OutOfMemoryError: the device has less memory.
             ArgumentError: the device has no memory of that scope, or the number is negative.
         """
 
     def allocate_host(self, device_id: int, nbytes: int) -> Memory:
         """Uninitialised memory of the host with which copies of a device run fastest.
 
-        It goes with the last reference to it. Where a driver can pin memory, so that copies run
+        It is freed with the last reference to it. Where a driver can pin memory, so that copies run
         beside other work and not by way of the driver's own buffers, it is pinned.
 
         Raises:
-            OutOfMemoryError: there is not so much.
+            OutOfMemoryError: the host has less memory.
             ArgumentError: the number is negative.
         """
         check_request("the host", nbytes, 1)
@@ -243,7 +233,7 @@ class DeviceAPI(ABC):
 
     @abstractmethod
     def free(self, memory: Memory) -> None:
-        """Give back what `allocate` gave, once nothing that was queued before uses it."""
+        """Give back what `allocate` gave, once no earlier work uses it."""
 
     @abstractmethod
     def copy(
@@ -266,7 +256,7 @@ class DeviceAPI(ABC):
         """
 
     def alignment(self, device_id: int) -> int:
-        """Bytes to which parts of memory begin that kernels take: a power of two."""
+        """Alignment in bytes that kernels need of parts of memory: a power of two."""
         return DEVICE_ALIGNMENT
 
     def fill(self, memory: Memory, value: int, stream: Stream | None = None) -> None:
@@ -309,7 +299,7 @@ class DeviceAPI(ABC):
 
     @abstractmethod
     def record_event(self, device_id: int, stream: Stream | None = None) -> Event:
-        """An event at the end of what is in a stream now."""
+        """An event at the end of a stream's present work."""
 
     @abstractmethod
     def wait_event(self, event: Event) -> None:
@@ -324,38 +314,41 @@ class DeviceAPI(ABC):
         """Load code onto a device.
 
         Args:
-            device_id: of the device.
-            image: what code generation made for such devices: source text or machine code.
+            image: generated code for such devices: source text or machine code.
             kernels: names of the kernels in it.
 
         Raises:
-            RunError: the device's compiler or driver refuses it; with what it said.
+            RunError: the device's compiler or driver refuses it; with its message.
             TargetError: it was made for another architecture; both are named.
         """
 
     def record_graph(
         self, device_id: int, work: Callable[[Stream], None]
     ) -> Callable[[Stream | None], None] | None:
-        """Record what ``work`` puts into a stream, to be put into any stream at once, again and
-        again; None where a kind of devices has no such thing."""
+        """Record the launches that ``work`` puts into a stream; the result replays them at once.
+
+        None where a kind of devices has no such thing.
+        """
         return None
 
     def uuid(self, device_id: int) -> str:
-        """What tells one physical device from all others of the machine, also between processes."""
+        """Identifier of a physical device, unique on the machine, and the same in all processes."""
         return f"{self.name}{device_id}"
 
     def exchange_stream(self, device_id: int) -> int | None:
-        """What a library that hands out an array by DLPack is given as ``stream``: where the array
-        will be used, for which that library waits; None where DLPack knows no such number."""
+        """Stream number to pass as ``stream`` to a library that exports an array by DLPack.
+
+        The library waits for the stream in which the array will be used; None where DLPack has no
+        such number.
+        """
         return None
 
     def let_follow(self, device_id: int, streams: Sequence[Stream], number: int | None) -> bool:
-        """Let a stream of another library wait for what is in some of ours; the host does not wait.
+        """Let a stream of another library wait for work in some of ours; the host does not wait.
 
         Args:
-            device_id: of the device.
-            streams: ours.
-            number: of the other stream, as DLPack counts them; None: as DLPack has it, the default.
+            streams: our streams.
+            number: of the other stream, by DLPack's numbering; None: the default stream.
 
         Returns:
             False where a kind of devices has no such numbers; then nothing was done.
@@ -369,11 +362,9 @@ class DeviceAPI(ABC):
         """Memory of another library, which is neither copied nor given back.
 
         Args:
-            device_id: whose it is.
             handle: its address, or the device's number of it.
             offset: bytes from there to the first one that is meant.
-            nbytes: how many.
-            owner: lives as long as the memory is used.
+            owner: object that lives as long as the memory is used.
 
         Raises:
             ArgumentError: the device cannot use it.

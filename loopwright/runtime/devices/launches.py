@@ -1,4 +1,4 @@
-"""Launches of kernels, each with its own time: where a function of several kernels spends it.
+"""Launches of kernels, each with its own time, for functions of several kernels.
 
 A function that launches kernels on a device asks for `recorded(program, api, device_id)` at each
 call and launches through that. While nobody records, this is the program itself.
@@ -24,29 +24,21 @@ from loopwright.runtime.devices.timers import EventTimer, Timer
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A launch or a call, to whose end the device may still have to come.
+    """A launch or a call, which the device may not have finished."""
 
-    Attributes:
-        name: of the kernel or function.
-        device: such as ``cuda(0)``.
-        timer: tells how long it took.
-        nbytes: bytes of the memory that it was given.
-        metrics: what else was counted.
-    """
-
+    #: Of the kernel or function.
     name: str
+    #: Such as ``cuda(0)``.
     device: str
     timer: Timer
+    #: Bytes of its memory arguments.
     nbytes: int
+    #: Counts of collectors.
     metrics: Mapping[str, int | float] = field(default_factory=dict)
 
 
 class LaunchRecorder:
-    """What one thread launched.
-
-    Attributes:
-        spans: the launches so far, in their order.
-    """
+    """The launches of one thread so far, in order."""
 
     def __init__(self) -> None:
         self.spans: list[Span] = []
@@ -94,7 +86,7 @@ def recording() -> Iterator[LaunchRecorder]:
 
 
 def recorded(program: Program, api: DeviceAPI, device_id: int) -> Program:
-    """What to launch through now: the program itself, unless this thread is inside `recording`.
+    """The program to launch through now: itself, unless this thread is inside `recording`.
 
     Args:
         program: the kernels.

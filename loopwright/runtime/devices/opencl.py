@@ -1,8 +1,8 @@
 """OpenCL devices through pyopencl; where there is no GPU, PoCL makes one of the CPU.
 
-Streams are in-order command queues with profiling, so that events tell the device's own times. A
+Streams are in-order command queues with profiling, so that events have the device's own times. A
 program is compiled when it is loaded; PoCL does much of that work at the first launch of a shape,
-so that whoever times a kernel launches it once before.
+so that timing needs one launch before.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ class OpenCLAPI(DeviceAPI):
     def _copy_between(
         self, source: Memory, source_offset: int, target: Memory, target_offset: int, nbytes: int
     ) -> None:
-        """Two contexts share no memory: through the host."""
+        """Copy through the host, since two contexts share no memory."""
         block = np.empty(nbytes, dtype=np.uint8)
         host = Memory(HOST, 0, int(block.ctypes.data), nbytes, owner=block)
         self.copy(source, source_offset, host, 0, nbytes)

@@ -1,4 +1,4 @@
-"""pyopencl, loaded when it is first needed: the devices of all platforms, and what they tell."""
+"""pyopencl, imported at its first use: the devices of all platforms, and their properties."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from loopwright.errors import OutOfMemoryError, RunError
 from loopwright.runtime.devices.interface import AttributeValue
 
-#: What pyopencl gives; it has no types.
+#: Objects of pyopencl, which has no types.
 Cl = Any
 INSTALL_PACKAGE = 'pip install "loopwright[opencl]"'
 INSTALL_POCL = "apt-get install pocl-opencl-icd ocl-icd-libopencl1"
@@ -18,11 +18,7 @@ INSTALL_POCL = "apt-get install pocl-opencl-icd ocl-icd-libopencl1"
 
 @lru_cache(maxsize=1)
 def package() -> Cl:
-    """The package pyopencl.
-
-    Raises:
-        ImportError: it is not installed.
-    """
+    """The package pyopencl; ImportError where it is not installed."""
     import pyopencl
 
     return pyopencl
@@ -30,7 +26,7 @@ def package() -> Cl:
 
 @lru_cache(maxsize=1)
 def found_devices() -> tuple[list[Cl], str]:
-    """The devices of all platforms, and why there are none."""
+    """The devices of all platforms, and the reason why there are none."""
     try:
         cl = package()
     except ImportError as error:
@@ -52,7 +48,7 @@ def found_devices() -> tuple[list[Cl], str]:
 
 
 def _devices(cl: Cl, platform: Cl) -> list[Cl]:
-    """The devices of a platform, which is an error for OpenCL where there is none."""
+    """The devices of a platform; OpenCL's error for a platform without any is an empty list."""
     try:
         return list(platform.get_devices())
     except cl.RuntimeError:
@@ -61,7 +57,7 @@ def _devices(cl: Cl, platform: Cl) -> list[Cl]:
 
 @contextmanager
 def named(where: str, doing: str) -> Iterator[None]:
-    """Turn an error of OpenCL into one that says where it happened, and doing what."""
+    """Turn an error of OpenCL into one that names the device and the operation."""
     cl = package()
     try:
         yield
@@ -72,7 +68,7 @@ def named(where: str, doing: str) -> Iterator[None]:
 
 
 def _warp(device: Cl) -> int:
-    """Threads that run in lockstep: NVIDIA and AMD tell, elsewhere none do."""
+    """Threads that run in lockstep: known for NVIDIA and AMD only."""
     for name in ("warp_size_nv", "wavefront_width_amd"):
         try:
             value = getattr(device, name)
@@ -83,7 +79,7 @@ def _warp(device: Cl) -> int:
     return 1
 
 
-#: What OpenCL tells of a device's attributes.
+#: Attributes of a device by OpenCL's properties of it.
 ATTRIBUTES: dict[str, Callable[[Cl], AttributeValue]] = {
     "device_name": lambda d: f"{d.name.strip()} ({d.platform.name.strip()})",
     "multi_processor_count": lambda d: int(d.max_compute_units),

@@ -34,12 +34,7 @@ OPENCL = 4
 class OpenCLContext:
     """One device with its context and queues.
 
-    Attributes:
-        cl: the package.
-        context: of the device alone.
-        default: its default stream.
-        options: of its compiler.
-        queues: those of all its streams.
+    ``default`` is its default stream, ``queues`` those of all its streams.
     """
 
     def __init__(self, device: Cl, device_id: int) -> None:
@@ -53,20 +48,19 @@ class OpenCLContext:
         self.queues: list[Cl] = [queue]
         # Nobody reads warnings about code that was generated.
         self.options = ["-w"]
-        # Quotients and roots are those of every other target where the device can give them.
+        # Correctly rounded quotients and roots, as of all other targets, where the device has them.
         if device.single_fp_config & self.cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT:
             self.options.append("-cl-fp32-correctly-rounded-divide-sqrt")
 
     def new_queue(self) -> Cl:
-        """An in-order queue that tells times."""
+        """An in-order queue with profiling."""
         profiling = self.cl.command_queue_properties.PROFILING_ENABLE
         return self.cl.CommandQueue(self.context, self.device, profiling)
 
     def build(self, source: str) -> Cl:
-        """A program, from the binary that is kept of it, or compiled now.
+        """A program, from its cached binary, or compiled now.
 
-        Raises:
-            RunError: the device's compiler refuses it; with the first line that says why.
+        RunError has the first line of the compiler's output that gives a reason.
         """
         device, cache = self.device, program_cache()
         facts = (device.name, device.version, device.driver_version, " ".join(self.options))
@@ -85,7 +79,7 @@ class OpenCLContext:
         try:
             with warnings.catch_warnings():  # that there is a log, even of no more than a count
                 warnings.simplefilter("ignore", self.cl.CompilerWarning)
-                # pyopencl keeps binaries as well, in a folder that nobody trims.
+                # pyopencl keeps binaries as well, in a folder that is never trimmed.
                 return self.cl.Program(self.context, source).build(self.options, cache_dir=False)
         except self.cl.Error as error:
             lines = [x.strip() for x in str(error).splitlines() if "error" in x.lower()]
@@ -136,18 +130,13 @@ class OpenCLProgram(Program):
 
 
 def buffer_of(memory: Memory) -> Cl:
-    """pyopencl's buffer of a piece of memory."""
     owner = owner_of(memory)
     assert isinstance(owner, Block), "memory of OpenCL belongs to a block"
     return owner.raw
 
 
 def _argument(memory: Memory) -> Cl:
-    """A piece of memory as a kernel takes it.
-
-    Raises:
-        ArgumentError: it begins where no buffer of this device can.
-    """
+    """Memory as a kernel takes it; ArgumentError where no buffer of this device can begin there."""
     buffer = buffer_of(memory)
     if not memory.offset:
         return buffer

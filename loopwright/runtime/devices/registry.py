@@ -1,6 +1,6 @@
-"""The registry of device kinds: who answers for ``cpu``, ``opencl``, ``cuda`` and those of others.
+"""The registry of device kinds: backends of ``cpu``, ``opencl``, ``cuda`` and others.
 
-A backend is made when somebody first asks for it, so that nothing is imported or probed before.
+A backend is made at its first use, so that nothing is imported or probed before.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ def register_device_api(device_type: int, make: Callable[[], DeviceAPI]) -> None
     Args:
         device_type: its DLPack code (`loopwright.runtime.DEVICE_TYPES` has the names), or a code of
             its own from 1, under which the backend's ``name`` names its devices.
-        make: gives the backend; called once, when somebody first asks for such a device.
+        make: returns the backend; called once, at the first use of such a device.
 
     Raises:
-        UsageError: there is one for that code already, or the code is none.
+        UsageError: the code has a backend already, or is not an integer from 1.
     """
     if isinstance(device_type, bool) or not isinstance(device_type, int) or device_type < 1:
         raise UsageError(f"the device type {device_type!r} is no whole number from 1")
@@ -36,7 +36,7 @@ def register_device_api(device_type: int, make: Callable[[], DeviceAPI]) -> None
 
 
 def unregister_device_api(device_type: int) -> None:
-    """Take a kind of devices away; nothing happens where there is none."""
+    """Remove a kind of devices; nothing happens where there is none."""
     with _lock:
         _makers.pop(device_type, None)
         _made.pop(device_type, None)
@@ -57,11 +57,6 @@ def device_api_types() -> list[int]:
 
 
 def device_api(device_type: int) -> DeviceAPI:
-    """The backend of a kind of devices.
-
-    Raises:
-        UsageError: there is none.
-    """
     api = find_device_api(device_type)
     if api is None:
         raise UsageError(f"no backend drives devices of type {device_type} in this version")

@@ -1,4 +1,4 @@
-"""Timers: the host's clock around what the host runs, events around what a device runs."""
+"""Timers: the host's clock for work of the host, events for work of a device."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from loopwright.runtime.devices.registry import device_api
 
 
 class Timer(ABC):
-    """A span of time on a device, from when it was made until `stop`."""
+    """A span of time on a device, from its creation until `stop`."""
 
     @abstractmethod
     def stop(self) -> None:
@@ -23,39 +23,27 @@ class Timer(ABC):
 
 
 class HostTimer(Timer):
-    """By the host's clock.
-
-    Attributes:
-        begin, end: nanoseconds of ``time.perf_counter_ns``; equal until it is stopped.
-    """
+    """A timer by ``time.perf_counter_ns``."""
 
     def __init__(self) -> None:
         self.begin = self.end = time.perf_counter_ns()
 
     def stop(self) -> None:
-        """End the span."""
         self.end = time.perf_counter_ns()
 
     def seconds(self) -> float:
-        """Length of the span."""
         return (self.end - self.begin) * 1e-9
 
 
 class EventTimer(Timer):
-    """By two events in a stream of a device.
-
-    Args:
-        api: the device's kind.
-        device_id: its number.
-        stream: the stream; default the current one.
-    """
+    """A timer by two events in a stream of a device."""
 
     def __init__(self, api: DeviceAPI, device_id: int, stream: Stream | None = None) -> None:
         self._api, self._device_id, self._stream = api, device_id, stream
         self._first = self._then = api.record_event(device_id, stream)
 
     def stop(self) -> None:
-        """Put the second event behind what is in the stream now."""
+        """Put the second event behind the present work of the stream."""
         self._then = self._api.record_event(self._device_id, self._stream)
 
     def seconds(self) -> float:
@@ -64,18 +52,7 @@ class EventTimer(Timer):
 
 
 def start_timer(device: Device) -> Timer:
-    """A timer that begins now, or behind what is in the current stream of the device.
-
-    Raises:
-        UsageError: nothing drives such a device.
-
-    Example:
-        >>> from loopwright.runtime.devices.timers import start_timer
-        >>> timer = start_timer(lw.cpu(0))
-        >>> timer.stop()
-        >>> print(timer.seconds() >= 0)
-        True
-    """
+    """A timer that begins now, or behind the present work of the device's current stream."""
     if device.device_type == HOST:
         return HostTimer()
     return EventTimer(device_api(device.device_type), device.device_id)

@@ -1,4 +1,4 @@
-"""Copies between the host and devices, counted: whether a model runs without any."""
+"""Counts of copies between the host and devices, to see whether a model runs without any."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from loopwright.runtime.devices.interface import HOST, Memory
 
 @dataclass(slots=True)
 class CopiedBytes:
-    """Bytes that one thread had copied.
+    """Bytes of one thread's copies.
 
     Attributes:
         to_device: from the host to devices.
         to_host: from devices to the host.
         on_devices: between pieces of memory of devices.
-        copies: how many copies these were, all together.
+        copies: number of copies, all together.
 
     Example:
         >>> from loopwright.runtime.profiling import counted_copies

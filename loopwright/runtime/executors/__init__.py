@@ -1,4 +1,4 @@
-"""What runs whole models: programs of kernels as data. Nothing here knows an IR."""
+"""Executors of whole models: programs of kernels as data. Nothing here knows an IR."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ahead-of-time executor: a model as one function, which is called and nothing else."""
+"""The ahead-of-time executor: a model as one compiled function."""
 
 from __future__ import annotations
 
@@ -27,8 +27,7 @@ class AotExecutor(Executor):
 
     Args:
         module: whose entry function takes inputs and then outputs.
-        constants: arrays of the model that it was made of, by name; None: of a library, which has
-            its own.
+        constants: arrays of its model, by name; None: of a library, which has its own.
 
     Raises:
         UsageError: the function takes sizes, or is for a device.

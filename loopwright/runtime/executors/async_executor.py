@@ -1,7 +1,7 @@
-"""The asynchronous executor: steps that do not need each other run side by side.
+"""The asynchronous executor: steps that do not depend on each other run in parallel.
 
-A step begins when all that it waits for has ended, which a count for each step tells (Kahn's order,
-as the steps end and not beforehand).
+A step begins when all its predecessors have ended, by a count for each step (Kahn's order, as
+the steps end and not beforehand).
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ _borrowed: list[_Borrowed] = []
 class AsyncGraphExecutor(GraphExecutor):
     """A graph executor whose steps run on worker threads, each as soon as it can.
 
-    The caller does something else meanwhile (`run_async`). A run as a whole takes longer than that
-    of a `GraphExecutor`, since threads of Python cost microseconds for each step, and kernels with
-    parallel loops get all threads one after the other; `GraphExecutor.run_side_by_side` is what
-    makes branches faster.
+    The caller is free meanwhile (`run_async`). A run as a whole takes longer than that of a
+    `GraphExecutor`, since threads of Python cost microseconds for each step, and kernels with
+    parallel loops get all threads one after the other; `GraphExecutor.run_side_by_side` makes
+    branches faster.
 
     Args:
         program, kernels, constants: as of `GraphExecutor`.
         num_workers: worker threads; None: as many as parallel loops have.
-        share_memory: values lie where the program puts them, and a step also waits for those that
-            read what it overwrites. Without it each value has memory of its own: more memory, and
-            no step waits for that.
+        share_memory: values lie where the program puts them, and a step also waits for readers of
+            the values that it overwrites. Without it each value has memory of its own: more memory,
+            and no such waits.
 
     Attributes:
         program: as given.
@@ -124,7 +124,7 @@ class AsyncGraphExecutor(GraphExecutor):
         Inputs and outputs must be left alone until it has ended.
 
         Returns:
-            A future that is done when the run is; its ``result`` raises what a kernel raised.
+            A future that is done when the run is; its ``result`` raises the error of a kernel.
 
         Raises:
             ArgumentError: as of `set_input`; nothing ran.
@@ -164,11 +164,7 @@ class AsyncGraphExecutor(GraphExecutor):
 
 
 def _check_apart(these: Mapping[str, Extent], those: Mapping[str, Extent]) -> None:
-    """Refuse arrays of two runs that overlap.
-
-    Raises:
-        RunError: there are bytes in both.
-    """
+    """Raise RunError for arrays of two runs that overlap."""
     for (one, a), (other, b) in product(these.items(), those.items()):
         if a.meets(b):
             raise RunError(

@@ -1,4 +1,4 @@
-"""What the steps of a program call: kernels whose constants are given, each prepared once."""
+"""Callees of a program's steps: kernels whose constants are given, each prepared once."""
 
 from __future__ import annotations
 
@@ -16,16 +16,13 @@ from loopwright.runtime.module import Module
 
 
 class Callee(NamedTuple):
-    """What a step calls.
+    """The callee of a step."""
 
-    Attributes:
-        function: a kernel, with its constants given, or a Python function.
-        given: numbers of the values that are its constants.
-        rest: numbers of the values that it is called with.
-    """
-
+    #: A kernel, with its constants given, or a Python function.
     function: Any
+    #: Numbers of the values that are its constants.
     given: tuple[int, ...]
+    #: Numbers of the values that it is called with.
     rest: tuple[int, ...]
 
 
@@ -38,21 +35,11 @@ def callees(
     shared: SharedArrays | None = None,
     in_place: Collection[int] = (),
 ) -> list[Callee]:
-    """What each step calls; steps that give one kernel the same constants share what it prepares.
+    """The callee of each step; steps with one kernel and the same constants share its results.
 
-    What kernels read of constants lies side by side in huge pages.
-
-    Args:
-        steps: of a program.
-        kernels: by name; Python functions, which take no constants, among them.
-        weights: arrays by the numbers of the values that are constant.
-        before: what the steps called with other weights; empty: prepare all of them.
-        changed: numbers of the weights that have changed since then.
-        shared: arrays of other programs; what is prepared and equals one of them is that.
-        in_place: numbers of the weights that kernels read where they lie.
-
-    Raises:
-        ArgumentError: a kernel is missing, or takes other values than the program gives.
+    Constants that kernels read lie side by side in huge pages. ``before`` are the callees for other
+    weights (empty: prepare all), of which those in ``changed`` differ. Prepared arrays that equal
+    one of ``shared`` are that array. Weights in ``in_place`` are not copied.
     """
     arena = Arena()
     kept = arena.copy_of if shared is None else partial(shared.one_of, copy=arena.copy_of)
@@ -74,7 +61,7 @@ def callees(
 def _with_constants(
     module: Module | HostStep, given: Sequence[Any], kept: Callable[[Any], Any]
 ) -> Any:
-    """A kernel with its constants; a Python function reads all that it is given in every call."""
+    """A kernel with its constants; a Python function reads all its arguments in every call."""
     if isinstance(module, HostStep) or not given:
         return module
     made = module.with_constants(*given)
@@ -87,13 +74,7 @@ def split(
 ) -> tuple[Module | HostStep, tuple[int, ...], tuple[int, ...]]:
     """The kernel of a step, the values that are its constants, and the others.
 
-    Args:
-        step: the step.
-        kernels: by name; Python functions, which take no constants, among them.
-        weights: numbers of the values that are constant.
-
-    Raises:
-        ArgumentError: the kernel is missing, or takes other values than the program gives.
+    ArgumentError where the kernel is missing, or takes other values than the program gives.
     """
     if step.kernel not in kernels:
         raise ArgumentError(f"kernel {step.kernel!r} is missing")

@@ -1,7 +1,7 @@
-"""The debug executor: what each call of a kernel takes and gives. Named after TVM's.
+"""The debug executor, which shows arguments and outputs of each kernel call. Named after TVM's.
 
-Values share memory, so that what a call reads is there only while the calls before it have just
-run. Everything here therefore runs the model up to the call that it is about.
+Values share memory, so the inputs of a call are there only just after the calls before it.
+Everything here therefore runs the model up to the call that is inspected.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Array = npt.NDArray[Any]
 #: Rounds of a comparison, however long they take: with fewer there is no interval of 95 %.
 _FEWEST_ROUNDS = 6
 _PROGRAM = Kind("a program", marked(b'"format": "loopwright.program"'))
-#: Readers of traces pass over what they do not know.
+#: Readers of traces ignore unknown fields.
 _MADE_BY = {"otherData": {"made_by": "loopwright"}}
 _TRACE = Kind("a trace", marked(b'"made_by": "loopwright"'))
 
@@ -78,7 +78,7 @@ class DebugExecutor(GraphExecutor):
         self._dump_root = None if dump_root is None else Path(dump_root)
 
     def run(self, **inputs: object) -> None:
-        """Set inputs by name, run all kernels, and dump what they gave if a folder was named.
+        """Set inputs by name, run all kernels, and dump their outputs if a folder was named.
 
         Raises:
             ArgumentError: as of `set_input`; nothing ran.
@@ -104,12 +104,11 @@ class DebugExecutor(GraphExecutor):
     ) -> list[BenchmarkResult]:
         """Time each call of the model by itself, again and again on the same data.
 
-        What it reads is warm then, which it may not be inside a run; `profile` tells that.
+        Caches are warm then, which they may not be inside a run; `profile` times that.
 
         Args:
-            number: calls in one sample.
-            repeat: samples.
-            min_repeat_ms: a sample takes at least so many milliseconds; ``number`` grows until it
+            number: calls in each of the `repeat` samples.
+            min_repeat_ms: lower bound of a sample in milliseconds; ``number`` grows until it
                 does.
 
         Returns:
@@ -130,7 +129,7 @@ class DebugExecutor(GraphExecutor):
         return self._timed(self._run_up_to(node), number, repeat, min_repeat_ms)
 
     def profile(self, number: int = 10, **inputs: object) -> Report:
-        """Run the model some times, and tell what each call took inside the runs.
+        """Run the model several times and report the time of each call inside the runs.
 
         Args:
             number: runs that count; one that does not count comes before them.
@@ -170,14 +169,14 @@ class DebugExecutor(GraphExecutor):
     ) -> dict[str, list[list[float]]]:
         """Time several kernels in the place of one, inside runs of the model.
 
-        A kernel that is called again and again finds what it reads where its last call has left it;
-        inside a model it finds what the calls before it have left. So the kernels take turns in
+        Repeated calls of one kernel find their data in caches as its last call left them; inside a
+        model they find what the calls before it left. So the kernels take turns in
         whole runs: a round is as many runs as one place has kernels, in each of which every place
         has another one of its own, in an order that is drawn anew. The model stays as it is.
 
         Args:
             kernels: by the name of a kernel of the model, those that compute the same.
-            rounds: how often each kernel has its turn.
+            rounds: number of turns of each kernel.
             seconds: no round is begun after them, except the first six.
             inputs: to be set before, by name.
 
@@ -189,16 +188,6 @@ class DebugExecutor(GraphExecutor):
             ArgumentError: as of `set_input`; the model has no such kernel, or a kernel takes other
                 values.
             RunError: a kernel failed.
-
-        Example:
-            >>> x = lw.graph.var("x", (256,))
-            >>> module = lw.graph.IRModule.from_expr(lw.graph.op.exp(x))
-            >>> model = lw.graph.compile(module, "llvm -num-threads=1")
-            >>> other = lw.graph.compile(module, "llvm -num-threads=2")
-            >>> both = [model.kernels["exp_0"], other.kernels["exp_0"]]
-            >>> times = model.debug_executor().compare({"exp_0": both}, rounds=6)
-            >>> print([len(samples) for samples in times["exp_0"]])
-            [6, 6]
         """
         for name in kernels:
             if name not in self.nodes:
@@ -225,7 +214,7 @@ class DebugExecutor(GraphExecutor):
     def debug_get_output(
         self, node: int | str, out: Array | NDArray | None = None, index: int = 0
     ) -> Array | NDArray:
-        """What a call of the model gives for the inputs as they are now: the model runs up to it.
+        """Output of one call for the present inputs: the model runs up to it.
 
         Args:
             node: its number, or the name of a kernel that is called once.
@@ -257,7 +246,7 @@ class DebugExecutor(GraphExecutor):
     # -- steps ---------------------------------------------------------------------------------
 
     def _steps(self, *, ran: bool = False) -> Iterator[tuple[int, Any]]:
-        """The number of each step, and its call, which has run where ``ran`` is said."""
+        """Number and call of each step; with ``ran`` the call has already run."""
         for number in range(len(self.nodes)):
             call = self._bound(number)
             self._share_workspace([call])
@@ -266,7 +255,7 @@ class DebugExecutor(GraphExecutor):
             yield number, call
 
     def _calls_of(self, kernels: Mapping[str, Sequence[Module]]) -> list[tuple[str, list[Any]]]:
-        """For each step the name of its kernel, and its calls: one for each kernel of its place."""
+        """For each step the name of its kernel, and one call for each candidate in its place."""
         own_calls = zip(self.nodes, self._calls, strict=True)
         found = [(name, [] if name in kernels else [call]) for name, call in own_calls]
         for turn in range(max(map(len, kernels.values()), default=0)):
@@ -310,7 +299,7 @@ class DebugExecutor(GraphExecutor):
     # -- dumps ---------------------------------------------------------------------------------
 
     def _outputs_by_name(self, number: int) -> dict[str, Array]:
-        """Copies of what a step wrote, since later steps write over it."""
+        """Copies of a step's outputs, since later steps overwrite them."""
         step = self.program.steps[number]
         outputs = step.args[len(step.args) - step.outputs :]
         names = [f"{number}_{step.kernel}_{k}" for k in range(step.outputs)]
@@ -320,7 +309,7 @@ class DebugExecutor(GraphExecutor):
         }
 
     def _event(self, number: int, begin: float, took: float) -> dict[str, Any]:
-        """A call as Chrome's trace format has it; its times are microseconds."""
+        """A call in Chrome's trace format; times in microseconds."""
         return {
             "name": self.nodes[number],
             "ph": "X",
@@ -349,7 +338,7 @@ class DebugExecutor(GraphExecutor):
 def _run_timed(
     calls: Sequence[tuple[str, Sequence[Any]]], taken: Mapping[str, int]
 ) -> dict[str, float]:
-    """Run a model once; seconds of the calls of each kernel of which one was to be taken."""
+    """Run a model once; seconds of all calls of each kernel that has several candidates."""
     took = dict.fromkeys(taken, 0.0)
     for name, those in calls:
         call = those[taken.get(name, 0)]
@@ -361,5 +350,5 @@ def _run_timed(
 
 
 def _seconds(call: Any, number: int) -> float:
-    """Seconds of some calls of a kernel, or of a Python function."""
+    """Seconds of `number` calls of a kernel, or of a Python function."""
     return call.time(number) if isinstance(call, HostCall) else time_call(call, number)

@@ -1,4 +1,4 @@
-"""Which steps of a program must wait for which others."""
+"""Dependencies between the steps of a program."""
 
 from __future__ import annotations
 
@@ -11,26 +11,20 @@ from loopwright.runtime.executors.program import Step, Value, overlap
 
 @dataclass(frozen=True)
 class Dependencies:
-    """The order among steps.
+    """The order among steps."""
 
-    Attributes:
-        waits: for how many steps each waits.
-        after: the steps that wait for each, in order.
-    """
-
+    #: Number of predecessors of each step.
     waits: tuple[int, ...]
+    #: Successors of each step, in order.
     after: tuple[tuple[int, ...], ...]
 
 
 def dependencies(steps: Sequence[Step], values: Sequence[Value] | None = None) -> Dependencies:
-    """The order that steps need, whatever runs side by side.
+    """The dependencies of steps that are given in a valid order.
 
-    A step waits for those that make what it reads. Where values share memory, it also waits for
-    those that read, or write, what it overwrites.
-
-    Args:
-        steps: in an order in which they could run.
-        values: where the program puts them, if they share memory; None: each has its own.
+    A step waits for the writers of the values that it reads. Where `values` give places in shared
+    memory, it also waits for readers and writers of the bytes that it overwrites; None: each value
+    has memory of its own.
     """
     count = len(steps)
     after: list[list[int]] = [[] for _ in range(count)]
@@ -43,15 +37,7 @@ def dependencies(steps: Sequence[Step], values: Sequence[Value] | None = None) -
 
 
 def independent_runs(steps: Sequence[Step], values: Sequence[Value]) -> list[range]:
-    """Steps one behind the other that could run side by side, in groups as long as can be.
-
-    Args:
-        steps: of a program.
-        values: where the program puts them.
-
-    Returns:
-        The groups of two steps or more, in order; none overlaps another.
-    """
+    """Longest groups of adjacent steps (at least two) that could run in parallel, in order."""
     earlier = [set(_before(steps, n, values)) for n in range(len(steps))]
     groups, start = [], 0
     for n in range(1, len(steps) + 1):
@@ -70,13 +56,13 @@ def _before(steps: Sequence[Step], later: int, values: Sequence[Value] | None) -
 
 
 def _ends(step: Step) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """What a step reads, and what it writes."""
+    """Values that a step reads, and those that it writes."""
     first = len(step.args) - step.outputs
     return step.args[:first], step.args[first:]
 
 
 def _meet(a: Collection[int], b: Collection[int], values: Sequence[Value] | None) -> bool:
-    """Whether two lots of values have memory in common."""
+    """Whether two sets of values share memory."""
     if values is None:
         return not set(a).isdisjoint(b)
     these, those = ([values[n] for n in ns if values[n].kind == "stored"] for ns in (a, b))

@@ -1,4 +1,4 @@
-"""What the steps of a program call on a device, whose weights are copied there once."""
+"""Callees of a program's steps on a device, whose weights are copied there once."""
 
 from __future__ import annotations
 
@@ -25,27 +25,15 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True, eq=False)
 class DeviceKernel:
-    """A kernel with its constants on a device.
+    """A kernel with its constants on a device."""
 
-    Attributes:
-        function: what each run calls.
-        given: an array for each of its arguments that is a constant, or was packed of constants;
-            None where a step gives one.
-    """
-
+    #: The code that each run calls.
     function: DeviceFunction
+    #: An array for each argument that is a constant, or packed of constants; None: a step gives it.
     given: tuple[DeviceArray | None, ...]
 
     def bind(self, *rest: DeviceArray, buffers: Sequence[Memory]) -> DeviceCall:
-        """A call on the arrays that a step gives.
-
-        Args:
-            rest: the arrays.
-            buffers: memory for its temporary buffers.
-
-        Raises:
-            ArgumentError: an array has another shape or dtype, or lies elsewhere.
-        """
+        """A call on the arrays of a step, with memory for the kernel's temporary buffers."""
         following = iter(rest)
         args = [next(following) if x is None else x for x in self.given]
         return self.function.bind(*args, buffers=buffers)
@@ -54,13 +42,7 @@ class DeviceKernel:
 class DeviceWeights(Collection[int]):
     """The weights of a program on a device: each is copied when a kernel first reads it.
 
-    Args:
-        weights: arrays of the host by the numbers of the values.
-        device: where they go.
-        there: those that are there already.
-
-    Attributes:
-        device: as given.
+    ``weights`` are arrays of the host by number of the value, ``there`` those copied before.
     """
 
     def __init__(
@@ -73,17 +55,14 @@ class DeviceWeights(Collection[int]):
         self._there = dict(there or {})
 
     def __getitem__(self, number: int) -> DeviceArray:
-        """A weight on the device."""
         if number not in self._there:
             self._there[number] = on_device(self._weights[number], self.device)
         return self._there[number]
 
     def __contains__(self, number: object) -> bool:
-        """Whether a value is a weight."""
         return number in self._weights
 
     def __iter__(self) -> Iterator[int]:
-        """Numbers of the weights."""
         return iter(self._weights)
 
     def __len__(self) -> int:
@@ -91,7 +70,7 @@ class DeviceWeights(Collection[int]):
 
     @property
     def there(self) -> Mapping[int, DeviceArray]:
-        """Those that are on the device."""
+        """Weights that are on the device."""
         return self._there
 
     def bring(self, numbers: Iterable[int]) -> None:
@@ -101,12 +80,11 @@ class DeviceWeights(Collection[int]):
                 self[n]
 
     def keep(self, numbers: Collection[int]) -> None:
-        """Forget all others: what kernels have packed of them stays."""
+        """Drop all others; arrays that kernels have packed of them stay."""
         self._there = {n: a for n, a in self._there.items() if n in numbers}
 
 
 def on_device(elements: Array, device: Device) -> DeviceArray:
-    """A copy of an array of the host on a device."""
     made = array(elements, device=device)
     assert isinstance(made, DeviceArray)
     return made
@@ -119,18 +97,11 @@ def device_callees(
     before: Sequence[Callee] = (),
     changed: Collection[int] = (),
 ) -> list[Callee]:
-    """What each step calls; steps that give one kernel the same constants share what it packs.
+    """The callee of each step; steps that give one kernel the same constants share its packed ones.
 
-    Args:
-        steps: of a program.
-        kernels: by name; Python functions among them.
-        weights: those of the program.
-        before: what the steps called with other weights; empty: prepare all of them.
-        changed: numbers of the weights that have changed since then.
-
-    Raises:
-        ArgumentError: a kernel is missing, or takes other values than the program gives.
-        UsageError: a kernel is not for a device.
+    ``before`` are the callees for other weights (empty: prepare all), of which those in ``changed``
+    differ. ArgumentError where a kernel is missing or does not fit, UsageError where it is for the
+    host.
     """
     made: dict[tuple[object, ...], DeviceKernel] = {}
     found = []
@@ -145,14 +116,14 @@ def device_callees(
         key = (step.kernel, *given)
         if key not in made:
             made[key] = _with_constants(module, step, given, weights)
-        weights.bring(rest)  # what the kernel does not know to be constant
+        weights.bring(rest)  # weights that the kernel takes as ordinary arguments
         found.append(Callee(made[key], given, rest))
     _forget_what_is_packed(weights, found)
     return found
 
 
 def _forget_what_is_packed(weights: DeviceWeights, called: Sequence[Callee]) -> None:
-    """Forget weights that no run reads, since kernels have packed something of them."""
+    """Drop weights that no run reads, since kernels have packed them."""
     kernels = [c for c in called if isinstance(c.function, DeviceKernel)]
     held = {id(a) for c in kernels for a in c.function.given}
     numbers = {n for c in kernels for n in c.rest if n in weights}
@@ -162,7 +133,7 @@ def _forget_what_is_packed(weights: DeviceWeights, called: Sequence[Callee]) -> 
 def _with_constants(
     module: Module, step: Step, given: Sequence[int], weights: DeviceWeights
 ) -> DeviceKernel:
-    """A kernel with its constants; what depends on them alone is computed now."""
+    """A kernel with its constants; stages that depend on them alone are computed now."""
     function = module[module.entry_name]
     if not isinstance(function, DeviceFunction):
         raise UsageError(
@@ -183,25 +154,16 @@ def _with_constants(
 
 @dataclass(frozen=True, eq=False)
 class HostCallOnDevice:
-    """A step in Python between kernels of a device: what it reads is copied to the host, what it
-    makes back.
-
-    Attributes:
-        step: the step.
-        reads: arrays that it reads, on the device or on the host.
-        writes: arrays that it writes, on the device.
-    """
+    """A Python step between kernels of a device; its arrays are copied to the host and back."""
 
     step: HostStep
+    #: On the device or on the host.
     reads: tuple[DeviceArray | Array, ...]
+    #: On the device.
     writes: tuple[DeviceArray, ...]
 
     def __call__(self) -> None:
-        """Run it once, when all has run that was queued before.
-
-        Raises:
-            RunError: as of `loopwright.runtime.executors.host_step.HostCall`.
-        """
+        """Run it once, after all work that was queued before."""
         given = [a if isinstance(a, np.ndarray) else a.numpy() for a in self.reads]
         made = [np.empty(a.shape, a.dtype) for a in self.writes]
         self.step.bind(*given, *made)()

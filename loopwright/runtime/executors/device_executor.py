@@ -1,7 +1,7 @@
-"""The graph executor of a device: all kernels in one stream, over memory that is shared out there.
+"""The graph executor of a device: all kernels in one stream, over memory allocated there.
 
 Nothing waits between two kernels: a run puts all of them into the device's current stream and
-returns. Copies to the host wait for them, as for all that is queued.
+returns. Copies to the host wait for them, as for all queued work.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ Array = npt.NDArray[Any]
 class DeviceGraphExecutor(GraphExecutor):
     """A model on a device, ready to run; `Model.executor` makes it.
 
-    Weights are copied there when it is made, and packed where kernels pack constants; executors
-    that `another` gives share them. Values between kernels share one piece of memory, by when they
-    are needed, and temporary buffers of kernels another one. A run is queued in the device's
+    Weights are copied there at creation, and packed where kernels pack constants; executors from
+    `another` share them. Intermediate values share one piece of memory by their lifetimes, and
+    temporary buffers of kernels another one. A run is queued in the device's
     current stream, and waits for nothing.
 
     Inputs may be arrays of the host, which are copied to the device, or arrays of this device with
     ``__dlpack__``: those of PyTorch, CuPy, or `loopwright.runtime.DeviceArray`, which are copied on
     it. `set_input_zero_copy` and `set_output_zero_copy` take arrays of this device alone, without a
-    copy. What `get_output` gives lies on the device; ``numpy()`` of it copies it to the host, and
-    ``torch.from_dlpack`` takes it over.
+    copy. The result of `get_output` lies on the device; ``numpy()`` of it copies it to the host,
+    and ``torch.from_dlpack`` takes it over.
 
     Args:
         program: the program on its device.
@@ -56,12 +56,12 @@ class DeviceGraphExecutor(GraphExecutor):
             Profiles then see no kernels.
 
     Attributes:
-        program: as it is placed there.
+        program: the program as placed on the device.
         device, graph: as given.
 
     Raises:
         UsageError: the device records no graphs, or a step runs in Python, and one is asked for.
-        OutOfMemoryError: the device has no room; the message says what for.
+        OutOfMemoryError: the device has no room; the message names the purpose.
 
     Example:
         >>> x = lw.graph.var("x", (4,))
@@ -92,10 +92,7 @@ class DeviceGraphExecutor(GraphExecutor):
             self._check_graph()
 
     def another(self) -> DeviceGraphExecutor:
-        """The same model on the same device, ready to run beside this one.
-
-        Returns:
-            An executor with inputs, outputs and memory of its own; weights are shared.
+        """The same model on the same device with memory of its own; weights are shared.
 
         Raises:
             OutOfMemoryError: the device has no room for a second one.
@@ -106,11 +103,7 @@ class DeviceGraphExecutor(GraphExecutor):
         return made
 
     def of_size(self, program: Program) -> GraphExecutor:
-        """Refused: kernels of a device are built for sizes that are known.
-
-        Raises:
-            UsageError: always.
-        """
+        """Refused by a UsageError: kernels of a device are built for fixed sizes."""
         raise UsageError(f"a model for {self.device} has sizes that are known; compile it for each")
 
     # -- memory --------------------------------------------------------------------------------
@@ -143,7 +136,7 @@ class DeviceGraphExecutor(GraphExecutor):
         return found
 
     def _memory(self) -> Any:
-        """The memory that values between kernels share."""
+        """The memory that intermediate values share."""
         size = max(self.program.pool_bytes, 1)
         return self._empty(self.program, "values between its kernels", (size,), "uint8")
 
@@ -172,7 +165,7 @@ class DeviceGraphExecutor(GraphExecutor):
     # -- inputs and outputs --------------------------------------------------------------------
 
     def _fitted(self, v: Value, given: object) -> Any:
-        """An array of this device as it is, and one of the host."""
+        """An array of this device as it is, or one of the host."""
         if is_on_host(given):
             return fitted(v, given)
         where = device_of(given)
@@ -231,7 +224,7 @@ class DeviceGraphExecutor(GraphExecutor):
     # -- weights -------------------------------------------------------------------------------
 
     def share_params(self, other: GraphExecutor) -> None:
-        """Take the weights of another executor of the program on this device; see `GraphExecutor`.
+        """Use the weights of another executor of the program on this device; see `GraphExecutor`.
 
         Raises:
             ArgumentError: it runs another program, or on another device.
@@ -264,7 +257,7 @@ class DeviceGraphExecutor(GraphExecutor):
     # -- running -------------------------------------------------------------------------------
 
     def sync(self) -> None:
-        """Wait until all has run that is in the device's current stream.
+        """Wait for all work in the device's current stream.
 
         Raises:
             RunError: something in it failed.
@@ -292,12 +285,12 @@ class DeviceGraphExecutor(GraphExecutor):
                 call()
 
     def _record(self, stream: Stream) -> None:
-        """Run once, for what drivers prepare at the first launch, and record the next runs."""
+        """Run once, since drivers set up kernels at the first launch, and record the next runs."""
         self._launch(stream)
         self._recorded = self.device.api.record_graph(self.device.device_id, self._launch)
 
     def _note(self, stream: Stream) -> None:
-        """Say that a stream uses all memory, which is then not given to others too early."""
+        """Note that a stream uses all memory, so that it is not given to others too early."""
         held = [self._pool, self._workspace, *self._there.there.values()]
         for a in [*held, *(a for a in self._arrays if isinstance(a, DeviceArray))]:
             note_use(a.memory, stream)
@@ -309,7 +302,7 @@ class DeviceGraphExecutor(GraphExecutor):
         self._noted = stream
 
     def _check_graph(self) -> None:
-        """Refuse what cannot be recorded."""
+        """Raise UsageError where a run cannot be recorded."""
         hosts = [c.function.name for c in self._callees if isinstance(c.function, HostStep)]
         if hosts:
             raise UsageError(

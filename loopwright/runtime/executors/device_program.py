@@ -1,4 +1,4 @@
-"""A program on a device: its places in memory, its weights, and what kernels pack of them."""
+"""A program on a device: its places in memory, its weights, and their packed forms."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ Array = npt.NDArray[Any]
 
 
 class DeviceProgram:
-    """A program on a device, of which executors are made.
+    """A program on a device, from which executors are made.
 
-    Weights are copied to the device, and packed where kernels pack constants, when this is made.
+    Weights are copied to the device, and packed where kernels pack constants, at creation.
 
     Args:
         program: its kernels and values.
         kernels: by name, built for such devices; Python functions among them, around which values
             are copied to the host and back.
         constants: by the names of the program's values.
-        device: where it runs.
+        device: the device.
 
     Attributes:
         program: as given, with places in memory as the device aligns them.
         kernels, device: as given.
         constants: the weights on the host, by numbers of values.
         weights: those on the device.
-        callees: what each step calls.
+        callees: the callee of each step.
 
     Raises:
         UsageError: the device is not here, or kernels are not for it.
-        TargetError: kernels are for another architecture, or the device computes no float64.
+        TargetError: kernels are for another architecture, or the device has no float64.
         ArgumentError: a kernel or a constant is missing, or has another shape or dtype.
         OutOfMemoryError: the device has no room for the weights.
 
@@ -87,16 +87,9 @@ class DeviceProgram:
 
 @contextmanager
 def room(device: Device, program: Program, what: str, nbytes: int) -> Iterator[None]:
-    """Say what of a model a device has no memory for.
+    """Name the model and ``what`` of it in an OutOfMemoryError of the block.
 
-    Args:
-        device: the device.
-        program: the model.
-        what: that memory is asked for.
-        nbytes: how much.
-
-    Raises:
-        OutOfMemoryError: in place of one inside the block.
+    ``nbytes`` is the size that is requested.
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""What all executors of models have in common: inputs and outputs, by name or by place.
+"""Base of all executors of models: inputs and outputs, by name or by position.
 
 The methods are those of TVM's graph executor.
 """
@@ -38,8 +38,8 @@ class Executor(ABC):
     output; to feed outputs back, let two executors of a model write each other's inputs.
 
     Args:
-        inputs: what the model takes, in order; their names differ.
-        outputs: what it gives, in order; their names differ.
+        inputs: inputs of the model, in order; their names differ.
+        outputs: outputs of the model, in order; their names differ.
 
     Attributes:
         inputs, outputs: as given.
@@ -60,36 +60,33 @@ class Executor(ABC):
         self._lent_outputs: dict[int, Lent] = {}
         self._taken: Taken | None = None
 
-    # -- what an executor does in its own way --------------------------------------------------
+    # -- overridden by each executor -----------------------------------------------------------
 
     @abstractmethod
-    def _input_array(self, place: int) -> Array:
-        """The array that holds an input."""
+    def _input_array(self, place: int) -> Array: ...
 
     @abstractmethod
-    def _output_array(self, place: int) -> Array:
-        """The array that holds an output."""
+    def _output_array(self, place: int) -> Array: ...
 
     @abstractmethod
     def _replace_input(self, place: int, elements: Array) -> None:
-        """Let an input be another array."""
+        """Use another array as an input, without a copy."""
 
     @abstractmethod
     def _replace_output(self, place: int, elements: Array) -> None:
-        """Let an output be written into another array."""
+        """Write an output into another array, without a copy."""
 
     @abstractmethod
-    def _constants(self) -> Iterable[tuple[str, Any]]:
-        """Names and arrays of the model's constants."""
+    def _constants(self) -> Iterable[tuple[str, Any]]: ...
 
     @abstractmethod
     def _run(self) -> None:
         """Run the model on its inputs as they are."""
 
-    # -- what one on a device does otherwise ---------------------------------------------------
+    # -- overridden by executors on a device ---------------------------------------------------
 
     def _fitted(self, v: Value, given: object) -> Any:
-        """What was given for a value, as an array of its shape and dtype, without a copy."""
+        """The given value as an array of the shape and dtype of ``v``, without a copy."""
         return fitted(v, given)
 
     def _own(self, v: Value) -> Any:
@@ -101,10 +98,10 @@ class Executor(ABC):
         self._input_array(place)[...] = elements
 
     def _check_idle(self) -> None:  # noqa: B027 - a run of the others has ended when it returns
-        """Refuse to touch inputs and outputs while a run goes on."""
+        """Raise an error where a run is in progress."""
 
     def _copy_out(self, place: int, out: Any) -> Any:
-        """Copy an output into an array that fits, or into a new one where there is none."""
+        """Copy an output into ``out``, or into a new array."""
         found = self._output_array(place)
         if out is None:
             return array(found)
@@ -112,16 +109,16 @@ class Executor(ABC):
         return out
 
     def sync(self) -> None:  # noqa: B027 - one of the host waits in each run
-        """Wait until all has run that was started; without a device nothing is waited for."""
+        """Wait until all runs that were started are done; on the host it returns at once."""
 
     # -- inputs --------------------------------------------------------------------------------
 
     def get_num_inputs(self) -> int:
-        """How many inputs there are."""
+        """Number of inputs."""
         return len(self.inputs)
 
     def get_input_index(self, name: str) -> int:
-        """The place of an input among all; -1 where there is none of the name."""
+        """Position of an input; -1 where no input has the name."""
         return self._input_places.get(name, -1)
 
     def get_input_info(self) -> tuple[dict[str, tuple[int, ...]], dict[str, str]]:
@@ -136,7 +133,6 @@ class Executor(ABC):
         Args:
             key: the name of an input, or its place. It and its array are given by position, so that
                 inputs may be called ``key`` and ``value``.
-            value: its array.
             named: further inputs by name.
 
         Raises:
@@ -157,7 +153,7 @@ class Executor(ABC):
             self._fill(n, elements)
 
     def set_input_zero_copy(self, key: str | int, value: object) -> None:
-        """Let an input be an array of the caller's, whose elements count when the model runs.
+        """Use an array of the caller's as an input; the model reads its elements at each run.
 
         Raises:
             ArgumentError: as of `set_input`; it is not contiguous; or it shares bytes with an array
@@ -184,11 +180,11 @@ class Executor(ABC):
     # -- outputs -------------------------------------------------------------------------------
 
     def get_num_outputs(self) -> int:
-        """How many outputs there are."""
+        """Number of outputs."""
         return len(self.outputs)
 
     def get_output_index(self, name: str) -> int:
-        """The place of an output among all; -1 where there is none of the name."""
+        """Position of an output; -1 where no output has the name."""
         return self._output_places.get(name, -1)
 
     def get_output_info(self) -> tuple[dict[str, tuple[int, ...]], dict[str, str]]:
@@ -196,11 +192,7 @@ class Executor(ABC):
         return {v.name: v.shape for v in self.outputs}, {v.name: v.dtype for v in self.outputs}
 
     def set_output_zero_copy(self, index: str | int, value: object) -> None:
-        """Let the model write an output into an array of the caller's.
-
-        Args:
-            index: the name of the output, or its place.
-            value: the array.
+        """Let the model write an output, by name or position, into an array of the caller's.
 
         Raises:
             ArgumentError: there is no such output; the array does not fit, or cannot be written; or
@@ -217,10 +209,10 @@ class Executor(ABC):
         self._lent_outputs[place] = lent
 
     def _check_apart(self, place: int, written: Extent, constants: Taken) -> None:
-        """Refuse memory for an output that a step may read, or another output lies in.
+        """Refuse memory for an output that a step may read, or where another output lies.
 
-        In some programs an output could lie over an input, where all that reads the input has run
-        before. That is a matter of how steps are fused and ordered, so that it is refused in all.
+        In some programs an output could overwrite an input after its last reader. That depends on
+        how steps are fused and ordered, so it is refused in all.
         """
         name = f"output {self.outputs[place].name!r}"
         for n, other in self._lent_inputs.items():
@@ -240,11 +232,7 @@ class Executor(ABC):
         return self._taken
 
     def get_output(self, index: str | int, out: Array | NDArray | None = None) -> Array | NDArray:
-        """A copy of an output.
-
-        Args:
-            index: its name, or its place from 0.
-            out: an array to copy it into.
+        """A copy of an output, by name or position; in the array `out` where it is given.
 
         Raises:
             ArgumentError: there is no such output, or ``out`` has another shape or dtype.
@@ -293,11 +281,11 @@ class Executor(ABC):
         arguments are those of TVM's ``GraphModule.benchmark``.
 
         Args:
-            device: accepted for TVM's sake; the model runs where it was built for.
+            device: ignored, accepted for TVM's signature; the model runs on its own device.
             func_name: ``"run"``, which is the one function of an executor.
             repeat: samples.
             number: runs in a sample.
-            min_repeat_ms: a sample takes at least so many milliseconds; None is 0.
+            min_repeat_ms: lower bound of a sample in milliseconds; None is 0.
             limit_zero_time_iterations: attempts that take no measurable time before giving up.
             end_to_end: time copies of all inputs into the model and of all outputs out of it, too.
             cooldown_interval_ms: sleep in milliseconds after every ``repeats_to_cooldown`` samples.
@@ -310,14 +298,6 @@ class Executor(ABC):
         Raises:
             ArgumentError: as of `set_input`.
             UsageError: an option is out of range, or ``func_name`` is something else.
-
-        Example:
-            >>> x = lw.graph.var("x", (2,))
-            >>> module = lw.graph.IRModule.from_expr(lw.graph.op.nn.relu(x))
-            >>> executor = lw.graph.compile(module, "llvm").executor()
-            >>> result = executor.benchmark(repeat=3, number=10, x=np.ones(2, "float32"))
-            >>> print(len(result.results), result.mean > 0)
-            3 True
         """
         if func_name != "run":
             raise UsageError(f"benchmark: an executor has the function 'run', got {func_name!r}")
@@ -345,7 +325,7 @@ class Executor(ABC):
         return BenchmarkResult(tuple(results))
 
     def _seconds(self, once: Callable[[], object], number: int) -> float:
-        """Seconds of so many runs together, until the last has ended."""
+        """Seconds of `number` runs together, until the last has ended."""
         begin = time.perf_counter()
         for _ in range(number):
             once()
@@ -353,7 +333,7 @@ class Executor(ABC):
         return time.perf_counter() - begin
 
     def _end_to_end(self, inputs: dict[str, object]) -> Callable[[], None]:
-        """A run with copies of what it takes and gives; inputs that are not given keep theirs."""
+        """A run with copies of inputs and outputs; inputs that are not given keep their values."""
         given: dict[str, object] = {
             v.name: self.get_input(n).numpy() for n, v in enumerate(self.inputs)
         }
@@ -384,11 +364,7 @@ class Executor(ABC):
 
 
 def fitted(v: Value, given: object) -> Array:
-    """An array of a value's shape and dtype; it shares memory with what was given.
-
-    Raises:
-        ArgumentError: it has another shape or dtype.
-    """
+    """An array of a value's shape and dtype that shares memory with ``given``, or ArgumentError."""
     found = _on_host(v, given)
     if found.shape != v.shape or found.dtype != np.dtype(v.dtype):
         raise ArgumentError(
@@ -398,7 +374,7 @@ def fitted(v: Value, given: object) -> Array:
 
 
 def _on_host(v: Value, given: object) -> Array:
-    """An array of the host, without a copy."""
+    """An array in host memory, without a copy."""
     if isinstance(given, np.ndarray) or is_on_host(given):
         try:
             return np.asarray(given)
@@ -430,7 +406,6 @@ def _place(key: str | int, places: dict[str, int], what: str) -> int:
 
 
 def seconds_of(run: Callable[[], object], number: int) -> float:
-    """Seconds of so many runs together."""
     begin = time.perf_counter()
     for _ in range(number):
         run()

@@ -1,7 +1,7 @@
-"""The graph executor: kernels one after the other, over memory that is shared out beforehand.
+"""The graph executor: runs kernels one after the other over statically planned memory.
 
 Named after TVM's, whose methods it has. Each kernel is bound once to the arrays that it works on,
-so that a run is a call of each and nothing else.
+so that a run only calls the kernels.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ class GraphExecutor(Executor):
 
     Args:
         program: its kernels and values.
-        kernels: by name; Python functions among them. What an argument that is constant leads to is
+        kernels: by name; Python functions among them. Stages that depend on constants alone are
             computed now, once.
         constants: by the names of the program's values; they are taken over.
-        shared: arrays that are kept once for several programs; None: what is computed from
-            constants is this executor's alone, and of those that share its weights.
-        in_place: names of the constants that kernels read where they lie, in place of copies: a
-            change of their elements counts in the next run, but for what was computed from them.
+        shared: arrays that are kept once for several programs; None: arrays computed from
+            constants belong to this executor and those that share its weights.
+        in_place: names of the constants that kernels read without a copy: a change of their
+            elements counts in the next run, except for arrays computed from them.
 
     Attributes:
         program: as given.
@@ -97,35 +97,20 @@ class GraphExecutor(Executor):
         self._sequence: Callable[[], None] | None = None
 
     def another(self) -> GraphExecutor:
-        """The same model, ready to run beside this one.
+        """The same model with inputs, outputs and memory of its own, to run beside this one.
 
-        Returns:
-            An executor with inputs, outputs and memory of its own. Weights are shared, and what was
-            computed from them, so that it is made in no time.
-
-        Example:
-            >>> x = lw.graph.var("x", (2,))
-            >>> module = lw.graph.IRModule.from_expr(lw.graph.op.nn.relu(x))
-            >>> first = lw.graph.compile(module, "llvm").executor()
-            >>> second = first.another()
-            >>> first.run(x=np.array([1, -1], "float32"))
-            >>> second.run(x=np.array([-2, 2], "float32"))
-            >>> print(first.get_output(0).numpy(), second.get_output(0).numpy())
-            [1. 0.] [0. 2.]
+        Weights and arrays computed from them are shared, so creating it costs little.
         """
         made = GraphExecutor.__new__(GraphExecutor)
         made._begin(self.program, self._kernels, self._weights, self._callees)
         return made
 
     def of_size(self, program: Program) -> GraphExecutor:
-        """The same kernels on values of other sizes.
+        """An executor of the same kernels on values of other sizes, with the same weights.
 
         Args:
             program: the same steps over the same values, whose shapes may differ where kernels take
                 any size.
-
-        Returns:
-            An executor that shares the weights of this one, and what was computed from them.
 
         Raises:
             ArgumentError: a kernel does not take values of these sizes.
@@ -137,15 +122,11 @@ class GraphExecutor(Executor):
     # -- memory --------------------------------------------------------------------------------
 
     def _memory(self) -> Any:
-        """The memory that values between kernels share."""
+        """The memory that intermediate values share."""
         return aligned_bytes(max(self.program.pool_bytes, 1))
 
     def _share_workspace(self, others: Sequence[Any] = ()) -> None:
-        """Let calls that never run together work in the same memory, which caches hold then.
-
-        Args:
-            others: calls beside those of the program's steps.
-        """
+        """Let steps and ``others``, which never run together, share one (cached) workspace."""
         steps = [c for n, c in enumerate(self._calls) if not any(n in g for g in self._groups)]
         calls = [c for c in (*steps, *others) if isinstance(c, BoundCall) and c.workspace_bytes]
         most = max((call.workspace_bytes for call in calls), default=0)
@@ -189,7 +170,7 @@ class GraphExecutor(Executor):
         return ((self.program.values[n].name, a) for n, a in self._weights.items())
 
     def _replace(self, number: int, elements: Any) -> None:
-        """Bind what works on a value to another array; where that is refused, nothing changes."""
+        """Bind the steps of a value to another array; where that is refused, nothing changes."""
         touched = [n for n, step in enumerate(self.program.steps) if number in step.args]
         before, self._arrays[number] = self._arrays[number], elements
         try:
@@ -210,43 +191,21 @@ class GraphExecutor(Executor):
     def save_params(self, path: str | os.PathLike[str], *, force: bool = False) -> Path:
         """Write the weights to a safetensors file, by the names that the program gives them.
 
-        These are the weights as the kernels take them: what passes have computed from those of a
-        model, such as a convolution's with the factors of a batch normalisation.
-
-        Args:
-            path: the file, replaced in one step.
-            force: as of `loopwright.runtime.save_params`.
-
-        Returns:
-            The path.
+        These are the weights as the kernels take them, after graph passes: a convolution's, say,
+        are multiplied by the factors of a folded batch normalisation.
 
         Raises:
             RunError: the file cannot be written.
-            UsageError: another file is there.
-
-        Example:
-            >>> w = lw.graph.const(np.eye(2, dtype="float32"), name="w")
-            >>> y = lw.graph.op.nn.dense(lw.graph.var("x", (1, 2)), w)
-            >>> module = lw.graph.IRModule.from_expr(y)
-            >>> executor = lw.graph.compile(module, "llvm").executor()
-            >>> path = executor.save_params("w.safetensors")
-            >>> executor.load_params({"w": np.array([[2, 0], [0, 3]], "float32")})
-            >>> executor.run(x=np.ones((1, 2), "float32"))
-            >>> print(executor.get_output(0).numpy())
-            [[2. 3.]]
-            >>> executor.load_params(path)
-            >>> executor.run()
-            >>> print(executor.get_output(0).numpy())
-            [[1. 1.]]
+            UsageError: another file is there and `force` is false.
         """
         values = self.program.values
         weights = {values[n].name: a for n, a in self._weights.items()}
         return save_params(path, weights, force=force)
 
     def load_params(self, params: bytes | str | os.PathLike[str] | Mapping[str, Array]) -> None:
-        """Set weights, and inputs, by name; what kernels pack of weights is packed again.
+        """Set weights, and inputs, by name; weights that kernels pack are packed again.
 
-        Other executors, with which this one shared weights, keep theirs.
+        Executors that shared weights with this one keep theirs.
 
         Args:
             params: a safetensors file, its bytes, or arrays by name. Weights that it does not name
@@ -275,24 +234,10 @@ class GraphExecutor(Executor):
         self._set_weights({**self._weights, **fresh}, fresh)
 
     def share_params(self, other: GraphExecutor) -> None:
-        """Take the weights of another executor, and what was computed from them, without a copy.
-
-        Args:
-            other: an executor of the same program.
+        """Use the weights of another executor, and arrays computed from them, without a copy.
 
         Raises:
             ArgumentError: its program is another one.
-
-        Example:
-            >>> w = lw.graph.const(np.eye(2, dtype="float32"), name="w")
-            >>> y = lw.graph.op.nn.dense(lw.graph.var("x", (1, 2)), w)
-            >>> model = lw.graph.compile(lw.graph.IRModule.from_expr(y), "llvm")
-            >>> first, second = model.executor(), model.executor()
-            >>> first.load_params({"w": np.full((2, 2), 2, "float32")})
-            >>> second.share_params(first)
-            >>> second.run(x=np.ones((1, 2), "float32"))
-            >>> print(second.get_output(0).numpy())
-            [[4. 4.]]
         """
         if other.program != self.program:
             raise ArgumentError("share_params: the other executor runs another program")
@@ -303,14 +248,14 @@ class GraphExecutor(Executor):
         self._bind_again(range(len(self._calls)))
 
     def _check_shared(self, other: GraphExecutor) -> None:
-        """Refuse weights of another executor in which an output of this one lies."""
+        """Raise ArgumentError where an output of this executor lies in weights of another."""
         self._check_idle()
         for place, lent in self._lent_outputs.items():
             self._check_apart(place, lent.extent, other._read_always())
         self._taken = other._taken
 
     def _set_weights(self, weights: Mapping[int, Array], changed: Mapping[int, Array]) -> None:
-        """Take other weights; the steps that read a changed one are prepared again."""
+        """Use other weights; the steps that read a changed one are prepared again."""
         args = self.program.steps, self._kernels, weights
         self._callees = callees(*args, before=self._callees, changed=changed)
         self._weights, self._taken = weights, None
@@ -321,9 +266,6 @@ class GraphExecutor(Executor):
 
     def whole_program(self, name: str) -> WholeProgram:
         """The program as one function with the weights as they are now.
-
-        Args:
-            name: of the function.
 
         Raises:
             UsageError: as of `loopwright.runtime.executors.whole_program.whole_program`.
@@ -338,7 +280,7 @@ class GraphExecutor(Executor):
         self._sequence()
 
     def seconds_of_steps(self) -> list[float]:
-        """Run once, and wait for each step: the seconds of each, the host's part among them.
+        """Run once, waiting for each step; the seconds of each, with the host's part.
 
         Raises:
             RunError: a step failed.
@@ -352,33 +294,20 @@ class GraphExecutor(Executor):
         return found
 
     def run_side_by_side(self, number: int = 20, gain: float = 0.05) -> tuple[tuple[str, ...], ...]:
-        """Find calls that are faster side by side than one after the other, and run them so.
+        """Find calls that are faster in parallel than one after the other, and run them so.
 
-        Calls one behind the other that do not need each other, such as the branches of a model, are
-        timed both ways: one after the other, each with all threads, and side by side, each on one
-        thread of the pool of parallel loops. Memory stays as it is planned. It pays for
-        kernels that are too small to be shared out, or built for one thread. What is found holds
-        for this executor; where calls are a loop in Python it finds nothing.
+        Adjacent calls that do not depend on each other, such as the branches of a model, are timed
+        both ways: one after the other, each with all threads, and in parallel, each on one thread
+        of the pool of parallel loops. Memory stays as it is planned. It pays for kernels that are
+        too small for several threads, or built for one. The result holds for this executor; where
+        calls are a loop in Python it finds nothing.
 
         Args:
             number: runs of each group in a sample; the medians of 5 samples are compared.
-            gain: by which share of its time a group must be faster.
+            gain: fraction of its time that a group must save.
 
         Returns:
-            The kernels of each group that runs side by side.
-
-        Raises:
-            RunError: a kernel failed.
-
-        Example:
-            >>> x = lw.graph.var("x", (4, 4))
-            >>> branches = [lw.graph.op.nn.softmax(x, axis=n) for n in (0, 1)]
-            >>> module = lw.graph.IRModule.from_expr(lw.graph.op.add(*branches))
-            >>> executor = lw.graph.compile(module, "llvm").executor()
-            >>> groups = executor.run_side_by_side()
-            >>> executor.run(x=np.zeros((4, 4), "float32"))
-            >>> print(executor.get_output(0).numpy()[0], len(groups) <= 1)
-            [0.5 0.5 0.5 0.5] True
+            The kernels of each group that runs in parallel.
         """
         self._run()
         groups = independent_runs(self.program.steps, self.program.values)
@@ -388,7 +317,7 @@ class GraphExecutor(Executor):
         return tuple(tuple(self.program.steps[n].kernel for n in g) for g in self._groups)
 
     def _takes_group(self, group: range, number: int, gain: float) -> bool:
-        """Give the calls of a group workspaces of their own if they are faster side by side."""
+        """Give the calls of a group their own workspaces if they are faster in parallel."""
         apart = [self._bound(n) for n in group]
         if not _faster_together(apart, number, gain):
             return False
@@ -397,7 +326,7 @@ class GraphExecutor(Executor):
 
 
 def _faster_together(calls: Sequence[Any], number: int, gain: float) -> bool:
-    """Whether calls take less time side by side."""
+    """Whether calls take less time in parallel."""
     ways = sequence(calls), sequence(calls, [range(len(calls))])
     samples: tuple[list[float], list[float]] = ([], [])
     for _ in range(5):
@@ -409,18 +338,14 @@ def _faster_together(calls: Sequence[Any], number: int, gain: float) -> bool:
 
 
 def weight_of(v: Value, constants: Mapping[str, Array]) -> Array:
-    """The array of a constant.
-
-    Raises:
-        ArgumentError: it is missing, or has another shape or dtype.
-    """
+    """The array of a constant; ArgumentError where it is missing, or has another shape or dtype."""
     if v.name not in constants:
         raise ArgumentError(f"constant {v.name!r} is missing{did_you_mean(v.name, constants)}")
     return fitted(v, constants[v.name])
 
 
 def _arrays_of(params: bytes | str | os.PathLike[str] | Mapping[str, Array]) -> Mapping[str, Any]:
-    """Arrays by name, of a file, its bytes, or as they are given."""
+    """Arrays by name, from a file, its bytes, or as given."""
     if isinstance(params, Mapping):
         return params
     if isinstance(params, bytes | bytearray):

@@ -1,4 +1,4 @@
-"""Steps of a program that are Python functions: what no kernel computes, another library does."""
+"""Steps of a program that are Python functions, for operators without a kernel."""
 
 from __future__ import annotations
 
@@ -22,10 +22,9 @@ class HostStep:
 
     Attributes:
         name: of the step, for messages.
-        function: from the arrays that it reads, into which it does not write, to those that it
-            makes, in order.
-        outputs: how many it makes.
-        by: whose implementation it is, such as ``"PyTorch"``.
+        function: from the arrays that it reads, which it does not change, to its results, in order.
+            outputs: number of results.
+            by: library of the implementation, such as ``"PyTorch"``.
 
     Example:
         >>> from loopwright.runtime.executors import HostStep
@@ -42,31 +41,23 @@ class HostStep:
     by: str
 
     def bind(self, *arrays: Array) -> HostCall:
-        """A call on some arrays: those that it reads, then those that it writes."""
+        """A call on some arrays: its inputs, then its outputs."""
         first = len(arrays) - self.outputs
         return HostCall(self, arrays[:first], arrays[first:])
 
 
 @dataclass(frozen=True, eq=False)
 class HostCall:
-    """A step with its arrays.
-
-    Attributes:
-        step: the step.
-        inputs: arrays that it reads.
-        outputs: arrays that it writes.
-    """
+    """A step with its arrays."""
 
     step: HostStep
+    #: Arrays that it reads.
     inputs: tuple[Array, ...]
+    #: Arrays that it writes.
     outputs: tuple[Array, ...]
 
     def __call__(self) -> None:
-        """Run it once.
-
-        Raises:
-            RunError: the function failed, or gave something else than it was to.
-        """
+        """Run it once; RunError where the function failed, or its results do not fit."""
         try:
             made = self.step.function(*self.inputs)
         except Exception as exc:  # whatever the other library raises
@@ -81,11 +72,10 @@ class HostCall:
 
     @property
     def device(self) -> Device:
-        """Where it runs: on the host."""
         return device("cpu", 0)
 
     def time(self, number: int) -> float:
-        """Seconds of some calls, one after the other."""
+        """Seconds of `number` calls, one after the other."""
         begin = time.perf_counter()
         for _ in range(number):
             self()

@@ -12,7 +12,7 @@ from loopwright.runtime.executors.model import Model
 
 
 def load_model(path: str | os.PathLike[str]) -> Model | BatchedModel:
-    """Read what `Model.save` or `BatchedModel.save` wrote; nothing of it runs before it is called.
+    """Read a file of `Model.save` or `BatchedModel.save`; nothing of it runs before it is called.
 
     The file holds machine code, as an executable does: run only what you trust.
 
@@ -24,7 +24,7 @@ def load_model(path: str | os.PathLike[str]) -> Model | BatchedModel:
 
     Raises:
         UsageError: there is no such file; it is no model, damaged, or of another version.
-        RunError: it cannot be read, or its parts do not fit together.
+        RunError: it cannot be read, or its parts are inconsistent.
         TargetError: its kernels are for another CPU; the message names both.
 
     Example:

@@ -1,6 +1,6 @@
-"""Where the values of a program lie: those that are not alive at one time share memory.
+"""Memory plan of a program: values that are not alive at one time share memory.
 
-Memory is shared out by liveness: a value gets the smallest gap that holds it among the values that
+Memory is assigned by liveness: a value gets the smallest gap that holds it among the values that
 are alive while it is, the largest values first (greedy by size; Pisarchyk and Lee, 2020).
 """
 
@@ -20,14 +20,9 @@ def placed(
     output_names: Sequence[str] = (),
     alignment: int = ALIGNMENT,
 ) -> Program:
-    """A program whose stored values have their places in memory.
+    """A program whose stored values have offsets in memory, which are set here.
 
-    Args:
-        values: its tensors; offsets of those that are stored are set here.
-        steps: its kernels, in order.
-        inputs, outputs: numbers of values.
-        output_names: of its outputs.
-        alignment: of the places, a power of two from 64 on.
+    `alignment` is a power of two from 64 on.
     """
     lives = _lives(values, steps, outputs)
     offsets, size = share_out({n: values[n].nbytes for n in lives}, lives, alignment)
@@ -40,7 +35,7 @@ def placed(
 def _lives(
     values: Sequence[Value], steps: Sequence[Step], outputs: Sequence[int]
 ) -> dict[int, tuple[int, int]]:
-    """For what is stored the step that makes it, and the last one that reads it."""
+    """For each stored value the step that writes it, and the last one that reads it."""
     lives: dict[int, tuple[int, int]] = {}
     for at, step in enumerate(steps):
         for n in step.args:
@@ -52,16 +47,9 @@ def _lives(
 def share_out(
     sizes: Mapping[int, int], lives: Mapping[int, tuple[int, int]], alignment: int = ALIGNMENT
 ) -> tuple[dict[int, int], int]:
-    """Offsets in a pool of memory for values that live for some steps, both ends included.
+    """Offsets in a pool for values by their bytes and their first and last steps; the pool's bytes.
 
-    Args:
-        sizes: bytes of each value.
-        lives: its first and its last step.
-        alignment: of the offsets.
-
-    Returns:
-        Offsets, multiples of the alignment; values that live at one time do not overlap. And the
-        pool's bytes.
+    Both steps are included: values that live at one time do not overlap.
     """
     offsets: dict[int, int] = {}
     rounded = {n: -(-max(size, 1) // alignment) * alignment for n, size in sizes.items()}

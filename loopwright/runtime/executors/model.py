@@ -1,4 +1,4 @@
-"""A model whose kernels are built: what runs it, and the file that keeps it."""
+"""`Model`, a model whose kernels are built, and the file that keeps it."""
 
 from __future__ import annotations
 
@@ -74,14 +74,7 @@ class Model:
 
     @cached_property
     def device_type(self) -> str:
-        """Type of the devices that its kernels are for, such as ``cpu`` or ``cuda``.
-
-        Example:
-            >>> x = lw.graph.var("x", (2,))
-            >>> module = lw.graph.IRModule.from_expr(lw.graph.op.nn.relu(x))
-            >>> print(lw.graph.compile(module, "llvm").device_type)
-            cpu
-        """
+        """Type of the devices that its kernels are for, such as ``cpu`` or ``cuda``."""
         kinds = {artifact_kind(m.artifact.kind).device for m in self.kernels.values()}
         return next(iter(kinds), "cpu")
 
@@ -119,11 +112,7 @@ class Model:
         return self._first.another()
 
     def _home(self, device: Device | str | None) -> Device:
-        """A device that the model was built for.
-
-        Raises:
-            UsageError: it is of another type, or not here.
-        """
+        """The device, which must be here and of the type that the model was built for."""
         home = as_device(self.device_type if device is None else device)
         if home.name != self.device_type:
             raise UsageError(
@@ -134,7 +123,7 @@ class Model:
         return home
 
     def _placed_on(self, home: Device) -> DeviceProgram:
-        """The model on a device, where its weights are copied once."""
+        """The model's program on a device; its weights are copied there once."""
         with self._lock:
             if home not in self._devices:
                 called = self.program, self._called, self.constants
@@ -143,7 +132,7 @@ class Model:
 
     @cached_property
     def _first(self) -> GraphExecutor:
-        """An executor that nobody runs: it has what is computed from weights, once for all."""
+        """An executor that is never run: it holds values computed from weights, once for all."""
         self._refuse_devices()
         return GraphExecutor(self.program, self._called, self.constants, self._shared)
 
@@ -156,11 +145,10 @@ class Model:
 
     @property
     def _called(self) -> dict[str, Module | HostStep]:
-        """All that steps call, by name."""
         return {**self.kernels, **self.host_steps}
 
     def debug_executor(self, dump_root: str | os.PathLike[str] | None = None) -> DebugExecutor:
-        """The same with a look at every call of a kernel.
+        """A `DebugExecutor` of the model, which shows every call of a kernel.
 
         Args:
             dump_root: a folder into which each run writes its calls, their outputs and a trace;
@@ -175,14 +163,7 @@ class Model:
     def async_executor(
         self, num_workers: int | None = None, share_memory: bool = False
     ) -> AsyncGraphExecutor:
-        """The model with steps that run side by side where they do not need each other.
-
-        Args:
-            num_workers, share_memory: as of `AsyncGraphExecutor`.
-
-        Raises:
-            UsageError: the number of workers is out of range.
-        """
+        """An `AsyncGraphExecutor` of the model: independent steps run in parallel."""
         return AsyncGraphExecutor.of(self._first, num_workers, share_memory)
 
     def aot_executor(self) -> AotExecutor:
@@ -190,14 +171,6 @@ class Model:
 
         Raises:
             UsageError: a kernel is not of compiled code of the host, or there is none.
-
-        Example:
-            >>> x = lw.graph.var("x", (2,))
-            >>> module = lw.graph.IRModule.from_expr(lw.graph.op.nn.relu(x))
-            >>> executor = lw.graph.compile(module, "llvm").aot_executor()
-            >>> executor.run(x=np.array([1, -1], "float32"))
-            >>> print(executor.get_output(0).numpy())
-            [1. 0.]
         """
         refuse_host_steps(self.host_steps, "one function")
         return AotExecutor(self._first.whole_program("model").module(), self.constants)
@@ -220,28 +193,16 @@ class Model:
 
         Args:
             path: the file, such as ``resnet18.so``, or ``resnet18.a`` for a static library; the
-                header is ``resnet18.h``.
-            cc: what links; default the first of ``cc``, ``gcc`` and ``clang`` that there is.
+                header is ``resnet18.h``. The library's path is returned.
+            cc: the linker; default the first of ``cc``, ``gcc`` and ``clang`` that is installed.
             fcompile: as of `Module.export_library`.
             force: replace files that are no such library and header, too.
-
-        Returns:
-            The path of the library.
 
         Raises:
             UsageError: a kernel is not of compiled code of the host, there is none, the weights
                 have 2 GiB or more, the system is not Linux, or other files are there.
-            TargetError: there is nothing that links; the message says what to install.
+            TargetError: no linker is installed; the message says what to install.
             RunError: a file cannot be written, or linking failed.
-
-        Example:
-            >>> x = lw.graph.var("x", (2,))
-            >>> module = lw.graph.IRModule.from_expr(lw.graph.op.nn.relu(x))
-            >>> path = lw.graph.compile(module, "llvm").export_library("relu.so")
-            >>> y = np.empty(2, "float32")
-            >>> lw.load_module(path)(np.array([1, -1], "float32"), y)
-            >>> print(path.name, y)
-            relu.so [1. 0.]
         """
         refuse_host_steps(self.host_steps, "a library")
         target = Path(path)
@@ -249,15 +210,10 @@ class Model:
         return export_model(whole, target, cc, fcompile, force=force)
 
     def __call__(self, *inputs: Any) -> list[Any]:
-        """Run once, with an executor of its own.
+        """Run once, with an executor of its own; takes an array for each input, in order.
 
-        Args:
-            inputs: an array for each input, in order. Of a model for devices they may lie on one
-                of them, such as tensors of PyTorch: then it runs there.
-
-        Returns:
-            The outputs, as arrays of NumPy; where an input lies on a device, as arrays there,
-            which ``torch.from_dlpack`` takes over.
+        Of a model for devices, inputs may lie on one of them, such as tensors of PyTorch: then it
+        runs there. Outputs are arrays of NumPy, or of that device, for ``torch.from_dlpack``.
 
         Raises:
             ArgumentError: there are more or fewer inputs, or one has another shape or dtype.
@@ -281,26 +237,16 @@ class Model:
         """Write the model to one file: its program, the machine code of its kernels, its weights.
 
         The file is a zip archive without compression: ``model.json``, for each kernel its code and
-        what describes it, and ``weights.safetensors``. It is replaced in one step.
+        manifest, and ``weights.safetensors``. It is replaced in one step.
 
         Args:
-            path: the file, such as ``resnet18.lw``.
+            path: the file, such as ``resnet18.lw``, which is returned.
             force: replace a file that is no model, too.
-
-        Returns:
-            The path.
 
         Raises:
             UsageError: another file is there.
             RunError: the file cannot be written; or a step is a Python function, which no file
                 holds.
-
-        Example:
-            >>> x = lw.graph.var("x", (4,))
-            >>> module = lw.graph.IRModule.from_expr(lw.graph.op.nn.relu(x))
-            >>> path = lw.graph.compile(module, "llvm").save("relu.lw")
-            >>> print(lw.graph.load(path)(np.array([1, -2, 3, -4], "float32"))[0])
-            [1. 0. 3. 0.]
         """
         refuse_host_steps(self.host_steps, "saved")
         return saved.write(path, self.program, self.kernels, self.constants, force=force)
@@ -315,15 +261,7 @@ class Model:
 
 
 def refuse_host_steps(steps: Mapping[str, HostStep], done: str) -> None:
-    """Refuse what code alone can be.
-
-    Args:
-        steps: Python functions among the steps of a model, by name.
-        done: what was to be done with it.
-
-    Raises:
-        RunError: there are some.
-    """
+    """Raise RunError where steps of a model are Python functions, which no machine code holds."""
     if steps:
         named = "; ".join(f"{name} ({s.by})" for name, s in steps.items())
         raise RunError(

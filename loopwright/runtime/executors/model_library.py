@@ -1,7 +1,7 @@
 """A model as a library for C: one function, its kernels and its weights, and a header.
 
 The weights lie in the library as the kernels read them, packed already, in memory that processes
-share and that is read from the disk when it is first used.
+share and that is read from the disk at its first use.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _C_TYPES = {
     "float16": "uint16_t",
     "bfloat16": "uint16_t",
 }
-#: What parameters are not called: names in the header, and words of C and C++.
+#: Reserved names of parameters: names in the header, and keywords of C and C++.
 _TAKEN = frozenset(
     [
         *("args", "workspace", "auto", "bool", "break", "case", "catch", "char", "class", "const"),
@@ -83,10 +83,9 @@ void lw_pool_configure(int32_t threads, int32_t spin);
 
 
 def c_name(path: Path) -> str:
-    """What the function of a library is called: the file's name without its ending, as C takes it.
+    """C identifier of a library's function: the file's name without its ending.
 
-    Raises:
-        UsageError: nothing is left of it.
+    UsageError where no character of it is left.
     """
     name = re.sub(r"\W", "_", path.name.partition(".")[0], flags=re.ASCII)
     if not name.strip("_"):
@@ -102,11 +101,7 @@ def export_model(
     *,
     force: bool = False,
 ) -> Path:
-    """Write a program that is one function as a library and a header; see `Model.export_library`.
-
-    Raises:
-        UsageError, TargetError, RunError: as of that.
-    """
+    """Write a program as a library and a header; see `Model.export_library`."""
     header = path.with_suffix(".h")
     check((header, HEADER), force=force)
     with tempfile.TemporaryDirectory(prefix="loopwright-weights-") as folder:
@@ -142,7 +137,7 @@ def _weights_object(constants: Mapping[str, npt.NDArray[Any]], room: Path) -> by
 
 
 def _quoted(line: str) -> str:
-    """A line of assembly as a text of LLVM IR."""
+    """A line of assembly as a string of LLVM IR."""
     escaped = line.replace("\\", "\\5C").replace('"', "\\22")
     return f'"{escaped}"'
 
@@ -176,7 +171,7 @@ def _pointer(arg: ArgSpec) -> str:
 
 
 def _parameters(spec: FunctionSpec) -> list[str]:
-    """Names of the arguments as C takes them, all different."""
+    """Names of the arguments in C, all different."""
     found: list[str] = []
     for arg in spec.args:
         name = re.sub(r"\W", "_", arg.name, flags=re.ASCII) or "value"

@@ -1,9 +1,9 @@
-"""A program cut into parts for several devices: few bytes between them, work by their capacity.
+"""Partition of a program for several devices: few bytes between them, work by their capacity.
 
-Two devices are a bipartition by repeated minimum cuts: the side that is too light is merged with a
-step beside it, and the cut is sought again (Yang and Wong, Efficient network flow based min-cut
-balanced partitioning, 1996). More devices are halved, and each half is cut again. What is cut are
-nets, one for each value, so that a value that several steps of another device read counts once.
+Two devices are a bipartition by repeated minimum cuts: the side that is too light is merged with
+an adjacent step, and the cut is computed again (Yang and Wong, Efficient network flow based
+min-cut balanced partitioning, 1996). More devices are halved, and each half is cut again. Nets
+are cut, one for each value, so that a value that several steps of another device read counts once.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _MOST = 1 << 30
 
 
 class Edge(NamedTuple):
-    """A value that one device makes and another one reads.
+    """A value that one device writes and another one reads.
 
     Attributes:
         value: its number in the program.
-        source: number of the device that makes it.
+        source: number of the device that writes it.
         target: number of the device that reads it.
 
     Example:
@@ -43,7 +43,7 @@ class Edge(NamedTuple):
 
 @dataclass(frozen=True)
 class Partition:
-    """Which device runs which step.
+    """Assignment of steps to devices.
 
     Attributes:
         program: the steps.
@@ -97,8 +97,8 @@ def partition(
     Args:
         program: the steps.
         loads: work of each step, such as its operations.
-        capacities: how much each device can do, in proportion to the others.
-        tolerance: by which share of all work a part may differ from its due; where no cut lies
+        capacities: speed of each device, in proportion to the others.
+        tolerance: fraction of all work by which a part may differ from its due; where no cut lies
             within it, the closest is taken.
 
     Returns:
@@ -135,14 +135,12 @@ def partition(
 
 
 class _Cutter:
-    """Cuts sets of steps in two."""
-
     def __init__(self, program: Program, loads: Sequence[float], slack: float) -> None:
         self._program, self._loads, self._slack = program, loads, slack
         self._nets = _nets(program)
 
     def assign(self, steps: list[int], shares: list[tuple[int, float]], devices: list[int]) -> None:
-        """Give steps to devices, of which each has its share of the work."""
+        """Assign steps to devices with the given shares of the work."""
         if len(shares) == 1 or not steps:
             for step in steps:
                 devices[step] = shares[0][0]
@@ -155,7 +153,7 @@ class _Cutter:
         self.assign([s for s in steps if s not in left], second, devices)
 
     def _cut(self, steps: list[int], due: float) -> set[int]:
-        """Of some steps those of the first side, whose work is to be `due`."""
+        """The steps of the first side, whose work is to be `due`."""
         if len(steps) == 1:
             whole = self._loads[steps[0]]
             return set(steps) if 2 * due >= whole else set()
@@ -229,7 +227,7 @@ class _Cutter:
 
 @dataclass(frozen=True)
 class _Net:
-    """The steps that make and read a value."""
+    """The steps that write and read a value."""
 
     steps: frozenset[int]
     nbytes: int

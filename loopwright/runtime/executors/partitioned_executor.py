@@ -1,7 +1,7 @@
-"""The executor of a program that was cut: each device runs its part, and gives others their values.
+"""The executor of a partitioned program: each device runs its part, and passes on its values.
 
 A value that another device reads is copied there once, by a step of its own. Steps and copies run
-as soon as what they wait for has ended, so that devices work beside each other.
+as soon as their predecessors have ended, so that devices work in parallel.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ _CALLER = -1
 class PartitionedExecutor(Executor):
     """A model over several devices.
 
-    Each value has memory of its own on each device that makes or reads it, and each device one
+    Each value has memory of its own on each device that writes or reads it, and each device one
     worker thread.
 
     Args:
-        cut: which device runs which step.
+        cut: assignment of steps to devices.
         kernels: for each device the kernels of its steps by name, built for its target.
-        devices: what each is; two may be the same one.
+        devices: the device of each part; two may be the same one.
         constants: by the names of the program's values.
 
     Attributes:
         cut, devices: as given.
 
     Raises:
-        UsageError: there are not as many devices and lots of kernels as the cut has.
+        UsageError: the numbers of devices and of sets of kernels differ from the cut's.
         ArgumentError: a kernel or a constant is missing, or has another shape or dtype.
 
     Example:
@@ -102,7 +102,7 @@ class PartitionedExecutor(Executor):
     def _callees_of(
         self, device: int, kernels: Mapping[str, Module], weights: Mapping[int, Array]
     ) -> list[Callee]:
-        """What the steps of a device call; constants are copied there."""
+        """The callees of a device's steps; constants are copied there."""
         steps = [
             step
             for step, home in zip(self.cut.program.steps, self.cut.devices, strict=True)
@@ -120,12 +120,12 @@ class PartitionedExecutor(Executor):
         return device == _CALLER or self.devices[device].device_type == HOST
 
     def _place(self, number: int, device: int) -> _Place:
-        """Where a device finds a value: what the caller gives, the host reads as it is."""
+        """Place of a value for a device; the host reads a caller's array without a copy."""
         given = self.cut.program.values[number].kind != "stored"
         return (number, _CALLER if given and self._is_host(device) else device)
 
     def _array(self, place: _Place) -> Any:
-        """The array at a place, made when it is first asked for."""
+        """The array at a place, allocated at the first request."""
         if place not in self._arrays:
             v = self.cut.program.values[place[0]]
             if self._is_host(place[1]):
@@ -166,7 +166,7 @@ class PartitionedExecutor(Executor):
         )
 
     def _replace(self, at: _Place, elements: Array) -> None:
-        """Bind all to another array at a place; where that is refused, nothing changes."""
+        """Bind all steps to another array at a place; where that is refused, nothing changes."""
         before, self._arrays[at] = self._array(at), elements
         try:
             self._bind()
@@ -196,7 +196,7 @@ class PartitionedExecutor(Executor):
         self._order = dependencies(self._steps)
 
     def _waiting(self, bound: Callable[[], object], device: int) -> Callable[[], object]:
-        """A call that has ended when it returns, as those of devices have not."""
+        """A call that waits for its device, whose own calls return earlier."""
         if self._is_host(device):
             return bound
         home = self.devices[device]

@@ -1,4 +1,4 @@
-"""A model as data: values, where they lie, and kernels in the order in which they run."""
+"""A model as data: values, their places in memory, and kernels in the order of a run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from loopwright import dtypes
 from loopwright.errors import RunError
 
-#: What a value is: given by a caller, a weight, or made by a kernel in the pool of memory.
+#: Origin of a value: a caller, the weights, or a kernel, which stores it in the pool.
 Kind = Literal["input", "constant", "stored"]
 _KINDS = ("input", "constant", "stored")
 _FORMAT, _VERSION = "loopwright.program", 1
@@ -29,7 +29,7 @@ class Value:
         shape: its extents.
         dtype: of its elements.
         kind: input, constant or stored.
-        offset: of what is stored: where it begins in the pool, in bytes.
+        offset: of a stored value: its first byte in the pool.
 
     Example:
         >>> from loopwright.runtime.executors import Value
@@ -56,7 +56,7 @@ class Step:
     Attributes:
         kernel: its name.
         args: numbers of values in the order of its arguments.
-        outputs: how many of them, the last ones, it writes.
+        outputs: number of its outputs, which are the last arguments.
 
     Example:
         >>> from loopwright.runtime.executors import Step
@@ -77,14 +77,14 @@ class Program:
         values: its tensors.
         steps: its kernels, in order.
         inputs: numbers of the values that a caller gives, in order.
-        outputs: numbers of the values that it gives back, in order.
-        pool_bytes: memory for what is stored.
-        output_names: of its outputs, in order, all different; of a program that names none, and
-            that is given none, ``output_0``, ``output_1`` and so on.
+        outputs: numbers of the values that it returns, in order.
+        pool_bytes: memory for stored values.
+        output_names: names of its outputs, in order, all different; default ``output_0``,
+            ``output_1`` and so on.
 
     Raises:
-        RunError: it does not fit together: a number that there is not, memory outside of the pool,
-            a value that is read before it is made, or that another one has overwritten.
+        RunError: it is inconsistent: an unknown number, memory outside of the pool, a value that is
+            read before it is written, or after another one has overwritten it.
 
     Example:
         >>> from loopwright.runtime.executors import Program, Step, Value
@@ -121,12 +121,12 @@ class Program:
 
     @property
     def input_values(self) -> tuple[Value, ...]:
-        """What a caller gives, in order."""
+        """Values that a caller gives, in order."""
         return tuple(self.values[n] for n in self.inputs)
 
     @property
     def output_values(self) -> tuple[Value, ...]:
-        """What it gives back, in order, by the names of the outputs."""
+        """Values that it returns, in order, by the names of the outputs."""
         named = zip(self.outputs, self.output_names, strict=True)
         return tuple(replace(self.values[n], name=name) for n, name in named)
 
@@ -149,7 +149,7 @@ class Program:
         """The program of `to_json`.
 
         Raises:
-            RunError: it is something else, of another version, or does not fit together.
+            RunError: it is something else, of another version, or is inconsistent.
         """
         if not isinstance(data, Mapping) or data.get("format") != _FORMAT:
             raise RunError("this is no program of a model")
@@ -182,7 +182,7 @@ def _check_value(number: int, v: Value, pool_bytes: int) -> None:
 
 
 def _check_order(program: Program) -> None:
-    """What a kernel reads was made before, and nothing has overwritten it."""
+    """Check that each value is written before it is read, and not overwritten before."""
     values = program.values
     alive: dict[int, Value] = {}
     for step in program.steps:
@@ -212,5 +212,5 @@ def _check_alive(
 
 
 def overlap(a: Value, b: Value) -> bool:
-    """Whether two values that are stored have bytes in common."""
+    """Whether two stored values share bytes."""
     return a.offset < b.offset + b.nbytes and b.offset < a.offset + a.nbytes

@@ -1,4 +1,4 @@
-"""One run of steps on worker threads: a step begins when all that it waits for has ended."""
+"""One run of steps on worker threads: a step begins when all its predecessors have ended."""
 
 from __future__ import annotations
 
@@ -11,13 +11,7 @@ from loopwright.runtime.threads.thread_pool import ThreadPool
 
 
 class Run:
-    """One run: which steps still wait, and for how many others.
-
-    Args:
-        calls: runs each step.
-        order: what each step waits for.
-        workers: the threads that run them.
-    """
+    """One run: the steps that still wait, and their numbers of unfinished predecessors."""
 
     def __init__(
         self, calls: Sequence[Callable[[], object]], order: Dependencies, workers: ThreadPool
@@ -30,7 +24,7 @@ class Run:
         self._future: Future[None] = Future()
 
     def begin(self) -> Future[None]:
-        """Begin the steps that wait for none."""
+        """Begin the steps without predecessors."""
         ready = [n for n, count in enumerate(self._waits) if count == 0]
         if not ready:
             self._future.set_result(None)
@@ -53,7 +47,7 @@ class Run:
         return None
 
     def _after(self, step: int, failure: BaseException | None) -> int | None:
-        """Note that a step has ended, and begin what waited for it; returns what comes next here.
+        """Note the end of a step and begin its ready successors; returns the one to run here.
 
         After a failure nothing begins; the run ends when all that has begun has ended.
         """

@@ -1,9 +1,9 @@
-"""Models as files: a zip archive without compression, so that its parts can be had without this.
+"""Models as files: a zip archive without compression, so that other tools can read its parts.
 
 ``model.json`` is the program with the names of the kernels; ``kernels/N.json`` and
-``kernels/N.bin`` are what describes a kernel and its code; ``weights.safetensors`` holds the
-constants. The archive keeps a checksum of every part. All of it is checked before anything of the
-code is mapped.
+``kernels/N.bin`` are a kernel's manifest and its code; ``weights.safetensors`` holds the
+constants. The archive keeps a checksum of every part. All of it is checked before any code is
+mapped.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ FORMAT, _VERSION = "loopwright.model", 1
 #: Versions that are read: models of one program, and of several batches.
 VERSIONS = (1, 2)
 _MODEL, _WEIGHTS = "model.json", "weights.safetensors"
-#: How it begins: with ``model.json``, which is not compressed.
+#: First bytes of a model file: ``model.json``, which is not compressed.
 SAVED = Kind(
     "a model", lambda data: data[:2] == b"PK" and f'"format": "{FORMAT}"'.encode() in data[:200]
 )
-#: What reading an archive raises where its bytes were changed, beside what it says of itself.
+#: Exceptions of reading an archive whose bytes were changed.
 _DAMAGE = (
     zipfile.BadZipFile,
     NotImplementedError,
@@ -77,18 +77,10 @@ def write_parts(
     *,
     force: bool = False,
 ) -> Path:
-    """Write the parts of a model.
+    """Write ``head`` as ``model.json``, and the other parts of a model, in one step.
 
-    Args:
-        path: the file; it is replaced in one step.
-        head: what ``model.json`` says.
-        kernels: known by their places.
-        weights: by name.
-        force: replace a file that is no model, too.
-
-    Raises:
-        RunError: the file cannot be written.
-        UsageError: another file is there.
+    Kernels are numbered by their places. RunError where the file cannot be written, UsageError
+    where another file is there and ``force`` is false.
     """
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_STORED) as archive:
@@ -111,12 +103,7 @@ def _add(archive: zipfile.ZipFile, name: str, data: bytes) -> None:
 
 @contextmanager
 def opened(path: str | os.PathLike[str]) -> Iterator[tuple[zipfile.ZipFile, Mapping[str, Any]]]:
-    """The archive of a model, and what its ``model.json`` says, of a version that is known.
-
-    Raises:
-        UsageError: there is no such file; it is no model, damaged, or of another version.
-        RunError: it cannot be read.
-    """
+    """The archive and ``model.json`` of a model; UsageError for other files and other versions."""
     source = Path(path)
     with _refusing(source), zipfile.ZipFile(source) as archive:
         whole = source.stat().st_size
@@ -138,15 +125,7 @@ def opened(path: str | os.PathLike[str]) -> Iterator[tuple[zipfile.ZipFile, Mapp
 def read(
     archive: zipfile.ZipFile, head: Mapping[str, Any], source: Path
 ) -> tuple[Program, dict[str, Module], dict[str, Array]]:
-    """Read a model of one program; see `load_model`.
-
-    Args:
-        archive, head: as `opened` gives them.
-        source: the file, for messages.
-
-    Raises:
-        UsageError, RunError, TargetError: as of that.
-    """
+    """Read a model of one program, with errors as of `load_model`; the archive is from `opened`."""
     program = Program.from_json(head["program"])
     kernels = {str(name): kernel_of(archive, n) for n, name in enumerate(head["kernels"])}
     constants = weights_of(archive, source)
@@ -155,14 +134,13 @@ def read(
 
 
 def weights_of(archive: zipfile.ZipFile, source: Path) -> dict[str, Array]:
-    """The weights of an archive by name."""
     found = decoded(archive.read(_WEIGHTS), source / _WEIGHTS)
     return {name: array.numpy() for name, array in found.items()}
 
 
 @contextmanager
 def _refusing(source: Path) -> Iterator[None]:
-    """Say in one line why a file is none of ours."""
+    """Say in one line why a file is not a model."""
     try:
         yield
     except FileNotFoundError:

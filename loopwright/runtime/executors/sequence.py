@@ -1,7 +1,7 @@
-"""Bound calls one after the other: in one piece of compiled code where that can be.
+"""Bound calls one after the other: in one piece of compiled code where possible.
 
 Python takes about half a microsecond for a call of a kernel that is bound; the code of sequence.ll
-some nanoseconds. It gives the interpreter's lock away once, for all kernels together.
+some nanoseconds. It releases the interpreter's lock once, for all kernels together.
 """
 
 from __future__ import annotations
@@ -19,18 +19,12 @@ _SYMBOL = "lw_run_steps"
 
 
 def sequence(calls: Sequence[Any], groups: Collection[range] = ()) -> Callable[[], None]:
-    """What runs bound calls in order, with their arrays as they are bound now.
+    """A function that runs bound calls in order, with their arrays as they are bound now.
 
-    Where `in_one_piece` is true of them, this is one piece of compiled code; else a loop in Python.
-
-    Args:
-        calls: what `Module.bind` gives.
-        groups: places of calls, one after the other, that do not need each other: those of a group
-            run side by side, on the threads of parallel loops. A loop in Python has no use for it.
-
-    Returns:
-        A function without arguments; it raises RunError where a call fails, and those behind that
-        did not run.
+    Where `in_one_piece` is true of them, it is one piece of compiled code; else a loop in Python.
+    Calls of a group, whose places are adjacent, do not depend on each other and run in parallel on
+    the threads of parallel loops; the loop in Python ignores groups. After a RunError the calls
+    behind it did not run.
     """
     held = tuple(calls)
     return _in_one(held, groups) if in_one_piece(held) else _one_by_one(held)
@@ -39,7 +33,7 @@ def sequence(calls: Sequence[Any], groups: Collection[range] = ()) -> Callable[[
 def in_one_piece(calls: Sequence[object]) -> bool:
     """Whether calls can be one piece of compiled code.
 
-    They are where LLVM is in this process, as it is where kernels were linked here, and all of them
+    They can where LLVM is in this process, as it is where kernels were linked here, and all of them
     are of compiled code of the host.
     """
     return bool(calls) and linker.is_loaded() and all(map(_is_compiled, calls))

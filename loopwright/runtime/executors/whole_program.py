@@ -1,9 +1,9 @@
 """A program as one function: LLVM IR that calls its kernels one after the other.
 
-Where every value lies is a constant in that code, so that nothing is interpreted. The function has
-the form of a kernel, ``int32_t f(void **args, void *workspace)``: its arguments are the inputs and
-the outputs of the program in order, and its workspace holds the values between kernels. What is
-done with kernels (checked calls, timing, libraries) is done with it as well.
+The address of every value is a constant in that code, so that nothing is interpreted. The
+function has the form of a kernel, ``int32_t f(void **args, void *workspace)``: its arguments are
+the inputs and the outputs of the program in order, and its workspace holds the values between
+kernels. It is used like a kernel (checked calls, timing, libraries).
 
 Kernels and constants are symbols that the code does not define. In this process they are resolved
 to the kernels and arrays of an executor; in a library they are linked to it.
@@ -36,36 +36,32 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class WholeProgram:
-    """A program as one function.
+    """A program as one function."""
 
-    Attributes:
-        text: its code, LLVM IR.
-        manifest: of that code.
-        kernels: the modules whose code it calls, by name.
-        functions: what it calls of them, by symbol.
-        constants: arrays that it reads, by symbol.
-    """
-
+    #: LLVM IR.
     text: str
     manifest: Manifest
+    #: Modules whose code it calls, by name.
     kernels: Mapping[str, Module]
+    #: Functions of these that it calls, by symbol.
     functions: Mapping[str, Function]
+    #: Arrays that it reads, by symbol.
     constants: Mapping[str, Array]
 
     def artifact(self) -> Artifact:
-        """The code, compiled; it lacks what it calls and reads."""
+        """The compiled code, with its kernels and constants undefined."""
         cpu = self.manifest.cpu, self.manifest.features
         return Artifact(self.manifest.to_json(), linker.compile_text(self.text, cpu=cpu))
 
     def module(self) -> Module:
-        """The function in this process; its memory is that of the kernels and constants here."""
+        """The function in this process, with the kernels and constants here."""
         return Module(self.artifact(), link=self._link)
 
     def _link(self, manifest: Manifest, objects: bytes) -> Linked:
         imports = {symbol: f.address for symbol, f in self.functions.items()}
         imports |= {symbol: int(a.ctypes.data) for symbol, a in self.constants.items()}
         linked = linker.link(objects, [manifest.entry], imports)
-        # The code is valid as long as what it calls and reads.
+        # The code is valid as long as its kernels and constants.
         return Linked(linked.addresses, (linked, self))
 
 
@@ -76,18 +72,10 @@ def whole_program(
     called: Sequence[Callee],
     weights: Mapping[int, Array],
 ) -> WholeProgram:
-    """A program as one function.
+    """A program as one function of that name; `called` are the callees of its steps.
 
-    Args:
-        name: of the function, as C takes it.
-        program: its steps.
-        kernels: by name.
-        called: what each step calls, with its constants given.
-        weights: constants that steps are called with, by the number of the value.
-
-    Raises:
-        UsageError: a kernel is not of compiled code of the host, a step runs in Python or a kernel
-            calls it, or the function has the name of a kernel.
+    UsageError where a kernel is not of compiled code of the host, a step runs in Python or a kernel
+    calls it, or the function has the name of a kernel.
     """
     used = {step.kernel: _compiled(step.kernel, kernels) for step in program.steps}
     contents = [_checked(kernel, module) for kernel, module in used.items()]
@@ -124,7 +112,7 @@ def _compiled(kernel: str, kernels: Mapping[str, Module | HostStep]) -> Module:
 
 
 def _checked(kernel: str, module: Module) -> Manifest:
-    """What a kernel is, which must be code that another function can call."""
+    """The manifest of a kernel, which must be code that another function can call."""
     contents = module.artifact.contents
     if artifact_kind(contents.kind).holds != "object":
         raise UsageError(

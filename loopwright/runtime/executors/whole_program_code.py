@@ -19,15 +19,8 @@ Array = npt.NDArray[Any]
 class Code:
     """Writes the function, call by call.
 
-    Args:
-        name: of the function.
-        program: whose calls they are.
-        weights: constants that steps are called with, by the number of the value.
-
-    Attributes:
-        functions: what is called, by symbol.
-        constants: arrays that are read, by symbol.
-        values_bytes: where the workspace of kernels begins, behind the values between them.
+    ``functions`` and ``constants`` are those in use, by symbol. ``values_bytes`` is the offset of
+    the kernels' workspace, behind the values between them.
     """
 
     def __init__(self, name: str, program: Program, weights: Mapping[int, Array]) -> None:
@@ -43,7 +36,7 @@ class Code:
         self._pointers = self._arguments()
 
     def _arguments(self) -> dict[int, str]:
-        """Load the arguments; the registers of those that are values of their own, by number."""
+        """Load the arguments; returns registers of values that are arguments, by number."""
         found: dict[int, str] = {}
         numbers = (*self._program.inputs, *self._program.outputs)
         for place, n in enumerate(numbers):
@@ -60,7 +53,7 @@ class Code:
         return self._program.values[number].kind == "stored"
 
     def call(self, callee: Callee) -> None:
-        """Call what a step calls; where that fails, the function gives its code."""
+        """Call the callee of a step; where that fails, the function returns its code."""
         function, given = _code_of(callee)
         self.functions[function.name] = function
         rest = iter(callee.rest)
@@ -80,7 +73,7 @@ class Code:
         ]
 
     def _pointer(self, number: int) -> str:
-        """Where a value is: an argument, a constant, or a place in the memory between kernels."""
+        """Address of a value: an argument, a constant, or a place in the memory between kernels."""
         if number in self._pointers:
             return self._pointers[number]
         if number in self._weights:
@@ -100,7 +93,7 @@ class Code:
         return self._registers
 
     def _copies(self) -> list[str]:
-        """Outputs that are an input, a constant or another output, too, are copied in the end."""
+        """Copy outputs that are also an input, a constant or another output, at the end."""
         lines, first = [], len(self._program.inputs)
         for place, n in enumerate(self._program.outputs, first):
             source, argument = self._pointer(n), f"%argument{place}"
@@ -142,7 +135,7 @@ class Code:
 
 
 def _code_of(callee: Callee) -> tuple[Function, tuple[Any, ...]]:
-    """The function that a step calls, and what it is given beforehand; None: by the call."""
+    """The function that a step calls, and its given arguments; None: by the call."""
     if isinstance(callee.function, FunctionWithConstants):
         function, given = callee.function.function, callee.function.given
     else:

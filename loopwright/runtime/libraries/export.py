@@ -1,7 +1,6 @@
 """Writing a shared object: the artifact's object file, the thread pool, and the manifest, linked.
 
-What `loopwright.runtime.calling.fastcall` needs is in it too, since LLVM is not where it is loaded.
-
+It also holds the code of `loopwright.runtime.calling.fastcall`, since it is loaded without LLVM.
 Linking is the system's (``cc -shared``): no package on PyPI that loopwright needs brings a linker.
 """
 
@@ -80,11 +79,8 @@ def export(
 ) -> Path:
     """Write an artifact as a library with a manifest; see `Module.export_library`.
 
-    Args:
-        source: the artifact.
-        path, cc, fcompile, force: as of `Module.export_library`.
-        form: ``so`` or ``a``; default what the ending of the path says.
-        more: object files by name that its code needs, beside those of the runtime.
+    `form` is ``so`` or ``a``, default by the ending of the path; `more` are object files by name
+    that the code needs, beside those of the runtime.
     """
     objects = {static_library.KERNEL: source.objects, **(more or {})}
     if fcompile is not None and not callable(fcompile):
@@ -155,7 +151,7 @@ def export(
 def _archive(
     source: artifact.Artifact, objects: Mapping[str, bytes], path: Path, compiler: str
 ) -> bytes:
-    """A static library: the kernel, the manifest, and what the kernel needs of the runtime.
+    """A static library: the kernel, the manifest, and the runtime code that the kernel needs.
 
     Each is an object of its own, so that a program that links several libraries gets one pool.
     """
@@ -205,12 +201,12 @@ def _pool_object() -> bytes:
 
 @lru_cache(maxsize=1)
 def _fastcall_object() -> bytes:
-    """What makes calls from Python quick; it needs no symbol of anybody."""
+    """Object file of fastcall.ll, which needs no external symbol."""
     return linker.compile_text(fastcall.fastcall_text(), portable=True)
 
 
 def _linked(output: Path) -> bytes:
-    """What the linker wrote: a shared object that holds the manifest."""
+    """The linker's output: a shared object that holds the manifest."""
     data = output.read_bytes() if output.is_file() else b""
     if library.is_shared_object(data) and library.ZEROS.encode() in data:
         return data
@@ -223,8 +219,7 @@ def _linked(output: Path) -> bytes:
 def needs(manifest: Manifest, compiler: str) -> list[str]:
     """The CPU features that a program may use, by LLVM's names, sorted.
 
-    Raises:
-        TargetError: the manifest does not say, and the compiler does not know the CPU.
+    TargetError where the manifest does not say, and the compiler does not know the CPU.
     """
     if manifest.needs:
         return sorted(manifest.needs)
@@ -271,7 +266,7 @@ def _manifest_c(manifest: JsonObject) -> str:
 
 
 def _start_c(manifest: JsonObject, uses_pool: bool) -> str:
-    """What sets up the thread pool, if there is one, when the code is loaded."""
+    """C code that sets up the thread pool, if there is one, when the code is loaded."""
     number = manifest["num_threads"] or "sysconf(_SC_NPROCESSORS_ONLN)"
     return _POOL % number if uses_pool else ""
 

@@ -1,4 +1,5 @@
-"""Shared objects with a manifest: what `Module.export_library` wrote, read and loaded without LLVM.
+"""Shared objects with a manifest, as `Module.export_library` writes them: read and loaded without
+LLVM.
 
 The manifest is JSON in a section of the ELF file (``.loopwright``), and the exported symbol
 ``lw_manifest``. It names the CPU features that the code needs, so that nothing is run on a CPU that
@@ -45,9 +46,8 @@ def is_shared_object(data: bytes) -> bool:
 def read_library(path: Path, data: bytes) -> Artifact:
     """The artifact in an exported library.
 
-    Raises:
-        UsageError: it is not one, is damaged, or of a newer format.
-        TargetError: it was compiled for another CPU; the message names both.
+    UsageError where it is none, damaged, or of a newer format; TargetError, which names both CPUs,
+    where it is for another one.
     """
     try:
         text = elf_section(data, SECTION)
@@ -71,10 +71,9 @@ def checksum(data: bytes, digest: str) -> str:
 
 
 def check_cpu(manifest: Manifest) -> None:
-    """Refuse a library that this machine's CPU cannot run; asks the system, not LLVM.
+    """Raise TargetError for a library that this machine's CPU cannot run; both CPUs are named.
 
-    Raises:
-        TargetError: the architecture differs or a feature is missing; both CPUs are named.
+    It asks the system, not LLVM.
     """
     arch = manifest.triple.partition("-")[0]
     if arch == linker.architecture() != "x86_64":
@@ -98,13 +97,7 @@ def _plain(name: str) -> str:
 
 
 def link_library(manifest: Manifest, data: bytes) -> Linked:
-    """Load a library from memory: the file may be replaced or removed while its code is used.
-
-    Raises:
-        TargetError: this CPU cannot run it.
-        RunError: the system cannot load it.
-        UsageError: it lacks a function.
-    """
+    """Load a library from memory: the file may be replaced or removed while its code is used."""
     check_cpu(manifest)  # before anything of it is mapped
     return link_loaded(manifest, _open(manifest.entry, data))
 
@@ -149,8 +142,8 @@ def _open(entry: str, data: bytes) -> ctypes.CDLL:
 def _name_of(descriptor: int) -> str:
     """A path of an open file that no library was loaded from before.
 
-    ``dlopen`` gives the library that it loaded under a name, whatever is there now, and numbers of
-    descriptors come again. So the path has empty steps, which spell a number in binary.
+    ``dlopen`` returns the library that it loaded under a name, whatever is there now, and numbers
+    of descriptors come again. So the path has empty steps, which spell a number in binary.
     """
     steps = f"{next(_loads):b}".replace("0", "/").replace("1", "/.")
     return f"/proc/self/fd{steps}/{descriptor}"

@@ -31,11 +31,7 @@ def is_archive(data: bytes) -> bool:
 
 
 def members(data: bytes) -> Iterator[tuple[str, bytes]]:
-    """Names and contents of the files in an archive of short names.
-
-    Raises:
-        ValueError: it is cut short or damaged.
-    """
+    """Names and contents of the files in an archive of short names; ValueError where damaged."""
     at = len(MAGIC)
     while at < len(data):
         header = data[at : at + _HEADER]
@@ -50,12 +46,7 @@ def members(data: bytes) -> Iterator[tuple[str, bytes]]:
 
 
 def read_static_library(path: Path, data: bytes) -> Artifact:
-    """The artifact in a static library.
-
-    Raises:
-        UsageError: it is not one that `Module.export_library` wrote, or is damaged.
-        TargetError: it was compiled for another CPU; the message names both.
-    """
+    """The artifact in a static library; UsageError if it is none, TargetError for another CPU."""
     try:
         files = dict(members(data))
         text = elf_section(files[MANIFEST], SECTION) if MANIFEST in files else None

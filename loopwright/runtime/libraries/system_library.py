@@ -1,8 +1,8 @@
 """The system library: functions that are linked into this process, as a module.
 
 A program that embeds Python may link a static library of `Module.export_library`, and a process may
-have loaded an exported library for others to see. Both bring the symbol ``lw_manifest``, which says
-what functions there are.
+have loaded an exported library for others to see. Both bring the symbol ``lw_manifest``, which
+lists their functions.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ def system_lib(library: ctypes.CDLL | None = None) -> Module:
     """A module of the functions that are linked into this process.
 
     Args:
-        library: where to look; default the process itself, with what was loaded for all to see
-            (``ctypes.CDLL(path, ctypes.RTLD_GLOBAL)``). Of several libraries there the first.
+        library: the library; default the process itself, with libraries that were loaded for all
+            to see (``ctypes.CDLL(path, ctypes.RTLD_GLOBAL)``). Of several libraries the first.
 
     Raises:
-        UsageError: nothing of loopwright is linked in, or what says so is damaged.
+        UsageError: nothing of loopwright is linked in, or its manifest is damaged.
         TargetError: the code is for another CPU.
 
     Example:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from loopwright.runtime.memory.copier import AsyncMemoryCopier
     from loopwright.runtime.memory.prefetcher import MemoryPrefetcher, Prefetch
 
-#: What is imported when it is first used: name -> module.
+#: Names that are imported at their first use, and their modules.
 _LATER = {
     "AsyncMemoryCopier": "loopwright.runtime.memory.copier",
     "DeviceCommunicator": "loopwright.runtime.memory.communicator",
@@ -57,7 +57,7 @@ __all__ = [
     "workspace_pool",
 ]
 
-if not TYPE_CHECKING:  # a type checker shall know which names there are
+if not TYPE_CHECKING:  # a type checker needs to know the names
 
     def __getattr__(name: str) -> Any:
         if name not in _LATER:

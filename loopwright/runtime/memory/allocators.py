@@ -1,4 +1,4 @@
-"""Which allocator a device has, and what all allocators must hear of streams."""
+"""Allocators of devices, and notes to all of them about streams."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def allocator(kind: Literal["naive", "pooled"], device: DeviceLike) -> MemoryPoo
     """A new allocator of a device.
 
     Args:
-        kind: ``pooled`` keeps what is freed for later; ``naive`` asks the device each time.
-        device: whose memory: a `Device`, or the pair of its type and number.
+        kind: ``pooled`` caches freed memory; ``naive`` asks the device each time.
+        device: a `Device`, or the pair of its type and number.
 
     Raises:
         UsageError: there is no such kind, or nothing drives such a device.
@@ -48,7 +48,7 @@ def allocator(kind: Literal["naive", "pooled"], device: DeviceLike) -> MemoryPoo
 
 
 def device_allocator(device: DeviceLike) -> MemoryPool:
-    """The allocator that everybody shares who needs memory of a device: a pooled one.
+    """The shared allocator of a device: a pooled one.
 
     Args:
         device: a `Device`, or the pair of its type and number.
@@ -92,8 +92,8 @@ def forget_stream(stream: Stream) -> None:
 def free_stream(stream: Stream) -> None:
     """Wait for a stream, tell all allocators, and give it back.
 
-    Streams that were used with memory of an allocator are given back by this, and not by
-    `DeviceAPI.free_stream` alone: the allocator would wait for a stream that is gone.
+    Use this, and not `DeviceAPI.free_stream` alone, for streams that were used with memory of an
+    allocator: it would wait for a stream that is gone.
 
     Raises:
         RunError: something in it failed.

@@ -16,21 +16,15 @@ from loopwright.runtime.memory.pool import Lease
 
 @dataclass(slots=True, eq=False)
 class Block:
-    """A piece of a chunk.
-
-    Attributes:
-        chunk: whose piece.
-        offset: bytes from the chunk's beginning.
-        size: bytes.
-        lease: what its holder has; None where it is free.
-        streams: of a free block: those in which work may be queued that uses it.
-        before, after: its neighbours in the chunk.
-    """
+    """A piece of a chunk, with its neighbours in the chunk."""
 
     chunk: Chunk
+    #: Bytes from the chunk's beginning.
     offset: int
     size: int
+    #: The holder's lease; None where the block is free.
     lease: Lease | None = None
+    #: Of a free block: streams in which work that uses it may be queued.
     streams: dict[int, Stream] = field(default_factory=dict)
     before: Block | None = None
     after: Block | None = None
@@ -41,12 +35,7 @@ def _offset(block: Block) -> int:
 
 
 class Chunk:
-    """Memory that a pool has from its device in one piece.
-
-    Attributes:
-        memory: the piece.
-        free: its free blocks in the order of their addresses; no two of them touch.
-    """
+    """Memory that a pool has from its device in one piece."""
 
     __slots__ = ("_first", "free", "memory")
 
@@ -68,7 +57,7 @@ class Chunk:
             block = block.after
 
     def take(self, block: Block, size: int) -> None:
-        """Take the first bytes of a free block out of the free ones; the rest stays."""
+        """Take the first bytes of a free block; the rest stays free."""
         position = bisect_left(self.free, block.offset, key=_offset)
         if block.size == size:
             del self.free[position]
@@ -83,7 +72,7 @@ class Chunk:
         self.free[position] = rest
 
     def give(self, block: Block) -> None:
-        """Make a block free, and one with its free neighbours."""
+        """Make a block free, and join it with its free neighbours."""
         position = bisect_left(self.free, block.offset, key=_offset)
         self.free.insert(position, block)
         if block.after is not None and block.after.lease is None:
@@ -92,7 +81,7 @@ class Chunk:
             self._join(block.before, block, position)
 
     def _join(self, block: Block, after: Block, position: int) -> None:
-        """Make two free neighbours one; ``position`` is that of the second in the free list."""
+        """Join two free neighbours; ``position`` is that of the second in the free list."""
         block.size += after.size
         block.streams.update(after.streams)
         block.after = after.after

@@ -1,4 +1,4 @@
-"""`DeviceCommunicator`: copies between any two of several devices, by the shortest way there is."""
+"""`DeviceCommunicator`: copies between any two of several devices, by the shortest path."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from loopwright.runtime.memory.allocators import free_stream
 from loopwright.runtime.memory.host import HostOrDevice, as_memory, same_size
 from loopwright.runtime.memory.pool import DeviceLike, device_pair
 
-#: How a copy goes: within a device or by peer access, from or to the host, or through the host.
+#: Path of a copy: within a device or by peer access, from or to the host, or through the host.
 Route = Literal["direct", "host", "staged"]
 Pair = tuple[int, int]
 _CHUNK = 4 << 20
 
 
 class DeviceCommunicator:
-    """Copies between devices of one kind or several; closed by ``with``.
+    """Copies between devices of one kind or several; a context manager closes it.
 
-    A copy runs in streams of the communicator's own, behind what is in the current streams of both
+    A copy runs in streams of the communicator's own, behind the work in the current streams of both
     devices, and is done when `copy` returns. May be used from any thread, one copy at a time.
 
     Args:
         devices: each a `Device`, or the pair of its type and number.
-        chunk_bytes: what goes through the host at once, where it must; default 4 MiB. Two such
-            buffers are used in turns, so that one is filled while the other is written.
+        chunk_bytes: size of a piece that is staged in host memory, where that is necessary; default
+            4 MiB. Two such buffers alternate, so that one is filled while the other is written.
 
     Attributes:
         devices: their pairs.
@@ -68,31 +68,14 @@ class DeviceCommunicator:
         self.close()
 
     def peer_access(self) -> list[list[bool]]:
-        """Which device can read the memory of which: a row for each reader, in their order.
-
-        Example:
-            >>> from loopwright.runtime.memory import DeviceCommunicator
-            >>> from loopwright.testing.simulated_device import SimulatedDevice
-            >>> with SimulatedDevice(peers=[(0, 1)]):
-            ...     print(DeviceCommunicator([(12, 0), (12, 1)]).peer_access())
-            [[True, True], [False, True]]
-        """
+        """Matrix of devices that can read each other's memory: a row for each reader."""
         return [[self._reaches(a, b) for b in self.devices] for a in self.devices]
 
     def route(self, source: Memory, target: Memory) -> Route:
-        """How a copy would go.
+        """Path of a copy, without copying.
 
         Raises:
             UsageError: one of them is on a device that is not here.
-
-        Example:
-            >>> from loopwright.runtime.memory import DeviceCommunicator
-            >>> from loopwright.testing.simulated_device import SimulatedDevice
-            >>> with SimulatedDevice() as api:
-            ...     memory = api.allocate(0, 8)
-            ...     print(DeviceCommunicator([(12, 0)]).route(memory, memory))
-            ...     api.free(memory)
-            direct
         """
         here, there = self._home(source), self._home(target)
         if here[0] == there[0] == HOST:
@@ -109,12 +92,12 @@ class DeviceCommunicator:
         source_offset: int = 0,
         target_offset: int = 0,
     ) -> Route:
-        """Copy bytes, wait until they have arrived, and say which way they went.
+        """Copy bytes, wait until they have arrived, and return the path that they took.
 
         Args:
             source: memory of a device or the host, an NDArray, or a contiguous NumPy array.
             target: the same, to be written; it must not overlap the source.
-            nbytes: how much; default all, where both have as much.
+            nbytes: bytes to copy; default all, where both have the same size.
             source_offset: bytes to leave out at the source's beginning.
             target_offset: bytes to leave out at the target's beginning.
 
@@ -122,18 +105,6 @@ class DeviceCommunicator:
             UsageError: one of them is on a device that is not here.
             ArgumentError: bytes are outside, or an array is not contiguous or read-only.
             RunError: a device refuses, or is lost.
-
-        Example:
-            >>> from loopwright.runtime.memory import DeviceCommunicator
-            >>> from loopwright.testing.simulated_device import SimulatedDevice
-            >>> a, b = np.arange(4), np.zeros(4, "int64")
-            >>> with SimulatedDevice() as api, DeviceCommunicator([(12, 0)]) as communicator:
-            ...     memory = api.allocate(0, a.nbytes)
-            ...     print(communicator.copy(a, memory), communicator.copy(memory, b))
-            ...     api.free(memory)
-            ...     print(b)
-            host host
-            [0 1 2 3]
         """
         first, last = as_memory(source), as_memory(target, written=True)
         count = same_size(first, last, nbytes)
@@ -150,14 +121,7 @@ class DeviceCommunicator:
         return route
 
     def close(self) -> None:
-        """Give streams and buffers back; a later copy makes new ones.
-
-        Example:
-            >>> from loopwright.runtime.memory import DeviceCommunicator
-            >>> from loopwright.testing.simulated_device import SimulatedDevice
-            >>> with SimulatedDevice():
-            ...     DeviceCommunicator([(12, 0)]).close()
-        """
+        """Give streams and buffers back; a later copy makes new ones."""
         with self._lock:
             while self._streams:
                 free_stream(self._streams.popitem()[1])
@@ -202,7 +166,7 @@ class DeviceCommunicator:
         return stream
 
     def _two_buffers(self, device: Pair) -> list[Memory]:
-        """Memory of the host, pinned where a device can have that, so that copies overlap."""
+        """Host memory, pinned where the device allows it, so that copies overlap."""
         if device not in self._buffers:
             api = self._apis[device]
             pair = [api.allocate_host(device[1], self._chunk_bytes) for _ in range(2)]

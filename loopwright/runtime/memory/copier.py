@@ -14,10 +14,10 @@ from loopwright.runtime.memory.pool import DeviceLike, device_pair, note_use
 
 
 class AsyncMemoryCopier:
-    """Copies from and to a device beside the work of other streams; closed by ``with``.
+    """Copies from and to a device beside the work of other streams; a context manager closes it.
 
-    A copy runs some time after it was asked for. Arrays and memory that take part are kept alive
-    until `sync` returns, and must not be changed until then, or read where they are written.
+    A copy runs some time after it was requested. Arrays and memory that take part are kept alive
+    until `sync` returns; until then sources must not be changed, and targets not be read.
 
     Args:
         device: a `Device`, or the pair of its type and number.
@@ -67,34 +67,21 @@ class AsyncMemoryCopier:
         target_offset: int = 0,
         after_current: bool = True,
     ) -> None:
-        """Queue a copy behind those that were asked for before, and return.
+        """Queue a copy behind the earlier ones, and return.
 
         Args:
             source: memory, an NDArray, or a contiguous NumPy array.
             target: the same, to be written.
-            nbytes: how much; default all, where both have as much.
+            nbytes: bytes to copy; default all, where both have the same size.
             source_offset: bytes to leave out at the source's beginning.
             target_offset: bytes to leave out at the target's beginning.
-            after_current: whether it waits for what is in the calling thread's current stream
-                now, which perhaps makes the source, or uses the target.
+            after_current: whether it waits for the present work of the calling thread's current
+                stream, which may write the source or use the target.
 
         Raises:
             ArgumentError: bytes are outside, neither side is on the device, or an array is not
                 contiguous or read-only.
             UsageError: the copier is closed.
-
-        Example:
-            >>> from loopwright.runtime.memory import AsyncMemoryCopier
-            >>> from loopwright.testing.simulated_device import SimulatedDevice
-            >>> a = np.arange(8, dtype="uint8")
-            >>> with SimulatedDevice() as api, AsyncMemoryCopier((12, 0)) as copier:
-            ...     memory = api.allocate(0, 4)
-            ...     copier.copy_async(a, memory, 4, source_offset=2)
-            ...     copier.copy_async(memory, a, 4)
-            ...     copier.sync()
-            ...     api.free(memory)
-            ...     print(a)
-            [2 3 4 5 4 5 6 7]
         """
         here, there = as_memory(source), as_memory(target, written=True)
         count = same_size(here, there, nbytes)
@@ -114,22 +101,16 @@ class AsyncMemoryCopier:
                     note_use(memory, self.stream)
 
     def record(self) -> Event:
-        """An event behind the copies that were asked for so far.
+        """An event behind the copies requested so far.
 
         Raises:
             UsageError: the copier is closed.
-
-        Example:
-            >>> from loopwright.runtime.memory import AsyncMemoryCopier
-            >>> from loopwright.testing.simulated_device import SimulatedDevice
-            >>> with SimulatedDevice() as api, AsyncMemoryCopier((12, 0)) as copier:
-            ...     api.wait_event(copier.record())
         """
         self._require_open("record")
         return self.api.record_event(self.device_id, self.stream)
 
     def make_wait(self, stream: Stream | None = None) -> None:
-        """Let a stream go on only when the copies that were asked for so far are done.
+        """Let a stream wait for the copies requested so far.
 
         The host does not wait, and arrays stay held until `sync`.
 
@@ -138,29 +119,17 @@ class AsyncMemoryCopier:
 
         Raises:
             UsageError: the copier is closed.
-
-        Example:
-            >>> from loopwright.runtime.memory import AsyncMemoryCopier
-            >>> from loopwright.testing.simulated_device import SimulatedDevice
-            >>> with SimulatedDevice(), AsyncMemoryCopier((12, 0)) as copier:
-            ...     copier.make_wait()
         """
         self._require_open("make_wait")
         then = stream or self.api.current_stream(self.device_id)
         self.api.sync_stream_from_to(self.device_id, self.stream, then)
 
     def sync(self) -> None:
-        """Wait until all copies are done that were asked for before.
+        """Wait until all copies requested before are done.
 
         Raises:
             RunError: one of them failed.
             UsageError: the copier is closed.
-
-        Example:
-            >>> from loopwright.runtime.memory import AsyncMemoryCopier
-            >>> from loopwright.testing.simulated_device import SimulatedDevice
-            >>> with SimulatedDevice(), AsyncMemoryCopier((12, 0)) as copier:
-            ...     copier.sync()
         """
         with self._lock:
             self._require_open("sync")
@@ -169,14 +138,7 @@ class AsyncMemoryCopier:
         held.clear()  # they had to live until here
 
     def close(self) -> None:
-        """Wait for all copies and give the stream back; nothing happens the second time.
-
-        Example:
-            >>> from loopwright.runtime.memory import AsyncMemoryCopier
-            >>> from loopwright.testing.simulated_device import SimulatedDevice
-            >>> with SimulatedDevice():
-            ...     AsyncMemoryCopier((12, 0)).close()
-        """
+        """Wait for all copies and give the stream back; nothing happens the second time."""
         with self._lock:
             if self._closed:
                 return

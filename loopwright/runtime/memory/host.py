@@ -1,4 +1,4 @@
-"""Memory of the host as devices take it: arrays of NumPy, kept alive by who uses them."""
+"""Memory of the host as devices take it: arrays of NumPy, kept alive by their users."""
 
 from __future__ import annotations
 
@@ -12,26 +12,21 @@ from loopwright.runtime.devices.interface import HOST, Memory
 
 
 class HasMemory(Protocol):
-    """An array that says where its elements lie, as `loopwright.runtime.NDArray`."""
+    """An array that knows its memory, as `loopwright.runtime.NDArray`."""
 
     @property
     def memory(self) -> Memory:
         """The bytes of its elements."""
 
 
-#: What can be copied from and to: memory, a contiguous NumPy array, or an NDArray on any device.
+#: Source or target of copies: memory, a contiguous NumPy array, or an NDArray on any device.
 HostOrDevice = Memory | npt.NDArray[Any] | HasMemory
 
 
 def as_memory(x: HostOrDevice, written: bool = False) -> Memory:
-    """Memory as it is, or the bytes of an array.
+    """Memory as it is, or the bytes of a contiguous array, which live as long as the result.
 
-    Args:
-        x: memory, or an array; one of the host lives as long as the result.
-        written: whether somebody will write into it.
-
-    Raises:
-        ArgumentError: it is no array, not contiguous, or is to be written and read-only.
+    `written`: somebody will write into it, so that a read-only array is an ArgumentError.
     """
     if isinstance(x, Memory):
         return x
@@ -55,11 +50,7 @@ def as_memory(x: HostOrDevice, written: bool = False) -> Memory:
 
 
 def same_size(source: Memory, target: Memory, nbytes: int | None) -> int:
-    """How much to copy: what was said, or all of both.
-
-    Raises:
-        ArgumentError: nothing was said, and one is larger than the other.
-    """
+    """Bytes to copy: the given number, or all, where both sides have the same size."""
     if nbytes is not None:
         return nbytes
     if source.nbytes != target.nbytes:

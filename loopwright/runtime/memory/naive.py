@@ -1,4 +1,4 @@
-"""`NaiveAllocator`: every request goes to the device; the measure of what a pool is worth."""
+"""`NaiveAllocator`: every request goes to the device; the baseline for pools."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from loopwright.runtime.memory.pool import DeviceLike, MemoryPool, PoolStatistic
 
 
 class NaiveAllocator(MemoryPool):
-    """Asks the device each time, keeps nothing, and counts.
+    """Asks the device each time, caches nothing, and counts.
 
     Args:
-        device: whose memory: a `Device`, or the pair of its type and number.
+        device: a `Device`, or the pair of its type and number.
 
     Raises:
         UsageError: nothing drives such a device.
@@ -38,18 +38,7 @@ class NaiveAllocator(MemoryPool):
     def alloc(
         self, nbytes: int, alignment: int | None = None, stream: Stream | None = None
     ) -> Memory:
-        """Uninitialised memory; see `MemoryPool.alloc`.
-
-        Example:
-            >>> from loopwright.runtime.memory import NaiveAllocator
-            >>> from loopwright.testing.simulated_device import SimulatedDevice
-            >>> with SimulatedDevice():
-            ...     pool = NaiveAllocator((12, 0))
-            ...     memory = pool.alloc(10, alignment=512)
-            ...     print(memory.nbytes, memory.address % 512)
-            ...     pool.free(memory)
-            10 0
-        """
+        """Uninitialised memory; see `MemoryPool.alloc`."""
         aligned_to = self._checked(nbytes, alignment)
         try:
             memory = self._from_device(nbytes, aligned_to)
@@ -66,17 +55,7 @@ class NaiveAllocator(MemoryPool):
         return memory
 
     def free(self, memory: Memory, stream: Stream | None = None) -> None:
-        """Give memory back to the device, which waits for what uses it.
-
-        Example:
-            >>> from loopwright.runtime.memory import NaiveAllocator
-            >>> from loopwright.testing.simulated_device import SimulatedDevice
-            >>> with SimulatedDevice():
-            ...     pool = NaiveAllocator((12, 0))
-            ...     pool.free(pool.alloc(10))
-            ...     print(pool.allocated_size())
-            0
-        """
+        """Give memory back to the device, which waits for work that uses it."""
         with self._lock:
             if memory not in self._held:
                 raise ArgumentError(f"free: {memory} is not live memory of this allocator")
@@ -86,15 +65,7 @@ class NaiveAllocator(MemoryPool):
         self.api.free(memory)
 
     def statistics(self) -> PoolStatistics:
-        """What is held and was done; nothing is ever cached.
-
-        Example:
-            >>> from loopwright.runtime.memory import NaiveAllocator
-            >>> from loopwright.testing.simulated_device import SimulatedDevice
-            >>> with SimulatedDevice():
-            ...     print(NaiveAllocator((12, 0)).statistics().cached_bytes)
-            0
-        """
+        """Sizes and counts; nothing is ever cached."""
         with self._lock:
             return PoolStatistics(
                 requested_bytes=self._live,
@@ -110,26 +81,11 @@ class NaiveAllocator(MemoryPool):
             )
 
     def release_cached(self) -> int:
-        """Nothing is cached: 0.
-
-        Example:
-            >>> from loopwright.runtime.memory import NaiveAllocator
-            >>> from loopwright.testing.simulated_device import SimulatedDevice
-            >>> with SimulatedDevice():
-            ...     print(NaiveAllocator((12, 0)).release_cached())
-            0
-        """
+        """Nothing is cached: 0."""
         return 0
 
     def forget_stream(self, stream: Stream) -> None:
-        """Nothing is remembered of streams.
-
-        Example:
-            >>> from loopwright.runtime.memory import NaiveAllocator
-            >>> from loopwright.testing.simulated_device import SimulatedDevice
-            >>> with SimulatedDevice() as api:
-            ...     NaiveAllocator((12, 0)).forget_stream(api.current_stream(0))
-        """
+        """Nothing to do: streams are not remembered."""
 
     def _from_device(self, nbytes: int, alignment: int) -> Memory:
         try:

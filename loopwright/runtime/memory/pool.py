@@ -1,8 +1,8 @@
-"""`MemoryPool`: what gives out the memory of one device, its statistics, and how devices are named.
+"""`MemoryPool`: allocation of one device's memory, its statistics, and names of devices.
 
-A block may be freed while work that uses it is still queued. So each block that is given out
-remembers the streams of such work, in its `Lease`, and a pool that gives the bytes to another
-stream makes that one wait.
+A block may be freed while work that uses it is still queued. Each block therefore records the
+streams of such work in its `Lease`; a pool that reuses the bytes in another stream makes that
+stream wait.
 """
 
 from __future__ import annotations
@@ -32,8 +32,7 @@ class DeviceValue(Protocol):
         """DLPack code of its kind."""
 
     @property
-    def device_id(self) -> int:
-        """Its number."""
+    def device_id(self) -> int: ...
 
 
 #: A device: an object that has its type and number, or the pair of them.
@@ -41,11 +40,7 @@ DeviceLike = DeviceValue | tuple[int, int]
 
 
 def device_pair(device: DeviceLike) -> tuple[int, int]:
-    """Type and number of a device, which must be there.
-
-    Raises:
-        UsageError: it is no device, nothing drives such devices, or there is none of that number.
-    """
+    """Type and number of a device; UsageError where it is not there."""
     if not isinstance(device, tuple) and not hasattr(device, "device_type"):
         raise UsageError(
             f"expected a Device, or the pair of its type and number, got {device!r}; "
@@ -58,15 +53,15 @@ def device_pair(device: DeviceLike) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class PoolStatistics:
-    """What a pool has done, and what it holds now. All sizes are bytes.
+    """Counts and sizes of a memory pool. All sizes are bytes.
 
     Attributes:
-        requested_bytes: what the holders of live blocks asked for.
-        live_bytes: what they got, rounded up to the alignment.
-        peak_bytes: the highest that ``live_bytes`` was.
-        reserved_bytes: what the pool has from the device.
-        cached_bytes: the part of it that nobody holds.
-        largest_free: the longest piece of that which is in one place.
+        requested_bytes: requested sizes of live blocks.
+        live_bytes: sizes of live blocks, rounded up to the alignment.
+        peak_bytes: maximum of ``live_bytes``.
+        reserved_bytes: memory that the pool has from the device.
+        cached_bytes: the free part of it.
+        largest_free: the largest contiguous piece of the free part.
         allocations, frees: calls of the pool.
         device_allocations, device_frees: calls of the device.
     """
@@ -89,10 +84,10 @@ class PoolStatistics:
 
 
 class CacheHolder(Protocol):
-    """Who keeps memory of a pool for later, and gives it back when memory is short."""
+    """A cache of a pool's memory that is released when memory is short."""
 
     def release_cached(self) -> int:
-        """Free what is kept; the number of bytes."""
+        """Free cached memory; returns the number of bytes."""
 
 
 _pools: weakref.WeakSet[MemoryPool] = weakref.WeakSet()
@@ -100,7 +95,7 @@ _pools_lock = threading.Lock()
 
 
 def all_pools() -> list[MemoryPool]:
-    """Every pool that somebody still holds."""
+    """Every pool that is still referenced."""
     with _pools_lock:
         return list(_pools)
 
@@ -109,13 +104,13 @@ class MemoryPool(ABC):
     """Gives out the memory of one device; may be used from any thread.
 
     Args:
-        device: whose memory; see `DeviceLike`.
+        device: device of the memory; see `DeviceLike`.
 
     Attributes:
         device_type, device_id: of the device.
         api: its kind.
         alignment: bytes to which memory is aligned unless more is asked: 64 on the host, else 256.
-        holders: others who keep memory of this pool, and are asked for it when memory is short.
+        holders: caches of this pool's memory, which are released when memory is short.
     """
 
     def __init__(self, device: DeviceLike) -> None:
@@ -138,12 +133,12 @@ class MemoryPool(ABC):
         """Uninitialised memory.
 
         Args:
-            nbytes: how much; 0 gives a piece that must not be touched.
+            nbytes: size; 0 gives a piece that must not be touched.
             alignment: a power of two; default and least is that of the pool.
-            stream: where the first work that uses it will be queued; default the current one.
+            stream: stream of the first work that uses it; default the current one.
 
         Raises:
-            OutOfMemoryError: there is not so much, even with all caches released.
+            OutOfMemoryError: the device has less, even with all caches released.
             ArgumentError: the size is negative, or the alignment no power of two.
         """
 
@@ -152,9 +147,8 @@ class MemoryPool(ABC):
         """Give back what `alloc` gave; work that is queued already may still use it.
 
         Args:
-            memory: the memory.
-            stream: where such work was queued, beside the stream that it was allocated for and
-                those that `note_use` was told; default the current one.
+            stream: stream of such work, beside the one that it was allocated for and those of
+                `note_use`; default the current one.
 
         Raises:
             ArgumentError: it is not from this pool, or was freed before.
@@ -162,37 +156,26 @@ class MemoryPool(ABC):
 
     @abstractmethod
     def statistics(self) -> PoolStatistics:
-        """What the pool holds and has done."""
+        """Sizes and counts of the pool."""
 
     @abstractmethod
     def release_cached(self) -> int:
-        """Give memory that nobody holds back to the device; the number of bytes."""
+        """Give free memory back to the device; returns the number of bytes."""
 
     @abstractmethod
     def forget_stream(self, stream: Stream) -> None:
-        """Remember a stream no more: all work in it is done, and it will be given back."""
+        """Remember a stream no more: all its work is done, and it will be given back."""
 
     def allocated_size(self) -> int:
-        """Bytes of the blocks that are held by somebody.
-
-        Example:
-            >>> from loopwright.runtime.memory import NaiveAllocator
-            >>> from loopwright.testing.simulated_device import SimulatedDevice
-            >>> with SimulatedDevice():
-            ...     pool = NaiveAllocator((12, 0))
-            ...     memory = pool.alloc(1000)
-            ...     print(pool.allocated_size())
-            ...     pool.free(memory)
-            1000
-        """
+        """Bytes of live blocks."""
         return self.statistics().live_bytes
 
     def _ask_holders(self) -> int:
-        """Have others free what they keep for later; the number of bytes."""
+        """Release the caches of the holders; returns the number of bytes."""
         return sum(holder.release_cached() for holder in list(self.holders))
 
     def _checked(self, nbytes: int, alignment: int | None) -> int:
-        """The alignment to give; a request that makes no sense is refused."""
+        """The alignment to use; ArgumentError where the request makes no sense."""
         wanted = self.alignment if alignment is None else alignment
         check_request(self.device_name, nbytes, wanted)
         return max(wanted, self.alignment)
@@ -200,28 +183,20 @@ class MemoryPool(ABC):
 
 @dataclass(slots=True, eq=False)
 class Lease:
-    """What a pool knows of memory that it gave out.
-
-    Attributes:
-        pool: where it goes back to.
-        nbytes: what was asked.
-        block: the pool's piece; None once it was freed.
-        streams: by their handles, those in which work may be queued that uses it.
-    """
+    """State of memory that a pool gave out."""
 
     pool: MemoryPool
+    #: Size that was requested.
     nbytes: int
+    #: The pool's piece; None once it was freed.
     block: object | None
+    #: Streams in which work that uses it may be queued, by their handles.
     streams: dict[int, Stream] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PooledMemory(Memory):
-    """Memory that a pool gave out; its owner is what the device gave to the pool.
-
-    Attributes:
-        lease: what the pool knows of it.
-    """
+    """Memory that a pool gave out; its owner is the device's own piece."""
 
     lease: Lease | None = field(default=None, repr=False)
 
@@ -237,7 +212,7 @@ def lease_of(memory: Memory) -> Lease | None:
 
 
 def note_use(memory: Memory, stream: Stream) -> None:
-    """Say that work in a stream uses memory, where that is not the stream it was allocated for.
+    """Record that work in a stream uses memory, where the memory was allocated for another stream.
 
     The memory is then given to another stream only behind that work. Nothing happens for memory
     that is from no pool, which the device itself keeps until it is unused.

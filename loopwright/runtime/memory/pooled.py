@@ -1,7 +1,7 @@
-"""`PooledAllocator`: memory of a device, cut out of chunks that are taken from it once.
+"""`PooledAllocator`: device memory cut out of large chunks.
 
-As the caching allocator of PyTorch, which owes its ways with streams to CUDA: a block goes to the
-stream that used it last without waiting, and to another one only behind a wait.
+As the caching allocator of PyTorch, whose use of streams comes from CUDA: a block is reused in
+the stream of its last use without waiting, and in another one only behind a wait.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _MIB = 1 << 20
 
 
 class PooledAllocator(MemoryPool):
-    """First fit in chunks that double; what is larger than a chunk may be comes from the device.
+    """First fit in chunks that double in size; requests above the largest chunk go to the device.
 
     Memory that is freed stays here until `release_cached`, or until memory is short.
 
     Args:
-        device: whose memory: a `Device`, or the pair of its type and number.
+        device: a `Device`, or the pair of its type and number.
         first_chunk: bytes of the first chunk; default 64 MiB, 1 MiB on the host.
         largest_chunk: bytes up to which chunks double, and of the largest request that is served
             from one; default 1 GiB, 64 MiB on the host.
@@ -82,18 +82,7 @@ class PooledAllocator(MemoryPool):
     def alloc(
         self, nbytes: int, alignment: int | None = None, stream: Stream | None = None
     ) -> Memory:
-        """Uninitialised memory; see `MemoryPool.alloc`.
-
-        Example:
-            >>> from loopwright.runtime.memory import PooledAllocator
-            >>> from loopwright.testing.simulated_device import SimulatedDevice
-            >>> with SimulatedDevice():
-            ...     pool = PooledAllocator((12, 0), first_chunk=4096)
-            ...     memory = pool.alloc(10, alignment=512)
-            ...     print(memory.nbytes, memory.address % 512)
-            ...     pool.free(memory)
-            10 0
-        """
+        """Uninitialised memory; see `MemoryPool.alloc`."""
         aligned_to = self._checked(nbytes, alignment)
         user = stream or self.api.current_stream(self.device_id)
         size = max(-(-nbytes // self.alignment), 1) * self.alignment
@@ -112,19 +101,7 @@ class PooledAllocator(MemoryPool):
         )  # fmt: skip
 
     def free(self, memory: Memory, stream: Stream | None = None) -> None:
-        """Give back what `alloc` gave; see `MemoryPool.free`.
-
-        Example:
-            >>> from loopwright.runtime.memory import PooledAllocator
-            >>> from loopwright.testing.simulated_device import SimulatedDevice
-            >>> with SimulatedDevice():
-            ...     pool = PooledAllocator((12, 0))
-            ...     pool.free(pool.alloc(10))
-            ...     print(pool.allocated_size())
-            ...     print(pool.release_cached())
-            0
-            67108864
-        """
+        """Give back what `alloc` gave; see `MemoryPool.free`."""
         user = stream or self.api.current_stream(self.device_id)
         lease = memory.lease if isinstance(memory, PooledMemory) else None
         if lease is None or lease.pool is not self:
@@ -139,54 +116,24 @@ class PooledAllocator(MemoryPool):
                 self._drain()
 
     def statistics(self) -> PoolStatistics:
-        """What the pool holds and has done.
-
-        Example:
-            >>> from loopwright.runtime.memory import PooledAllocator
-            >>> from loopwright.testing.simulated_device import SimulatedDevice
-            >>> with SimulatedDevice():
-            ...     print(PooledAllocator((12, 0)).statistics().reserved_bytes)
-            0
-        """
+        """Sizes and counts of the pool."""
         with self._alone("statistics"):
             return self._statistics()
 
     def release_cached(self) -> int:
-        """Give chunks of which nobody holds a block back to the device; the number of bytes.
-
-        Example:
-            >>> from loopwright.runtime.memory import PooledAllocator
-            >>> from loopwright.testing.simulated_device import SimulatedDevice
-            >>> with SimulatedDevice():
-            ...     pool = PooledAllocator((12, 0), first_chunk=4096)
-            ...     pool.free(pool.alloc(10))
-            ...     print(pool.release_cached(), pool.release_cached())
-            4096 0
-        """
+        """Give chunks without a held block back to the device; returns the number of bytes."""
         with self._alone("release_cached"):
             return self._release_unused()
 
     def forget_stream(self, stream: Stream) -> None:
-        """Remember a stream no more; see `loopwright.runtime.memory.forget_stream`.
-
-        Example:
-            >>> from loopwright.runtime.memory import PooledAllocator
-            >>> from loopwright.testing.simulated_device import SimulatedDevice
-            >>> with SimulatedDevice() as api:
-            ...     pool, stream = PooledAllocator((12, 0)), api.create_stream(0)
-            ...     pool.free(pool.alloc(10, stream=stream))
-            ...     api.free_stream(stream)
-            ...     pool.forget_stream(stream)
-            ...     print(pool.release_cached())
-            67108864
-        """
+        """Remember a stream no more; see `loopwright.runtime.memory.forget_stream`."""
         with self._alone("forget_stream"):
             blocks = [block for chunk in self._chunks for block in chunk.blocks()]
             for block in (*blocks, *self._direct):
                 (block.lease or block).streams.pop(stream.handle, None)
 
     def _block(self, nbytes: int, size: int, alignment: int, user: Stream) -> Block:
-        """A block that nobody holds, and that work in a stream may use."""
+        """A free block that work in a stream may use."""
         if size > self._largest_chunk or alignment > self.alignment:
             return self._direct_block(nbytes, size, alignment)
         found = self._first_fit(size, user) or self._grow(nbytes, size, user)
@@ -211,7 +158,7 @@ class PooledAllocator(MemoryPool):
         return block
 
     def _first_fit(self, size: int, user: Stream) -> Block | None:
-        """The first free block that is large enough; before all others one that needs no wait."""
+        """The first free block that is large enough, preferring one that needs no wait."""
         needs_wait = None
         for chunk in self._chunks:
             for block in chunk.free:
@@ -245,7 +192,7 @@ class PooledAllocator(MemoryPool):
         return self._chunks[-1].free[0]
 
     def _from_device(self, size: int, alignment: int) -> Memory | None:
-        """Memory from the device; None where it has not so much."""
+        """Memory from the device; None where it has less."""
         try:
             memory = self.api.allocate(self.device_id, size, alignment)
         except OutOfMemoryError:
@@ -255,12 +202,12 @@ class PooledAllocator(MemoryPool):
         return memory
 
     def _collect(self) -> None:
-        """Get back what others keep for later."""
+        """Reclaim memory that others cache."""
         self._ask_holders()
         self._drain()
 
     def _after_release(self, size: int, alignment: int) -> Memory | None:
-        """Memory from the device when it has got back all that nobody holds."""
+        """Memory from the device after all cached memory went back to it."""
         self._release_unused()
         self.api.synchronize(self.device_id)  # a device may keep memory until it is unused
         return self._from_device(size, alignment)
@@ -302,7 +249,7 @@ class PooledAllocator(MemoryPool):
 
     @contextmanager
     def _alone(self, what: str) -> Iterator[None]:
-        """Keep other threads out, and do at the end what finalizers asked meanwhile."""
+        """Keep other threads out, and finish frees that finalizers requested meanwhile."""
         with self._lock:
             if self._busy:
                 raise UsageError(f"{what}: called while the pool works; a finalizer may only free")
@@ -315,7 +262,7 @@ class PooledAllocator(MemoryPool):
                     self._drain()
 
     def _drain(self) -> None:
-        """Make blocks free that were given back."""
+        """Free the blocks that were given back by finalizers."""
         self._busy, before = True, self._busy
         try:
             while self._late:

@@ -1,4 +1,4 @@
-"""`MemoryPrefetcher`: data that is brought to a device before it is needed."""
+"""`MemoryPrefetcher`: copies data to a device before it is needed."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class Prefetch:
     """Data on its way to a device; `MemoryPrefetcher.wait` gives the memory.
 
     Attributes:
-        memory: where it goes.
-        source: where it comes from; it must stay as it is until it was waited for.
-        arrived: happens when all of it is there.
+        memory: target on the device.
+        source: origin of the data; it must not change until `MemoryPrefetcher.wait` returns.
+        arrived: event at the end of the copy.
     """
 
     memory: Memory
@@ -29,11 +29,11 @@ class Prefetch:
 
 
 class MemoryPrefetcher:
-    """Allocates on a device and copies there, beside other work; closed by ``with``.
+    """Allocates on a device and copies there, beside other work; a context manager closes it.
 
     Args:
         device: a `Device`, or the pair of its type and number.
-        pool: where memory comes from; default the device's allocator.
+        pool: source of memory; default the device's allocator.
 
     Raises:
         UsageError: nothing drives such a device.
@@ -69,28 +69,16 @@ class MemoryPrefetcher:
         self.close()
 
     def prefetch(self, source: HostOrDevice) -> Prefetch:
-        """Take memory on the device, start to copy, and return.
+        """Allocate memory on the device, start the copy, and return.
 
         Args:
-            source: a contiguous NumPy array, an NDArray or memory; kept alive until it was waited
-                for. What is in the current stream now is waited for where the source is no memory
-                of the host.
+            source: a contiguous NumPy array, an NDArray or memory; kept alive until `wait`. Unless
+                it is host memory, the copy waits for the present work of the current stream.
 
         Raises:
-            OutOfMemoryError: the device has not so much.
+            OutOfMemoryError: the device has less memory.
             ArgumentError: the array is not contiguous.
             UsageError: the prefetcher is closed.
-
-        Example:
-            >>> from loopwright.runtime.memory import MemoryPrefetcher, PooledAllocator
-            >>> from loopwright.testing.simulated_device import SimulatedDevice
-            >>> with SimulatedDevice():
-            ...     pool = PooledAllocator((12, 0), first_chunk=4096)
-            ...     with MemoryPrefetcher((12, 0), pool) as prefetcher:
-            ...         print(prefetcher.prefetch(np.zeros(4, "float32")).memory.nbytes)
-            ...     print(pool.release_cached())
-            16
-            4096
         """
         here = as_memory(source)
         with self._lock:
@@ -115,22 +103,11 @@ class MemoryPrefetcher:
         return Prefetch(memory, source, self._api.record_event(self._device_id, self._stream))
 
     def wait(self, prefetch: Prefetch) -> Memory:
-        """Wait until data has arrived; the memory, which the caller frees.
+        """Wait until data has arrived; returns the memory, which the caller frees.
 
         Raises:
             ArgumentError: it was waited for before, or is of another prefetcher.
             RunError: the copy failed; `close` frees the memory.
-
-        Example:
-            >>> from loopwright.runtime.memory import MemoryPrefetcher, PooledAllocator
-            >>> from loopwright.testing.simulated_device import SimulatedDevice
-            >>> with SimulatedDevice():
-            ...     pool = PooledAllocator((12, 0), first_chunk=4096)
-            ...     with MemoryPrefetcher((12, 0), pool) as prefetcher:
-            ...         memory = prefetcher.wait(prefetcher.prefetch(np.zeros(4, "float32")))
-            ...     pool.free(memory)
-            ...     print(pool.release_cached())
-            4096
         """
         if prefetch not in self._open:
             raise ArgumentError("wait: this prefetch was waited for before, or is of another")
@@ -140,14 +117,7 @@ class MemoryPrefetcher:
         return prefetch.memory
 
     def close(self) -> None:
-        """Wait for what is on its way, and free what nobody waited for.
-
-        Example:
-            >>> from loopwright.runtime.memory import MemoryPrefetcher
-            >>> from loopwright.testing.simulated_device import SimulatedDevice
-            >>> with SimulatedDevice():
-            ...     MemoryPrefetcher((12, 0)).close()
-        """
+        """Wait for copies in progress, and free memory that no call of `wait` returned."""
         with self._lock:
             if self._closed:
                 return

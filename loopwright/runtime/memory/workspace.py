@@ -1,7 +1,7 @@
-"""`WorkspacePool`: memory for what a kernel needs while it runs and nobody sees afterwards.
+"""`WorkspacePool`: memory that a kernel uses while it runs.
 
-Calls of a kernel ask for the same sizes again and again, mostly giving back the last first, so
-each thread keeps pages that it used and takes the best fit. As TVM's workspace pool.
+Calls of a kernel request the same sizes repeatedly and mostly free them in reverse order, so
+each thread keeps the pages that it used and takes the best fit. As TVM's workspace pool.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from loopwright.runtime.devices.interface import Memory, Stream, check_request
 from loopwright.runtime.memory.allocators import device_allocator
 from loopwright.runtime.memory.pool import DeviceLike, MemoryPool, device_pair
 
-#: Workspaces are multiples of so many bytes.
+#: Sizes of workspaces are multiples of this.
 PAGE = 4096
 
 
@@ -27,19 +27,16 @@ def _size(memory: Memory) -> int:
 
 
 class _Shelf:
-    """The workspaces of one thread.
-
-    Attributes:
-        free: by the handle of the stream that used them, in the order of their sizes.
-        lent: what the thread holds, the last at the end: what it got, all of it, the stream.
-    """
+    """The workspaces of one thread."""
 
     def __init__(self) -> None:
+        #: By the handle of the stream that used them, in order of size.
         self.free: dict[int, list[Memory]] = {}
+        #: Workspaces in use, newest last: the piece lent, all of its memory, the stream.
         self.lent: list[tuple[Memory, Memory, int]] = []
 
     def take_free(self) -> list[Memory]:
-        """Everything that is free; it is not here any more."""
+        """Remove and return all free workspaces."""
         taken = [memory for memories in self.free.values() for memory in memories]
         self.free.clear()
         return taken
@@ -53,19 +50,18 @@ class _Thread(threading.local):
         self.alive: object = None
 
 
-class _Alive:
-    """Lives as long as a thread and the pool do."""
+class _Alive: ...
 
 
 class WorkspacePool:
     """Lends memory of a device to the threads that launch kernels.
 
-    What a thread gave back it gets again for the same stream, in which work is done in order.
+    A thread reuses what it freed for the same stream, in which work is done in order.
     Workspaces go back to the allocator when memory is short, and when their thread or pool ends.
 
     Args:
         device: a `Device`, or the pair of its type and number.
-        allocator: where memory comes from; default the device's allocator.
+        allocator: source of the memory; default the device's allocator.
 
     Raises:
         UsageError: nothing drives such a device.
@@ -94,30 +90,19 @@ class WorkspacePool:
 
     @property
     def allocator(self) -> MemoryPool:
-        """Where memory comes from."""
+        """Source of the memory."""
         return self._allocator
 
     def alloc(self, nbytes: int, stream: Stream | None = None) -> Memory:
         """Uninitialised memory for work in a stream, aligned as the allocator aligns.
 
         Args:
-            nbytes: how much; 0 gives a piece that must not be touched.
-            stream: where all work that uses it will be queued; default the current one.
+            nbytes: size; 0 gives a piece that must not be touched.
+            stream: stream of all work that uses it; default the current one.
 
         Raises:
-            OutOfMemoryError: there is not so much.
+            OutOfMemoryError: the device has less memory.
             ArgumentError: the size is negative.
-
-        Example:
-            >>> from loopwright.runtime.memory import PooledAllocator, WorkspacePool
-            >>> from loopwright.testing.simulated_device import SimulatedDevice
-            >>> with SimulatedDevice():
-            ...     allocator = PooledAllocator((12, 0), first_chunk=65536)
-            ...     pool = WorkspacePool((12, 0), allocator)
-            ...     memory = pool.alloc(5000)
-            ...     pool.free(memory)
-            ...     print(pool.release_cached(), allocator.release_cached())
-            8192 65536
         """
         check_request(self._allocator.device_name, nbytes, PAGE)
         user = stream or self._allocator.api.current_stream(self._allocator.device_id)
@@ -135,21 +120,6 @@ class WorkspacePool:
 
         Raises:
             ArgumentError: it was not lent to this thread, or was given back before.
-
-        Example:
-            >>> from loopwright.runtime.memory import PooledAllocator, WorkspacePool
-            >>> from loopwright.testing.simulated_device import SimulatedDevice
-            >>> with SimulatedDevice():
-            ...     allocator = PooledAllocator((12, 0), first_chunk=65536)
-            ...     pool = WorkspacePool((12, 0), allocator)
-            ...     first = pool.alloc(10)
-            ...     pool.free(first)
-            ...     second = pool.alloc(10)
-            ...     print(second.address == first.address)
-            ...     pool.free(second)
-            ...     print(pool.release_cached(), allocator.release_cached())
-            True
-            4096 65536
         """
         shelf = self._shelf()
         for position in reversed(range(len(shelf.lent))):
@@ -157,7 +127,7 @@ class WorkspacePool:
             if lent is memory:
                 del shelf.lent[position]
                 with self._lock:
-                    # The last of a size goes first, so that it is the next that is lent.
+                    # The last one of a size goes first, so that it is lent next.
                     insort_left(shelf.free.setdefault(handle, []), whole, key=_size)
                 return
         raise ArgumentError(
@@ -167,20 +137,7 @@ class WorkspacePool:
 
     @contextmanager
     def lend(self, *sizes: int, stream: Stream | None = None) -> Iterator[list[Memory]]:
-        """Workspaces for a block of code, one for each size in bytes.
-
-        Example:
-            >>> from loopwright.runtime.memory import PooledAllocator, WorkspacePool
-            >>> from loopwright.testing.simulated_device import SimulatedDevice
-            >>> with SimulatedDevice():
-            ...     allocator = PooledAllocator((12, 0), first_chunk=65536)
-            ...     pool = WorkspacePool((12, 0), allocator)
-            ...     with pool.lend(100, 5000) as (first, second):
-            ...         print(first.nbytes, second.nbytes)
-            ...     print(pool.release_cached(), allocator.release_cached())
-            100 5000
-            12288 65536
-        """
+        """Workspaces for a block of code, one for each size in bytes."""
         held: list[Memory] = []
         try:
             for nbytes in sizes:
@@ -191,15 +148,7 @@ class WorkspacePool:
                 self.free(memory)
 
     def release_cached(self) -> int:
-        """Give workspaces that no thread holds back to the allocator; the number of bytes.
-
-        Example:
-            >>> from loopwright.runtime.memory import PooledAllocator, WorkspacePool
-            >>> from loopwright.testing.simulated_device import SimulatedDevice
-            >>> with SimulatedDevice():
-            ...     print(WorkspacePool((12, 0), PooledAllocator((12, 0))).release_cached())
-            0
-        """
+        """Give workspaces that no thread holds back to the allocator; returns their bytes."""
         with self._lock:
             free = [memory for shelf in self._shelves for memory in shelf.take_free()]
         for memory in free:
@@ -207,7 +156,6 @@ class WorkspacePool:
         return sum(map(_size, free))
 
     def _shelf(self) -> _Shelf:
-        """The calling thread's shelf."""
         if self._thread.shelf is None:
             shelf, alive = _Shelf(), _Alive()
             end = weakref.finalize(alive, _give_all_back, self._allocator, self._lock, shelf)
@@ -218,7 +166,7 @@ class WorkspacePool:
         return self._thread.shelf
 
     def _best_fit(self, shelf: _Shelf, handle: int, size: int) -> Memory | None:
-        """The smallest free workspace that is large enough; the largest goes where none is."""
+        """The smallest free workspace of enough bytes; else the largest free one is given back."""
         with self._lock:
             free = shelf.free.get(handle, [])
             position = bisect_left(free, size, key=_size)
@@ -231,7 +179,7 @@ class WorkspacePool:
 
 
 def _give_all_back(allocator: MemoryPool, lock: threading.RLock, shelf: _Shelf) -> None:
-    """What is done when a thread ends, or nobody holds its pool any more."""
+    """Give all workspaces to the allocator, when a thread ends or its pool is gone."""
     with lock:
         left = [*shelf.take_free(), *(whole for _, whole, _ in shelf.lent)]
         shelf.lent.clear()
@@ -246,7 +194,7 @@ _of_devices: dict[tuple[int, int], WorkspacePool] = {}
 
 
 def workspace_pool(device: DeviceLike) -> WorkspacePool:
-    """The workspaces of a device that everybody shares.
+    """The shared workspaces of a device.
 
     Args:
         device: a `Device`, or the pair of its type and number.

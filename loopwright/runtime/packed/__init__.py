@@ -1,1 +1,1 @@
-"""Packed functions: values that say their type, functions of them, and the registry by name."""
+"""Packed functions: values that carry their type, functions of them, and the registry by name."""

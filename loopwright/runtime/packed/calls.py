@@ -1,11 +1,11 @@
-"""Calls of packed functions from generated code, and what becomes of the exceptions they raise.
+"""Calls of packed functions from generated code, and handling of exceptions that they raise.
 
 Generated code calls ``lw_call_packed(name, values, kinds, count)``. Values are words of 8 bytes,
 ``kinds`` says what each is: an integer, a double, a text, or a pointer to DLPack's ``DLTensor``.
-The word behind the last value says how it went: it is `INTERRUPTED` before the call, and 0 when the
+The word behind the last value is the status: it is `INTERRUPTED` before the call, and 0 when the
 function has run. Anything else is the code with which the kernel fails; all are below zero. It is
-no result of the call, since Ctrl-C may arrive before a callback has begun, and ctypes then gives a
-result that nobody has set.
+no result of the call, since Ctrl-C may arrive before a callback has begun, and ctypes then returns
+a result that nobody has set.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from loopwright.runtime.packed.value import view_of
 
 #: The symbol that generated code calls.
 CALL = "lw_call_packed"
-#: In exported libraries: takes the address of what `CALL` calls there.
+#: In exported libraries: sets the address that `CALL` calls there.
 CONFIGURE = "lw_packed_configure"
-#: With what a kernel fails whose callback was interrupted before it began.
+#: Code of a kernel whose callback was interrupted before it began.
 INTERRUPTED = -1
-#: With what a kernel fails where nobody has bound `CALL`.
+#: Code of a kernel where `CALL` is not bound.
 UNBOUND = -2
 #: The first code of exceptions that wait for the kernel's caller; further ones are below it.
 _FIRST = -3
@@ -39,7 +39,7 @@ _FIRST = -3
 INT, UINT, FLOAT, TENSOR, TEXT, BOOL, INPUT = 0, 1, 2, 7, 11, 15, 107
 #: DLPack's codes of element types.
 TYPE_CODES = {"int": 0, "uint": 1, "float": 2, "bfloat": 4, "bool": 6}
-#: Exceptions that nobody has asked for are kept up to this number, the latest.
+#: Maximum number of exceptions kept for callers; the latest stay.
 _KEPT = 256
 _COUNT = 1 << 30
 
@@ -93,7 +93,7 @@ def call_address() -> int:
 
 
 def failure(code: int) -> BaseException | None:
-    """The error of a kernel that failed with this code; None where it is none of a callback.
+    """The error of a kernel that failed with this code; None where no callback failed.
 
     An exception that a callback raised is given once, with its traceback.
     """
@@ -112,7 +112,7 @@ def failure(code: int) -> BaseException | None:
 
 
 def keep(error: BaseException) -> int:
-    """Keep an exception for the caller of the kernel; gives the code with which that fails."""
+    """Keep an exception for the caller of the kernel; returns the code with which that fails."""
     with _lock:
         number = next(_numbers) % _COUNT
         _raised[number] = error
@@ -130,12 +130,11 @@ def _run(name: bytes, values: Any, kinds: Any, count: int) -> None:
         values[count] = keep(error)
 
 
-#: What generated code in this process calls.
+#: Callback of generated code in this process.
 _native = _CALLBACK(_run)
 
 
 def _value(values: Any, k: int, kind: int) -> object:
-    """Value number ``k``, of its kind."""
     if kind == INT:
         return int(values[k])
     if kind == UINT:

@@ -1,4 +1,4 @@
-"""`PackedFunc`: a function whose arguments say their types, wherever its code lives."""
+"""`PackedFunc`: a function of dynamically typed arguments, in Python or in compiled code."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from loopwright.runtime.packed.value import enter_kind, kind_of, packed
 
 
 class PackedFunc(ABC):  # noqa: B024  (an ABC so that functions of modules are entered as subclasses)
-    """A function of values that say their type: a Python function, or one of a compiled module.
+    """A function of values that carry their type: a Python function, or one of a compiled module.
 
     Arguments and the result are of the kinds of `loopwright.runtime.kind_of`: None, bool, int
     (64 bits), float, str, bytes, an address (``ctypes.c_void_p``), ``numpy.dtype``, `Device`,
     `NDArray`, `Module`, a function, or any other object by reference. A function gets the same
-    whoever calls it, Python or generated code: NumPy's numbers are Python's, arrays of other
+    values from Python and from generated code: NumPy's numbers are Python's, arrays of other
     libraries are an `NDArray` over the same memory, callables are a `PackedFunc`. Functions of
     modules (`Function`) are instances, too.
 
     Args:
-        function: what is called; a `PackedFunc` is wrapped again.
+        function: the function; a `PackedFunc` is wrapped again.
         name: for messages; default the function's own.
 
     Raises:
@@ -44,11 +44,11 @@ class PackedFunc(ABC):  # noqa: B024  (an ABC so that functions of modules are e
         self._function = function
 
     def __call__(self, *args: object) -> object:
-        """Call the function.
+        """Call the function; its own exceptions pass through.
 
         Raises:
-            ArgumentError: an argument or the result cannot be passed; the function, the position
-                and the reason are named. What the function raises passes through.
+            ArgumentError: an argument or the result cannot be passed; names the function, the
+                position and the reason.
         """
         given = [_passed(arg, f"{self.name}: argument {k}") for k, arg in enumerate(args)]
         return _passed(self._function(*given), f"{self.name}: the result")

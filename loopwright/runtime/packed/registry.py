@@ -1,4 +1,4 @@
-"""Functions by name, for the whole process: what generated code calls is looked up here."""
+"""Functions by name, for the whole process; generated code looks up its callees here."""
 
 from __future__ import annotations
 
@@ -20,11 +20,6 @@ _functions: dict[str, PackedFunc] = {}
 
 
 def check_name(name: object) -> str:
-    """A name of a global function.
-
-    Raises:
-        UsageError: it is none.
-    """
     if isinstance(name, str) and len(name) <= _LONGEST and _NAME.fullmatch(name):
         return name
     raise UsageError(
@@ -56,7 +51,7 @@ def register_func(
         The function as it was given.
 
     Raises:
-        UsageError: the name is none, or another function has it.
+        UsageError: the name is malformed, or another function has it.
         ArgumentError: it cannot be called.
 
     Example:
@@ -131,7 +126,7 @@ def list_global_func_names() -> list[str]:
 
 
 def remove_global_func(name: str) -> None:
-    """Take a name away; a function that somebody holds stays what it is.
+    """Remove a name; functions that were looked up before still work.
 
     Raises:
         UsageError: there is none of that name.

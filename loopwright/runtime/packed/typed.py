@@ -1,4 +1,4 @@
-"""`TypedPackedFunc`: a packed function that holds its arguments against its annotations."""
+"""`TypedPackedFunc`: a packed function that checks its arguments against its annotations."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _Classes = tuple[type, ...] | None
 
 
 class TypedPackedFunc(PackedFunc):
-    """A packed function whose arguments and result are what its annotations say.
+    """A packed function whose arguments and result have the types of its annotations.
 
     Annotations may be classes (int, float, str, bytes, bool, None, ``numpy.dtype``, `Device`,
     `NDArray`, `Module`, `PackedFunc`, a class of one's own), unions of them, Callable and Any; an
-    argument without one takes anything. An int serves where a float is asked for, and a bool does
-    not serve as an int.
+    argument without one takes anything. An int is accepted as a float, a bool is not accepted
+    as an int.
 
     Args:
         function: a Python function.
@@ -65,12 +65,11 @@ class TypedPackedFunc(PackedFunc):
         self._expected = {n: _classes(hint, self.name, n) for n, hint in hints.items()}
 
     def __call__(self, *args: object) -> object:
-        """Check the arguments, call the function, and check its result.
+        """Check the arguments, call the function (its exceptions pass through), check the result.
 
         Raises:
-            ArgumentError: the number of arguments or a type is wrong; the function, the position
-                and name, what was expected and what came are named. What the function raises
-                passes through.
+            ArgumentError: the number of arguments or a type is wrong; names the function, the
+                position and name, the expected and the actual value.
         """
         try:
             bound = self.signature.bind(*args)
@@ -86,7 +85,7 @@ class TypedPackedFunc(PackedFunc):
         return self._checked(self._function(*given), "return", f"{self.name}: the result")
 
     def _checked(self, value: object, name: str, who: str) -> object:
-        """A value as it is passed, which is of the annotated type."""
+        """The value to pass, which is of the annotated type."""
         if kind_of(value) == "function":
             assert callable(value)
             value = as_packed_func(value)

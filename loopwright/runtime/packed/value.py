@@ -1,7 +1,7 @@
-"""The kinds of values that packed functions take and give, and how other values become them.
+"""The kinds of values of packed functions, and conversion of other values to them.
 
 Python's own containers serve: a tuple is an array and a shape, a dict a map, a str a string, None
-what is not there. They pass by reference, as any other object does.
+a missing value. They pass by reference, as any other object does.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from loopwright.runtime.arrays.host import NDArray
 from loopwright.runtime.devices.device import Device, cpu
 from loopwright.runtime.ndarray import from_dlpack
 
-#: Every kind, and what a function is given of it.
+#: Every kind, and the Python value that a function gets.
 KINDS = {
     "none": "None",
     "bool": "a bool",
@@ -54,7 +54,7 @@ def enter_kind(cls: type, kind: str) -> None:
 
 
 def kind_of(value: object) -> str:
-    """The kind of a value that is one of `KINDS` already, or that becomes it by `packed`.
+    """The kind of a value, one of `KINDS`, after conversion by `packed`.
 
     Example:
         >>> kind = lw.runtime.kind_of
@@ -78,18 +78,11 @@ def kind_of(value: object) -> str:
 
 
 def packed(value: object, who: str) -> object:
-    """A value as functions are given it; functions are left to the caller.
+    """A value as functions get it; functions are left to the caller.
 
-    Numbers of NumPy become Python's, arrays an `NDArray` over the same memory. An integer has to
-    fit into 64 bits (unsigned ones too).
-
-    Args:
-        value: anything.
-        who: what it is, for messages, such as ``"f: argument 0"``.
-
-    Raises:
-        ArgumentError: an integer of more bits, or an array that is not row-major, of another
-            element type, or that does not give its memory away.
+    Numbers of NumPy become Python's, arrays an `NDArray` over the same memory. ArgumentError, with
+    `who` as in ``"f: argument 0"``, for an integer of more than 64 bits (unsigned ones too), or an
+    array that is not row-major or cannot be shared.
     """
     match kind_of(value):
         case "bool":
@@ -125,12 +118,7 @@ def _array(value: object, who: str) -> NDArray:
 
 
 def view_of(data: np.ndarray[tuple[int, ...], np.dtype[np.generic]]) -> NDArray:
-    """An NDArray over the memory of a NumPy array, which may be read-only, without a copy.
-
-    Raises:
-        ArgumentError: it is not row-major without gaps.
-        TensorError: its element type is not supported.
-    """
+    """An NDArray over a row-major NumPy array, which may be read-only, without a copy."""
     dtypes.check(data.dtype)
     if isinstance(data, np.ma.MaskedArray):
         raise ArgumentError("a masked array, and functions know no masks; pass a.filled(value)")

@@ -1,8 +1,8 @@
-"""Where the time goes: reports of functions and kernels, and a monitor of the whole process.
+"""Profiling: reports of functions and kernels, and a monitor of the whole process.
 
-`profile` runs something and gives a `Report`; `profile_function` does so at each call.
-`PerformanceMonitor` watches whatever is called. A device with kernels of its own reports each
-launch through `recorded`; what else is to be counted is a `MetricCollector`.
+`profile` runs a function and returns a `Report`; `profile_function` does so at each call.
+`PerformanceMonitor` watches all calls. A device with kernels of its own reports each launch
+through `recorded`; a `MetricCollector` adds further counts.
 """
 
 from loopwright.runtime.devices.launches import recorded

@@ -1,4 +1,4 @@
-"""Calls of compiled functions, seen by who asks for them.
+"""Observation of calls of compiled functions.
 
 While somebody observes, ``__call__`` of the classes of functions is replaced by one that tells the
 observers; otherwise the classes are as they were written, and a call costs what it always does.
@@ -17,7 +17,7 @@ from loopwright.runtime.devices.device import Device
 from loopwright.runtime.devices.function import DeviceCall, DeviceFunction
 from loopwright.runtime.function import BoundCall, Function
 
-#: Is told a function and its arguments when a call begins, and gives what is called when it ends.
+#: Called with a function and its arguments when a call begins; its result is called at the end.
 Observer = Callable[[Any, tuple[object, ...]], Callable[[], None]]
 
 _CALL = "__call__"
@@ -52,7 +52,7 @@ def home_of(function: Any, args: tuple[object, ...]) -> Device:
 
 @contextmanager
 def observed(observer: Observer) -> Iterator[None]:
-    """Tell an observer of every call that begins inside the block, of whatever thread.
+    """Tell an observer of every call that begins inside the block, in any thread.
 
     Of calls inside a call, such as those of a callback, only the outermost one is told.
     """

@@ -1,4 +1,4 @@
-"""Collectors: what else is measured around a profiled call, as TVM's ``MetricCollector``."""
+"""Collectors: further measurements around a profiled call, as TVM's ``MetricCollector``."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ class MetricCollector(ABC):
 
     @abstractmethod
     def start(self, device: Device) -> object:
-        """Begin to count on a device; what is returned comes back in `stop`."""
+        """Begin to count on a device; the result is passed to `stop`."""
 
     @abstractmethod
     def stop(self, started: object) -> Mapping[str, int | float]:
-        """What was counted since, by name: at least 0, and such that several calls add up."""
+        """Counts since the start, by name: at least 0, and such that several calls add up."""
 
 
 class ResourceCollector(MetricCollector):
-    """Page faults and switches of context of this process, by ``getrusage``.
+    """Page faults and context switches of this process, by ``getrusage``.
 
     A call that has them was disturbed: memory was touched for the first time, or another process
     took the core.
@@ -37,11 +37,11 @@ class ResourceCollector(MetricCollector):
     """
 
     def start(self, device: Device) -> object:
-        """The counts as they are now."""
+        """The present counts."""
         return self._counts()
 
     def stop(self, started: object) -> Mapping[str, int | float]:
-        """How much each count rose."""
+        """Increase of each count."""
         assert isinstance(started, dict)
         return {name: count - started[name] for name, count in self._counts().items()}
 

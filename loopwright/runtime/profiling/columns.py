@@ -1,4 +1,4 @@
-"""The columns of a `Report`: what each shows of a row, and how."""
+"""The columns of a `Report`: values and format of each."""
 
 from __future__ import annotations
 
@@ -12,23 +12,20 @@ Value = str | int | float | None
 
 
 class Row(Protocol):
-    """What a column needs of `ProfiledCall`."""
+    """The part of `ProfiledCall` that columns read."""
 
     @property
-    def name(self) -> str:
-        """Of the function or kernel."""
+    def name(self) -> str: ...
 
     @property
-    def device(self) -> str:
-        """Such as ``cpu(0)``."""
+    def device(self) -> str: ...
 
     @property
     def seconds(self) -> float:
-        """Of all calls."""
+        """Seconds of all calls."""
 
     @property
-    def count(self) -> int:
-        """How many calls."""
+    def count(self) -> int: ...
 
     @property
     def nbytes(self) -> int | None:
@@ -40,34 +37,27 @@ class Row(Protocol):
 
     @property
     def metrics(self) -> Mapping[str, int | float]:
-        """What collectors counted."""
+        """Counts of collectors."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column.
-
-    Attributes:
-        title: what it is called.
-        value: gives it for a row and the seconds of all rows; None where it is not known.
-        decimals: of its figures; None: as they are.
-        number: whether it holds figures, which stand to the right.
-    """
-
     title: str
+    #: From a row and the seconds of all rows; None where it is not known.
     value: Callable[[Row, float], Value]
+    #: None: figures as they are.
     decimals: int | None = None
+    #: Figures are aligned to the right.
     number: bool = True
 
     def text(self, value: Value) -> str:
-        """A value as tables show it."""
         if value is None:
             return ""
         return str(value) if self.decimals is None else f"{value:.{self.decimals}f}"
 
 
 def percent(seconds: float, whole: float) -> float:
-    """A share of the time of all; 0 where no time was measured."""
+    """Percentage of the total time; 0 where no time was measured."""
     return 100.0 * (seconds / whole) if whole else 0.0
 
 
@@ -95,11 +85,7 @@ COLUMNS = (
 
 
 def chosen_columns(rows: Sequence[Row], titles: Sequence[str] | None) -> list[Column]:
-    """The columns of these titles, in their order; None: all that have a value in some row.
-
-    Raises:
-        UsageError: there is no such column, or none was named.
-    """
+    """The columns of these titles, in their order; None: all that have a value in some row."""
     counted = dict.fromkeys(name for row in rows for name in row.metrics)
     columns = {c.title: c for c in (*map(_metric, counted), *COLUMNS)}
     if titles is None:

@@ -1,4 +1,4 @@
-"""`PerformanceMonitor`: what this process spends while it watches, in five figures."""
+"""`PerformanceMonitor`: time, memory, caches and device use of this process, in five figures."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ _STATM = Path("/proc/self/statm")
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """What a monitor saw since it was started.
+    """Figures of a monitor since its start.
 
     Attributes:
         execution_time_ms: of all calls of compiled functions together, each by its device's clock.
-        memory_usage_bytes: resident memory of the process and what pools of devices hold beside
-            it, at the moment that the metrics are of.
+        memory_usage_bytes: resident memory of the process and memory of device pools, at the
+            moment of the metrics.
         cache_hits, cache_misses: of all caches of kernels, programs and other values.
         device_utilization: share of the time in which the busiest device ran a call, 0 to 1.
-        calls: how many calls there were.
+        calls: number of calls.
         utilization: that share by device, such as ``{"cpu(0)": 0.4}``.
     """
 
@@ -50,8 +50,8 @@ class Metrics:
 class PerformanceMonitor:
     """Watches the calls of compiled functions, of all threads, from `start` to `stop`.
 
-    As a context manager it watches its block. Several may watch at the same time. Nothing is slower
-    while none does. What a loop in compiled code runs (`time_call`) is not seen.
+    As a context manager it watches its block. Several may watch at the same time. Calls cost
+    nothing more while none does. Calls from a loop in compiled code (`time_call`) are not seen.
 
     Example:
         >>> A = te.placeholder((4,), name="A")
@@ -77,12 +77,6 @@ class PerformanceMonitor:
 
         Raises:
             UsageError: it watches already.
-
-        Example:
-            >>> monitor = lw.runtime.profiling.PerformanceMonitor()
-            >>> monitor.start()
-            >>> print(monitor.stop().calls)
-            0
         """
         with self._lock:
             if self._watch is not None:
@@ -91,16 +85,10 @@ class PerformanceMonitor:
             calls.start(self._watch)
 
     def stop(self) -> Metrics:
-        """Watch no longer; what it saw.
+        """Stop watching and return the metrics.
 
         Raises:
             UsageError: it does not watch.
-
-        Example:
-            >>> monitor = lw.runtime.profiling.PerformanceMonitor()
-            >>> monitor.start()
-            >>> print(monitor.stop() == monitor.metrics())
-            True
         """
         with self._lock:
             if self._watch is None:
@@ -111,18 +99,12 @@ class PerformanceMonitor:
             return self._last
 
     def metrics(self) -> Metrics:
-        """What it has seen up to now, or up to where it was stopped.
+        """Figures up to now, or up to the stop.
 
-        Waits for the calls that a device still has before it.
+        Waits for calls that are still queued on devices.
 
         Raises:
             UsageError: it was never started.
-
-        Example:
-            >>> with lw.runtime.profiling.PerformanceMonitor() as monitor:
-            ...     print(monitor.metrics().execution_time_ms)
-            ...
-            0.0
         """
         with self._lock:
             if self._watch is not None:
@@ -158,7 +140,7 @@ class _Watch:
         self._host_name = ""
 
     def __call__(self, function: Any, args: tuple[object, ...]) -> Callable[[], None]:
-        """A call begins; what is returned is called when it ends."""
+        """Note the start of a call; returns a function to be called at its end."""
         home = calls.home_of(function, args)
         timer = start_timer(home)
         if home.device_type != HOST:
@@ -169,7 +151,7 @@ class _Watch:
         return lambda: self._done(timer)
 
     def _done(self, timer: Timer) -> None:
-        """A call on the host has ended."""
+        """Count a call on the host that has ended."""
         timer.stop()
         with self._lock:
             self._host.leave()
@@ -177,7 +159,7 @@ class _Watch:
             self._add(self._host_name, timer)
 
     def _queued(self, where: str, timer: Timer) -> None:
-        """A call on a device has returned, and the device may still have it before it."""
+        """Keep the timer of a call on a device, which may still be queued there."""
         timer.stop()
         with self._lock:
             self._calls += 1
@@ -186,7 +168,7 @@ class _Watch:
                 self._settle(_MOST_PENDING // 2)
 
     def _settle(self, left: int) -> None:
-        """Wait for the oldest calls until so many are left."""
+        """Wait for the oldest calls until `left` remain."""
         while len(self._pending) > left:
             self._add(*self._pending.popleft())
 
@@ -194,7 +176,6 @@ class _Watch:
         self._seconds[where] = self._seconds.get(where, 0.0) + timer.seconds()
 
     def metrics(self) -> Metrics:
-        """What it has seen up to now."""
         with self._lock:
             self._settle(0)
             elapsed = max(time.perf_counter() - self._begin, 1e-9)
@@ -215,26 +196,24 @@ class _Watch:
 
 
 class _Busy:
-    """How long at least one call ran, whatever their number."""
+    """Time in which at least one call ran."""
 
     def __init__(self) -> None:
         self._running = 0
         self._since = self._total = 0.0
 
     def enter(self) -> None:
-        """A call begins."""
         if not self._running:
             self._since = time.perf_counter()
         self._running += 1
 
     def leave(self) -> None:
-        """A call ends."""
         self._running -= 1
         if not self._running:
             self._total += time.perf_counter() - self._since
 
     def seconds(self) -> float:
-        """Up to now, with the calls that run."""
+        """Seconds up to now, with the calls that still run."""
         return self._total + (time.perf_counter() - self._since if self._running else 0.0)
 
 

@@ -1,4 +1,4 @@
-"""`profile`: which function or kernel takes how long, on which device."""
+"""`profile`: time of each function or kernel, by device."""
 
 from __future__ import annotations
 
@@ -37,22 +37,22 @@ def profile(
     flop: Flop | None = None,
     collectors: Sequence[MetricCollector] = (),
 ) -> Report:
-    """Run something some times, and say which function or kernel took how long.
+    """Run a function several times and report the time of each compiled function or kernel.
 
     A compiled function of the host is timed by the loop in compiled code, all runs in one row. Of
     anything else, such as a Python function that calls several, each call of a compiled function is
-    a row; where a device reports the launches of a call, each launch is one. What runs between
+    a row; where a device reports the launches of a call, each launch is one. Time between
     calls is only in `Report.wall_seconds`.
 
     Args:
         function: a module (its entry function), a compiled function, or any callable.
-        args: what it is called with.
+        args: its arguments.
         number: runs.
         warmup: runs before those, which do not count.
         flop: floating point operations of one call; for several functions or kernels a mapping of
             their names.
-        collectors: what else is counted around each call; not around single launches, which are
-            only queued when they return.
+        collectors: further counts around each call; not around single launches, which are only
+            queued when they return.
 
     Raises:
         UsageError: a number is out of range.
@@ -110,7 +110,7 @@ class _CallWatch:
         self._thread = threading.get_ident()
 
     def __call__(self, function: Any, args: tuple[object, ...]) -> Callable[[], None]:
-        """A call begins; what is returned is called when it ends."""
+        """Note the start of a call; returns a function to be called at its end."""
         if threading.get_ident() != self._thread:
             return _nothing
         home = calls.home_of(function, args)
@@ -130,7 +130,7 @@ class _CallWatch:
 
 
 def _nothing() -> None:
-    """The end of a call that is not noted."""
+    """End of a call that is not noted."""
 
 
 def _row(span: Span) -> ProfiledCall:
@@ -187,22 +187,23 @@ def profile_function(
     number: int = 1,
     flop: Flop | None = None,
 ) -> Callable[..., Report]:
-    """A function that, called with arguments, profiles this one and returns the `Report`.
+    """A function that profiles ``function`` on its arguments and returns the `Report`.
 
-    Also a decorator of a Python function. TVM's ``profile_function`` is called alike; what it
-    returns gives the metrics of collectors only.
+    Also a decorator of a Python function. TVM's ``profile_function`` takes the same arguments; its
+    result gives the metrics of collectors only.
 
     Args:
         function: a module or any callable, see `profile`.
         dev: where it runs; default, and only choice, the device that its code is for.
         collectors: see `profile`.
-        func_name: of a module, which of its functions; default its entry function.
+        func_name: name of a module's function; default its entry function.
         warmup_iters: runs before those that count.
         number: runs that count.
         flop: see `profile`.
 
     Raises:
-        UsageError: the code is for another device, or what is no module has a ``func_name``.
+        UsageError: the code is for another device, or ``func_name`` is given without a
+            module.
         AttributeError: the module has no such function.
 
     Example:

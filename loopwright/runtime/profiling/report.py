@@ -1,7 +1,6 @@
-"""`Report`: what was profiled, as rows of calls; as a table, as CSV, and as JSON both ways.
+"""`Report`: profiled calls as rows; as a table, as CSV, and as JSON both ways.
 
-The columns and the ways out are those of TVM's ``profiling::Report`` (AsTable, AsCSV, AsJSON,
-FromJSON).
+Columns and formats are those of TVM's ``profiling::Report`` (AsTable, AsCSV, AsJSON, FromJSON).
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from loopwright.presenting import harmless, html_block, html_table
 from loopwright.runtime.profiling.columns import Column, chosen_columns, percent
 
 _FORMAT = 1
-#: What names of calls, devices and counters may be: a line of a table.
+#: Valid names of calls, devices and counters: a line of a table.
 _LONGEST = 1000
 #: The largest figure: sums and shares of such figures are still numbers.
 _LARGEST = 1e100
@@ -33,10 +32,10 @@ class ProfiledCall:
         name: of the function or kernel.
         device: such as ``cpu(0)``.
         seconds: of all its calls together.
-        count: how many these are.
+        count: number of calls.
         nbytes: bytes of the arguments of all calls, None where they are not known.
         gflop: 1e9 operations of all calls, None where they are not known.
-        metrics: what collectors counted, of all calls together.
+        metrics: counts of collectors, of all calls together.
 
     Raises:
         UsageError: a figure is negative, over 1e100 or not a number.
@@ -86,7 +85,7 @@ class DeviceTotal:
     Attributes:
         device: such as ``cpu(0)``.
         seconds: of its calls together.
-        count: how many these are.
+        count: number of calls.
         percent: share of the time of all calls on all devices.
     """
 
@@ -102,10 +101,10 @@ class Report:
 
     Attributes:
         calls: rows in the order of the calls.
-        wall_seconds: what all runs together took by the host's clock; calls on several devices may
-            overlap, and what lies between calls is in it.
-        runs: how often what was profiled ran.
-        configuration: what else may explain the times.
+        wall_seconds: time of all runs by the host's clock; it includes time between calls, and
+            calls on several devices may overlap.
+        runs: number of profiled runs.
+        configuration: further facts that may explain the times.
 
     Raises:
         UsageError: a figure is negative, over 1e100 or not a number.
@@ -241,7 +240,7 @@ class Report:
 
     @classmethod
     def from_json(cls, text: str) -> Report:
-        """Read what `json` gave.
+        """Read the text that `json` returned.
 
         Raises:
             UsageError: it is no such report, or a figure in it cannot be.

@@ -1,1 +1,1 @@
-"""Threads of the host: a pool for Python work, and where threads of either pool run."""
+"""Threads of the host: a pool for Python work, and CPUs of the threads of either pool."""

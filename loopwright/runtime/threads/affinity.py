@@ -1,4 +1,4 @@
-"""Which CPUs the threads of a pool run on: the modes of `loopwright.runtime.config_threadpool`."""
+"""CPUs of a thread pool's threads: the modes of `loopwright.runtime.config_threadpool`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from loopwright.errors import UsageError, did_you_mean, shown
 
 SYSTEM = Path("/sys/devices/system/cpu")
-#: What each mode means.
+#: Meaning of each mode.
 MODES = {
     "none": "the system chooses",
     "compact": "neighbours share cores and packages",
@@ -28,27 +28,19 @@ _LISTED = ("one_per_thread", "shared")
 
 @dataclass(frozen=True, slots=True)
 class Cpu:
-    """What the system says of one CPU.
+    """One CPU as the system describes it."""
 
-    Attributes:
-        number: as affinities name it.
-        package, core: where it is; CPUs of one core share its units.
-        max_khz: its highest clock; 0 where the system does not tell.
-    """
-
+    #: As affinities name it.
     number: int
+    #: CPUs of one core in one package share its units.
     package: int
     core: int
+    #: Highest clock; 0 where the system does not tell.
     max_khz: int
 
 
 def topology(numbers: Sequence[int], system: Path = SYSTEM) -> list[Cpu]:
-    """The CPUs of these numbers; each a core of its own where the system does not tell.
-
-    Args:
-        numbers: of the CPUs.
-        system: the folder in which Linux describes them.
-    """
+    """The CPUs of these numbers; each a core of its own where the system does not tell."""
     cpus = []
     for number in numbers:
         folder = system / f"cpu{number}"
@@ -67,11 +59,7 @@ def _number(path: Path, otherwise: int) -> int:
 
 
 def mode_named(mode: str | int) -> str:
-    """The name of a mode, which may be given by TVM's code.
-
-    Raises:
-        UsageError: there is no such mode.
-    """
+    """The name of a mode, which may be given by TVM's code; UsageError where there is none."""
     if isinstance(mode, int) and not isinstance(mode, bool) and mode in TVM_CODES:
         return TVM_CODES[mode]
     if not isinstance(mode, str) or mode not in MODES:
@@ -81,15 +69,9 @@ def mode_named(mode: str | int) -> str:
 
 
 def cpu_order(mode: str, usable: Sequence[Cpu], listed: Sequence[int] | None) -> list[int]:
-    """The CPUs that a mode uses, in the order in which threads take them.
+    """The CPUs that a mode other than ``none`` uses, in the order in which threads take them.
 
-    Args:
-        mode: a name of `MODES` but ``none``.
-        usable: the CPUs that may be used.
-        listed: the ones that were named; None: all.
-
-    Raises:
-        UsageError: a CPU may not be used or is named twice, or a mode that needs a list has none.
+    UsageError where a CPU may not be used or is listed twice, or a mode that needs a list has none.
     """
     if listed is None and mode in _LISTED:
         raise UsageError(f"the affinity mode {mode!r} needs a list of CPUs; pass cpus=[...]")
@@ -133,13 +115,7 @@ def _check_listed(listed: Sequence[int], usable: Sequence[int]) -> None:
 
 
 def places(mode: str, order: Sequence[int], threads: int) -> tuple[frozenset[int], ...]:
-    """The CPUs of each thread, the caller's first; more threads than CPUs begin again.
-
-    Args:
-        mode: a name of `MODES` but ``none``.
-        order: what `cpu_order` gave.
-        threads: how many.
-    """
+    """The CPUs of each thread, the caller's first; more threads than CPUs begin again."""
     if mode == "shared":
         return (frozenset(order),) * threads
     return tuple(frozenset({order[i % len(order)]}) for i in range(threads))

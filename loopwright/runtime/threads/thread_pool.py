@@ -1,8 +1,8 @@
 """`ThreadPool`: Python work on threads, by futures.
 
-Code that loopwright generates runs its parallel loops in a pool of its own (`runtime/pool.py`).
-This one is for the work around it: several functions at a time (a call runs with the interpreter's
-lock released), copies, files.
+Generated code runs its parallel loops in a pool of its own (`runtime/pool.py`). This one is for
+the work around it: several functions at a time (a call runs with the interpreter's lock
+released), copies, files.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ R = TypeVar("R")
 
 
 class ThreadPool:
-    """Threads that begin what is submitted in its order; a context manager ends with `shutdown`.
+    """Threads that start tasks in the order of submission; a context manager ends with `shutdown`.
 
-    Threads start when there is work for them, and end when nobody has the pool any more. What was
-    submitted before that, before `shutdown`, or before the process ends, is still done.
+    Threads start when there is work for them, and end when nobody refers to the pool. Tasks
+    submitted before that, before `shutdown`, or before the process ends, are still done.
 
     Args:
         num_threads: threads, 1 to 1023; default those of parallel loops
             (`loopwright.runtime.get_num_threads`).
-        name: what their names begin with.
+        name: prefix of the threads' names.
 
     Raises:
         UsageError: the number is out of range.
@@ -50,24 +50,18 @@ class ThreadPool:
         self._lock = threading.Lock()
         self._open = True
         self._mine = threading.local()
-        # Threads hold what marks them, and not the pool: they end when nobody has it any more.
+        # Threads refer to their marker, not to the pool, so that they end when the pool is dropped.
         mark = partial(setattr, self._mine, "worker", True)
         self._executor = ThreadPoolExecutor(self.num_threads, name, initializer=mark)
 
     def submit(self, f: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
-        """Have ``f(*args, **kwargs)`` run on a thread of the pool.
+        """Run ``f(*args, **kwargs)`` on a thread of the pool.
 
         Returns:
-            The future of its result; ``result()`` waits, and raises what ``f`` raised.
+            The future of its result; ``result()`` waits, and raises the exception of ``f``.
 
         Raises:
             RunError: the pool has been shut down.
-
-        Example:
-            >>> with lw.runtime.ThreadPool(1) as pool:
-            ...     print(pool.submit(max, 1, 3, 2).result())
-            ...
-            3
         """
         with self._lock:
             if not self._open:
@@ -83,25 +77,13 @@ class ThreadPool:
         that thread, one after the other, since the others may all be waiting in the same place.
 
         Args:
-            f: what to run.
-            num_tasks: how many tasks, at least 1; default the number of threads.
+            f: function of a task's number and the number of tasks.
+            num_tasks: number of tasks, at least 1; default the number of threads.
 
         Raises:
             UsageError: the number is out of range.
             RunError: the pool has been shut down.
-            Exception: what ``f`` raised, of several the one of the first task. All tasks have ended
-                when it comes.
-
-        Example:
-            >>> rows = np.zeros(5)
-            >>> def fill(task, num_tasks):
-            ...     rows[task::num_tasks] = task
-            ...
-            >>> with lw.runtime.ThreadPool(2) as pool:
-            ...     pool.parallel_launch(fill)
-            ...
-            >>> print(rows)
-            [0. 1. 0. 1. 0.]
+            Exception: from ``f``, of several the one of the first task, after all tasks have ended.
         """
         count = self.num_threads if num_tasks is None else num_tasks
         if isinstance(count, bool) or not isinstance(count, int) or count < 1:
@@ -120,18 +102,11 @@ class ThreadPool:
             future.result()
 
     def shutdown(self, wait: bool = True, cancel: bool = False) -> None:
-        """Take no more work; a second call does nothing more.
+        """Accept no more work; a second call does nothing more.
 
         Args:
-            wait: return when all that was submitted is done.
-            cancel: drop what no thread has begun; its futures raise ``CancelledError``.
-
-        Example:
-            >>> pool = lw.runtime.ThreadPool(1)
-            >>> future = pool.submit(len, "four")
-            >>> pool.shutdown()
-            >>> print(future.done())
-            True
+            wait: return when all submitted tasks are done.
+            cancel: drop tasks that no thread has begun; their futures raise ``CancelledError``.
         """
         with self._lock:
             self._open = False

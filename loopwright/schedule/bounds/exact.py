@@ -27,30 +27,25 @@ def loop_var(name: str, extent: Extent, sizes: Sizes, dtype: str = "int32") -> V
 class ExactArithmetic(LoopArithmetic[Affine, Affine]):
     """Extents are ints or forms over size variables, values are forms over loop variables.
 
-    Args:
-        sb: the stage. Its loop variables must be in ``position`` before values are computed, and
-            ``lets`` must have room for every loop: variables for what is not affine are entered in
-            both.
+    The loop variables of the stage must be in its ``position`` before values are computed, and its
+    ``lets`` must have room for every loop: variables for what is not affine are entered in both.
     """
 
     def __init__(self, sb: StageBounds) -> None:
         self._sb, self._sizes = sb, sb.sizes
 
     def times(self, a: Extent, b: Extent) -> Extent:
-        """``a * b``."""
         return self._sizes.times(a, b)
 
     def ceil_div(self, a: Extent, b: Extent) -> Extent:
-        """``ceil(a / b)``; ``b`` is an int, since split factors are."""
+        """``ceil(a / b)`` with an int ``b``: split factors are ints."""
         assert isinstance(b, int)
         return self._sizes.ceil_div(a, b)
 
     def clipped(self, factor: int, n: Extent) -> int:
-        """The smaller of a factor and an extent that is a number; else the factor."""
         return min(factor, n) if isinstance(n, int) else factor
 
     def split_value(self, loop: str, outer: Affine, length: Extent, inner: Affine) -> Affine:
-        """``outer * length + inner``."""
         if isinstance(length, int):
             return outer * length + inner
         return self._scaled(outer, length, f"{self._name(loop)}.start") + inner
@@ -58,7 +53,6 @@ class ExactArithmetic(LoopArithmetic[Affine, Affine]):
     def fused_values(
         self, loop: str, value: Affine, outer: Extent, length: Extent
     ) -> tuple[Affine, Affine]:
-        """``value // length`` and ``value % length``."""
         if not isinstance(length, int):
             return self._symbolic_parts(loop, value, outer, length)
         if outer == 1:
@@ -87,11 +81,10 @@ class ExactArithmetic(LoopArithmetic[Affine, Affine]):
         sb.lets[pos + 1].append((var, value))
 
     def _over_run(self, value: Affine, length: Extent) -> int:
-        """How far a fused loop may run beyond the product of its parts."""
+        """Iterations by which a fused loop may run beyond the product of its parts."""
         return max(0, (Affine(1) + value - length).bounds(self._sizes.ranges)[1])
 
     def _scaled(self, x: Affine, length: Affine, name: str) -> Affine:
-        """``x * length``."""
         if not x.terms:
             product = self._sizes.times(x.const, length)
             return product if isinstance(product, Affine) else Affine(product)

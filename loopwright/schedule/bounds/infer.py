@@ -16,7 +16,7 @@ root stage guards its statement. An attached stage is *padded*: its buffer cover
 its loops run full tiles, stores need no guard, and only loads that could leave their buffer are
 guarded (they yield zero there; such lanes are never used by a valid element). Guards of reduction
 axes always stay: they decide what is accumulated. So do guards of splits inside a tile, where an
-over-run would visit an element twice. Which guards follow from others is `overruns`' to say.
+over-run would visit an element twice. `overruns` finds the guards that follow from others.
 """
 
 from __future__ import annotations
@@ -73,14 +73,12 @@ def infer_bounds(state: State) -> Bounds:
 
 
 def _loops_around(state: State, sb: StageBounds, out: Bounds) -> Iterator[LoopBound]:
-    """The loops of other stages around one, from the innermost outwards."""
     while sb.stage.attach.kind == "at":
         sb, pos = attach_position(state, sb.stage, out)
         yield from reversed(sb.loops[: pos + 1])
 
 
 def _sizes(state: State) -> Sizes:
-    """The size variables of the program."""
     every = [state.stages[i].op for i in state.order]
     sizes = Sizes(n for op in every for n in op.extents)
     for v in (v for op in every for v in op.sizes):
@@ -116,7 +114,7 @@ def _storage(state: State, sb: StageBounds, out: Bounds) -> None:
 
 
 def attach_position(state: State, stage: StageState, out: Bounds) -> tuple[StageBounds, int]:
-    """The stage that an attached stage runs in, and the index of the loop."""
+    """The stage that an attached stage runs in, and the index of its loop there."""
     a = stage.attach
     parent = out.stages.get(a.stage)
     if parent is None:
@@ -144,7 +142,7 @@ def _enclosing(state: State, stage: StageState, out: Bounds) -> set[Var]:
 
 
 def _check_start(state: State, stage: StageState, parent: StageBounds, pos: int) -> None:
-    """What a reduction starts from must exist before its reduction loops begin."""
+    """Refuse to compute inside reduction loops a start value that they need before."""
     red = parent.op.reduction
     if red is None or red.init is None:
         return
@@ -173,7 +171,7 @@ def runs_inside(
     return True
 
 
-#: What readers need of a dimension: first element, and least and largest distance from it.
+#: Part of a dimension that readers need: first element, least and largest distance from it.
 _Hull = tuple[Affine, Extent, Extent]
 
 
@@ -202,8 +200,7 @@ def _region(state: State, sb: StageBounds, out: Bounds) -> None:
 
 
 def _is_guarded(reader: StageBounds, index: Expr, extent: Dim) -> bool:
-    """Whether the guards of a padded stage keep its read inside a dimension, so that no more than
-    the dimension is needed.
+    """Whether guards of a padded stage keep its read inside a dimension: no more is needed.
 
     Tiles in the memory of CPUs are covered whole all the same, so that loops which fill them need
     no guards; shared memory is scarce.
@@ -217,7 +214,7 @@ def _hull(
     still: set[Var],
     sizes: Sizes,
 ) -> _Hull | None:
-    """What all reads of a dimension need; None where that is not known, or nothing is read."""
+    """Hull of all reads of a dimension; None where it is not known, or nothing is read."""
     hull: _Hull | None = None
     for index in indices:
         if index is None:
@@ -267,7 +264,7 @@ def _enter_value(sb: StageBounds, var: Var, base: Affine, local: Affine, last: i
 
 
 def _cover(sb: StageBounds, d: int, local: Affine, last: int | None) -> None:
-    """Enlarge a dimension of a padded stage by what its loops run over its edge."""
+    """Enlarge a dimension of a padded stage by the over-run of its loops."""
     end = sb.sizes.span(local)[1] + 1 if last is None else last + 1
     larger = sb.sizes.most(sb.shape[d], end)
     # Where it is not known: what loops cover is never less than the shape.

@@ -22,11 +22,7 @@ MAX_INLINED = 1 << 15
 
 
 def inline_ops(state: State) -> dict[StageId, OpNode]:
-    """Operations with inlined stages substituted into their readers, and those stages removed.
-
-    Raises:
-        ScheduleError: an expression would have more than `MAX_INLINED` nodes.
-    """
+    """Operations with inlined stages substituted into their readers, and those stages removed."""
     ops: dict[StageId, OpNode] = {}
     bodies: dict[StageId, OpNode] = {}
     for sid in state.order:
@@ -41,17 +37,14 @@ def inline_ops(state: State) -> dict[StageId, OpNode]:
 
 @dataclass
 class _Inlining:
-    """Puts inlined stages into the operation of one stage."""
-
     state: State
     sid: StageId
     bodies: Mapping[StageId, OpNode]
     nodes: int = 0
-    #: Of each output that is read: the nodes of its expression, and how often it uses a variable.
+    #: For each output that is read: nodes of its expression, and its uses of each variable.
     _sizes: dict[tuple[StageId, int], tuple[int, dict[Var, int]]] = field(default_factory=dict)
 
     def into(self, op: OpNode) -> OpNode:
-        """The operation without reads of inlined stages."""
         if op.body is None or not any(r.source in self.bodies for r in op.reads()):
             return op
         body = self._go(op.body)
@@ -89,7 +82,7 @@ class _Inlining:
 
 
 def _measured(e: Expr) -> tuple[int, dict[Var, int]]:
-    """Nodes of an expression, and how often it uses each variable."""
+    """Number of nodes of an expression, and of its uses of each variable."""
     nodes, uses = 0, dict[Var, int]()
 
     def visit(n: Node) -> None:

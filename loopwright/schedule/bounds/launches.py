@@ -6,9 +6,9 @@ stage with the tag, the root first and then consumers before producers, gives th
 a loop that is shorter keeps a variable of its own (equal to the launch variable) and its stage
 runs under ``threadIdx.x < n``.
 
-Which loops a buffer's region is widened over follows its scope, as in TVM: shared memory holds what
-all threads of the block need, local memory what one thread needs, that of a warp what its lanes
-need, the threads of threadIdx.x.
+A buffer's region is widened over loops as its scope asks, as in TVM: shared memory holds the data
+of all threads of the block, local memory those of one thread, that of a warp those of its lanes,
+the threads of threadIdx.x.
 """
 
 from __future__ import annotations
@@ -36,7 +36,6 @@ LAUNCH_TAGS = tuple(f"{p}.{c}" for p in ("blockIdx", "threadIdx") for c in "zyx"
 
 
 def find_kernels(state: State, ops: Mapping[StageId, OpNode]) -> dict[StageId, KernelLaunch]:
-    """The kernel of every stage that runs in one."""
     members: dict[StageId, list[StageId]] = {}
     for sid in ops:
         members.setdefault(_root(state, sid), []).append(sid)
@@ -63,7 +62,7 @@ def _root(state: State, sid: StageId) -> StageId:
 
 
 def memory_scope(state: State, stage: StageState, kernel: KernelLaunch | None) -> Scope:
-    """Where a stage's buffer lives.
+    """Memory scope of a stage's buffer.
 
     Inside a kernel there is no global buffer of its own: ``global``, the default of a stage, means
     shared where only blocks are around it, and local inside a threadIdx or vthread loop.
@@ -89,8 +88,7 @@ def _inside_threads(state: State, stage: StageState) -> bool:
 def bound_var(state: State, sb: StageBounds, lid: str, extent: Extent) -> Var:
     """The variable of a loop: that of its launch axis, or one of its own; its bounds are entered.
 
-    Raises:
-        ScheduleError: a loop on threads or virtual threads whose extent is not a number.
+    The extent of a loop on threads or virtual threads must be a number.
     """
     mark, kernel = sb.stage.marks.get(lid), sb.kernel
     tag = launch_tag(mark) if kernel is not None else ""
@@ -157,11 +155,8 @@ def thread_limits(sb: StageBounds, around: Iterable[LoopBound]) -> list[tuple[Va
     """``(threadIdx.x, kind, n)``: only threads below n run the stage (kind reduce: add to it).
 
     Axes that the stage does not use run it once where its buffer is shared by the threads, and in
-    every thread where it is local; in every warp where it is that of a warp.
-
-    Args:
-        sb: the stage.
-        around: the loops around it, from the innermost outwards.
+    every thread where it is local; in every warp where it is that of a warp. ``around`` goes from
+    the innermost loop outwards.
     """
     kernel = sb.kernel
     if kernel is None:
@@ -183,8 +178,10 @@ def thread_limits(sb: StageBounds, around: Iterable[LoopBound]) -> list[tuple[Va
 
 
 def _shorter_loops(kernel: KernelLaunch, around: Iterable[LoopBound]) -> dict[str, int]:
-    """Of each thread axis, the shortest loop around a stage that does not fill it, up to a
-    reduction: all of its threads need what is computed inside of it."""
+    """Shortest loop on each thread axis around a stage that does not fill it, up to a reduction.
+
+    All threads of a reduction need what is computed inside of it.
+    """
     shortest: dict[str, int] = {}
     reduced = set[str]()
     for x in around:

@@ -1,4 +1,4 @@
-"""How far the loops of a stage run beyond what they cover, and the guards that this takes.
+"""Over-runs of the loops of a stage, and the guards that they need.
 
 A split that does not divide over-runs, and so may a split of one of its parts. Where the inner part
 divides, the guard of the outer part is enough: below ``i < 250`` no ``i * 4 + j`` with ``j < 4``
@@ -27,15 +27,9 @@ def beyond(value: Affine, extent: Extent, sizes: Sizes) -> tuple[bool, bool]:
 def guard_splits(
     sb: StageBounds, extents: Mapping[str, Extent], values: Mapping[str, Affine]
 ) -> dict[str, int]:
-    """Enter the guards that the splits of a stage need.
+    """Enter the guards that the splits of a stage need, given all of its loops by id.
 
-    Args:
-        sb: the stage, with its loops.
-        extents, values: of all of its loops by id.
-
-    Returns:
-        For each loop by id the largest value that it has in iterations that pass the guards, where
-        that is a number.
+    Returns the largest value, if it is a number, of each loop in iterations that pass the guards.
     """
     last = {x.loop.id: x.extent - 1 for x in sb.loops if isinstance(x.extent, int)}
     guards: list[Guard] = []
@@ -80,7 +74,7 @@ def _last_of_split(
     value: Affine,
     last: Mapping[str, int],
 ) -> int | None:
-    """The last value of a loop that was split, as its parts and its interval tell."""
+    """Last value of a loop that was split, from its parts and its interval."""
     length, outer, inner = extents[rel.inner], last.get(rel.outer), last.get(rel.inner)
     end = sb.sizes.span(value)[1]
     if not isinstance(length, int) or outer is None or inner is None or not isinstance(end, int):
@@ -96,12 +90,8 @@ def _divide_last(rel: FuseRel, extents: Mapping[str, Extent], last: dict[str, in
 
 
 def stays_inside(sb: StageBounds, index: Expr, extent: Dim) -> bool:
-    """Whether an index lies inside a dimension in all iterations of a stage that pass its guards.
-
-    Args:
-        sb: the stage that reads.
-        index: over its axes.
-        extent: of the dimension that it reads.
+    """Whether an index over a reader's axes lies in a dimension in all iterations that pass
+    guards.
     """
     ranges = {**sb.sizes.ranges, **sb.guarded}
     form = to_affine(index, {}, ranges)

@@ -1,6 +1,6 @@
-"""Extents and values of the loops of a stage: what splits and fusions do to them, in one place.
+"""Extents and values of the loops of a stage: the effect of splits and fusions, in one place.
 
-A schedule keeps what it does to loops as relations (`SplitRel`, `FuseRel`). `loop_extents` walks
+A schedule keeps splits and fusions as relations (`SplitRel`, `FuseRel`). `loop_extents` walks
 them forwards, from the axes of the stage to the loops that remain. `loop_values` walks them
 backwards: it writes every loop, and so every axis, in terms of the loops that remain.
 
@@ -26,11 +26,9 @@ V = TypeVar("V")
 
 
 class ExtentArithmetic(Protocol[N]):
-    """What extents are computed with: an extent is an int, or an N where it is not a number."""
+    """Arithmetic on extents: an extent is an int, or an N where it is not a number."""
 
-    def times(self, a: N | int, b: N | int) -> N | int:
-        """``a * b``."""
-        ...
+    def times(self, a: N | int, b: N | int) -> N | int: ...
 
     def ceil_div(self, a: N | int, b: N | int) -> N | int:
         """``ceil(a / b)``; ``b`` is at least 1."""
@@ -48,12 +46,8 @@ class ExtentArithmetic(Protocol[N]):
     ) -> tuple[N | int, N | int]:
         """Extents of the outer and the inner loop that a loop of ``n`` iterations is split into.
 
-        The rule of splits, the same for every arithmetic.
-
-        Args:
-            n: the extent that is split.
-            factor: wanted extent of the inner loop, or None.
-            nparts: extent of the outer loop where ``factor`` is None.
+        The rule of splits, the same for every arithmetic: ``nparts`` is the outer extent where
+        ``factor``, the wanted inner one, is None.
         """
         if factor is not None:
             inner = self.clipped(factor, n)
@@ -63,26 +57,14 @@ class ExtentArithmetic(Protocol[N]):
 
 
 class LoopArithmetic(ExtentArithmetic[N], Protocol[N, V]):
-    """What extents (an int or an N) and values of loops (of type V) are computed with."""
+    """Arithmetic on extents (an int or an N) and on values of loops (of type V)."""
 
     def split_value(self, loop: str, outer: V, length: N | int, inner: V) -> V:
-        """``outer * length + inner``, the value of a loop that was split.
-
-        Args:
-            loop: id of the loop that was split.
-            outer, inner: values of the loops that it was split into.
-            length: extent of the inner one.
-        """
+        """``outer * length + inner``, the value of ``loop``, which was split."""
         ...
 
     def fused_values(self, loop: str, value: V, outer: N | int, length: N | int) -> tuple[V, V]:
-        """``value // length`` and ``value % length``, the values of two loops that were fused.
-
-        Args:
-            loop: id of the fused loop.
-            value: its value.
-            outer, length: extents of the outer and the inner loop that were fused.
-        """
+        """``value // length`` and ``value % length``: values of the loops fused into ``loop``."""
         ...
 
 
@@ -92,14 +74,7 @@ def loop_extents(
     reduce: Sequence[N | int],
     arithmetic: ExtentArithmetic[N],
 ) -> dict[str, N | int]:
-    """Extents of all loops of a stage by id, those that later steps consumed included.
-
-    Args:
-        stage: the stage.
-        spatial: extents of its spatial axes.
-        reduce: extents of its reduction axes.
-        arithmetic: what to compute with.
-    """
+    """Extents of all loops of a stage by id, those that later steps consumed included."""
     extents = {f"a{d}": n for d, n in enumerate(spatial)}
     extents |= {f"r{d}": n for d, n in enumerate(reduce)}
     for rel in stage.relations:
@@ -121,14 +96,7 @@ def loop_values(
     extents: Mapping[str, N | int],
     arithmetic: LoopArithmetic[N, V],
 ) -> dict[str, V]:
-    """Values of all loops of a stage by id, from those of the loops that remain.
-
-    Args:
-        stage: the stage.
-        leaves: values of the loops that remain.
-        extents: what `loop_extents` gives.
-        arithmetic: what to compute with.
-    """
+    """Values of all loops of a stage by id, from ``leaves``: those of the loops that remain."""
     values = dict(leaves)
     for rel in reversed(stage.relations):
         match rel:

@@ -1,4 +1,4 @@
-"""What bound inference finds out: loops, regions and guards of stages, launch axes of kernels.
+"""Results of bound inference: loops, regions and guards of stages, launch axes of kernels.
 
 These classes hold results and answer simple questions about them. `infer` fills them in.
 """
@@ -20,17 +20,12 @@ from loopwright.te.op_node import OpNode
 
 @dataclass(eq=False)
 class LoopBound:
-    """One leaf loop with its variable and extent.
-
-    Attributes:
-        shortened: iterations of the loop in the copy of the nest that is being written, where that
-            is for tiles at an edge; None: all.
-    """
-
     loop: Loop
     var: Var
     extent: Extent
     mark: Mark | None
+    #: Iterations in the copy of the nest that is being written, where that is for tiles at an edge;
+    #: None: all.
     shortened: int | None = None
 
     @property
@@ -40,7 +35,7 @@ class LoopBound:
 
     @property
     def count(self) -> int:
-        """The extent of a loop that is written out, which `validate` found to be constant."""
+        """Extent of a loop that is written out, which `validate` found to be constant."""
         if not isinstance(self.extent, int):
             raise InternalError(f"loop {self.loop.name!r} has no constant extent: {self.extent}")
         return self.extent
@@ -48,18 +43,14 @@ class LoopBound:
 
 @dataclass(eq=False)
 class Guard:
-    """A condition under which a statement runs: ``value < below``, and ``value >= 0``.
-
-    Attributes:
-        value: what is compared.
-        kind: ``"spatial"``, ``"reduce"`` or ``"thread"``: what the loop behind the value does.
-        below: the bound, or None where the value is known to stay below it.
-        nonnegative: whether ``value >= 0`` has to be tested too.
-    """
+    """A condition under which a statement runs: ``value < below``, and ``value >= 0``."""
 
     value: Affine
+    #: Use of the loop behind the value: ``"spatial"``, ``"reduce"`` or ``"thread"``.
     kind: str
+    #: The bound; None where the value is known to stay below it.
     below: Extent | None
+    #: Whether ``value >= 0`` has to be tested too.
     nonnegative: bool = False
 
 
@@ -81,19 +72,15 @@ class Launch:
 
 @dataclass(eq=False)
 class KernelLaunch:
-    """The launch axes of one kernel: a root stage, and what is attached inside it.
-
-    Attributes:
-        root: the root stage.
-        launches: axes by tag, in the order of `launches.LAUNCH_TAGS`.
-        varying: variables that differ between the threads or virtual threads of a block, and the
-            tags that they depend on.
-        short: variables of loops shorter than their axis, with its tag and their extent.
-    """
+    """Launch axes of one kernel: a root stage, and the stages attached inside it."""
 
     root: StageId
+    #: Axes by tag, in the order of `launches.LAUNCH_TAGS`.
     launches: dict[str, Launch]
+    #: Variables that differ between the threads or virtual threads of a block, and the tags that
+    #: they depend on.
     varying: dict[Var, frozenset[str]] = field(default_factory=dict)
+    #: Variables of loops shorter than their axis, with its tag and their extent.
     short: dict[Var, tuple[str, int]] = field(default_factory=dict)
 
     def depends(self, var: Var, value: Expr) -> None:
@@ -102,11 +89,9 @@ class KernelLaunch:
         self.varying |= {var: tags} if tags else {}
 
     def threads(self) -> list[Launch]:
-        """The threadIdx axes."""
         return [x for x in self.launches.values() if x.is_thread]
 
     def blocks(self) -> list[Launch]:
-        """The blockIdx axes."""
         return [x for x in self.launches.values() if not x.is_thread]
 
 
@@ -117,7 +102,7 @@ def launch_tag(mark: Mark | None) -> str:
 
 @dataclass(eq=False)
 class StageBounds:
-    """What lowering needs to know about one stage.
+    """Bounds of one stage, as lowering needs them.
 
     Attributes:
         op: the operation after inlining.

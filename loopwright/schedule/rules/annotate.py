@@ -51,7 +51,6 @@ class Annotate(Step):
     kind: MarkKind
 
     def apply(self, state: State, t: int) -> State:
-        """Mark a loop as vectorized, unrolled or parallel."""
         verb = _VERBS.get(self.kind)
         if verb is None:
             refuse(
@@ -71,7 +70,7 @@ class Annotate(Step):
         return put_mark(state, stage, loop.id, Mark(self.kind, t), verb, t)
 
     def as_python(self, names: Names) -> str:
-        """As in ``s[C].vectorize(i)``."""
+        """Text such as ``s[C].vectorize(i)``."""
         loop = names.loop(self.stage, self.loop)
         return f"{names.stage(self.stage)}.{_VERBS[self.kind]}({loop})"
 
@@ -96,7 +95,7 @@ class Pragma(Step):
     value: PragmaValue
 
     def apply(self, state: State, t: int) -> State:
-        """Attach a hint to a loop; a later value of one key replaces the earlier."""
+        """Attach the hint; a later value of one key replaces the earlier."""
         stage = state.compute_stage(self.stage, "pragma")
         loop = state.leaf(stage, self.loop, "pragma")
         user = isinstance(self.key, str) and self.key.startswith(USER_PRAGMA)
@@ -115,13 +114,12 @@ class Pragma(Step):
         return state.with_stage(replace(stage, pragmas=(*kept, (loop.id, self.key, self.value))))
 
     def as_python(self, names: Names) -> str:
-        """As in ``s[C].pragma(i, 'unroll_explicit', True)``."""
+        """Text such as ``s[C].pragma(i, 'unroll_explicit', True)``."""
         loop = names.loop(self.stage, self.loop)
         return f"{names.stage(self.stage)}.pragma({loop}, {self.key!r}, {names.number(self.value)})"
 
 
 def _check_value(key: str, value: PragmaValue, t: int) -> None:
-    """Refuse a value that a pragma does not take."""
     is_bool = isinstance(value, bool)
     steps = isinstance(value, int) and not is_bool and value >= 0
     if key == "auto_unroll_max_step" and not steps:
@@ -137,7 +135,7 @@ def _check_value(key: str, value: PragmaValue, t: int) -> None:
 
 
 def _check_stores(state: State, stage: StageState, t: int) -> None:
-    """Refuse to send past the caches what is read again at once: a sum that still grows."""
+    """Refuse stores past the caches of what is read again at once: a sum that still grows."""
     if stage.op.reduction is None:
         return
     name = state.label(stage.id)
@@ -153,7 +151,7 @@ def _check_stores(state: State, stage: StageState, t: int) -> None:
 
 
 def _check_marks(state: State, bounds: Bounds, sb: StageBounds) -> None:
-    """Vectors that are too long or lie in another, and too many copies."""
+    """Refuse vectors that are too long or lie in another, and too many copies."""
     copies = _copies_around(state, bounds, sb)
     vector: LoopBound | None = None
     for x in sb.loops:
@@ -168,7 +166,7 @@ def _check_marks(state: State, bounds: Bounds, sb: StageBounds) -> None:
 
 
 def _check_constant(state: State, sb: StageBounds, x: LoopBound) -> None:
-    """What is written out needs a number of iterations that is known when it is compiled."""
+    """Refuse to write out a loop whose number of iterations is not known at compile time."""
     verb = {"vectorized": "vectorize", "unrolled": "unroll"}.get(x.mark.kind if x.mark else "")
     if verb is None or isinstance(x.extent, int):
         return

@@ -3,8 +3,9 @@
 A reduction of which each place ``j`` combines ``k <= j`` is a triangle. All places of one block of
 ``j`` have the blocks of ``k`` before theirs in common: a first new stage combines each block to one
 element, its total, a second one the totals up to each block. From there the reduction of a place
-starts, and combines what its own block has up to it. The second stage is a scan again, so that the
-primitive may be called for it in turn (Blelloch, Prefix Sums and Their Applications, CMU 1990).
+starts, and combines the elements of its own block up to it. The second stage is a scan again, so
+that the primitive may be called for it in turn (Blelloch, Prefix Sums and Their Applications, CMU
+1990).
 """
 
 from __future__ import annotations
@@ -56,11 +57,11 @@ class BlockedScan(Step):
         )
 
     def moved_loops(self, before: State) -> Mapping[str, str]:
-        """No loop of the reduction stays what it was."""
+        """Nothing: no loop of the reduction stays what it was."""
         return {}
 
     def as_python(self, names: Names) -> str:
-        """As in ``Y_blocks, Y_totals = s.blocked_scan(Y, k, 16)``."""
+        """Text such as ``Y_blocks, Y_totals = s.blocked_scan(Y, k, 16)``."""
         tensor, loop = names.tensor(self.stage), names.loop(self.stage, self.loop)
         made = f"{names.new_stage()}, {names.tensor(f's{names.step}.0')}"
         return f"{made} = s.blocked_scan({tensor}, {loop}, {self.factor})"
@@ -104,29 +105,21 @@ def _check(state: State, step: BlockedScan, t: int) -> tuple[StageState, Scan]:
 
 @dataclass(frozen=True, eq=False)
 class _Blocks:
-    """A scan that is divided into blocks.
-
-    Attributes:
-        op: the operation.
-        scan: what it is.
-        factor: elements of a block.
-        running: the stage of running totals.
-        totals: that of totals.
-    """
-
     op: OpNode
     scan: Scan
+    #: Elements of a block.
     factor: int
+    #: Stage of running totals.
     running: StageId
+    #: Stage of totals.
     totals: StageId
 
     @property
     def count(self) -> int:
-        """The number of blocks."""
         return -(-self.scan.range[1] // self.factor)
 
     def total(self) -> OpNode:
-        """What each block comes to."""
+        """Operation that combines each block to one element."""
         op, scan, red = self.op, self.scan, self._reduction
         axes, block = self._axes()
         step = IterVar.named(scan.over.name, self.factor, "reduce")
@@ -140,7 +133,7 @@ class _Blocks:
         return self._node("totals", axes, body)
 
     def between(self) -> OpNode:
-        """The totals of all blocks up to each; from it on, where a scan runs backward."""
+        """Operation of the totals of all blocks up to each (from it on, in a backward scan)."""
         scan, red = self.scan, self._reduction
         axes, block = self._axes()
         other = IterVar.named(scan.over.name, self.count, "reduce")
@@ -153,7 +146,7 @@ class _Blocks:
         return self._node("blocks", axes, body)
 
     def within(self) -> OpNode:
-        """For each place what its own block has for it, beginning with the blocks before."""
+        """Operation that combines for each place its own block, starting from those before."""
         op, scan, red = self.op, self.scan, self._reduction
         step = IterVar.named(scan.over.name, self.factor, "reduce")
         block = self._own_block()
@@ -172,7 +165,7 @@ class _Blocks:
         return replace(op, reduce_axes=over, body=body)
 
     def _own_block(self) -> Expr:
-        """The block in which the last element of a place lies: none before it has others."""
+        """Block in which the last element of a place lies: none before it has others."""
         scan = self.scan
         # The element next to the block of a place is the last one of the block before.
         next_to = -1 if scan.forward else 1
@@ -186,7 +179,7 @@ class _Blocks:
         return binary("//", place, self.factor)
 
     def _start(self, block: Expr) -> Expr:
-        """What the blocks before that of a place come to."""
+        """Combination of all blocks before that of a place."""
         op, scan = self.op, self.scan
         (identity,) = self._reduction.combiner.identity
         neighbour = binary("-" if scan.forward else "+", block, 1)
@@ -200,7 +193,7 @@ class _Blocks:
         return self.op.reduction
 
     def _axes(self) -> tuple[list[IterVar], IterVar]:
-        """Axes of a new stage, and which of them counts blocks."""
+        """Axes of a new stage, and the one of them that counts blocks."""
         axes, at = list(fresh_axes(self.op)), position_of(self.scan.place, self.op.axes)
         axes[at] = IterVar.named(self.scan.place.name, self.count, "spatial")
         return axes, axes[at]
@@ -214,7 +207,7 @@ class _Blocks:
         return binary("+", binary("*", block, self.factor), step.var)
 
     def _where(self, values: Mapping[Var, Expr], at: Expr) -> Expr | None:
-        """Where there are elements at all: blocks may reach beyond, and ``where`` says."""
+        """Condition that an element exists: blocks may reach beyond, and ``where`` must hold."""
         scan, red = self.scan, self._reduction
         low, high = scan.range
         found: list[Expr] = []

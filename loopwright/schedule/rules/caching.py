@@ -31,7 +31,6 @@ class CacheRead(Step):
     value_index: int = 0
 
     def apply(self, state: State, t: int) -> State:
-        """Make a stage that copies a tensor, and let the readers read the copy."""
         src, k = state.stage(self.stage, "cache_read"), self.value_index
         check_scope(self.scope, "cache_read", t)
         if k not in range(src.op.num_outputs):
@@ -65,7 +64,7 @@ class CacheRead(Step):
         return replace(state, stages=stages, order=_after(state.order, src.id, new_id))
 
     def as_python(self, names: Names) -> str:
-        """As in ``A_local = s.cache_read(A, 'local', [C])``."""
+        """Text such as ``A_local = s.cache_read(A, 'local', [C])``."""
         new, tensor = names.new_stage(), names.output(self.stage, self.value_index)
         readers = ", ".join(names.tensor(r) for r in self.readers)
         return f"{new} = s.cache_read({tensor}, {self.scope!r}, [{readers}])"
@@ -77,8 +76,6 @@ def _cache(new_id: str, op: OpNode, scope: Scope, who: str, t: int) -> StageStat
 
 
 def _redirect(op: OpNode, old: StageId, k: int, new: StageId) -> OpNode:
-    """The operation with every read of output ``k`` of ``old`` turned into a read of ``new``."""
-
     # Any: an expression gives an expression.
     def go(e: Any) -> Any:
         read = e.map_children(go)
@@ -101,7 +98,7 @@ class CacheWrite(Step):
     scope: Scope
 
     def apply(self, state: State, t: int) -> State:
-        """Make a stage that computes a tensor (all outputs); the stage becomes a copy of it."""
+        """Make a stage that computes all outputs; the stage itself becomes a copy of it."""
         stage = state.compute_stage(self.stage, "cache_write")
         check_scope(self.scope, "cache_write", t)
         name = state.label(stage.id)
@@ -139,7 +136,7 @@ class CacheWrite(Step):
         return replace(state, stages=stages, order=order)
 
     def as_python(self, names: Names) -> str:
-        """As in ``C_local = s.cache_write(C, 'local')``."""
+        """Text such as ``C_local = s.cache_write(C, 'local')``."""
         new, tensor = names.new_stage(), names.tensor(self.stage)
         if names.before.stages[self.stage].op.num_outputs > 1:
             return f"{new}, *_ = s.cache_write({tensor}.op, {self.scope!r})"

@@ -1,7 +1,8 @@
 """The primitives that split a loop as another one was split: Ansor's steps of these names.
 
-They hold no numbers: what they follow is read from the state. So another number in the split that
-is followed is followed as well, when the trace is replayed or a cost model puts a symbol there.
+They hold no numbers: sizes are read from the loops that they follow. So another number in the split
+that is followed is followed as well, when the trace is replayed or a cost model puts a symbol
+there.
 """
 
 from __future__ import annotations
@@ -28,7 +29,6 @@ class FollowSplit(Step):
     n_split: int
 
     def apply(self, state: State, t: int) -> State:
-        """Split by the first ``n_split`` tiles, from the outside in."""
         stage = state.compute_stage(self.stage, "follow_split")
         state.leaf(stage, self.loop, "follow_split")
         tiles = _tiles(state, self.source, self.source_loop, "follow_split", t)
@@ -55,7 +55,7 @@ class FollowSplit(Step):
         return stage
 
     def as_python(self, names: Names) -> str:
-        """As in ``y_0, y_1, y_2 = s[D].follow_split(y, x, n_split=2)``."""
+        """Text such as ``y_0, y_1, y_2 = s[D].follow_split(y, x, n_split=2)``."""
         t, stage = names.step, self.stage
         old = f"{names.loop(stage, self.loop)}, {names.loop(self.source, self.source_loop)}"
         new = ", ".join(names.loop(stage, f"{t}.{k}") for k in range(self.n_split + 1))
@@ -64,7 +64,7 @@ class FollowSplit(Step):
 
 @register("follow_fused_split", sources=FieldType(each(pair(is_id, is_text))))
 class FollowFusedSplit(Step):
-    """Split a loop by what the loops of one level of some splits come to when they are fused."""
+    """Split a loop by the product of the loops of one level of some splits."""
 
     loop: str
     sources: tuple[tuple[StageId, str], ...]
@@ -100,7 +100,7 @@ class FollowFusedSplit(Step):
         return NOMINAL.ceil_div(whole, inside[0]) if inside else whole
 
     def as_python(self, names: Names) -> str:
-        """As in ``f_0, f_1 = s[D].follow_fused_split(f, [x, y], level=1)``."""
+        """Text such as ``f_0, f_1 = s[D].follow_fused_split(f, [x, y], level=1)``."""
         t, stage = names.step, self.stage
         old = names.loop(stage, self.loop)
         followed = ", ".join(names.loop(sid, x) for sid, x in self.sources)
@@ -111,7 +111,7 @@ class FollowFusedSplit(Step):
 
 
 def _tiles(state: State, sid: StageId, loop: str, who: str, t: int) -> list[Dim]:
-    """Iterations inside each place where a loop was cut, from the outside in.
+    """Iterations inside each cut of a loop, from the outside in.
 
     A loop that was split by 4, and the outer part again by 8, has tiles of 32 and 4. Where the
     inner part was split further, its factor is such a tile itself.

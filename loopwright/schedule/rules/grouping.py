@@ -1,8 +1,8 @@
-"""Groups of stages that are computed in one place together: how they are made and kept.
+"""Groups of stages that are computed in one place together.
 
-A stage of a group *follows* it as long as no step of its own says where it is computed: its
-``attach`` is then that of the group, or of the group around that. What follows is worked out again
-after each step (`keep_groups`), so that all else sees stages with a place and knows of no groups.
+A stage of a group *follows* it as long as no step of its own places it: its ``attach`` is then that
+of the group, or of the group around that. Places of followers are worked out again after each step
+(`keep_groups`), so that all else sees stages with a place and knows of no groups.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ class CreateGroup(Step):
     include_inputs: bool = False
 
     def apply(self, state: State, t: int) -> State:
-        """GroupState the stages on all ways from some tensors to others."""
         outputs = (self.stage, *self.outputs)
         for sid in outputs:
             state.compute_stage(sid, "create_group")
@@ -60,7 +59,7 @@ class CreateGroup(Step):
         )
 
     def as_python(self, names: Names) -> str:
-        """As in ``group = s.create_group([C], [A])``."""
+        """Text such as ``group = s.create_group([C], [A])``."""
         new = names.new_group()
         outputs = ", ".join(names.tensor(x) for x in (self.stage, *self.outputs))
         inputs = ", ".join(names.tensor(x) for x in self.inputs)
@@ -86,11 +85,7 @@ def _between(
 
 
 def _parent(state: State, chosen: set[StageId], t: int) -> StageId | None:
-    """The smallest group that all chosen stages belong to.
-
-    Raises:
-        ScheduleError: a group has some of the stages and others, too.
-    """
+    """Smallest group with all chosen stages; no group may have some of them and others."""
     around: list[GroupState] = []
     for g in state.groups.values():
         own = members(state, g.id)
@@ -112,7 +107,6 @@ def _depth(state: State, g: GroupState) -> int:
 
 
 def _check_host(state: State, at: Attach, what: str, chosen: set[StageId], t: int) -> None:
-    """Refuse what is computed in a stage outside of the group that it is to belong to."""
     if at.kind == "at" and at.stage not in chosen:
         refuse(
             "create_group",
@@ -129,10 +123,8 @@ def _check_host(state: State, at: Attach, what: str, chosen: set[StageId], t: in
 def keep_groups(before: State, after: State, sid: StageId, primitive: str) -> State:
     """The state after a step on a stage, with groups as they must be then.
 
-    Stages that the step made join the group of the stage, and those that follow a group do so.
-
-    Raises:
-        ScheduleError: a stage would follow its group to a loop that is gone.
+    Stages that the step made join the group of the stage, and those that follow a group do so; a
+    group whose loop is gone is refused.
     """
     stages = dict(after.stages)
     for new in after.stages.keys() - before.stages.keys():
@@ -150,7 +142,6 @@ def keep_groups(before: State, after: State, sid: StageId, primitive: str) -> St
 
 
 def _place(state: State, gid: StageId | None) -> Attach:
-    """Where stages are computed that follow a group."""
     while gid is not None:
         group = state.groups[gid]
         if group.attach.kind == "at":

@@ -140,7 +140,6 @@ def _plus(x: _Sum, y: _Sum) -> _Sum:
 
 
 def _divided(x: _Sum, op: str, k: int) -> _Sum | None:
-    """``x // k`` or ``x % k``."""
     whole = _Sum(x.base // k, tuple((d, s // k) for d, s in x.terms if s % k == 0))
     part = _Sum(x.base % k, tuple((d, s) for d, s in x.terms if s % k))
     lo, hi = part.bounds
@@ -184,13 +183,7 @@ def bounds(e: IndexExpr, shape: tuple[Extent, ...]) -> Interval:
 
 
 def simplified(e: IndexExpr) -> IndexExpr:
-    """An expression without operations that 0 or 1 make void, as arithmetic on indices gives it.
-
-    Example:
-        >>> from loopwright.schedule.rules.index_map import simplified
-        >>> print(simplified(("+", ("//", "i0", 1), ("%", "i1", 1))))
-        i0
-    """
+    """An expression without operations that 0 or 1 make void: ``("//", "i0", 1)`` is ``"i0"``."""
     if not isinstance(e, tuple):
         return e
     if e[0] == "+":
@@ -199,7 +192,7 @@ def simplified(e: IndexExpr) -> IndexExpr:
 
 
 def plus(a: IndexExpr, b: IndexExpr) -> IndexExpr:
-    """A sum; nothing is added as zero, which the text of a trace would lose."""
+    """A sum, to which nothing is added as zero: the text of a trace would lose it."""
     if a == 0 or b == 0:
         return b if a == 0 else a
     return a + b if isinstance(a, int) and isinstance(b, int) else ("+", a, b)
@@ -214,7 +207,6 @@ def _by_number(op: Literal["*", "//", "%"], a: IndexExpr, k: int) -> IndexExpr:
 
 
 def text(e: IndexExpr, outer: int = 0) -> str:
-    """An expression as Python."""
     if isinstance(e, int | str):
         return str(e) if not isinstance(e, int) or e >= 0 or not outer else f"({e})"
     op, a, b = e

@@ -1,9 +1,9 @@
-"""`transform_layout`: where the elements of a buffer lie, as a map from its indices to new ones.
+"""`transform_layout`: places of the elements of a buffer, as a map from its indices to new ones.
 
 A dimension of a layout is a digit ``(dim, div, mod)`` of one index, or an expression of
-`loopwright.schedule.rules.index_map`. Digits that rebuild every index are bijections whatever
-the extents are; others are judged for the extents at hand, when the step is applied for those of
-the whole tensor and before lowering for those that the stage covers.
+`loopwright.schedule.rules.index_map`. Digits that rebuild every index are bijections whatever the
+extents are; others are judged for the extents at hand, when the step is applied for those of the
+whole tensor and before lowering for those that the stage covers.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ from loopwright.schedule.steps import FieldType, Step, each, is_int, register
 
 
 def _is_json(v: object) -> bool:
-    """Whether a value from JSON is one dimension of a layout."""
     return _is_json_digit(v) or _is_json_expr(v)
 
 
@@ -64,7 +63,6 @@ class TransformLayout(Step):
         object.__setattr__(self, "dims", tuple(map(_simplified, self.dims)))
 
     def apply(self, state: State, t: int) -> State:
-        """Set where the elements of a stage's buffer lie."""
         stage = own_buffer(state, self.stage, "transform_layout", t)
         name = state.label(stage.id)
         if stage.align:
@@ -94,7 +92,7 @@ class TransformLayout(Step):
         return state.with_stage(replace(stage, layout=self.dims, pad_value=pad, laid_out=t))
 
     def as_python(self, names: Names) -> str:
-        """As in ``s[B].transform_layout(lambda i0, i1: (i1, i0))``."""
+        """Text such as ``s[B].transform_layout(lambda i0, i1: (i1, i0))``."""
         args = ", ".join(f"i{d}" for d in range(len(names.before.stages[self.stage].op.shape)))
         pad = "" if self.pad_value is None else f", pad_value={self.pad_value!r}"
         index_map = f"lambda {args}: ({layout_text(self.dims)})"
@@ -102,7 +100,7 @@ class TransformLayout(Step):
 
     @classmethod
     def check_bounds(cls, state: State, bounds: Bounds) -> None:
-        """The map is one to one on the elements that the stage covers."""
+        """Refuse a map that is not one to one on the elements that the stage covers."""
         for sb in bounds.stages.values():
             layout, t = sb.stage.layout, sb.stage.laid_out
             if layout is not None:
@@ -166,7 +164,6 @@ def _simplified(x: LayoutDim) -> LayoutDim:
 
 
 def expression(x: LayoutDim) -> IndexExpr:
-    """A dimension of a layout as an expression."""
     if not isinstance(x, tuple) or isinstance(x[0], str):
         return x
     d, div, mod = x
@@ -176,7 +173,6 @@ def expression(x: LayoutDim) -> IndexExpr:
 
 
 def is_digit(x: LayoutDim) -> TypeGuard[Digit]:
-    """Whether a dimension of a layout is a digit of one index."""
     return isinstance(x, tuple) and not isinstance(x[0], str)
 
 
@@ -211,7 +207,7 @@ def digits_only(dims: tuple[LayoutDim, ...], ndim: int) -> bool:
 
 
 def _covers(digits: list[tuple[int, int | None]]) -> bool:
-    """Digits (div, mod), innermost first, rebuild an index exactly once."""
+    """Whether digits (div, mod), innermost first, rebuild an index exactly once."""
     weight = 1
     for i, (div, mod) in enumerate(digits):
         last = i == len(digits) - 1

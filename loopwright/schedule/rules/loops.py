@@ -24,7 +24,6 @@ class Split(Step):
     nparts: int | None
 
     def apply(self, state: State, t: int) -> State:
-        """Replace a loop by an outer and an inner one."""
         stage = state.compute_stage(self.stage, "split")
         loop = state.leaf(stage, self.loop, "split")
         given = [v for v in (self.factor, self.nparts) if v is not None]
@@ -38,7 +37,7 @@ class Split(Step):
         return state.with_stage(halved(stage, loop, names, self.factor, self.nparts, t))
 
     def as_python(self, names: Names) -> str:
-        """As in ``io, ii = s[C].split(i, factor=8)``."""
+        """Text such as ``io, ii = s[C].split(i, factor=8)``."""
         t, stage = names.step, self.stage
         word, value = ("factor", self.factor) if self.nparts is None else ("nparts", self.nparts)
         by = f"{word}={names.number(value)}"
@@ -94,7 +93,7 @@ class _NominalArithmetic(ExtentArithmetic[Dim]):
         return smaller
 
 
-#: How extents of stages that cover their whole tensors are computed.
+#: Arithmetic on extents of stages that cover their whole tensors.
 NOMINAL = _NominalArithmetic()
 
 
@@ -116,13 +115,12 @@ def check_even(state: State, stage: StageState, t: int) -> None:
 
 @register("fuse")
 class Fuse(Step):
-    """Fuse two adjacent loops, outer first."""
+    """Fuse two adjacent loops of one kind, outer first."""
 
     outer: str
     inner: str
 
     def apply(self, state: State, t: int) -> State:
-        """Replace two adjacent loops of one kind by one."""
         stage = state.compute_stage(self.stage, "fuse")
         a = state.leaf(stage, self.outer, "fuse")
         b = state.leaf(stage, self.inner, "fuse")
@@ -152,7 +150,7 @@ class Fuse(Step):
         )
 
     def as_python(self, names: Names) -> str:
-        """As in ``f = s[C].fuse(i, j)``."""
+        """Text such as ``f = s[C].fuse(i, j)``."""
         old = f"{names.loop(self.stage, self.outer)}, {names.loop(self.stage, self.inner)}"
         new = names.loop(self.stage, f"{names.step}.0")
         return f"{new} = {names.stage(self.stage)}.fuse({old})"
@@ -177,12 +175,11 @@ def _put(leaves: tuple[str, ...], old: tuple[str, ...], new: tuple[str, ...]) ->
 
 @register("reorder")
 class Reorder(Step):
-    """Put loops in the given order into the places that they occupy."""
+    """Put loops in the given order into the places that they occupy together."""
 
     order: tuple[str, ...]
 
     def apply(self, state: State, t: int) -> State:
-        """Permute loops within the places that they occupy together."""
         stage = state.compute_stage(self.stage, "reorder")
         for x in self.order:
             state.leaf(stage, x, "reorder")
@@ -195,13 +192,13 @@ class Reorder(Step):
         return state.with_stage(replace(stage, leaves=leaves, reordered=True))
 
     def as_python(self, names: Names) -> str:
-        """As in ``s[C].reorder(k, i)``."""
+        """Text such as ``s[C].reorder(k, i)``."""
         order = ", ".join(names.loop(self.stage, x) for x in self.order)
         return f"{names.stage(self.stage)}.reorder({order})"
 
 
 def put_mark(state: State, stage: StageState, loop: str, mark: Mark, who: str, t: int) -> State:
-    """Mark a loop; it carries one mark."""
+    """Mark a loop, which carries one mark at most."""
     old = stage.marks.get(loop)
     if old is not None and (old.kind, old.tag) != (mark.kind, mark.tag):
         refuse(

@@ -1,4 +1,4 @@
-"""The primitives that say where a stage, or a group of stages, is computed."""
+"""The primitives that place a stage, or a group of stages."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ class ComputeAt(Step):
     loop: str
 
     def apply(self, state: State, t: int) -> State:
-        """Attach it at a loop of a stage that depends on it."""
         if self.stage in state.groups:
             return self._move_group(state, state.groups[self.stage], t)
         stage = state.stage(self.stage, "compute_at")
@@ -60,7 +59,7 @@ class ComputeAt(Step):
         return state.with_group(replace(group, attach=Attach("at", parent.id, self.loop, t)))
 
     def as_python(self, names: Names) -> str:
-        """As in ``s[B].compute_at(s[C], i)``."""
+        """Text such as ``s[B].compute_at(s[C], i)``."""
         parent, loop = names.stage(self.parent), names.loop(self.parent, self.loop)
         return f"{names.stage(self.stage)}.compute_at({parent}, {loop})"
 
@@ -70,7 +69,7 @@ class ComputeInline(Step):
     """Substitute the stage into its consumers."""
 
     def apply(self, state: State, t: int) -> State:
-        """Substitute a stage into its readers (done when bounds are inferred)."""
+        """Mark the stage; it is substituted when bounds are inferred."""
         stage = movable(state, self.stage, "compute_inline", t)
         name = state.label(stage.id)
         if stage.op.reduction is not None:
@@ -92,7 +91,6 @@ class ComputeInline(Step):
         )
 
     def as_python(self, names: Names) -> str:
-        """As in ``s[B].compute_inline()``."""
         return f"{names.stage(self.stage)}.compute_inline()"
 
 
@@ -108,7 +106,6 @@ class ComputeRoot(Step):
         return state.with_stage(replace(stage, attach=ROOT, store=None))
 
     def as_python(self, names: Names) -> str:
-        """As in ``s[B].compute_root()``."""
         return f"{names.stage(self.stage)}.compute_root()"
 
 
@@ -116,7 +113,6 @@ class ComputeRoot(Step):
 
 
 def movable(state: State, sid: StageId, who: str, t: int) -> StageState:
-    """The stage, which must be neither an input nor an output."""
     stage = state.stage(sid, who)
     if stage.op.is_placeholder:
         refuse(who, t, f"{stage.op.name!r} is an input; use cache_read to make a stage of it")
@@ -142,7 +138,6 @@ def _check_inside(state: State, what: str, gid: StageId, parent: StageId, t: int
 
 
 def _check_used(state: State, parent: StageId, sid: StageId, t: int) -> None:
-    """Refuse to compute a stage inside one that does not use it."""
     if not _depends(state, parent, sid):
         users = ", ".join(state.label(c) for c in state.consumers(sid)) or "no stage"
         refuse(

@@ -1,4 +1,4 @@
-"""The primitive that brings what a later iteration reads nearer to the core."""
+"""The primitive that brings the data of a later iteration nearer to the core."""
 
 from __future__ import annotations
 
@@ -40,25 +40,20 @@ class Prefetch(Step):
         return state.with_stage(replace(stage, prefetches=(*kept, new)))
 
     def as_python(self, names: Names) -> str:
-        """As in ``s[C].prefetch(B, k, 4)``."""
+        """Text such as ``s[C].prefetch(B, k, 4)``."""
         tensor = names.output(self.source, self.value_index)
         loop = names.loop(self.stage, self.loop)
         return f"{names.stage(self.stage)}.prefetch({tensor}, {loop}, {self.offset})"
 
     @classmethod
     def check_bounds(cls, state: State, bounds: Bounds) -> None:
-        """What is prefetched is read inside the loop, at affine indices, and is in memory."""
+        """Refuse data that are not read inside the loop, at affine indices, from memory."""
         for sb in bounds.stages.values():
             for want in sb.stage.prefetches:
                 check_prefetched("prefetch", state, bounds, sb, want)
 
 
 def source_of(who: str, state: State, source: StageId, output: int, t: int) -> StageState:
-    """The stage of a tensor that is prefetched.
-
-    Raises:
-        ScheduleError: there is no such stage, or it has no such output.
-    """
     stage = state.stage(source, who)
     n = stage.op.num_outputs
     if not 0 <= output < n:
@@ -70,7 +65,7 @@ def source_of(who: str, state: State, source: StageId, output: int, t: int) -> S
 def reads_inside(
     state: State, bounds: Bounds, sb: StageBounds, want: Prefetched
 ) -> Iterator[tuple[StageBounds, Read]]:
-    """Reads of the tensor by what runs inside the loop, the stages computed there among it."""
+    """Reads of the tensor inside the loop, those of stages computed there included."""
     pos, tensor = sb.stage.leaves.index(want.loop), (want.source, want.value_index)
     for reader, read in ((x, r) for x in bounds.stages.values() for r in x.op.reads()):
         same = (read.source, read.value_index) == tensor
@@ -81,17 +76,7 @@ def reads_inside(
 def check_prefetched(
     who: str, state: State, bounds: Bounds, sb: StageBounds, want: Prefetched
 ) -> None:
-    """Refuse to prefetch for a loop what is not read inside it, at affine indices, from memory.
-
-    Args:
-        who: the primitive that asks, for messages.
-        state, bounds: of the schedule.
-        sb: the stage of the loop.
-        want: the loop and the tensor.
-
-    Raises:
-        ScheduleError: it cannot be prefetched; says why.
-    """
+    """Refuse to prefetch for a loop data not read inside it, at affine indices, from memory."""
     label = state.loop_label(sb.stage, want.loop)
     name = state.output_label(want.source, want.value_index)
     mark = sb.stage.marks.get(want.loop)
@@ -139,7 +124,7 @@ def check_prefetched(
 
 
 def _intrinsic_around(sb: StageBounds, want: Prefetched) -> Tensorized | None:
-    """The intrinsic that does what stands inside a loop of the stage, the wanted one in it."""
+    """The intrinsic that replaces a loop of the stage around the wanted one, or that one."""
     done, leaves = sb.stage.tensorized, sb.stage.leaves
     inside = done is not None and leaves.index(want.loop) >= leaves.index(done.loop)
     return done if inside else None

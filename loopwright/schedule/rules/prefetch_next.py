@@ -1,4 +1,4 @@
-"""The primitive that brings what comes next nearer to the core, a share at a time."""
+"""The primitive that brings the data needed next nearer to the core, a share at a time."""
 
 from __future__ import annotations
 
@@ -16,18 +16,14 @@ from loopwright.schedule.steps import Step, register
 
 @dataclass(frozen=True, slots=True)
 class Shares(LoopNote):
-    """In each iteration of a loop, fetch a share of what a later one of another loop reads.
+    """In each iteration of a loop, fetch a share of what a later one of another loop reads."""
 
-    Attributes:
-        around: the stage that the loop ``ahead`` belongs to: this one, or one around it.
-        ahead: that loop, how many iterations ahead (0: nothing is fetched), and the tensor.
-    """
-
+    #: Stage of the loop ``ahead``: this one, or one around it.
     around: StageId
+    #: That loop, how many iterations ahead (0: nothing is fetched), and the tensor.
     ahead: Prefetched
 
     def needs(self, stage: StageId, loop: str) -> bool:
-        """Whether a loop is the one ahead."""
         return (stage, loop) == (self.around, self.ahead.loop)
 
 
@@ -58,7 +54,7 @@ class PrefetchNext(Step):
         return state.with_stage(replace(stage, notes=(*kept, new)))
 
     def as_python(self, names: Names) -> str:
-        """As in ``s[acc].prefetch_next(B, k, s[C], i)``."""
+        """Text such as ``s[acc].prefetch_next(B, k, s[C], i)``."""
         tensor = names.output(self.source, self.value_index)
         loop = names.loop(self.stage, self.loop)
         outer = names.loop(self.around, self.outer)
@@ -69,23 +65,18 @@ class PrefetchNext(Step):
 
     @classmethod
     def check_bounds(cls, state: State, bounds: Bounds) -> None:
-        """The loop ahead is around that of the shares; its reads and all extents are known."""
+        """Check that the loop ahead is around the other; reads and extents must be known."""
         for sb in bounds.stages.values():
             for note in shares_of(sb):
                 _check(state, bounds, sb, note)
 
 
 def shares_of(sb: StageBounds) -> list[Shares]:
-    """What loops of a stage fetch in shares."""
     return [x for x in sb.stage.notes if isinstance(x, Shares) and x.ahead.offset]
 
 
 def loops_between(state: State, bounds: Bounds, sb: StageBounds, note: Shares) -> list[LoopBound]:
-    """The loops inside the one ahead, down to that of the shares, outermost first.
-
-    Raises:
-        ScheduleError: the loop ahead is not around the other one.
-    """
+    """Loops inside the one ahead, down to that of the shares, outermost first."""
     wanted = (note.around, bounds.stages[note.around].stage.leaves.index(note.ahead.loop))
     last = sb.stage.leaves.index(note.loop)
     around = [(sb.stage.id, p) for p in range(last, -1, -1)] + loops_around(state, sb.stage)

@@ -36,20 +36,17 @@ Relation = SplitRel | FuseRel
 
 @dataclass(frozen=True)
 class Factoring:
-    """How the loops of a reduction are shared out when loop ``factored`` is factored.
+    """Division of the loops of a reduction when loop ``factored`` is factored."""
 
-    Attributes:
-        roots: root axes that stay reduction axes.
-        leaves: leaves that become reduction axes.
-        taken: relations that turn into expressions.
-        kept: relations that move to the new stage.
-        moves: loops of the old stage -> loops of the new one.
-    """
-
+    #: Root axes that stay reduction axes.
     roots: tuple[str, ...]
+    #: Leaves that become reduction axes.
     leaves: tuple[str, ...]
+    #: Relations that turn into expressions.
     taken: tuple[Relation, ...]
+    #: Relations that move to the new stage.
     kept: tuple[Relation, ...]
+    #: Loops of the old stage -> loops of the new one.
     moves: dict[str, str]
 
 
@@ -60,7 +57,6 @@ def _parts(r: Relation) -> tuple[str, str, str]:
 
 
 def factoring(stage: StageState, factored: str, factor_axis: int) -> Factoring:
-    """Share out the reduction loops of a stage."""
     relations = [r for r in stage.relations if stage.loops[_parts(r)[0]].kind == "reduce"]
     near = {factored}
     while True:
@@ -119,11 +115,10 @@ class RFactor(Step):
         )
 
     def moved_loops(self, before: State) -> Mapping[str, str]:
-        """Loops of the reduction go to the stage of partial results."""
         return factoring(before.stages[self.stage], self.loop, self.factor_axis).moves
 
     def as_python(self, names: Names) -> str:
-        """As in ``C_rf = s.rfactor(C, k, 0)``."""
+        """Text such as ``C_rf = s.rfactor(C, k, 0)``."""
         tensor, loop = names.tensor(self.stage), names.loop(self.stage, self.loop)
         several = names.before.stages[self.stage].op.num_outputs > 1
         new = f"{names.new_stage()}, *_" if several else names.new_stage()
@@ -164,7 +159,7 @@ def _check(state: State, step: RFactor, t: int) -> StageState:
 
 
 def _refuse_use(state: State, stage: StageState, loop: str, use: Use, t: int) -> None:
-    """Reduction loops must be free, and no stage may be computed at any loop."""
+    """Refuse a use: reduction loops must be free, and no stage may be computed at any loop."""
     says = use.says(state.loop_label(stage, loop))
     if use.kind == "attached":
         refuse(
@@ -179,7 +174,6 @@ def _refuse_use(state: State, stage: StageState, loop: str, use: Use, t: int) ->
 
 
 def _partial_stage(stage: StageState, plan: Factoring, step: RFactor, new_id: str) -> StageState:
-    """The stage of the partial results, with the loops that move there."""
     op = _partial(stage, plan, step)
     out = initial_stage(new_id, op)
     kept = {x for r in plan.kept for x in _parts(r) if plan.moves[x] == x}
@@ -193,7 +187,6 @@ def _partial_stage(stage: StageState, plan: Factoring, step: RFactor, new_id: st
 
 
 def _partial(stage: StageState, plan: Factoring, step: RFactor) -> OpNode:
-    """The operation of the partial results."""
     op, red = stage.op, stage.op.reduction
     assert red is not None
     factored = stage.loops[step.loop]
@@ -224,7 +217,7 @@ def _partial(stage: StageState, plan: Factoring, step: RFactor) -> OpNode:
 
 
 def _single(source: tuple[Expr, ...], where: Expr | None, red: Reduce) -> Expr:
-    """The body where no reduction is left: one value an output, the identity beyond the axis."""
+    """Body where no reduction is left: one value an output, the identity beyond the axis."""
     values = source
     if where is not None:
         both = zip(source, red.combiner.identity, strict=True)
@@ -233,7 +226,7 @@ def _single(source: tuple[Expr, ...], where: Expr | None, red: Reduce) -> Expr:
 
 
 def _values(stage: StageState, plan: Factoring, values: dict[str, Expr]) -> list[Expr]:
-    """Fill in the values of loops that were split or fused; returns what over-runs violate."""
+    """Fill in the values of loops that were split or fused; returns the conditions of over-runs."""
     conds: list[Expr] = []
     for r in reversed(plan.taken):
         n = stage.loops[r.inner].nominal

@@ -1,6 +1,6 @@
-"""The primitives that choose at random, and record what they chose, as MetaSchedule's do.
+"""The primitives that choose at random, and record their choice, as MetaSchedule's do.
 
-Numbers that are sampled reach other steps as `loopwright.schedule.sampled.Sampled`: the trace says
+Numbers that are sampled reach other steps as `loopwright.schedule.sampled.Sampled`: the trace tells
 where they come from, so that another decision in it changes all that follows from it.
 """
 
@@ -26,14 +26,14 @@ from loopwright.schedule.steps import (
     register,
 )
 
-#: Where a stage is computed: ``("root",)``, ``("inline",)`` or ``("at", stage, loop)``.
+#: Place of a stage: ``("root",)``, ``("inline",)`` or ``("at", stage, loop)``.
 Place: TypeAlias = (
     "tuple[Literal['root']] | tuple[Literal['inline']] | tuple[Literal['at'], StageId, str]"
 )
 
 
 def _is_open(v: object) -> bool:
-    """Whether a number is a symbol, which stands for all that a knob may choose."""
+    """Whether a number is a symbol, which stands for all values that a knob may choose."""
     return isinstance(v, Symbol)
 
 
@@ -61,7 +61,6 @@ class SampleCategorical(Step):
     probs: tuple[float, ...] | None = None
 
     def apply(self, state: State, t: int) -> State:
-        """Keep the decision for the steps that use it."""
         state.compute_stage(self.stage, "sample_categorical")
         if not _is_open(self.decision) and self.decision not in self.candidates:
             known = ", ".join(map(str, self.candidates)) or "none"
@@ -80,7 +79,7 @@ class SampleCategorical(Step):
         return state.with_sample(t, (self.decision,))
 
     def as_python(self, names: Names) -> str:
-        """As in ``v0_0 = s[C].sample_categorical([4, 8], decision=8)``."""
+        """Text such as ``v0_0 = s[C].sample_categorical([4, 8], decision=8)``."""
         probs = "" if self.probs is None else f", {list(self.probs)}"
         call = f"sample_categorical({list(self.candidates)}{probs}, decision={self.decision})"
         return f"{Sampled(0, names.step).name} = {names.stage(self.stage)}.{call}"
@@ -124,7 +123,7 @@ class SamplePerfectTile(Step):
         return positive and small and math.prod(self.decision) == known[-1]
 
     def as_python(self, names: Names) -> str:
-        """As in ``v0_0, v0_1 = s[C].sample_perfect_tile(i, 2, decision=[4, 16])``."""
+        """Text such as ``v0_0, v0_1 = s[C].sample_perfect_tile(i, 2, decision=[4, 16])``."""
         chosen = ", ".join(Sampled(0, names.step, k).name for k in range(self.n))
         loop = names.loop(self.stage, self.loop)
         given = f"{loop}, {self.n}, {self.max_innermost_factor}, decision={list(self.decision)}"
@@ -139,11 +138,10 @@ class SampleComputeLocation(Step):
     decision: Place
 
     def apply(self, state: State, t: int) -> State:
-        """Put the stage there, by the rules of the primitive that does so."""
         return placing(self.stage, self.decision).apply(state, t)
 
     def as_python(self, names: Names) -> str:
-        """As in ``s[B].sample_compute_location(decision=(s[C], i))``."""
+        """Text such as ``s[B].sample_compute_location(decision=(s[C], i))``."""
         match self.decision:
             case ("at", parent, loop):
                 where = f"({names.stage(parent)}, {names.loop(parent, loop)})"
@@ -153,7 +151,6 @@ class SampleComputeLocation(Step):
 
 
 def placing(sid: StageId, place: Place) -> Step:
-    """The step that puts a stage at a place."""
     match place:
         case ("at", parent, loop):
             return ComputeAt(sid, parent, loop)
@@ -164,15 +161,7 @@ def placing(sid: StageId, place: Place) -> Step:
 
 
 def perfect_tiles(extent: int, n: int, max_innermost_factor: int) -> Iterator[tuple[int, ...]]:
-    """All ``n`` factors, outermost first, whose product is ``extent``, in a fixed order.
-
-    The last one is at most ``max_innermost_factor``.
-
-    Example:
-        >>> from loopwright.schedule.rules.sampling import perfect_tiles
-        >>> print(list(perfect_tiles(12, 2, 4)))
-        [(12, 1), (6, 2), (4, 3), (3, 4)]
-    """
+    """All ``n`` factors, outermost first, of product ``extent``, in a fixed order."""
     if n == 1:
         if extent <= max_innermost_factor:
             yield (extent,)

@@ -1,4 +1,4 @@
-"""The primitives that say where a stage's buffer exists, in which memory, with which strides."""
+"""The primitives of a stage's buffer: its place, its memory and its strides."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from loopwright.schedule.steps import Step, register
 
 
 def check_scope(scope: str, who: str, t: int) -> None:
-    """Refuse a memory scope that does not exist."""
     if scope not in SCOPES:
         refuse(
             who,
@@ -27,7 +26,6 @@ def check_scope(scope: str, who: str, t: int) -> None:
 
 
 def own_buffer(state: State, sid: StageId, who: str, t: int) -> StageState:
-    """The stage, which must have a buffer that belongs to no caller."""
     stage = movable(state, sid, who, t)
     if stage.attach.kind == "inline":
         refuse(
@@ -46,20 +44,18 @@ class SetScope(Step):
     scope: Scope
 
     def apply(self, state: State, t: int) -> State:
-        """Put a stage's buffer into another memory scope."""
         stage = own_buffer(state, self.stage, "set_scope", t)
         check_scope(self.scope, "set_scope", t)
         return state.with_stage(replace(stage, scope=self.scope, since=stage.after("set_scope", t)))
 
     def as_python(self, names: Names) -> str:
-        """As in ``s[B].set_scope('local')``."""
+        """Text such as ``s[B].set_scope('local')``."""
         return f"{names.stage(self.stage)}.set_scope({self.scope!r})"
 
     @classmethod
     def check_bounds(cls, state: State, bounds: Bounds) -> None:
-        """Refuse shared and local buffers that would outlive the kernel that fills them.
-
-        Buffers of a warp need one.
+        """Refuse shared and local buffers that outlive their kernel, and warp buffers without
+        one.
         """
         for sb in bounds.stages.values():
             if sb.scope == "warp":
@@ -80,7 +76,6 @@ class StorageAlign(Step):
     offset: int
 
     def apply(self, state: State, t: int) -> State:
-        """Ask for a stride of the form ``k * factor + offset`` in one dimension of a buffer."""
         stage = own_buffer(state, self.stage, "storage_align", t)
         ndim = len(stage.layout) if stage.layout is not None else len(stage.op.shape)
         if not 0 <= self.dim < ndim:
@@ -102,13 +97,13 @@ class StorageAlign(Step):
         return state.with_stage(replace(stage, align=align, since=stage.after("storage_align", t)))
 
     def as_python(self, names: Names) -> str:
-        """As in ``s[B].storage_align(0, 32, 1)``."""
+        """Text such as ``s[B].storage_align(0, 32, 1)``."""
         stride = f"{self.dim}, {self.factor}, {self.offset}"
         return f"{names.stage(self.stage)}.storage_align({stride})"
 
     @classmethod
     def check_bounds(cls, state: State, bounds: Bounds) -> None:
-        """Strides are numbers, so the shape must be known."""
+        """Refuse symbolic shapes: strides are numbers."""
         for sb in bounds.stages.values():
             if sb.stage.align and not all(isinstance(n, int) for n in sb.shape):
                 refuse(
@@ -133,7 +128,6 @@ class StoreAt(Step):
     loop: str
 
     def apply(self, state: State, t: int) -> State:
-        """Let a buffer exist inside a loop that lies around the one where the stage is computed."""
         stage = _computed_at(state, self.stage, "store_at", t)
         parent = state.compute_stage(self.parent, "store_at")
         state.leaf(parent, self.loop, "store_at")
@@ -142,13 +136,13 @@ class StoreAt(Step):
         return new
 
     def as_python(self, names: Names) -> str:
-        """As in ``s[B].store_at(s[C], i)``."""
+        """Text such as ``s[B].store_at(s[C], i)``."""
         parent, loop = names.stage(self.parent), names.loop(self.parent, self.loop)
         return f"{names.stage(self.stage)}.store_at({parent}, {loop})"
 
     @classmethod
     def check_bounds(cls, state: State, bounds: Bounds) -> None:
-        """Iterations that run at once share no buffer; so for `StoreRoot`, too."""
+        """Refuse a buffer shared by iterations that run at once; so for `StoreRoot`, too."""
         for sb in bounds.stages.values():
             if sb.stage.store is not None:
                 _check_shared(state, bounds, sb, sb.stage.store)
@@ -159,12 +153,10 @@ class StoreRoot(Step):
     """Let the buffer exist around all loops of the stage in which it is computed."""
 
     def apply(self, state: State, t: int) -> State:
-        """Let the buffer exist around all loops of the outermost stage around the stage."""
         stage = _computed_at(state, self.stage, "store_root", t)
         return state.with_stage(replace(stage, store=Attach("root", step=t)))
 
     def as_python(self, names: Names) -> str:
-        """As in ``s[B].store_root()``."""
         return f"{names.stage(self.stage)}.store_root()"
 
 
@@ -191,7 +183,6 @@ class DoubleBuffer(Step):
     stages: int = 2
 
     def apply(self, state: State, t: int) -> State:
-        """Ask for several places of a buffer."""
         stage = own_buffer(state, self.stage, "double_buffer", t)
         if not _at_least(self.stages, 2) or self.stages > MAX_COPIES:
             refuse(
@@ -203,13 +194,13 @@ class DoubleBuffer(Step):
         return state.with_stage(replace(stage, double=t, copies=self.stages))
 
     def as_python(self, names: Names) -> str:
-        """As in ``s[B].double_buffer()`` or ``s[B].double_buffer(stages=3)``."""
+        """Text such as ``s[B].double_buffer()`` or ``s[B].double_buffer(stages=3)``."""
         stages = "" if self.stages == 2 else f"stages={self.stages}"
         return f"{names.stage(self.stage)}.double_buffer({stages})"
 
     @classmethod
     def check_bounds(cls, state: State, bounds: Bounds) -> None:
-        """Places in turn need a serial loop, and sources that are there for later iterations."""
+        """Check that the loop is serial, and that sources are there for later iterations."""
         for sb in bounds.stages.values():
             if sb.stage.double is not None:
                 _check_double(state, bounds, sb, sb.stage.double)
@@ -251,7 +242,7 @@ def _refuse_outside(state: State, source: StageBounds, root: StageId) -> None:
 
 
 def _check_warp(state: State, bounds: Bounds, sb: StageBounds) -> None:
-    """A buffer of a warp lies in a kernel of whole warps, spread over its lanes."""
+    """Check that a buffer of a warp lies in a kernel of whole warps, spread over its lanes."""
     name, since = repr(state.label(sb.stage.id)), sb.stage.since
     verb = next((v for v in ("set_scope", "cache_read", "cache_write") if v in since), "set_scope")
     t = since.get(verb, 0)

@@ -1,7 +1,7 @@
 """The primitive tensorize: its rules, and the comparison of a nest with an intrinsic.
 
-What is compared here needs bounds, but no buffers: the loops, and the expression. How operands lie
-in memory is compared when the nest is built (`loopwright.lowering.nest.tensorize`).
+Loops and expression are compared here, which needs bounds, but no buffers. The places of operands
+in memory are compared when the nest is built (`loopwright.lowering.nest.tensorize`).
 """
 
 from __future__ import annotations
@@ -50,13 +50,12 @@ _DECLARE = "declare an intrinsic that does what the nest does"
     ),
 )
 class Tensorize(Step):
-    """Let an intrinsic do what stands inside a loop."""
+    """Let an intrinsic do the work inside a loop."""
 
     loop: str
     intrin: TensorIntrin
 
     def apply(self, state: State, t: int) -> State:
-        """Let an intrinsic do what stands inside a loop."""
         stage = state.compute_stage(self.stage, "tensorize")
         loop = state.leaf(stage, self.loop, "tensorize")
         if stage.tensorized is not None:
@@ -77,15 +76,17 @@ class Tensorize(Step):
         return state.with_stage(replace(stage, tensorized=Tensorized(loop.id, self.intrin, t)))
 
     def as_python(self, names: Names) -> str:
-        """As in ``s[C].tensorize(i, te.intrinsics.dot_uint8_int8_int32(16))``; an intrinsic that
-        does not come with loopwright stands there as its JSON."""
+        """Text such as ``s[C].tensorize(i, te.intrinsics.dot_uint8_int8_int32(16))``.
+
+        An intrinsic that does not come with loopwright is written as its JSON.
+        """
         loop = names.loop(self.stage, self.loop)
         intrin = call_of(self.intrin) or repr(self.intrin.to_json())
         return f"{names.stage(self.stage)}.tensorize({loop}, {intrin})"
 
     @classmethod
     def check_bounds(cls, state: State, bounds: Bounds) -> None:
-        """The nest inside the loop is the intrinsic's."""
+        """Check that the nest inside the loop is the intrinsic's."""
         for sb in bounds.stages.values():
             if sb.stage.tensorized is not None:
                 match_intrinsic(state, sb)
@@ -102,24 +103,19 @@ class TensorizedAxis:
 
 @dataclass(eq=False)
 class Match:
-    """How a nest is the intrinsic's.
+    """Correspondence of a nest with the intrinsic's."""
 
-    Attributes:
-        position: index of the tensorized loop.
-        axes: for each axis variable of the description the stage's, None where it has one
-            iteration.
-        reads: for each input of the description the read of the stage.
-        whole: whether the intrinsic's body does it; else its update, after the start outside.
-    """
-
+    #: Index of the tensorized loop.
     position: int
+    #: The stage's axis for each axis variable of the description; None: one iteration.
     axes: dict[Var, TensorizedAxis | None] = field(default_factory=dict)
+    #: The stage's read for each input of the description.
     reads: dict[int, Read] = field(default_factory=dict)
+    #: Whether the intrinsic's body does it; else its update, after the start outside.
     whole: bool = True
 
 
 def refuse_match(state: State, stage: StageState, text: str) -> NoReturn:
-    """Refuse a nest that is not the intrinsic's; ``text`` says where it differs."""
     done = stage.tensorized
     assert done is not None
     refuse(
@@ -131,7 +127,7 @@ def refuse_match(state: State, stage: StageState, text: str) -> NoReturn:
 
 
 def region(sb: StageBounds, position: int, axis: IterVar) -> TensorizedAxis | str:
-    """The part of an axis that loops from ``position`` on cover; or why it is no range."""
+    """Part of an axis that loops from ``position`` on cover, or the reason why it is no range."""
     extents = {x.var: x.count for x in sb.loops[position:]}
     value = sb.values[axis.var]
     weights = {v: c for v, c in value.terms.items() if sb.position.get(v, -1) >= position}
@@ -149,11 +145,7 @@ def region(sb: StageBounds, position: int, axis: IterVar) -> TensorizedAxis | st
 
 
 def match_intrinsic(state: State, sb: StageBounds) -> Match:
-    """Compare a tensorized stage's nest with the description of its intrinsic.
-
-    Raises:
-        ScheduleError: they differ; says where, what the intrinsic wants and what the nest has.
-    """
+    """Compare a tensorized stage's nest with its intrinsic's; refuse a difference."""
     return _Matcher(state, sb).run()
 
 
@@ -217,7 +209,9 @@ class _Matcher:
             )
 
     def _in_warps(self) -> None:
-        """The lanes of a warp run the intrinsic, and no loop of the stage is bound to them."""
+        """Check that a warp's lanes run the intrinsic, and no loop of the stage is bound to
+        them.
+        """
         if self.sb.kernel is None or self.sb.scope != "warp":
             self.fail(
                 "the lanes of a warp run the intrinsic, and its result lies in their registers; "
@@ -260,7 +254,7 @@ class _Matcher:
         return self.fail(part) if isinstance(part, str) else part
 
     def _axes(self, kind: str, want: Sequence[IterVar], have: Sequence[IterVar]) -> None:
-        """Axes of more than one iteration correspond in order."""
+        """Match axes of more than one iteration in order."""
         covered = [a for a in map(self._region, have) if a.extent != 1]
         wanted = [a for a in want if a.extent != 1]
         same = len(covered) == len(wanted)
@@ -302,7 +296,7 @@ class _Matcher:
         self._expr(want.source[0], have.source[0])
 
     def _expr(self, want: Node, have: Node) -> None:
-        """Compare two expressions; what is read is noted."""
+        """Compare two expressions and note the reads."""
         if isinstance(want, Read) and isinstance(have, Read):
             self._operand(want, have)
             return
@@ -355,7 +349,7 @@ class _Matcher:
         return self.state.output_label(r.source, r.value_index)
 
     def _text(self, e: Node, name: Callable[[Read], str]) -> str:
-        """An expression with the names of what it reads; with its dtype where that may differ."""
+        """Text of an expression with names of its reads; with its dtype where that may differ."""
 
         # Any: an expression gives an expression.
         def named(n: Any) -> Any:
@@ -369,7 +363,7 @@ class _Matcher:
 
 
 def _head(e: Node) -> tuple[object, ...]:
-    """What a node is, without its children."""
+    """Content of a node without its children."""
     match e:
         case Const(value=v, dtype=d):
             return ("const", v, d)
@@ -383,6 +377,6 @@ def _head(e: Node) -> tuple[object, ...]:
 
 
 def _combiner(c: Combiner) -> list[object]:
-    """What a combiner does, without the names in it."""
+    """Content of a combiner without the names in it."""
     names = {v: f"x{k}" for k, v in enumerate(c.lhs)} | {v: f"y{k}" for k, v in enumerate(c.rhs)}
     return [expr_to_json(e, names) for e in (*c.result, *c.identity)]

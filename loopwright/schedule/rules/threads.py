@@ -42,7 +42,6 @@ class Bind(Step):
     extent: int | None = None
 
     def apply(self, state: State, t: int) -> State:
-        """Mark a loop as run by a GPU thread axis."""
         stage = state.compute_stage(self.stage, "bind")
         loop = state.leaf(stage, self.loop, "bind")
         name = state.loop_label(stage, loop.id)
@@ -80,7 +79,7 @@ class Bind(Step):
         return put_mark(state, stage, loop.id, Mark("thread", t, self.tag, self.extent), "bind", t)
 
     def as_python(self, names: Names) -> str:
-        """As in ``s[C].bind(i, 'threadIdx.x')``."""
+        """Text such as ``s[C].bind(i, 'threadIdx.x')``."""
         loop = names.loop(self.stage, self.loop)
         return f"{names.stage(self.stage)}.bind({loop}, {_axis(self.tag, self.extent)})"
 
@@ -98,12 +97,11 @@ class Bind(Step):
 
 @register("set_store_predicate", equal=FieldType(each(pair(is_text, is_int))))
 class SetStorePredicate(Step):
-    """Of threads that reduce together, the one with these indices stores: ``(tag, index)``."""
+    """Choose the thread, of those that reduce together, that stores: ``(tag, index)``."""
 
     equal: tuple[tuple[str, int], ...]
 
     def apply(self, state: State, t: int) -> State:
-        """Say which of the threads that reduce together stores the result."""
         stage = state.compute_stage(self.stage, "set_store_predicate")
         who, name = "set_store_predicate", state.label(stage.id)
         bound = cross_tags(stage)
@@ -128,12 +126,12 @@ class SetStorePredicate(Step):
         return state.with_stage(replace(stage, predicate=self.equal, since=since))
 
     def as_python(self, names: Names) -> str:
-        """As in ``s[C].set_store_predicate([('threadIdx.x', 3)])``."""
+        """Text such as ``s[C].set_store_predicate([('threadIdx.x', 3)])``."""
         return f"{names.stage(self.stage)}.set_store_predicate({list(self.equal)!r})"
 
     @classmethod
     def check_bounds(cls, state: State, bounds: Bounds) -> None:
-        """The thread that stores is one of the launch."""
+        """Check that the thread that stores is one of the launch."""
         for sb in bounds.stages.values():
             if sb.kernel is not None:
                 _check_predicate(state, sb, sb.kernel)
@@ -178,13 +176,13 @@ class EnvThreads(Step):
         return state.with_stage(replace(stage, env_threads=self.axes, since=since))
 
     def as_python(self, names: Names) -> str:
-        """As in ``s[C].env_threads([('threadIdx.x', 64)])``."""
+        """Text such as ``s[C].env_threads([('threadIdx.x', 64)])``."""
         axes = ", ".join(_axis(*a) for a in self.axes)
         return f"{names.stage(self.stage)}.env_threads([{axes}])"
 
     @classmethod
     def check_bounds(cls, state: State, bounds: Bounds) -> None:
-        """Every launch axis gets an extent from somewhere."""
+        """Check that every launch axis gets an extent."""
         kernels = [(sid, k) for sid, k in bounds.kernels.items() if sid == k.root]
         for sid, launch in ((sid, x) for sid, k in kernels for x in k.launches.values()):
             if not launch.extent:
@@ -197,7 +195,6 @@ class EnvThreads(Step):
 
 
 def _axis(tag: str, extent: int | None) -> str:
-    """A thread axis as Python."""
     return repr(tag) if extent is None else f"({tag!r}, {extent})"
 
 
@@ -205,7 +202,7 @@ def _axis(tag: str, extent: int | None) -> str:
 
 
 def _check_loop(state: State, sb: StageBounds, kernel: KernelLaunch, x: LoopBound) -> None:
-    """A loop of a stage in a kernel: it fits its thread axis, or runs in one thread."""
+    """Check that a loop of a stage in a kernel fits its thread axis, or runs in one thread."""
     if tag := launch_tag(x.mark):
         _check_axis(state, sb, kernel, x, tag)
     elif x.mark is not None and x.mark.kind == "parallel":
@@ -266,14 +263,14 @@ def _check_axis(
 
 
 def _given(state: State, launch: Launch) -> str:
-    """The loop that gave an axis its extent, or the step that declared it."""
+    """Loop that gave an axis its extent, or the step that declared it."""
     if dict(state.stages[launch.stage].env_threads).get(launch.tag):
         return f"env_threads of {state.label(launch.stage)!r}"
     return f"loop {state.loop_label(state.stages[launch.stage], launch.loop)!r}"
 
 
 def _check_vectors(state: State, bounds: Bounds, sb: StageBounds) -> None:
-    """Threads cannot meet in a vector loop: around shared stages and cross-thread reductions."""
+    """Refuse vector loops where threads meet: around shared stages, cross-thread reductions."""
     shared, crossed = sb.padded and sb.scope in SHARED, bool(cross_tags(sb.stage))
     if not shared and not crossed:
         return
@@ -294,7 +291,7 @@ def _check_vectors(state: State, bounds: Bounds, sb: StageBounds) -> None:
 
 
 def _check_lanes(state: State, sb: StageBounds) -> None:
-    """Lanes of a vector and threads cannot both keep accumulators of one reduction."""
+    """Refuse lanes of a vector and threads that both keep accumulators of one reduction."""
     reduce = [x for x in sb.loops if x.loop.kind == "reduce" and x.mark is not None]
     bound = [x for x in reduce if launch_tag(x.mark)]
     for x in reduce:

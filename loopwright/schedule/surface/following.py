@@ -72,7 +72,7 @@ class FollowingPrimitives(StageView):
         return tuple(self.schedule._axis(self.id, f"{t}.{k}") for k in range(n_split + 1))
 
     def _times_split(self, source: IterVar) -> int:
-        """How many splits of a loop, and of what came of it, there are."""
+        """Number of splits of a loop, and of the loops that came of it."""
         sid, loop = self.schedule.any_loop_id(source, "follow_split")
         parts, count = {loop}, 0
         for rel in self.schedule.state.stages[sid].relations:
@@ -88,7 +88,7 @@ class FollowingPrimitives(StageView):
         level: int,
         factor_or_nparts: bool = True,
     ) -> tuple[IterVar, IterVar]:
-        """Split a loop by what the loops of one level of several splits have together.
+        """Split a loop by the product of the loops of one level of several splits.
 
         Where the loops of a level were fused, as into a thread axis, another stage's loop is so
         shared out among the same threads. As with `follow_split` the step holds no numbers; it is

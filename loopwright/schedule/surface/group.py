@@ -42,13 +42,11 @@ class Group:
 
     @property
     def attach_type(self) -> AttachKind:
-        """Where it is computed: ``"root"`` (or with the group around it) or ``"at"``."""
+        """Place where it is computed: ``"root"`` (or with the group around it) or ``"at"``."""
         return self.schedule.state.groups[self.id].attach.kind
 
     def compute_at(self, parent: StageLike, scope: IterVar) -> None:
         """Compute all stages that follow the group inside a loop of a stage that uses them.
-
-        The group ``g`` has the stages B and C here.
 
         Args:
             parent: the stage, tensor or operation whose loop it is; not one of the group.

@@ -13,11 +13,10 @@ from loopwright.schedule.state import IndexExpr, LayoutDim
 
 
 def trace_map(index_map: Callable[..., object], ndim: int, who: str) -> tuple[LayoutDim, ...]:
-    """Call a map with ``ndim`` variables and read what it returns.
+    """Dimensions of the layout that a map returns for ``ndim`` index variables.
 
-    Raises:
-        ScheduleError: it takes another number of indices, or a new index is no sum of terms made
-            with ``+``, ``-``, and ``*``, ``//``, ``%`` by constants.
+    A new index is a sum of terms made with ``+``, ``-``, and ``*``, ``//``, ``%`` by constants;
+    others are refused.
     """
     axes = [Var(f"i{d}") for d in range(ndim)]
     if not callable(index_map):
@@ -53,7 +52,9 @@ def _dimension(e: object, dims: dict[Var, int], who: str) -> LayoutDim:
 
 
 def _operand(e: object, op: str, default: int | None) -> tuple[object, Any]:
-    """What an operation with a constant is done to, and the constant; else all, and a default."""
+    """Operand and constant of an operation ``op`` with a constant; else all of ``e``, and the
+    default.
+    """
     if isinstance(e, Binary) and e.op == op and isinstance(e.b, Const | Symbol):
         return e.a, _number(e.b)
     return e, default

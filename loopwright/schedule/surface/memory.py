@@ -200,8 +200,8 @@ class MemoryPrimitives(StageView):
         """Give the buffer several places: some are filled for later iterations while one is read.
 
         With two of them, its halves, each iteration fills one for the next iteration. With more,
-        it fills ``stages - 1`` iterations ahead: a software pipeline, which hides more of what it
-        takes to fetch data, and takes more memory. Where the loop of `compute_at` has one iteration
+        it fills ``stages - 1`` iterations ahead: a software pipeline, which hides more of the
+        time of fetches, and takes more memory. Where the loop of `compute_at` has one iteration
         nothing changes; there are never more places than iterations.
 
         Args:
@@ -343,7 +343,7 @@ class MemoryPrimitives(StageView):
         self.schedule.apply_step(StorageAlign(self.id, dim, plain(factor), plain(offset)))
 
     def _dimension(self, axis: IterVar | int, verb: str) -> int:
-        """The dimension of the buffer that an axis, or a number, names."""
+        """Dimension of the buffer that an axis, or a number, names."""
         if hasattr(axis, "__index__"):
             return int(axis.__index__())
         if not isinstance(axis, IterVar):

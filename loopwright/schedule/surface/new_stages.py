@@ -21,7 +21,6 @@ class SchedulePrimitives(ScheduleBase):
     """``cache_read``, ``cache_write``, ``rfactor``, ``blocked_scan`` and ``create_group``."""
 
     def _stage(self, sid: StageId) -> StageView:
-        """What users hold of a stage."""
         return StageView(self, sid)
 
     def cache_read(
@@ -136,7 +135,7 @@ class SchedulePrimitives(ScheduleBase):
         return list(new._outputs) if many else new.output(0)
 
     def _check_outputs(self, sid: StageId, given: Sequence[object], who: str) -> None:
-        """Refuse a part of the outputs of an operation, or outputs of several."""
+        """Refuse a part of the outputs of an operation, or outputs of several operations."""
         for x in given[1:]:
             other = self.stage_id(x, who)
             if other != sid:
@@ -294,19 +293,11 @@ class SchedulePrimitives(ScheduleBase):
     ) -> Group:
         """Group the stages between some tensors, so that they are moved together.
 
-        A stage belongs to the group when an output is, or needs, it and it needs an input. Where
-        the group is computed, its stages are, in their order; one that has a place of its own
+        A stage belongs to the group when an output is, or needs, it and it needs an input. Its
+        stages are computed where the group is, in their order; one that has a place of its own
         (inside another stage of the group, or inlined) keeps that, and `compute_root` gives it back
         to the group. Stages that a step makes of one in the group belong to it as well. A group of
         stages of a group lies inside that and follows it.
-
-        After ``g = s.create_group(outputs=C, inputs=A)`` (B and C) the same, and after
-        ``g.compute_at(s[D], i)``::
-
-            for i:
-              B' = A[i] * 2
-              C' = B' + 1
-              D[i] = C' * C'
 
         Args:
             outputs: tensors, operations or stages (or one): the last stages of the group.

@@ -1,4 +1,4 @@
-"""The primitives of `Stage` that bring what will be read nearer to the core."""
+"""The primitives of `Stage` that prefetch data."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ class PrefetchPrimitives(StageView):
     """`prefetch` and `prefetch_next`."""
 
     def prefetch(self, tensor: StageLike, var: IterVar, offset: int) -> None:
-        """Bring what a later iteration of a loop will read of a tensor nearer to the core.
+        """Prefetch the data of a tensor that a later iteration of a loop will read.
 
         Each iteration begins with prefetches of the region that the one ``offset`` later reads, in
         this stage or in those computed inside the loop, one for each line (64 bytes) of a row.
         They change no value. The iteration ahead may lie beyond the last one: its addresses are
-        reckoned all the same, which are those of the next iteration of the loop around where that
-        goes on, and are not touched where they are outside of the tensor.
+        computed all the same. They are those of the next iteration of the loop around, where that
+        goes on; addresses outside of the tensor are not touched.
 
         Args:
             tensor: what to prefetch: an input, or a tensor that is computed outside of the loop.
@@ -63,7 +63,7 @@ class PrefetchPrimitives(StageView):
         scope: IterVar,
         offset: int = 1,
     ) -> None:
-        """Bring what a loop further out reads next of a tensor nearer, a share at a time.
+        """Prefetch the data of a tensor that a loop further out reads next, a share at a time.
 
         As `prefetch` for the loop ``scope``, but its prefetches are not made all at once: each
         iteration of ``var`` makes its share of them, evenly, so that memory is read while

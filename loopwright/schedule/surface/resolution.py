@@ -1,4 +1,4 @@
-"""What a schedule knows: its state and trace, and which stages and loops the user's objects mean.
+"""State and trace of a schedule, and the stages and loops that the user's objects mean.
 
 Axes and tensors are looked up by identity, so they stay valid across steps, and the axes of an
 operation that was cached stand for loops of the stage that computes it now.
@@ -27,7 +27,7 @@ class ScheduleBase:
         self.dag = dag
         self.state = State.initial(dag)
         self.trace: tuple[Step, ...] = ()
-        #: What sampling primitives draw from.
+        #: Generator of the sampling primitives.
         self.random = Random(0)
         self._stage_of_op: dict[Operation, StageId] = dict(index)
         self._operations: dict[StageId, Operation] = {i: op for op, i in index.items()}
@@ -39,8 +39,10 @@ class ScheduleBase:
             self._enter_axes(i, op.axes, op.reduce_axes)
 
     def _go_apart(self) -> None:
-        """Share nothing that changes with the schedule of which this one is a copy; operations that
-        steps made belong to one schedule and are made again."""
+        """Share nothing that changes with the schedule of which this one is a copy.
+
+        Operations that steps made belong to one schedule and are made again.
+        """
         self.random = copy(self.random)
         own = {i: op for i, op in self._operations.items() if not isinstance(op, StageOp)}
         self._operations = own
@@ -81,7 +83,7 @@ class ScheduleBase:
         )
 
     def _operation(self, sid: StageId) -> Operation:
-        """The operation of a stage as the user defined it, or as the step made it."""
+        """Operation of a stage as the user defined it, or as the step made it."""
         if sid not in self._operations:
             new = self._new_operation(sid)
             self._operations[sid] = new
@@ -107,7 +109,6 @@ class ScheduleBase:
             self._axis_of_loop[sid, loop] = axis
 
     def _axis(self, sid: StageId, loop: str) -> IterVar:
-        """The axis that users hold of a loop."""
         key = (sid, loop)
         if key not in self._axis_of_loop:
             x = self.state.stages[sid].loops[loop]
@@ -170,12 +171,12 @@ class ScheduleBase:
     # ------------------------------------------------------------ steps
 
     def _who(self, verb: str) -> str:
-        """A primitive and the index that its step would get, for messages."""
+        """Primitive and index that its step would get, for messages."""
         return f"{verb} (step {self.state.steps})"
 
     @contextmanager
     def all_or_nothing(self) -> Iterator[None]:
-        """Several steps that stand or fall together; axes made on the way go as well."""
+        """Context of steps that all succeed or are all undone, with the axes that they made."""
         before = self.state, self.trace, dict(self._loop_of_axis), dict(self._axis_of_loop)
         try:
             yield
@@ -234,7 +235,7 @@ class StageRef:
         self.schedule, self.id = schedule, sid
 
 
-#: What names a stage in a call of a primitive.
+#: Objects that name a stage in a call of a primitive.
 StageLike = Tensor | Operation | StageRef
 
 

@@ -31,15 +31,15 @@ class SamplingPrimitives(StageView):
     ) -> Sampled:
         """Choose one of some numbers, for a factor of `split` or the value of `pragma`.
 
-        The step records the candidates and the choice, and the steps that use the number that it
-        comes from there. So a trace is a space of its own: a replay of it with another decision
+        The step records the candidates and the choice; steps that use the number record that it
+        comes from this step. So a trace is a space of its own: a replay of it with another decision
         makes another schedule (`loopwright.space.structure_of` makes knobs of decisions). The
         schedule's generator draws, which `Schedule.seed` sets. MetaSchedule's primitive of this
         name.
 
         Args:
             candidates: whole numbers.
-            probs: how likely each is, in any unit; None: all alike.
+            probs: their weights; None: all alike.
             decision: the choice, where it is made already.
 
         Returns:
@@ -97,14 +97,14 @@ class SamplingPrimitives(StageView):
         max_innermost_factor: int = 16,
         decision: Sequence[int] | None = None,
     ) -> tuple[Sampled, ...]:
-        """Choose factors whose product is the extent of a loop, all such alike.
+        """Choose factors whose product is the extent of a loop, all such with equal probability.
 
         Nothing is split yet: `split` takes the factors, from the inside out. As with
         `sample_categorical` the trace tells the choice and what follows from it.
 
         Args:
             loop: a loop whose extent is known.
-            n: how many factors.
+            n: number of factors.
             max_innermost_factor: the largest last factor.
             decision: the factors, where they are chosen already.
 
@@ -166,8 +166,8 @@ class SamplingPrimitives(StageView):
     ) -> None:
         """Compute the stage at a place that is chosen: at root, inline, or at a loop of a reader.
 
-        All places that are legal now are alike. The step records the place and puts the stage
-        there, as `compute_root`, `compute_inline` and `compute_at` do.
+        All places that are legal now are equally likely. The step records the place and puts the
+        stage there, as `compute_root`, `compute_inline` and `compute_at` do.
 
         Args:
             decision: ``"root"``, ``"inline"``, or a stage with its loop; None: it is drawn.

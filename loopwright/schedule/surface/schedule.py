@@ -102,7 +102,7 @@ class Schedule(SchedulePrimitives):
         dag: the program as it was before any step.
         state: the present immutable state.
         trace: the steps applied so far.
-        origin: what chose it, such as the history of a log; None: whoever wrote it.
+        origin: its source, such as the history of a log; None: it is written by hand.
 
     Example:
         >>> A = te.placeholder((8,), name="A")
@@ -141,9 +141,9 @@ class Schedule(SchedulePrimitives):
         return Stage(self, self.stage_id(key, "schedule"))
 
     def copy(self) -> Schedule:
-        """The schedule as it is now; steps of one of the two are not steps of the other.
+        """An independent copy: steps of one of the two are not steps of the other.
 
-        Tensors of the expression are stages of both, those that steps made of their own schedule.
+        Tensors of the expression name stages of both, tensors that steps made only of their own.
 
         Example:
             >>> A = te.placeholder((8,), name="A")
@@ -194,10 +194,7 @@ class Schedule(SchedulePrimitives):
         return self._tensor(*read_arg_id(arg_id))
 
     def seed(self, number: int) -> None:
-        """Let what is sampled from now on follow from this number; it is 0 at first.
-
-        Args:
-            number: the seed.
+        """Seed the generator of the sampling primitives; the seed is 0 at first.
 
         Example:
             >>> A = te.placeholder((8,), name="A")

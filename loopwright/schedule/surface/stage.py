@@ -201,14 +201,6 @@ class Stage(
     def vectorize(self, axis: IterVar) -> None:
         """Run the iterations of a loop as lanes of vectors.
 
-        Before::
-
-            for i in range(16): C[i] = A[i] + 1
-
-        After ``s[C].vectorize(i)``::
-
-            C[0:16] = A[0:16] + 1
-
         A reduction loop gets one accumulator per lane; they are combined once, after the outermost
         reduction loop of the stage. Before::
 
@@ -308,8 +300,8 @@ class Stage(
         the pragma writes the iterations out itself, or leaves that to the compiler as a hint.
         ``loop_partition_hint`` (True, or an int): the loop is the inside of a tile; where tiles do
         not divide the extent, the last one is written out by itself with the iterations that it
-        has, rounded up to a multiple of the int, and needs no tests where these are none too many.
-        So it is on CPUs, for two loops of a stage, in constant sizes; elsewhere nothing changes.
+        has, rounded up to a multiple of the int, and needs no tests where rounding adds none. This
+        holds on CPUs, for two loops of a stage, in constant sizes; elsewhere nothing changes.
         ``nontemporal`` (bool): what the stage stores is not needed soon, so that whole vectors go
         past the caches, where they lie on multiples of their size in memory and the CPU has such
         stores (x86); others go the usual way. A line that is written as a whole is then not read

@@ -20,13 +20,6 @@ class ThreadPrimitives(StageView):
     def bind(self, ivar: IterVar, thread_ivar: ThreadAxis) -> None:
         """Run the iterations of a loop as GPU threads; the interpreter runs them too.
 
-        After ``s[C].bind(i, te.thread_axis("blockIdx.x"))`` and
-        ``s[C].bind(j, te.thread_axis("threadIdx.x"))``::
-
-            for blockIdx.x in thread(2):       # the kernel is launched with these extents
-              for threadIdx.x in thread(64):
-                f(blockIdx.x, threadIdx.x)
-
         All stages of one kernel (a root stage and those computed inside it) share the axes by
         name. The first stage with the axis, the root first, gives it its extent; a shorter loop
         runs under ``if threadIdx.x < n``. A stage in shared memory that does not use an axis runs

@@ -1,4 +1,4 @@
-"""What a stage shows of itself: its present operation, loops, relations and place."""
+"""Attributes of a stage: its present operation, loops, relations and place."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from loopwright.te.tensor import ComputeOp, Operation, PlaceholderOp, Tensor
 
 
 def output_of(key: StageLike, who: str) -> int:
-    """Which output a tensor is; an operation or a stage means its only one."""
+    """Index of the output that a tensor is; an operation or a stage means its only one."""
     if isinstance(key, Tensor):
         return key.value_index
     op = key.schedule._operation(key.id) if isinstance(key, StageRef) else key
@@ -36,17 +36,14 @@ _ITER_TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class IterVarAttr:
-    """What primitives said of a loop.
+    """Mark and pragmas of a loop, under TE's names."""
 
-    Attributes:
-        iter_type: ``"DataPar"``, ``"CommReduce"``, ``"ThreadIndex"``, ``"Vectorized"``,
-            ``"Unrolled"``, ``"Parallelized"`` or ``"Tensorized"``.
-        bind_thread: the thread axis that it is bound to, or ``""``.
-        pragmas: its pragmas by name.
-    """
-
+    #: ``"DataPar"``, ``"CommReduce"``, ``"ThreadIndex"``, ``"Vectorized"``, ``"Unrolled"``,
+    #: ``"Parallelized"`` or ``"Tensorized"``.
     iter_type: str
+    #: Thread axis that it is bound to, or ``""``.
     bind_thread: str
+    #: By name.
     pragmas: Mapping[str, PragmaValue]
 
 
@@ -93,12 +90,12 @@ class StageView(StageRef):
 
     @property
     def all_iter_vars(self) -> list[IterVar]:
-        """Axes of all loops that ever were: the axes, and what steps made of them."""
+        """Axes of all loops that ever were: those of the operation, and those that steps made."""
         return [self.schedule._axis(self.id, x) for x in self._state.loops]
 
     @property
     def iter_var_attrs(self) -> dict[IterVar, IterVarAttr]:
-        """What primitives said of present loops; a loop of which nothing was said is left out."""
+        """Marks and pragmas of present loops; loops without any are left out."""
         st = self._state
         out = {}
         for x in st.leaves:
@@ -115,12 +112,12 @@ class StageView(StageRef):
 
     @property
     def relations(self) -> tuple[SplitRel | FuseRel, ...]:
-        """How loops came from loops, in the order of the steps."""
+        """Splits and fusions of loops, in the order of the steps."""
         return self._state.relations
 
     @property
     def attach_type(self) -> AttachKind:
-        """Where it is computed: ``"root"``, ``"inline"`` or ``"at"``."""
+        """Place where it is computed: ``"root"``, ``"inline"`` or ``"at"``."""
         return self._state.attach.kind
 
     @property

@@ -1,1 +1,1 @@
-"""Rules that turn what an expression is into structures, one a file."""
+"""Rules that derive structures from the analysis of an expression, one a file."""

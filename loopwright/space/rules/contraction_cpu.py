@@ -1,10 +1,10 @@
-"""Contractions on CPUs: which loops and operands play which part, and what follows from it.
+"""Contractions on CPUs: roles of loops and operands, and the structures that follow.
 
-The kernel is the one of Goto and van de Geijn (ACM TOMS 2008), told from access maps: vectors run
-along a loop that one operand alone moves with, rows along one that this operand does not move with,
-so that each vector of it is used for every row, and each element of the others for every vector.
-What TVM's rules for CPUs cannot do, a packed copy of that operand at a level of tiles, is here one
-more structure.
+The kernel is the one of Goto and van de Geijn (ACM TOMS 2008), derived from access maps: vectors
+run along a loop that moves one operand alone, rows along one that does not move this operand, so
+that each vector of it is used for every row, and each element of the others for every vector. A
+packed copy of that operand at a level of tiles, which TVM's rules for CPUs cannot make, is one more
+structure.
 """
 
 from __future__ import annotations
@@ -28,33 +28,23 @@ from loopwright.space.variant import Variant, structures_of
 
 PlanT = TypeVar("PlanT", bound=Plan)
 
-#: Rows of a result that do not pay for packing.
+#: Most rows of a result for which packing does not pay.
 _UNPACKED_ROWS = 16
-#: Multiplications for each element that turning a register tile costs.
+#: Multiplications per element to transpose a register tile.
 _TURNED = 10
-#: A reduction that is no longer is not cut into blocks.
+#: Longest reduction that is not split into blocks.
 _SHORT_REDUCTION = 512
 
 
 def contractions(outputs: Sequence[te.Tensor], args: Sequence[te.Tensor]) -> list[Structure]:
-    """The structures of an expression whose one reduction is a contraction.
-
-    Args:
-        outputs: the results; one, elementwise over the reduction.
-        args: the arguments in calling order.
-
-    Returns:
-        The structures; none where the expression is something else.
+    """Structures of an expression whose one reduction is a contraction, over which its one result
+    is elementwise; none for others.
     """
     return structures_of(contraction_variants, outputs, args)
 
 
 def contraction_variants(kernel: Kernel) -> list[Variant]:
-    """Ways to schedule a contraction, the most sensible first.
-
-    Args:
-        kernel: any kernel; for what is no contraction there are none.
-    """
+    """Ways to schedule a contraction, the most sensible first; none for other kernels."""
     stage = kernel.single
     if stage is None or stage.kind is not StageClass.CONTRACTION:
         return []
@@ -70,7 +60,7 @@ def contraction_variants(kernel: Kernel) -> list[Variant]:
 
 
 def roles_of(kernel: Kernel, stage: StageAnalysis) -> Iterator[Roles]:
-    """For each operand its longest loop of its own as that of the vectors, and a row loop for it.
+    """Roles for each operand: its longest loop of its own for the vectors, and a row loop.
 
     The last loop of the result is one of the two: a tile is then written along memory.
     """
@@ -90,7 +80,7 @@ def roles_of(kernel: Kernel, stage: StageAnalysis) -> Iterator[Roles]:
 
 
 def _grouped(kernel: Kernel, stage: StageAnalysis, operand: OperandUse) -> Iterator[Roles]:
-    """Vectors along a loop with which the others move in blocks: one group after another."""
+    """Vectors along a loop that moves the others in blocks: one group after another."""
     others = [o for o in stage.operands if o is not operand]
     for x in stage.spatial:
         steps = {o.access.steps.get(x, x.count) for o in others}
@@ -105,7 +95,7 @@ def _grouped(kernel: Kernel, stage: StageAnalysis, operand: OperandUse) -> Itera
 
 
 def _nearest(still: Sequence[IterVar], stage: StageAnalysis, operand: OperandUse) -> IterVar | None:
-    """The loop in which the other operands move least: what rows read lies together."""
+    """Loop that moves the other operands least: the data of rows lies together."""
     others = [o for o in stage.operands if o is not operand]
 
     def distance(x: IterVar) -> int:
@@ -116,14 +106,13 @@ def _nearest(still: Sequence[IterVar], stage: StageAnalysis, operand: OperandUse
 
 
 def _cost(roles: Roles) -> float:
-    """What the best register tile costs for each point, and the turning of a tile that does not lie
-    as it is written."""
+    """Cost per point of the best register tile, with a transpose if memory is across."""
     turned = _TURNED / extents(roles.stage.reduced) if roles.turned else 0.0
     return min(map(roles.cost, roles.tiles())) + turned
 
 
 def _plans(kernel: Kernel, roles: Roles) -> Iterator[Plan]:
-    """How the loaded operand is packed, which loop stands outside, where producers go."""
+    """Packing of the loaded operand, outer loop, and place of producers."""
     computed = [o for o in roles.stage.operands if kernel.computes(o.tensor)]
     packings = ["none"] if roles.side_by_side else []
     packings += ["panel", "task", "root"] if roles.dimension is not None else []
@@ -139,7 +128,7 @@ def _plans(kernel: Kernel, roles: Roles) -> Iterator[Plan]:
 
 
 def _blocked(kernel: Kernel, roles: Sequence[Roles]) -> Iterator[Plan]:
-    """A long reduction in blocks: what a block of rows and a panel read then stays in cache."""
+    """Long reduction in blocks: data of a block of rows and of a panel then stays in cache."""
     fitting = [r for r in roles if not (r.turned or r.group or r.row is None)]
     longest = max(roles[0].stage.reduced, key=lambda x: x.count)
     if not fitting or longest.count <= _SHORT_REDUCTION or not fitting[0].block_steps(longest):
@@ -152,12 +141,9 @@ def _blocked(kernel: Kernel, roles: Sequence[Roles]) -> Iterator[Plan]:
 
 
 def by_one_thread(kernel: Kernel, plans: Sequence[PlanT], group: int = 1) -> list[PlanT]:
-    """Little work without threads: waking them takes longer than it does.
+    """Plans for little work without threads: waking them takes longer than the work.
 
-    Args:
-        kernel: a contraction.
-        plans: ways to schedule it.
-        group: points that an instruction takes at once.
+    ``group`` is the number of points that an instruction takes at once.
     """
     little = kernel.work <= MAY_BE_ALONE * group
     if not little or any(kernel.computes(t) for t in _operands(kernel)):
@@ -167,7 +153,7 @@ def by_one_thread(kernel: Kernel, plans: Sequence[PlanT], group: int = 1) -> lis
 
 
 def _operands(kernel: Kernel) -> list[te.Tensor]:
-    """What the one reduction of a kernel reads."""
+    """Tensors that the one reduction of a kernel reads."""
     assert kernel.single is not None
     return [o.tensor for o in kernel.single.operands]
 

@@ -1,9 +1,9 @@
-"""The rule for contractions: sums over products of operands that spatial loops share.
+"""Rule for contractions: sums over products of operands that share spatial loops.
 
-Each spatial loop that some operand does not move with is worth a tile: blocks, virtual threads,
-threads and a register tile, from the outside in. What a block needs of the operands for some steps
-of the reduction is copied to shared memory by all of its threads, what a thread needs for one step
-to registers. This is the schedule of Volkov and Demmel (SC 2008) and of CUTLASS; TVM calls it
+Each spatial loop that does not move some operand is worth a tile: blocks, virtual threads, threads
+and a register tile, from the outside in. The operand tiles of a block for some steps of the
+reduction are copied to shared memory by all of its threads, those of a thread for one step to
+registers. This is the schedule of Volkov and Demmel (SC 2008) and of CUTLASS; TVM calls it
 multi-level tiling with cooperative fetching.
 """
 
@@ -39,35 +39,22 @@ _LEAST_REUSE = 4
 
 @dataclass(frozen=True)
 class Contraction:
-    """A contraction as the rule sees it.
-
-    Attributes:
-        kernel: its stages; the result is elementwise over the reduction, or that itself.
-        reduction: the sum.
-        operands: what it reads.
-        tiled: the spatial loops that get tiles, in their order.
-        groups: for a loop that an operand moves with by blocks alone, their length: a tile lies in
-            one of them.
-    """
-
-    kernel: Kernel
-    reduction: te.Tensor
-    operands: tuple[Access, ...]
-    tiled: tuple[IterVar, ...]
+    kernel: Kernel  # its stages; the result is elementwise over the reduction, or that itself
+    reduction: te.Tensor  # the sum
+    operands: tuple[Access, ...]  # its reads
+    tiled: tuple[IterVar, ...]  # spatial loops that get tiles, in their order
+    #: For a loop that moves an operand by blocks alone, their length: a tile lies in one of them.
     groups: Mapping[IterVar, int]
 
     @property
     def out(self) -> te.Tensor:
-        """The result."""
         return self.kernel.out
 
 
 def contraction_of(kernel: Kernel, reduction: te.Tensor) -> Contraction | None:
-    """The contraction in a kernel, or None where its operands have too little in common.
+    """Contraction in a kernel, or None where its operands have too little in common.
 
-    Args:
-        kernel: its stages.
-        reduction: the one reduction among them, of the shape of the result.
+    ``reduction`` is the only one, of the shape of the result.
     """
     operands = tuple(accesses(reduction, start=False))
     axes = reduction.op.axis
@@ -84,7 +71,8 @@ def _worth_tiles(
     axes: Sequence[IterVar], alone: Sequence[IterVar], operands: Sequence[Access]
 ) -> tuple[IterVar, ...]:
     """The last loop, along which memory runs, then the longest loop of each other set of operands,
-    then whichever is longest."""
+    then the longest of the rest.
+    """
     ranked = sorted(alone, key=lambda x: (x is not axes[-1], -x.count))
     kinds: dict[frozenset[int], IterVar] = {}
     for x in ranked:
@@ -95,13 +83,7 @@ def _worth_tiles(
 
 
 def schedule_contraction(knobs: Knobs, c: Contraction, prefix: str = "") -> None:
-    """Define the knobs of a contraction and schedule it by them.
-
-    Args:
-        knobs: what is chosen.
-        c: the contraction.
-        prefix: of the names of the knobs.
-    """
+    """Define the knobs of a contraction, named with a prefix, and schedule it by them."""
     s, space = knobs.s, _space_of(c, prefix)
     define_contraction_space(knobs, space)
     stages = [o.tensor for o in space.operands if o.computed]
@@ -178,7 +160,7 @@ def _bind_result(knobs: Knobs, c: Contraction, space: ContractionSpace) -> IterV
 
 
 def _cut(s: Schedule, stage: te.Tensor, loop: IterVar, sizes: Sequence[Any]) -> list[IterVar]:
-    """A loop in parts of these sizes, and what is left of it outside."""
+    """Split a loop into parts of these sizes, and the rest outside."""
     return SplitEntity([-1, *sizes]).apply(s, stage, loop)
 
 
@@ -209,7 +191,7 @@ def _stage_operands(knobs: Knobs, space: ContractionSpace, acc: te.Tensor) -> No
 
 
 def _to_shared(knobs: Knobs, space: ContractionSpace, o: Operand, acc: te.Tensor) -> te.Tensor:
-    """An operand in shared memory, in the layout that the configuration says."""
+    """Copy of an operand in shared memory, in the layout of the configuration."""
     s, value = knobs.s, knobs.value
     if o.computed:
         staged = o.tensor
@@ -231,7 +213,7 @@ def _to_shared(knobs: Knobs, space: ContractionSpace, o: Operand, acc: te.Tensor
 
 
 def _to_registers(knobs: Knobs, space: ContractionSpace, own: te.Tensor, o: Operand) -> None:
-    """Copy what a thread needs for one step; in vectors where it lies side by side."""
+    """Copy the data of a thread for one step; in vectors where it is contiguous."""
     s, turn = knobs.s, space.flag("turn", knobs.value)
     axes = list(s[own].op.axis)
     last = axes.pop(o.order(turn)[-1])

@@ -1,4 +1,4 @@
-"""What rules for GPUs share: limits of the target, bound loops, cooperative copies."""
+"""Common parts of rules for GPUs: limits of the target, bound loops, cooperative copies."""
 
 from __future__ import annotations
 
@@ -18,35 +18,25 @@ from loopwright.target.gpu import OPENCL_DEFAULTS
 MOST_BLOCKS_YZ = 65535
 #: Registers of a block where the target does not say: those of all CUDA devices.
 _REGISTERS = 65536
-#: Copies of a statement that are written out by default.
+#: Unrolled copies of a statement by default.
 _UNROLLED = 16
 
 
 @dataclass(frozen=True)
 class Device:
-    """The limits of a target, and what its default configurations are chosen for.
+    """Limits of a target, and the properties that its default configurations depend on."""
 
-    Attributes:
-        threads: of a block, at most.
-        shared: bytes of shared memory of a block, at most.
-        vthreads: virtual threads of a loop, at most.
-        vector_bytes: that a thread reads or writes at once.
-        warp: threads that run in lockstep.
-        processors: that run blocks.
-        registers: of a block, at most, in words of 4 bytes.
-    """
-
-    threads: int
-    shared: int
-    vthreads: int
-    vector_bytes: int
-    warp: int
-    processors: int
-    registers: int
+    threads: int  # of a block, at most
+    shared: int  # bytes of shared memory of a block, at most
+    vthreads: int  # virtual threads of a loop, at most
+    vector_bytes: int  # bytes that a thread reads or writes at once
+    warp: int  # threads that run in lockstep
+    processors: int  # processors that run blocks
+    registers: int  # of a block, at most, in words of 4 bytes
 
     @classmethod
     def current(cls) -> Device:
-        """The limits of the target in force; those of any OpenCL device where it names none."""
+        """Limits of the target in force; those of any OpenCL device where it names none."""
         options = {**OPENCL_DEFAULTS, **Target.current().options}
         return cls(
             options["max_threads_per_block"],
@@ -59,7 +49,7 @@ class Device:
         )
 
     def lanes(self, *types: str) -> int:
-        """Elements that a thread reads at once of tensors of some types, at most four."""
+        """Elements, at most four, that a thread reads at once of tensors of some types."""
         return max(1, min(4, *(self.vector_bytes // dtypes.nbytes(x) for x in types)))
 
 
@@ -69,18 +59,15 @@ def powers(most: int, least: int = 1) -> list[int]:
 
 
 def common_width(widest: int, *lengths: int) -> int:
-    """The widest vector, a power of two of at most ``widest``, that divides some lengths."""
+    """Widest vector, a power of two of at most ``widest``, that divides some lengths."""
     return max(w for w in powers(widest) if gcd(w, *lengths) == w)
 
 
 def copy_together(s: Schedule, stage: te.Tensor, threads: Any, width: Any) -> None:
     """Fill a stage in shared memory by all threads of a block, neighbours side by side.
 
-    Args:
-        s: the schedule.
-        stage: computed at a loop of the kernel, in shared memory.
-        threads: of a block.
-        width: elements that a thread copies at once, as a vector; few rounds are unrolled.
+    ``stage`` is computed at a loop of the kernel. A thread copies ``width`` elements at once, as a
+    vector; few rounds are unrolled.
     """
     rest = fused(s, stage, s[stage].op.axis)
     if not is_one(width):
@@ -99,5 +86,4 @@ def inline_all(s: Schedule, tensors: Sequence[te.Tensor], but: Callable[[te.Tens
 
 
 def fused(s: Schedule, stage: te.Tensor, loops: Sequence[IterVar]) -> IterVar:
-    """Adjacent loops as one."""
     return s[stage].fuse(*loops) if len(loops) > 1 else loops[0]

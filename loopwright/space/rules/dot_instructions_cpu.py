@@ -1,9 +1,9 @@
-"""Contractions on CPUs whose products and sums are a dot product instruction's.
+"""Contractions on CPUs by dot product instructions.
 
 The register tile is that of outer products, but a step of it takes a group of the reduction at
 once: four bytes into int32 (VNNI), two bfloat16 into float32 (AVX-512 BF16). The loaded operand is
 packed with each group together, as oneDNN does, and the other one too unless it lies so; both
-copies are filled up with zeros where the reduction is no multiple of a group.
+copies are padded with zeros where the reduction is no multiple of a group.
 """
 
 from __future__ import annotations
@@ -40,32 +40,21 @@ from loopwright.space.variant import Variant, structures_of
 from loopwright.target import Target
 
 _UNROLL = (1, 2, 4, 8)
-#: Instructions for each element that turning a register tile costs.
+#: Instructions per element to transpose a register tile.
 _TURNED = 10
-#: A reduction loop that is no longer is written out as a whole.
+#: Longest reduction loop that is fully unrolled.
 _SHORT = 8
 
 
 def dot_instructions(outputs: Sequence[te.Tensor], args: Sequence[te.Tensor]) -> list[Structure]:
-    """The structures of a contraction that dot product instructions of the target make.
-
-    Args:
-        outputs: the results; one, elementwise over the reduction.
-        args: the arguments in calling order.
-
-    Returns:
-        The structures; none where the expression is something else, or the CPU has no such
-        instruction.
+    """Structures of a contraction by dot product instructions of the target, over which the one
+    result is elementwise; none for others.
     """
     return structures_of(dot_instruction_variants, outputs, args)
 
 
 def dot_instruction_variants(kernel: Kernel) -> list[Variant]:
-    """Ways to schedule a contraction by dot product instructions, the most sensible first.
-
-    Args:
-        kernel: any kernel; for what is something else there are none.
-    """
+    """Ways to schedule a contraction by dot products, best first; none for other kernels."""
     stage = kernel.single
     if stage is None or stage.kind is not StageClass.CONTRACTION:
         return []
@@ -101,33 +90,32 @@ def _multiplies_two(stage: StageAnalysis) -> bool:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class DotRoles(Roles):
-    """Roles where a step of the register tile is an instruction.
-
-    Attributes:
-        dot: the instruction.
-        grouped: the loop of the reduction whose iterations it takes by groups.
-    """
+    """Roles where a step of the register tile is an instruction."""
 
     dot: DotProduct
-    grouped: IterVar
+    grouped: IterVar  # reduction loop whose iterations it takes in groups
 
     @property
     def other(self) -> OperandUse:
-        """The operand of which all lanes share a group."""
+        """Operand of which all lanes share a group."""
         (other,) = [o for o in self.stage.operands if o is not self.loaded]
         return other
 
     @cached_property
     def best_cost(self) -> float:
-        """What the best register tile costs for each useful element, and its turning where it does
-        not lie as it is written."""
+        """Cost per useful element of the best register tile, and of transposing it where it does
+        not lie as it is written.
+        """
         whole = -(-self.grouped.count // self.dot.group) * self.dot.group
         turned = _TURNED / extents(self.stage.reduced) if self.turned else 0.0
         return self.cost(self.best) * whole / self.grouped.count + turned
 
     def tiles(self) -> list[tuple[int, int]]:
-        """Register tiles; where operands are of one sign, sums of one of them need registers, and
-        where bytes are extended to 16 bits, so do their halves."""
+        """Register tiles.
+
+        Where operands are of one sign, sums of one of them need registers; where bytes are extended
+        to 16 bits, so do their halves.
+        """
         found = super().tiles()
         by_pairs = Target.current().has_dots_by_pairs
         if self.dot.result == "float32" or not (by_pairs or self.dot.data == self.dot.kernel):
@@ -139,25 +127,19 @@ class DotRoles(Roles):
 
 @dataclass(frozen=True, eq=False)
 class DotPlan(Plan):
-    """What a structure of dot products does.
-
-    Attributes:
-        other_packed: whether the other operand is copied too.
-    """
+    """Choices of a structure of dot products."""
 
     roles: DotRoles
-    other_packed: bool = False
+    other_packed: bool = False  # whether the other operand is copied too
 
     @property
     def name(self) -> str:
-        """What it is called."""
         by = f"by dot products of {self.roles.dot.group}"
         other = [f"{self.roles.other.tensor.name} packed"] if self.other_packed else []
         return ", ".join([by, super().name, *other])
 
     @property
     def why(self) -> str:
-        """Its reason."""
         roles = self.roles
         return (
             f"the CPU has instructions for sums of {roles.dot.group} products of "
@@ -171,7 +153,7 @@ class DotPlan(Plan):
 
 
 def _plans(roles: Roles, lanes: int) -> Iterator[DotPlan]:
-    """What is packed where, and which loop stands outside."""
+    """Places of packed copies, and the outer loop."""
     loop = _best_loop(roles)
     found = _dot_roles(roles, lanes, loop)
     if found is None:
@@ -189,7 +171,7 @@ def _plans(roles: Roles, lanes: int) -> Iterator[DotPlan]:
 
 
 def _best_loop(roles: Roles) -> IterVar:
-    """The loop that is cut into groups: long, and along the memory of the other operand."""
+    """Loop that is split into groups: long, and along the memory of the other operand."""
     (other,) = [o for o in roles.stage.operands if o is not roles.loaded]
 
     def liking(x: IterVar) -> tuple[bool, bool, int]:
@@ -200,7 +182,7 @@ def _best_loop(roles: Roles) -> IterVar:
 
 
 def _dot_roles(roles: Roles, lanes: int, loop: IterVar) -> DotRoles | None:
-    """The roles with the instruction for their element types; None where there is none."""
+    """Roles with the instruction for their element types; None where there is none."""
     (other,) = [o for o in roles.stage.operands if o is not roles.loaded]
     types = (other.tensor.dtype, roles.loaded.tensor.dtype)
     if types not in DOT_OPERANDS or roles.group or roles.vector.count < lanes:
@@ -217,14 +199,15 @@ def _is_constant(operand: OperandUse) -> bool:
 
 
 def _is_contiguous(roles: DotRoles) -> bool:
-    """Whether groups of the other operand lie in memory as they are, and all are whole."""
+    """Whether all groups of the other operand are whole and contiguous in memory."""
     whole = roles.grouped.count % roles.dot.group == 0
     return whole and roles.other.strides.get(roles.grouped) == 1
 
 
 def _lies_in_groups(roles: DotRoles) -> bool:
     """Whether the loaded operand lies in memory as the instruction takes it: the lanes of a vector
-    one after the other, each with its group."""
+    one after the other, each with its group.
+    """
     lanes, group, loop = roles.dot.lanes, roles.dot.group, roles.grouped
     outer, lane, block, few = (Var(n) for n in ("outer", "lane", "block", "few"))
     env = {
@@ -248,7 +231,7 @@ def _lies_in_groups(roles: DotRoles) -> bool:
 
 
 def _reads(stage: te.Tensor, tensor: te.Tensor) -> list[Read]:
-    """The different reads of a tensor in a stage."""
+    """Different reads of a tensor in a stage."""
     found: list[Read] = []
 
     def visit(n: Any) -> None:
@@ -265,14 +248,13 @@ def _variant(kernel: Kernel, plan: DotPlan) -> Variant:
 
 
 class _DotTiles(OuterProducts):
-    """One structure while it is scheduled."""
+    """Scheduler of one structure."""
 
     plan: DotPlan
     roles: DotRoles
     _sums: te.Tensor
 
     def schedule(self) -> None:
-        """Make the steps."""
         s, plan, roles = self.s, self.plan, self.roles
         copied = [roles.loaded.tensor] if plan.packing != "none" else []
         copied += [roles.other.tensor] if plan.other_packed else []
@@ -312,8 +294,7 @@ class _DotTiles(OuterProducts):
         return loops
 
     def _steps(self, t: te.Tensor, loops: list[IterVar]) -> tuple[list[IterVar], list[IterVar]]:
-        """Loops of the reduction, and what of the last one is written out: a rest would be tested
-        for at every step."""
+        """Loops of the reduction, and the unrolled part of the last, without a rest to test for."""
         *before, last = loops
         if last.extent <= _SHORT:
             return before, [last]
@@ -382,8 +363,9 @@ class _DotTiles(OuterProducts):
             self._share_out(packed, fused(s, packed, outer[:2]))
 
     def _layout_of_other(self, other: OperandUse, d: int | None, g: int) -> Any:
-        """Rows of a register tile together where the row loop indexes a dimension alone; else room
-        behind each dimension for rows of a tile that runs over the edge."""
+        """Rows of a register tile together where the row loop indexes a dimension alone; else
+        padding behind each dimension for rows of a tile that overruns the edge.
+        """
         group, rows = self.roles.dot.group, self.rows
         shape = other.tensor.static_shape
         room = [self._room(other, q) for q in range(len(shape))]
@@ -410,7 +392,7 @@ class _DotTiles(OuterProducts):
         return abs(index.moves.get(row, 0)) * (most - 1)
 
     def _grouped(self, operand: OperandUse) -> int:
-        """The dimension along which groups lie."""
+        """Dimension along which groups lie."""
         d = dimension_of(operand, self.roles.grouped)
         assert d is not None
         return d

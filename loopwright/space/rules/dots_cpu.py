@@ -1,8 +1,8 @@
 """Reductions along memory on CPUs as dot products: a register tile of vectors of partial results.
 
-Where every operand runs along memory with the last loop of the reduction, as with the weights of a
-layer that are stored (N, K), nothing has to be packed: vectors run along the reduction, and several
-elements of the result are made at once, so that what is loaded is used for more than one.
+Where the last loop of the reduction moves every operand along memory, as with weights stored (N,
+K), nothing has to be packed: vectors run along the reduction, and several elements of the result
+are computed at once, so that loaded data is used for more than one.
 """
 
 from __future__ import annotations
@@ -42,21 +42,14 @@ _IN_FLIGHT = 16
 
 
 def dots(outputs: Sequence[te.Tensor], args: Sequence[te.Tensor]) -> list[Structure]:
-    """The structure of a reduction along memory that is no contraction, by dot products.
-
-    Args:
-        outputs: the results; one, elementwise over the reduction.
-        args: the arguments in calling order.
+    """Structure of a reduction along memory that is no contraction, by dot products; the one result
+    is elementwise over it.
     """
     return structures_of(row_variants, outputs, args)
 
 
 def row_variants(kernel: Kernel) -> list[Variant]:
-    """Ways to schedule a reduction of rows along memory by dot products.
-
-    Args:
-        kernel: any kernel; for what is something else there are none.
-    """
+    """Ways to schedule a reduction of rows along memory by dot products; none for other kernels."""
     stage = kernel.single
     if stage is None or stage.kind is not StageClass.ROW_REDUCTION:
         return []
@@ -64,11 +57,7 @@ def row_variants(kernel: Kernel) -> list[Variant]:
 
 
 def dot_variants(kernel: Kernel) -> list[Variant]:
-    """Ways to schedule a reduction along memory by dot products.
-
-    Args:
-        kernel: any kernel; for what is something else there are none.
-    """
+    """Ways to schedule a reduction along memory by dot products; none for other kernels."""
     stage = kernel.single
     if stage is None or not stage.spatial or not runs_along_memory(stage):
         return []
@@ -107,8 +96,7 @@ class _Dots:
         self.row = self._row()
 
     def _row(self) -> IterVar | None:
-        """The longest loop that an operand moves with while another one, which moves with the
-        columns, stands still."""
+        """Longest loop that moves an operand but not another one, which the columns move."""
         moving = [o for o in self.stage.operands if o.access.moves_with(self.column)]
         found = [
             x for x in self.stage.spatial
@@ -140,7 +128,6 @@ class _Dots:
         return found, min(found, key=cost)
 
     def schedule(self) -> None:
-        """Make the steps."""
         s, out, stage = self.s, self.kernel.out, self.stage.tensor
         kept = [o.tensor for o in self.stage.operands if self.kernel.computes(o.tensor)]
         compute_inline(s, self.kernel, kept)
@@ -164,7 +151,7 @@ class _Dots:
         s[acc].vectorize(k1)
 
     def _result(self, rows: Any, columns: Any, best: tuple[int, int, int]) -> IterVar:
-        """Tile the result; the loop of a register tile."""
+        """Tile the result; returns the loop of a register tile."""
         s, out = self.s, self.kernel.out
         axis = dict(zip(self.stage.spatial, s[out].op.axis, strict=True))
         others = [axis[x] for x in self.stage.spatial if x not in {self.row, self.column}]

@@ -1,6 +1,6 @@
-"""What has no reduction, on CPUs: vectors along memory; stencils in tiles; squares that are turned.
+"""Kernels without reductions on CPUs: vectors along memory, stencils in tiles, transposed squares.
 
-All becomes part of the result, unless what is read at several places is kept for a tile, as in
+All stages are inlined, except that stages read at several places may be kept for a tile, as in
 Halide (Ragan-Kelley et al., PLDI 2013).
 """
 
@@ -32,31 +32,22 @@ from loopwright.space.variant import Variant, structures_of
 
 _VECTORS = (1, 2, 4, 8)
 _ROWS = (1, 2, 4, 8, 16, 32, 64)
-#: Stages of which one at a time may be computed again where it is read.
+#: Stages of which one at a time may be recomputed where it is read.
 _MOST_CHOICES = 4
 #: Rows that go through memory side by side.
 _TOGETHER = (1, 2, 4)
-#: Sides of a block that is turned, whose rows are written side by side: more of them were slower,
-#: up to threefold for bytes. Squares of at most so many elements a side are turned in registers.
+#: Sides of a transposed block, whose rows are written side by side: more of them were slower, up to
+#: threefold for bytes; and the largest side of a square that is transposed in registers.
 _SIDES, _SQUARE = (4, 8, 16, 32), 16
 
 
 def injective(outputs: Sequence[te.Tensor], args: Sequence[te.Tensor]) -> list[Structure]:
-    """The structures of an expression without reductions: none where it has some.
-
-    Args:
-        outputs: the results; one.
-        args: the arguments in calling order.
-    """
+    """Structures of an expression of one result without reductions; none for others."""
     return structures_of(injective_variants, outputs, args)
 
 
 def injective_variants(kernel: Kernel) -> list[Variant]:
-    """Ways to schedule a kernel without reductions, the most sensible first.
-
-    Args:
-        kernel: any kernel; for one with reductions there are none.
-    """
+    """Ways to schedule a kernel without reductions, the most sensible first; none for others."""
     if kernel.reductions or not kernel.out.shape:
         return []
     found = _turned_squares(kernel)
@@ -76,8 +67,9 @@ def injective_variants(kernel: Kernel) -> list[Variant]:
 
 
 def _but_one(kernel: Kernel, spread: Sequence[te.Tensor]) -> list[Variant]:
-    """All but one of the stages that are read at several places are kept for a tile: to compute
-    that one again may cost less than to keep it."""
+    """Variants that keep all stages read at several places for a tile, but one: recomputing that
+    one may cost less than keeping it.
+    """
     if not kernel.may_inline or not 1 < len(spread) <= _MOST_CHOICES:
         return []
     found = []
@@ -91,7 +83,7 @@ def _but_one(kernel: Kernel, spread: Sequence[te.Tensor]) -> list[Variant]:
 
 
 def _read_at_several_places(kernel: Kernel) -> tuple[te.Tensor, ...]:
-    """The stages that another one reads at more than one place."""
+    """Stages that another one reads at more than one place."""
     found: dict[te.Tensor, None] = {}
     for s in kernel.stages:
         read = [o.tensor for o in s.operands if kernel.computes(o.tensor)]
@@ -108,7 +100,7 @@ def _schedule(kernel: Kernel, kept: Sequence[te.Tensor], in_tiles: bool, sketch:
 
 
 def _along_memory(sketch: Sketch, kernel: Kernel) -> IterVar:
-    """Vectors along the last dimension, some rows for each task.
+    """Vectorize the last dimension, with some rows for each task.
 
     Rows that read the same places go through memory side by side, so that these are loaded once.
     """
@@ -143,8 +135,9 @@ def _along_memory(sketch: Sketch, kernel: Kernel) -> IterVar:
 
 
 def _share(kernel: Kernel, tensor: te.Tensor, row: IterVar) -> bool:
-    """Whether neighbouring rows of a stage read the same places: operands that do not move with
-    the rows, or that are read in several of them."""
+    """Whether neighbouring rows of a stage read the same places: operands that the rows do not
+    move, or that are read in several of them.
+    """
     stage = next((s for s in kernel.stages if s.tensor is tensor), None)
     if stage is None:
         return False

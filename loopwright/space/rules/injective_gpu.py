@@ -1,4 +1,4 @@
-"""The rules for what has no reduction worth sharing: elementwise chains, windows, transposes.
+"""Rules for kernels with no reduction worth sharing: elementwise chains, windows, transposes.
 
 Threads lie side by side along the last dimension, so that neighbours touch neighbouring elements of
 memory. A window (pooling, depthwise convolution) is summed by one thread in registers.
@@ -16,11 +16,11 @@ from loopwright.space.rules.device_gpu import Device, common_width, fused, power
 from loopwright.space.rules.kernel_gpu import Kernel
 from loopwright.space.rules.knobs_gpu import Knobs, Values, is_one, width_of
 
-#: Elements that a thread computes one after the other; loops of a window that are written out.
+#: Elements that a thread computes one after the other; unrolled loops of a window.
 _ELEMENTS, _WINDOW = 8, 64
 #: Threads of a block that the default takes.
 _THREADS = 256
-#: Sides of a tile that is turned, and its rows that a thread copies.
+#: Sides of a transposed tile, and its rows that a thread copies.
 _SIDES, _ROWS = (8, 16, 32, 64), (1, 2, 4, 8)
 _SIDE, _COPIED = 32, 4
 
@@ -30,12 +30,9 @@ def schedule_injective(
 ) -> None:
     """One thread for some neighbouring elements.
 
-    Args:
-        knobs: what is chosen; gets the knobs ``vector`` (whether a thread computes neighbours),
-            ``elements`` (that it computes in turn) and ``threads`` (of a block).
-        kernel: its stages, which are inlined but for the result and the window.
-        window: a reduction of the shape of the result that a thread does by itself.
-        prefix: of the names of the knobs.
+    Defines the knobs ``vector`` (whether a thread computes neighbours), ``elements`` (that it
+    computes in turn) and ``threads`` (of a block). Stages are inlined but for the result and the
+    window, a reduction of the shape of the result that a thread does by itself.
     """
     s, out = knobs.s, kernel.out
     kernel.inline(s, but=[out] if window is None else [out, window])
@@ -93,8 +90,9 @@ def _sum_window(s: Schedule, acc: te.Tensor) -> None:
 
 
 def turned_axis(kernel: Kernel) -> tuple[Access, int] | None:
-    """The read of an elementwise result that goes across memory, and the axis of the result that
-    runs along it; None where every input is read along memory."""
+    """Read of an elementwise result that goes across memory, and the axis of the result along which
+    that input lies; None where every input is read along memory.
+    """
     out = kernel.out
     reads = accesses(out) if out.shape else []
     for a in reads:
@@ -110,15 +108,12 @@ def turned_axis(kernel: Kernel) -> tuple[Access, int] | None:
 def schedule_transpose(
     knobs: Knobs, kernel: Kernel, read: Access, across: int, prefix: str = ""
 ) -> None:
-    """Squares of the input go through shared memory, read and written along memory.
+    """Transpose squares of the input through shared memory, read and written along memory.
 
-    Args:
-        knobs: what is chosen; gets the knobs ``side`` (of a square), ``rows`` (that a thread
-            copies) and ``pad`` (a gap between rows, so that columns lie in different banks).
-        kernel: its stages, which are inlined but for the result.
-        read: how the result reads an input across memory.
-        across: the axis of the result along which that input lies in memory.
-        prefix: of the names of the knobs.
+    Defines the knobs ``side`` (of a square), ``rows`` (that a thread copies) and ``pad`` (a gap
+    between rows, so that columns lie in different banks). Stages are inlined but for the result.
+    ``read`` is an input's read across memory, ``across`` the axis of the result along which that
+    input lies.
     """
     s, out, p = knobs.s, kernel.out, prefix
     device = Device.current()

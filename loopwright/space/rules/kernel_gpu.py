@@ -1,4 +1,4 @@
-"""The stages that one kernel computes, of a program that may have several."""
+"""Stages of one kernel of a program that may have several."""
 
 from __future__ import annotations
 
@@ -12,31 +12,24 @@ from loopwright.space.access import accesses, is_computed, producers, readers
 
 @dataclass(frozen=True)
 class Kernel:
-    """A result in global memory with what is computed on its way.
-
-    Attributes:
-        out: the result.
-        stages: what the kernel computes, the result last; what it reads beside that are inputs, and
-            results of other kernels.
-        program: all stages of the program.
-    """
+    """Result in global memory with the stages that it computes on its way."""
 
     out: te.Tensor
+    #: stages of the kernel, the result last; other reads are inputs, and results of other kernels
     stages: tuple[te.Tensor, ...]
-    program: tuple[te.Tensor, ...]
+    program: tuple[te.Tensor, ...]  # all stages of the program
 
     @property
     def reductions(self) -> list[te.Tensor]:
-        """The stages that reduce, inputs first."""
+        """Reducing stages, inputs first."""
         return [t for t in self.stages if t.op.reduce_axis]
 
     @property
     def dtypes(self) -> set[str]:
-        """The types of what its stages read and of what it writes."""
+        """Types of the reads of its stages and of its result."""
         return {self.out.dtype, *(x.dtype for t in self.stages for x in t.op.input_tensors)}
 
     def computes(self, tensor: te.Tensor) -> bool:
-        """Whether a tensor is computed by this kernel."""
         return any(tensor.op is t.op for t in self.stages)
 
     def inline(self, s: Schedule, but: Sequence[te.Tensor]) -> None:
@@ -55,13 +48,7 @@ def whole_program(*outs: te.Tensor) -> Kernel:
 
 
 def kernel_of(out: te.Tensor, program: Sequence[te.Tensor], others: Sequence[te.Tensor]) -> Kernel:
-    """The kernel of a result.
-
-    Args:
-        out: the result.
-        program: all stages of the program, inputs first.
-        others: results of other kernels, and this one.
-    """
+    """Kernel of a result, given all stages, inputs first, and the results of all kernels."""
     mine, elsewhere = {out.op}, {t.op for t in others if t is not out}
     for t in reversed(program):
         if t.op in mine:
@@ -70,7 +57,7 @@ def kernel_of(out: te.Tensor, program: Sequence[te.Tensor], others: Sequence[te.
 
 
 def is_elementwise_over(kernel: Kernel, reduction: te.Tensor) -> bool:
-    """Whether every stage behind a reduction reads it, and what comes of it, at its own element."""
+    """Whether every stage behind a reduction reads it, and stages over it, at its own element."""
     out, chain = kernel.out, kernel.stages
     behind = {reduction}
     for t in chain[chain.index(reduction) + 1 :]:
@@ -81,8 +68,9 @@ def is_elementwise_over(kernel: Kernel, reduction: te.Tensor) -> bool:
 
 
 def last_elementwise(reduction: te.Tensor, program: Sequence[te.Tensor]) -> te.Tensor:
-    """What comes of a reduction alone, element by element: the last such stage, which computes it
-    as its epilogue. One with several results is computed by a kernel of its own."""
+    """Last stage that depends elementwise on a reduction alone, which computes it as its epilogue;
+    one with several results has a kernel of its own.
+    """
     found = reduction
     while True:
         behind = readers(found, program)

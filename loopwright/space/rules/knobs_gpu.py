@@ -1,9 +1,9 @@
-"""What rules for GPUs choose by: knobs of a template, or symbols of a structure.
+"""Choices of rules for GPUs: knobs of a template, or symbols of a structure.
 
-A rule says what can be chosen and schedules by what it reads. For a template that is a
-configuration, whose yes-or-no choices are knobs as well; for a structure sizes are symbols, yes or
-no as far as it decides a size is a symbol of 0 or 1, and every other choice is a structure of its
-own. So each rule is written once.
+A rule declares its choices and schedules by the values that it reads. For a template that is a
+configuration, whose flags are knobs as well; for a structure sizes are symbols, a flag that decides
+only a size is a symbol of 0 or 1, and every other choice is a structure of its own. So each rule is
+written once.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from loopwright.space.sketch import Sketch
 from loopwright.space.structure import Structure
 
 T = TypeVar("T")
-#: Reads what was chosen under a name: a number, a tuple of sizes, a bool; symbols in structures.
+#: Reads the value of a name: a number, a tuple of sizes, a bool; symbols in structures.
 Values = Callable[[str], Any]
 #: Structures of an expression at most: programs of many kernels have choices for each.
 _MOST_STRUCTURES = 8
@@ -29,40 +29,30 @@ _MOST_STRUCTURES = 8
 
 @dataclass(frozen=True)
 class LoopSizes:
-    """How a loop may be cut.
+    """Ways to split a loop."""
 
-    Attributes:
-        length: of the loop.
-        candidates: sizes of its parts but the outermost, from the outside in.
-        default: one of them.
-    """
-
-    length: int
+    length: int  # of the loop
+    #: sizes of its parts but the outermost, from the outside in
     candidates: Sequence[tuple[int, ...]]
-    default: tuple[int, ...]
+    default: tuple[int, ...]  # one of the candidates
 
 
 class Knobs(Protocol):
-    """What a rule for GPUs defines its choices on, and reads them from.
-
-    Attributes:
-        s: the schedule.
-    """
+    """Place where a rule for GPUs defines its choices and reads them."""
 
     s: Schedule
 
     @property
     def collects(self) -> bool:
-        """Whether candidates are asked for; else they are known, and definitions may be skipped."""
+        """Whether candidates are collected; else they are known, and definitions may be skipped."""
 
-    def value(self, name: str) -> Any:
-        """What is chosen under a name."""
+    def value(self, name: str) -> Any: ...
 
     def once(self, name: str, make: Callable[[], T]) -> T:
-        """What no choice changes; computed once for all structures of a rule."""
+        """Value that no choice changes; computed once for all structures of a rule."""
 
     def number(self, name: str, candidates: Sequence[int], default: int | None = None) -> Any:
-        """A size; by default the first."""
+        """Define a size; by default the first."""
 
     def numbers(
         self,
@@ -70,8 +60,7 @@ class Knobs(Protocol):
         each: Mapping[str, tuple[Sequence[int], int]],
         accepts: Callable[[Values], bool],
     ) -> None:
-        """Sizes with their defaults, of which only some go together; in a structure they are one
-        knob ``name``."""
+        """Define sizes of which only some fit together; in a structure one knob ``name``."""
 
     def loops(
         self,
@@ -79,21 +68,24 @@ class Knobs(Protocol):
         each: Mapping[str, LoopSizes],
         together: Callable[[], Sequence[tuple[tuple[int, ...], ...]]] | None,
     ) -> None:
-        """How several loops are cut; in a structure one knob ``name`` of what ``together`` gives,
-        sizes of each loop in order, or without it a knob for each loop."""
+        """Define the splits of several loops.
+
+        In a structure they are one knob ``name`` with the candidates of ``together``, sizes of each
+        loop in order, or without it a knob for each loop.
+        """
 
     def flag(self, name: str, candidates: Sequence[bool], default: bool | None = None) -> Any:
-        """Yes or no, which decides a size: true is 1 and false 0."""
+        """Define a flag that decides a size: true is 1 and false 0."""
 
     def choice(self, name: str, candidates: Sequence[int], default: int | None = None) -> Any:
-        """A number, or yes or no, which decides more than sizes."""
+        """Define a number or flag that decides more than sizes."""
 
     def keep(self, accepts: Callable[[Values], bool]) -> None:
-        """Leave out what a device would refuse."""
+        """Leave out configurations that a device would refuse."""
 
 
 def width_of(flag: Any, widest: int) -> Any:
-    """A vector of ``widest`` elements where a flag is set, else of one."""
+    """``widest`` where a flag is set, else 1."""
     return 1 + flag * (widest - 1)
 
 
@@ -103,29 +95,21 @@ def is_one(size: Any) -> bool:
 
 
 class Choices:
-    """What is chosen beside sizes while one structure is made.
-
-    Args:
-        decided: the first choices; later ones take the first option.
-
-    Attributes:
-        taken: what was chosen, by name.
-        others: how other structures decide: one choice differs, the later ones are open.
-    """
+    """Choices beside sizes of one structure; after ``decided``, the first option is taken."""
 
     def __init__(self, decided: tuple[int, ...] = ()) -> None:
         self._decided = decided
-        self.taken: dict[str, int] = {}
+        self.taken: dict[str, int] = {}  # choices by name
+        #: decisions of other structures: one choice differs, the later ones are open
         self.others: list[tuple[int, ...]] = []
 
     @property
     def words(self) -> list[str]:
-        """What was chosen, for people; what was not done is left out."""
+        """Choices in words; flags that are off are left out."""
         found = [(name, x) for name, x in self.taken.items() if x is not False]
         return [name if x is True else f"{name} {x}" for name, x in found]
 
     def take(self, name: str, options: Sequence[int]) -> int:
-        """The next choice."""
         before = tuple(self.taken.values())
         if len(before) < len(self._decided):
             chosen = self._decided[len(before)]
@@ -137,14 +121,7 @@ class Choices:
 
 
 class StructureKnobs:
-    """Knobs of a structure under construction.
-
-    Args:
-        outputs: the results.
-        args: the arguments in calling order.
-        choices: what is chosen beside sizes.
-        known: what was computed once for all structures of the rule.
-    """
+    """Knobs of a structure under construction; ``known`` has values computed once for the rule."""
 
     def __init__(
         self,
@@ -162,18 +139,16 @@ class StructureKnobs:
         self._known = known
 
     def value(self, name: str) -> Any:
-        """What is chosen under a name, as symbols."""
+        """Symbols chosen under a name."""
         return self._values[name]
 
     def once(self, name: str, make: Callable[[], T]) -> T:
-        """What no choice changes."""
         if name not in self._known:
             self._known[name] = make()
         found: T = self._known[name]
         return found
 
     def number(self, name: str, candidates: Sequence[int], default: int | None = None) -> Any:
-        """A size; by default the first."""
         value = candidates[0]
         if len(candidates) > 1:
             value = self.sketch.number(name, candidates, default)
@@ -187,7 +162,7 @@ class StructureKnobs:
         each: Mapping[str, tuple[Sequence[int], int]],
         accepts: Callable[[Values], bool],
     ) -> None:
-        """Sizes as one knob of those that go together; by default those nearest to the defaults."""
+        """Define sizes as one knob of fitting ones; by default those nearest to the defaults."""
         names = list(each)
         found = [
             sizes
@@ -210,7 +185,6 @@ class StructureKnobs:
         each: Mapping[str, LoopSizes],
         together: Callable[[], Sequence[tuple[tuple[int, ...], ...]]] | None,
     ) -> None:
-        """How several loops are cut, as one knob or one each."""
         if together is None:
             for part, loop in each.items():
                 self._values[part] = self.sketch.numbers(part, loop.candidates, loop.default)
@@ -229,19 +203,18 @@ class StructureKnobs:
             at = end
 
     def flag(self, name: str, candidates: Sequence[bool], default: bool | None = None) -> Any:
-        """Yes or no as a symbol of 1 and 0."""
+        """Define a flag as a symbol of 1 and 0."""
         first = candidates[0] if default is None else default
         return self.number(name, [int(x) for x in candidates], int(first))
 
     def choice(self, name: str, candidates: Sequence[int], default: int | None = None) -> Any:
-        """One of the options; each other one is another structure."""
+        """Take one of the options; each other one is another structure."""
         options = sorted(candidates, key=lambda x: x is not default)
         chosen = options[0] if len(options) == 1 else self.choices.take(name, options)
         self._values[name] = chosen
         return chosen
 
     def keep(self, accepts: Callable[[Values], bool]) -> None:
-        """Refuse points of the space."""
         parts, fixed = dict(self._parts), self._values
 
         def passes(config: Any) -> bool:
@@ -255,20 +228,13 @@ class StructureKnobs:
 
 @dataclass(frozen=True)
 class _Part:
-    """Where a value stands: a knob, or some of its numbers.
-
-    Attributes:
-        knob: its name.
-        first: the number, or the first of them; None: the knob is a number.
-        end: behind the last of them; None: it is one.
-    """
+    """Position of a value: a knob, or some of its numbers."""
 
     knob: str
-    first: int | None = None
-    end: int | None = None
+    first: int | None = None  # number, or the first of several; None: the knob is a number
+    end: int | None = None  # index after the last; None: one number
 
     def of(self, config: Any) -> Any:
-        """The value in a configuration."""
         value = config[self.knob].val
         if self.first is None:
             return value
@@ -277,12 +243,12 @@ class _Part:
 
 @dataclass
 class Names:
-    """Names of knobs, each once: axes and stages may be called alike."""
+    """Unique names of knobs: axes and stages may have equal names."""
 
     taken: set[str] = field(default_factory=set)
 
     def of(self, name: str) -> str:
-        """The name, with a number where it is taken."""
+        """Name, with a number where it is taken."""
         found = next(n for n in _numbered(name) if n not in self.taken)
         self.taken.add(found)
         return found
@@ -303,18 +269,10 @@ def every_structure(
     why: str,
     schedule: Callable[[Knobs], object],
 ) -> list[Structure]:
-    """The structures that a rule makes: one for each way to choose.
+    """Structures of a rule: one for each way to choose, at most 8.
 
-    Args:
-        outputs: the results.
-        args: the arguments in calling order.
-        name: of the structures; what was chosen otherwise than not is added.
-        why: the reason, for people.
-        schedule: the rule.
-
-    Returns:
-        The structure of all defaults first, then those that differ in one choice, and so on; not
-        more than 8.
+    All defaults come first, then structures that differ in one choice, and so on; their names list
+    the other choices.
     """
     found: list[Structure] = []
     waiting = deque([()])  # type: deque[tuple[int, ...]]

@@ -1,6 +1,6 @@
-"""An operand of a contraction that goes through shared memory: what tiles read of it.
+"""Operand of a contraction that goes through shared memory, and the reads of its tiles.
 
-What is computed of tiles is computed alike of one and of arrays of them.
+Functions of tiles take one tile or arrays of them.
 """
 
 from __future__ import annotations
@@ -28,33 +28,24 @@ _SECTOR = 32
 
 @dataclass(frozen=True)
 class Operand:
-    """An operand that goes through shared memory.
+    """Operand that goes through shared memory."""
 
-    Attributes:
-        access: how the reduction reads it.
-        computed: whether it is computed there, not copied.
-        tiled: the loops that have tiles.
-        lanes: elements that a thread reads at once.
-    """
-
-    access: Access
-    computed: bool
-    tiled: tuple[IterVar, ...]
-    lanes: int
+    access: Access  # its read in the reduction
+    computed: bool  # whether it is computed there, not copied
+    tiled: tuple[IterVar, ...]  # loops that have tiles
+    lanes: int  # elements that a thread reads at once
 
     @property
     def tensor(self) -> te.Tensor:
-        """What is read."""
         return self.access.tensor
 
     @property
     def turned(self) -> bool:
-        """Whether tiles move in another than the last dimension, so that turning it helps."""
+        """Whether tiles move in another than the last dimension, so that transposing it helps."""
         return list(self.order(True)) != sorted(self.order(True))
 
     def order(self, turn: bool) -> tuple[int, ...]:
-        """The order of dimensions in shared memory: with ``turn`` those in which tiles move come
-        last."""
+        """Order of dimensions in shared memory: with ``turn`` those that tiles move come last."""
         dims = range(len(self.access.dims))
         return tuple(sorted(dims, key=self._in_tile) if turn else dims)
 
@@ -63,7 +54,7 @@ class Operand:
         return index is not None and any(x in index.moves for x in self.tiled)
 
     def side_by_side(self, turn: bool) -> IterVar | None:
-        """The tiled loop whose register tile lies side by side in shared memory, if any."""
+        """Tiled loop whose register tile is contiguous in shared memory, if any."""
         index = self.access.dims[self.order(turn)[-1]]
         if index is None or list(index.moves.values()) != [1]:
             return None
@@ -71,7 +62,7 @@ class Operand:
         return axis if any(x is axis for x in self.tiled) else None
 
     def box(self, sizes: Mapping[IterVar, Count]) -> list[Count]:
-        """Extents of what a tile reads; a dimension that is no affine function counts in full."""
+        """Extents of the box that a tile reads; a dimension that is not affine counts in full."""
         found: list[Count] = []
         for index, whole in zip(self.access.dims, self.tensor.static_shape, strict=True):
             moves = {} if index is None else index.moves
@@ -88,8 +79,7 @@ class Operand:
         return common_width(device.lanes(self.tensor.dtype), whole, index.offset)
 
     def bytes(self, sizes: Mapping[IterVar, Count], pad: int, threads: Count, width: int) -> Count:
-        """Shared memory that it takes, at most: gaps count, and rows that the last round of copying
-        threads overruns."""
+        """Most bytes of shared memory, with gaps, and rows that the last copy round overruns."""
         box = self.box(sizes)
         row, at_once = prod(box[1:]), threads * width
         box[0] = ceil_div(ceil_div(box[0] * row, at_once) * at_once, row)
@@ -99,17 +89,17 @@ class Operand:
 
 
 def least(a: Count, b: Count) -> Count:
-    """The smaller of two numbers, or of each in arrays."""
+    """Minimum of two numbers, or elementwise of arrays."""
     arrays = isinstance(a, np.ndarray) or isinstance(b, np.ndarray)
     return np.minimum(a, b) if arrays else min(a, b)
 
 
 def ceil_div(a: Count, b: Count) -> Count:
-    """``ceil(a / b)`` of whole numbers, b positive, or of each in arrays."""
+    """``ceil(a / b)`` of whole numbers or arrays, b positive."""
     return -(-a // b)
 
 
 def sectors(o: Operand, sizes: Mapping[IterVar, Count]) -> Count:
-    """Elements that are loaded for each element of a row of a tile, which is part of sectors."""
+    """Loaded elements per element of a row of a tile, since whole sectors are loaded."""
     row = o.box(sizes)[-1] * dtypes.nbytes(o.tensor.dtype)
     return -least(-1.0, -_SECTOR / row)

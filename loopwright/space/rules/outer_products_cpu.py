@@ -1,4 +1,4 @@
-"""The register tile of a contraction by outer products, with loops and packed copies around it."""
+"""Register tile of a contraction by outer products, with loops and packed copies around it."""
 
 from __future__ import annotations
 
@@ -28,22 +28,16 @@ __all__ = ["OuterProducts", "Plan", "Roles"]
 _BLOCKS = (1, 2, 4, 8, 16, 32, 64)
 _BESIDE = (1, 2, 4, 7, 8, 14, 16, 28, 32, 56, 64)
 _UNROLL = (1, 2, 4, 8)
-#: Steps of a block of a reduction that are usual.
+#: Usual steps of a block of a reduction.
 _USUAL_STEPS = 384
-#: Bytes of a packed copy from which on its panels are worth fetching before they are read.
+#: Bytes of a packed copy from which on its panels are worth prefetching.
 _LARGE_COPY = 1 << 16
-#: A reduction loop that is no longer is written out as a whole.
+#: Longest reduction loop that is fully unrolled.
 _SHORT = 8
 
 
 class OuterProducts:
-    """One structure while it is scheduled.
-
-    Args:
-        sketch: where the steps go.
-        kernel: what is scheduled.
-        plan: what is done.
-    """
+    """Scheduler of one structure."""
 
     def __init__(self, sketch: Sketch, kernel: Kernel, plan: Plan) -> None:
         self.sketch, self.s, self.kernel, self.plan = sketch, sketch.s, kernel, plan
@@ -52,10 +46,9 @@ class OuterProducts:
         self.rows, self.width = sketch.numbers("tile", found, self.roles.best)
 
     def schedule(self) -> None:
-        """Make the steps."""
         plan, stage = self.plan, self.roles.stage
         kept = [o.tensor for o in stage.operands if self.kernel.computes(o.tensor)]
-        # What is copied is computed where it is copied: inline, once there is a copy.
+        # A copied operand is computed where it is copied: inline, once there is a copy.
         copied = [t for t in kept if plan.place == "inline" and t is self.roles.loaded.tensor]
         kept = [t for t in kept if t not in copied]
         compute_inline(self.s, self.kernel, [*kept, *copied])
@@ -84,7 +77,7 @@ class OuterProducts:
         return task
 
     def _result(self) -> tuple[IterVar, IterVar, IterVar]:
-        """Tile the result; the loops of a panel, of a task and of a register tile."""
+        """Tile the result; returns the loops of a panel, of a task and of a register tile."""
         s, out, roles = self.s, self.roles.out, self.roles
         axis = dict(zip(roles.stage.spatial, s[out].op.axis, strict=True))
         others = [axis[x] for x in roles.others if x is not roles.beside]
@@ -122,7 +115,7 @@ class OuterProducts:
         return v1, task, r1
 
     def _cut_short(self, t: te.Tensor, row: IterVar | None, vector: IterVar) -> None:
-        """Make a register tile of its own of what tiles leave over along rows and vectors."""
+        """Make a separate register tile of the remainders along rows and vectors."""
         if row is not None:
             cut_short(self.s, t, row)
         cut_short(self.s, t, vector, multiple=registers.lanes(t.dtype))
@@ -134,7 +127,8 @@ class OuterProducts:
 
     def _blocks(self) -> tuple[Any, Any, Any]:
         """Register tiles of a task along rows and vectors, and iterations of the loop beside them;
-        by default as many of the latter, and of rows, as leave enough tasks."""
+        by default as many of the latter, and of rows, as leave enough tasks.
+        """
         roles, (high, wide) = self.roles, self.roles.best
         beside = roles.beside.count if roles.beside is not None else 1
         panels = -(-roles.vectors // wide) * extents(roles.others) // beside
@@ -155,7 +149,7 @@ class OuterProducts:
         return min(w for _, w in self.roles.tiles())
 
     def _registers(self, t: te.Tensor, turned: bool) -> list[IterVar]:
-        """Compute a register tile; the loops of the reduction that stay loops."""
+        """Compute a register tile; returns the reduction loops that stay loops."""
         s, spatial = self.s, self.roles.stage.spatial
         axis = dict(zip(spatial, s[t].op.axis, strict=True))
         if turned:
@@ -171,8 +165,7 @@ class OuterProducts:
         return reduce
 
     def _unrolled(self, t: te.Tensor) -> tuple[list[IterVar], list[IterVar]]:
-        """The reduction loops of a stage, and those that are written out: a short last one, else
-        some steps of it."""
+        """Reduction loops of a stage, and the unrolled ones: a short last one, else some steps."""
         reduce = list(self.s[t].op.reduce_axis)
         # The steps of a block are a symbol, and many.
         count = reduce[-1].extent if reduce else 0
@@ -184,10 +177,10 @@ class OuterProducts:
         return [*reduce[:-1], outer], [inner]
 
     def _short(self, t: te.Tensor, reduce: list[IterVar]) -> tuple[list[IterVar], list[IterVar]]:
-        """A short last loop is written out, and one outside of it may be.
+        """Unroll a short last loop, and perhaps the one outside it.
 
-        Not where next to nothing of the reduction is left outside: compilers would write that out
-        too, and hold all of a local copy in registers, that is on the stack.
+        Not where next to nothing of the reduction is left outside: compilers would unroll that too,
+        and hold all of a local copy in registers, that is on the stack.
         """
         if not reduce:
             return [], []
@@ -202,8 +195,9 @@ class OuterProducts:
     # ------------------------------------------------------------ the reduction in blocks
 
     def _in_blocks(self, blocked: IterVar) -> IterVar:
-        """Partial sums of a block are made in registers and added to the result, which lies in
-        memory meanwhile, or to a copy of it for a task."""
+        """Compute partial sums of a block in registers and add them to the result in memory, or to
+        a task's copy of it.
+        """
         s, roles, out, stage = self.s, self.roles, self.roles.out, self.roles.stage.tensor
         at = position_of(blocked, roles.stage.reduced)
         steps = roles.block_steps(blocked)
@@ -234,7 +228,7 @@ class OuterProducts:
         return block if task is None else task
 
     def _task(self, row_block: Any, vector_block: Any) -> IterVar:
-        """Tile a result that is elementwise over the reduction; the loop of a task."""
+        """Tile a result that is elementwise over the reduction; returns the loop of a task."""
         s, out, roles = self.s, self.roles.out, self.roles
         axis = dict(zip(roles.stage.spatial, s[out].op.axis, strict=True))
         assert roles.row is not None
@@ -253,8 +247,9 @@ class OuterProducts:
     def _accumulated(
         self, row_block: Any, vector_block: Any, parallel: bool
     ) -> tuple[IterVar, IterVar, IterVar, IterVar]:
-        """Tile the sums over blocks; the loops of a task (in a task of another stage: of a block),
-        of a panel, of a block and of a register tile."""
+        """Tile the sums over blocks; returns the loops of a task (in a task of another stage: of a
+        block), of a panel, of a block and of a register tile.
+        """
         s, roles, stage = self.s, self.roles, self.roles.stage.tensor
         axis = dict(zip(roles.stage.spatial, s[stage].op.axis, strict=True))
         assert roles.row is not None
@@ -279,8 +274,7 @@ class OuterProducts:
     # ------------------------------------------------------------ copies
 
     def _pack(self, acc: te.Tensor, reader: te.Tensor, loop: IterVar) -> te.Tensor:
-        """Copy the loaded operand as the register tile reads it: blocks of its width, the reduction
-        outside of them."""
+        """Copy the loaded operand in blocks of the tile's width, the reduction outside them."""
         s, roles, width = self.s, self.roles, self.width
         d = roles.dimension
         assert d is not None
@@ -309,14 +303,14 @@ class OuterProducts:
         host: te.Tensor,
         task: IterVar,
     ) -> None:
-        """Fetch the next panels of a large packed copy while the rows of one are computed."""
+        """Prefetch the next panels of a large packed copy while the rows of one are computed."""
         large = prod(packed.static_shape) * registers.nbytes(packed) >= _LARGE_COPY
         if self.plan.packing == "root" and self.plan.order == "vectors" and large and reduce:
             ahead = self.sketch.number("ahead", [1, 0])
             self.s[acc].prefetch_next(packed, reduce[-1], host, task, ahead)
 
     def _turn(self, packed: te.Tensor, block: IterVar, axes: list[IterVar], mine: IterVar) -> None:
-        """Copy what lies in memory along another dimension: squares are turned on the way."""
+        """Copy an operand that lies along another dimension, with squares transposed on the way."""
         s, lanes = self.s, registers.lanes(packed.dtype)
         outer, inner = s[packed].split(mine, factor=lanes)
         if not axes:
@@ -327,7 +321,7 @@ class OuterProducts:
         run(s, packed, (k1, inner))
 
     def _pack_rows(self, acc: te.Tensor, reader: te.Tensor, loop: IterVar) -> None:
-        """Copy what the rows of a block read, in the order in which it is read."""
+        """Copy the data of the rows of a block, in the order in which it is read."""
         s, roles, rows = self.s, self.roles, self.rows
         d = roles.rows_dimension
         assert d is not None

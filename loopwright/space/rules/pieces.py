@@ -1,4 +1,4 @@
-"""Pieces that several rules share."""
+"""Common steps of several rules."""
 
 from __future__ import annotations
 
@@ -16,19 +16,15 @@ from loopwright.space.sketch import Sketch
 MIN_TASKS = 8
 #: Bytes of a result from which on it may leave all caches, and of a line.
 LARGE, LINE = 1 << 23, 64
-#: Points of a kernel up to which one thread may do all of it: some microseconds of multiply-adds,
-#: in which others are hardly woken; and up to which it does by default.
+#: Points of a kernel up to which one thread may do all of it (some microseconds of multiply-adds,
+#: in which others are hardly woken), and up to which it does by default.
 MAY_BE_ALONE, ALONE = 1 << 21, 1 << 19
 
 
 def compute_in_vectors(s: Schedule, t: te.Tensor, reader: te.Tensor, task: IterVar | None) -> None:
-    """Compute what a kernel reads in vectors along memory, such as a padded input.
+    """Compute an input of a kernel, such as a padded one, in vectors along memory.
 
-    Args:
-        s: the schedule.
-        t: what is computed.
-        reader: the stage that needs it.
-        task: the loop of the reader in which it is computed; None: before all of them, in parallel.
+    It is computed at the loop ``task`` of the reader, or, if None, before all of them, in parallel.
     """
     if not s[t].op.axis:  # one element, which is computed before all
         return
@@ -44,13 +40,7 @@ def compute_in_vectors(s: Schedule, t: te.Tensor, reader: te.Tensor, task: IterV
 
 
 def compute_inline(s: Schedule, kernel: Kernel, kept: Iterable[te.Tensor]) -> None:
-    """Compute the stages of a kernel where they are read, but for some.
-
-    Args:
-        s: the schedule.
-        kernel: the kernel.
-        kept: what is computed on its own, beside the result and reductions.
-    """
+    """Inline the stages of a kernel, but for the result, reductions and ``kept``."""
     own = {kernel.out, *kept, *(r.tensor for r in kernel.reductions)}
     for t in kernel.tensors:
         if t not in own:
@@ -58,50 +48,38 @@ def compute_inline(s: Schedule, kernel: Kernel, kept: Iterable[te.Tensor]) -> No
 
 
 def most_with_tasks(blocks: Sequence[int], count: int, others: int, wanted: int = 1 << 30) -> int:
-    """The largest block that leaves enough tasks for the threads.
+    """Largest block of at most ``wanted`` that leaves enough tasks for the threads.
 
-    Args:
-        blocks: candidates.
-        count: what is divided into blocks.
-        others: tasks for each block.
-        wanted: the largest that pays.
+    ``count`` is the size that is divided into blocks; each block has ``others`` tasks.
     """
     enough = [b for b in blocks if b <= wanted and others * -(-count // b) >= MIN_TASKS]
     return max(enough, default=blocks[0])
 
 
 def fused(s: Schedule, t: te.Tensor, axes: Sequence[IterVar]) -> IterVar:
-    """Some loops as one."""
     return s[t].fuse(*axes) if len(axes) > 1 else axes[0]
 
 
 def run(s: Schedule, t: te.Tensor, tile: Sequence[IterVar]) -> None:
-    """Run the loops of a tile in registers: vectors inside, all others written out."""
+    """Run the loops of a tile in registers: vectors inside, all others unrolled."""
     for x in tile[:-1]:
         s[t].unroll(x)
     s[t].vectorize(tile[-1])
 
 
 def cut_short(s: Schedule, t: te.Tensor, *loops: IterVar, multiple: int = 1) -> None:
-    """Give what a tile leaves over at the edge a tile of its own, which needs no tests.
+    """Give the remainder of a tile at the edge a separate tile, which needs no tests.
 
-    Args:
-        s: the schedule.
-        t: what is tiled.
-        loops: the insides of tiles.
-        multiple: of what the iterations of the rest are a multiple: whole vectors.
+    Iterations of the rest are a multiple of ``multiple``: whole vectors.
     """
     for x in loops:
         s[t].pragma(x, "loop_partition_hint", multiple)
 
 
 def past_the_caches(sketch: Sketch, t: te.Tensor, lane: IterVar) -> None:
-    """Let a knob choose that a large result is stored past the caches.
+    """Let a knob choose streaming stores for a large result, whose vectorized loop is ``lane``.
 
-    Args:
-        sketch: the schedule and its knobs.
-        t: the result; for small ones, and rows that begin within a line, there is no choice.
-        lane: its vectorized loop.
+    For small results, and rows that begin within a line, there is no choice.
     """
     size, row = registers.nbytes(t), t.static_shape[-1] * registers.nbytes(t)
     if prod(t.static_shape) * size >= LARGE and row % LINE == 0:
@@ -110,6 +88,6 @@ def past_the_caches(sketch: Sketch, t: te.Tensor, lane: IterVar) -> None:
 
 
 def rfactored(s: Schedule, t: te.Tensor, loop: IterVar) -> te.Tensor:
-    """The stage of partial results along a reduction loop; a reduction of tuples has several."""
+    """Stage of partial results along a reduction loop; a reduction of tuples has several."""
     made = s.rfactor(t, loop)
     return made if isinstance(made, te.Tensor) else made[0]

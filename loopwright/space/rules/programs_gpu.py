@@ -1,7 +1,7 @@
 """Any expression on GPUs: into kernels, each scheduled by the rule that its access maps allow.
 
-Every stage is part of a kernel, so that nothing runs unbound: a reduction with what is read of it
-element by element, what has become too much to be computed again for each reader, and the result.
+Every stage is part of a kernel, so that nothing runs unbound. Kernels are reductions with the
+elementwise stages over them, stages too large to be recomputed for each reader, and the result.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from loopwright.space.structure import Structure
 #: Elements of a window from which on several threads sum it, and threads that keep a processor
 #: busy, each with a window of its own.
 _WINDOW, _BUSY = 32, 1024
-#: Stages, counted as often as they are read, that are inlined into one at most.
+#: Most stages, counted once per read, that are inlined into one.
 _MOST_INLINED = 64
-#: What structures are called, and why they are.
+#: Names of structures, and their reasons.
 _NAMES = {
     "contraction": ("tiles in shared memory", "each operand stays along some loop of the result"),
     "window": ("windows in registers", "a thread reduces what its element needs"),
@@ -52,12 +52,7 @@ _NAMES = {
 
 
 def programs(outputs: Sequence[te.Tensor], args: Sequence[te.Tensor]) -> list[Structure]:
-    """The structures of any expression: all of its stages in kernels.
-
-    Args:
-        outputs: the results.
-        args: the arguments in calling order.
-    """
+    """Structures of any expression: all of its stages in kernels."""
     if len(outputs) > 1:
         return every_structure(
             outputs, args, *_NAMES["apart"], lambda k: _schedule_apart(k, outputs)
@@ -76,11 +71,8 @@ def programs(outputs: Sequence[te.Tensor], args: Sequence[te.Tensor]) -> list[St
 
 
 def kind_of(out: te.Tensor) -> str:
-    """Which rule an expression is scheduled by: "contraction", "window", "rows", "transpose" or
-    "injective" of programs of one kernel; "apart" of others.
-
-    Args:
-        out: the result.
+    """Rule of an expression: "contraction", "window", "rows", "transpose" or "injective" of
+    programs of one kernel; "apart" of others.
     """
     kernel = whole_program(out)
     if _heavy(kernel.stages, [out]) or any(t.op.num_outputs > 1 for t in kernel.stages):
@@ -96,13 +88,7 @@ def kind_of(out: te.Tensor) -> str:
 
 
 def schedule_program(knobs: Knobs, out: te.Tensor, kind: str) -> None:
-    """Schedule an expression.
-
-    Args:
-        knobs: what is chosen.
-        out: the result.
-        kind: by which rule, one that applies; see `kind_of`.
-    """
+    """Schedule an expression by a rule that applies; see `kind_of`."""
     if kind == "apart":
         _schedule_apart(knobs, [out])
     elif kind == "rows":
@@ -114,13 +100,13 @@ def schedule_program(knobs: Knobs, out: te.Tensor, kind: str) -> None:
 
 
 def _schedule_apart(knobs: Knobs, outs: Sequence[te.Tensor]) -> None:
-    """A kernel for each reduction, and one for each result that comes after them."""
+    """Make a kernel for each reduction, and one for each result that comes after them."""
     for kernel, prefix in knobs.once("kernels", lambda: _kernels(outs)):
         _schedule_kernel(knobs, kernel, prefix)
 
 
 def _kernels(outs: Sequence[te.Tensor]) -> list[tuple[Kernel, str]]:
-    """The kernels of a program, inputs first, and the prefixes of the names of their knobs."""
+    """Kernels of a program, inputs first, and the prefixes of the names of their knobs."""
     program = whole_program(*outs).stages
     results = _results(outs, program)
     names = Names()
@@ -132,7 +118,7 @@ def _kernels(outs: Sequence[te.Tensor]) -> list[tuple[Kernel, str]]:
 
 
 def _results(outs: Sequence[te.Tensor], program: Sequence[te.Tensor]) -> list[te.Tensor]:
-    """What kernels leave in global memory, in the order of the program."""
+    """Tensors that kernels leave in global memory, in the order of the program."""
     reductions = [t for t in program if t.op.reduce_axis]
     several = [t for t in program if t.op.num_outputs > 1]
     found = {*outs, *_heavy(program, outs), *several}
@@ -140,7 +126,7 @@ def _results(outs: Sequence[te.Tensor], program: Sequence[te.Tensor]) -> list[te
     for r in reductions:
         last = last_elementwise(r, program)
         kernel = kernel_of(last, program, [t for t in {*reductions, *found} if t is not r])
-        # What comes of several reductions is computed by the kernel of the first; a result that is
+        # A stage over several reductions is computed by the kernel of the first; a result that is
         # read on has its own.
         alone = last not in ends and r in kernel.stages and (r is last or r not in found)
         if alone and _tiled_or_window(kernel) is not None:
@@ -173,7 +159,7 @@ def _schedule_kernel(knobs: Knobs, kernel: Kernel, prefix: str) -> None:
 
 
 def _tiled_or_window(kernel: Kernel) -> str | None:
-    """Whether the one reduction of a kernel has a rule that computes what comes of it too."""
+    """Rule for the one reduction of a kernel that also computes its epilogue, or None."""
     (reduction,) = kernel.reductions
     if not reduction.shape or reduction.op.num_outputs > 1:
         return None
@@ -183,7 +169,7 @@ def _tiled_or_window(kernel: Kernel) -> str | None:
 
 
 def _is_window(reduction: te.Tensor) -> bool:
-    """Whether one thread sums what an element needs: little, or there are threads enough."""
+    """Whether one thread sums all of an element: little work, or enough threads."""
     points, elements = extents(reduction.op.reduce_axis), extents(reduction.op.axis)
     along = [a.contiguous for a in accesses(reduction)]
     slides = set(reduction.op.reduce_axis).isdisjoint(along)
@@ -191,8 +177,9 @@ def _is_window(reduction: te.Tensor) -> bool:
 
 
 def _heavy(program: Sequence[te.Tensor], outs: Sequence[te.Tensor]) -> list[te.Tensor]:
-    """Stages without a reduction into which so much would be inlined that they are computed once:
-    each reader computes them again, and what they read as often."""
+    """Stages without a reduction that are computed once because too much would be inlined into
+    them: each reader recomputes inlined stages, and their inputs as often.
+    """
     size: dict[te.Tensor, int] = {}
     found = []
     for t in program:

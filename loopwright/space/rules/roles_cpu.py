@@ -1,5 +1,6 @@
-"""What the loops and operands of a contraction do in a kernel of outer products, and the choices of
-one structure of it."""
+"""Roles of the loops and operands of a contraction in a kernel of outer products, and the choices
+of one structure of it.
+"""
 
 from __future__ import annotations
 
@@ -13,38 +14,30 @@ from loopwright.space.analysis import OperandUse, StageAnalysis
 
 _ROWS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24)
 _VECTORS = (1, 2, 3, 4, 6)
-#: Fewest and most steps of a block of a reduction; the fewest where there are few rows, so that
-#: what vectors are loaded from is read along its rows, several of them side by side.
+#: Fewest and most steps of a block of a reduction; the fewest where there are few rows, so that the
+#: loaded operand is read along its rows, several of them side by side.
 _STEPS, _FEW_ROWS, _FEWEST = (64, 1024), 32, 4
-#: So many even blocks are enough to choose from; else numbers of blocks, and of what their steps
-#: are a multiple, so that they can be written out in part.
+#: Number of even blocks that are enough to choose from; else numbers of blocks, and a divisor of
+#: their steps, so that they can be partly unrolled.
 _EVEN, _PARTS, _MULTIPLE = 3, (2, 3, 4, 6, 8, 12, 16, 24, 32, 64, 128), 8
 
 
 @dataclass(frozen=True, eq=False)
 class Roles:
-    """What the loops and operands of a contraction do in a kernel.
+    """Roles of the loops and operands of a contraction in a kernel."""
 
-    Attributes:
-        out: the result, elementwise over the reduction, or that itself.
-        stage: the reduction.
-        loaded: the operand that is loaded in vectors.
-        vector: the loop along which vectors run.
-        row: the loop of the rows of the register tile; None: there is one row.
-        group: iterations of the vector loop for which the other operands stand still, where they
-            move with it in blocks; 0 where they do not move.
-    """
-
-    out: te.Tensor
-    stage: StageAnalysis
-    loaded: OperandUse
-    vector: IterVar
-    row: IterVar | None
+    out: te.Tensor  # result, elementwise over the reduction, or that itself
+    stage: StageAnalysis  # the reduction
+    loaded: OperandUse  # operand that is loaded in vectors
+    vector: IterVar  # loop along which vectors run
+    row: IterVar | None  # loop of the rows of the register tile; None: there is one row
+    #: Iterations of the vector loop for which the other operands stand still, where it moves them
+    #: in blocks; 0 where it does not.
     group: int = 0
 
     @property
     def others(self) -> list[IterVar]:
-        """The loops of the result beside these two."""
+        """Loops of the result beside these two."""
         return [x for x in self.stage.spatial if x is not self.vector and x is not self.row]
 
     @property
@@ -54,13 +47,14 @@ class Roles:
 
     @property
     def dimension(self) -> int | None:
-        """The dimension of the loaded operand that the vector loop alone indexes, one by one."""
+        """Dimension of the loaded operand that the vector loop alone indexes, one by one."""
         return dimension_of(self.loaded, self.vector)
 
     @property
     def rows_dimension(self) -> int | None:
-        """The dimension of the other operand that the row loop alone indexes, one by one; None also
-        where there are several, or it is the loaded one, of which there is a copy already."""
+        """Dimension of the other operand that the row loop alone indexes, one by one; None also
+        where there are several, or it is the loaded one, of which there is a copy already.
+        """
         others = [o for o in self.stage.operands if o is not self.loaded]
         if len(others) != 1 or self.row is None or others[0].tensor is self.loaded.tensor:
             return None
@@ -84,16 +78,16 @@ class Roles:
 
     @property
     def side_by_side(self) -> bool:
-        """Whether vectors of the loaded operand lie in memory as they are."""
+        """Whether vectors of the loaded operand are contiguous in memory."""
         return self.loaded.strides.get(self.vector) == 1
 
     @cached_property
     def best(self) -> tuple[int, int]:
-        """The register tile with the least cost."""
+        """Register tile with the least cost."""
         return min(self.tiles(), key=self.cost)
 
     def tiles(self) -> list[tuple[int, int]]:
-        """Register tiles, rows and columns: all that fits the registers."""
+        """Register tiles, rows and columns: all that fit the registers."""
         dtype = self.stage.tensor.dtype
         fits = registers.fitting(dtype)
         heights = registers.row_tiles(self.row.count, _ROWS) if self.row is not None else [1]
@@ -101,8 +95,9 @@ class Roles:
         return [(r, w) for r in heights for w in widths if fits(r, w)]
 
     def block_steps(self, reduced: IterVar) -> list[int]:
-        """Steps of a block of a reduction: those that cut it evenly, and where these are few, those
-        of about equal blocks, of which the last one is shorter."""
+        """Steps of a block of a reduction: those that divide it evenly, and where these are few,
+        those of about equal blocks, of which the last one is shorter.
+        """
         count, (low, high) = reduced.count, _STEPS
         if self.row is not None and self.row.count <= _FEW_ROWS:
             low = _FEWEST
@@ -133,7 +128,7 @@ _IN_FLIGHT = 8
 
 
 def dimension_of(operand: OperandUse, axis: IterVar | None) -> int | None:
-    """The dimension of an operand that a loop alone indexes, one by one."""
+    """Dimension of an operand that a loop alone indexes, one by one."""
     for d, index in enumerate(operand.access.dims):
         if index is not None and dict(index.moves) == {axis: 1}:
             return d
@@ -142,30 +137,18 @@ def dimension_of(operand: OperandUse, axis: IterVar | None) -> int | None:
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """What a structure of a contraction does.
-
-    Attributes:
-        roles: of its loops and operands.
-        packing: where the loaded operand is copied: "none", "panel", "task" or "root".
-        order: which loop stands outside, "vectors" or "rows".
-        place: where computed operands are computed: "root", "task", or "inline", where they are
-            copied.
-        blocked: the reduction loop that is run in blocks.
-        rows_packed: whether the other operand is copied for each block.
-        alone: whether one thread does all of it, since others are woken for longer than it takes.
-    """
+    """Choices of a structure of a contraction."""
 
     roles: Roles
-    packing: str
-    order: str
-    place: str
-    blocked: IterVar | None = None
-    rows_packed: bool = False
-    alone: bool = False
+    packing: str  # place of the copy of the loaded operand: "none", "panel", "task" or "root"
+    order: str  # outer loop, "vectors" or "rows"
+    place: str  # place of computed operands: "root", "task", or "inline", where they are copied
+    blocked: IterVar | None = None  # reduction loop that is run in blocks
+    rows_packed: bool = False  # whether the other operand is copied for each block
+    alone: bool = False  # whether one thread does all of it, since waking others takes longer
 
     @property
     def name(self) -> str:
-        """What it is called."""
         roles = self.roles
         row = roles.row.name if roles.row is not None else "1"
         packed = "as it is" if self.packing == "none" else f"packed at {self.packing}"
@@ -180,7 +163,6 @@ class Plan:
 
     @property
     def why(self) -> str:
-        """Its reason."""
         roles, loaded = self.roles, self.roles.loaded.tensor.name
         return (
             f"{loaded} alone moves with {roles.vector.name}: vectors along it are used for every "

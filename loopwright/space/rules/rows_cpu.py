@@ -1,4 +1,4 @@
-"""Chains over rows on CPUs: what a row needs is computed when its turn comes, in vectors.
+"""Chains over rows on CPUs: the stages of a row are computed when its turn comes, in vectors.
 
 A row then lies in the first-level cache while all of its reductions run over it. Reductions run
 over several vectors of partial results, so that additions do not wait for one another.
@@ -31,27 +31,17 @@ _ROWS = (1, 2, 4, 8, 16, 32, 64, 128)
 _UNROLL = (1, 2, 4)
 #: Vectors at once that the default configuration has.
 _AT_ONCE = 4
-#: Rows on the way of which each may be kept or computed again; of more all are kept.
+#: Intermediate rows of which each may be kept or recomputed; of more all are kept.
 _MOST_CHOICES = 3
 
 
 def rows(outputs: Sequence[te.Tensor], args: Sequence[te.Tensor]) -> list[Structure]:
-    """The structures of a chain over rows along memory: none where the expression is something
-    else.
-
-    Args:
-        outputs: the results; one.
-        args: the arguments in calling order.
-    """
+    """Structures of a chain over rows along memory with one result; none for other expressions."""
     return structures_of(chain_variants, outputs, args)
 
 
 def chain_variants(kernel: Kernel) -> list[Variant]:
-    """Ways to schedule a chain over rows along memory, the most sensible first.
-
-    Args:
-        kernel: any kernel; for what is something else there are none.
-    """
+    """Ways to schedule a chain over rows along memory, best first; none for other kernels."""
     chain = kernel.chain
     if chain is None:
         return []
@@ -68,8 +58,9 @@ def chain_variants(kernel: Kernel) -> list[Variant]:
 
 
 def _across(kernel: Kernel) -> list[Variant]:
-    """Vectors along a loop of the result in which every operand stands still, since what is reduced
-    depends on the loop alone: sums up to each place, counts of each value."""
+    """Vectors along a loop of the result that moves no operand, since only the reduced expression
+    depends on it: sums up to each place, counts of each value.
+    """
     stage = kernel.single
     if stage is None or not stage.spatial:
         return []
@@ -82,7 +73,7 @@ def _across(kernel: Kernel) -> list[Variant]:
 
 
 def _schedule_across(kernel: Kernel, stage: StageAnalysis, sketch: Sketch) -> None:
-    """Some vectors of results are kept in registers while the reduction runs over its operands."""
+    """Keep some vectors of results in registers while the reduction runs over its operands."""
     s, out, t = sketch.s, kernel.out, stage.tensor
     compute_inline(s, kernel, [])
     partial_results = s.cache_write(out, "local") if out is t else t
@@ -135,7 +126,7 @@ def _schedule(chain: RowChain, inlined: Sequence[te.Tensor], sketch: Sketch) -> 
 
 
 class _Knobs:
-    """What all stages of a chain share."""
+    """Knobs that all stages of a chain share."""
 
     def __init__(self, sketch: Sketch, chain: RowChain) -> None:
         lanes = registers.lanes(chain.reductions[0].dtype)
@@ -151,7 +142,7 @@ class _Knobs:
 
 
 def _vectors(s: Any, t: te.Tensor, rank: int, knobs: _Knobs) -> None:
-    """Vectors along the last loop of a stage, a reduction loop where it has one."""
+    """Vectorize the last loop of a stage, a reduction loop where it has one."""
     loops: list[IterVar] = [*s[t].op.axis[rank:], *s[t].op.reduce_axis]
     if not loops:
         return

@@ -1,8 +1,8 @@
-"""The rule for reductions and their chains: the threads of a block reduce a row together.
+"""Rule for reductions and their chains: the threads of a block reduce a row together.
 
-A chain (softmax, layer normalisation) stays in one kernel: what is one number a row is kept by
-every thread, what is a row of its own lies in shared memory or is computed again. Few long rows,
-and what is no chain, take a kernel for each reduction; several blocks then share a row (Harris,
+A chain (softmax, layer normalisation) stays in one kernel: every thread keeps the single numbers of
+a row, intermediate rows lie in shared memory or are recomputed. Few long rows, and reductions that
+form no chain, take a kernel for each reduction; several blocks then share a row (Harris,
 "Optimizing parallel reduction in CUDA", 2007).
 """
 
@@ -26,7 +26,7 @@ from loopwright.space.rules.knobs_gpu import Knobs, Values, is_one, width_of
 _THREADS, _ACROSS, _WORTH = 256, 8, 4
 #: Rows of a block, and threads that a block has at least where the shape allows.
 _ROWS, _FEWEST = (1, 2, 4, 8, 16, 32, 64), 32
-#: Elements that a thread adds up in turn and that are written out.
+#: Unrolled elements that a thread adds up in turn.
 _UNROLLED = (1, 2, 4)
 #: Elements of a row from which on several blocks reduce it, where there are few rows.
 _LONG = 1 << 14
@@ -36,25 +36,17 @@ _MOST_PARTS = 256
 
 @dataclass(frozen=True)
 class Rows:
-    """A chain of reductions over rows.
+    """Chain of reductions over rows."""
 
-    Attributes:
-        out: the result: a number a row, or a row.
-        reductions: numbers that each row needs, sums of something over all of it; in order.
-        whole: rows that are computed on the way.
-        single: numbers that are computed from such numbers.
-        along: whether memory runs along the rows, not across them.
-        loads: the inputs that each reduction reads side by side.
-        unit: a length that vectors divide besides those of the rows; 0 for none.
-    """
-
-    out: te.Tensor
+    out: te.Tensor  # a number a row, or a row
+    #: numbers of each row, sums of something over all of it; in order
     reductions: tuple[te.Tensor, ...]
-    whole: tuple[te.Tensor, ...] = ()
-    single: tuple[te.Tensor, ...] = ()
-    along: bool = True
+    whole: tuple[te.Tensor, ...] = ()  # intermediate rows
+    single: tuple[te.Tensor, ...] = ()  # numbers computed from such numbers
+    along: bool = True  # whether memory runs along the rows, not across them
+    #: inputs that each reduction reads contiguously
     loads: tuple[tuple[te.Tensor, ...], ...] = ((),)
-    unit: int = 0
+    unit: int = 0  # a length that vectors divide besides those of the rows; 0 for none
 
     @property
     def rank(self) -> int:
@@ -70,12 +62,11 @@ class Rows:
 
     @property
     def count(self) -> int:
-        """The number of rows."""
         return prod(self.reductions[0].static_shape)
 
 
 def rows_of(out: te.Tensor) -> Rows | None:
-    """The chain in an expression, or None where it is none; see `row_chain`."""
+    """Chain in an expression, or None where it is none; see `row_chain`."""
     chain = row_chain(out)
     if chain is None:
         return None
@@ -100,7 +91,7 @@ def _lies_along(reduction: te.Tensor) -> bool:
 
 
 def _side_by_side(reduction: te.Tensor) -> tuple[te.Tensor, ...]:
-    """The inputs along whose memory the last loop of a reduction runs."""
+    """Inputs along whose memory the last loop of a reduction runs."""
     reads = accesses(reduction)
     once = [a for a in reads if [b.tensor for b in reads].count(a.tensor) == 1]
     last = reduction.op.reduce_axis[-1]
@@ -110,13 +101,9 @@ def _side_by_side(reduction: te.Tensor) -> tuple[te.Tensor, ...]:
 def schedule_rows(knobs: Knobs, rows: Rows, prefix: str = "") -> None:
     """Define the knobs of a chain of reductions and schedule it, in one kernel, by them.
 
-    Args:
-        knobs: what is chosen; gets ``threads`` (of a row), ``rows`` (of a block), ``vector``
-            (whether a thread reads neighbours at once), ``unroll``, and for each row that is
-            computed on the way ``keep_<name>``: in shared memory, or it is computed again where it
-            is needed.
-        rows: the chain.
-        prefix: of the names of the knobs.
+    The knobs are ``threads`` (of a row), ``rows`` (of a block), ``vector`` (whether a thread reads
+    neighbours at once), ``unroll``, and for each intermediate row ``keep_<name>``: in shared
+    memory, or recomputed where it is needed.
     """
     s, sizes = knobs.s, _Sizes(knobs, rows, Device.current(), prefix)
     out, rank = rows.out, rows.rank
@@ -142,23 +129,17 @@ def schedule_rows(knobs: Knobs, rows: Rows, prefix: str = "") -> None:
 
 
 class _Sizes:
-    """The knobs of `schedule_rows`, and what they do to a stage.
-
-    Attributes:
-        rows: of a block.
-        width: elements that a thread reads at once.
-        kept: rows that are computed on the way and lie in shared memory.
-        row_tag: the thread axis that runs over the rows of a block.
-    """
+    """Knobs of `schedule_rows`, and their effects on a stage."""
 
     def __init__(self, knobs: Knobs, rows: Rows, device: Device, prefix: str) -> None:
         self.knobs, self.prefix, self.device = knobs, prefix, device
         # Neighbouring threads take neighbouring elements of memory.
         tags = ("threadIdx.x", "threadIdx.y")
+        #: thread axis over the rows of a block
         self.along_tag, self.row_tag = tags if rows.along else tags[::-1]
         self._define_threads(rows)
-        self.kept = self._define_kept(rows)
-        self.rows = self._value("rows")
+        self.kept = self._define_kept(rows)  # intermediate rows in shared memory
+        self.rows = self._value("rows")  # of a block
 
     def _value(self, name: str) -> Any:
         return self.knobs.value(self.prefix + name)
@@ -183,10 +164,10 @@ class _Sizes:
         )
         self.knobs.number(f"{p}unroll", _UNROLLED)
         flag = self.knobs.flag(f"{p}vector", [True, False] if width > 1 else [False])
-        self.width = width_of(flag, width)
+        self.width = width_of(flag, width)  # elements that a thread reads at once
 
     def _widest(self, rows: Rows) -> int:
-        """The vector that divides every row."""
+        """Widest vector that divides every row."""
         if not rows.along:
             return 1
         lengths = [t.static_shape[-1] for t in (*rows.whole, rows.out) if len(t.shape) > rows.rank]
@@ -216,7 +197,7 @@ class _Sizes:
         return [t for t in rows.whole if self._value(f"keep_{t.name}")]
 
     def bind_columns(self, s: Schedule, stage: te.Tensor, columns: Sequence[IterVar]) -> None:
-        """The threads of a row compute its elements, neighbours side by side."""
+        """Let the threads of a row compute its elements, neighbours side by side."""
         rest = fused(s, stage, columns)
         if not is_one(self.width):
             rest, lanes = s[stage].split(rest, factor=self.width)
@@ -225,7 +206,7 @@ class _Sizes:
         s[stage].bind(thread, te.thread_axis(self.along_tag))
 
     def reduce_together(self, s: Schedule, stage: te.Tensor, sources: Sequence[te.Tensor]) -> None:
-        """The threads of a row add up its elements; vectors are read through registers."""
+        """Let the threads of a row add up its elements; vectors are read through registers."""
         rest = fused(s, stage, s[stage].op.reduce_axis)
         wide = bool(sources) and not is_one(self.width)
         if wide:
@@ -242,13 +223,9 @@ class _Sizes:
 
 
 def schedule_alone(knobs: Knobs, kernel: Kernel, prefix: str = "") -> None:
-    """A kernel for one reduction; a long one where results are few is shared by several blocks.
+    """Kernel for one reduction, its result; several blocks share a long one with few results.
 
-    Args:
-        knobs: what is chosen; gets the knobs of `schedule_rows`, and ``parts`` (blocks that share a
-            row) for long ones.
-        kernel: its stages; the result is the reduction.
-        prefix: of the names of the knobs.
+    Defines the knobs of `schedule_rows`, and ``parts`` (blocks that share a row) for long ones.
     """
     s, r = knobs.s, kernel.out
     kernel.inline(s, but=[r])
@@ -283,10 +260,7 @@ def _reduce_to_one(knobs: Knobs, r: te.Tensor, prefix: str) -> None:
 def schedule_several(knobs: Knobs, kernel: Kernel, prefix: str = "") -> None:
     """A thread for each element of an operation with several results.
 
-    Args:
-        knobs: what is chosen; gets the knob ``threads`` (of a block).
-        kernel: its stages, which are inlined but for the results.
-        prefix: of the names of the knobs.
+    Defines the knob ``threads`` (of a block). Stages are inlined but for the results.
     """
     s, out = knobs.s, kernel.out
     kernel.inline(s, but=[out])

@@ -1,9 +1,9 @@
 """Scans on CPUs: running sums, products and maxima, each place over all elements up to it.
 
 As a reduction, a scan is a triangle of quadratic work. In blocks it is linear (Blelloch, 1990): the
-totals of blocks, their running totals, and what each place has in its own block beside. Each of the
-three is free of dependences along memory, so that it runs in vectors. Rows are shared out to the
-threads with all three; where there are too few rows, each of the three is shared out by blocks.
+totals of blocks, their running totals, and the scan inside each block. Each of the three is free of
+dependences along memory, so that it runs in vectors. Rows are divided among the threads with all
+three; where there are too few rows, each of the three is divided by blocks.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from loopwright.space.variant import Variant, structures_of
 
 #: Places of a block where vectors run across the scan; vectors of a block where they run along it.
 _ACROSS, _ALONG = (8, 4), (1,)
-#: Running totals that are made without blocks of their own; blocks of these.
+#: Running totals that are computed without blocks of their own; blocks of these.
 _FEW, _OF_BLOCKS = 32, 16
 #: Points of all blocks together up to which one thread does all of it by default.
 _LITTLE = ALONE // 4
@@ -38,21 +38,12 @@ _VECTORS = (1, 2, 4, 8)
 
 
 def scans(outputs: Sequence[te.Tensor], args: Sequence[te.Tensor]) -> list[Structure]:
-    """The structures of a scan: none where the expression is something else.
-
-    Args:
-        outputs: the results; one, elementwise over the scan.
-        args: the arguments in calling order.
-    """
+    """Structures of a scan over which the one result is elementwise; none for other expressions."""
     return structures_of(scan_variants, outputs, args)
 
 
 def scan_variants(kernel: Kernel) -> list[Variant]:
-    """Ways to schedule a scan, the most sensible first.
-
-    Args:
-        kernel: any kernel; for what is something else there are none.
-    """
+    """Ways to schedule a scan, the most sensible first; none for other kernels."""
     stage = kernel.single
     scan = stage.scan if stage is not None else None
     if stage is None or scan is None:
@@ -69,21 +60,13 @@ def scan_variants(kernel: Kernel) -> list[Variant]:
 
 @dataclass(frozen=True, eq=False)
 class _Scan:
-    """One structure of a scan.
-
-    Attributes:
-        kernel: what is scheduled.
-        stage: its scan.
-        scan: along which loops.
-        block: places of a block.
-        alone: whether one thread does all of it, since others are woken for longer than it takes.
-    """
+    """One structure of a scan."""
 
     kernel: Kernel
     stage: StageAnalysis
     scan: Scan
-    block: int
-    alone: bool = False
+    block: int  # places of a block
+    alone: bool = False  # whether one thread does all of it, since waking others takes longer
 
     @property
     def _place(self) -> int:
@@ -91,25 +74,23 @@ class _Scan:
 
     @property
     def _vector(self) -> IterVar | None:
-        """The loop of the vectors, where they run across the scan."""
+        """Loop of the vectors, where they run across the scan."""
         last = self.stage.spatial[-1]
         return None if self.scan.place is last else last
 
     @property
     def _rows(self) -> list[IterVar]:
-        """The loops beside these two."""
+        """Loops beside these two."""
         taken = (self.scan.place, self._vector)
         return [x for x in self.stage.spatial if not any(x is y for y in taken)]
 
     def variant(self) -> Variant:
-        """It as a variant."""
         name = f"running along {self.scan.place.name} in blocks of {self.block}"
         over, place = self.scan.over.name, self.scan.place.name
         why = f"{over} runs up to {place}: whole blocks are combined once"
         return Variant(f"{name}, one thread" if self.alone else name, why, self.schedule)
 
     def schedule(self, sketch: Sketch) -> None:
-        """Make the steps."""
         s, out, t = sketch.s, self.kernel.out, self.stage.tensor
         compute_inline(s, self.kernel, [])
         k = s[t].op.reduce_axis[position_of(self.scan.over, self.stage.reduced)]
@@ -129,8 +110,9 @@ class _Scan:
             self._between(sketch, t, is_total, out, task)
 
     def _tiled(self, sketch: Sketch, out: te.Tensor) -> tuple[IterVar | None, IterVar]:
-        """Tile the result; the loop at which totals are made, None where they are made before all
-        tasks, and that of a block."""
+        """Tile the result; returns the loop at which totals are computed, None where that is before
+        all tasks, and the loop of a block.
+        """
         s = sketch.s
         axis = dict(zip(self.stage.spatial, s[out].op.axis, strict=True))
         rows = [axis[x] for x in self._rows]
@@ -169,14 +151,14 @@ class _Scan:
         return sketch.number("width", widths, widths[-1])
 
     def _tasks(self) -> int:
-        """Scans that are independent of one another, vectors of them counted as one."""
+        """Number of independent scans, vectors of them counted as one."""
         if self._vector is None:
             return extents(self._rows)
         lanes = registers.lanes(self.stage.tensor.dtype)
         return extents(self._rows) * -(-self._vector.count // (2 * lanes))
 
     def _within(self, s: Schedule, out: te.Tensor, acc: te.Tensor, at: IterVar) -> None:
-        """What each place has in its block, in registers."""
+        """Scan inside a block, in registers."""
         s[acc].compute_at(s[out], at)
         axes = list(s[acc].op.axis)
         place = axes.pop(self._place)

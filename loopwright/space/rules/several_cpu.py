@@ -1,8 +1,8 @@
-"""Expressions of several kernels on CPUs: each kernel is scheduled by what knows it.
+"""Expressions of several kernels on CPUs: each kernel is scheduled by the rule that knows it.
 
 One structure has the most sensible variant of every kernel; the others differ from it in one
-kernel, the heaviest first. What is best of each kernel is put together when single kernels were
-ranked (`loopwright.space.composition`).
+kernel, the heaviest first. The best variants of kernels are combined once single kernels are ranked
+(`loopwright.space.composition`).
 """
 
 from __future__ import annotations
@@ -38,21 +38,13 @@ _KNOWN: tuple[Variants, ...] = (
 )
 #: The variant of a kernel that nothing knows.
 _PLAIN = "as written"
-#: Structures of an expression, for each of which every kernel is scheduled: fewest, and most for
-#: one kernel; and how little of the work a kernel does that has but one variant.
+#: Structures of an expression, each of which schedules every kernel: fewest, and most for one
+#: kernel; and the share of the work below which a kernel has only one variant.
 _FEWEST, _MOST, _LITTLE = 6, 36, 0.05
 
 
 def several(outputs: Sequence[te.Tensor], args: Sequence[te.Tensor]) -> list[Structure]:
-    """The structures of an expression of several kernels, or of one that no other rule knows.
-
-    Args:
-        outputs: the results.
-        args: the arguments in calling order.
-
-    Returns:
-        The structures; none where the expression is one kernel that another rule knows.
-    """
+    """Structures of several kernels, or of one kernel that no other rule knows; else none."""
     program = composition(outputs, args)
     only = program.kernels[0].out
     if len(program.kernels) == 1 and program.choices[only][0].name != _PLAIN:
@@ -61,7 +53,7 @@ def several(outputs: Sequence[te.Tensor], args: Sequence[te.Tensor]) -> list[Str
 
 
 def composition(outputs: Sequence[te.Tensor], args: Sequence[te.Tensor]) -> Composition:
-    """An expression as kernels with their variants; what nothing knows runs as it was written."""
+    """Expression as kernels with their variants; kernels that no rule knows run as written."""
     parts = kernels_of(tuple(outputs))
     found = {k.out: _variants(k) for k in parts}
     choices = {k.out: found[k.out] or [_plain(k)] for k in parts}
@@ -77,7 +69,7 @@ def _variants(kernel: Kernel) -> list[Variant]:
 
 
 def _chosen(program: Composition) -> list[Chosen]:
-    """The most sensible variant of every kernel, and with another one in one kernel."""
+    """Most sensible variant of every kernel, and the same with another one in one kernel."""
     parts, choices = program.kernels, program.choices
     heavy = heaviest(parts, _LITTLE)
     found: list[Chosen] = [program.base]
@@ -97,7 +89,7 @@ def _plain(kernel: Kernel) -> Variant:
 
 
 def _schedule(kernel: Kernel, sketch: Sketch) -> None:
-    """Rows of the result in parallel; the rest is left to the compiler."""
+    """Run rows of the result in parallel; the rest is left to the compiler."""
     s, out = sketch.s, kernel.out
     compute_inline(s, kernel, [])
     for r in kernel.reductions:

@@ -25,10 +25,10 @@ from loopwright.space.sketch import Sketch
 from loopwright.space.structure import Structure
 from loopwright.target import Target
 
-#: Rows and columns of a warp's tile, warps of a block along both, how many mma along the reduction
-#: are staged at once, and places of shared memory.
+#: Rows and columns of a warp's tile, warps of a block along both, mma along the reduction that are
+#: staged at once, and places of shared memory.
 TILES, WARPS, _DEPTHS, STAGES = (16, 32, 64), (1, 2, 4), (1, 2, 4), (2, 3, 4, 5)
-#: How operands may be multiplied: their type in memory, and steps of the reduction in one mma.
+#: Precisions of operands: their type in memory, and steps of the reduction in one mma.
 _PRECISIONS = {"float16": ("float16", 16), "bfloat16": ("bfloat16", 16), "tf32": ("float32", 8)}
 #: Bytes that a thread copies at once.
 _COPIED = 16
@@ -43,27 +43,16 @@ _ACCUMULATORS = 128
 
 @dataclass(frozen=True)
 class MmaOperands:
-    """What the schedule depends on in A and B.
+    """Properties of A and B that the schedule depends on."""
 
-    Attributes:
-        precision: in which they are multiplied.
-        dtype: in memory.
-        steps: of the reduction in one mma.
-        trans_b: whether B is given transposed.
-    """
-
-    precision: str
-    dtype: str
-    steps: int
-    trans_b: bool
+    precision: str  # of the multiplication
+    dtype: str  # in memory
+    steps: int  # of the reduction in one mma
+    trans_b: bool  # whether B is given transposed
 
     @staticmethod
     def of(precision: str, trans_b: bool) -> MmaOperands:
-        """Those of a precision.
-
-        Raises:
-            TaskError: tensor cores do not have it.
-        """
+        """Operands of a precision; `TaskError` if tensor cores do not have it."""
         if precision not in _PRECISIONS:
             raise TaskError(
                 f"matmul_tensor_core: dtype is {', '.join(_PRECISIONS)}, got {precision!r}"
@@ -82,7 +71,6 @@ class MmaOperands:
 
     @property
     def nbytes(self) -> int:
-        """Of an element."""
         return dtypes.nbytes(self.dtype)
 
     @property
@@ -92,18 +80,17 @@ class MmaOperands:
 
     @property
     def b_operand(self) -> Any:
-        """The name of B's fragments."""
+        """Name of B's fragments."""
         return "b_nk" if self.trans_b else "b"
 
     @property
     def mma(self) -> te.TensorIntrin:
-        """The instruction."""
         if self.is_tf32:
             return te.intrinsics.mma_m16n8k8(self.trans_b)
         return te.intrinsics.mma_m16n8k16(self.precision, self.trans_b)
 
     def factor(self, x: Any) -> Any:
-        """What is multiplied for an element."""
+        """Operand of the multiplication for an element."""
         return te.intrinsics.round_tf32(x) if self.is_tf32 else x.astype("float32")
 
     def gap(self, operand: str) -> int:
@@ -115,7 +102,7 @@ class MmaOperands:
         return 4 if self.is_tf32 and operand != "b" else 8
 
     def shared_bytes(self, rows: int, columns: int, step: int) -> int:
-        """Shared memory of a tile of A and one of B."""
+        """Bytes of shared memory of a tile of A and one of B."""
         of_a = rows * (step + self.gap("a"))
         gap = self.gap(self.b_operand)
         of_b = columns * (step + gap) if self.trans_b else step * (columns + gap)
@@ -127,13 +114,7 @@ Point = tuple[tuple[int, int], tuple[int, int], int, int]
 
 
 def tensor_cores(outputs: Sequence[te.Tensor], args: Sequence[te.Tensor]) -> list[Structure]:
-    """The structure of a product that tensor cores of the target make: none where it is something
-    else.
-
-    Args:
-        outputs: the results; one.
-        args: the arguments in calling order.
-    """
+    """Structure of a product by tensor cores of the target; none for other expressions."""
     (out,) = outputs
     found = _product_of(out)
     if found is None or not has_tensor_cores(Target.current()):
@@ -166,7 +147,7 @@ def has_tensor_cores(target: Target) -> bool:
 
 
 def _product_of(out: te.Tensor) -> tuple[te.Tensor, te.Tensor, MmaOperands] | None:
-    """The operands of a product that is written as tensor cores make it, and what they are."""
+    """Operands of a product in the form of tensor cores, and their properties."""
     body = getattr(out.op, "body", None)
     inputs = out.op.input_tensors
     if not isinstance(body, Reduce) or body.where is not None or body.init is not None:
@@ -200,7 +181,7 @@ def staged_steps(K: int, kind: MmaOperands) -> list[int]:
 def fitting(
     M: int, N: int, kind: MmaOperands
 ) -> Callable[[Sequence[int], Sequence[int], int, int], bool]:
-    """Tells whether a block has the registers and the memory that it needs, and enough to do."""
+    """Test whether a block has the registers and the memory that it needs, and enough to do."""
     options = Target.current().options
 
     def fits(tiles: Sequence[int], warps: Sequence[int], step: int, stages: int) -> bool:
@@ -228,7 +209,7 @@ def cost(
     step: int,
     stages: int,
 ) -> float:
-    """Time of a product, roughly: waves of blocks times what a block moves and multiplies."""
+    """Rough time of a product: waves of blocks times a block's transfers and arithmetic."""
     rows, columns = tiles[0] * warps[0], tiles[1] * warps[1]
     blocks = -(-M // rows) * -(-N // columns)
     waves = -(-blocks // int(Target.current().options["multi_processor_count"]))
@@ -239,15 +220,7 @@ def cost(
 
 
 class MmaProduct:
-    """The schedule of one product.
-
-    Attributes:
-        tile: rows and columns of a warp.
-        warps: of a block, along both.
-        step: steps of the reduction that are staged at once.
-        stages: places of shared memory for them.
-        kind: what A and B are.
-    """
+    """Schedule of one product."""
 
     def __init__(
         self,
@@ -257,10 +230,11 @@ class MmaProduct:
         point: tuple[Sequence[Any], Sequence[Any], Any, Any],
     ) -> None:
         self.s, self.tensors, self.kind = s, tensors, kind
-        self.tile, self.warps, self.step, self.stages = point
+        #: steps of the reduction that are staged at once
+        self.tile, self.warps, self.step, self.stages = point  # places of shared memory for them
 
     def schedule(self) -> None:
-        """Blocks, warps, accumulators, fragments and shared tiles, from the outside in."""
+        """Schedule blocks, warps, accumulators, fragments and shared tiles, from the outside in."""
         s, (a, b, c) = self.s, self.tensors
         shared = [s.cache_read(x, "shared.dyn", [c]) for x in (a, b)]
         fragments = [s.cache_read(x, "warp", [c]) for x in shared]
@@ -298,7 +272,7 @@ class MmaProduct:
         return wj
 
     def accumulate(self, acc: te.Tensor) -> tuple[IterVar, IterVar]:
-        """The products of a warp. Returns the loops at which tiles and fragments are loaded."""
+        """Products of a warp. Returns the loops at which tiles and fragments are loaded."""
         s = self.s
         s[acc].transform_layout(te.intrinsics.fragment_layout("c"))
         i, j = s[acc].op.axis
@@ -312,7 +286,6 @@ class MmaProduct:
         return ko, ki
 
     def load_matrices(self, x: te.Tensor, operand: str) -> None:
-        """Fragments by ldmatrix."""
         s = self.s
         i, j = s[x].op.axis
         i, ii = s[x].split(i, factor=16)
@@ -321,7 +294,7 @@ class MmaProduct:
         s[x].tensorize(ii, te.intrinsics.ldmatrix_x4(operand, self.kind.dtype))
 
     def load_elements(self, x: te.Tensor, operand: str) -> None:
-        """Fragments of tf32: each lane loads its own, as ldmatrix transposes 16 bits only."""
+        """Load fragments of tf32: each lane loads its own, as ldmatrix transposes 16 bits only."""
         s = self.s
         i, j = s[x].op.axis
         lines, steps = (j, i) if operand == "b" else (i, j)
@@ -332,7 +305,7 @@ class MmaProduct:
         s[x].bind(s[x].fuse(line, step), te.thread_axis("threadIdx.x"))
 
     def copy(self, x: te.Tensor, operand: str) -> None:
-        """A tile in shared memory by all threads of a block, rows in different banks."""
+        """Copy a tile to shared memory by all threads of a block, rows in different banks."""
         s, gap = self.s, self.kind.gap(operand)
         s[x].storage_align(0, 2 * gap, gap)
         loop = s[x].fuse(*s[x].op.axis)

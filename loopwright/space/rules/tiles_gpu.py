@@ -1,6 +1,6 @@
-"""The space of contractions on a GPU: which tiles there are, which fit, and a good first one.
+"""Space of contractions on a GPU: the tiles, those that fit, and a good first one.
 
-What is computed of tiles is computed alike of one and of arrays of them.
+Functions of tiles take one tile or arrays of them.
 """
 
 from __future__ import annotations
@@ -30,86 +30,70 @@ _OTHER_REGISTERS = 32
 #: Accumulators of a thread and threads of a block that the default has at most: more of both leave
 #: each thread too few registers.
 _DEFAULT_SUMS, _DEFAULT_THREADS = 64, 256
-#: Steps of the longest reduction loop that are staged at once, and those that are written out.
+#: Steps of the longest reduction loop that are staged at once, and those that are unrolled.
 _STAGED, _STEPS = 32, 16
 #: Threads that a block has at least where the shape allows: those of a warp.
 _FEWEST_THREADS = 32
-#: A loop that no number from here on divides is staged with a tail.
+#: A loop without a divisor of at least this is staged with a tail.
 _FEW_STEPS = 8
-#: Other reduction loops up to this length are staged as a whole, and written out.
+#: Other reduction loops up to this length are staged as a whole, and unrolled.
 _SHORT = 7
 #: Tiles of all loops together that one knob offers, and those that are counted.
 _TOGETHER, _COUNTED = 768, 1 << 14
 #: Tiles of a loop may overrun it by a quarter of its length.
 _OVERRUN = 1.25
-#: Multiplications that a thread writes out at most; the code of more leaves the instruction cache.
+#: Most unrolled multiplications of a thread; more code leaves the instruction cache.
 _COPIES = 2048
-#: How the default weighs an access of shared and of global memory beside a multiplication, and how
-#: many threads hide its latencies.
+#: Weights of accesses of shared and of global memory beside a multiplication in the choice of the
+#: default, and threads that hide its latencies.
 _SHARED_COST, _GLOBAL_COST, _ENOUGH_THREADS = 1.0, 16.0, 128
 
 
 @dataclass(frozen=True)
 class ContractionSpace:
-    """What the knobs of a contraction depend on.
-
-    Attributes:
-        device: the limits.
-        dtype: of the sums.
-        lengths: the tiled loops, and how long they are.
-        reduce: the reduction loops.
-        operands: those that go through shared memory.
-        blocks: blocks for each block of the tiled loops.
-        alone: whether the program is this kernel.
-        store_width: elements of the result that a thread may store at once.
-        prefix: of the names of the knobs.
-    """
+    """Inputs of the knobs of a contraction."""
 
     device: Device
-    dtype: str
-    lengths: Mapping[IterVar, int]
-    reduce: tuple[IterVar, ...]
-    operands: tuple[Operand, ...]
-    blocks: int
-    alone: bool = True
-    store_width: int = 1
-    prefix: str = ""
+    dtype: str  # of the sums
+    lengths: Mapping[IterVar, int]  # lengths of the tiled loops
+    reduce: tuple[IterVar, ...]  # reduction loops
+    operands: tuple[Operand, ...]  # those that go through shared memory
+    blocks: int  # blocks for each block of the tiled loops
+    alone: bool = True  # whether the program is this kernel
+    store_width: int = 1  # elements of the result that a thread may store at once
+    prefix: str = ""  # of the names of the knobs
 
     @cached_property
     def names(self) -> dict[IterVar, str]:
-        """The names of the knobs of loops."""
+        """Names of the knobs of loops."""
         names = Names()
         tiles = {x: names.of(f"{self.prefix}tile_{x.name}") for x in self.lengths}
         return tiles | {k: names.of(f"{self.prefix}split_{k.name}") for k in self.reduce}
 
     def flag(self, name: str, value: Values) -> Any:
-        """A knob that is yes or no."""
         return value(self.prefix + name)
 
     @property
     def main_position(self) -> int:
-        """Which reduction loop is the longest."""
+        """Position of the longest reduction loop."""
         return max(range(len(self.reduce)), key=lambda n: self.reduce[n].count)
 
     def tiles(self, value: Values) -> dict[IterVar, Tile]:
-        """The tiles of a configuration."""
         return {x: value(self.names[x]) for x in self.lengths}
 
     def steps(self, value: Values) -> dict[IterVar, int]:
-        """The iterations of the reduction that a configuration stages at once."""
+        """Iterations of the reduction that a configuration stages at once."""
         return {k: prod(value(self.names[k])) for k in self.reduce}
 
     def threads(self, value: Values) -> Any:
-        """Threads of a block."""
         return prod(tile[1] for tile in self.tiles(value).values())
 
     def sizes(self, value: Values) -> dict[IterVar, int]:
-        """Extents of what a block works on at a time."""
+        """Extents of the part that a block works on at a time."""
         return {**{x: prod(tile) for x, tile in self.tiles(value).items()}, **self.steps(value)}
 
     def launches(self, tiles: Iterable[Tile]) -> Any:
-        """Whether a block of these tiles can be launched, and has a warp of threads where the shape
-        gives it one."""
+        """Whether a block can be launched, and has a warp of threads where the shape gives one."""
         virtual, threads, registers = (prod(n) for n in zip(*tiles, strict=True))
         sums = virtual * registers * dtypes.nbytes(self.dtype)
         words = threads * (sums // 4 + _OTHER_REGISTERS)
@@ -118,13 +102,13 @@ class ContractionSpace:
         return fits & few_enough & (threads >= self.fewest_threads)
 
     def copies(self, value: Values) -> int:
-        """Multiplications that a thread writes out."""
+        """Unrolled multiplications of a thread."""
         steps: int = prod(value(self.names[k])[-1] for k in self.reduce)
         return steps * prod(v * r for v, _, r in self.tiles(value).values())
 
     @cached_property
     def fewest_threads(self) -> int:
-        """A warp, or as many as the longest tiles have together."""
+        """A warp, or as many threads as the longest tiles have together."""
         most = prod(max(t for _, t, _ in tiles_of(n)) for n in self.lengths.values())
         return min(_FEWEST_THREADS, most, self.device.threads)
 
@@ -177,7 +161,8 @@ class ContractionSpace:
         return all(x is None or tiles[x][2] % n == 0 for n, x in sides)
 
     def cost(self, tiles: Mapping[IterVar, Tile], steps: Mapping[IterVar, int]) -> Count:
-        """What the default is chosen by: time for each useful multiplication, in multiplications.
+        """Cost by which the default is chosen: time for each useful multiplication, in
+        multiplications.
 
         Overrun, loads of shared memory by the register tile and of global memory by the block, the
         share of processors that the last wave of blocks leaves idle, and too few threads; of global
@@ -202,7 +187,8 @@ class ContractionSpace:
 
     def _loads(self, o: Operand, tiles: Mapping[IterVar, Tile]) -> Count:
         """Loads of shared memory for each multiplication; neighbours whose register tiles are wider
-        than a vector meet in its banks."""
+        than a vector conflict in its banks.
+        """
         vector = self.device.vector_bytes // dtypes.nbytes(o.tensor.dtype)
         meet: Any = False
         for x in self.lengths:
@@ -212,12 +198,9 @@ class ContractionSpace:
 
 
 def define_contraction_space(knobs: Knobs, space: ContractionSpace) -> None:
-    """The knobs of a contraction; configurations that no device would launch are refused.
+    """Define the knobs of a contraction; configurations that no device would launch are refused.
 
-    Args:
-        knobs: that get them; the search for a default takes long, so nothing is done where they are
-            known.
-        space: what they depend on.
+    The search for a default takes long, so nothing is done where the knobs are known.
     """
     if not knobs.collects:
         return
@@ -245,8 +228,9 @@ def _define_words(
     tiles: Mapping[IterVar, Tile],
     steps: Mapping[IterVar, tuple[int, ...]],
 ) -> None:
-    """The knobs that are yes or no: vectors of global memory, vectors of shared memory, dimensions
-    turned there, gaps between its rows, two halves; by default what the tiles allow."""
+    """Define the flags: vectors of global memory, vectors of shared memory, dimensions transposed
+    there, gaps between its rows, two halves; by default as the tiles allow.
+    """
     turned = any(o.turned for o in space.operands)
     sizes = {x: prod(tile) for x, tile in tiles.items()} | {k: prod(n) for k, n in steps.items()}
     either, p = [True, False], space.prefix
@@ -260,7 +244,7 @@ def _define_words(
 
 
 def tiles_of(length: int) -> list[Tile]:
-    """The tiles of a loop, of few parts: no longer than it, and not overrunning it by much."""
+    """Tiles of a loop, of few parts: no longer than it, and not overrunning it by much."""
     divisors = [n for n in range(1, min(length, _MOST_THREADS) + 1) if length % n == 0]
     registers = sorted({*powers(_REGISTERS), *(n for n in divisors if n <= _REGISTERS)})
     threads = sorted({*powers(_MOST_THREADS), *divisors})
@@ -274,7 +258,7 @@ def _overrun(length: int, tile: Iterable[int]) -> float:
 
 
 def _steps_of(k: IterVar, space: ContractionSpace) -> list[tuple[int, ...]]:
-    """How a reduction loop is staged: in three parts if it is the longest, else in two."""
+    """Splits of a reduction loop: three parts if it is the longest, else two."""
     if k is not space.reduce[space.main_position]:
         return [(n,) for n in sorted({1, k.count if k.count <= _SHORT else 1})]
     divisors = [n for n in range(1, min(k.count, _STAGED) + 1) if k.count % n == 0]
@@ -286,7 +270,7 @@ def _steps_of(k: IterVar, space: ContractionSpace) -> list[tuple[int, ...]]:
 
 
 def _default_steps(space: ContractionSpace) -> dict[IterVar, tuple[int, ...]]:
-    """About 16 steps of the reduction at a time, all of them written out."""
+    """About 16 unrolled steps of the reduction at a time."""
     steps: dict[IterVar, tuple[int, ...]] = {}
     short = 1
     for n, k in enumerate(space.reduce):
@@ -303,7 +287,7 @@ def _default_steps(space: ContractionSpace) -> dict[IterVar, tuple[int, ...]]:
 def _default_tiles(
     space: ContractionSpace, parts: Mapping[IterVar, tuple[int, ...]]
 ) -> dict[IterVar, Tile]:
-    """The cheapest tiles that fit."""
+    """Cheapest tiles that fit."""
     steps = {k: prod(sizes) for k, sizes in parts.items()}
     written = prod(sizes[-1] for sizes in parts.values())
     most = min(_DEFAULT_SUMS, _COPIES // written)
@@ -325,7 +309,8 @@ def _tiles_together(
     parts: Mapping[IterVar, tuple[int, ...]],
 ) -> list[tuple[tuple[int, ...], ...]]:
     """Tiles of all loops of which a block can be launched; of many those that are cheap, and some
-    of the others: closer together the cheaper they are."""
+    of the others: denser the cheaper they are.
+    """
     steps = {k: prod(sizes) for k, sizes in parts.items()}
     choices = [tiles_of(n) for n in space.lengths.values()]
     if prod(map(len, choices)) > _COUNTED and len(choices) > 2:
@@ -341,9 +326,11 @@ def _tiles_together(
 
 
 def _has_many_tiles(space: ContractionSpace) -> bool:
-    """Whether one knob cannot offer all tiles together of which a block can be launched. Then each
-    loop of a kernel alone has its own, so that none is missing and neighbours differ in one loop;
-    of a program of several kernels hardly any point would pass the limits of all."""
+    """Whether one knob cannot offer all tiles together of which a block can be launched.
+
+    Then each loop of a kernel alone has its own, so that none is missing and neighbours differ in
+    one loop; of a program of several kernels hardly any point would pass the limits of all.
+    """
     choices = [tiles_of(n) for n in space.lengths.values()]
     return prod(map(len, choices)) > _COUNTED or len(_launchable(space, choices)) > _TOGETHER
 
@@ -360,7 +347,8 @@ def _launchable(
 
 def _combined(space: ContractionSpace, choices: Sequence[Sequence[Tile]]) -> npt.NDArray[np.int64]:
     """Tiles of all loops together of which a block can be launched, ``(n, loops, 3)``; those whose
-    first loops exceed a limit alone are left out early."""
+    first loops exceed a limit alone are left out early.
+    """
     found = np.ones((1, 0, 3), np.int64)
     for tiles in choices:
         mine = np.array(tiles, np.int64).reshape(-1, 1, 3)

@@ -1,10 +1,10 @@
 """Products between transforms on CPUs, as in Winograd's convolutions.
 
-Tiles of an image are transformed to some places each, a product over the channels is made for every
-place, and its results are transformed back to tiles (Winograd 1980; Lavin and Gray, CVPR 2016).
-Between the transforms there is more data than before and behind them: so a task does all three for
-some rows of tiles, or, where the image is small, the last two for some of the channels. Vectors
-run along channels, along which all of it lies in memory.
+Tiles of an image are transformed to some places each, a product over the channels is computed for
+every place, and its results are transformed back to tiles (Winograd 1980; Lavin and Gray, CVPR
+2016). Between the transforms there is more data than before and behind them: so a task does all
+three for some rows of tiles, or, where the image is small, the last two for some of the channels.
+Vectors run along channels, along which all tensors lie in memory.
 """
 
 from __future__ import annotations
@@ -31,21 +31,15 @@ _UNROLL, _ROWS, _PANELS = (2, 4, 8), (1, 2, 3, 4, 7, 14, 28), (1, 2, 4, 8)
 _MOST_PLACES = 64
 #: Accumulators that keep the multipliers of a core busy, and some that leave compilers room.
 _BUSY, _ROOMY = 8, 24
-#: Bytes of what lies between the transforms of a task: about half of a second-level cache.
+#: Bytes of the data between the transforms of a task: about half of a second-level cache.
 _BETWEEN = 1 << 19
 #: Vectors of channels of the result that a task holds at once by default.
 _PANEL = 4
 
 
 def transformed(outputs: Sequence[te.Tensor], args: Sequence[te.Tensor]) -> list[Structure]:
-    """The structures of a product between two transforms.
-
-    Args:
-        outputs: the results; one, whose last loop is that of the channels.
-        args: the arguments in calling order.
-
-    Returns:
-        The structures; none where the expression is something else.
+    """Structures of a product between two transforms with one result, whose last loop is that of
+    the channels; none for other expressions.
     """
     parts = _parts(outputs[0]) if len(outputs) == 1 else None
     if parts is None:
@@ -62,29 +56,17 @@ def transformed(outputs: Sequence[te.Tensor], args: Sequence[te.Tensor]) -> list
 
 @dataclass(frozen=True, eq=False)
 class _Parts:
-    """The stages of a product between two transforms.
+    """Stages of a product between two transforms."""
 
-    Attributes:
-        out: the result, (images, rows, columns, channels).
-        columns: what is transformed back along columns, and then along rows where the result is
-            made.
-        product: (places down, places across, images, tiles down, tiles across, channels).
-        weights: the second operand of the product, (places, places, inner channels, channels).
-        within: what weights are computed of on the way.
-        image: the first operand of the product.
-        rows: what is transformed along rows, and then along columns.
-        pad: the padded image that this reads; None where it reads an input.
-        inlined: stages that are elementwise behind all of it, and others that are read once.
-    """
-
-    out: te.Tensor
-    columns: te.Tensor
-    product: te.Tensor
-    weights: te.Tensor
-    within: tuple[te.Tensor, ...]
-    image: te.Tensor
-    rows: te.Tensor
-    pad: te.Tensor | None
+    out: te.Tensor  # (images, rows, columns, channels)
+    columns: te.Tensor  # transformed back along columns; the result is transformed back along rows
+    product: te.Tensor  # (places down, places across, images, tiles down, tiles across, channels)
+    weights: te.Tensor  # second operand of the product, (places, places, inner channels, channels)
+    within: tuple[te.Tensor, ...]  # stages that weights are computed of on the way
+    image: te.Tensor  # first operand of the product
+    rows: te.Tensor  # transformed along rows, and then along columns
+    pad: te.Tensor | None  # padded image that this reads; None where it reads an input
+    #: stages that are elementwise behind all of it, and others that are read once
     inlined: tuple[te.Tensor, ...]
 
     @property
@@ -106,7 +88,6 @@ class _Parts:
 
     @property
     def channels(self) -> int:
-        """Channels of the result."""
         return self.product.static_shape[-1]
 
     def room(self, rows: int, channels: int) -> int:
@@ -117,7 +98,7 @@ class _Parts:
 
 
 def _parts(out: te.Tensor) -> _Parts | None:
-    """The stages of an expression as parts; None where it is something else."""
+    """Stages of an expression as parts; None for other expressions."""
     products = [s for s in analyze(out) if s.kind is StageClass.CONTRACTION]
     if len(products) != 1 or len(out.shape) != 4 or len(products[0].tensor.shape) != 6:
         return None
@@ -164,14 +145,14 @@ def _fit(parts: _Parts, every: Sequence[te.Tensor]) -> bool:
 
 
 def _along_channels(t: te.Tensor) -> bool:
-    """Whether all that a stage reads lies in memory along its last loop, or stands still."""
+    """Whether the last loop of a stage moves all reads along memory, or not at all."""
     last = t.op.axis[-1]
     reads = [a for a in accesses(t) if a.moves_with(last)]
     return all(a.dims and a.dims[-1] is not None and is_own(a.dims[-1], last) for a in reads)
 
 
 def _variants(parts: _Parts) -> list[Variant]:
-    """Both places for the first transform, the better one first."""
+    """Variants with both places for the first transform, the better one first."""
     why = "a task makes all three steps for some rows of tiles: what lies between stays in cache"
     alone = Variant("transforms at tasks", why, partial(_schedule, parts, False))
     why = "tiles are few: they are transformed once, and tasks share out the channels"
@@ -220,7 +201,7 @@ def _tiles(parts: _Parts) -> tuple[list[_Tile], _Tile]:
 
 
 def _tasks(sketch: Sketch, parts: _Parts, before: bool, width: int) -> tuple[IterVar, IterVar]:
-    """Tile the result: the loops of a task, and of some rows of tiles with a panel of channels."""
+    """Tile the result; returns the loops of a task, and of rows of tiles of a panel."""
     s, out, lanes = sketch.s, parts.out, registers.lanes(parts.out.dtype)
     images, down = out.static_shape[0], parts.tiles[0]
     rows = [r for r in _ROWS if r <= down]
@@ -251,7 +232,7 @@ def _tasks(sketch: Sketch, parts: _Parts, before: bool, width: int) -> tuple[Ite
 
 
 def _product(sketch: Sketch, parts: _Parts, panel: IterVar, tile: tuple[int, int, int]) -> None:
-    """The product for every place, in register tiles of tiles of the image and channels."""
+    """Schedule the product for every place, in register tiles of image tiles and channels."""
     s, product, (down, across, width) = sketch.s, parts.product, tile
     local = s.cache_write(product, "local")
     s[product].compute_at(s[parts.out], panel)
@@ -274,8 +255,9 @@ def _product(sketch: Sketch, parts: _Parts, panel: IterVar, tile: tuple[int, int
 
 
 def _weights(sketch: Sketch, parts: _Parts, width: int) -> None:
-    """The weights, transformed once where they are constant, as the product reads them: panels of
-    the width of a register tile."""
+    """Schedule the weights as the product reads them, panels of the width of a register tile,
+    transformed once where they are constant.
+    """
     s, weights = sketch.s, parts.weights
     s[weights].transform_layout(lambda a, b, c, o: (a, b, o // width, c, o % width))
     lanes = registers.lanes(weights.dtype)
@@ -292,7 +274,7 @@ def _weights(sketch: Sketch, parts: _Parts, width: int) -> None:
 
 
 def _image(sketch: Sketch, parts: _Parts, task: IterVar | None) -> None:
-    """The image, transformed for each task, or before all of them."""
+    """Transform the image for each task, or before all of them."""
     s, image, lanes = sketch.s, parts.image, registers.lanes(parts.image.dtype)
     a, b, n, y, x, c = s[image].op.axis
     c, lane = s[image].split(c, factor=lanes)

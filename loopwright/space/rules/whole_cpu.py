@@ -1,5 +1,4 @@
-"""Reductions to few elements, or to one row, on CPUs: parts of the reduction are shared out to the
-threads.
+"""Reductions to few elements, or to one row, on CPUs: threads take parts of the reduction.
 
 Partial results are a stage of their own, an element or a row for each part, in parallel; the rest
 is little.
@@ -33,22 +32,14 @@ _WORTH_THREADS = 1 << 18
 
 
 def whole(outputs: Sequence[te.Tensor], args: Sequence[te.Tensor]) -> list[Structure]:
-    """The structure of a long reduction to few elements: none where the expression is something
-    else.
-
-    Args:
-        outputs: the results; one, elementwise over the reduction.
-        args: the arguments in calling order.
+    """Structure of a long reduction to few elements, over which the one result is elementwise; none
+    for other expressions.
     """
     return structures_of(whole_variants, outputs, args)
 
 
 def whole_variants(kernel: Kernel) -> list[Variant]:
-    """Ways to schedule a long reduction to few elements.
-
-    Args:
-        kernel: any kernel; for what is something else there are none.
-    """
+    """Ways to schedule a long reduction to few elements; none for other kernels."""
     stage = kernel.single
     if stage is None:
         return []
@@ -65,7 +56,7 @@ def whole_variants(kernel: Kernel) -> list[Variant]:
 
 
 def _row_variants(kernel: Kernel, stage: StageAnalysis) -> list[Variant]:
-    """A row of sums of rows of a matrix that is too large for caches: memory is read as it lies."""
+    """Row of sums of rows of a matrix that is too large for caches: memory is read in its order."""
     last = stage.spatial[-1]
     if len(stage.reduced) != 1 or last.count != extents(stage.spatial):
         return []
@@ -104,8 +95,7 @@ def _schedule_row(kernel: Kernel, stage: StageAnalysis, sketch: Sketch) -> None:
 
 
 def _parted(stage: StageAnalysis) -> IterVar:
-    """The loop that is cut into parts: the first that has enough iterations, so that a part lies
-    together."""
+    """Loop that is split into parts: the first with enough iterations for contiguous parts."""
     enough = [x for x in stage.reduced if x.count >= MIN_TASKS]
     return enough[0] if enough else max(stage.reduced, key=lambda x: x.count)
 
@@ -143,7 +133,7 @@ def _schedule_one(kernel: Kernel, stage: StageAnalysis, sketch: Sketch) -> None:
 
 
 def _vectors(sketch: Sketch, t: te.Tensor, reduce: Sequence[IterVar]) -> None:
-    """Vectors of partial results along the last of the loops of a reduction."""
+    """Vectorize partial results along the last of the loops of a reduction."""
     s, lanes = sketch.s, registers.lanes(t.dtype)
     # The steps of a part are a symbol, and many.
     loops = [x for x in reduce if not isinstance(x.extent, int) or x.extent > 1]

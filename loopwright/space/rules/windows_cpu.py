@@ -1,9 +1,9 @@
-"""Reductions along whose result memory runs, on CPUs: pooling, depthwise convolution, columns.
+"""Reductions on CPUs whose result loops run along memory: pooling, depthwise convolution, columns.
 
 Vectors run along the last loop of the result. A register tile of some rows of them stays over the
-whole reduction. A window of few taps is written out, so that rows which overlap are loaded once.
-Where the reduction is long, and reads memory once, a line of results in the first-level cache may
-be better, since memory is then read in long runs.
+whole reduction. A window of few taps is unrolled, so that overlapping rows are loaded once. Where
+the reduction is long, and reads memory once, a line of results in the first-level cache may be
+better, since memory is then read in long runs.
 """
 
 from __future__ import annotations
@@ -37,28 +37,23 @@ _ROWS = (1, 2, 3, 4, 6, 8)
 _BLOCKS = (1, 2, 4, 8, 16, 32, 64)
 _UNROLL = (1, 2, 4, 8, 16)
 _RUNS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
-#: Taps that are written out; taps of a whole window, and vector operations in one piece of code,
-#: for which compilers need less than half a second.
+#: Unrolled taps; taps of a whole window, and vector operations in one piece of code, for which
+#: compilers need less than half a second.
 _SHORT, _WINDOW, _WRITTEN = 8, 64, 1024
 #: Accumulators, and rows, of the default register tile; its tiles in a task.
 _AT_ONCE, _TOGETHER, _IN_TASK = 16, 2, 8
 
 
 def windows(outputs: Sequence[te.Tensor], args: Sequence[te.Tensor]) -> list[Structure]:
-    """The structures of an expression with one such reduction: none where it is something else.
-
-    Args:
-        outputs: the results; one, elementwise over the reduction.
-        args: the arguments in calling order.
+    """Structures of an expression with one such reduction, over which its one result is
+    elementwise; none for others.
     """
     return structures_of(window_variants, outputs, args)
 
 
 def window_variants(kernel: Kernel) -> list[Variant]:
-    """Ways to schedule a reduction along whose result memory runs, the most sensible first.
-
-    Args:
-        kernel: any kernel; for what is something else there are none.
+    """Ways to schedule a reduction along whose result memory runs, the most sensible first; none
+    for other kernels.
     """
     stage = kernel.single
     if stage is None or not stage.spatial or stage.spatial[-1].count == 1:
@@ -81,15 +76,9 @@ def window_variants(kernel: Kernel) -> list[Variant]:
 class _Tiles:
     """Register tiles of rows of vectors.
 
-    Args:
-        kernel: the kernel.
-        stage: its reduction.
-        place: where what the reduction reads is computed: "inline", "task" or "root".
-        written: whether the whole window is written out. Conditions of inlined padding along the
-            vectors then become constants: what lies side by side in a row is written out too.
-
-    Attributes:
-        tiles: rows and columns of the tiles; none where the code would be too long.
+    Operands of the reduction are computed at ``place``: "inline", "task" or "root". With
+    ``written`` the whole window is unrolled; conditions of inlined padding along the vectors then
+    become constants, so neighbouring vectors of a row are unrolled too.
     """
 
     def __init__(
@@ -101,10 +90,10 @@ class _Tiles:
         tested = any(_is_tested(kernel, o, vector) for o in stage.operands)
         self._has_tasks = extents(outer) >= MIN_TASKS
         self._whole_rows = written and place == "inline" and tested and self._has_tasks
+        #: rows and columns of the tiles; none where the code would be too long
         self.tiles = [t for t in self._fitting() if not written or self._length(t) <= _WRITTEN]
 
     def variant(self) -> Variant:
-        """It as a variant."""
         name = f"tiles along {self._stage.spatial[-1].name}"
         name += ", taps written out" if self._written else ""
         name += "" if self._place == "inline" else f", producers at {self._place}"
@@ -121,7 +110,7 @@ class _Tiles:
         return [(r, w) for r in heights for w in widths if fits(r, w)]
 
     def _length(self, tile: tuple[int, int]) -> int:
-        """Vector operations of the code that is written out."""
+        """Vector operations of the unrolled code."""
         rows, width = tile
         taps, count = extents(self._stage.reduced), self._stage.spatial[-1].count
         if taps > _WINDOW:
@@ -147,11 +136,11 @@ class _Tiles:
             compute_in_vectors(s, t, out, task if self._place == "task" else None)
 
     def _at(self) -> int:
-        """Which loop of the result the rows of a tile run along."""
+        """Position of the loop of the result that the rows of a tile run along."""
         return next(n for n, x in enumerate(self._stage.spatial) if x is self._row)
 
     def _taps(self, sketch: Sketch, acc: te.Tensor) -> tuple[list[IterVar], list[IterVar]]:
-        """The loops of the reduction that stay loops, and those that are written out."""
+        """Loops of the reduction that stay loops, and the unrolled ones."""
         s = sketch.s
         if self._written:
             return [], list(s[acc].op.reduce_axis)
@@ -174,7 +163,7 @@ class _Tiles:
         return sketch.numbers("tile", self.tiles, min(liked, default=self.tiles[0], key=cost))
 
     def _tiled(self, sketch: Sketch) -> tuple[IterVar, IterVar]:
-        """Tile the result; the loops of a task and of a register tile."""
+        """Tile the result; returns the loops of a task and of a register tile."""
         s, out = sketch.s, self._kernel.out
         *outer, last = s[out].op.axis
         height, width = self._tile(sketch)
@@ -205,8 +194,9 @@ class _Tiles:
 
 
 def _row_of(stage: StageAnalysis) -> IterVar | None:
-    """The loop for the rows of a tile: one along which many operands stand still, so that a row
-    uses again what another one has loaded; of equal ones the innermost, whose rows lie close."""
+    """Loop for the rows of a tile: one that leaves many operands in place, so that rows share
+    loads; of equal ones the innermost, whose rows lie close.
+    """
     *outer, _ = stage.spatial
 
     def shared(x: IterVar) -> int:
@@ -216,7 +206,7 @@ def _row_of(stage: StageAnalysis) -> IterVar | None:
 
 
 def _is_tested(kernel: Kernel, operand: OperandUse, axis: IterVar) -> bool:
-    """Whether a condition along an axis decides what a computed operand is, as in padding."""
+    """Whether a condition along an axis decides the value of a computed operand, as in padding."""
     stage = next((s for s in kernel.stages if s.tensor is operand.tensor), None)
     if stage is None:
         return False
@@ -271,5 +261,5 @@ def _schedule_lines(kernel: Kernel, stage: StageAnalysis, sketch: Sketch) -> Non
 
 
 def _longest_run(runs: Sequence[int], count: int, others: int) -> int:
-    """The longest run that leaves two tasks for each thread: less is read at once the shorter."""
+    """Longest run that leaves two tasks for each thread; shorter runs read less at once."""
     return max((r for r in runs if others * -(-count // r) >= 2), default=runs[0])

@@ -1,1 +1,1 @@
-"""Building from records: what counts as a log, which records fit here, and what is said of it."""
+"""Building from records: sources of logs, records that fit here, and reports of the choice."""

@@ -1,4 +1,4 @@
-"""How fast a kernel is when it is called as users call it, beside the way in which it was tuned.
+"""Time of a kernel that is called as users call it, beside its time as tuning measures it.
 
 Tuning times kernels on arrays that begin at a cache line, with pinned threads, from compiled code.
 A user calls from Python, not pinned, with arrays as NumPy allocates them: those begin at a multiple
@@ -38,24 +38,19 @@ from loopwright.runtime.devices.function import DeviceFunction
 from loopwright.te.index_ranges import Span
 
 Array = npt.NDArray[Any]
-#: What NumPy promises of the first byte of an array.
+#: Alignment in bytes that NumPy promises of an array.
 _NUMPY_ALIGNMENT = 16
-#: Samples of each way, and seconds of one. The second lowest and second highest of nine ratios hold
-#: their median with 96 % (order statistics of a binomial with p = 1/2).
+#: Samples of each way of calling, and seconds of one. The second lowest and second highest of nine
+#: ratios hold their median with 96 % (order statistics of a binomial with p = 1/2).
 ROUNDS = 9
 _WINDOW_S = 0.02
-#: A gap is worth a word when the interval of its ratio lies above this.
+#: A gap is reported when the interval of its ratio lies above this.
 _LARGE = 1.1
 
 
 @dataclass(frozen=True)
 class Ratio:
-    """A ratio of times taken in turns.
-
-    Attributes:
-        middle: the median over the rounds.
-        low, high: an interval that holds it with 96 %.
-    """
+    """Ratio of times taken in turns: median over the rounds, and its interval of 96 %."""
 
     middle: float
     low: float
@@ -63,7 +58,6 @@ class Ratio:
 
     @classmethod
     def of(cls, slow: Sequence[float], fast: Sequence[float]) -> Ratio:
-        """The ratio of times that were taken in the same rounds."""
         ratios = sorted(a / b for a, b in zip(slow, fast, strict=True))
         edge = min(1, (len(ratios) - 1) // 2)
         return cls(statistics.median(ratios), ratios[edge], ratios[-1 - edge])
@@ -74,7 +68,7 @@ class Ratio:
 
 @dataclass(frozen=True)
 class AsCalled:
-    """What timing a kernel as users call it gave.
+    """Times of a kernel that is called as users call it.
 
     Attributes:
         seconds: median seconds of a call from Python on arrays as NumPy allocates them.
@@ -92,7 +86,7 @@ class AsCalled:
 
     @property
     def causes(self) -> tuple[str, ...]:
-        """Why it takes longer than expected, and what to do; empty where it does not."""
+        """Reasons why it takes longer than expected, with remedies; empty where it does not."""
         found = []
         if self.arrays.low > _LARGE:
             found.append(
@@ -130,19 +124,8 @@ def time_as_called(
 ) -> AsCalled:
     """Time a module's entry function as users call it, and as tuning does, in turns.
 
-    Constant arguments are given once, by `Module.with_constants`, as whoever has such does.
-
-    Args:
-        module: what was built; its sizes are numbers.
-        expected: seconds of a call that a record promises, for comparison.
-        inputs: one array for each input; None: random floats, integers of 1.
-        spans: for each argument, the values of one that is used as an index, which are then drawn
-            from them; None for the others. Empty: no argument is.
-
-    Raises:
-        BuildError: the function takes sizes, so that there is no one call to time; or it runs on
-            a device.
-        RunError: a call failed.
+    Without inputs, floats are random and integers 1, but for arguments with a span, which are used
+    as indices and drawn from it. Constant arguments are given once, by `Module.with_constants`.
     """
     function = module[module.entry_name]
     if isinstance(function, DeviceFunction):
@@ -185,7 +168,7 @@ def time_as_called(
 def _called(
     module: Module, function: Function, arrays: Sequence[Array]
 ) -> tuple[Callable[..., None], list[int]]:
-    """What users call, and the numbers of the arguments that they give: all but constants."""
+    """The function that users call, and the positions of the arguments that are not constants."""
     specs = module.artifact.contents.function(function.name).args
     varying = [n for n, arg in enumerate(specs) if not arg.constant]
     if len(varying) == len(specs):

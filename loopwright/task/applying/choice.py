@@ -1,4 +1,5 @@
-"""What a task was built from, and why: one `Choice` a task, and the `Report` of all of them."""
+"""The record that a task was built from, and why: a `Choice` a task, and the `Report` of all of
+them."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from loopwright.task.applying.as_called import AsCalled, duration
 
 
 class Match(StrEnum):
-    """How what was built relates to the log."""
+    """Relation of what was built to the log."""
 
     #: A record of this target, these threads, this hardware and this compiler.
     EXACT = "exact"
@@ -27,7 +28,7 @@ class Match(StrEnum):
 
 @dataclass(frozen=True)
 class Choice:
-    """Which record a task got, or why none.
+    """The record that a task got, or the reasons why it got none.
 
     Attributes:
         task: The task in words.
@@ -35,17 +36,17 @@ class Choice:
         record: The record; None where none fits, and the default configuration is built. Where the
             record's verdict says that the default is as fast, that is built, and this is the record
             that says so.
-        reasons: Why records were passed over, most frequent first.
+        reasons: Reasons why records were passed over, most frequent first.
         hardware: ``"same"``, ``"unknown"`` (the record does not say) or ``"other"``.
         replayed: True when the recorded trace was replayed, since the template makes another
             schedule of the record's configuration now.
-        note: What else differs, such as the number of threads.
+        note: Other differences, such as the number of threads.
         match: Exact, compatible or default.
         checked: Whether the answer of the record's kernel was compared with the reference.
-        check_reason: Why it was not.
-        verdict: How the record compares with the default configuration; None: it won no playoff.
+        check_reason: Reason why it was not.
+        verdict: Comparison of the record with the default configuration; None: it won no playoff.
         near_misses: The best records that were refused, each with what differs, field by field.
-        actual: What `loopwright.build` with ``verify=True`` measured, else None.
+        actual: Times that `loopwright.build` with ``verify=True`` measured, else None.
         ratio: The time of the record by that of the default in the rounds of a playoff; None: they
             were not compared.
         default_seconds: Seconds per call of the default in the search; None where that is not
@@ -97,7 +98,7 @@ class Choice:
 
     @property
     def against_default(self) -> str:
-        """How the record compares with the default configuration, in words."""
+        """Comparison of the record with the default configuration, in words."""
         if self.ratio is None:
             return "unverified: not compared with the default"
         verdict = NOT_COMPARED if self.verdict is None else self.verdict
@@ -194,7 +195,6 @@ class Report(tuple[Choice, ...]):
 
 
 def _row(choice: Choice) -> tuple[str, ...]:
-    """The cells of one task."""
     record, actual = choice.record, choice.actual
     taken = record if choice.match is not Match.DEFAULT else None
     return (
@@ -210,7 +210,7 @@ def _row(choice: Choice) -> tuple[str, ...]:
 
 
 def _remarks(choice: Choice) -> Iterable[str]:
-    """What stands below the row of a task."""
+    """Lines below the row of a task."""
     if choice.record is not None:
         yield f"record {choice.record.id}: {choice.against_default}"
         if choice.checked is not Checked.YES:

@@ -1,4 +1,4 @@
-"""How well a record fits a task here: the two compared field by field.
+"""Comparison of a record with what is built here, field by field.
 
 A record of another machine is used where its kernel was compiled for the CPU that is compiled for
 now, and this machine has the instructions: ``-mcpu=core-avx2`` is the same code everywhere. Its
@@ -31,7 +31,7 @@ _SHOWN = 40
 
 
 class Difference(NamedTuple):
-    """A field in which a record differs from what is built now."""
+    """A field in which a record differs from what is built here."""
 
     field: str
     then: Json
@@ -39,7 +39,7 @@ class Difference(NamedTuple):
 
     @property
     def differs(self) -> bool:
-        """Whether both sides say something, and not the same."""
+        """Whether both sides are known and differ."""
         return bool(self.then and self.now) and self.then != self.now
 
     def __str__(self) -> str:
@@ -48,17 +48,13 @@ class Difference(NamedTuple):
 
 @dataclass(frozen=True)
 class Fit:
-    """How a record fits.
+    """Differences between a record and what is built here."""
 
-    Attributes:
-        refused: what keeps it from being used: other hardware.
-        others: what differs and lets its time be another one here; another machine that ran the
-            same code is among it.
-        hardware: ``"same"``, ``"other"``, or ``"unknown"`` where the record does not say.
-    """
-
+    #: Differences of hardware, which keep it from being used.
     refused: tuple[Difference, ...]
+    #: Differences that may change its time; another machine that ran the same code is one.
     others: tuple[Difference, ...]
+    #: ``"same"``, ``"other"``, or ``"unknown"`` where the record does not say.
     hardware: str
 
     @property
@@ -73,12 +69,7 @@ class Fit:
 
 
 class Here:
-    """What records are compared with: a target on this machine.
-
-    Args:
-        target: canonical form of the target.
-        passes: settings of the `PassContext` that is built in, as its ``to_json`` gives them.
-    """
+    """A target on this machine and the settings of its `PassContext`, to compare records with."""
 
     def __init__(self, target: Mapping[str, Json], passes: Mapping[str, Json]) -> None:
         self.target = target
@@ -92,7 +83,7 @@ class Here:
         return build_hash(self.target, self.passes)
 
     def fit(self, record: Record) -> Fit:
-        """Compare a record; what it does not say does not differ."""
+        """Compare a record; a field that it does not state does not differ."""
         machine = [d for d in self._machine(record) if d.differs]
         code = [d for d in self._code(record) if d.differs]
         hardware = "same" if self._says_hardware(record) else "unknown"
@@ -115,7 +106,7 @@ class Here:
             return False
 
     def _says_hardware(self, record: Record) -> bool:
-        """Whether both say what the kernel ran on, and runs on."""
+        """Whether the record and this machine both name the hardware."""
         if device_of(record.env):
             return bool(device_of(self.env))
         return bool(record.env.get("cpu"))
@@ -163,13 +154,13 @@ class Here:
 
 
 def _features(target: Mapping[str, Json]) -> Json:
-    """What a target says of features; that it has those of its CPU's name is said as well."""
+    """Features of a target; those that follow from the name of its CPU are named as such."""
     features = target.get("mattr")
     return "those of the CPU" if features == "" else features
 
 
 def _cpu(target: Mapping[str, Json]) -> tuple[str, str]:
-    """What LLVM is told of the CPU of a target."""
+    """Name and features of the CPU of a target."""
     return str(target.get("mcpu") or ""), str(target.get("mattr") or "")
 
 

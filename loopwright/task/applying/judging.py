@@ -1,4 +1,4 @@
-"""What is known of a record: usable or not, checked or not, and compared with the default."""
+"""Judgement of a record: usable or not, checked or not, and compared with the default."""
 
 from __future__ import annotations
 
@@ -18,16 +18,13 @@ CHECK = "check"
 
 @dataclass
 class PassedOver:
-    """Why records of a log were not used.
+    """Reasons why records of a log were not used."""
 
-    Attributes:
-        reasons: how many records for each reason.
-        summary: what is to be said of the log as a whole.
-        near_misses: the best that were refused for what differs, field by field.
-    """
-
+    #: Number of records for each reason.
     reasons: Counter[str] = field(default_factory=Counter)
+    #: Remark on the log as a whole.
     summary: str = ""
+    #: The best records that were refused for a difference, field by field.
     near_misses: list[str] = field(default_factory=list)
 
     def texts(self) -> tuple[str, ...]:
@@ -37,7 +34,7 @@ class PassedOver:
 
 
 def unusable(record: Record) -> str:
-    """Why a record has no time to be ranked by; empty where it has."""
+    """Reason why a record has no time to be ranked by; empty where it has one."""
     if record.error is not None:
         return f"failed ({record.error.get('kind')})"
     if record.dropped:
@@ -46,7 +43,7 @@ def unusable(record: Record) -> str:
 
 
 def failed_checks(own: Sequence[Record]) -> dict[str, str]:
-    """Candidates that did not pass a later check, and why, such as a crash."""
+    """Candidates that failed a later check, such as by a crash, with the reason."""
     (phases,) = fields_of(own, "phase")
     found = [record for record, phase in zip(own, phases, strict=True) if phase == CHECK]
     checks = sorted(found, key=lambda r: r.ts)
@@ -55,7 +52,7 @@ def failed_checks(own: Sequence[Record]) -> dict[str, str]:
 
 
 def of_other_hardware(fit: Fit) -> str:
-    """Why a record is refused for its hardware; empty where it is not."""
+    """Reason why a record is refused for its hardware; empty where it is not."""
     if not fit.refused:
         return ""
     first = fit.refused[0]
@@ -66,14 +63,7 @@ def of_other_hardware(fit: Fit) -> str:
 def refusal(
     record: Record, fit: Fit, failed: Mapping[str, str], *, any_hardware: bool = False
 ) -> str:
-    """Why a record is not applied, by itself alone; empty where it may be.
-
-    Args:
-        record: the record.
-        fit: how it fits what is built.
-        failed: candidates that did not pass a later check, see `failed_checks`.
-        any_hardware: True where records of other hardware are accepted.
-    """
+    """Reason why a record by itself is not applied; empty where it may be."""
     if record.phase == CHECK:
         return "a check alone, which has no time"
     if record.candidate in failed:

@@ -17,22 +17,21 @@ from loopwright.task.applying.judging import (
 )
 from loopwright.task.task import Task
 
-#: How many records are tried before the default is used: the template may have changed, and lines
-#: that no run has written may stand before those that fit.
+#: Number of records that are tried before the default is used: the template may have changed, and
+#: lines that no run has written may stand before those that fit.
 _TRIES = 64
-#: How many records that were refused are described field by field.
+#: Number of refused records that are described field by field.
 _NEAR_MISSES = 3
 
 
 class KnownRecords:
-    """Records, found by the task that they are of, or by what it computes."""
+    """Records by their task and by what it computes."""
 
     def __init__(self) -> None:
         self._records: dict[str, list[Record]] = {}
         self._expressions: dict[tuple[str, str], dict[str, list[Record]]] | None = None
 
     def add(self, records: Iterable[Record]) -> None:
-        """Take in more records."""
         for name, more in _by_name(records).items():
             self._records.setdefault(name, []).extend(more)
         self._expressions = None
@@ -40,7 +39,7 @@ class KnownRecords:
     def select(
         self, task: Task, here: Here, *, any_hardware: bool
     ) -> tuple[list[Record], PassedOver]:
-        """Records to try, best first, and how many were passed over for which reason."""
+        """Records to try, best first, and the number that were passed over for each reason."""
         exact, near, refused = [], [], []
         passed = PassedOver()
         own = self.of_expression(task)
@@ -71,8 +70,8 @@ class KnownRecords:
         return order[:_TRIES], passed
 
     def of_expression(self, task: Task) -> list[Record]:
-        """The records of a task, and those of others that compute the same for the same kind of
-        target: a template and an automatic space of one expression, for example."""
+        """Records of a task, and others of its expression (an automatic space's) and kind of
+        target."""
         names = dict.fromkeys((task.alias, task.key))
         own = [record for key in names for record in self._records.get(key, [])]
         if not task.dag_hash:
@@ -82,7 +81,7 @@ class KnownRecords:
         return [*own, *chain.from_iterable(g for key, g in others if key not in names)]
 
     def _by_expression(self) -> Mapping[tuple[str, str], Mapping[str, list[Record]]]:
-        """The records by expression and kind of target, and then by task."""
+        """Records by expression and kind of target, and then by task."""
         if self._expressions is None:
             self._expressions = {}
             for key, records in self._records.items():
@@ -93,7 +92,7 @@ class KnownRecords:
         return self._expressions
 
     def _other_tasks(self, task: Task) -> PassedOver:
-        """Why the log has nothing of this task: what it has instead."""
+        """Reasons why the log has nothing of this task: its other arguments and targets."""
         reasons: Counter[str] = Counter()
         for records in self._records.values():
             first = records[0]
@@ -107,7 +106,7 @@ class KnownRecords:
 
 
 def _by_name(records: Iterable[Record]) -> dict[str, list[Record]]:
-    """Records by what they call their task, in order of first appearance."""
+    """Records by the name of their task, in order of first appearance."""
     groups: dict[str, list[Record]] = {}
     records = list(records)
     (names,) = fields_of(records, "task")

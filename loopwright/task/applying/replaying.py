@@ -1,4 +1,4 @@
-"""From a record to a schedule: the template under its configuration, or its trace replayed."""
+"""Schedule of a record: the template under its configuration, or its trace replayed."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from loopwright.task.template import Scheduled
 
 
 class Refused(Exception):
-    """A record cannot be applied; the text says why."""
+    """Error of a record that cannot be applied; the text says why."""
 
 
 def other_knobs(task: Task, config: Mapping[str, Json]) -> str:
-    """How the knobs of a configuration differ from those of a task; empty where they do not."""
+    """Difference between the knobs of a configuration and those of a task; empty where none."""
     knobs = task.config_space.knobs
     unknown = ", ".join(sorted(set(config) - set(knobs)))
     missing = ", ".join(sorted(set(knobs) - set(config)))
@@ -25,8 +25,7 @@ def other_knobs(task: Task, config: Mapping[str, Json]) -> str:
 
 
 def instantiate(task: Task, record: Record) -> tuple[Scheduled, bool]:
-    """The schedule of a record; True beside it when the recorded trace was replayed in place of
-    the schedule that the task would make of its configuration."""
+    """The schedule of a record, and whether its trace was replayed in place of the template."""
     if task.automatic or record.task != task.alias:
         return _replayed(task, record), record.task != task.alias
     if not record.trace and (differing := other_knobs(task, record.config)):
@@ -45,14 +44,14 @@ def instantiate(task: Task, record: Record) -> tuple[Scheduled, bool]:
 
 
 def _replayed(task: Task, record: Record) -> Scheduled:
-    """The trace of a record on the expression of a task."""
+    """Replay the trace of a record on the expression of a task."""
     if record.dag not in task.dag_hashes:
         raise Refused("it is of another tensor expression")
     return _on_expression(task.expression(record.dag), record)
 
 
 def _on_expression(scheduled: Scheduled, record: Record) -> Scheduled:
-    """The trace of a record on the expression of another schedule, with its arguments."""
+    """Replay the trace of a record on the expression of another schedule, with its arguments."""
     from loopwright.schedule import replay
 
     schedule, tensors = scheduled

@@ -1,4 +1,4 @@
-"""What ``apply_history_best`` takes for a log: paths, folders, open files, lines, records."""
+"""Sources of logs for ``apply_history_best``: paths, folders, open files, lines, records."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from loopwright.records import Log, Record, Store, load_lines, open_log
 
 
 class HasRecord(Protocol):
-    """What `loopwright.autotvm.record.load_from_file` yields: something that knows its record."""
+    """An object that knows its record, as `loopwright.autotvm.record.load_from_file` yields it."""
 
     record: Record
 
@@ -22,17 +22,7 @@ Source: TypeAlias = str | bytes | os.PathLike[str] | Record | HasRecord | Log | 
 
 
 def logs_of(source: Source | Iterable[Any] | None) -> Iterator[Log]:
-    """The logs that a source stands for.
-
-    Args:
-        source: the path of a log; a folder, for all ``*.jsonl`` in it; an open file, or lines of a
-            log; a `Log`, a `Store`, a record, or what knows its record; any iterable of these. None
-            stands for no log.
-
-    Raises:
-        RecordError: a log is missing or cannot be read, or a folder holds none.
-        UsageError: it is something else.
-    """
+    """The logs of a source, which for a folder are all ``*.jsonl`` in it, and for None are none."""
     if source is None:
         return
     if isinstance(source, Log):
@@ -77,7 +67,7 @@ def _record(source: object) -> Record | None:
 
 
 def _is_line(source: object) -> bool:
-    """Whether it is a line of a log, as a file yields them, and no path."""
+    """Whether it is a line of a log, as a file yields it, and no path."""
     if isinstance(source, bytes):
         return True
     return isinstance(source, str) and (source.endswith("\n") or source.lstrip()[:1] in ("{", "#"))

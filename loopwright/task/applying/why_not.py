@@ -1,4 +1,4 @@
-"""For each record of a log, whether ``apply_history_best`` may use it here, and if not, why."""
+"""Reasons why ``apply_history_best`` may not use records of a log here."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from loopwright.task.template import TASKS
 def why_not_applied(
     records: Sequence[Record], target: TargetLike = None, any_hardware: bool = False
 ) -> list[str]:
-    """Say of each record why it cannot be applied here; empty where it may be.
+    """Give the reason why each record cannot be applied here; empty where it may be.
 
     The templates are asked for their knobs and are not run under the records, so that a template
-    may still refuse a configuration when it is built. Which of several records is the best is not
-    asked either: ``apply_history_best(...).explain(task)`` says that.
+    may still refuse a configuration when it is built. The best of several records is not
+    chosen either: ``apply_history_best(...).explain(task)`` does that.
 
     Args:
         records: such as ``loopwright.records.load(path).records``, of loopwright or of AutoTVM.
-        target: what is built for; None: the kind of target that a record names, on this machine.
+        target: the target to build for; None: the kind that a record names, on this machine.
         any_hardware: as of ``apply_history_best``.
 
     Returns:
@@ -58,14 +58,14 @@ def why_not_applied(
 def _reason(
     record: Record, task: Task | str, hardware: str, usable: bool, config: Mapping[str, Json]
 ) -> str:
-    """Why one record cannot be applied, the plainest reason first."""
+    """Reason why one record cannot be applied, the plainest first."""
     if not usable:
         return unusable(record)
     return task if isinstance(task, str) else hardware or _misfit(record, task, config)
 
 
 def _task_of(record: Record, target: TargetLike) -> Task | str:
-    """The task that a record would be applied to, or why there is none."""
+    """The task that a record would be applied to, or the reason why there is none."""
     if record.op not in TASKS:
         return f"the template {record.op!r} is not registered; import the file that defines it"
     try:
@@ -75,8 +75,7 @@ def _task_of(record: Record, target: TargetLike) -> Task | str:
 
 
 def _here(record: Record, target: TargetLike) -> Here | None:
-    """What records of this kind of target are compared with; None where there is no such kind,
-    which `_task_of` says."""
+    """Target and machine to compare with; None for an unknown kind, which `_task_of` reports."""
     try:
         return Here(resolve_target(record.kind if target is None else target).canonical, {})
     except TargetError:
@@ -84,7 +83,7 @@ def _here(record: Record, target: TargetLike) -> Here | None:
 
 
 def _misfit(record: Record, task: Task, config: Mapping[str, Json]) -> str:
-    """Why a record's knobs are not those of the template now; empty where they are."""
+    """Reason why a record's knobs are not those of the template now; empty where they are."""
     if (differing := other_knobs(task, config)) and not record.trace:
         return f"{differing}, and no trace"
     try:

@@ -1,7 +1,5 @@
-"""The base of the classes that draw schedules: trying a step, and choosing what it is about.
-
-A step that the rules refuse is counted and left out; so is one that would make the program too slow
-to interpret or its code too long.
+"""The base of the classes that draw schedules: a step that the rules refuse, or that makes the
+program too slow to interpret or its code too long, is counted and left out.
 """
 
 from __future__ import annotations
@@ -27,7 +25,7 @@ MAX_COPIES = 600
 
 @dataclass
 class RandomSchedule:
-    """A trace as JSON, and how many steps of each primitive were applied and refused."""
+    """A trace as JSON, and the number of steps of each primitive that were applied and refused."""
 
     trace: list[list[Any]]
     applied: Counter[str] = field(default_factory=Counter)
@@ -38,16 +36,9 @@ class RandomSchedule:
 
 
 class Attempts:
-    """A schedule being drawn: tries steps, and picks what they are about.
+    """A schedule being drawn: tries steps, and picks their stages and loops."""
 
-    Args:
-        d: the choices.
-        dag: what is scheduled.
-
-    Attributes:
-        validating: whether rules that need extents are asked after each step.
-    """
-
+    #: Whether rules that need extents are asked after each step.
     validating = False
 
     def __init__(self, d: Draw, dag: Dag) -> None:
@@ -58,7 +49,7 @@ class Attempts:
     # ------------------------------------------------------------ applying
 
     def do(self, step: Step) -> bool:
-        """Apply a step if the rules, and the limits of testing, let it."""
+        """Apply a step if the rules, and the limits of testing, allow it."""
         name = step.primitive
         try:
             new = apply(self.state, step)
@@ -88,7 +79,6 @@ class Attempts:
         return self.d.pick(computed) if computed else None
 
     def refresh(self, stage: StageState) -> StageState:
-        """The present state of a stage."""
         return self.state.stages[stage.id]
 
     def loop(self, stage: StageState, kind: str | None = None, last: bool = False) -> str | None:
@@ -102,12 +92,11 @@ class Attempts:
         return str(self.d.pick(fit))
 
     def readers(self, sid: StageId) -> list[StageId]:
-        """The stages that read a stage."""
         return self.state.consumers(sid)
 
 
 def _refused_late(x: StageState) -> bool:
-    """Whether it has what is mostly refused when extents are known."""
+    """Whether it has features that are mostly refused when extents are known."""
     bound = any(m.kind == "thread" for m in x.marks.values())
     asked = x.store or x.layout or x.double is not None or x.prefetches or x.notes or x.tensorized
     return bool(asked or bound)

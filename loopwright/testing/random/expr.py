@@ -21,21 +21,16 @@ Index = Expr | int
 
 
 class Known(NamedTuple):
-    """A tensor and what is known of its values."""
-
     tensor: Tensor
     info: Info
 
 
 class AxisInScope(NamedTuple):
-    """An axis in scope."""
-
     var: Var
     extent: int
 
 
 def is_input(t: Tensor) -> bool:
-    """True for a placeholder."""
     return not t.op.input_tensors and isinstance(t.op, te.PlaceholderOp)
 
 
@@ -45,7 +40,7 @@ def clamp(x: Expr, info: Info, limit: float) -> tuple[Expr, Info]:
 
 
 class Expressions:
-    """What is known while a program is being made, and expressions made of it."""
+    """The facts about a program being made, and expressions made of it."""
 
     def __init__(self, draw: Draw) -> None:
         self.d = draw
@@ -59,7 +54,6 @@ class Expressions:
         return f"{letter}{self.count}" if self.d.chance(85) else letter
 
     def input(self, shape: tuple[int, ...] | None = None, dtype: str | None = None) -> Known:
-        """A new placeholder."""
         shape = self.shape() if shape is None else shape
         dtype = dtype or self.d.pick(DTYPES)
         out = Known(te.placeholder(shape, dtype, name=self._name("A")), info_of_dtype(dtype))
@@ -276,7 +270,7 @@ class Expressions:
         return self.convert(x, info, want)
 
     def convert(self, x: Expr, info: Info, want: str) -> tuple[Expr, Info]:
-        """Bring a value to ``want`` so that nothing is left to chance."""
+        """Convert a value to ``want`` so that the result is well-defined."""
         have = x.dtype
         if have == want:
             return x, info

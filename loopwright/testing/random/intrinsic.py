@@ -1,8 +1,8 @@
-"""Random tensor intrinsics: the description is taken from a nest, the statements are drawn.
+"""Random tensor intrinsics: the description is the present body of a loop, the statements are
+drawn.
 
-The intrinsic does what stands inside a loop of a stage at the moment. Where its operands lie is
-left open, so that it fits whatever happens to their buffers. Later steps may change the nest: then
-the schedule is refused.
+The layout of operands is left open, to fit later steps on their buffers; later steps may change the
+nest, and the schedule is then refused.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class _Unfit(Exception):
 
 
 def random_intrinsic(d: Draw, sb: StageBounds, loop: str) -> TensorIntrin | None:
-    """An intrinsic for what stands inside a loop of a stage; None where there cannot be one."""
+    """An intrinsic for the body of a loop of a stage; None where there cannot be one."""
     try:
         return _Drawing(d, sb, sb.stage.leaves.index(loop)).run()
     except _Unfit:
@@ -130,7 +130,7 @@ class _Drawing:
         return whole, (reset if self.d.chance(70) else None), update
 
     def _nest(self, axes: Sequence[IterVar], store: Stmt) -> Stmt:
-        """Loops over all axes in some order, marked somehow, around a store."""
+        """Loops over all axes in some order, annotated at random, around a store."""
         order = list(axes)
         for i in range(len(order) - 1):
             j = self.d.integer(i, len(order) - 1)

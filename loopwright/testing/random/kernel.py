@@ -1,9 +1,7 @@
 """Random kernels: schedules that put most stages on GPU threads, for the interpreter to run.
 
 As in `loopwright.testing.random.schedule`, a step that the rules refuse is counted and left out;
-here that holds for the rules that need extents too, so that nearly every schedule lowers. Drawn are
-launches over one to three axes of blocks and threads, virtual threads, axes given by env_threads,
-producers in shared and local memory whose loops the threads share, and reductions across threads.
+here that holds for the rules that need extents too, so that nearly every schedule lowers.
 """
 
 from __future__ import annotations
@@ -82,7 +80,7 @@ class _Kernels(Drawing):
         return rules.CacheRead(sid, self.d.pick(("shared", "shared", "local")), tuple(users), k)
 
     def place(self, sid: StageId) -> None:
-        """A kernel of its own, a stage inside one, or no stage any more."""
+        """Make a stage a kernel of its own, a stage inside one, or an inlined one."""
         stage = self.state.stages[sid]
         if sid in self.state.outputs or self.d.chance(12):
             self.launch(stage)
@@ -206,7 +204,6 @@ class _Kernels(Drawing):
             loop, factor = f"{t}.0", self.d.pick([*extents, 2, 4])
 
     def extents(self, stage: StageState) -> dict[str, int]:
-        """Extents of the thread axes around a stage."""
         try:
             kernel = infer_bounds(self.state).kernels.get(stage.id)
         except ScheduleError:  # an illegal step is kept now and then

@@ -21,12 +21,9 @@ FACTORS = (2, 3, 4, 5, 8, 16, 1, 7)
 
 
 class Moves(Attempts):
-    """Moves by primitive."""
-
     # ------------------------------------------------------------ primitives
 
     def split(self) -> None:
-        """Split a loop of a stage."""
         stage = self.stage()
         x = self.loop(stage) if stage else None
         if stage and x:
@@ -87,7 +84,6 @@ class Moves(Attempts):
         self.do(rules.SampleComputeLocation(stage.id, self.d.pick(places)))
 
     def fuse(self) -> None:
-        """Fuse two neighbouring loops."""
         stage = self.stage()
         if not stage or len(stage.leaves) < 2:
             return
@@ -97,7 +93,6 @@ class Moves(Attempts):
         self.do(rules.Fuse(stage.id, a, b))
 
     def reorder(self) -> None:
-        """Reorder some loops of a stage."""
         stage = self.stage()
         if stage:
             self.shuffle(stage)
@@ -115,29 +110,23 @@ class Moves(Attempts):
     def mark(
         self, stage: StageState | None, verb: MarkKind, kind: AxisKind | None, last: bool
     ) -> None:
-        """Annotate a loop of a stage."""
         x = self.loop(self.refresh(stage), kind, last) if stage else None
         if stage and x:
             self.do(rules.Annotate(stage.id, x, verb))
 
     def vectorize(self) -> None:
-        """Vectorize a loop."""
         self.mark(self.stage(), "vectorized", self.vector_kind(), last=True)
 
     def vector_kind(self) -> AxisKind:
-        """Which loops to vectorize."""
         return "reduce" if self.d.chance(30) else "spatial"
 
     def unroll(self) -> None:
-        """Unroll a loop."""
         self.mark(self.stage(), "unrolled", None, last=self.d.chance(50))
 
     def parallel(self) -> None:
-        """Run a loop in parallel."""
         self.mark(self.stage(), "parallel", "spatial", last=False)
 
     def pragma(self) -> None:
-        """Attach a hint to a loop."""
         stage = self.stage()
         x = self.loop(stage) if stage else None
         if stage and x:
@@ -172,7 +161,6 @@ class Moves(Attempts):
             self.do(rules.ComputeRoot(stage.id))
 
     def attach(self) -> None:
-        """Compute a stage in a loop of a reader."""
         stage = self.stage()
         if not stage:
             return
@@ -204,7 +192,7 @@ class Moves(Attempts):
                 self.do(rules.ComputeAt(sid, stage.id, x))
 
     def group(self) -> None:
-        """Group what lies between a stage and one that it needs, and move a group."""
+        """Group the stages between one and another that it needs, and move a group."""
         stage = self.stage()
         if not stage:
             return
@@ -223,7 +211,9 @@ class Moves(Attempts):
         return sid in reads or any(self._needs(r, sid) for r in reads)
 
     def move_group(self) -> None:
-        """Compute a group in a loop of a stage that uses it, or by itself; or give a stage back."""
+        """Compute a group in a loop of a stage that uses it, or alone; or take a stage out
+        of it.
+        """
         gid = self.d.pick(tuple(self.state.groups))
         own = members(self.state, gid)
         if self.d.chance(15):
@@ -259,7 +249,6 @@ class Moves(Attempts):
             self.tune(self.state.stages[f"s{t}"])
 
     def cache_write(self) -> None:
-        """Compute a stage in a cache."""
         stage = self.stage()
         if stage:
             self.do(rules.CacheWrite(stage.id, self.d.pick(("local", "global"))))
@@ -305,7 +294,6 @@ class Moves(Attempts):
                 self.tune(self.state.stages[sid])
 
     def layout(self) -> None:
-        """Another layout for a stage."""
         stage = self.stage()
         if stage:
             self.layout_of(stage)
@@ -365,13 +353,12 @@ class Moves(Attempts):
             self.do(rules.TransformLayout(stage.id, tuple(dims), pad))
 
     def storage(self) -> None:
-        """Another scope or other strides for a stage."""
         stage = self.stage()
         if stage:
             self.storage_of(stage)
 
     def halves(self) -> None:
-        """Places in turn for a buffer, of a stage computed at a serial loop where there is one."""
+        """Alternating places for a buffer, mostly of a stage computed at a serial loop."""
         fitting = [x for x in self.state.stages.values() if self._at_serial_loop(x)]
         stage = self.d.pick(fitting) if fitting and self.d.chance(90) else self.stage()
         if stage:

@@ -1,11 +1,9 @@
 """Random small programs for property tests: elementwise stages, paddings, reductions, gathers.
 
-`programs` is a Hypothesis strategy. A `Program` carries its DAG, its arrays, and for every output
-how far a right answer may be from the reference. Floats are multiples of a quarter, and every
-operation is followed by `Info`: as long as a value is a multiple of some power of two that fits its
-dtype, any order of summation and any fused multiply-add gives the same bits, and the comparison is
-exact. What may round differently carries an error bound instead, and never decides a comparison or
-an integer.
+Floats are multiples of a quarter, and `Info` follows every operation: as long as a value is a
+multiple of some power of two that fits its dtype, any order of summation and any fused multiply-add
+gives the same bits. Values that may round differently carry an error bound, and never decide a
+comparison.
 """
 
 from __future__ import annotations
@@ -32,24 +30,19 @@ from loopwright.testing.random.values import Draw, Info, constant, poison, rando
 
 @dataclass(frozen=True)
 class Program:
-    """A program with arrays to run it on.
+    """A program with arrays to run it on; ``seed`` and ``nan`` are those of `arrays`."""
 
-    Attributes:
-        tensors: arguments in calling order, inputs first.
-        outputs: those that are computed.
-        infos: what is known of each argument's values.
-        seed, nan: how `arrays` are made.
-    """
-
+    #: Arguments in calling order, inputs first.
     tensors: tuple[Tensor, ...]
+    #: The computed ones of them.
     outputs: tuple[Tensor, ...]
+    #: Facts about the values of each argument.
     infos: tuple[Info, ...]
     seed: int
     nan: bool
 
     @property
     def dag(self) -> Dag:
-        """The DAG of the outputs."""
         return te.create_schedule(list(self.outputs)).dag
 
     def __repr__(self) -> str:
@@ -63,7 +56,7 @@ class Program:
 
 
 def mark_constants(program: Program, chosen: Iterable[bool]) -> None:
-    """Let the inputs of a program be constants, or not, in calling order."""
+    """Mark the inputs of a program as constants or not, in calling order."""
     inputs = [t.op for t in program.tensors if isinstance(t.op, PlaceholderOp)]
     for op, is_constant in zip(inputs, chosen, strict=False):
         op.constant = is_constant
@@ -76,13 +69,13 @@ def random_program(d: Draw, max_stages: int = 5) -> Program:
 
 def random_product(d: Draw) -> Program:
     """A product of matrices whose extents register tiles seldom divide, some of them long enough
-    for blocks of the reduction, with another stage behind it now and then."""
+    for blocks of the reduction, now and then followed by another stage.
+    """
     return _Builder(d).product()
 
 
 @st.composite
 def programs(draw: st.DrawFn, max_stages: int = 5) -> Program:
-    """`random_program` as a Hypothesis strategy."""
     return random_program(Draw.hypothesis(draw), max_stages)
 
 
@@ -109,7 +102,6 @@ class _Builder(Tuples):
         return self._finish(outputs)
 
     def product(self) -> Program:
-        """A product of odd extents."""
         if self.d.chance(25):
             m, n, k = self.d.integer(1, 9), self.d.integer(1, 40), self.d.integer(513, 700)
         else:
@@ -155,7 +147,6 @@ class _Builder(Tuples):
         return self.compute(shape, lambda: self.value(want, self.d.integer(1, 3)), "E")
 
     def transpose(self) -> Known:
-        """A permutation of the dimensions."""
         src = self.source()
         order = list(range(src.tensor.ndim))
         for i in range(len(order) - 1):
@@ -370,7 +361,6 @@ def arrays(program: Program) -> list[Array]:
 
 
 def _mark_constants(inputs: Sequence[Operation], d: Draw) -> None:
-    """Let some inputs of some programs be constants."""
     if not d.chance(30):
         return
     for op in inputs:

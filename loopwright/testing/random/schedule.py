@@ -1,8 +1,6 @@
-"""Random schedules: sequences of primitives drawn by Hypothesis and applied to a program's state.
+"""Random schedules: primitives and recipes (tile, cache, attach, vectorize) drawn by Hypothesis.
 
-Most schedules validate; a few keep a step that only `validate` can refuse. Recipes draw the
-sequences that people write (tile, cache, attach, vectorize), so that deep nests of attached stages
-are common.
+Most schedules validate; a few keep a step that only `validate` can refuse.
 """
 
 from __future__ import annotations
@@ -31,7 +29,6 @@ def random_schedule(d: Draw, dag: Dag, max_moves: int = 10) -> RandomSchedule:
 
 @st.composite
 def schedules(draw: st.DrawFn, dag: Dag, max_moves: int = 10) -> RandomSchedule:
-    """`random_schedule` as a Hypothesis strategy."""
     return random_schedule(Draw.hypothesis(draw), dag, max_moves)
 
 
@@ -81,7 +78,7 @@ class Drawing(Moves):
                 self.do(rules.Bind(stage.id, x, tag))
 
     def recipe_flat(self) -> None:
-        """Fuse what can be fused, split again, vectorize."""
+        """Fuse all loops that can be fused, split again, vectorize."""
         stage = self.stage()
         if not stage:
             return
@@ -168,7 +165,7 @@ class Drawing(Moves):
         self.do(rules.PrefetchNext(stage.id, x, sid, host, outer, offset, k))
 
     def tensorize(self) -> None:
-        """Put a drawn intrinsic in the place of some of the inner loops."""
+        """Replace some of the inner loops by a drawn intrinsic."""
         stage = self.stage()
         if not stage or not stage.leaves:
             return

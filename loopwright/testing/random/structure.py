@@ -22,15 +22,8 @@ _DRAWN = 64
 
 
 def random_structure(d: Draw, program: Program, target: str) -> RandomSchedule:
-    """The schedule of a random point of one of the structures of a program.
-
-    Args:
-        d: the choices.
-        program: the program.
-        target: what its structures are for.
-
-    Raises:
-        LowerError: the point of a device's structure is beyond its limits, or a stage is not bound.
+    """The schedule of a random point of one of the structures of a program for a target; a point
+    beyond the limits of a device, or with a stage that is not bound, is a `LowerError`.
     """
     with Target(target):
         structure = d.pick(structures(program.outputs, program.tensors))
@@ -59,7 +52,7 @@ def _drawn_index(d: Draw, space: ConfigSpace) -> int:
 
 
 def _check_launchable(s: Schedule, ids: list[ArgId], target: Target) -> None:
-    """What a space promises of every point before it is built: bound, and within the limits."""
+    """Check that a point of a space is bound, and within the limits, before it is built."""
     with target:
         func = lower_ids(s, ids)
     verify_gpu_limits(func, limits_of(target.options), s)

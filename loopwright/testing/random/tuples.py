@@ -17,7 +17,7 @@ Made = tuple[Expr, Info]
 
 
 class Tuples(Expressions):
-    """Makes stages of what is known, alone or several in one nest."""
+    """Makes stages of known tensors, alone or several in one nest."""
 
     def compute(self, shape: tuple[int, ...], make: Callable[[], Made], name: str) -> Known:
         """A stage whose element ``make()`` builds over ``self.axes``."""

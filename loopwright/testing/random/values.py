@@ -22,18 +22,15 @@ T = TypeVar("T")
 
 
 class Info(NamedTuple):
-    """Facts about every element of a value.
+    """Facts about every element of a value."""
 
-    Attributes:
-        exact: no order of operations can change a bit.
-        bound: largest magnitude (NaN left out).
-        quantum: a power of two of which every element is a multiple, where exact.
-        err: how far an element may be from the reference, where not exact.
-    """
-
+    #: No order of operations can change a bit.
     exact: bool
+    #: Largest magnitude (without NaN).
     bound: float
+    #: A power of two of which every element is a multiple, where exact.
     quantum: float
+    #: Largest distance of an element from the reference, where not exact.
     err: float
 
     def to(self, dtype: str) -> Info:
@@ -55,7 +52,6 @@ class Info(NamedTuple):
         return self._combined(other, self.bound + other.bound, quantum, self.err + other.err, dtype)
 
     def mul(self, other: Info, dtype: str) -> Info:
-        """A product."""
         err = self.err * other.bound + other.err * self.bound + self.err * other.err
         bound, quantum = self.bound * other.bound, self.quantum * other.quantum
         return self._combined(other, bound, max(quantum, 1e-30), err, dtype)
@@ -94,12 +90,10 @@ class Info(NamedTuple):
         return out if out.exact else out._replace(err=2 * out.err)
 
     def clamp(self, limit: float) -> Info:
-        """Cut to [-limit, limit]."""
         return Info(self.exact, min(self.bound, limit), min(self.quantum, 0.5), self.err)
 
 
 def info_of_dtype(dtype: str) -> Info:
-    """What holds for every input of a dtype."""
     if dtypes.is_float(dtype):
         return Info(True, 2.0, 0.25, 0.0)
     if dtype == "bool":
@@ -108,7 +102,6 @@ def info_of_dtype(dtype: str) -> Info:
 
 
 def constant(draw: Draw, dtype: str) -> tuple[Expr, Info]:
-    """A random literal."""
     if dtype == "bool":
         return te.const(draw.chance(50), "bool"), info_of_dtype("bool")
     if dtypes.is_float(dtype):
@@ -119,23 +112,18 @@ def constant(draw: Draw, dtype: str) -> tuple[Expr, Info]:
 
 
 class Draw:
-    """The choices of one example, each an integer; they shrink towards the first or smallest.
-
-    Args:
-        integer: gives an integer between two bounds, both included.
-    """
+    """The choices of one example as integers, which shrink towards the first or smallest."""
 
     def __init__(self, integer: Callable[[int, int], int]) -> None:
         self._integer = integer
 
     @staticmethod
     def hypothesis(draw: st.DrawFn) -> Draw:
-        """Choices drawn and shrunk by Hypothesis."""
         return Draw(lambda lo, hi: draw(st.integers(lo, hi)))
 
     @staticmethod
     def random(rng: random.Random) -> Draw:
-        """Choices of a random generator: for long runs, told apart by their seed."""
+        """Choices of a random generator: for long runs, distinguished by their seed."""
         return Draw(rng.randint)
 
     def integer(self, lo: int, hi: int) -> int:
@@ -143,7 +131,6 @@ class Draw:
         return self._integer(lo, hi) if hi > lo else lo
 
     def pick(self, items: Sequence[T]) -> T:
-        """One of some items."""
         return items[self.integer(0, len(items) - 1)]
 
     def chance(self, percent: int) -> bool:
@@ -172,7 +159,7 @@ def random_array(
 
 
 def poison(shape: tuple[int, ...], dtype: str) -> Array:
-    """What outputs hold before a run: NaN, or a pattern."""
+    """Contents of outputs before a run: NaN, or a pattern."""
     if dtypes.is_float(dtype):
         return np.full(shape, np.nan, dtype)
     return np.full(shape, True if dtype == "bool" else 85, dtype)

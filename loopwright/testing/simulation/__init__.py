@@ -1,1 +1,1 @@
-"""What `loopwright.testing.simulated_device` is made of: memory, streams, kernels."""
+"""Parts of `loopwright.testing.simulated_device`: memory, streams, kernels."""

@@ -1,4 +1,4 @@
-"""The memory of simulated devices: who holds which bytes, and every way of misusing them."""
+"""The memory of simulated devices: its owners, and the detection of every misuse."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy.typing as npt
 from loopwright.errors import ArgumentError
 from loopwright.runtime.devices.interface import HOST, Memory
 
-#: What uninitialised and freed memory holds.
+#: Contents of uninitialised and freed memory.
 POISON = 0xCD
 
 Bytes = npt.NDArray[np.uint8]
@@ -21,27 +21,20 @@ Bytes = npt.NDArray[np.uint8]
 
 @dataclass(slots=True, eq=False)
 class Allocation:
-    """Memory that was given out.
-
-    Attributes:
-        device_id: whose it is.
-        data: its bytes.
-        users: pieces of queued work that touch it.
-        freed: whether the caller gave it back.
-    """
-
     device_id: int
     data: Bytes
+    #: Pieces of queued work that touch it.
     users: int = 0
+    #: Whether the caller freed it.
     freed: bool = False
 
     def finish_use(self) -> None:
-        """One piece of work is done; the last one lets freed memory go."""
+        """End the use by one piece of work; the last one lets freed memory go."""
         self.users -= 1
         self.wipe()
 
     def wipe(self) -> None:
-        """Destroy what freed memory holds, as soon as nothing queued needs it."""
+        """Destroy the contents of freed memory, as soon as no queued work needs it."""
         if self.freed and not self.users:
             self.data.fill(POISON)
 
@@ -55,7 +48,6 @@ class Access:
     end: int
 
     def take(self) -> Bytes:
-        """The bytes, to read or to write."""
         return self.allocation.data[self.first : self.end]
 
 
@@ -69,11 +61,7 @@ class HostAccess:
     owner: weakref.ref[object] | None
 
     def take(self) -> Bytes:
-        """The bytes, to read or to write.
-
-        Raises:
-            ArgumentError: their owner is gone.
-        """
+        """The bytes, to read or to write; a missing owner is an error."""
         if self.owner is not None and self.owner() is None:
             raise self.book.fault(f"host memory of {self.nbytes} bytes went before its copy ran")
         if not self.nbytes:
@@ -82,26 +70,18 @@ class HostAccess:
 
 
 class MemoryBook:
-    """What the devices of one kind gave out.
-
-    Args:
-        name: of the kind, for messages.
-        device_type: its DLPack code.
-        devices: how many there are.
-
-    Attributes:
-        faults: texts of all that was done wrong.
-    """
+    """The allocations of the devices of one kind, named in messages."""
 
     def __init__(self, name: str, device_type: int, devices: int) -> None:
         self.name = name
         self.device_type = device_type
+        #: Texts of all misuses.
         self.faults: list[str] = []
         self._allocations: dict[int, Allocation] = {}
         self._next_address = [(number + 1) << 40 for number in range(devices)]
 
     def fault(self, text: str) -> ArgumentError:
-        """Note that the interface was misused; the error to raise."""
+        """Note a misuse of the interface, and return the error to raise."""
         self.faults.append(f"{self.name}: {text}")
         return ArgumentError(self.faults[-1])
 
@@ -114,7 +94,7 @@ class MemoryBook:
         )
 
     def live(self) -> Iterable[tuple[int, Allocation]]:
-        """Addresses and memory that nobody gave back."""
+        """Addresses and memory that nobody freed."""
         return [(at, x) for at, x in self._allocations.items() if not x.freed]
 
     def enter(self, device_id: int, nbytes: int, alignment: int, scope: str) -> Memory:
@@ -126,11 +106,7 @@ class MemoryBook:
         return Memory(self.device_type, device_id, address, nbytes, scope=scope)
 
     def free(self, memory: Memory) -> None:
-        """Take back what `enter` gave.
-
-        Raises:
-            ArgumentError: it was freed before, is a part, or is not of these devices.
-        """
+        """Free memory of `enter`; freed memory, parts of it and other memory are faults."""
         allocation = self._find("free", memory)
         if memory.offset or memory.nbytes != allocation.data.size:
             raise self.fault(f"free: {memory} is a part of what allocate gave")
@@ -138,11 +114,7 @@ class MemoryBook:
         allocation.wipe()
 
     def access(self, what: str, memory: Memory, offset: int, nbytes: int) -> Access | HostAccess:
-        """Bytes of a piece of memory, for work that is queued.
-
-        Raises:
-            ArgumentError: they are outside, freed, or not of these devices or the host.
-        """
+        """Bytes of memory for queued work; bytes outside, freed, or of other devices are faults."""
         if offset < 0 or nbytes < 0 or offset + nbytes > memory.nbytes:
             raise self.fault(
                 f"{what}: bytes {offset} to {offset + nbytes} are not inside {memory.nbytes} bytes"
@@ -167,7 +139,7 @@ class MemoryBook:
 
 
 def _owner(memory: Memory) -> weakref.ref[object] | None:
-    """Who keeps host memory alive, without keeping it alive; None where that cannot be asked."""
+    """A weak reference to the owner of host memory; None where that cannot be found."""
     owner: object = memory
     while isinstance(owner, Memory):
         owner = owner.owner

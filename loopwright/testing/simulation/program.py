@@ -10,7 +10,7 @@ from loopwright.errors import RunError
 from loopwright.runtime.devices.interface import Extents, KernelArgument, Program, Stream
 from loopwright.testing.simulation.memory import Bytes
 
-#: What a kernel is given: memory as its bytes, integers as they are.
+#: Arguments of a kernel: memory as its bytes, integers as they are.
 Values = Sequence[Bytes | int]
 #: A kernel of a simulated device, which is called with the grid, the block and its arguments.
 Kernel = Callable[[Extents, Extents, Values], None]
@@ -22,13 +22,7 @@ Enqueue = Callable[
 
 
 class SimulatedProgram(Program):
-    """Kernels that were loaded onto a simulated device.
-
-    Args:
-        kernels: by name.
-        threads_per_block: how many there may be.
-        enqueue: how the device queues a call.
-    """
+    """Kernels by name that were loaded onto a simulated device, whose calls ``enqueue`` queues."""
 
     def __init__(
         self, kernels: Mapping[str, Kernel], threads_per_block: int, enqueue: Enqueue
@@ -46,7 +40,6 @@ class SimulatedProgram(Program):
         shared_bytes: int = 0,
         stream: Stream | None = None,
     ) -> None:
-        """Queue one call of the kernel's function."""
         threads = math.prod(block)
         if threads > self._threads_per_block:
             raise RunError(

@@ -1,7 +1,5 @@
-"""The streams of a simulated device: queues whose work runs when somebody waits, and never before.
-
-What is not ordered by a wait runs in an order that nobody hopes for, so that a test finds a wait
-that is missing. Time is counted and not measured: equal programs take equal times.
+"""The streams of a simulated device: queues whose work runs when somebody waits, and never before,
+in the least expected order, so that a test finds a missing wait. Time is counted and not measured.
 """
 
 from __future__ import annotations
@@ -19,16 +17,10 @@ LATENCY = 1e-6
 
 @dataclass(slots=True, eq=False)
 class Work:
-    """Something that a stream shall do.
-
-    Attributes:
-        run: does it.
-        seconds: how long it takes on the device.
-        finish: called afterwards, also when `run` raised.
-    """
-
     run: Callable[[], None]
+    #: Time on the device.
     seconds: float
+    #: Called afterwards, also when `run` raised.
     finish: Callable[[], None]
 
 
@@ -49,28 +41,20 @@ class Wait:
 
 @dataclass(slots=True, eq=False)
 class Queue:
-    """The work of one stream.
+    """The work of one stream."""
 
-    Attributes:
-        work: what is still to be done, in order.
-        time: seconds on the device when the work so far was done.
-    """
-
+    #: Remaining work, in order.
     work: deque[Work | Mark | Wait] = field(default_factory=deque, repr=False)
+    #: Seconds on the device at the end of the work so far.
     time: float = 0.0
 
     def mark(self) -> Mark:
-        """A mark behind what is in the queue now."""
         mark = Mark(self)
         self.work.append(mark)
         return mark
 
     def run(self, until: Mark | None = None) -> None:
-        """Do the work, and before it that of other queues which this one waits for.
-
-        Args:
-            until: where to stop; default when nothing is left.
-        """
+        """Do all work, or that up to a mark, and before it the work of queues it waits for."""
         goals: list[tuple[Queue, Mark | None]] = [(self, until)]
         while goals:
             queue, goal = goals[-1]
@@ -81,7 +65,7 @@ class Queue:
                 goals.pop()
 
     def _step(self, goal: Mark | None) -> Mark | None:
-        """Do one thing, unless the goal is reached; the mark that must be reached before it."""
+        """Do one piece of work before the goal; returns the mark that must be reached first."""
         if not self.work or (goal is not None and goal.time is not None):
             return None
         task = self.work[0]

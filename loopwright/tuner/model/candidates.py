@@ -21,36 +21,27 @@ if TYPE_CHECKING:
     from loopwright.task.interfaces import Scheduler
 
 
-#: Points for which the template is probed; it is slow when it ran for nine in ten of them.
+#: Number of points for which the template is probed; it is slow when it ran for nine in ten.
 _PROBES = 64
 #: Random points among which the analytical model chooses, as a multiple of those that are kept.
 _CHOICE = 4
 #: Results after which the transfer model's prediction weighs half as much, and the weight below
 #: which it is left out.
 _HALF_LIFE, _NEGLIGIBLE = 64, 0.05
-#: Results that a model learns from at most: from all of a hundred thousand it takes minutes.
+#: Largest number of results that a model learns from: a hundred thousand would take minutes.
 _MOST = 4096
 
 
 class Candidates:
-    """Makes batches of the points of a task.
-
-    Args:
-        task: the task.
-        feature_type: see `Extractor`.
-        analytical: whether batches have the prediction of the analytical model as their offset.
-
-    Attributes:
-        names: names of the features.
-        transfer_model: a model trained on other measurements, whose prediction is part of the
-            offset; its weight halves every 64 results (AutoTVM's discount of transferred models).
-    """
+    """Makes batches of the points of a task."""
 
     def __init__(self, task: Scheduler, feature_type: str, analytical: bool) -> None:
         self.task, self.feature_type = task, feature_type
         self._extractor = Extractor(task, feature_type)
         self.names: tuple[str, ...] = tuple(self._extractor.names)
         self._analytical = AnalyticalModel(task) if analytical else None
+        #: A model trained on other measurements, whose prediction is part of the offset; its weight
+        #: halves every 64 results (AutoTVM's discount of transferred models).
         self.transfer_model: CostModel | None = None
         self._slow: bool | None = None
 
@@ -60,7 +51,6 @@ class Candidates:
 
     @property
     def analytical(self) -> bool:
-        """True when the offset has the prediction of the analytical model."""
         return self._analytical is not None
 
     @property
@@ -85,12 +75,7 @@ class Candidates:
         return self._slow
 
     def batch(self, digits: Digits, measured: int) -> Batch:
-        """Features and offsets of points.
-
-        Args:
-            digits: int64 ``(n, knobs)``.
-            measured: how many results of this task the model has learned from.
-        """
+        """Features and offsets of points ``(n, knobs)``, after ``measured`` results of the task."""
         return self.with_transfer(self.without_transfer(digits), measured)
 
     def without_transfer(self, digits: Digits) -> Batch:
@@ -112,23 +97,16 @@ class Candidates:
         return digits[order[:count]]
 
     def with_transfer(self, batch: Batch, measured: int) -> Batch:
-        """A batch with the prediction of the transfer model added to its offset, weighed less the
-        more results of this task there are."""
+        """Add the transfer model's prediction to an offset, less of it the more was measured."""
         return batch if self.transfer_model is None else faded(batch, self.transfer_model, measured)
 
     def failed(self, digits: Digits) -> npt.NDArray[np.bool_]:
-        """Which points have no features: their template refuses them."""
+        """Whether each point has no features, since its template refuses it."""
         return np.asarray(self._extractor.rows(digits).failed)
 
 
 def faded(batch: Batch, transfer_model: CostModel, measured: int) -> Batch:
-    """A batch with the prediction of a transfer model mixed into its offset.
-
-    Args:
-        batch: candidates of the task.
-        transfer_model: learned from other measurements.
-        measured: results of the task itself, by which the share of that model fades.
-    """
+    """Mix a transfer model's prediction into an offset, less of it the more was measured."""
     weight = 2.0 ** (-measured / _HALF_LIFE)
     if weight < _NEGLIGIBLE:
         return batch
@@ -147,8 +125,8 @@ class Measurements:
         self.indices: list[int] = []
         self._outcomes: list[int] = []
         self._scores: list[float] = []
-        # Features of those that were learned from, and which rows they are: a cache, since they are
-        # functions of the indices.
+        # Features of the results that were learned from, and their rows by position: a cache, since
+        # they are functions of the indices.
         self._batches: list[Batch] = []
         self._rows: dict[int, int] = {}
 
@@ -156,7 +134,7 @@ class Measurements:
         return len(self.indices)
 
     def add(self, results: Sequence[tuple[ConfigEntity, MeasureResult]]) -> None:
-        """Take in results; a program of which several configurations are copies counts once."""
+        """Take in results; a program that several configurations make counts once."""
         for config, result in results:
             if result.same_as:
                 continue
@@ -166,7 +144,7 @@ class Measurements:
             self._scores.append(score)
 
     def first(self, count: int) -> Measurements:
-        """The first results alone; what is known of their features is shared."""
+        """The first results alone; their known features are shared."""
         if count >= len(self):
             return self
         part = Measurements()
@@ -177,16 +155,15 @@ class Measurements:
 
     @property
     def ran(self) -> int:
-        """How many did not fail."""
         return sum(outcome != Outcome.FAILED for outcome in self._outcomes)
 
     def fastest(self) -> list[int]:
-        """Indices of what ran, fastest first."""
+        """Indices of results that did not fail, fastest first."""
         order = np.argsort(-np.array(self._scores, np.float64), kind="stable").tolist()
         return [self.indices[i] for i in order if self._outcomes[i] != Outcome.FAILED]
 
     def samples(self, candidates: Candidates, measured: int) -> Samples:
-        """What to learn from; ``measured`` as for `Candidates.batch`."""
+        """Samples to learn from; ``measured`` as for `Candidates.batch`."""
         chosen = self.chosen()
         new = [position for position in chosen.tolist() if position not in self._rows]
         if new:
@@ -202,7 +179,7 @@ class Measurements:
         )
 
     def chosen(self) -> npt.NDArray[np.intp]:
-        """Which results a model learns from, ascending."""
+        """Positions of the results that a model learns from, ascending."""
         count = len(self)
         if count <= _MOST:
             return np.arange(count)

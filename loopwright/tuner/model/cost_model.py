@@ -1,4 +1,4 @@
-"""Cost models: how fast is a candidate, before it is measured?
+"""Cost models: predictions of the speed of candidates before they are measured.
 
 A model sees candidates as a `Batch` and learns from `Samples`. Scores are binary logarithms of
 speed, so higher is better, and only differences within one task mean anything: a model may add any
@@ -21,7 +21,7 @@ Floats = npt.NDArray[np.float64]
 
 
 class Outcome(IntEnum):
-    """What is known about the score of a candidate."""
+    """Kind of knowledge about the score of a candidate."""
 
     #: It was measured.
     EXACT = 0
@@ -33,20 +33,14 @@ class Outcome(IntEnum):
 
 @dataclass(frozen=True)
 class Batch:
-    """Candidates of one or several tasks, as a cost model sees them.
+    """Candidates of one or several tasks, as a cost model sees them."""
 
-    Attributes:
-        features: float32 ``(n, m)``; NaN where a feature is unknown, never infinite.
-        offset: float64 ``(n,)``, the prediction that the learned model starts from (that of the
-            analytical model, of a model of other shapes); zeros without one.
-        failed: bool ``(n,)``, True where no features could be extracted.
-
-    Raises:
-        TuneError: a feature or an offset is infinite, or an offset is NaN.
-    """
-
+    #: float32 ``(n, m)``; NaN where a feature is unknown, never infinite.
     features: npt.NDArray[np.float32]
+    #: float64 ``(n,)``, finite: the prediction that the learned model starts from (that of the
+    #: analytical model, of a model of other shapes); zeros without one.
     offset: Floats
+    #: bool ``(n,)``, True where no features could be extracted.
     failed: npt.NDArray[np.bool_]
 
     def __post_init__(self) -> None:
@@ -62,37 +56,27 @@ class Batch:
         return len(self.features)
 
     def take(self, which: npt.NDArray[np.intp] | npt.NDArray[np.bool_]) -> Batch:
-        """Some of the candidates."""
         return Batch(self.features[which], self.offset[which], self.failed[which])
 
     def with_offset(self, offset: Floats) -> Batch:
-        """The same candidates with another offset."""
         return Batch(self.features, offset, self.failed)
 
     @staticmethod
     def plain(features: npt.ArrayLike) -> Batch:
-        """A batch without offset and failures."""
         values = np.asarray(features, np.float32)
         return Batch(values, np.zeros(len(values)), np.zeros(len(values), np.bool_))
 
 
 @dataclass(frozen=True)
 class Samples:
-    """Candidates and what measuring them gave, in the order in which they were measured.
-
-    Attributes:
-        batch: the candidates.
-        score: float64 ``(n,)``, log2 of the speed in any unit that is the same within a task.
-        outcome: int ``(n,)`` of `Outcome`.
-        task: int ``(n,)``; scores are compared within equal numbers only.
-
-    Raises:
-        TuneError: the lengths differ, or a score of a candidate that ran is NaN or infinite.
-    """
+    """Candidates and their measurements, in the order in which they were measured."""
 
     batch: Batch
+    #: float64 ``(n,)``, log2 of the speed in any unit that is the same within a task.
     score: Floats
+    #: int ``(n,)`` of `Outcome`.
     outcome: npt.NDArray[np.int64]
+    #: int ``(n,)``; scores are compared within equal numbers only.
     task: npt.NDArray[np.int64]
 
     def __post_init__(self) -> None:
@@ -114,7 +98,6 @@ class Samples:
         return len(self.score)
 
     def take(self, which: npt.NDArray[np.intp] | npt.NDArray[np.bool_]) -> Samples:
-        """Some of the samples."""
         return Samples(
             self.batch.take(which), self.score[which], self.outcome[which], self.task[which]
         )
@@ -138,7 +121,6 @@ class Samples:
 
 
 def concatenated(parts: Sequence[Batch]) -> Batch:
-    """One batch of all candidates, in order."""
     return Batch(
         np.concatenate([p.features for p in parts]),
         np.concatenate([p.offset for p in parts]),
@@ -147,7 +129,7 @@ def concatenated(parts: Sequence[Batch]) -> Batch:
 
 
 def joined(parts: Sequence[Samples]) -> Samples:
-    """Samples one after the other, their task numbers as they are."""
+    """Join samples; their task numbers stay as they are."""
     return Samples(
         concatenated([p.batch for p in parts]),
         np.concatenate([p.score for p in parts]),
@@ -161,26 +143,20 @@ class CostModel(ABC):
 
     @abstractmethod
     def fit(self, samples: Samples) -> None:
-        """Learn from these samples alone, forgetting others.
-
-        Raises:
-            TuneError: the features are not those that the model is for.
-        """
+        """Learn from these samples alone, forgetting others."""
 
     def update(self, samples: Samples) -> None:
-        """Learn from these samples beside those learned from before."""
         known = self.samples
         self.fit(samples if known is None else joined([known, samples]))
 
     @property
     def samples(self) -> Samples | None:
-        """What was learned from; None before the first ``fit``."""
+        """Samples that it learned from; None before the first ``fit``."""
         return None
 
     @abstractmethod
     def predict(self, batch: Batch) -> Floats:
-        """Scores of candidates, float64 ``(n,)``, finite; higher is faster. Candidates without
-        features get less than all others."""
+        """Scores of candidates, float64 ``(n,)``, finite, higher for faster; failed ones last."""
 
     def predict_ensemble(self, batch: Batch) -> Floats:
         """Scores by an ensemble of models, float64 ``(n, k)``; the first column is ``predict``.
@@ -191,24 +167,15 @@ class CostModel(ABC):
         return self.predict(batch)[:, None]
 
     @abstractmethod
-    def save(self, path: str) -> None:
-        """Write the model to a JSON file.
-
-        Raises:
-            TuneError: it cannot be written.
-        """
+    def save(self, path: str) -> None: ...
 
     @abstractmethod
     def load(self, path: str) -> None:
-        """Become the model of a file that ``save`` wrote; nothing in it is executed or unpickled.
-
-        Raises:
-            TuneError: it cannot be read, is no file of such a model, or was changed.
-        """
+        """Become the model of a file; nothing in it is executed or unpickled."""
 
 
 def failed_last(scores: Floats, failed: npt.NDArray[np.bool_]) -> Floats:
-    """Scores in which candidates without features stand one below all others."""
+    """Scores in which candidates without features are one below all others."""
     if not failed.any():
         return scores
     lowest = scores[~failed].min() if not failed.all() else 0.0

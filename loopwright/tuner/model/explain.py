@@ -1,4 +1,5 @@
-"""Why a candidate is thought to be fast or slow: its features by name, and what each adds."""
+"""Explanation of a candidate's predicted speed: its features by name, and the contribution of
+each."""
 
 from __future__ import annotations
 
@@ -24,18 +25,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Line:
-    """One feature.
-
-    Attributes:
-        name: its name.
-        value: in its own unit; where the model sees a logarithm this is before taking it.
-        contribution: what it adds to the predicted log2 of the speed; None without a model.
-        meaning: what it is, in words; empty for a knob.
-    """
+    """One feature."""
 
     name: str
+    #: In its own unit; where the model sees a logarithm this is before taking it.
     value: float
+    #: Added to the predicted log2 of the speed; None without a model.
     contribution: float | None
+    #: Meaning in words; empty for a knob.
     meaning: str
 
 
@@ -47,8 +44,8 @@ class Explanation:
         config: the candidate.
         estimate: the share of the machine's peak that the analytical model expects.
         predicted: the learned model's score, log2 of the speed up to a constant; None without one.
-        ahead: the share of what the model learned from that it thinks slower; None when it does not
-            know what that was.
+        ahead: the share of its training samples that the model predicts to be slower; None when it
+            does not have them.
         lines: features, those with the largest contributions first; features of loops, loads and
             stages that the candidate does not have are left out.
 
@@ -67,7 +64,7 @@ class Explanation:
 
     @property
     def title(self) -> str:
-        """The candidate, and what the models think of it, in one line."""
+        """The candidate and the models' predictions for it, in one line."""
         text = f"{self.config}: {self.estimate:.0%} of the peak by the analytical model"
         if self.predicted is not None:
             text += f"; learned score {self.predicted:.2f}"
@@ -76,7 +73,7 @@ class Explanation:
         return text
 
     def text(self, limit: int | None = None) -> str:
-        """All of it, or the first ``limit`` features, as lines of text."""
+        """The explanation, or its first ``limit`` features, as lines of text."""
         rows = [_cells(x) for x in self.lines[:limit]]
         widths = [max((len(r[k]) for r in rows), default=0) for k in range(3)]
         body = [
@@ -114,7 +111,7 @@ def explain(
     model: XGBCostModel | None = None,
     feature_type: str = "itervar",
 ) -> Explanation:
-    """The features of one candidate, and what each adds to a model's prediction.
+    """Explain a candidate by its features and the contribution of each to a model's prediction.
 
     Args:
         task: the task.
@@ -161,7 +158,7 @@ def explain(
 
 
 def _ahead(model: XGBCostModel, predicted: float) -> float | None:
-    """The share of what a model learned from that it puts below a score, offsets left out."""
+    """The share of a model's training samples that it puts below a score, offsets left out."""
     if model.samples is None or not len(model.samples):
         return None
     batch = model.samples.batch

@@ -18,32 +18,14 @@ _MODEL = Kind("a cost model", marked(f'{{"format": "{_FORMAT}"'.encode()))
 
 
 def write_model(path: str, data: Mapping[str, Any]) -> None:
-    """Write a model.
-
-    Args:
-        path: the file; one of a cost model is replaced.
-        data: JSON values, with the kind of model as ``"model"``.
-
-    Raises:
-        TuneError: the file cannot be written.
-        UsageError: another file is there.
-    """
+    """Write a model, with its kind as ``"model"``; no other existing file is replaced."""
     head = {"format": _FORMAT, "version": _VERSION, "sha256": _checksum(data)}
     text = json.dumps({**head, **data}, allow_nan=False)
     write(Output(Path(path), text.encode(), _MODEL), force=None, error=TuneError)
 
 
 def read_model(path: str, kind: str, fields: Mapping[str, type]) -> dict[str, Any]:
-    """Read a model that :func:`write_model` wrote.
-
-    Args:
-        path: the file.
-        kind: the kind of model that is expected.
-        fields: names that it must have, with the types of their values.
-
-    Raises:
-        TuneError: it cannot be read, is no such file, or was changed or cut since it was written.
-    """
+    """Read a model of a kind that `write_model` wrote, with ``fields`` of the given types."""
     data = _load(path)
     if data.get("format") != _FORMAT:
         raise TuneError(f"{path} is not a cost model of loopwright")

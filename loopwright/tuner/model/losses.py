@@ -1,4 +1,4 @@
-"""What a model is trained to get right: scores, or which of two candidates is faster.
+"""Losses that a model is trained with: of scores, or of the order of two candidates.
 
 A loss gives the gradient and the second derivative of each row for a vector of predictions, as
 XGBoost asks of an objective. All know three kinds of rows (see `Outcome`): a censored one is
@@ -17,7 +17,7 @@ from loopwright.tuner.model.cost_model import Floats, Outcome, Samples
 #: Options of ``loss_type``.
 LOSS_TYPES = ("reg", "rank", "rank-binary")
 
-#: How far below the slowest that ran a failure stands, in powers of two.
+#: Distance of a failure below the slowest that ran, in powers of two.
 _FAILURE = 1.0
 #: Partners of each row in a ranking loss; all pairs would be too many from some hundred rows on.
 _PARTNERS = 12
@@ -33,24 +33,17 @@ class Loss(ABC):
         """First and second derivative of each row, ``(n,)`` both, the second above zero."""
 
     @abstractmethod
-    def value(self, margin: Floats) -> float:
-        """The loss; lower is better."""
+    def value(self, margin: Floats) -> float: ...
 
 
 class SquaredError(Loss):
-    """Half the squared error, one-sided for rows that are censored.
-
-    Args:
-        target: float64 ``(n,)``.
-        upper: bool ``(n,)``, True where the truth is at or below the target.
-        weight: float64 ``(n,)``.
-    """
+    """Half the squared error, one-sided where ``upper``: there the truth is at most the target."""
 
     def __init__(self, target: Floats, upper: npt.NDArray[np.bool_], weight: Floats) -> None:
         self._target, self._upper, self._weight = target, upper, weight
 
     def gradient(self, margin: Floats) -> tuple[Floats, Floats]:
-        """``margin - target``, and 1; nothing where a censored row is satisfied."""
+        """``margin - target``, and 1; zero where a censored row is satisfied."""
         error = self._error(margin)
         return self._weight * error, np.maximum(self._weight, 1e-6)
 
@@ -64,17 +57,7 @@ class SquaredError(Loss):
 
 
 class PairwiseLoss(Loss):
-    """RankNet's loss (Burges et al., ICML 2005): the logistic loss of the differences of pairs.
-
-    Args:
-        count: rows.
-        better: int ``(p,)``, the faster row of each pair.
-        worse: int ``(p,)``, the slower one.
-        weight: float64 ``(p,)``, weight of each pair.
-
-    Attributes:
-        better, worse, weight: the pairs, as given.
-    """
+    """RankNet's loss (Burges et al., ICML 2005): the logistic loss of the differences of pairs."""
 
     def __init__(
         self,
@@ -86,8 +69,7 @@ class PairwiseLoss(Loss):
         self._count, self.better, self.worse, self.weight = count, better, worse, weight
 
     def gradient(self, margin: Floats) -> tuple[Floats, Floats]:
-        """Each pair pulls its two rows apart by the chance that the model has them the wrong way
-        round."""
+        """Pull the rows of each pair apart by the chance that the model swaps them."""
         wrong = 1 / (1 + np.exp(np.clip(margin[self.better] - margin[self.worse], -40, 40)))
         pull = wrong * self.weight
         curve = wrong * (1 - wrong) * self.weight
@@ -105,12 +87,11 @@ class PairwiseLoss(Loss):
 
 
 def centred(samples: Samples) -> tuple[Floats, npt.NDArray[np.bool_], Floats]:
-    """What to train on: scores and offsets that can be compared across tasks.
+    """Targets and offsets to train on, which can be compared across tasks.
 
-    Returns:
-        ``(target, upper, offset)``, each ``(n,)``: scores less the mean of their task's measured
-        ones, failures one power of two below the slowest of their task; whether the truth is at or
-        below; offsets less their own mean in each task.
+    ``(target, upper, offset)``, each ``(n,)``: scores less the mean of their task's measured ones,
+    failures one power of two below the slowest of their task; whether the truth is at or below;
+    offsets less their own mean in each task.
     """
     target, offset = samples.score.copy(), samples.batch.offset.copy()
     failed = samples.outcome == Outcome.FAILED
@@ -135,16 +116,9 @@ def make_loss(
     seed: int = 0,
     weight: Floats | None = None,
 ) -> Loss:
-    """The loss of a ``loss_type`` over rows as :func:`centred` gives them.
+    """The loss of a ``loss_type`` over rows as `centred` gives them.
 
-    Args:
-        loss_type: ``"reg"``, ``"rank"``, or ``"rank-binary"``, which tells the fastest quarter of a
-            task from the others.
-        target: float64 ``(n,)``.
-        upper: bool ``(n,)``.
-        task: int ``(n,)``; rows of different tasks are never compared.
-        seed: of the pairs that are compared.
-        weight: float64 ``(n,)``, weight of each row, or None for 1; a pair weighs their product.
+    Rows of different tasks are never compared; a pair weighs the product of its rows' weights.
     """
     weight = np.ones(len(target)) if weight is None else weight
     if loss_type == "reg":

@@ -24,17 +24,7 @@ def part_of(task: Scheduler, index: int) -> tuple[Scheduler, int]:
 
 
 def rows_of(task: Scheduler, indices: Sequence[int], feature_type: str) -> Rows:
-    """Features of points.
-
-    Args:
-        task: the task.
-        indices: of the points in its space; at least one.
-        feature_type: see `Extractor`.
-
-    Raises:
-        UsageError: the points are of several structures, whose knobs are not the same, and the
-            features are those of knobs.
-    """
+    """Features of one or more points; those of knobs are refused for several structures."""
     members: dict[int, tuple[Scheduler, list[int], list[int]]] = {}
     for row, index in enumerate(indices):
         part, local = part_of(task, index)

@@ -1,4 +1,4 @@
-"""How good a cost model is, on measurements that it had not seen."""
+"""Quality of a cost model on measurements that it had not seen."""
 
 from __future__ import annotations
 
@@ -16,26 +16,21 @@ TOP = 0.25
 
 @dataclass(frozen=True)
 class ModelReport:
-    """What a model was worth for one round: its predictions, made before the round was measured.
-
-    Attributes:
-        round: the round that was predicted.
-        trained_on: rows that the model had learned from, those of other shapes included.
-        unseen: measurements that it is judged by: those of the round that ran.
-        spearman: Spearman's rank correlation of predicted and measured speed, from -1 to 1; NaN
-            when there are fewer than three, or one of both does not vary.
-        kendall: Kendall's tau-b of the same.
-        recall: share of the fastest quarter of ``unseen`` that the model has in its fastest
-            quarter; 0.25 is chance.
-        trees: rounds of boosting that the model has.
-    """
+    """Quality of a model in one round: its predictions, made before the round was measured."""
 
     round: int
+    #: Rows that the model had learned from, those of other shapes included.
     trained_on: int
+    #: Measurements that it is judged by: those of the round that ran.
     unseen: int
+    #: Spearman's rank correlation of predicted and measured speed, from -1 to 1; NaN when there are
+    #: fewer than three, or one of both does not vary.
     spearman: float
+    #: Kendall's tau-b of the same.
     kendall: float
+    #: Share of the fastest quarter of ``unseen`` in the model's fastest quarter; 0.25 is chance.
     recall: float
+    #: Rounds of boosting that the model has.
     trees: int
 
     def __str__(self) -> str:

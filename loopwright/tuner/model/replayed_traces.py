@@ -1,4 +1,4 @@
-"""Records as a cost model sees them where their configuration means nothing here.
+"""Records of other spaces as a cost model sees them, whose configuration means nothing here.
 
 A record of a template, of another structure or of another workload has a trace. Replayed on its
 expression it is a schedule, and features of schedules are the same numbers for all: only those of
@@ -31,12 +31,7 @@ _log = logging.getLogger("loopwright.cost")
 
 
 class Expressions:
-    """Tensor expressions by their hash: those of logs, and that of a task itself.
-
-    Args:
-        own: hash of the expression of a task, which needs no log; empty for none.
-        make: gives its DAG.
-    """
+    """Tensor expressions by hash: those of logs, and that of a task itself, which needs no log."""
 
     def __init__(self, own: str = "", make: Callable[[], Dag] | None = None) -> None:
         self._own, self._make = own, make
@@ -53,7 +48,7 @@ class Expressions:
         return digest in self._lines or bool(digest and digest == self._own)
 
     def dag(self, digest: str) -> Dag | None:
-        """The DAG of a hash; None where no log held it, or what it held is damaged."""
+        """The DAG of a hash; None where no log held it, or its line is damaged."""
         if digest not in self._dags:
             self._dags[digest] = self._find(digest)
         return self._dags[digest]
@@ -81,17 +76,10 @@ def traced_batch(
     feature_type: str,
     analytical: bool,
 ) -> Batch:
-    """Features and offsets of the schedules that the traces of records make.
+    """Features and offsets of the schedules that the traces of records make, for the target of now.
 
-    Args:
-        records: those of one kind of target.
-        expressions: where their expressions are found.
-        target: of now: its machine, whose caches and vectors features speak of.
-        feature_type: any of `Extractor` but ``"knob"``.
-        analytical: whether offsets are the prediction of the analytical model; else zeros.
-
-    Returns:
-        A row for each record; those that cannot be replayed are marked as failed.
+    Records are of one kind of target, and ``feature_type`` is not ``"knob"``; a row that cannot be
+    replayed is marked as failed.
     """
     features = StateFeatures(target, feature_type)
     values = np.full((len(records), len(features.columns)), np.nan, np.float32)

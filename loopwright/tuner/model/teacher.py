@@ -1,4 +1,4 @@
-"""The transfer model of a tuner, trained on what was measured elsewhere; structures share one."""
+"""The transfer model of a tuner, trained on measurements from elsewhere; structures share one."""
 
 from __future__ import annotations
 
@@ -14,14 +14,7 @@ if TYPE_CHECKING:
 
 
 class Teacher:
-    """Trains a model on what a tuner was given from elsewhere, again only when there is more of it.
-
-    Args:
-        tuner: whose ``elsewhere``, ``pretrained`` and ``relatives`` it learns from.
-
-    Attributes:
-        history: what was learned from last.
-    """
+    """Trains a model on a tuner's ``elsewhere``, ``pretrained``, ``relatives`` when they grow."""
 
     def __init__(self, tuner: TunerLike) -> None:
         self._tuner = tuner
@@ -30,13 +23,7 @@ class Teacher:
         self.model: XGBCostModel | None = None
 
     def taught(self, candidates: Candidates, loss_type: str, threads: int) -> XGBCostModel | None:
-        """The model; None where nothing was given that it could learn from.
-
-        Args:
-            candidates: of a space of the tuner's task, which say what features there are.
-            loss_type: as of `XGBCostModel`.
-            threads: likewise.
-        """
+        """The model for the features of ``candidates``; None without anything to learn from."""
         tuner = self._tuner
         size = (len(tuner.pretrained), len(tuner.elsewhere), len(tuner.relatives))
         if size == self._size:
@@ -56,7 +43,7 @@ class Teacher:
         return self.model
 
     def _expressions(self) -> Expressions:
-        """Those of the logs that were given, and that of the task itself."""
+        """Expressions of the logs that were given, and that of the task itself."""
         task = self._tuner.task
         default = task.config_space.default_index
         found = Expressions(task.dag_hash, lambda: task.instantiate(default)[0].dag)

@@ -1,4 +1,4 @@
-"""A cost model of what a log holds of one task, to explain it."""
+"""Cost model of a task's records, to explain them."""
 
 from __future__ import annotations
 

@@ -28,29 +28,26 @@ from loopwright.tuner.run.state import point
 if TYPE_CHECKING:
     from loopwright.measure import MeasureInput, MeasureResult
 
-#: Measurements of one other task that are used, the latest: more make no better model.
+#: Largest number of measurements of one other task, the latest: more make no better model.
 _LATEST = 2048
-#: A task with fewer that ran teaches nothing.
+#: Least number of measurements that ran for a task to teach anything.
 _LEAST = 4
-#: Traces that are replayed at most, shared out among the workloads: each takes milliseconds.
+#: Largest number of replayed traces, shared out among the workloads: each takes milliseconds.
 _REPLAYED = 2048
 
-#: A point of a space, which its features are derived from with all others at once.
+#: A point of a space; its features are derived together with those of all others.
 _Point: TypeAlias = tuple[Scheduler, int]
 
 
 @dataclass
 class _Group:
-    """Measurements whose times are compared with each other; of a candidate the last one counts.
+    """Measurements whose times are compared with each other; of a candidate the last one counts."""
 
-    Attributes:
-        name: of the template or workload.
-        points: those of spaces that are known, by their index.
-        records: the others, by their candidate.
-    """
-
+    #: Template or workload.
     name: str
+    #: Measurements in known spaces, by index.
     points: dict[Hashable, tuple[_Point, MeasureResult]] = field(default_factory=dict)
+    #: The others, by candidate.
     records: dict[str, tuple[Record, MeasureResult]] = field(default_factory=dict)
 
     def __len__(self) -> int:
@@ -59,21 +56,16 @@ class _Group:
 
 @dataclass
 class History:
-    """Measurements by the task that they are of.
-
-    Attributes:
-        expressions: where those of records are found.
-        name: of the template or workload that is tuned, whose knobs alone say something of it.
-        used: how many a model learned from.
-        tasks: of how many tasks those are.
-        foreign: how many say nothing here, or too little: of no known expression, of knobs where
-            knobs are learned from, or too few of their task.
-    """
+    """Measurements by the task that they are of."""
 
     expressions: Expressions = field(default_factory=Expressions)
+    #: Template or workload that is tuned; knobs of others say nothing of it.
     name: str = ""
+    #: Number of measurements that a model learned from, and of their tasks.
     used: int = 0
     tasks: int = 0
+    #: Number of measurements that say nothing here, or too little: of no known expression, of knobs
+    #: where knobs are learned from, or too few of their task.
     foreign: int = 0
     _groups: dict[Hashable, _Group] = field(default_factory=dict)
 
@@ -89,7 +81,6 @@ class History:
     def add_given(
         self, task: Task, given: Iterable[tuple[MeasureInput, MeasureResult] | Record]
     ) -> None:
-        """Take in what ``load_history`` was given."""
         records: list[tuple[Record, MeasureResult]] = []
         for item in given:
             if isinstance(item, Record):
@@ -104,8 +95,7 @@ class History:
         self.add_records(task, records)
 
     def add_records(self, task: Task, records: Iterable[tuple[Record, MeasureResult]]) -> None:
-        """Take in records: those of other shapes of the template of ``task`` as points of their
-        space, all others by their trace."""
+        """Take in records: other shapes of the task's template as points, others by their trace."""
         tasks: dict[str, Task | None] = {}
         for record, result in records:
             if record.same_as:
@@ -127,12 +117,12 @@ class History:
                 self.foreign += 1
 
     def _group(self, name: str, task: str, space: str, record: Record | None = None) -> _Group:
-        """Where measurements of one task are kept, those of records by what they ran on."""
+        """The group of measurements of one task; records are kept apart by hardware and threads."""
         conditions = ("", 0) if record is None else (record.hardware, record.threads)
         return self._groups.setdefault((name, task, space, *conditions), _Group(name))
 
     def samples(self, candidates: Candidates) -> Samples | None:
-        """All measurements as a model learns them, each task with a number; None when too few."""
+        """All measurements as samples, each task with a number; None when there are too few."""
         parts: list[Samples] = []
         traced = sum(bool(group.records) for group in self._groups.values())
         most = min(_LATEST, _REPLAYED // max(traced, 1))
@@ -149,7 +139,7 @@ class History:
     def _samples(
         self, group: _Group, candidates: Candidates, number: int, most: int
     ) -> Samples | None:
-        """What a model learns from one group; None where that is too little, or of other knobs."""
+        """Samples of one group; None where they are too few, or of other knobs."""
         if candidates.feature_type == "knob" and (group.records or group.name != self.name):
             return None
         points = list(group.points.values())[-_LATEST:]
@@ -186,7 +176,7 @@ class History:
 
     @property
     def notes(self) -> list[str]:
-        """What was used and what was not, a line each."""
+        """Lines on the measurements that were used and on those that were not."""
         return list(self._said())
 
     def _said(self) -> Iterator[str]:
@@ -202,8 +192,7 @@ class History:
 
 
 def _other_shape(task: Task, record: Record) -> Task | None:
-    """The task of a record of the same template; None when it is of another one, or the template
-    refuses its arguments."""
+    """The task of a record of the same template; None for other templates or refused arguments."""
     if record.op != task.name:
         return None
     try:
@@ -215,7 +204,7 @@ def _other_shape(task: Task, record: Record) -> Task | None:
 
 
 def _batch(points: Sequence[_Point], candidates: Candidates) -> Batch | None:
-    """Features of points of one space; None where its features are others."""
+    """Features of points of one space; None where the space has other features."""
     part = points[0][0]
     own = candidates if part is candidates.task else candidates.of(part)
     if own.names != candidates.names:

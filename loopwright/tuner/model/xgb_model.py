@@ -30,11 +30,11 @@ from loopwright.tuner.model.losses import LOSS_TYPES, Loss, centred, make_loss
 if TYPE_CHECKING:
     import xgboost
 
-#: Rounds of boosting at most.
+#: Largest number of rounds of boosting.
 ROUNDS = 300
 #: Rounds without gain on the rows held out after which training stops.
 _PATIENCE = 15
-#: So many rows are needed before some are held out; fewer get a fixed number of rounds.
+#: Least number of rows for some to be held out; fewer get a fixed number of rounds.
 _ENOUGH = 40
 _FEW_ROUNDS = 40
 #: Weight, in rows, of the assumption that the offset is right, before any row was measured.
@@ -46,28 +46,13 @@ _FOLD = 5
 class XGBCostModel(CostModel):
     """Boosted trees on the features of candidates.
 
-    Depth 3, at most 300 rounds: on 64 to 2 000 rows deeper trees were no better. Every fifth row
-    is held out, training stops when the loss on those no longer falls, and the trees are then grown
+    Depth 3, at most 300 rounds: on 64 to 2 000 rows deeper trees were no better. Every fifth row is
+    held out, training stops when the loss on those no longer falls, and the trees are then grown
     again from all rows for as many rounds.
 
-    Args:
-        names: names of the features, in the order of the columns.
-        loss_type: ``"reg"`` (squared error of log2 of the speed), ``"rank"`` (which of two
-            candidates of a task is faster), or ``"rank-binary"`` (which of two is among the fastest
-            quarter).
-        num_threads: threads of XGBoost; None is 1, which is fastest for so few rows. Predictions do
-            not depend on it.
-        seed: of the pairs that a ranking loss compares, and of the ensemble's random weights.
-        ensemble: models of ``predict_ensemble``: the first learns from all rows alike, the others
-            with random weights of the rows, as the Bayesian bootstrap draws them (Rubin, 1981).
-
-    Attributes:
-        rounds: trees of the model, 0 before it was trained.
-        offset_scale: what offsets are multiplied by, 0 to 1, since another model's prediction may
-            have the right order and the wrong scale, or be of no use; 1 before there is data.
-
-    Raises:
-        UsageError: an option is not among those allowed.
+    A ``loss_type`` is ``"reg"`` (squared error of log2 of the speed), ``"rank"`` (which of two
+    candidates of a task is faster), or ``"rank-binary"`` (which of two is among the fastest
+    quarter).
     """
 
     def __init__(
@@ -85,10 +70,15 @@ class XGBCostModel(CostModel):
             )
         self.names = tuple(names)
         self.loss_type = loss_type
+        # One is fastest for so few rows; predictions do not depend on it.
         self.num_threads = 1 if num_threads is None else num_threads
         self.seed = seed
+        # The first model learns from all rows alike, the others with random weights of the rows, as
+        # the Bayesian bootstrap draws them (Rubin, 1981).
         self._ensemble_size = ensemble
         self.rounds = 0
+        #: Factor of offsets, 0 to 1, since another model's prediction may have the right order and
+        #: the wrong scale, or be of no use; 1 before there is data.
         self.offset_scale = 1.0
         self._samples: Samples | None = None
         self._booster: xgboost.Booster | None = None
@@ -98,22 +88,18 @@ class XGBCostModel(CostModel):
 
     @property
     def samples(self) -> Samples | None:
-        """What was learned from; None before the first ``fit`` and after ``load``."""
+        """Samples that it learned from; None before the first ``fit`` and after ``load``."""
         return self._samples
 
     @property
     def ready(self) -> bool:
-        """True when there is something to predict with besides the offset."""
+        """True when it can predict more than the offset."""
         return self._booster is not None
 
     def fit(self, samples: Samples) -> None:
-        """Learn from these samples alone.
+        """Learn from these samples alone, but for those without features.
 
-        Samples without features are passed over. Where fewer than two ran, the model stays
-        untrained and predicts the offset.
-
-        Raises:
-            TuneError: there are more or fewer features than names.
+        With fewer than two that ran, the model stays untrained and predicts the offset.
         """
         self._check(samples.batch)
         self._samples = samples
@@ -139,17 +125,11 @@ class XGBCostModel(CostModel):
             self._ensemble.append(again.boost({**params, "seed": number + 1}, self.rounds))
 
     def predict(self, batch: Batch) -> Floats:
-        """The offset and what the trees add, float64 ``(n,)``.
-
-        Raises:
-            TuneError: there are more or fewer features than names.
-        """
         self._check(batch)
         return self._scores(batch, [] if self._booster is None else [self._booster])[:, 0]
 
     def predict_ensemble(self, batch: Batch) -> Floats:
-        """Scores by every model of the ensemble, float64 ``(n, k)``; one column before ``fit`` and
-        after ``load``."""
+        """Scores by each model of the ensemble; one column before ``fit`` and after ``load``."""
         self._check(batch)
         return self._scores(
             batch, [] if self._booster is None else [self._booster, *self._ensemble]
@@ -174,11 +154,7 @@ class XGBCostModel(CostModel):
         return np.stack(columns, axis=1)
 
     def contributions(self, batch: Batch) -> Floats:
-        """What each feature adds to the score of each candidate (SHAP values of the trees).
-
-        Returns:
-            float64 ``(n, m)``; the offset and a constant are not among them.
-        """
+        """SHAP values of the trees, float64 ``(n, m)``, without the offset and a constant."""
         self._check(batch)
         parts = np.zeros(batch.features.shape)
         if self._booster is None or not len(batch):
@@ -189,11 +165,7 @@ class XGBCostModel(CostModel):
         return parts
 
     def save(self, path: str) -> None:
-        """Write the trees, in XGBoost's own JSON, with names and options; samples are not kept.
-
-        Raises:
-            TuneError: the model was never trained, or the file cannot be written.
-        """
+        """Write the trees, in XGBoost's own JSON, with names and options; samples are not kept."""
         if self._booster is None:
             raise TuneError("the cost model was not trained yet; there is nothing to save")
         data = {
@@ -209,11 +181,6 @@ class XGBCostModel(CostModel):
         write_model(path, data)
 
     def load(self, path: str) -> None:
-        """Become the model of a file.
-
-        Raises:
-            TuneError: it cannot be read, is foreign or damaged, or is for other features.
-        """
         fields = {
             "names": list,
             "loss_type": str,
@@ -265,7 +232,7 @@ class XGBCostModel(CostModel):
 
 @dataclass(frozen=True)
 class _Training:
-    """The rows of one fit, and what they are trained for."""
+    """The rows of one fit and their targets."""
 
     features: npt.NDArray[np.float32]
     offset: Floats
@@ -282,7 +249,7 @@ class _Training:
         return replace(self, weight=rng.exponential(size=len(self.target)))
 
     def rounds(self, params: dict[str, Any]) -> int:
-        """How many trees to grow, judged by rows that did not grow them."""
+        """Number of trees to grow, judged by rows that did not grow them."""
         count = len(self.target)
         if count < _ENOUGH:
             return _FEW_ROUNDS
@@ -294,7 +261,6 @@ class _Training:
         return int(booster.best_iteration) + 1
 
     def boost(self, params: dict[str, Any], rounds: int) -> xgboost.Booster:
-        """Trees of all rows."""
         return self._train(params, rounds, np.ones(len(self.target), np.bool_), None, [])
 
     def _train(

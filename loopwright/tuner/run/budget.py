@@ -17,20 +17,16 @@ from typing import TypeGuard
 from loopwright.errors import UsageError
 
 #: Share of the time of a run that the playoff at its end may take, unless the rounds that it needs
-#: at least take longer; and about how many seconds these take.
+#: at least take longer; and the seconds that these take, roughly.
 PLAYOFF_SHARE, PLAYOFF_S = 0.1, 3.0
-#: Seconds that the rounds of a playoff take which a verdict needs at least; building comes before.
+#: Seconds of the fewest rounds of a playoff that give a verdict, building left out.
 VERDICT_S = 0.5
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION = re.compile(r"\s*([0-9]*\.?[0-9]+)\s*([a-z]*)\s*", re.IGNORECASE)
 
 
 def seconds(duration: float | str | None) -> float | None:
-    """Return a duration in seconds: a number, ``"90s"``, ``"30m"``, ``"8h"``, ``"1d"``, or None.
-
-    Raises:
-        UsageError: it is neither, or not above zero.
-    """
+    """A duration in seconds: of a number, ``"90s"``, ``"30m"``, ``"8h"``, ``"1d"``, or None."""
     if duration is None:
         return None
     value = _parse(duration) if isinstance(duration, str) else duration
@@ -60,11 +56,7 @@ def clock(seconds: float) -> str:
 
 
 def count(name: str, value: int | None) -> int | None:
-    """Return a budget that counts trials.
-
-    Raises:
-        UsageError: it is neither None nor an integer above zero.
-    """
+    """Check a budget that counts trials: None or an integer above zero."""
     if value is None:
         return None
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
@@ -73,11 +65,7 @@ def count(name: str, value: int | None) -> int | None:
 
 
 def speed(target: float | None) -> float | None:
-    """Return a speed in GFLOP/s that is enough.
-
-    Raises:
-        UsageError: it is neither None nor a number above zero.
-    """
+    """Check a target speed in GFLOP/s: None or a number above zero."""
     if target is None:
         return None
     if not _is_number(target) or not 0 < target < math.inf:
@@ -86,11 +74,7 @@ def speed(target: float | None) -> float | None:
 
 
 def share(min_gain: float | str | None) -> float | None:
-    """Return a gain per minute as a share: a number such as ``0.01``, ``"1%"``, or None.
-
-    Raises:
-        UsageError: it is none of these, or not above zero.
-    """
+    """A gain per minute as a share: of a number such as ``0.01``, ``"1%"``, or None."""
     if min_gain is None:
         return None
     value = _parse_share(min_gain) if isinstance(min_gain, str) else min_gain
@@ -116,43 +100,37 @@ def _is_number(value: object) -> TypeGuard[float]:
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a run has come, for comparison with its budgets.
+    """Progress of a run, for comparison with its budgets."""
 
-    Attributes:
-        valid: valid results of this task, those of the log included.
-        trials: all results of this task, failures and those of the log included.
-        best_trial: how many of them came before the one that found the best, or None.
-        gflops: speed of the best, or None.
-        gain: share by which the best is expected to become faster within a minute, or None where
-            nothing can be said yet.
-    """
-
+    #: Valid results of this task, those of the log included.
     valid: int
+    #: All results of this task, failures and those of the log included.
     trials: int
+    #: Number of results before the one that found the best.
     best_trial: int | None
+    #: Speed of the best.
     gflops: float | None = None
+    #: Share by which the best is expected to become faster within a minute; None where it is
+    #: unknown.
     gain: float | None = None
 
 
 @dataclass
 class Budget:
-    """The limits of one run.
+    """The limits of one run; None is no limit."""
 
-    Args:
-        n_trial: valid results of the task, those of the log included; None for no limit.
-        timeout: seconds of this run, the final re-measuring included; None for no limit.
-        early_stopping: trials without a better one; None for no limit.
-        target: GFLOP/s of the best that are enough; None for no limit.
-        min_gain: share by which the best must be expected to become faster within a minute, see
-            `loopwright.tuner.run.gain`; None for no limit.
-        clock: returns seconds; a test may give its own.
-    """
-
+    #: Valid results of the task, those of the log included.
     n_trial: int | None = None
+    #: Seconds of this run, the final re-measuring included.
     timeout: float | None = None
+    #: Trials without a better one.
     early_stopping: int | None = None
+    #: GFLOP/s of the best that are enough.
     target: float | None = None
+    #: Share by which the best must be expected to become faster within a minute, see
+    #: `loopwright.tuner.run.gain`.
     min_gain: float | None = None
+    #: Returns seconds; a test may give its own.
     clock: Callable[[], float] = time.monotonic
 
     def __post_init__(self) -> None:
@@ -164,7 +142,6 @@ class Budget:
 
     @property
     def elapsed(self) -> float:
-        """Seconds since this run began."""
         return self.clock() - self.started
 
     @property
@@ -184,11 +161,11 @@ class Budget:
         }
 
     def room(self, valid: int) -> int | None:
-        """How many more valid results there is room for after so many; None for no limit."""
+        """Number of valid results that there is room for beyond so many; None for no limit."""
         return None if self.n_trial is None else max(0, self.n_trial - valid)
 
     def trials_left(self, progress: Progress) -> int | None:
-        """How many more trials may come before a budget of trials ends the run; None for no limit.
+        """Number of trials that may come before a budget of trials ends the run; None for no limit.
 
         One that brings something better lengthens ``early_stopping``, and failed ones do not count
         for ``n_trial``, so that the run may take longer.
@@ -199,12 +176,7 @@ class Budget:
         return max(0, min(left)) if left else None
 
     def spent(self, progress: Progress, reserve: float = 0.0) -> tuple[str, str] | None:
-        """Return ``(budget, sentence)`` of the first budget that is spent, or None.
-
-        Args:
-            progress: where the run stands.
-            reserve: seconds to keep for what comes after the last trial.
-        """
+        """Name and sentence of the first spent budget; ``reserve`` is seconds kept for the end."""
         if self.n_trial is not None and progress.valid >= self.n_trial:
             return "n_trial", f"all {self.n_trial} trials are measured"
         if self.timeout is not None and self.elapsed + reserve >= self.timeout:

@@ -1,4 +1,4 @@
-"""Callbacks: whatever watches a run while it goes on.
+"""Callbacks, which watch a run while it goes on.
 
 A callback is any ``f(tuner, inputs, results)``; it is called once a round, after the round was
 recorded and told. A `Monitor` also hears of the start, of every trial and of the end.
@@ -73,7 +73,7 @@ def log_to_file(path: str | os.PathLike[str], protocol: str = "json") -> LogToFi
 
 
 class Database(Protocol):
-    """What `log_to_database` needs: AutoTVM's databases have it."""
+    """A database that `log_to_database` can write to, such as those of AutoTVM."""
 
     def save(self, inp: MeasureInput, res: MeasureResult, extend: bool = False) -> None:
         """Keep a result under its input; with ``extend`` beside those that are there already."""
@@ -127,7 +127,7 @@ class EarlyStop(Exception):
 
 
 def progress_bar(total: int | None = None, prefix: str = "", si_prefix: str = "G") -> ProgressBar:
-    """Show how a run goes on standard error, and its summary at the end.
+    """Show the progress of a run on standard error, and its summary at the end.
 
     On a terminal that is one line, as wide as the terminal, which is drawn anew in place: trials,
     best and current speed, time, the time that is left, failures, and what goes on where that

@@ -1,4 +1,4 @@
-"""How many trials a space has room for, so that nobody waits for more."""
+"""Number of trials that a space has room for, so that nobody waits for more."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from loopwright.tuner.run.state import RunState
 if TYPE_CHECKING:
     from loopwright.task import ConfigSpace
 
-#: Up to so many configurations a filtered space is counted, and a total is shown.
+#: Largest number of configurations that are counted, so that a total is shown.
 COUNTED = 20_000
 #: Seconds after which counting is given up: a filter may be slow, or never end.
 _PATIENCE_S = 2.0
@@ -19,27 +19,16 @@ _PATIENCE_S = 2.0
 
 @runtime_checkable
 class SearchesRange(Protocol):
-    """A tuner that proposes indices of a part of the space only.
-
-    Attributes:
-        begin_idx, end_idx: the half-open range of these indices.
-    """
+    """A tuner that proposes only indices from ``begin_idx`` on, below ``end_idx``."""
 
     begin_idx: int
     end_idx: int
 
 
 def capacity(tuner: TunerLike, state: RunState) -> int | None:
-    """How many different configurations there can be in the log of a run at most.
+    """Largest number of configurations in the log of a run; None above 20 000 or for slow filters.
 
-    That is the valid ones that the tuner may propose, the default one, and what the log holds.
-
-    Args:
-        tuner: of the run.
-        state: its trials so far.
-
-    Returns:
-        The number; None where there are more than 20 000 or counting would take long.
+    These are the valid ones that the tuner may propose, the default one, and those of the log.
     """
     space = tuner.space
     lo, hi = 0, space.range_length
@@ -57,7 +46,7 @@ def capacity(tuner: TunerLike, state: RunState) -> int | None:
 
 
 def shortage(state: RunState) -> str:
-    """What a person should know whose run asks for more trials than there can be; else empty."""
+    """Warning that a run asks for more trials than there can be; else empty."""
     wanted, room = state.budget.n_trial, state.capacity
     if wanted is None or room is None or wanted <= room:
         return ""
@@ -68,7 +57,7 @@ def shortage(state: RunState) -> str:
 
 
 def _valid(space: ConfigSpace, lo: int, hi: int) -> int | None:
-    """How many indices of a range are valid; None where it takes too long to say."""
+    """Number of valid indices in a range; None where counting takes too long."""
     if not space.is_filtered:
         return hi - lo
     until, count = time.monotonic() + _PATIENCE_S, 0

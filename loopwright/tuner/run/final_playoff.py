@@ -1,4 +1,4 @@
-"""The playoff at the end of a run: who takes part, and what of it is recorded."""
+"""Playoff at the end of a run: its participants, and the results that are recorded."""
 
 from __future__ import annotations
 
@@ -15,43 +15,32 @@ from loopwright.tuner.run.budget import PLAYOFF_SHARE
 from loopwright.tuner.run.remeasuring import Remeasuring
 from loopwright.tuner.run.state import Trial, point
 
-#: How many of the best are measured again at the end, interleaved; the default joins them.
+#: Number of the best that are measured again at the end, interleaved; the default joins them.
 FINALISTS = 8
-#: So many stand by in case that finalists are equal programs or fail.
+#: Number of the best from which finalists are taken, since some are equal programs or fail.
 _CANDIDATES = 64
-#: So many playoffs are held at most.
+#: Largest number of playoffs.
 _PLAYOFFS = 3
-#: One that took no part is measured, too, where its ratio to the default in the search is better
-#: than that of the winner by this factor: single measurements lie so far apart.
+#: A trial that took no part is measured, too, where its ratio to the default in the search is
+#: better than that of the winner by this factor: single measurements differ by as much.
 _OVERTAKES = 1.1
 
 
 class FinalPlayoff:
-    """Holds the playoff of a run.
-
-    Args:
-        parts: of the run; its monitors say what shall be sampled beside the kernels.
-
-    Attributes:
-        outcomes: what the measurer gave in each playoff.
-        samples: seconds per call of the finalists, by trial number.
-    """
-
     def __init__(self, parts: Remeasuring) -> None:
         self.parts = parts
         self.measurer, self.state = parts.measurer, parts.state
         self.outcomes: list[PlayoffResult] = []
+        #: Seconds per call of the finalists, by trial number.
         self.samples: dict[int, tuple[float, ...]] = {}
 
     def hold(self, left: float | None) -> None:
-        """Check and measure the best few and the default again, and let the result stand.
+        """Check and measure the best few and the default again in ``left`` seconds; the result
+        stands.
 
         A run that measured nothing, and whose log has a verdict, times the winner of the log again,
         and nothing is recorded. Where the finalists turn out to be slower, in relation to the
         default, than others were in the search, those play against the winner.
-
-        Args:
-            left: seconds that it may take; None for no limit.
         """
         best, budget = self.state.best, self.state.budget
         if (left is not None and left <= 0) or best is None:
@@ -125,7 +114,7 @@ class FinalPlayoff:
     def _take_in(
         self, finalist: FinalistResult, fresh: bool, verdict: Verdict | None, played: Played | None
     ) -> None:
-        """Record what the playoff gave for a finalist, if it shall be recorded."""
+        """Record the result of a finalist; where nothing is recorded, note its time alone."""
         trial = self.state.trial_of(point(finalist.config))
         if finalist.times:
             self.samples[trial.number] = finalist.times
@@ -152,13 +141,9 @@ class FinalPlayoff:
 def _as_recorded(outcome: PlayoffResult, default: int | None) -> list[tuple[FinalistResult, bool]]:
     """Finalists in the order of their records, each with whether it has the verdict.
 
-    One with the winner's own samples has equal code, so that the verdict is its verdict too: which
-    of the two leads is decided by their place in the log. A verdict names the record of the
+    A finalist with the winner's own samples has equal code, so that the verdict is its verdict,
+    too: their order in the log decides which of the two leads. A verdict names the record of the
     default, which therefore comes before all that have one; the winner comes last.
-
-    Args:
-        outcome: of the playoff.
-        default: index of the default configuration, where it has one.
     """
     won = _winners(outcome)
     judged = [(f, f.config in won) for f in outcome.finalists]
@@ -166,7 +151,7 @@ def _as_recorded(outcome: PlayoffResult, default: int | None) -> list[tuple[Fina
 
 
 def _winners(outcome: PlayoffResult) -> list[ConfigEntity]:
-    """The winner of a playoff, and those that share its samples."""
+    """The winner of a playoff, and the finalists that share its samples."""
     winner = outcome.winner
     if winner is None:
         return []

@@ -1,4 +1,4 @@
-"""How much faster the best may still become: the expected gain of the trials to come.
+"""Expected gain of the trials to come, by which the best may still become faster.
 
 The latest ``w`` trials are taken as a sample of what the tuner proposes now. Had only a quarter of
 them been measured, any quarter alike, the logarithm of the best speed would have been lower by
@@ -6,7 +6,7 @@ them been measured, any quarter alike, the logarithm of the best speed would hav
     B = sum_i (x_i - x_{i+1}) * P(none of the i fastest is in the quarter)
 
 on average, where ``x_1 >= x_2 >= ...`` are the logarithms of their speeds. This is exact whatever
-their distribution. What ``m`` further trials bring is drawn from it on a logarithmic scale:
+their distribution. The gain of ``m`` further trials follows from it on a logarithmic scale:
 
     E = B * log(1 + m / w) / log(4),
 
@@ -20,23 +20,18 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-#: The latest trials that are looked at, at least, and how many of them must be valid.
+#: Least number of latest trials that are looked at, and of valid ones among them.
 WINDOW, VALID = 64, 16
 #: Trials whose gain is estimated: those of one round.
 AHEAD = 16
 
 
 def expected_gain(speeds: Sequence[float | None], trials: int = AHEAD) -> float | None:
-    """Return the share by which the best is expected to become faster by further trials.
+    """Share by which the best is expected to become faster by further trials, 0.02 for two percent.
 
-    Args:
-        speeds: of the latest trials, `WINDOW` of them or more, so many that the best of all is
-            among them; in any unit; None for one that failed.
-        trials: how many further ones.
-
-    Returns:
-        Such as 0.02 for two percent; None for fewer than `WINDOW` trials, or fewer than `VALID`
-        valid ones: then nothing can be said.
+    ``speeds``, in any unit, are those of the latest trials, `WINDOW` or more, the best of all among
+    them; None for a failure. With fewer than `WINDOW` trials, or fewer than `VALID` valid ones,
+    nothing can be said.
     """
     logs = sorted((math.log(s) for s in speeds if s is not None), reverse=True)
     if len(speeds) < WINDOW or len(logs) < VALID:

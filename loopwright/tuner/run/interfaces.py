@@ -1,4 +1,4 @@
-"""What the tuning loop needs of a tuner and of callbacks."""
+"""Interfaces of tuners and callbacks that the tuning loop needs."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class TunerLike(Protocol):
 
     @property
     def options(self) -> Mapping[str, Any]:
-        """What the header of a log says about it besides its name and seed, as JSON values."""
+        """Options that the header of a log holds beside name and seed, as JSON values."""
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -64,8 +64,8 @@ class TunerLike(Protocol):
     def set_best(
         self, config: ConfigEntity, result: MeasureResult, flops: float, trial: int
     ) -> None:
-        """Note which configuration is the best so far."""
+        """Note the best configuration so far."""
 
 
-#: Is called ``f(tuner, inputs, results)`` once a round, after the round was recorded and told.
+#: Called as ``f(tuner, inputs, results)`` once a round, after the round was recorded and told.
 Callback = Callable[[TunerLike, "Sequence[MeasureInput]", "Sequence[MeasureResult]"], object]

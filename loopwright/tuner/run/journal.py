@@ -19,46 +19,42 @@ from loopwright.tuner.run.state import Trial, point
 if TYPE_CHECKING:
     from loopwright.task import ConfigEntity, Task
 
-#: How many of the best that were measured with another compiler or machine are measured again.
+#: Number of the best of another compiler or machine that are measured again.
 REMEASURED = 8
-#: Phase of records of what was measured again since the machine had changed.
+#: Phase of records of trials that were measured again since the machine had changed.
 DRIFT = "drift"
 
 
 class Journal:
-    """Trials of one task, kept in memory.
-
-    Attributes:
-        path: the log, or None.
-        trials: in the order in which they were measured, none twice.
-        later: further measurements of trials, by index, in the order in which they were made, each
-            with what its playoff says of it, if it is of one.
-        drift: those that a drift of the machine made necessary, by the round that they belong to.
-        verdicts: how the winner of a playoff compares with the default, by its index.
-        remeasure: configurations that were among the best elsewhere, see `remeasured`.
-        by_code: results of other versions of the compiler by the hash of their object code, for a
-            measurer that runs no code twice.
-        elsewhere: ``(config, result)`` pairs that may train a model and never count.
-        relatives: records of other shapes of the template, measured on this hardware, that the log
-            held before the first record of this task; they may train a model. Later ones are left
-            out, so that a run that is taken up again learns from the same ones.
-        expressions: tensor expressions of relatives by their hash.
-        notes: lines about what was found in the log.
-    """
+    """Trials of one task, kept in memory."""
 
     path: str | None = None
 
     def __init__(self, task: Task) -> None:
         self.task = task
+        #: In the order in which they were measured, none twice.
         self.trials: list[Trial] = []
+        #: Further measurements of trials, by index, in the order in which they were made, each with
+        #: its place in its playoff, if it is of one.
         self.later: list[tuple[int, MeasureResult, Place | None]] = []
+        #: Measurements that a drift of the machine made necessary, by the round that they are of.
         self.drift: dict[int, list[tuple[ConfigEntity, MeasureResult]]] = {}
+        #: Comparison of the winner of a playoff with the default, by its index.
         self.verdicts: dict[int, Verdict] = {}
+        #: Configurations that were among the best elsewhere, see `remeasured`.
         self.remeasure: list[ConfigEntity] = []
+        #: Results of other versions of the compiler by the hash of their object code, for a
+        #: measurer that runs no code twice.
         self.by_code: dict[str, MeasureResult] = {}
+        #: Results that may train a model and never count.
         self.elsewhere: list[tuple[ConfigEntity, MeasureResult]] = []
+        #: Records of other shapes of the template, measured on this hardware, that the log held
+        #: before the first record of this task; they may train a model. Later ones are left out, so
+        #: that a run that is taken up again learns from the same ones.
         self.relatives: list[tuple[Record, MeasureResult]] = []
+        #: Tensor expressions of relatives by their hash.
         self.expressions: dict[str, list[Expression]] = {}
+        #: Lines about findings in the log.
         self.notes: list[str] = []
         self._seen: set[int] = set()
 
@@ -70,7 +66,7 @@ class Journal:
         return [(r, sorted(rounds[r], key=lambda t: t.number)) for r in sorted(rounds)]
 
     def add(self, trial: Trial) -> None:
-        """Keep one trial; a configuration that is kept already is passed over."""
+        """Keep one trial, unless its configuration is kept already."""
         index = trial.index
         if index in self._seen:
             return
@@ -78,9 +74,8 @@ class Journal:
         self.trials.append(trial)
 
     def remeasured(self, number: int) -> list[ConfigEntity]:
-        """Configurations that were among the best elsewhere and deserve a trial by round
-        ``number``: few, but many where the code of those few is the same, so that nothing is run.
-        """
+        """Configurations among the best elsewhere to be measured by round ``number``: few, but many
+        where the code of those few is the same, so that nothing is run."""
         first = self.remeasure[:REMEASURED]
         known = {t.index for t in self.trials if t.result.times_of and t.round < number}
         return self.remeasure if all(point(c) in known for c in first) else first
@@ -94,15 +89,10 @@ class Journal:
         default: int | None = None,
         place: Place | None = None,
     ) -> None:
-        """Keep a further measurement of a trial.
+        """Keep a further measurement of a trial; ``phase`` is its reason.
 
-        Args:
-            trial: the trial.
-            result: times, or how it failed.
-            phase: of the record: what it was measured again for.
-            verdict: how it compares with the default, where it is the winner of a playoff.
-            default: index of the default, which was kept before, or is this trial.
-            place: what its playoff says of it; None where it is of none.
+        The winner of a playoff has a verdict against the default, which was kept before, or is this
+        trial. The place is that in a playoff; None where it is of none.
         """
         self.later.append((trial.index, result, place))
         if phase == DRIFT:
@@ -113,11 +103,9 @@ class Journal:
     def header(self, data: Mapping[str, Json]) -> None:
         """Note the seed and options of the run that begins."""
 
-    def sync(self) -> None:
-        """Make sure that what was added survives a power failure."""
+    def sync(self) -> None: ...
 
-    def close(self) -> None:
-        """Release the file."""
+    def close(self) -> None: ...
 
     def __enter__(self) -> Journal:
         return self

@@ -1,4 +1,4 @@
-"""The memory of a run in a log on disk: what it writes, and what it takes from what is there."""
+"""Journal of a run in a log on disk: what it writes, and what it takes over from what is there."""
 
 from __future__ import annotations
 
@@ -38,23 +38,15 @@ from loopwright.tuner.run.state import Trial, point
 if TYPE_CHECKING:
     from loopwright.task import ConfigEntity, Task
 
-#: How many of the best of elsewhere are built again while the compiler turns out to make the same
-#: code.
+#: Number of the best of elsewhere that are built again while the compiler makes the same code.
 _REBUILT = 64
 
 
 class LogJournal(Journal):
-    """Trials of one task, kept in a log on disk.
+    """Trials of one task, kept in a log on disk, which is created when it does not exist.
 
-    Args:
-        task: the task.
-        path: the log; read when it exists, created when it does not.
-        run: identifier of this run.
-        devices: names of the devices that are measured on, see `LocalRunner`; None: it is not known
-            on which hardware, and no device is noted.
-
-    Raises:
-        RecordError: the log cannot be read or written.
+    ``devices`` names the devices that are measured on, see `LocalRunner`; with None the hardware is
+    not known, and no device is noted.
     """
 
     def __init__(self, task: Task, path: str, run: str, devices: str | None = None) -> None:
@@ -87,7 +79,6 @@ class LogJournal(Journal):
                 self._read(records.open_log(path))
 
     def add(self, trial: Trial) -> None:
-        """Append the record of one trial to the log."""
         record = self._record(trial, trial.result)
         self._store.append(record)
         self._note_program(record)
@@ -102,7 +93,6 @@ class LogJournal(Journal):
         default: int | None = None,
         place: Place | None = None,
     ) -> None:
-        """Append a further measurement of a trial."""
         record = self._record(trial, replace(result, times_of=""), phase=phase)
         self._candidates[trial.index] = record.candidate
         if verdict is not None:
@@ -132,11 +122,9 @@ class LogJournal(Journal):
         self._store.header({**run, **passes, **data})
 
     def sync(self) -> None:
-        """``fsync`` the log."""
         self._store.sync()
 
     def close(self) -> None:
-        """Sync and close the log."""
         try:
             self._store.sync()
         finally:
@@ -214,8 +202,8 @@ class LogJournal(Journal):
     def _rename(self, past: Sequence[Record], reuses: list[Reuse]) -> None:
         """Let records of the same program under another name count as under this one.
 
-        Equal knobs do not make equal schedules, so the trace of each is compared with what this
-        task makes of its configuration.
+        Equal knobs do not make equal schedules, so the trace of each is compared with the schedule
+        that this task makes of its configuration.
         """
         names = ("task", "dag", "threads", "target", "space", "build", "hardware")
         renamed = records.once_for_equal(self._under_another_name, past, names)
@@ -224,13 +212,13 @@ class LogJournal(Journal):
                 reuses[row] = reuse
 
     def _under_another_name(self, record: Record) -> Reuse:
-        """What a record would be reused for if the task had the name that the record has."""
+        """Reuse that a record would have if the task had the record's name."""
         if record.task == self.task.alias:
             return Reuse.NOT_AT_ALL
         return records.reuse_of(record, replace(self._now, task=record.task))
 
     def _makes(self, record: Record) -> bool:
-        """Whether this task makes of a record's configuration the schedule that it has."""
+        """Whether this task makes the schedule of a record from its configuration."""
         (config,) = self._configs([record])
         if config is None or record.dag != self.task.dag_hash or not record.trace:
             return False
@@ -242,15 +230,14 @@ class LogJournal(Journal):
         return same and canonical_json(schedule.trace_json()) == canonical_json(record.trace)
 
     def _relatives(self, past: Sequence[Record]) -> list[tuple[Record, MeasureResult]]:
-        """The relatives among some records, with their results."""
         names = ("op", "args", "task", "dag", "phase", "threads", "target", "hardware")
         related = records.once_for_equal(self._is_relative, past, names)
         chosen = list(compress(past, related))
         return list(zip(chosen, results_of(chosen), strict=True))
 
     def _is_relative(self, record: Record) -> bool:
-        """Whether a record may teach a model of this task: one of another shape of the template or
-        workload, or of the same expression; under the conditions of now."""
+        """Whether a record may teach a model of this task: of another shape of the template or
+        workload, or of the same expression, under the conditions of now."""
         if record.phase or record.task == self.task.alias:
             return False
         # Tensors that were given without a function share one name, and have no arguments.
@@ -261,7 +248,7 @@ class LogJournal(Journal):
         return records.reuse_of(record, own) is Reuse.AS_TRIAL
 
     def _take(self, past: Sequence[Record]) -> int:
-        """Take in records that are trials; returns how many name a point that the space lacks."""
+        """Take in records that are trials; returns the number of points that the space lacks."""
         configs = self._configs(past)
         names = ("trial", "round", "seed", "phase", "program", "same_as", "id")
         columns = records.fields_of(past, *names)
@@ -288,7 +275,6 @@ class LogJournal(Journal):
         return configs.count(None)
 
     def _take_elsewhere(self, past: list[Record]) -> None:
-        """Take in records of another compiler or machine."""
         pairs = zip(self._configs(past), results_of(past), strict=True)
         self.elsewhere = [(config, result) for config, result in pairs if config is not None]
         best = filter(None, self._configs(records.ranked(past)))
@@ -340,10 +326,10 @@ class LogJournal(Journal):
 def _schedule(
     task: Task, config: ConfigEntity, result: MeasureResult
 ) -> tuple[str, list[Json], Expression | None]:
-    """Hash of the expression and trace of what was measured, and the expression where it is known;
+    """Hash of the expression and trace of a measured configuration, and the expression where known;
     nothing where the template refused it.
 
-    A measurer that does not say them, such as one of a user, has the template run again.
+    A measurer that does not give them, such as one of a user, has the template run again.
     """
     if result.dag:
         return result.dag, json.loads(result.trace), result.expression
@@ -356,18 +342,7 @@ def _schedule(
 def open_journal(
     task: Task, path: str | None, run: str, kept: Journal | None, devices: str | None = None
 ) -> Journal:
-    """Return the journal of a run: the log at ``path``, or without one the ``kept`` one.
-
-    Args:
-        task: the task.
-        path: the log, or None.
-        run: identifier of the run.
-        kept: the journal of a former call.
-        devices: see `LogJournal`.
-
-    Raises:
-        RecordError: the log cannot be read or written.
-    """
+    """The journal of a run: the log at ``path``, or without one that of a former call."""
     if path is None:
         return kept or Journal(task)
     if not path:

@@ -29,9 +29,9 @@ from loopwright.tuner.run.output.summary import Summary
 from loopwright.tuner.run.run import Run
 from loopwright.tuner.run.state import flop_of
 
-#: Trials of one round: so many the tuner is asked for, and told of, at once.
+#: Number of trials of one round, which the tuner is asked for, and told of, at once.
 PLAN_SIZE = 16
-#: Makes the way of measuring where none is given.
+#: Makes the option where none is given.
 default_option = measure_option
 
 
@@ -41,7 +41,7 @@ S = TypeVar("S")
 class TuningInterrupted(KeyboardInterrupt, Generic[S]):
     """Ctrl-C during a run. Every finished trial is in the log; ``summary`` says how far it came.
 
-    The command line makes SIGTERM and SIGHUP do the same. Who calls this from Python installs such
+    The command line makes SIGTERM and SIGHUP do the same. A caller in Python installs such
     handlers, which raise KeyboardInterrupt, where they are wanted.
     """
 
@@ -97,11 +97,7 @@ def tune(
 def check_arguments(
     option: MeasureOption | MeasurerLike | None, callbacks: Sequence[Callback]
 ) -> None:
-    """Refuse what cannot measure, and what cannot be called after a round.
-
-    Raises:
-        TuneError: it is such a thing.
-    """
+    """Refuse an option that cannot measure, and a callback that cannot be called."""
     for one in callbacks:
         if not callable(one):
             raise TuneError(
@@ -116,7 +112,7 @@ def check_arguments(
 
 
 def _whole_run(run: Run) -> Summary:
-    """The pipeline: what the log holds, round after round, the finalists again, the summary."""
+    """Run the pipeline: what the log holds, round after round, the finalists again, the summary."""
     try:
         with without_collector():  # it would look for cycles among all trials, again and again
             run.resume()
@@ -143,13 +139,8 @@ def open_run(
 ) -> Iterator[Run]:
     """Lock and read the log, start the measurer; close both in the end.
 
-    Args:
-        tuner: proposes; the others as in `tune`.
-        budget: limits of the run.
-        option: how to measure, or a ready measurer.
-        callbacks: `log_to_file` among them names the log.
-        plan_size: length of a round.
-        beside: a measurer of another task that is open meanwhile; its processes are shared.
+    `log_to_file` among the callbacks names the log. ``beside`` is an open measurer of another task,
+    whose processes are shared.
     """
     check_arguments(option, callbacks)
     devices = _devices(option)
@@ -178,7 +169,7 @@ def open_run(
 
 
 def _devices(option: MeasureOption | MeasurerLike | None) -> str | None:
-    """Names of the devices of this machine that are measured on; None: it is not this machine."""
+    """Names of the devices of this machine that are measured on; None for another machine."""
     if option is None:
         return ""
     return option.runner.devices if isinstance(option, MeasureOption) else None

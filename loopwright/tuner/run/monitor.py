@@ -21,13 +21,7 @@ class Monitor:
     """A callback that is also told of the start, of each trial and of the end of a run.
 
     By itself it collects the speed and the time of each trial, as AutoTVM's ``Monitor`` does. A
-    subclass overrides what it wants to hear of.
-
-    Example::
-
-        monitor = Monitor()
-        tuner.tune(n_trial=64, callbacks=[monitor])
-        monitor.trial_scores().max() / 1e9  # GFLOP/s of the fastest trial
+    subclass overrides the methods of the steps that it watches.
 
     Example:
         >>> class Loud(lw.tuner.Monitor):
@@ -54,7 +48,7 @@ class Monitor:
     def __call__(
         self, tuner: TunerLike, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]
     ) -> None:
-        """A round is recorded and told: keep the speed and the time of its trials.
+        """Keep the speed and the time of the trials of a round that was recorded and told.
 
         Trials that a log held before the run are none of its rounds.
         """
@@ -80,37 +74,37 @@ class Monitor:
         self.timestamps.clear()
 
     def started(self, tuner: TunerLike, state: RunState) -> None:
-        """The log is read and measuring begins; ``state`` is kept up to date from here on."""
+        """Called when the log is read and measuring begins; ``state`` is current from then on."""
 
     def trial(self, state: RunState, trial: Trial) -> None:
-        """One trial is measured and recorded."""
+        """Called when a trial is measured and recorded."""
 
     def note(self, text: str) -> None:
-        """Something that the user should know, in one line."""
+        """Called with a line that the user should know."""
 
     def phase(self, text: str, quiet: bool) -> None:
-        """The run has entered or left a step that may take long.
+        """Called when the run has entered or left a step that may take long.
 
-        Called on the thread of the run, before ``started`` too, many times a second: be quick.
+        It is called on the thread of the run, before ``started`` too, many times a second: be
+        quick.
 
         Args:
-            text: what goes on now, such as ``"fitting the cost model"``; empty for nothing that
-                has a name.
+            text: the step, such as ``"fitting the cost model"``; empty for one without a name.
             quiet: nothing is timed until the next call, so that drawing disturbs nothing.
         """
 
     def playoff(self, state: RunState, count: int) -> None:
-        """The best ``count`` configurations are now measured again, interleaved."""
+        """Called before the best ``count`` configurations are measured again, interleaved."""
 
     def beside(self) -> Mapping[str, Callable[[], float | None]]:
-        """What the playoff shall sample beside the kernels, by name.
+        """Functions, by name, that the playoff shall sample beside the kernels.
 
         Each is called in turn with them and returns seconds per call, or None where it has none.
         """
         return {}
 
     def finished(self, state: RunState, summary: Summary) -> None:
-        """The run is over, be it by Ctrl-C; not called when it ends by an error."""
+        """Called when the run is over, be it by Ctrl-C; not when it ends by an error."""
 
     def close(self) -> None:
-        """Nothing follows, however the run ended: end threads, give the terminal back."""
+        """Called last, however the run ended: end threads, give the terminal back."""

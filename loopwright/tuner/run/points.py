@@ -24,11 +24,7 @@ class _Place(NamedTuple):
 
 
 class RecordedPoints:
-    """Finds what ``space.find`` and ``space.get`` would, and looks each value of a knob up once.
-
-    Args:
-        space: the space.
-    """
+    """Finds the configurations of recorded values; each value of a knob is looked up once."""
 
     def __init__(self, space: ConfigSpace) -> None:
         self._space = space
@@ -39,14 +35,12 @@ class RecordedPoints:
             self._parts = {name: _Part(space, p.config_space, first) for name, p, first in rows}
 
     def find_all(self, configs: Sequence[Mapping[str, Json]]) -> list[ConfigEntity | None]:
-        """The configuration of each ``{knob: value}``, or None when it is not a point of the
-        space."""
+        """The configuration of each ``{knob: value}``; None where it is no point of the space."""
         for part in (self._whole, *self._parts.values()):
             part.forget_values()
         return [self._find(values) for values in configs]
 
     def find(self, values: Mapping[str, Json]) -> ConfigEntity | None:
-        """The configuration of ``{knob: value}``, or None when it is not a point of the space."""
         return self.find_all([values])[0]
 
     def _find(self, values: Mapping[str, Json]) -> ConfigEntity | None:
@@ -57,13 +51,7 @@ class RecordedPoints:
 
 
 class _Part:
-    """The points of a space that has knobs.
-
-    Args:
-        whole: the space that configurations are of.
-        space: it, or a part of it.
-        first: the index of the first point of that part.
-    """
+    """The points of a space with knobs, the first of which has the index ``first`` in the whole."""
 
     def __init__(self, whole: ConfigSpace, space: ConfigSpace, first: int) -> None:
         self._whole, self._first = whole, first
@@ -73,12 +61,11 @@ class _Part:
         self.forget_values()
 
     def forget_values(self) -> None:
-        """Forget which values are which objects: they are known by identity, as long as they are
-        kept (an index holds equal ones once)."""
+        """Forget the values: they are known by the identity of objects, which an index keeps alive
+        and holds once."""
         self._known: list[dict[int, _Place | None]] = [{} for _ in self._knobs]
 
     def find(self, values: Mapping[str, Json]) -> ConfigEntity | None:
-        """The configuration of ``{knob: value}``, or None when it is not a point."""
         if len(values) != len(self._knobs):
             return None
         index, entities = self._first, {}
@@ -96,7 +83,7 @@ class _Part:
         return ConfigEntity(self._whole, entities, index)
 
     def _place(self, number: int, value: Json) -> _Place | None:
-        """Where a value stands among the candidates of a knob; None where it does not."""
+        """Candidate of a value, and its part of an index; None where the value is no candidate."""
         _, knob, positions = self._knobs[number]
         # Values that are different as JSON have different texts in Python, too.
         text = repr(value)

@@ -1,4 +1,4 @@
-"""The results that records keep."""
+"""Results as records keep them."""
 
 from __future__ import annotations
 
@@ -9,12 +9,10 @@ from loopwright.records import Record, fields_of
 
 
 def result_of(record: Record) -> MeasureResult:
-    """The result that a record keeps."""
     return results_of([record])[0]
 
 
 def results_of(records: Sequence[Record]) -> list[MeasureResult]:
-    """The results that records keep, in their order."""
     columns = fields_of(records, *_SAME, "error", "program", "same_as")
     results = [
         MeasureResult(

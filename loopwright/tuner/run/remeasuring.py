@@ -1,4 +1,4 @@
-"""Measuring trials of a run again: who does it, where it is kept, and who hears of it."""
+"""Remeasuring: the parts of a run that measure trials again, keep the results, and report them."""
 
 from __future__ import annotations
 
@@ -16,14 +16,7 @@ from loopwright.tuner.run.state import RunState, Trial
 
 @dataclass(frozen=True)
 class Remeasuring:
-    """The parts of a run that are needed to measure some of its trials again.
-
-    Attributes:
-        measurer: measures them.
-        state: the trials of the run; takes in what comes out.
-        journal: where that is recorded.
-        monitors: hear of it.
-    """
+    """The parts of a run that are needed to measure some of its trials again."""
 
     measurer: MeasurerLike
     state: RunState
@@ -38,20 +31,12 @@ class Remeasuring:
         verdict: Verdict | None = None,
         place: Place | None = None,
     ) -> None:
-        """Record what measuring a trial again gave, and let it stand.
-
-        Args:
-            trial: the trial.
-            result: times, or how it failed.
-            phase: of the record.
-            verdict: how it compares with the default, where it is the winner of a playoff.
-            place: what its playoff says of it; None where it is of none.
-        """
+        """Record a further measurement of a trial, see `Journal.add_again`, and let it stand."""
         default = None if self.state.default is None else self.state.default.index
         self.journal.add_again(trial, result, phase, verdict, default, place)
         self.state.measured_again(trial.index, result, place)
 
     def say(self, note: str) -> None:
-        """Tell the monitors what a person should know."""
+        """Tell the monitors a line for the user."""
         for monitor in self.monitors:
             monitor.note(note)

@@ -1,4 +1,4 @@
-"""One round of a run: what it measures, and what of that is done."""
+"""One round of a run: its configurations, and its trials so far."""
 
 from __future__ import annotations
 
@@ -14,22 +14,17 @@ if TYPE_CHECKING:
 
 @dataclass
 class Round:
-    """The configurations of one round in order, and which of them are measured.
-
-    Attributes:
-        number: the round.
-        seed: the seed that proposed it.
-        first: trial number of its first configuration.
-        configs: what it measures.
-        done: the trials so far by index, those of the log included.
-        fresh: the trials of this run.
-    """
+    """The configurations of one round in order, and their trials."""
 
     number: int
+    #: Seed of the tuner that proposed it.
     seed: int | None
+    #: Trial number of its first configuration.
     first: int
     configs: list[ConfigEntity]
+    #: Trials so far by index, those of the log included.
     done: dict[int, Trial] = field(default_factory=dict)
+    #: Trials of this run.
     fresh: list[Trial] = field(default_factory=list)
 
     def todo(self) -> list[tuple[int, ConfigEntity]]:
@@ -39,6 +34,6 @@ class Round:
         ]
 
     def results(self) -> list[tuple[ConfigEntity, MeasureResult]]:
-        """``(config, result)`` of its trials so far, in the order of trial numbers."""
+        """Results of its trials so far, in the order of trial numbers."""
         trials = [self.done[i] for i in map(point, self.configs) if i in self.done]
         return [(t.config, t.result) for t in trials]

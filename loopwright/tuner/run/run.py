@@ -40,11 +40,11 @@ from loopwright.tuner.run.sentinel import Sentinel
 from loopwright.tuner.run.stall import StallWatch
 from loopwright.tuner.run.state import RunState, Trial, flop_of, point
 
-#: So many failures in a row, all of one kind and none valid before, end a run.
+#: Number of failures in a row, all of one kind and none valid before, that end a run.
 FAILURES_OF_ONE_KIND = 32
-#: A run ends when so many rounds of proposals in a row were programs that are measured already. A
-#: tuner of whose proposals one in thirty is new gets this far once in eighty times; each costs
-#: milliseconds.
+#: Number of rounds of proposals in a row, all of programs that are measured already, that end a
+#: run. A tuner of whose proposals one in thirty is new gets this far once in eighty times; each
+#: costs milliseconds.
 ROUNDS_OF_DUPLICATES = 8
 
 #: The keys of a measurer's ``timing`` that are seconds of one phase; others are totals and counts.
@@ -58,20 +58,20 @@ PHASES = (
     "cooldown",
     "overhead",
 )
-#: What a run waits for in its own steps, for people.
+#: Words for what a run waits for in its own steps.
 _WAITING = {
     "search": "the tuner, which chooses what to measure next",
     "log": "the log: its disk, or another process that locks it",
     "playoff": "the playoff",
 }
-#: What of it is a phase, and whether nothing is timed in it.
+#: Steps that are phases, and whether nothing is timed in them.
 _PHASE = {"search": ("choosing configurations", True), "playoff": ("playoff", False)}
 
 _log = logging.getLogger("loopwright.tuner")
 
 
 def _say(text: str) -> None:
-    """Log a line; where nobody has set up logging, show it all the same, unless it is silenced by
+    """Log a line; print it where logging is not set up, unless it is silenced by
     ``logging.getLogger("loopwright").setLevel(logging.WARNING)``."""
     if _log.hasHandlers():
         _log.info(text)
@@ -80,7 +80,7 @@ def _say(text: str) -> None:
 
 
 def _unheard(text: str) -> None:
-    """After the run nobody watches its tuner."""
+    """Do nothing: after the run nobody watches its tuner."""
 
 
 class Run:
@@ -119,12 +119,11 @@ class Run:
 
     @property
     def recorded(self) -> int:
-        """Trials that the journal holds."""
         return len(self.journal.trials)
 
     @property
     def unfinished(self) -> bool:
-        """True while the tuner was not told of the round that is planned."""
+        """True while the tuner has not been told of the planned round."""
         return self._round is not None
 
     # -- the steps ----------------------------------------------------------------------------
@@ -167,7 +166,7 @@ class Run:
         return None if self.stop else self._round
 
     def measure(self, plan: Round) -> None:
-        """Measure what is missing of a round, as far as the budgets allow: record each at once."""
+        """Measure the missing trials of a round within the budgets, and record each at once."""
         todo = plan.todo()[: self._room()]
         inputs = [MeasureInput(self.task, config, number) for number, config in todo]
         if not inputs:
@@ -206,11 +205,7 @@ class Run:
             self.stop = self.stop or ("callback", str(exc))
 
     def playoff(self, left: float | None = None) -> None:
-        """Check and measure the best few and the default again, interleaved; the result stands.
-
-        Args:
-            left: seconds that it may take; None for no limit but that of the run.
-        """
+        """Check and measure the best few and the default again, interleaved; the result stands."""
         # The measurer counts this time into its phases as well: keep what they were.
         self._phases = self._measurer_phases()
         with self._timed("playoff"), self.stall.measuring():
@@ -219,7 +214,7 @@ class Run:
 
     @property
     def verdict(self) -> Verdict:
-        """How the best compares with the default: what its record says."""
+        """Comparison of the best with the default, from its record."""
         best = self.state.best
         return self.journal.verdicts.get(-1 if best is None else best.index, NOT_COMPARED)
 
@@ -230,11 +225,7 @@ class Run:
         return default if default and self.verdict.nothing_faster else self.state.best
 
     def finish(self) -> Summary:
-        """End the run; the tuner's ``best_*`` are then those of the whole run.
-
-        Raises:
-            NothingRan: there is not one valid trial, and the run was not interrupted.
-        """
+        """End the run; the tuner's ``best_*`` are then those of the whole run."""
         if self._round is not None:
             self.tuner.tell(self._round.results())
             self._round = None
@@ -262,7 +253,6 @@ class Run:
         return summary
 
     def close(self) -> None:
-        """Watch the tuner no longer."""
         self.stall.close()
         self.tuner.on_phase = _unheard
 
@@ -303,7 +293,7 @@ class Run:
         return Round(number, seed, first, configs) if configs else None
 
     def _longest_round(self) -> int:
-        """How many configurations `_plan` can choose: a round of so many is complete."""
+        """Largest number of configurations of a round; with so many it is complete."""
         return max(self.plan_size, 1 + len(self.journal.remeasure))
 
     def _default_index(self) -> int | None:
@@ -319,7 +309,6 @@ class Run:
     # -- measuring ----------------------------------------------------------------------------
 
     def _room(self) -> int | None:
-        """How many more valid trials the budget has room for; None for no limit."""
         return self.budget.room(self.state.valid)
 
     def _results(self, inputs: list[MeasureInput]) -> Generator[MeasureResult, None, None]:
@@ -373,7 +362,7 @@ class Run:
         return self.budget.spent(self.state.progress, reserve) or self._nothing_new()
 
     def _nothing_new(self) -> tuple[str, str] | None:
-        """Why a tuner that proposes only what is known is asked no more; None while it is not."""
+        """Reason to stop a tuner that proposes only known programs; None while there is none."""
         count = self.state.duplicates_in_a_row
         if count < ROUNDS_OF_DUPLICATES * self.plan_size:
             return None
@@ -402,7 +391,7 @@ class Run:
     # -- the end ------------------------------------------------------------------------------
 
     def _set_best(self) -> None:
-        """Let the tuner's ``best_*`` be what the final measurement says."""
+        """Set the tuner's ``best_*`` from the final measurement."""
         best = self.chosen
         if best is not None:
             speed = self.state.flop / self.state.seconds(best)
@@ -432,7 +421,7 @@ class Run:
             self.own_time[what] += time.perf_counter() - start
 
     def _phase(self, what: str) -> AbstractContextManager[None]:
-        """Tell the monitors where it may take long."""
+        """Tell the monitors of a step that may take long."""
         return self.phases.entered(*_PHASE[what]) if what in _PHASE else nullcontext()
 
     def _measurer_phases(self) -> dict[str, float]:

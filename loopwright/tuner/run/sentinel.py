@@ -1,4 +1,4 @@
-"""Notices that the machine has changed, and says which trials that touched."""
+"""Watch for changes of the machine, and for the trials that they affect."""
 
 from __future__ import annotations
 
@@ -19,18 +19,14 @@ if TYPE_CHECKING:
 SHARE, WINDOWS = 0.02, 3
 #: Share of the time of a run that measuring again may take.
 AGAIN_SHARE = 0.1
-#: So many trials are measured again at most, and only those so near to the best.
+#: Largest number of trials that are measured again, and of their time by that of the best.
 MOST, NEAR = 8, 1.1
-#: What a sample is expected to take before there was one, in seconds.
+#: Seconds that a sample is expected to take before there was one.
 _EXPECTED_S = 0.15
 
 
 class Sentinel:
-    """Times a reference kernel between rounds, as often as its share of the time allows.
-
-    Args:
-        parts: of the run.
-    """
+    """Times a reference kernel between rounds, as often as its share of the time allows."""
 
     def __init__(self, parts: Remeasuring) -> None:
         self.parts = parts
@@ -41,12 +37,9 @@ class Sentinel:
         self._trials: list[int] = []
 
     def look(self, number: int) -> None:
-        """Take a sample if there is time for it; measure again what a drift touched.
+        """Take a sample after a round, if there is time; measure trials again that a drift affects.
 
-        What is measured again is recorded, and the tuner is told of it with the round.
-
-        Args:
-            number: the round that has just been measured.
+        Their results are recorded, and the tuner is told of them with the round.
         """
         elapsed = self.state.budget.elapsed
         if self._spent + self._last > SHARE * elapsed:
@@ -80,7 +73,7 @@ class Sentinel:
 
 
 def _with_times_of(again: MeasureResult, trial: Trial) -> MeasureResult:
-    """A trial's result with the times of now. What was checked stays checked."""
+    """The result of a trial with the times of now; its check remains valid."""
     return replace(trial.result, times=again.times, error=again.error, ts=again.ts, same_as="")
 
 

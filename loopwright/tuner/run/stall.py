@@ -1,4 +1,4 @@
-"""Says what a run waits for, when nothing has happened for a while."""
+"""Messages about a run that waits, when nothing has happened for a while."""
 
 from __future__ import annotations
 
@@ -10,22 +10,15 @@ from contextlib import AbstractContextManager, contextmanager
 from loopwright.measure import Measurer
 from loopwright.measure.interfaces import MeasurerLike
 
-#: Seconds without progress after which that is said; again after twice as long, and so on.
+#: Seconds without progress before a message; the next comes after twice as long, and so on.
 STALL_S = 60.0
 
 
 class StallWatch:
     """Watches a run from a thread of its own, since the run itself waits.
 
-    The thread sleeps but for four looks in `after` seconds, so that it does not disturb what is
-    timed.
-
-    Args:
-        measurer: of the run; a `Measurer` tells what it waits for.
-        recorded: counts the trials that are recorded.
-        announce: called, on that thread, with one line.
-        after: seconds without progress.
-        clock: seconds of a clock that only goes forward.
+    The thread sleeps but for four looks in ``after`` seconds, so that it does not disturb what is
+    timed; it calls ``announce`` with one line.
     """
 
     def __init__(
@@ -47,7 +40,7 @@ class StallWatch:
 
     @contextmanager
     def waiting_for(self, what: str) -> Iterator[None]:
-        """The block may take long, and it waits for this."""
+        """Declare that the block may take long, and what it waits for."""
         if not self._waiting:
             self._begin()
         self._waiting.append(what)
@@ -57,11 +50,11 @@ class StallWatch:
             self._waiting.pop()
 
     def measuring(self) -> AbstractContextManager[None]:
-        """In the block the measurer works, and says itself what it waits for."""
+        """Declare that the measurer works in the block, which itself says what it waits for."""
         return self.waiting_for("")
 
     def look(self) -> None:
-        """See whether something has happened since the last look; say so where nothing has."""
+        """Announce that nothing has happened since the last look, if that is long enough."""
         waiting, seen, now = self._waiting[-1:], self._progress(), self._clock()
         if not waiting or seen != self._seen:
             self._seen, self._since, self._next = seen, now, self._after
@@ -73,13 +66,12 @@ class StallWatch:
         self._announce(f"no progress for {idle:.0f} s: waiting for {waiting[0] or self._work()}")
 
     def close(self) -> None:
-        """End the thread."""
         self._closed.set()
         if self._thread is not None:
             self._thread.join()
 
     def _progress(self) -> tuple[int, int]:
-        """Changes with whatever happens: a trial is recorded, a process has answered."""
+        """Counters that change with any progress: a trial is recorded, a process has answered."""
         answered = self._measurer.answered if isinstance(self._measurer, Measurer) else 0
         return self._recorded(), answered
 

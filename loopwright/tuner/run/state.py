@@ -1,4 +1,4 @@
-"""Where a run stands: every trial of the task so far, the best, the default, the failures."""
+"""State of a run: every trial of the task so far, the best, the default, the failures."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from loopwright.task import ConfigEntity, Task
 
 
-#: Trials of a run after which their mean time says something of those to come.
+#: Number of trials of a run after which their mean time predicts that of those to come.
 _TELLING = 4
 
 
@@ -47,8 +47,8 @@ class Trial:
         number: position among all trials of this task, from 0.
         round: the round that proposed it.
         seed: the seed of the tuner that proposed it.
-        config: what was measured.
-        result: what came out.
+        config: the configuration that was measured.
+        result: its measurement.
     """
 
     number: int
@@ -83,7 +83,7 @@ def flop_of(task: Task) -> int:
 
 @dataclass(frozen=True)
 class Failure:
-    """How often one kind of error occurred, and the text of its first example."""
+    """Number of errors of one kind, and the text of the first."""
 
     count: int
     example: str
@@ -101,11 +101,12 @@ class RunState:
         budget: the limits of the run.
 
     Attributes:
-        trials: what was measured itself, in order.
+        trials: configurations that were measured themselves, in order.
         duplicates: configurations that share the result of a trial.
-        duplicates_in_a_row: how many of them came since the last trial.
+        duplicates_in_a_row: number of them since the last trial.
         programs: results that others of the same program share, by the hash of the program.
-        capacity: how many configurations can be measured at all, see `capacity`; None: not known.
+        capacity: number of configurations that can be measured at all, see `capacity`; None where
+            it is not known.
     """
 
     def __init__(self, flop: int, default: int | None, budget: Budget) -> None:
@@ -132,7 +133,7 @@ class RunState:
     def resume(
         self, trials: Iterable[Trial], later: Iterable[tuple[int, MeasureResult, Place | None]] = ()
     ) -> None:
-        """Take in what the log holds: trials, and further measurements of them by index."""
+        """Take in the trials of a log, and further measurements of them by index."""
         for trial in trials:
             self.add(trial)
         for index, result, place in later:
@@ -173,7 +174,7 @@ class RunState:
             self._rank(trial)
 
     def time_again(self, index: int, seconds: float) -> None:
-        """Note a fresh time of a trial; which one is best does not change by it."""
+        """Note a fresh time of a trial, which does not change the best."""
         self._retimed[index] = seconds
 
     def measured_again(self, index: int, result: MeasureResult, place: Place | None = None) -> None:
@@ -181,8 +182,8 @@ class RunState:
 
         Args:
             index: of the configuration.
-            result: times, or how it failed.
-            place: what its playoff says of it; None where it is of none.
+            result: times, or the failure.
+            place: its place in its playoff; None where it is of none.
         """
         if result.error is not None:
             if result.error.kind in FAILED_AGAIN:
@@ -291,7 +292,7 @@ class RunState:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What else is worth a line in the summary."""
+        """Further lines of the summary."""
         if not self.duplicates:
             return ()
         return (
@@ -306,7 +307,7 @@ class RunState:
 
     @property
     def progress(self) -> Progress:
-        """What budgets are compared with."""
+        """Progress to compare budgets with."""
         best = None if self.best is None else self._places[self.best.number]
         gflops = self.gflops(self.best_seconds)
         return Progress(self.valid, len(self.trials), best, gflops, self.gain)

@@ -1,1 +1,1 @@
-"""Tuning several tasks: who gets the next round, limits of all and of each, the table."""
+"""Tuning several tasks: choice of the next, limits of all and of each, the table."""

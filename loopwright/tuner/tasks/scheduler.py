@@ -1,4 +1,4 @@
-"""Which of several tasks deserves the next round: gradients of the objective, task by task.
+"""Choice of the task that gets the next round: gradients of the objective, task by task.
 
 The gradient scheduler is that of Ansor (Zheng et al., OSDI 2020, section 6; TVM's
 ``auto_scheduler.TaskScheduler``). With ``g_i(t)`` the best latency of task ``i`` after ``t``
@@ -8,7 +8,7 @@ objective, the task with the lowest
     df/dg_i * ( alpha * (g_i(t) - g_i(t - w)) / w
                 + (1 - alpha) * (min(g_i - g_i / t, beta * C_i / max V_j) - g_i) )
 
-comes next. The first term is what the last ``w`` rounds gained; the second is what one more round
+comes next. The first term is the gain of the last ``w`` rounds; the second is what one more round
 may gain if the latency goes on to fall as 1/t, or if the task comes near the speed of those like it
 (``j`` in its group). The choice depends on the history of the tasks alone, so the same records lead
 to the same choice.
@@ -24,9 +24,10 @@ import numpy as np
 
 from loopwright.errors import UsageError, did_you_mean
 
-#: Weight of the past, tolerance among similar tasks, and rounds of the past that are looked at.
+#: Weight of past gains, 0 to 1; factor within which a task is expected to come to the fastest of
+#: its group; number of past rounds that are looked at.
 ALPHA, BETA, BACKWARD_WINDOW = 0.2, 2.0, 3
-#: A task leaves its group after so many rounds more than the others of it, if it is still slower.
+#: Number of rounds more than the others after which a slower task leaves its group.
 _PATIENCE = 5
 
 STRATEGIES = ("gradient", "round-robin")
@@ -34,28 +35,23 @@ STRATEGIES = ("gradient", "round-robin")
 
 @dataclass
 class TaskProgress:
-    """How far the tuning of one task has come.
+    """Progress of the tuning of one task."""
 
-    Attributes:
-        flop: operations of one call; 0 when there are none to count.
-        group: tasks of an equal group are alike; None for a task like no other.
-        history: best latency in seconds after each complete round; None while nothing ran.
-        done: True when the task gets no further round.
-    """
-
+    #: Operations of one call; 0 when there are none to count.
     flop: int = 0
+    #: Tasks of an equal group are alike; None for a task like no other.
     group: object = None
+    #: Best latency in seconds after each complete round; None while nothing ran.
     history: list[float | None] = field(default_factory=list)
+    #: True when the task gets no further round.
     done: bool = False
 
     @property
     def rounds(self) -> int:
-        """Complete rounds."""
         return len(self.history)
 
     @property
     def latency(self) -> float | None:
-        """Best latency so far."""
         return self.history[-1] if self.history else None
 
     @property
@@ -67,17 +63,9 @@ class TaskProgress:
 class Scheduler:
     """Chooses the task of the next round.
 
-    Args:
-        objective: gives the cost of latencies in seconds, one per task in order; it must not fall
-            when a latency rises. A task of which nothing ran yet has the latency 0.
-        strategy: ``"gradient"`` or ``"round-robin"``.
-        alpha: weight of what the past rounds gained, 0 to 1.
-        beta: a task is expected to come within this factor of the fastest one of its group.
-        backward_window: past rounds that are looked at.
-        seed: of the choice between equal gradients.
-
-    Raises:
-        UsageError: an argument is outside of its range.
+    The objective gives the cost of latencies in seconds, one per task in order, 0 for a task of
+    which nothing ran yet; it must not fall when a latency rises. The seed decides between equal
+    gradients.
     """
 
     def __init__(
@@ -130,11 +118,7 @@ class Scheduler:
         return int(rng.choice(ties))
 
     def gradients(self, tasks: Sequence[TaskProgress]) -> list[float]:
-        """The gradient of each task, at most 0; 0 for one that is done or that never ran.
-
-        Raises:
-            UsageError: the objective gives no number.
-        """
+        """The gradient of each task, at most 0; 0 for one that is done or that never ran."""
         return [
             0.0 if task.done or not task.latency else self._slope(tasks, i) * self._change(tasks, i)
             for i, task in enumerate(tasks)
@@ -149,11 +133,7 @@ class Scheduler:
         return max(0.0, (self.value(latencies) - self.value(lower)) / step)
 
     def value(self, latencies: Sequence[float]) -> float:
-        """The objective of latencies.
-
-        Raises:
-            UsageError: it gives no number.
-        """
+        """The objective of latencies, which must be a finite number."""
         value = self.objective(latencies)
         if not isinstance(value, int | float | np.number) or not math.isfinite(value):
             raise UsageError(
@@ -178,7 +158,7 @@ class Scheduler:
         return self.alpha * past + (1.0 - self.alpha) * (hoped - latency)
 
     def _alike(self, tasks: Sequence[TaskProgress], i: int) -> list[int]:
-        """The other tasks of its group; none when it has shown to be unlike them."""
+        """The other tasks of its group; none where it has proved to be unlike them."""
         task = tasks[i]
         if task.group is None or not task.speed:
             return []
@@ -197,10 +177,8 @@ def weighted_sum(
 ) -> Callable[[Sequence[float]], float]:
     """The objective ``sum of weight * latency``.
 
-    Args:
-        weights: one for each task.
-        alternatives: tasks of equal entries compute the same, and only the fastest of those that
-            ran counts; None for a task that has no alternative. Empty: no task has one.
+    Tasks with equal entries in ``alternatives`` compute the same, and only the fastest of those
+    that ran counts; None is a task that has no alternative.
     """
     groups: dict[tuple[object, object], list[int]] = {}
     for i in range(len(weights)):

@@ -34,7 +34,6 @@ class Stopwatch:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Let it run."""
         self._since = time.monotonic()
         try:
             yield
@@ -43,22 +42,7 @@ class Stopwatch:
 
 
 class TotalBudget:
-    """The limits of all tasks together.
-
-    Args:
-        n_trial: valid results of all tasks, those of the log included; None for no limit.
-        timeout: seconds of this call, the final re-measuring included; None for no limit.
-        early_stopping: trials of all tasks in a row without a better one for any; None for no
-            limit.
-        clock: returns seconds.
-
-    Attributes:
-        states: of all tasks.
-        playing: gives those of the tasks that are to have a playoff.
-
-    Raises:
-        UsageError: a limit is malformed.
-    """
+    """The limits of all tasks together; None is no limit."""
 
     def __init__(
         self,
@@ -67,10 +51,14 @@ class TotalBudget:
         early_stopping: int | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        #: Valid results of all tasks, those of the log included.
         self.n_trial = count("n_trial", n_trial)
+        #: Seconds of this call, the final re-measuring included.
         self.timeout = seconds(timeout)
+        #: Trials of all tasks in a row without a better one for any.
         self.early_stopping = count("early_stopping", early_stopping)
         self.states: list[RunState] = []
+        #: Gives the states of the tasks that are to have a playoff.
         self.playing: Callable[[], Sequence[RunState]] = lambda: self.states
         self.stopped: tuple[str, str] | None = None
         self._without_gain = 0
@@ -80,7 +68,6 @@ class TotalBudget:
 
     @property
     def elapsed(self) -> float:
-        """Seconds since the call began."""
         return self._clock() - self._started
 
     @property
@@ -95,13 +82,12 @@ class TotalBudget:
 
     @property
     def valid(self) -> int:
-        """Valid results of all tasks."""
         return sum(state.valid for state in self.states)
 
     @property
     def trials(self) -> int | None:
-        """Valid results of all tasks at which the call ends at the latest: what was asked for, or
-        what there is in all spaces; None where neither is known."""
+        """Valid results at which the call ends at the latest: the number asked for or that of all
+        spaces; None where neither is known."""
         limits = (self.n_trial, self.most_trials)
         return min((n for n in limits if n is not None), default=None)
 
@@ -114,7 +100,7 @@ class TotalBudget:
 
     @property
     def shortage(self) -> str:
-        """What a person should know who asked for more trials than there can be; else empty."""
+        """Warning that more trials were asked for than there can be; else empty."""
         if self.n_trial is None or self.trials is None or self.n_trial <= self.trials:
             return ""
         return (
@@ -124,8 +110,7 @@ class TotalBudget:
 
     @property
     def eta(self) -> float | None:
-        """Seconds until the call ends with its playoffs, if it goes on as fast as until now; None
-        while that cannot be said."""
+        """Seconds until the call ends with its playoffs at the pace until now; None if unknown."""
         left = [] if self.left is None else [max(0.0, self.left)]
         measured = sum(state.measured for state in self.states)
         if self.trials is not None and measured >= len(self.states):
@@ -136,19 +121,18 @@ class TotalBudget:
         return min(left, default=None)
 
     def resumed(self) -> None:
-        """The logs are read: count how many trials came after the latest that was a task's best."""
+        """Note that the logs are read, and count the trials after the latest best of a task."""
         self._resumed_at = self.elapsed
         best = max((s.best.result.ts for s in self.states if s.best is not None), default=0.0)
         self._without_gain = sum(t.result.ts > best for s in self.states for t in s.trials)
 
     def note(self, state: RunState, trial: Trial) -> None:
-        """Take note of a trial of one of the tasks."""
         if trial.result.same_as:
             return
         self._without_gain = 0 if state.best is trial else self._without_gain + 1
 
     def spent(self) -> tuple[str, str] | None:
-        """``(budget, sentence)`` of the first limit that is reached; it stays reached."""
+        """Name and sentence of the first limit that is reached; it stays reached."""
         self.stopped = self.stopped or self._spent()
         return self.stopped
 
@@ -165,8 +149,8 @@ class TotalBudget:
         return None
 
     def _reserve(self) -> float:
-        """Seconds that measuring the finalists of each task again may take: a quarter of all, more
-        where that is too little for a verdict on each task."""
+        """Seconds for the playoffs of all tasks: a quarter of the time, more where that is too
+        little for a verdict on each."""
         assert self.timeout is not None
         states = self.playing()
         least = [verdict_seconds(state) for state in states]
@@ -176,19 +160,12 @@ class TotalBudget:
 
 
 def verdict_seconds(state: RunState) -> float:
-    """Seconds without which a playoff comes to no verdict: the best and the default are built,
-    checked and sampled."""
+    """Least seconds of a playoff for a verdict: best and default are built, checked and sampled."""
     return 3.0 * state.seconds_of_a_trial + VERDICT_S
 
 
 class TaskBudget(Budget):
-    """The limits of one task among others; its clock runs only while that task is tuned.
-
-    Args:
-        total: the limits of all.
-        early_stopping: trials of this task without a better one; None for no limit.
-        min_gain: as for `Budget`, of the time of this task.
-    """
+    """The limits of one task among others; its clock runs only while that task is tuned."""
 
     def __init__(
         self, total: TotalBudget, early_stopping: int | None, min_gain: float | str | None
@@ -203,7 +180,7 @@ class TaskBudget(Budget):
         return {**super().limits, **shared, "tasks": len(self.total.states)}
 
     def room(self, valid: int) -> int | None:
-        """How many more valid results all tasks together have room for."""
+        """Number of valid results that all tasks together still have room for."""
         n_trial = self.total.n_trial
         return None if n_trial is None else max(0, n_trial - self.total.valid)
 

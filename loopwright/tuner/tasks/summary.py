@@ -20,7 +20,7 @@ _HEAD = ("task", "trials", "best", "GFLOP/s", "x default", "weight", "weighted",
 
 @dataclass(frozen=True)
 class TaskRow:
-    """One task.
+    """The result of tuning one task.
 
     Attributes:
         task: as it is shown, such as ``matmul(64, 64, 64)``.
@@ -29,10 +29,10 @@ class TaskRow:
         best_seconds: the best median time per call, or None.
         default_seconds: that of the default configuration, or None.
         gflops: speed of the best in GFLOP/s, or None.
-        weight: how often the task is called.
-        stopped: why it gets no further trials, as in `Summary.stopped`; empty while it may.
+        weight: number of calls of the task, by which its time counts.
+        stopped: reason why it gets no further trials, as in `Summary.stopped`; empty while it may.
         reason: the same in a sentence.
-        verdict: how the best compares with the default.
+        verdict: comparison of the best with the default.
         alternative: equal for tasks that compute the same in different ways; None: there are none.
     """
 
@@ -72,7 +72,7 @@ class TaskRow:
 
     @property
     def speedup(self) -> float | None:
-        """How many times faster than the default the best is, by the verdict if there is one."""
+        """Factor by which the best is faster than the default, by the verdict if there is one."""
         if self.verdict.nothing_faster:
             return 1.0
         if self.verdict.is_compared:
@@ -120,7 +120,7 @@ class TaskRow:
 
 @dataclass(frozen=True)
 class TasksSummary:
-    """All tasks.
+    """The result of tuning all tasks.
 
     Attributes:
         rows: one for each task, in the order in which they were given.
@@ -135,7 +135,7 @@ class TasksSummary:
         total: valid trials at which the call ends at the latest, or None.
         eta: seconds that it is still expected to take, or None.
         most_trials: valid trials that all spaces have room for, or None where that is not known.
-        timing: seconds by what they went into, of all tasks together.
+        timing: seconds by the step that took them, of all tasks together.
     """
 
     rows: tuple[TaskRow, ...]
@@ -241,7 +241,7 @@ class TasksSummary:
         return html_block(f"{len(self.rows)} tasks", table, foot)
 
     def foot(self) -> list[str]:
-        """Why it ended, and how many trials there are."""
+        """Lines on the end and on the number of trials."""
         before = f", {self.from_log} of them from the log" if self.from_log else ""
         ended = [f"stopped: {self.reason}"] if self.reason else []
         text = [*ended, f"trials:  {self.trials} valid{before}"]

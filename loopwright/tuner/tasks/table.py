@@ -1,4 +1,4 @@
-"""Callbacks of `tune_tasks`: whatever watches several tasks while they are tuned."""
+"""Callbacks of `tune_tasks`, which watch several tasks while they are tuned."""
 
 from __future__ import annotations
 
@@ -31,25 +31,25 @@ class TasksMonitor:
     def __call__(
         self, tuner: TunerLike, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]
     ) -> None:
-        """A round of one task is recorded and told."""
+        """Called when a round of one task is recorded and told."""
 
     def started(self, summary: TasksSummary) -> None:
-        """The log is read and measuring begins."""
+        """Called when the log is read and measuring begins."""
 
     def round(self, summary: TasksSummary, latest: int) -> None:
-        """A round of the task at position ``latest`` was measured."""
+        """Called when a round of the task at position ``latest`` was measured."""
 
     def note(self, text: str) -> None:
-        """Something that the user should know, in one line."""
+        """Called with a line that the user should know."""
 
     def phase(self, text: str, quiet: bool) -> None:
-        """A task has entered or left a step that may take long; see `Monitor.phase`."""
+        """Called when a task has entered or left a step that may take long; see `Monitor.phase`."""
 
     def finished(self, summary: TasksSummary) -> None:
-        """The end, be it by Ctrl-C; not called when it ends by an error."""
+        """Called at the end, be it by Ctrl-C; not when it ends by an error."""
 
     def close(self) -> None:
-        """Nothing follows, however it ended: end threads, give the terminal back."""
+        """Called last, however it ended: end threads, give the terminal back."""
 
 
 class TaskTable(TasksMonitor):
@@ -68,7 +68,6 @@ class TaskTable(TasksMonitor):
         self._ticker = Ticker(self._show_if_due)
 
     def started(self, summary: TasksSummary) -> None:
-        """Say what the log holds."""
         self._summary = summary
         if summary.from_log:
             self._print(f"resuming: the log has {summary.from_log} trials, which count")
@@ -96,17 +95,14 @@ class TaskTable(TasksMonitor):
             )
 
     def note(self, text: str) -> None:
-        """Print the line."""
         self._print(text)
 
     def finished(self, summary: TasksSummary) -> None:
-        """Print table and sum."""
         self.close()
         for line in summary.lines():
             self._print(line)  # may hold the text of an error from a log
 
     def close(self) -> None:
-        """Stop drawing."""
         self._ticker.close()
         if self._live is not None:
             self._live.stop()
@@ -126,7 +122,7 @@ class TaskTable(TasksMonitor):
             self._draw()
 
     def _draw(self) -> None:
-        """The table, and below it how far the run is and what goes on."""
+        """Draw the table, and below it the progress of the run and the step that goes on."""
         from rich.console import Group
         from rich.text import Text
 

@@ -40,7 +40,6 @@ class TaskRun:
 
     @property
     def state(self) -> RunState:
-        """Its trials and the best of them."""
         return self.run.state
 
     @property
@@ -49,7 +48,7 @@ class TaskRun:
         return self.weight * (self.state.best_seconds or 0.0)
 
     def resume(self) -> None:
-        """Take in what the log holds of this task."""
+        """Take in the trials of this task from the log."""
         with self.budget.turn.running():
             self.run.resume()
         rounds = self.run.journal.rounds()
@@ -58,7 +57,7 @@ class TaskRun:
             self._note(trials)
 
     def step(self) -> None:
-        """Measure a round, or what is missing of one; done when there is none to measure."""
+        """Measure a round, or the missing part of one; done when there is none to measure."""
         with self.budget.turn.running():
             plan = self.run.current_round()
             if plan is not None:
@@ -69,7 +68,6 @@ class TaskRun:
         self.progress.done = self.run.stop is not None
 
     def row(self) -> TaskRow:
-        """Its row in the table."""
         state, default, best = self.state, self.state.default, self.run.chosen
         seconds = None if best is None else state.seconds(best)
         stop = self.run.stop or ("", "")
@@ -107,7 +105,6 @@ class AllRuns:
 
     @property
     def recorded(self) -> int:
-        """Trials that the journals hold."""
         return sum(run.run.recorded for run in self.runs)
 
     def resume(self, scheduler: Scheduler) -> None:
@@ -132,8 +129,8 @@ class AllRuns:
                 monitor.round(self.summary(scheduler), position)
 
     def playoffs(self) -> None:
-        """Measure the finalists of each task again, those first whose calls take longest; of
-        alternatives those of the fastest alone.
+        """Measure the finalists of each task again, the costliest task first; of alternatives the
+        fastest.
 
         Of the time that is left each gets what a verdict needs, and of the rest a share by the time
         of its calls; what it does not use is for those after it.
@@ -154,7 +151,7 @@ class AllRuns:
         return least[0] + spare * share if spare > 0 else left * least[0] / sum(least)
 
     def _counting(self) -> list[TaskRun]:
-        """The runs without those of which an alternative is faster."""
+        """The runs, but those with a faster alternative."""
         fastest: dict[object, TaskRun] = {}
         for run in self.runs:
             other = fastest.get(run.alternative, run)
@@ -163,11 +160,7 @@ class AllRuns:
         return [r for r in self.runs if r.alternative is None or fastest[r.alternative] is r]
 
     def finish(self, scheduler: Scheduler) -> TasksSummary:
-        """End every run and sum up.
-
-        Raises:
-            NothingRan: no task has a valid trial, and the call was not interrupted.
-        """
+        """End every run and sum up; an error where no task has a valid trial."""
         errors: list[NothingRan] = []
         timing: dict[str, float] = {}
         for run in self.runs:
@@ -192,12 +185,7 @@ class AllRuns:
     def summary(
         self, scheduler: Scheduler, timing: Mapping[str, float] | None = None
     ) -> TasksSummary:
-        """The table of all tasks as it is now.
-
-        Args:
-            scheduler: has the objective.
-            timing: seconds by what they went into, where that is known.
-        """
+        """The table of all tasks as it is now, with seconds by step where they are known."""
         stopped, reason = self.total.stopped or ("", "")
         states = [run.state for run in self.runs]
         return TasksSummary(
@@ -231,16 +219,13 @@ class Relay(Monitor):
         self.shows_result = bool(monitors)
 
     def trial(self, state: RunState, trial: Trial) -> None:
-        """Note the trial."""
         self.total.note(state, trial)
 
     def phase(self, text: str, quiet: bool) -> None:
-        """Pass it on with the name of the task."""
         for monitor in self.monitors:
             monitor.phase(f"{text} ({self.task})" if text else "", quiet)
 
     def note(self, text: str) -> None:
-        """Pass the line on with the name of the task."""
         for monitor in self.monitors:
             monitor.note(f"{self.task}: {text}")
         if not self.monitors:

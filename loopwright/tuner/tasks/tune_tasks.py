@@ -1,8 +1,9 @@
-"""Several tasks at once: which one next, one log, one table.
+"""Tuning several tasks at once: choice of the next, one log, one table.
 
 Each task has a run of its own, as `loopwright.tuner.run.loop` makes it; here its rounds are handed
-out one at a time. Runs share the processes that build and time. Whoever's turn is next follows from
-the recorded rounds alone, so a call that was cut off goes on from its log as if it had not been.
+out one at a time. Runs share the processes that build and time. The choice of the next task follows
+from the recorded rounds alone, so a call that was cut off goes on from its log as if it had not
+been.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from loopwright.tuner.base import Tuner
 
 T = TypeVar("T")
-#: How one task is measured: an option, a ready measurer, or the default.
+#: Way of measuring one task: an option, a ready measurer, or None for the default.
 Measuring = MeasureOption | MeasurerLike | None
 
 #: Tasks whose operations differ by less than about this factor may be alike.
@@ -87,7 +88,7 @@ def tune_tasks(
         tuner: name of a tuner, or a function ``(task, seed=..., **tuner_options) -> Tuner``.
         tuner_options: further options of every tuner.
         seed: of every tuner, and of the choice between equal tasks.
-        weights: how often each task is called; None: once each.
+        weights: number of calls of each task; None: once each.
         objective: gives the cost of the best times in seconds, one per task in order (0 where
             nothing ran); it must not fall when a time rises. None: the sum of weight x time.
         strategy: ``"gradient"`` or ``"round-robin"``.
@@ -101,9 +102,9 @@ def tune_tasks(
         alternatives: tasks of equal entries compute the same in different ways: only the fastest of
             them counts in the sum, so that after its first round a slower one gets none; None, also
             in it: the task has no alternative.
-        alpha: weight of what past rounds gained against what is to come, 0 to 1.
-        beta: how near a task is expected to come to the fastest of its group: a factor.
-        backward_window: past rounds that are looked at.
+        alpha: weight of the gain of past rounds against the expected one, 0 to 1.
+        beta: factor within which a task is expected to come to the fastest of its group.
+        backward_window: number of past rounds that are looked at.
 
     Returns:
         The table of tasks, the cost, and which budget ended the call.
@@ -258,7 +259,7 @@ def _per_task(option: Measuring | Sequence[Measuring], count: int) -> list[Measu
 
 
 def _group(task: Task) -> object:
-    """Tasks of one template whose operations are of a magnitude."""
+    """Group of a task: its template and the magnitude of its operations."""
     flop = flop_of(task)
     return (task.name, round(math.log(flop, _ALIKE))) if flop else None
 

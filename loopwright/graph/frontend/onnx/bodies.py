@@ -1,4 +1,4 @@
-"""What ONNX says an operator is made of: its function body, for the types of a node's inputs."""
+"""Function bodies that ONNX defines for operators, for the types of a node's inputs."""
 
 from __future__ import annotations
 
@@ -15,15 +15,8 @@ from loopwright.graph.ir.types import TensorType, TupleType, Type
 
 @dataclass(frozen=True)
 class Body:
-    """The body of an operator.
-
-    Attributes:
-        function: its inputs, outputs and nodes.
-        versions: of the domains of its nodes.
-    """
-
-    function: Any
-    versions: Mapping[str, int]
+    function: Any  # its inputs, outputs and nodes
+    versions: Mapping[str, int]  # of the domains of its nodes
 
     def nodes(self, call: Any) -> list[Any]:
         """Its nodes, with the attributes of a node that calls it."""
@@ -33,7 +26,7 @@ class Body:
 
 
 def _with_attributes(node: Any, given: Mapping[str, Any]) -> Any:
-    """A node whose attributes that refer to those of the function are filled in."""
+    """A node whose references to attributes of the function are resolved."""
     onnx = onnx_package()
     made = onnx.NodeProto()
     made.CopyFrom(node)
@@ -56,10 +49,8 @@ def _with_attributes(node: Any, given: Mapping[str, Any]) -> Any:
 def body_of(node: Any, versions: Mapping[str, int], types: Sequence[Type | None]) -> Body | None:
     """The body of a node's operator as of the version of its domain; None where there is none.
 
-    Args:
-        node: the node; its attributes may decide what the operator is made of.
-        versions: of the domains of the model.
-        types: of its inputs; None where one is left out.
+    It may depend on the node's attributes. ``types`` are those of its inputs, None for omitted
+    ones.
     """
     onnx = onnx_package()
     try:

@@ -1,7 +1,7 @@
-"""Nodes that have no converter, computed by onnx's own reference implementation.
+"""Nodes without a converter, computed by onnx's own reference implementation.
 
-A node becomes a call of a Python function, which is a step of the program of its own. The shapes of
-what it makes are those that onnx infers; where it cannot, sizes depend on data, and the node stays
+A node becomes a call of a Python function, which is a separate step of the program. The shapes of
+its results are those that onnx infers; where it cannot, sizes depend on data, and the node stays
 refused.
 """
 
@@ -33,20 +33,11 @@ def fallen_back(
     versions: Mapping[str, int],
     reason: str,
 ) -> list[Expr | None]:
-    """The outputs of a node as onnx's reference implementation computes them.
+    """The outputs of a node by onnx's reference implementation; None for unnamed ones.
 
-    Args:
-        node: the node.
-        inputs: what it reads by name, its graphs included.
-        types: of expressions; outputs of narrow dtypes are noted there.
-        versions: of the domains of the model.
-        reason: why it has no kernel.
-
-    Returns:
-        An expression for each output that has a name, None for the others.
-
-    Raises:
-        GraphError: there is no reference implementation, or shapes or dtypes are not known.
+    ``inputs`` are all values it reads, by name, those of its subgraphs included. Outputs of narrow
+    dtypes are noted in ``types``. ``reason`` says why the node has no kernel. Raises GraphError
+    where there is no reference implementation, or shapes or dtypes are not known.
     """
     model = _model_of(node, inputs, types, versions)
     found = _output_types(model)
@@ -66,7 +57,7 @@ def fallen_back(
 
 
 def captured(node: Any) -> list[str]:
-    """Names that the graphs inside of a node read from around it."""
+    """Names that the subgraphs of a node read from the graphs around it."""
     found: dict[str, None] = {}
     for graph in (a.g for a in node.attribute if a.HasField("g")):
         own = {i.name for i in graph.input} | {t.name for t in graph.initializer}
@@ -82,7 +73,7 @@ def captured(node: Any) -> list[str]:
 def _model_of(
     node: Any, inputs: Mapping[str, Expr], types: Types, versions: Mapping[str, int]
 ) -> Any:
-    """A model of one node; what is small and known is part of it, since it may decide shapes."""
+    """A model of one node; small known inputs are part of it, since they may decide shapes."""
     onnx = onnx_package()
     helper = onnx.helper
     known = {
@@ -111,11 +102,7 @@ def _proto(types: Types, e: Expr) -> Any:
 
 
 def _output_types(model: Any) -> list[tuple[tuple[int, ...], str]]:
-    """The shapes and dtypes of the outputs of a model of one node.
-
-    Raises:
-        GraphError: onnx cannot tell them.
-    """
+    """The shapes and dtypes of the outputs of a model of one node, as onnx infers them."""
     onnx = onnx_package()
     try:
         inferred = onnx.shape_inference.infer_shapes(
@@ -145,11 +132,6 @@ def _type_of(info: Any) -> tuple[tuple[int, ...], str]:
 
 
 def _function_of(model: Any, names: Sequence[str], narrow: Sequence[str | None]) -> Any:
-    """A function that runs a model of one node.
-
-    Raises:
-        GraphError: onnx has no implementation of the node.
-    """
     from onnx.reference import ReferenceEvaluator
 
     try:
@@ -171,7 +153,7 @@ def _function_of(model: Any, names: Sequence[str], narrow: Sequence[str | None])
 
 
 def _as_onnx(x: np.ndarray[Any, Any], narrow: str | None) -> np.ndarray[Any, Any]:
-    """An array of a program as onnx has it: of a narrow dtype where it is the bits of one."""
+    """An array of a program as onnx has it; bits of a narrow dtype become that dtype."""
     if narrow is None:
         return x
     dtype = _numpy_dtype(narrow)

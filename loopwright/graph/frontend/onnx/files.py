@@ -1,4 +1,4 @@
-"""ONNX models from files and bytes, and what of them is refused before anything is converted."""
+"""Loading of ONNX models from files and bytes, and checks before anything is converted."""
 
 from __future__ import annotations
 
@@ -17,11 +17,6 @@ OPSETS = range(6, 29)
 
 
 def onnx_package() -> Any:
-    """The package onnx.
-
-    Raises:
-        GraphError: it is not installed.
-    """
     try:
         import onnx
     except ImportError as exc:
@@ -32,11 +27,7 @@ def onnx_package() -> Any:
 
 
 def load(model: str | Path | bytes | onnx.ModelProto) -> Any:
-    """A model from a file (external data are read from its folder), from bytes, or as it is.
-
-    Raises:
-        GraphError: it is no model.
-    """
+    """A model from a file (external data are read from its folder), from bytes, or as it is."""
     onnx = onnx_package()
     loaded = model if isinstance(model, onnx.ModelProto) else _parsed(model)
     if not loaded.graph.node and not loaded.graph.output:
@@ -62,29 +53,26 @@ def _what(model: Any) -> str:
 
 
 def domain(name: str) -> str:
-    """A domain by one name; ONNX's own has two."""
+    """A domain by one canonical name; ONNX's own has two."""
     return "" if name in OWN_DOMAINS else name
 
 
 def operator(node: Any) -> str:
-    """The type of a node, with the domain in front where it is not ONNX's own."""
+    """The type of a node, prefixed with the domain where it is not ONNX's own."""
     prefix = f"{node.domain}::" if domain(node.domain) else ""
     return f"{prefix}{node.op_type}"
 
 
 def opsets(imports: Any) -> dict[str, int]:
-    """The versions of the domains that a model or a function says it uses."""
+    """The versions of the domains that a model or a function declares."""
     return {domain(o.domain): int(o.version) for o in imports}
 
 
 def check_opset(model: Any) -> dict[str, int]:
     """The versions of the domains of a model.
 
-    An opset before those that are supported counts as the first of them, where no operator of the
+    An opset older than the supported ones counts as the first of them, where no operator of the
     model has changed in between.
-
-    Raises:
-        GraphError: that of ONNX's own operators is missing, or not supported.
     """
     found = opsets(model.opset_import)
     own = found.get("")
@@ -99,7 +87,7 @@ def check_opset(model: Any) -> dict[str, int]:
 
 
 def _unchanged(graph: Any, opset: int) -> bool:
-    """Whether all operators of a graph mean in the oldest known opset what they mean in another."""
+    """Whether all operators of a graph mean the same in the oldest known opset as in another."""
     onnx = onnx_package()
     for node in graph.node:
         inner = [a.g for a in node.attribute if a.HasField("g")]

@@ -1,9 +1,9 @@
-"""Arithmetic of shapes: nodes over few known numbers are evaluated when a model is imported.
+"""Shape arithmetic: nodes over few known numbers are evaluated when a model is imported.
 
-Exporters write it as nodes (``Shape``, ``Gather``, ``Concat``, ``Reshape``), and what it gives
-decides sizes. onnx's own reference implementation says what such a node means in its opset. Large
-constants are left alone: `FoldConstant` has them. So are evaluated here, whatever they compute,
-nodes over known tensors one of which has no elements: kernels do not take those.
+Exporters write it as nodes (``Shape``, ``Gather``, ``Concat``, ``Reshape``), and its results decide
+sizes. onnx's own reference implementation says what such a node means in its opset. Large constants
+are left to `FoldConstant`. Nodes over known tensors one of which has no elements are evaluated here
+too, whatever they compute: kernels do not take those.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def _is_foldable(node: Any, known: Sequence[Constant]) -> bool:
 
 
 def _evaluated(node: Any, inputs: Sequence[Expr | None], opset: int) -> list[Constant]:
-    """The results of a node by onnx's reference, in the dtypes that its operator says."""
+    """The results of a node by onnx's reference, in the dtypes that its operator declares."""
     from onnx import NodeProto, defs, helper
     from onnx.reference import ReferenceEvaluator
 
@@ -88,7 +88,7 @@ def _evaluated(node: Any, inputs: Sequence[Expr | None], opset: int) -> list[Con
 
 
 def _makes_many(node: Any, known: Sequence[Constant]) -> bool:
-    """Whether a node's result may be larger than its inputs, beyond what is few."""
+    """Whether a node's result may have more elements than its inputs, and more than a few."""
     if node.op_type in ("ConstantOfShape", "Expand", "Tile"):
         return float(np.prod(np.maximum(known[-1].data.astype("float64"), 1))) > _FEW
     if node.op_type == "Range":

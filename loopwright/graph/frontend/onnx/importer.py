@@ -1,7 +1,7 @@
-"""Nodes of graphs, of functions and of graphs inside of nodes, converted one after the other.
+"""Conversion of nodes of graphs, of functions and of subgraphs, one after the other.
 
-What cannot be converted is noted, and what depends on it is left out, so that a message tells all
-of it at once.
+What cannot be converted is noted, and what depends on it is left out, so that one message tells all
+of it.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ _MOST, _LETTERS = 12, 160
 
 
 class Left:
-    """The value of what could not be converted."""
+    """Placeholder for a value that could not be converted."""
 
 
 _LEFT = Left()
 
 
 class Scope:
-    """Values by name; a graph inside of a node sees those around it, too."""
+    """Values by name; a subgraph also sees those of the graphs around it."""
 
     def __init__(self, outer: Scope | None = None) -> None:
         self._outer = outer
@@ -51,15 +51,10 @@ class Scope:
         self._values[name] = value
 
     def get(self, name: str) -> Expr | Left | None:
-        """A value of this graph; None where there is none."""
         return self._values.get(name)
 
     def __getitem__(self, name: str) -> Expr | Left | None:
-        """A value; None where a function was not given it.
-
-        Raises:
-            GraphError: there is none.
-        """
+        """A value, which has to be there; None for an optional input of a function not given."""
         if name in self._values:
             return self._values[name]
         if self._outer is None:
@@ -69,29 +64,20 @@ class Scope:
 
 @dataclass(frozen=True)
 class _Refused:
-    """A node that was not converted.
-
-    Attributes:
-        node: its type and its name.
-        reason: why.
-        inputs: inputs of the model whose values would be needed.
-    """
-
-    node: str
+    node: str  # type and name
     reason: str
-    inputs: tuple[str, ...] = ()
+    inputs: tuple[str, ...] = ()  # inputs of the model whose values would be needed
 
 
 @dataclass(frozen=True)
 class _Around:
-    """What a node knows of the graph in which it stands."""
+    """The surroundings of a node: the graph in which it stands."""
 
     importer: Importer
     scope: Scope
 
     @property
     def types(self) -> Types:
-        """The types of expressions."""
         return self.importer.types
 
     def subgraph(self, graph: Any, args: Sequence[Expr | None]) -> list[Expr]:
@@ -108,22 +94,14 @@ class _Around:
 
 
 class _InsideError(GraphError):
-    """A graph inside of a node has nodes that are not converted; they were noted."""
+    """Nodes of a subgraph were not converted; they were noted."""
 
     def __init__(self) -> None:
         super().__init__("a graph inside of it was refused")
 
 
 class Importer:
-    """Converts nodes.
-
-    Args:
-        versions: of the domains.
-        functions: those that the model defines itself.
-        path: names of the nodes around, for messages.
-        fallback: whether a node that cannot be converted is left to onnx's reference
-            implementation.
-    """
+    """Converts nodes; with ``fallback``, onnx's reference implementation computes the others."""
 
     def __init__(
         self,
@@ -135,11 +113,12 @@ class Importer:
         self.types = Types()
         self._fallback = fallback
         self.refused: list[_Refused] = []
+        # names of the nodes around, for messages
         self._versions, self._path = versions, path
         self._functions = {(domain(f.domain), f.name): f for f in functions}
 
     def initializers(self, graph: Any, scope: Scope) -> None:
-        """Name the constants of a graph."""
+        """Bind the constants of a graph to their names."""
         numpy_helper = onnx_package().numpy_helper
         dense = ((t.name, t, numpy_helper.to_array) for t in graph.initializer)
         sparse = ((t.values.name, t, dense_of) for t in graph.sparse_initializer)
@@ -153,26 +132,20 @@ class Importer:
                 raise GraphError(f"weight {name!r} is malformed: {exc}") from exc
 
     def convert(self, nodes: Iterable[Any], scope: Scope) -> None:
-        """Convert nodes, and name what they make."""
         for proto in nodes:
             self._convert(proto, scope)
 
     def result(self, name: str, scope: Scope) -> Expr:
-        """A value that is asked for in the end.
-
-        Raises:
-            GraphError: there is none.
-        """
+        """A value that has to have been converted."""
         found = scope[name]
         if not isinstance(found, Expr):
             raise GraphError(f"output {name!r} is not made by any node")
         return found
 
     def check(self) -> None:
-        """Tell what was not converted.
+        """Raise one error for all that was not converted.
 
-        Raises:
-            GraphError: something was not; `UnboundInputsError` where values of inputs are missing.
+        It is `UnboundInputsError` where values of inputs are missing, else GraphError.
         """
         if not self.refused:
             return
@@ -216,7 +189,7 @@ class Importer:
             scope[name] = value
 
     def _fallen_back(self, proto: Any, scope: Scope, reason: str) -> Sequence[Expr | None] | str:
-        """What onnx's reference implementation makes of a node; why not, where it cannot."""
+        """Compute a node by onnx's reference implementation; the reason where it cannot."""
         node = onnx_package().NodeProto()
         node.CopyFrom(proto)
         node.input[:] = [n if n and scope[n] is not None else "" for n in proto.input]
@@ -268,7 +241,7 @@ class Importer:
     def _expanded(
         self, proto: Any, body: Body, inputs: Sequence[Expr | None]
     ) -> Sequence[Expr | None]:
-        """What a function makes: its nodes over the node's inputs and attributes."""
+        """Convert the nodes of a function over a node's inputs and attributes."""
         path = f"{self._path}{proto.op_type} > "
         inner = Importer(body.versions, self._functions.values(), path, self._fallback)
         inner.types = self.types
@@ -297,7 +270,7 @@ def _check_count(proto: Any, made: Sequence[Expr | None]) -> None:
 
 
 def plain(attribute: Any) -> Any:
-    """An attribute as Python has it: text for bytes, arrays for tensors; graphs as they are."""
+    """An attribute as a Python value: text for bytes, arrays for tensors; graphs as they are."""
     onnx = onnx_package()
     return _plain(onnx, onnx.helper.get_attribute_value(attribute))
 

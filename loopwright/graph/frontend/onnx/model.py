@@ -1,4 +1,4 @@
-"""A whole ONNX model as a module: inputs become parameters, initializers constants."""
+"""Conversion of a whole ONNX model: inputs become parameters, initializers constants."""
 
 from __future__ import annotations
 
@@ -36,23 +36,23 @@ def from_onnx(
         shape: shapes of inputs by name, in place of those that the model declares; a list of
             shapes for an input that is a sequence of tensors, which becomes a parameter for each.
             An extent is a number, or a name, such as ``"batch"``, for a size variable.
-        constants: values of inputs by name, which then are none of the module's: what decides
-            sizes, such as the shape that a ``Reshape`` reads, must be known; None for an optional
-            input that is not there.
-        fallback: whether nodes that are not supported are computed by ``onnx.reference``, each as a
-            call of a Python function (`HostFunction`). It is slow; False refuses them.
+        constants: values of inputs by name, which are then no parameters of the module. Inputs that
+            decide sizes, such as the shape that a ``Reshape`` reads, must be known. None for an
+            optional input that is not there.
+        fallback: whether unsupported nodes are computed by ``onnx.reference``, each as a call of a
+            Python function (`HostFunction`). It is slow; False refuses them.
 
     Returns:
-        A module whose weights are constants. An extent that has a name and no number becomes a
-        size variable. Floats of 8 and 4 bits are taken and given as their bits, integers of 4 and 2
-        bits as int8 or uint8: `stored` makes such arrays. Outputs that are sequences become
-        outputs of their parts, one behind the other.
+        A module whose weights are constants. An extent that has a name and no number becomes a size
+        variable. Floats of 8 and 4 bits are passed as their bits, integers of 4 and 2 bits as int8
+        or uint8: `stored` makes such arrays. Outputs that are sequences become outputs of their
+        parts, in order.
 
     Raises:
-        GraphError: the package onnx is missing; this is no model; the opset is not supported; nodes
-            are not, and ``fallback`` is False or onnx cannot compute them either (all of them are
-            told at once, each with its reason); an input has no known shape. `UnboundInputsError`
-            where values of inputs are missing to know sizes.
+        GraphError: the package onnx is missing; this is no model; the opset is not supported; an
+            input has no known shape; nodes are not supported, and ``fallback`` is False or onnx
+            cannot compute them either (all of them are told at once, each with its reason).
+            `UnboundInputsError` where sizes depend on values of inputs.
 
     Example:
         >>> from onnx import TensorProto, helper
@@ -84,29 +84,21 @@ def from_onnx(
 def input_types(
     loaded: Any, shape: Mapping[str, Sequence[int | str]] | None = None
 ) -> dict[str, TensorType]:
-    """The types of the inputs of a model by name.
-
-    Args:
-        loaded: a ``ModelProto``.
-        shape: as of `from_onnx`.
-
-    Raises:
-        GraphError: an input has no known shape, or is a sequence.
-    """
+    """The types of the inputs of a ``ModelProto`` by name; ``shape`` is as of `from_onnx`."""
     importer = Importer(check_opset(loaded), loaded.functions, fallback=False)
     params = _Inputs(loaded.graph, dict(shape or {}), {}, importer).bind(Scope())
     return {p.name: p.type for p in params if isinstance(p.type, TensorType)}
 
 
 def _parts(name: str, value: Expr) -> list[tuple[str, Expr]]:
-    """An output by its name; of a sequence its parts, with their numbers behind the name."""
+    """An output by its name; the parts of a sequence, with their numbers appended to the name."""
     if not isinstance(value, Tuple):
         return [(name, value)]
     return [(f"{name}.{n}", part) for n, part in enumerate(value.fields)]
 
 
 class _Inputs:
-    """The inputs of a model, with what the caller says of them."""
+    """The inputs of a model, with the shapes and values that the caller gives."""
 
     def __init__(
         self,
@@ -129,7 +121,7 @@ class _Inputs:
                 )
 
     def bind(self, scope: Scope) -> tuple[Var, ...]:
-        """Give each input its value in a scope; those that are variables."""
+        """Bind each input to its value in a scope; returns those that are variables."""
         for info in self._infos:
             if info.name in self._constants:
                 scope[info.name] = self._constant(info)
@@ -140,7 +132,7 @@ class _Inputs:
         return tuple(p for p in parts if isinstance(p, Var))
 
     def _value(self, info: Any) -> Expr:
-        """A variable, or a tuple of them for a sequence; an optional value is there."""
+        """A variable, or a tuple of them for a sequence; an optional value counts as present."""
         declared = info.type
         if declared.WhichOneof("value") == "optional_type":
             declared = declared.optional_type.elem_type

@@ -1,8 +1,8 @@
-"""Dtypes of 8 bits and less that expressions do not have: how their elements are stored.
+"""Storage of dtypes of 8 bits and less that expressions do not have.
 
-In a module a float of 8 or 4 bits is its bits, a uint8, and an integer of 4 or 2 bits is an int8
-or a uint8 of its value: an element each. The importer notes which expressions are so
-(`Types.mark`); casts and quantisation compute with them, operators that move elements take them.
+In a module a float of 8 or 4 bits is its bits, a uint8, and an integer of 4 or 2 bits is an int8 or
+a uint8 of its value: one element each. The importer notes which expressions are so (`Types.mark`);
+casts and quantisation compute with them, operators that move elements take them.
 """
 
 from __future__ import annotations
@@ -35,18 +35,17 @@ MOVING = frozenset(_MOVE.split())
 
 
 def storage(name: str) -> str:
-    """The dtype in which elements of a narrow dtype are stored."""
     return "int8" if name in INTEGERS and INTEGERS[name][1] else "uint8"
 
 
 def bounds(name: str) -> tuple[int, int]:
-    """The smallest and the largest of the integers of a narrow dtype."""
+    """The smallest and the largest integer of a narrow dtype."""
     bits, signed = INTEGERS[name]
     return (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if signed else (0, (1 << bits) - 1)
 
 
 def stored(value: Any) -> np.ndarray[Any, Any]:
-    """An array as an imported model takes it, and gives it back.
+    """An array as an imported model takes and returns it.
 
     Args:
         value: an array. Of a dtype of the package ml_dtypes with 8 bits and less, floats become
@@ -66,16 +65,15 @@ def stored(value: Any) -> np.ndarray[Any, Any]:
 
 
 def constant(types: Types, value: Any, name: str = "") -> Expr:
-    """A constant, whose dtype may be a narrow one."""
+    """A constant of an ordinary or a narrow dtype."""
     made, dtype = const(stored(value), name=name), np.asarray(value).dtype.name
     return types.mark(made, dtype) if dtype in NAMES else made
 
 
 def check_taken(operator: str, inputs: Sequence[Expr | None], types: Types) -> str | None:
-    """The narrow dtype of what an operator that moves elements gives; None for other operators.
+    """The narrow dtype of the result of an operator that moves elements; None for other operators.
 
-    Raises:
-        GraphError: the operator computes with elements of a narrow dtype, and cannot.
+    Raises GraphError where an operator that computes with its elements gets a narrow dtype.
     """
     found = [types.narrow(e) for e in inputs if e is not None]
     if operator in COMPUTING or not any(found):

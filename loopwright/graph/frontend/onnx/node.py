@@ -1,4 +1,4 @@
-"""A node of an ONNX graph while it is converted, and the table of converters."""
+"""A node of an ONNX graph during conversion, and the table of converters."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _TABLE: dict[str, list[tuple[int, Converter]]] = {}
 
 
 class UnboundInputsError(GraphError):
-    """Nodes cannot be converted, some for sizes that depend on inputs of the model.
+    """Nodes cannot be converted, some because sizes depend on values of inputs.
 
     Attributes:
         inputs: their names; `from_onnx` takes their values as ``constants``.
@@ -37,12 +37,8 @@ class UnboundInputsError(GraphError):
 
 
 class Surroundings(Protocol):
-    """What a node knows of the graph in which it stands."""
-
     @property
-    def types(self) -> Types:
-        """The types of expressions."""
-        ...
+    def types(self) -> Types: ...
 
     def subgraph(self, graph: Any, args: Sequence[Expr | None]) -> list[Expr]:
         """The outputs of a graph that is an attribute of a node, for values of its inputs."""
@@ -80,7 +76,6 @@ class Node:
 
     @property
     def given(self) -> list[Expr]:
-        """The inputs that are not left out."""
         return [e for e in self.inputs if e is not None]
 
     def optional(self, index: int) -> Expr | None:
@@ -93,7 +88,7 @@ class Node:
         return float(np.float32(found)) if isinstance(found, float) else found
 
     def call(self, name: str, first: Expr, *args: Any, **attrs: Any) -> Call:
-        """A call of an operator of graphs, which says that it comes from this node.
+        """A call of an operator of graphs, whose ``span`` names this node.
 
         Numbers among the arguments become constants of the first one's dtype.
         """
@@ -104,7 +99,7 @@ class Node:
         return None if isinstance(value, (np.ndarray, np.generic)) else self.dtype(first)
 
     def known(self, index: int) -> np.ndarray[Any, Any] | None:
-        """The elements of an input that says how to compute, such as a shape; None: left out.
+        """The elements of an input that controls the computation, such as a shape; None: left out.
 
         Raises:
             UnboundInputsError: they depend on inputs of the model.
@@ -116,7 +111,8 @@ class Node:
         """The elements of an expression that is known when the model is imported.
 
         Raises:
-            UnboundInputsError: they depend on inputs of the model; ``what`` says what it is.
+            UnboundInputsError: they depend on inputs of the model; ``what`` names them in the
+                message.
         """
         if isinstance(e, Constant):
             return e.data
@@ -130,28 +126,26 @@ class Node:
         return evaluate([e])[0]
 
     def numbers(self, index: int) -> tuple[int, ...] | None:
-        """The whole numbers of an input that says how to compute; None: left out."""
+        """The integers of an input that controls the computation; None: left out."""
         found = self.known(index)
         return None if found is None else tuple(int(n) for n in found.reshape(-1))
 
     def needed(self, index: int) -> tuple[int, ...]:
-        """The whole numbers of an input; GraphError where it is left out."""
+        """The integers of an input; GraphError where it is left out."""
         self[index]
         return self.numbers(index) or ()
 
     def type_of(self, e: Expr) -> TensorType:
-        """The type of an expression, such as an input."""
         found = self.around.types[e]
         if not isinstance(found, TensorType):
             raise GraphError(f"it reads {found}, where a tensor is needed")
         return found
 
     def dtype(self, e: Expr) -> str:
-        """The dtype of an expression."""
         return self.type_of(e).dtype
 
     def is_half(self, e: Expr) -> bool:
-        """Whether an expression is a tensor of floats of 16 bits."""
+        """Whether an expression is a tensor of 16-bit floats."""
         found = self.around.types[e]
         return isinstance(found, TensorType) and found.dtype in dtypes.HALVES
 
@@ -164,7 +158,6 @@ class Node:
         return found
 
     def rank(self, e: Expr) -> int:
-        """How many dimensions an expression has."""
         return len(self.type_of(e).shape)
 
     def __str__(self) -> str:
@@ -204,7 +197,7 @@ def computed_in(node: Node, convert: Converter, dtype: str) -> Expr:
 
 
 def outputs_of(node: Node, convert: Converter) -> list[Expr]:
-    """The outputs of a node; floats of 16 bits are computed in float32 and rounded once."""
+    """The outputs of a node; 16-bit floats are computed in float32 and rounded once."""
     outputs = listed(convert(node))
     if not any(map(node.is_half, node.given)) or node.around.types.round_once(outputs, node.given):
         return outputs
@@ -220,7 +213,6 @@ def outputs_of(node: Node, convert: Converter) -> list[Expr]:
 
 
 def listed(made: Expr | Sequence[Expr]) -> list[Expr]:
-    """The results of a converter as a list."""
     return [made] if isinstance(made, Expr) else list(made)
 
 

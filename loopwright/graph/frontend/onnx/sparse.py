@@ -1,4 +1,4 @@
-"""Sparse tensors of ONNX as arrays with all their elements."""
+"""Sparse tensors of ONNX as dense arrays."""
 
 from __future__ import annotations
 
@@ -17,13 +17,9 @@ _MOST_BYTES = 1 << 34
 
 
 def dense_of(tensor: Any) -> Array:
-    """A ``SparseTensorProto`` with its zeros.
+    """A ``SparseTensorProto`` as a dense array.
 
-    Args:
-        tensor: its indices are numbers of elements in order, or a row of coordinates for each.
-
-    Raises:
-        GraphError: indices do not fit the values or the shape, or that is too large.
+    Its indices are flat, or a row of coordinates for each value.
     """
     to_array = onnx_package().numpy_helper.to_array
     values, indices, shape = to_array(tensor.values), to_array(tensor.indices), tuple(tensor.dims)

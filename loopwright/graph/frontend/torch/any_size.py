@@ -1,4 +1,4 @@
-"""Programs of any size for a graph of PyTorch whose sizes go on coming."""
+"""Programs of symbolic size for a graph of PyTorch that is called with ever new sizes."""
 
 from __future__ import annotations
 
@@ -22,30 +22,19 @@ from loopwright.runtime.executors.batches.shared_arrays import SharedArrays
 
 
 class Served(NamedTuple):
-    """A model with its executor, for one size of a graph.
-
-    Attributes:
-        model: of the size.
-        executor: what runs it.
-        weights: its constants.
-        moved: places of weights that are its last inputs.
-    """
+    """A model with its executor, for one size of a graph."""
 
     model: Model
     executor: GraphExecutor
     weights: Weights
-    moved: list[int]
+    moved: list[int]  # indices of weights that are its last inputs
 
 
 class AnySize:
-    """The program that takes every size of a graph, where there can be one.
-
-    Args:
-        options: of the backend.
-        packed: what is kept once of all that kernels compute from weights.
-    """
+    """The program that takes every size of a graph, where there can be one."""
 
     def __init__(self, options: Options, packed: SharedArrays) -> None:
+        # packed: shared arrays that kernels compute from weights
         self._options, self._packed = options, packed
         self._known: list[IRModule] = []
         self._pattern: tuple[object, ...] = ()
@@ -57,11 +46,7 @@ class AnySize:
     ) -> Served | None:
         """Serve a module by the program of any size; None: it needs its own.
 
-        Args:
-            module: the graph for one size.
-            weights: its constants.
-            args: inputs of the graph.
-            many: whether so many sizes came that no more programs are to be built.
+        ``many`` says that so many sizes came that no more programs are to be built.
         """
         if self._whole is not None and self._whole[1].changed(args):
             self._known, self._whole = [], None
@@ -83,7 +68,7 @@ class AnySize:
         return Served(model, sized.executor(model.program, live), weights, moved)
 
     def _paired(self, module: IRModule) -> Generalised | None:
-        """The module of any size of a known module and this one; None where they differ more."""
+        """Merge this module with a known one of another size; None where they differ more."""
         for known in self._known:
             try:
                 return generalised(known, module)
@@ -94,7 +79,7 @@ class AnySize:
     def _built(
         self, pair: Generalised, weights: Weights
     ) -> tuple[SizedModel, Weights, list[int], frozenset[str]]:
-        """The program, its weights, those that are inputs, and those that are read in place."""
+        """The program, its weights, which of them are inputs, and which are read in place."""
         module, moved = weights.with_inputs(pair.module)
         order, target = sorted(pair.numbers, reverse=True), self._options.resolved
         planned = plan_sized(pipeline(module, target=target), pair.size)

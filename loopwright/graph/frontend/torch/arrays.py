@@ -14,11 +14,6 @@ Array = npt.NDArray[Any]
 
 
 def torch_package() -> Any:
-    """The package torch.
-
-    Raises:
-        GraphError: it is not installed.
-    """
     try:
         import torch
     except ImportError as exc:
@@ -29,12 +24,11 @@ def torch_package() -> Any:
 
 
 def is_tensor(value: Any) -> bool:
-    """Whether something is a tensor of PyTorch."""
     return isinstance(value, torch_package().Tensor)
 
 
 def dtype_of(tensor: Any) -> str | None:
-    """The dtype of a tensor by its name here; None where programs do not have it."""
+    """The name of a tensor's dtype; None where programs do not have it."""
     name = str(tensor.dtype).removeprefix("torch.")
     try:
         return dtypes.check(name)
@@ -43,11 +37,9 @@ def dtype_of(tensor: Any) -> str | None:
 
 
 def as_array(tensor: Any) -> Array:
-    """A tensor of the host as an array that shares its memory; a copy where it is not contiguous,
-    or not aligned.
+    """A host tensor as an array that shares its memory; a copy if not contiguous and aligned.
 
-    Raises:
-        GraphError: it is on a device, or of a dtype that programs do not have.
+    Raises GraphError for tensors on a device, and for dtypes that programs do not have.
     """
     torch = torch_package()
     dtype = dtype_of(tensor)
@@ -66,18 +58,17 @@ def as_array(tensor: Any) -> Array:
 
 
 def as_bytes(tensor: Any) -> Array:
-    """The bytes of the elements of a tensor of the host, of any dtype, in order; shared where it is
-    contiguous."""
+    """The element bytes of a host tensor of any dtype, in order; shared where it is contiguous."""
     torch = torch_package()
     plain = tensor.detach().resolve_conj().resolve_neg().contiguous()
     return np.asarray(plain.view(-1).view(torch.uint8).numpy())
 
 
 def as_tensor(array: Array) -> Any:
-    """An array as a tensor that shares its memory, into which nobody may write.
+    """An array as a tensor that shares its memory, and must not be written.
 
-    PyTorch has no read-only tensors, and warns of each array that is one: here operators are
-    called that write into nothing.
+    PyTorch has no read-only tensors, and warns of read-only arrays: the operators called here do
+    not write into their inputs.
     """
     torch = torch_package()
     shared = np.asarray(_Writable(array)) if not array.flags.writeable else array
@@ -87,7 +78,7 @@ def as_tensor(array: Array) -> Any:
 
 
 class _Writable:
-    """An array that is read-only, by an interface that does not say so."""
+    """A read-only array whose interface does not declare it read-only."""
 
     def __init__(self, array: Array) -> None:
         shown = np.ascontiguousarray(array)

@@ -1,4 +1,4 @@
-"""Operators that PyTorch fuses for itself, taken apart into those that kernels are made of."""
+"""Decompositions of operators that PyTorch fuses for itself."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from loopwright.graph.frontend.torch.arrays import torch_package
 
 
 def decompositions() -> dict[Any, Callable[..., Any]]:
-    """Functions of PyTorch by the operators that they compute.
+    """Decomposition functions by operator.
 
-    The two are what ``torch.nn.TransformerEncoderLayer`` and ``torch.nn.MultiheadAttention`` call
-    in inference.
+    The two operators are what ``torch.nn.TransformerEncoderLayer`` and
+    ``torch.nn.MultiheadAttention`` call in inference.
     """
     aten = torch_package().ops.aten
     return {
@@ -36,10 +36,10 @@ def _attention(
     average_attn_weights: bool = True,
     mask_type: int | None = None,
 ) -> tuple[Any, Any]:
-    """Attention of several heads, and its weights, or an empty tensor in their place.
+    """Multi-head attention, and its weights, or an empty tensor in their place.
 
-    As the operator has it, an element of the mask that is not zero is left out, whatever its dtype;
-    a row of which nothing is left gives NaN.
+    As in the operator, non-zero elements of the mask are left out, whatever its dtype; a fully
+    masked row gives NaN.
     """
     torch = torch_package()
     linear = torch.nn.functional.linear
@@ -83,7 +83,7 @@ def _encoder_layer(
     mask: Any = None,
     mask_type: int | None = None,
 ) -> Any:
-    """A layer of an encoder: attention, then two linear layers, each added and normalised."""
+    """An encoder layer: attention, then two linear layers, each added and normalised."""
     nn = torch_package().nn.functional
 
     def attended(x: Any) -> Any:

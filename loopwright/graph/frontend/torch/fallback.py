@@ -1,9 +1,9 @@
 """Calls that have no converter, computed by PyTorch.
 
-A call becomes a Python function that is a step of the program of its own. It sees tensors in the
-memory that eager PyTorch would have given them. Tensors of dtypes that programs do not have, such
-as complex ones, are bytes there; what no program holds at all, because its size depends on data, is
-computed again where something is made of it.
+A call becomes a Python function that is a separate step of the program. It gets tensors in the
+memory layout that eager PyTorch would have given them. Tensors of dtypes that programs do not have,
+such as complex ones, are passed as bytes; a value that no program holds at all, because its size
+depends on data, is recomputed by each call that reads it.
 """
 
 from __future__ import annotations
@@ -29,21 +29,16 @@ from loopwright.graph.ir.types import TensorType, TupleType
 
 #: Who computes what falls back.
 BY = "PyTorch"
-#: What a step gives whose place among others counts: the next of them reads it.
+#: Token of a step whose order counts: the next such step reads it.
 _DONE = np.zeros(1, "uint8")
 _TURN = TensorType((1,), "uint8")
 
 
 @dataclass(frozen=True, eq=False)
 class Carried:
-    """A tensor of a dtype that programs do not have.
+    """A tensor of a dtype that programs do not have."""
 
-    Attributes:
-        expr: the bytes of its elements, in order.
-        memory: its shape and dtype.
-    """
-
-    expr: Expr
+    expr: Expr  # the bytes of its elements, in order
     memory: Memory
 
     def tensor(self, elements: Any) -> Any:
@@ -53,25 +48,18 @@ class Carried:
 
 @dataclass(frozen=True, eq=False)
 class Read:
-    """A tensor that a call reads, as it lies in memory.
+    """A tensor that a call reads, with its memory layout."""
 
-    Attributes:
-        value: what made its storage.
-        base: the layout of that.
-        memory: its own, from the beginning of that on.
-    """
-
-    value: Expr | Carried
-    base: Memory
-    memory: Memory
+    value: Expr | Carried  # the value that made its storage
+    base: Memory  # the layout of ``value``
+    memory: Memory  # its own layout, relative to the beginning of ``base``
 
     @property
     def expr(self) -> Expr:
-        """The values that it reads."""
         return self.value.expr if isinstance(self.value, Carried) else self.value
 
     def tensor(self, tensors: Mapping[Expr, Any]) -> Any:
-        """The tensor, of the elements of what is read."""
+        """The tensor, over the elements of ``value``."""
         elements = tensors[self.expr]
         if isinstance(self.value, Carried):
             elements = self.value.tensor(elements)
@@ -80,19 +68,12 @@ class Read:
 
 @dataclass(frozen=True, eq=False)
 class Deferred:
-    """A value that PyTorch computes from tensors.
+    """A value that PyTorch computes from tensors."""
 
-    Attributes:
-        names: the calls that make it, the last one last.
-        reads: expressions that it is computed from.
-        value: from their tensors to the value.
-        reason: why it has no kernel.
-    """
-
-    names: tuple[str, ...]
-    reads: tuple[Expr, ...]
-    value: Callable[[Mapping[Expr, Any]], Any]
-    reason: str
+    names: tuple[str, ...]  # the calls that make it, the last one last
+    reads: tuple[Expr, ...]  # expressions that it is computed from
+    value: Callable[[Mapping[Expr, Any]], Any]  # from their tensors to the value
+    reason: str  # why it has no kernel
 
 
 def leaves_of(value: Any) -> list[Any]:
@@ -107,14 +88,10 @@ def leaves_of(value: Any) -> list[Any]:
 def deferred_call(
     label: str, target: Callable[..., Any], args: Any, kwargs: Any, reason: str
 ) -> Deferred:
-    """A call over tensors and values that PyTorch computes.
+    """A call that PyTorch computes over tensors and values.
 
-    Args:
-        label: what it is, for people.
-        target: the function of PyTorch.
-        args: arguments by position; `Read` and `Deferred` stand where tensors do.
-        kwargs: the others.
-        reason: why it has no kernel.
+    In its arguments `Read` and `Deferred` stand in place of tensors; ``label`` names it in
+    messages.
     """
     leaves = leaves_of([args, kwargs])
     inner = [leaf for leaf in leaves if isinstance(leaf, Deferred)]
@@ -130,7 +107,6 @@ def deferred_call(
 
 
 def part_of(whole: Deferred, index: int) -> Deferred:
-    """One of several values that PyTorch computes together."""
     return Deferred(whole.names, whole.reads, lambda env: whole.value(env)[index], whole.reason)
 
 
@@ -147,11 +123,7 @@ def _filled(value: Any, tensors: Mapping[Expr, Any]) -> Any:
 
 
 def held_type(tensor: Any) -> TensorType | None:
-    """The type of the value by which a program holds a tensor; None where it holds none.
-
-    Args:
-        tensor: it, or a fake one.
-    """
+    """The type of the value that holds a (fake) tensor in a program; None where none can."""
     memory = Memory.of(tensor)
     if memory is None or tensor.device.type != "cpu" or 0 in memory.shape:
         return None
@@ -162,13 +134,13 @@ def held_type(tensor: Any) -> TensorType | None:
 
 
 def held(e: Expr, tensor: Any) -> Expr | Carried:
-    """A value of a program as the tensor that it holds, of which a fake one is known."""
+    """Wrap the value of a program that holds a tensor, of which a fake one is given."""
     memory = Memory.of(tensor)
     return e if dtype_of(tensor) is not None or memory is None else Carried(e, memory)
 
 
 def is_empty(value: Any) -> bool:
-    """Whether a value is a tensor that is known to have no elements, which nobody computes."""
+    """Whether a value is a tensor known to have no elements, which needs no computation."""
     memory = Memory.of(value)
     return memory is not None and 0 in memory.shape
 
@@ -181,16 +153,11 @@ def elements_of(tensor: Any) -> Array:
 def as_step(
     deferred: Deferred, results: Sequence[Any], several: bool, turn: Turn | None = None
 ) -> Any:
-    """What PyTorch computes as a step of the program.
+    """Make a step of the program of a value that PyTorch computes.
 
-    Args:
-        deferred: the value.
-        results: its tensors, fake ones.
-        several: whether it is a list of tensors rather than one.
-        turn: of a step whose place among others counts: it draws random numbers, or may fail.
-
-    Returns:
-        What holds the tensor, or a list; the value itself where no program holds its tensors.
+    Returns the value that holds the result, or a list of them where ``several`` is set; the
+    deferred value itself where no program holds its tensors. ``results`` are fake tensors. A step
+    with ``turn`` draws random numbers or may fail, so that its order among others counts.
     """
     tensors = [is_tensor(t) and not is_empty(t) for t in results]
     types = [held_type(t) for t, made in zip(results, tensors, strict=True) if made]
@@ -222,22 +189,18 @@ def as_step(
 
 
 class Turn:
-    """The order of steps that random numbers, or errors, tie to each other.
-
-    Attributes:
-        last: what the last one gives; None before the first.
-    """
+    """The order of steps with random numbers or possible errors."""
 
     def __init__(self) -> None:
-        self.last: Expr | None = None
+        self.last: Expr | None = None  # result of the last of them; None before the first
 
     def behind(self, reads: Sequence[Expr]) -> tuple[Expr, ...]:
-        """The token that the next step reads, so that it runs behind the last one."""
+        """Add the token of the last step to the reads of the next, so that it runs after it."""
         return (*reads,) if self.last is None else (*reads, self.last)
 
 
 def _empty_like(value: Any) -> Any:
-    """A tensor without elements, of which a fake one is known; what is no tensor is None."""
+    """A tensor without elements, after a fake one; None for values that are no tensors."""
     memory = Memory.of(value)
     return None if memory is None else memory.empty()
 

@@ -1,8 +1,8 @@
-"""Fingerprints of memory: whether any byte is another one than before, at the speed of reading it.
+"""Fingerprints of memory: detect any changed byte, at the speed of reading it.
 
 Bytes are read as pairs of 32-bit words. A fingerprint is, for each block and lane, the sum of
 ``(a + k) * (b + m)`` over its pairs, modulo 2**64, with odd multiples of the row as ``k`` and
-``m``: a change within one pair always shows; others show but for about one of 2**60.
+``m``: a change within one pair is always detected; others but for about one of 2**60.
 """
 
 from __future__ import annotations
@@ -26,12 +26,7 @@ _ROW_BYTES = 8 * _LANES
 
 
 class Fingerprints:
-    """Fingerprints of the bytes that some memory held when this was made.
-
-    Args:
-        memory: arrays of bytes, each contiguous; they are kept alive.
-        target: the kernel's that reads them.
-    """
+    """Fingerprints of contiguous byte arrays as they were on construction; keeps them alive."""
 
     def __init__(self, memory: Sequence[npt.NDArray[np.uint8]], target: Target) -> None:
         calls, blocks = [], [part for m in memory for part in _blocks(m)]
@@ -42,7 +37,7 @@ class Fingerprints:
             kernel = _kernel(target, whole=block.shape[1] == _PAGES)
             calls.append(kernel.get_function("fingerprint").bind(block, out))
         self._read = sequence(calls)
-        # What fills no row is short: it is kept itself.
+        # Bytes that fill no row are few: a copy is kept.
         tails = [_tail(m) for m in memory]
         self._tails = [(tail, tail.tobytes()) for tail in tails if len(tail)]
         self._read()
@@ -56,7 +51,7 @@ class Fingerprints:
 
 
 def _blocks(memory: npt.NDArray[np.uint8]) -> list[npt.NDArray[Any]]:
-    """Its rows: those of whole blocks, and the others as a block of one page of any length."""
+    """The rows of whole blocks, and the remaining ones as a block of one page of any length."""
     rows = memory[: len(memory) - len(_tail(memory))].view(np.uint32).reshape(-1, 2, _LANES)
     whole = len(rows) // (_PAGES * _ROWS) * (_PAGES * _ROWS)
     parts = [rows[:whole].reshape(-1, _PAGES, _ROWS, 2, _LANES), rows[None, None, whole:]]
@@ -64,7 +59,7 @@ def _blocks(memory: npt.NDArray[np.uint8]) -> list[npt.NDArray[Any]]:
 
 
 def _tail(memory: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
-    """The bytes that fill no row; all of them where they do not lie as words do."""
+    """The bytes that fill no row; all of them where they are not aligned as words."""
     aligned = memory.ctypes.data % 4 == 0
     return memory[len(memory) // _ROW_BYTES * _ROW_BYTES :] if aligned else memory
 

@@ -1,6 +1,6 @@
-"""Graphs of PyTorch (``torch.fx``), whose calls are of ATen's operators, as expressions.
+"""Conversion of graphs of PyTorch (``torch.fx``), whose calls are of ATen's operators.
 
-What cannot be converted is left to PyTorch, or noted, so that a message tells all of it at once.
+What cannot be converted is left to PyTorch, or noted, so that one message tells all of it.
 """
 
 from __future__ import annotations
@@ -34,54 +34,37 @@ from loopwright.graph.ir.types import TensorType
 
 #: Nodes that a message names, and letters of each reason.
 _MOST, _LETTERS = 12, 160
-#: Elements of what is made of no tensor, such as ``arange``, that become a constant at most.
+#: The most elements of results without tensor inputs, such as ``arange``, that become constants.
 _LARGE = 1 << 20
-#: Arguments that say where and how a result lies, which its type tells.
+#: Arguments about the dtype and memory of a result, which its type has.
 _OF_RESULTS = ("dtype", "layout", "device", "pin_memory", "memory_format", "non_blocking")
-#: Calls that only check, and give nothing.
+#: Calls that only check, and have no result.
 _CHECKS = ("_assert", "sym_constrain_range", "_check")
 
 
 class Left:
-    """The value of what could not be converted."""
+    """Placeholder for a value that could not be converted."""
 
 
 _LEFT = Left()
 
 
 class Importer:
-    """Converts graphs.
-
-    Args:
-        fallback: whether PyTorch computes what cannot be converted.
-
-    Attributes:
-        types: of expressions.
-        values: of nodes.
-        turn: of the steps whose place among others counts.
-    """
+    """Converts graphs; with ``fallback``, PyTorch computes what cannot be converted."""
 
     def __init__(self, fallback: bool) -> None:
         self.types = Types()
         self._fallback = fallback
-        self.values: dict[Any, Any] = {}
-        self.turn = Turn()
+        self.values: dict[Any, Any] = {}  # by nodes
+        self.turn = Turn()  # of the steps whose order counts
         self._bases: dict[Any, Any] = {}
         self._refused: list[str] = []
 
     def outputs(self, module: Any, bound: Mapping[Any, Any]) -> list[Any]:
-        """The outputs of a graph.
+        """The outputs of a ``torch.fx.GraphModule`` whose nodes declare the types of their values.
 
-        Args:
-            module: a ``torch.fx.GraphModule`` whose nodes say of which types their values are.
-            bound: the values of its placeholders, and of calls that need not be converted.
-
-        Returns:
-            Expressions, and what else holds a tensor (`Carried`, `Deferred`); what is no tensor as
-            it is.
-
-        Raises:
-            GraphError: nodes cannot be converted; all of them are told.
+        ``bound`` has the values of its placeholders, and of calls that need not be converted.
+        Tensors are returned as expressions, `Carried` or `Deferred`, other values as they are.
         """
         self.values = dict(bound)
         found: Any = []
@@ -101,8 +84,7 @@ class Importer:
         return list(found) if isinstance(found, (list, tuple)) else [found]
 
     def base_of(self, node: Any) -> Any:
-        """The node whose value holds the storage of a node's tensor: itself, or what it is a view
-        of."""
+        """The node whose value holds the storage of a node's tensor: itself, or a view's base."""
         return self._bases.get(node, node)
 
     def _attribute(self, module: Any, target: str) -> Any:
@@ -115,7 +97,7 @@ class Importer:
         return torch.fx.node.map_arg(value, lambda node: self.values[node])
 
     def _read(self, node: Any) -> Any:
-        """The value of a node for PyTorch: a tensor lies as it would there."""
+        """The value of a node for PyTorch: a tensor with the layout it would have there."""
         value, memory = self.values[node], Memory.of(node.meta.get("val"))
         if not isinstance(value, (Expr, Carried)) or memory is None:
             return value
@@ -159,13 +141,7 @@ class Importer:
     ) -> Any:
         """Let PyTorch compute a call, unless that is refused.
 
-        Args:
-            node: the call.
-            target, args: what is called, with nodes for tensors.
-            results: its tensors, fake ones.
-            several: whether it is a list of tensors rather than one.
-            reason: why it cannot be converted.
-            counts: whether its place among others does.
+        ``results`` are fake tensors; ``counts`` says that the order among other such calls matters.
         """
         label = f"{_label(target)} {node.name!r}"
         if not self._fallback:
@@ -182,14 +158,14 @@ class Importer:
         return found
 
     def _runs_with_reader(self, node: Any) -> bool:
-        """Whether one call reads what no kernel does, so that PyTorch computes both in one step."""
+        """Whether PyTorch can compute a value no kernel reads in one step with its only reader."""
         value, readers = node.meta.get("val"), list(node.users)
         alone = len(readers) == 1 and readers[0].op == "call_function"
         carried = is_tensor(value) and dtype_of(value) is None
         return alone and carried and shared_base(node, self._bases) is node
 
     def _effect(self, node: Any) -> Any:
-        """A call whose place among others counts, behind the token of the one before."""
+        """A call with effects, ordered after the token of the one before."""
         _, target, *args = node.args
         results = list(node.meta["val"])[1:]
         several = len(results) > 1
@@ -212,11 +188,7 @@ class Importer:
         leaves: Sequence[Any],
         results: Sequence[Any],
     ) -> Sequence[Any]:
-        """The outputs of a call.
-
-        Raises:
-            GraphError: it cannot be converted.
-        """
+        """Convert a call to its outputs."""
         torch = torch_package()
         if not isinstance(node.target, torch._ops.OpOverload):
             raise GraphError("it is no operator of ATen")
@@ -248,7 +220,7 @@ class Importer:
 
 
 def attribute(module: Any, target: str) -> Any:
-    """An attribute of a module by its name, with dots."""
+    """An attribute of a module by its dotted name."""
     return reduce(getattr, target.split("."), module)
 
 
@@ -261,27 +233,27 @@ def _name(target: Any) -> str:
 
 
 def _label(target: Any) -> str:
-    """What a node calls, for people."""
     if hasattr(target, "_schema"):
         return f"aten::{_name(target)}" if "::" not in _name(target) else _name(target)
     return str(getattr(target, "__name__", target))
 
 
 def tensor_type_of(value: Any) -> TensorType | None:
-    """The type of a tensor as kernels take it; None where they do not: its dtype, or an extent, is
-    unknown, or it has no elements."""
+    """The type of a tensor as kernels take it.
+
+    None where its dtype, or an extent, is unknown, or it has no elements.
+    """
     return held_type(value) if is_tensor(value) and dtype_of(value) is not None else None
 
 
 def constant_of(tensor: Any, name: str = "") -> Any:
-    """A tensor whose elements are known, as a program holds it; itself without elements."""
+    """A known tensor, as a program holds it; itself without elements."""
     if not tensor.numel():
         return tensor
     return held(const(elements_of(tensor), name=name), tensor)
 
 
 def lacks_converter(target: Any) -> bool:
-    """Whether something is an operator of PyTorch without a converter."""
     known = isinstance(target, torch_package()._ops.OpOverload)
     return known and converter_of(_name(target)) is None
 
@@ -291,7 +263,7 @@ def _is_random(target: Any) -> bool:
 
 
 def _results(value: Any) -> tuple[list[Any], bool]:
-    """The results of a call, and whether they are several values."""
+    """The results of a call, and whether there are several."""
     return ([*value], True) if isinstance(value, (list, tuple)) else ([value], False)
 
 
@@ -306,7 +278,7 @@ def _elements(results: Sequence[TensorType | None]) -> int:
 
 
 def _used(node: Any, count: int) -> tuple[bool, ...]:
-    """Which outputs of a node something reads."""
+    """For each output of a node, whether something reads it."""
     getters = [u for u in node.users if u.target is operator.getitem and u.args[0] is node]
     if len(getters) < len(node.users) or count == 1:
         return (True,) * count

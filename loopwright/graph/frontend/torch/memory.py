@@ -13,32 +13,21 @@ from loopwright.graph.frontend.torch.arrays import torch_package
 
 @dataclass(frozen=True)
 class Memory:
-    """The layout of a tensor in its storage, as `torch.as_strided` names it.
-
-    Attributes:
-        shape: extents.
-        strides: elements between neighbours of each dimension.
-        offset: elements of the storage before the first one.
-        dtype: of the elements, PyTorch's.
-        storage_bytes: bytes of the storage; None where that is not known.
-        conjugate, negative: whether the elements stand for their conjugates, or negatives.
-    """
+    """The layout of a tensor in its storage, in the terms of `torch.as_strided`."""
 
     shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    offset: int
-    dtype: Any
-    storage_bytes: int | None
-    conjugate: bool = False
-    negative: bool = False
+    strides: tuple[int, ...]  # in elements
+    offset: int  # elements of the storage before the first one
+    dtype: Any  # of PyTorch
+    storage_bytes: int | None  # None where that is not known
+    conjugate: bool = False  # elements represent their conjugates
+    negative: bool = False  # elements represent their negatives
 
     @staticmethod
     def of(tensor: Any, numbers: Mapping[Any, int] | None = None) -> Memory | None:
-        """The layout of a tensor; None where it is not dense, or has unknown symbols.
+        """The layout of a (fake) tensor; None where it is not dense, or has unknown symbols.
 
-        Args:
-            tensor: it, or a fake one.
-            numbers: of symbols.
+        ``numbers`` are values of symbols.
         """
         torch = torch_package()
         if not isinstance(tensor, torch.Tensor) or tensor.layout is not torch.strided:
@@ -55,19 +44,17 @@ class Memory:
 
     @cached_property
     def contiguous(self) -> bool:
-        """Whether the elements follow each other in order."""
         return self.strides == _packed(self.shape)
 
     @cached_property
     def plain(self) -> bool:
-        """Whether the tensor is contiguous and all of its storage."""
+        """Whether the tensor is contiguous and fills its storage."""
         turned = self.conjugate or self.negative
         return self.contiguous and not turned and self.order is not None
 
     @cached_property
     def permutation(self) -> tuple[int, ...] | None:
-        """The dimensions from the outermost in memory on; None where elements share places, or
-        leave some free between them."""
+        """Dimensions from the outermost in memory; None where elements overlap or leave gaps."""
         rank = len(self.shape)
         wide = [d for d in range(rank) if self.shape[d] != 1]
         sorted_dims = iter(sorted(wide, key=lambda d: -self.strides[d]))
@@ -78,17 +65,18 @@ class Memory:
 
     @cached_property
     def order(self) -> tuple[int, ...] | None:
-        """As `permutation`, where the elements are all of the storage, too."""
+        """As `permutation`, where the elements also fill the storage."""
         whole = prod(self.shape) * self.dtype.itemsize == self.storage_bytes
         return self.permutation if whole and not self.offset else None
 
     def empty(self) -> Any:
-        """A tensor of this layout whose elements are not set."""
         return torch_package().empty_strided(self.shape, self.strides, dtype=self.dtype)
 
     def filled(self, elements: Any) -> Any:
-        """A tensor with some elements in this layout, at the beginning of its storage; the
-        elements themselves where they are contiguous and may stay."""
+        """A tensor with some elements in this layout, at the beginning of its storage.
+
+        It is ``elements`` itself where that is contiguous and may stay so.
+        """
         torch = torch_package()
         if self.contiguous:
             return elements
@@ -102,17 +90,13 @@ class Memory:
         return flat.as_strided(self.shape, self.strides)
 
     def after(self, base: Memory) -> Memory:
-        """This layout as one of a tensor that shares the storage of a base, seen from there."""
+        """This layout relative to that of a base whose storage it shares."""
         begin = base.offset * base.dtype.itemsize // self.dtype.itemsize
         turned = self.conjugate != base.conjugate, self.negative != base.negative
         return replace(self, offset=self.offset - begin, conjugate=turned[0], negative=turned[1])
 
     def of_base(self, base: Any) -> Any:
-        """A tensor of this layout, as seen from a base, that shares the base's storage.
-
-        Args:
-            base: a tensor at the beginning of its storage.
-        """
+        """A tensor of this layout, relative to a base that begins its storage, which they share."""
         torch = torch_package()
         if base.dtype != self.dtype:
             size = base.untyped_storage().nbytes() // base.dtype.itemsize
@@ -128,7 +112,7 @@ def expression_of(value: Any) -> Any:
 
 
 def _number(value: Any, numbers: Mapping[Any, int] | None) -> Any:
-    """A number, or a symbolic one with numbers for its symbols; None where one has none."""
+    """A number, with values for its symbols; None where one has none."""
     if type(value) is int:
         return value
     known = expression_of(value)
@@ -145,7 +129,7 @@ def _packed(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def storage_of(value: Any) -> int | None:
-    """A number that tensors with one storage share, for a tensor or a list of such; else None."""
+    """A number that identifies the storage of a tensor, or of a list of views; else None."""
     torch = torch_package()
     if isinstance(value, (list, tuple)):
         shared = set(map(storage_of, value))
@@ -157,15 +141,9 @@ def storage_of(value: Any) -> int | None:
 
 
 def shared_base(node: Any, known: Mapping[Any, Any]) -> Any:
-    """The node that made the storage of a node's tensor.
+    """The node of a functional ``torch.fx`` graph that made the storage of a node's tensor.
 
-    Args:
-        node: of a functional graph of ``torch.fx``: its tensor has the storage of one that it
-            reads, or its own.
-        known: the same of nodes before it.
-
-    Returns:
-        The node that is known for it; itself where there is none.
+    It is the one of a node that it reads, as in ``known``, or the node itself.
     """
     storage = storage_of(node.meta.get("val"))
     read = [r for n in node.all_input_nodes for r in (n, *n.all_input_nodes) if r in known]

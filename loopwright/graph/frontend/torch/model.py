@@ -1,4 +1,4 @@
-"""A model of PyTorch as a module, by ``torch.export``."""
+"""Conversion of models of PyTorch by ``torch.export``."""
 
 from __future__ import annotations
 
@@ -27,16 +27,15 @@ def from_torch(
     """The module of a model of PyTorch; its ``main`` takes the tensors that the model does.
 
     The model is exported by ``torch.export`` and decomposed to the core operators of ATen; linear
-    layers and attention stay whole. Parameters and buffers become constants: a later change of
-    them changes nothing here. A ``torch.nn.Module`` is to be in the mode of inference
-    (``model.eval()``).
+    layers and attention stay whole. Parameters and buffers become constants: later changes of them
+    have no effect here. A ``torch.nn.Module`` has to be in inference mode (``model.eval()``).
 
     Args:
-        model: a ``torch.nn.Module``, or what ``torch.export.export`` made of one.
+        model: a ``torch.nn.Module``, or an exported program of ``torch.export.export``.
         example_inputs: for a ``torch.nn.Module`` the tensors that it is called with, by position:
-            of their shapes and dtypes the module is.
-        fallback: whether calls of operators that are not supported are computed by PyTorch, each as
-            a call of a Python function (`HostFunction`); False refuses them.
+            they decide the shapes and dtypes of the module.
+        fallback: whether calls of unsupported operators are computed by PyTorch, each as a call of
+            a Python function (`HostFunction`); False refuses them.
 
     Returns:
         A module whose outputs are the tensors that the model returns, in order.
@@ -123,7 +122,7 @@ def _imported(program: Any, fallback: bool) -> IRModule:
 
 
 def _input(program: Any, node: Any, spec: Any) -> Any:
-    """The value of a placeholder: a variable, a constant, or what Python has."""
+    """The value of a placeholder: a variable, a constant, or a Python value."""
     if spec.kind.name == "USER_INPUT":
         if not hasattr(node.meta.get("val"), "shape"):
             return spec.arg.value
@@ -135,11 +134,7 @@ def _input(program: Any, node: Any, spec: Any) -> Any:
 
 
 def input_type(name: str, value: Any) -> Any:
-    """The type of an input.
-
-    Raises:
-        GraphError: no kernel takes such a tensor.
-    """
+    """The type of an input; GraphError where no kernel takes such a tensor."""
     found = tensor_type_of(value)
     if found is not None:
         return found

@@ -1,7 +1,7 @@
-"""A call of an ATen operator while it is converted, and the table of converters.
+"""A call of an ATen operator during conversion, and the table of converters.
 
-A converter is a function with the parameters of the operator itself, as ATen's schema has them:
-tensors are expressions, everything else is what Python has. Nothing here needs PyTorch.
+A converter is a function with the parameters of the operator itself, as in ATen's schema: tensors
+are expressions, everything else is a Python value. Nothing here needs PyTorch.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from loopwright.graph.rounding import WIDE
 Converter: TypeAlias = "Callable[..., Expr | Sequence[Expr | None]]"
 #: Converters by operator.
 _TABLE: dict[str, Converter] = {}
-#: What an operator takes where a tensor or a number may stand.
+#: Argument of an operator that may be a tensor or a number.
 Operand: TypeAlias = "Expr | float | int | bool"
 
 
@@ -53,14 +53,13 @@ class Node:
 
     @property
     def result(self) -> TensorType:
-        """The type of its first output."""
         found = self.results[0] if self.results else None
         if found is None:
             raise GraphError("what it gives is no tensor that a program holds")
         return found
 
     def call(self, name: str, first: Expr, *args: Any, **attrs: Any) -> Call:
-        """A call of an operator of graphs, which says that it comes from this node.
+        """A call of an operator of graphs, whose ``span`` names this node.
 
         Numbers among the arguments become constants of the first one's dtype, arrays of their own.
         """
@@ -73,15 +72,12 @@ class Node:
         )
 
     def number(self, value: Any, dtype: str) -> Constant:
-        """A number, or an array, as a constant."""
         return const(np.asarray(value), dtype)
 
     def type_of(self, e: Expr) -> TensorType:
-        """The type of an expression, such as an input."""
         return self.types.tensor(e)
 
     def dtype(self, e: Expr) -> str:
-        """The dtype of an expression."""
         return self.type_of(e).dtype
 
     def shape(self, e: Expr) -> tuple[int, ...]:
@@ -93,11 +89,9 @@ class Node:
         return found
 
     def rank(self, e: Expr) -> int:
-        """How many dimensions an expression has."""
         return len(self.type_of(e).shape)
 
     def extents(self) -> tuple[int, ...]:
-        """The extents of its first output."""
         return tuple(n for n in self.result.shape if isinstance(n, int))
 
     def cast(self, e: Operand, dtype: str) -> Expr:
@@ -111,7 +105,7 @@ class Node:
         return self.call("cast", e, dtype=dtype)
 
     def as_result(self, e: Operand) -> Expr:
-        """A tensor, or a number, as the dtype of its first output."""
+        """A tensor, or a number, in the dtype of the first output."""
         return self.cast(e, self.result.dtype)
 
     def promoted(self, *operands: Operand) -> str:
@@ -168,7 +162,6 @@ def converter(*operators: str) -> Callable[[Converter], Converter]:
 
 
 def converter_of(operator: str) -> Converter | None:
-    """The converter of an operator; None where there is none."""
     return _TABLE.get(operator)
 
 
@@ -185,7 +178,7 @@ def known_operators() -> list[str]:
 def _outputs(
     node: Node, convert: Converter, args: Sequence[Any], kwargs: dict[str, Any]
 ) -> list[Expr | None]:
-    """The outputs of a converter; those of 16 bits are computed in float32 and rounded once."""
+    """The outputs of a converter; 16-bit ones are computed in float32 and rounded once."""
     one_or_more = convert(node, *args, **kwargs)
     made = [one_or_more] if isinstance(one_or_more, Expr) else list(one_or_more)
     made += [None] * (len(node.results) - len(made))
@@ -205,7 +198,7 @@ def _widened(t: TensorType | None) -> TensorType | None:
 
 
 def _as_wide(node: Node, value: Any) -> Any:
-    """Arguments with tensors of 16 bits as float32."""
+    """Arguments with 16-bit tensors as float32."""
     if isinstance(value, (list, tuple)):
         return [_as_wide(node, v) for v in value]
     if isinstance(value, dict):
@@ -215,11 +208,10 @@ def _as_wide(node: Node, value: Any) -> Any:
 
 
 def converted(node: Node, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Expr | None]:
-    """The outputs of a node, whose types are those that PyTorch says.
+    """The outputs of a node, checked against the types that PyTorch declares.
 
-    Raises:
-        GraphError: there is no converter, it cannot take this call, an output that is read is not
-            made, or is of another type than PyTorch says.
+    Raises GraphError where there is no converter, it cannot take this call, an output that is read
+    is missing, or one has another type.
     """
     found = converter_of(node.operator)
     if found is None:

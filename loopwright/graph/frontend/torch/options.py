@@ -1,4 +1,4 @@
-"""What ``torch.compile(..., options={...})`` says to the backend."""
+"""Options of the backend: ``torch.compile(..., options={...})``."""
 
 from __future__ import annotations
 
@@ -21,15 +21,16 @@ class Options:
     """Options of the backend.
 
     Attributes:
-        target: what kernels are built for; None is the current target, or ``llvm`` with as many
-            threads as PyTorch has (``torch.get_num_threads()``).
+        target: the target of kernels; None is the current target, or ``llvm`` with as many threads
+            as PyTorch has (``torch.get_num_threads()``).
         history: a log, or whatever else `loopwright.compile` takes as its history.
-        trials: how many results the log shall hold before the model is built; None tunes nothing.
-            The log is the history, which must be a path then, or `LOG` in the current folder.
+        trials: number of results that the log has to hold before the model is built; None tunes
+            nothing. The log is the history, which must be a path then, or `LOG` in the current
+            folder.
         timeout: of tuning, such as ``"10m"``, in place of trials or beside them.
-        fallback: whether PyTorch computes what is not supported; False refuses it.
+        fallback: whether PyTorch computes unsupported calls; False refuses them.
         freezing: whether weights keep the values of the first call, as with inductor's option of
-            this name: nothing looks for changes, and a later one may count or not.
+            this name: changes are not looked for, and a later one may count or not.
     """
 
     target: TargetLike = None
@@ -46,17 +47,15 @@ class Options:
 
     @property
     def log(self) -> str:
-        """The log of tuning."""
         return LOG if self.history is None else os.fspath(self.history)
 
     @property
     def records(self) -> Any:
-        """Whose records the model is built from; None: those in force."""
+        """The history from which the model is built; None: the records in force."""
         return self.log if self.tunes else self.history
 
     @property
     def resolved(self) -> Target:
-        """The target."""
         if self.target is not None:
             return self.target if isinstance(self.target, Target) else Target(self.target)
         current = Target.current()
@@ -67,11 +66,7 @@ class Options:
 
 
 def options_of(given: Mapping[str, Any] | None) -> Options:
-    """The options of a dictionary.
-
-    Raises:
-        GraphError: one is unknown, or malformed.
-    """
+    """The options of a dictionary; GraphError where one is unknown, or malformed."""
     known = [f.name for f in fields(Options)]
     for name in given or {}:
         if name not in known:

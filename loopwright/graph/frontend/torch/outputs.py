@@ -1,4 +1,4 @@
-"""Outputs of a graph in the memory that eager PyTorch gives them.
+"""Outputs of a graph in the memory layout that eager PyTorch gives them.
 
 A program makes each storage once, in the order in which its elements lie; outputs are tensors over
 it, or over the memory of an input.
@@ -21,36 +21,24 @@ from loopwright.graph.registry import get_op
 
 @dataclass(frozen=True)
 class View:
-    """A tensor over a storage that the program makes.
+    """A tensor over a storage that the program makes."""
 
-    Attributes:
-        index: of the storage.
-        memory: its layout there; None: it is all of it.
-    """
-
-    index: int
-    memory: Memory | None
+    index: int  # of the storage
+    memory: Memory | None  # its layout there; None: all of it
 
     def tensor(self, made: Sequence[Any], inputs: Sequence[Any]) -> Any:
-        """The tensor."""
         base = made[self.index]
         return base if self.memory is None else self.memory.of_base(base)
 
 
 @dataclass(frozen=True)
 class InputView:
-    """A tensor over the memory of an input, or several.
+    """A tensor, or several, over the memory of an input."""
 
-    Attributes:
-        index: of the input.
-        calls: from the input to it, one behind the other.
-    """
-
-    index: int
-    calls: tuple[Callable[[Any], Any], ...] = ()
+    index: int  # of the input
+    calls: tuple[Callable[[Any], Any], ...] = ()  # lead from the input to it, in order
 
     def tensor(self, made: Sequence[Any], inputs: Sequence[Any]) -> Any:
-        """The tensor."""
         found = inputs[self.index]
         for call in self.calls:
             found = call(found)
@@ -59,26 +47,14 @@ class InputView:
 
 @dataclass(frozen=True)
 class Empty:
-    """A tensor without elements.
-
-    Attributes:
-        memory: its layout.
-    """
-
     memory: Memory
 
     def tensor(self, made: Sequence[Any], inputs: Sequence[Any]) -> Any:
-        """The tensor."""
         return self.memory.empty()
 
 
 def input_views(graph: Any, holders: Sequence[Any]) -> dict[Any, InputView]:
-    """The nodes of a graph that are tensors over the memory of its inputs.
-
-    Args:
-        graph: of ``torch.fx``.
-        holders: its placeholders.
-    """
+    """The nodes of a ``torch.fx`` graph that are tensors over the memory of its placeholders."""
     found = {node: InputView(n) for n, node in enumerate(holders)}
     for node in graph.nodes:
         before = node.all_input_nodes
@@ -92,7 +68,7 @@ def input_views(graph: Any, holders: Sequence[Any]) -> dict[Any, InputView]:
 
 
 def _call(node: Any) -> Callable[[Any], Any]:
-    """A call of one tensor as a function of that."""
+    """The call of a node as a function of its only tensor."""
 
     def call(tensor: Any) -> Any:
         args, kwargs = map_arg((node.args, node.kwargs), lambda _: tensor)
@@ -103,9 +79,9 @@ def _call(node: Any) -> Callable[[Any], Any]:
 
 
 def eager_outputs(module: Any) -> list[Any]:
-    """Fake tensors of the outputs of a graph of TorchDynamo, which lie as in eager PyTorch.
+    """Fake tensors of the outputs of a graph of TorchDynamo, with their layouts in eager PyTorch.
 
-    Decompositions of operators may lay them out otherwise, an operator that writes into its
+    Decompositions of operators may give them other layouts; an operator that writes into its
     argument does not.
     """
     (node,) = (n for n in module.graph.nodes if n.op == "output")
@@ -113,28 +89,19 @@ def eager_outputs(module: Any) -> list[Any]:
 
 
 class Layout(NamedTuple):
-    """The layout of an output in eager PyTorch.
-
-    Attributes:
-        memory: it.
-        storage: a number that outputs of one storage share.
-        guessed: whether strides are PyTorch's guess: with symbols, of dimensions of one element.
-    """
+    """The layout of an output in eager PyTorch."""
 
     memory: Memory
-    storage: int
-    guessed: bool
+    storage: int  # a number that outputs of one storage share
+    guessed: bool  # strides are PyTorch's guess: symbolic, with dimensions of one element
 
 
 def eager_layouts(
     outputs: Sequence[Any], holders: Sequence[Any], inputs: Sequence[Any]
 ) -> list[Layout | None]:
-    """Layouts of outputs; None where one is not known.
+    """Layouts of fake outputs; None where one is not known.
 
-    Args:
-        outputs: fake tensors.
-        holders: placeholders, of which the symbols in these are known.
-        inputs: their values.
+    The symbols in them are known from the placeholders ``holders`` and their values ``inputs``.
     """
     numbers: dict[Any, int] = {}
     for node, value in zip(holders, inputs, strict=True):
@@ -159,30 +126,17 @@ def _sizes(value: Any) -> tuple[Any, ...]:
 
 @dataclass(frozen=True)
 class Made:
-    """The storages that a program makes, and the outputs of a graph over them.
+    """The storages that a program makes, and the outputs of a graph over them."""
 
-    Attributes:
-        results: its outputs.
-        layouts: for each of these from its elements to the tensor; None: it is one already.
-        outputs: for each output of the graph a `View`, an `Empty`, or what is no tensor.
-    """
-
-    results: list[Expr]
+    results: list[Expr]  # outputs of the program
+    #: for each result from its elements to the tensor; None: it is one already
     layouts: list[Callable[[Any], Any] | None]
+    #: for each output of the graph a `View`, an `InputView`, an `Empty`, or a non-tensor
     outputs: list[Any]
 
 
 def outputs_of(importer: Importer, graph: Any, eager: Sequence[Layout | None]) -> Made:
-    """Lay out the outputs of a graph that was imported.
-
-    Args:
-        importer: what imported it.
-        graph: a ``torch.fx.GraphModule``.
-        eager: for its outputs as of `eager_layouts`, as many as are known.
-
-    Raises:
-        GraphError: a program cannot hold an output.
-    """
+    """Lay out the outputs of an imported ``torch.fx.GraphModule``; ``eager`` as far as known."""
     nodes = list(graph.graph.nodes)
     (returned,) = nodes[-1].args
     inputs = input_views(graph.graph, [n for n in nodes if n.op == "placeholder"])
@@ -220,7 +174,7 @@ def outputs_of(importer: Importer, graph: Any, eager: Sequence[Layout | None]) -
 def _relaid(
     importer: Importer, returned: Sequence[Any], known: Sequence[Layout | None]
 ) -> dict[Any, Memory]:
-    """Layouts of storages where eager PyTorch lays the whole tensor out otherwise."""
+    """Layouts of storages that eager PyTorch lays out otherwise as a whole."""
     found: dict[Any, Memory] = {}
     for node, layout in zip(returned, known, strict=True):
         if layout is None or layout.guessed or not hasattr(node, "meta"):

@@ -1,8 +1,8 @@
-"""In which dtype PyTorch computes with operands of several.
+"""Type promotion: the dtype in which PyTorch computes with operands of several dtypes.
 
 Bools, whole numbers and floats are categories, in this order. Among tensors with dimensions,
 tensors without, and numbers, the first that have the highest category of all decide; a number has
-the default dtype of its category. Among two floats of 16 bits of different formats, float32.
+the default dtype of its category. Two 16-bit floats of different formats give float32.
 (``torch.result_type``.)
 """
 
@@ -18,7 +18,7 @@ _DEFAULT = {0: "bool", 1: "int64", 2: "float32"}
 
 
 def category(dtype: str) -> int:
-    """0 for bool, 1 for whole numbers, 2 for floats."""
+    """0 for bool, 1 for integers, 2 for floats."""
     if dtype == "bool":
         return 0
     return 2 if dtypes.is_float(dtype) else 1
@@ -29,10 +29,7 @@ def result_dtype(
 ) -> str:
     """The dtype in which operands are computed.
 
-    Args:
-        dimensioned: dtypes of tensors that have dimensions.
-        scalars: dtypes of tensors that have none.
-        numbers: Python's numbers.
+    ``dimensioned`` are dtypes of tensors with dimensions, ``scalars`` those of tensors without.
     """
     kinds = [_DEFAULT[_number_category(n)] for n in numbers]
     groups = [list(dimensioned), list(scalars), kinds]

@@ -1,4 +1,4 @@
-"""The share of PyTorch in the time of a compiled model, of which its user is warned."""
+"""The share of PyTorch in the time of a compiled model, for a warning to its user."""
 
 from __future__ import annotations
 
@@ -16,24 +16,15 @@ _RUNS, _MOST, _NAMED = 3, 0.2, 6
 
 
 class FallbackShare:
-    """Times the first runs of a model whose nodes PyTorch computes in part; warns at most once.
-
-    Attributes:
-        known: whether it has seen enough, so that no run need be timed.
-    """
+    """Times the first runs of a model with nodes that PyTorch computes; warns at most once."""
 
     def __init__(self) -> None:
-        self.known = False
+        self.known = False  # enough runs were timed
         self._runs, self._whole = 0, 0.0
         self._by_operators: defaultdict[str, float] = defaultdict(float)
 
     def run(self, executor: GraphExecutor, hosts: Mapping[str, HostFunction]) -> None:
-        """Run a model once.
-
-        Args:
-            executor: what runs it.
-            hosts: the functions among its steps that PyTorch computes, by name.
-        """
+        """Run a model once; ``hosts`` are the steps that PyTorch computes."""
         if not hosts or self.known:
             self.known = True
             executor.run()

@@ -1,9 +1,9 @@
-"""Weights of a compiled model of PyTorch, which anybody may change at any time.
+"""Weights of a compiled model of PyTorch, which may be changed at any time.
 
-They are constants of the model. Kernels read most of them where they lie, so that every change
-counts at once, whoever makes it. From others something is computed when the model is built, such as
-a packed copy: each call compares fingerprints of their memory. A packed copy pays where many rows
-are multiplied by it, and then the fingerprint is cheap; for few rows the weight is an input.
+They are constants of the model. Kernels read most of them in place, so that every change takes
+effect at once. From others something is computed when the model is built, such as a packed copy:
+each call compares fingerprints of their memory. A packed copy pays where many rows are multiplied
+by it, and then the fingerprint is cheap; for few rows the weight is an input.
 """
 
 from __future__ import annotations
@@ -29,19 +29,14 @@ _FEW_ROWS = 64
 
 
 class Weights:
-    """Tensors that are constants of a model; their memory is held.
-
-    Args:
-        tensors: by their places among the inputs of the graph.
-        target: of the kernel that takes fingerprints.
-        constant: whether all are to be constants, as they are in records.
-        frozen: whether their values never change; then they are constants, too.
-    """
+    """Tensors that are constants of a model; keeps their memory alive."""
 
     def __init__(
         self, tensors: Mapping[int, Any], target: Target, constant: bool, frozen: bool = False
     ) -> None:
+        # by index among the inputs of the graph
         self._tensors = {n: t.detach() for n, t in tensors.items()}
+        # constant: all are constants, as they are in records; so they are if frozen
         self._target, self._constant, self._frozen = target, constant or frozen, frozen
         self._addresses = {n: t.data_ptr() for n, t in tensors.items()}
         self._constants = {n: _shown(t) for n, t in self._tensors.items()}
@@ -51,15 +46,14 @@ class Weights:
         return place in self._tensors
 
     def constant(self, place: int, name: str) -> Constant:
-        """A weight as a constant, whose memory it is where it is contiguous."""
+        """A weight as a constant that shares its memory where it is contiguous."""
         return Constant(self._constants[place], name)
 
     def with_inputs(self, module: IRModule) -> tuple[IRModule, list[int]]:
-        """A module that takes weights by which few rows are multiplied as inputs.
+        """Make inputs of the weights by which few rows are multiplied.
 
-        Returns:
-            The module, and the places of the weights that became its last parameters; once it is
-            taken, `leave` them.
+        Returns the module and the indices of the weights that became its last parameters; pass
+        these to `leave` once the module is used.
         """
         if self._constant:
             return module, []
@@ -81,16 +75,14 @@ class Weights:
         return IRModule({**module.functions, MAIN: Function(params, body)}), moved
 
     def leave(self, places: Iterable[int]) -> None:
-        """Look no longer at weights that are inputs."""
+        """Stop watching weights that are inputs."""
         for place in places:
             del self._addresses[place], self._constants[place]
 
     def in_place(self, module: IRModule, model: Model) -> frozenset[str]:
-        """The names of the constants that kernels can read where they lie; others are watched.
+        """The names of the constants that kernels can read in place; others are watched.
 
-        Args:
-            module: as it was imported.
-            model: what it became.
+        ``module`` is as imported, ``model`` what was built from it.
         """
         values, constants = model.program.values, model.constants
         before = Counter(
@@ -104,7 +96,7 @@ class Weights:
         names = [(n, v.name) for n, v in enumerate(values) if v.kind == "constant"]
         if model.device_type != "cpu":  # a device has copies
             names = []
-        # What passes have computed from a weight shows as a use of it that is gone.
+        # A use that is gone shows that passes have computed something from the weight.
         live = {
             id(constants[name]): name
             for n, name in names
@@ -123,7 +115,7 @@ class Weights:
         return frozenset(name for array, name in live.items() if array in ours)
 
     def changed(self, args: Sequence[Any]) -> bool:
-        """Whether a weight lies elsewhere, or is another one than something was computed from."""
+        """Whether a weight moved, or differs from what something was computed from."""
         if any(args[n].data_ptr() != address for n, address in self._addresses.items()):
             return True
         return self._watched is not None and self._watched.changed()
@@ -156,7 +148,7 @@ def _shown(tensor: Any) -> npt.NDArray[Any]:
 
 
 def _memory(tensor: Any) -> npt.NDArray[np.uint8]:
-    """The bytes from a tensor's first element to its last; strided ones have others between."""
+    """The bytes from a tensor's first element to its last, gaps of strided ones included."""
     torch = torch_package()
     span = 1 + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
     flat = torch.as_strided(tensor, (span,), (1,), tensor.storage_offset())

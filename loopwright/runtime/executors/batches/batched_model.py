@@ -22,11 +22,11 @@ Array = npt.NDArray[Any]
 
 
 class BatchedModel:
-    """A model that takes inputs of any batch: what a call brings decides which program runs.
+    """A model that takes inputs of any batch: the batch of a call's inputs selects the program.
 
     Args:
-        size: the name of the batch, as the inputs have it.
-        inputs: what the model takes; extents may be formulas of the batch.
+        size: name of the size variable of the batch in the inputs.
+        inputs: inputs of the model; extents may be formulas of the batch.
         models: the model for each batch that was declared.
         rest: the model for all other batches; None: they are refused.
 
@@ -59,18 +59,8 @@ class BatchedModel:
     def at(self, batch: int) -> Model:
         """The model for one batch, with all executors of a `Model`.
 
-        Args:
-            batch: a whole number from 1.
-
         Raises:
-            ArgumentError: it is none, or the model has no program for it.
-
-        Example:
-            >>> x = lw.graph.var("x", (te.size_var("batch"), 2))
-            >>> module = lw.graph.IRModule.from_expr(lw.graph.op.nn.relu(x))
-            >>> model = lw.graph.compile(module, "llvm", batches=(1, 8))
-            >>> print(model.at(8).executor().get_input_info()[0])
-            {'x': (8, 2)}
+            ArgumentError: it is not an integer from 1, or the model has no program for it.
         """
         check_batch(self.size, batch)
         return self.models.get(batch) or self._other(int(batch))
@@ -86,18 +76,11 @@ class BatchedModel:
         return self.rest.at(batch)
 
     def executor(self, batch: int) -> GraphExecutor:
-        """The model for one batch, ready to run; all executors share weights.
-
-        Raises:
-            ArgumentError: as of `at`.
-        """
+        """The model for one batch, ready to run; all executors share weights."""
         return self.at(batch).executor()
 
     def batch_of(self, *inputs: Any) -> int:
-        """The batch that inputs have.
-
-        Args:
-            inputs: an array for each input, in order.
+        """The batch of inputs, given as an array for each in order.
 
         Raises:
             ArgumentError: there are more or fewer inputs, one has another number of dimensions, the
@@ -111,13 +94,11 @@ class BatchedModel:
         return self.batch_of_named({v.name: x for v, x in zip(self.inputs, inputs, strict=True)})
 
     def batch_of_named(self, inputs: Mapping[str, Any]) -> int:
-        """The batch that some inputs have.
-
-        Args:
-            inputs: arrays by name.
+        """The batch of some inputs, given by name.
 
         Raises:
-            ArgumentError: as of `batch_of`; there is no such input; or none of these tells it.
+            ArgumentError: as of `batch_of`; there is no such input; or none of these depends on
+                the batch.
         """
         known = {v.name: v for v in self.inputs}
         found: dict[int, str] = {}
@@ -141,7 +122,7 @@ class BatchedModel:
         return batch
 
     def _number(self, v: SizedValue, declared: Any, extent: int) -> int | None:
-        """The batch that an extent tells; None where it does not depend on it."""
+        """The batch that an extent implies; None where it does not depend on it."""
         form = None if isinstance(declared, int) else linear(declared)
         if form is None:
             return None
@@ -151,13 +132,7 @@ class BatchedModel:
         return (extent - const) // factor
 
     def __call__(self, *inputs: Any) -> list[Array]:
-        """Run once, by the program for the batch of the inputs.
-
-        Args:
-            inputs: an array for each input, in order.
-
-        Returns:
-            The outputs.
+        """Run once, by the program for the batch of the inputs, given in order.
 
         Raises:
             ArgumentError: as of `batch_of` and `at`; or an input has another shape or dtype.
@@ -176,12 +151,10 @@ class BatchedModel:
         """Write the program for one batch as a library, see `Model.export_library`.
 
         Args:
-            path, cc, fcompile, force: as there.
             batch: one of `batches`; None where there is one alone.
 
         Raises:
-            UsageError: ``batch`` is not among them, or not given; or as there.
-            TargetError, RunError: as there.
+            UsageError: ``batch`` is not among them, or not given; others as there.
         """
         known = ", ".join(map(str, self.batches))
         if batch is None and len(self.batches) == 1:
@@ -194,24 +167,13 @@ class BatchedModel:
         return self.models[batch].export_library(path, cc, fcompile, force=force)
 
     def save(self, path: str | os.PathLike[str], *, force: bool = False) -> Path:
-        """Write the model to one file: all its programs, their kernels, and the weights once.
+        """Write all programs, their kernels, and the weights once to one file.
+
+        Errors as of `Model.save`.
 
         Args:
-            path: the file, such as ``resnet18.lw``.
+            path: the file, such as ``resnet18.lw``, which is returned.
             force: replace a file that is no model, too.
-
-        Returns:
-            The path.
-
-        Raises:
-            RunError, UsageError: as of `Model.save`.
-
-        Example:
-            >>> x = lw.graph.var("x", (te.size_var("batch"), 2))
-            >>> module = lw.graph.IRModule.from_expr(lw.graph.op.nn.relu(x))
-            >>> path = lw.graph.compile(module, "llvm", batches=(1, 8)).save("relu_batches.lw")
-            >>> print(lw.graph.load(path))
-            <BatchedModel of x: float32[batch, 2]: batch 1, 8, any other>
         """
         others = {} if self.rest is None else self.rest.host_steps
         for steps in (*(one.host_steps for one in self.models.values()), others):
@@ -227,10 +189,5 @@ class BatchedModel:
 
 
 def check_batch(size: str, batch: object) -> None:
-    """Refuse what is no batch.
-
-    Raises:
-        ArgumentError: it is no whole number from 1.
-    """
     if isinstance(batch, bool) or not isinstance(batch, (int, np.integer)) or batch < 1:
         raise ArgumentError(f"{size} is {batch!r}; a batch is a whole number from 1")

@@ -53,7 +53,7 @@ def write(
 
 
 class _Parts:
-    """Kernels and weights of several programs, each that differs from the others once."""
+    """Distinct kernels and weights of several programs."""
 
     def __init__(self) -> None:
         self.kernels: list[Module] = []
@@ -62,7 +62,7 @@ class _Parts:
         self._shared, self._names = SharedArrays(), dict[int, str]()
 
     def add(self, model: Model | SizedModel) -> dict[str, Any]:
-        """Enter what a model has; what ``model.json`` says of it."""
+        """Enter the parts of a model; returns its entry in ``model.json``."""
         used = [v.name for v in model.program.values if v.kind == "constant"]
         return {
             "program": model.program.to_json(),
@@ -90,15 +90,7 @@ class _Parts:
 def read(
     archive: zipfile.ZipFile, head: Mapping[str, Any], source: Path
 ) -> tuple[str, list[SizedValue], dict[int, Model], SizedModel | None]:
-    """Read a model of several batches: what `BatchedModel` is made of.
-
-    Args:
-        archive, head: as `loopwright.runtime.executors.saved.opened` gives them.
-        source: the file, for messages.
-
-    Raises:
-        UsageError, RunError, TargetError: as of `load_model`.
-    """
+    """Read the arguments of a `BatchedModel` from an archive that `saved.opened` gave."""
     reader = _Reader(archive, source)
     size = str(head["size"])
     inputs = [SizedValue(str(n), tuple(shape), d, "input") for n, shape, d in head["inputs"]]
@@ -131,7 +123,6 @@ class _Reader:
         self.shared = SharedArrays()
 
     def kernels(self, part: Mapping[str, Any]) -> dict[str, Module]:
-        """The kernels of a program by name."""
         for number in part["kernels"].values():
             if type(number) is not int:
                 raise ValueError(f"the number of a kernel is {number!r:.40}")
@@ -140,5 +131,4 @@ class _Reader:
         return {str(name): self._kernels[n] for name, n in part["kernels"].items()}
 
     def weights(self, part: Mapping[str, Any]) -> dict[str, Array]:
-        """The weights of a program by name."""
         return {str(name): self._weights[stored] for name, stored in part["weights"].items()}

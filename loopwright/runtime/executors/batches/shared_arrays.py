@@ -1,4 +1,4 @@
-"""Equal arrays are kept once: weights, and what is packed of them, of programs of one model."""
+"""Deduplication of arrays: weights, and their packed forms, of programs of one model."""
 
 from __future__ import annotations
 
@@ -14,26 +14,16 @@ Array = npt.NDArray[Any]
 
 
 class SharedArrays:
-    """Arrays by their content. Nobody writes into what is shared.
-
-    Example:
-        >>> from loopwright.runtime.executors.batches.shared_arrays import SharedArrays
-        >>> shared = SharedArrays()
-        >>> first, second = (shared.one_of(np.ones(4)) for _ in range(2))
-        >>> print(first is second)
-        True
-    """
+    """Arrays by their content. Nobody writes into shared ones."""
 
     def __init__(self) -> None:
-        # What no model has any more is not held.
+        # Arrays that no model uses any more are not held.
         self._arrays = weakref.WeakValueDictionary[tuple[object, ...], Array]()
 
     def one_of(self, array: Array, copy: Callable[[Array], Array] | None = None) -> Array:
-        """The array that was given first of those that are equal to one, bit by bit.
+        """The first array that is equal to this one, bit by bit.
 
-        Args:
-            array: the one; where none was equal to it, it is kept.
-            copy: what is kept in its place is this copy of it; None: itself.
+        Where there is none, this one is kept, or its `copy`.
         """
         if not array.flags.c_contiguous:
             return array

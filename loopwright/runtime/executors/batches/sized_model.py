@@ -1,4 +1,4 @@
-"""A model of any batch: kernels that take every size, and memory that is shared out for each."""
+"""A model of any batch: kernels that take every size, and memory that is planned for each."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class SizedModel:
         self._lock = threading.Lock()
 
     def at(self, number: int) -> Model:
-        """The model for a number of the size; its memory is shared out now.
+        """The model for a number of the size; its memory is planned now.
 
         Raises:
             ArgumentError: a kernel does not take values of this size.
@@ -83,11 +83,9 @@ class SizedModel:
         return found
 
     def executor(self, program: Program, in_place: Collection[str] = ()) -> GraphExecutor:
-        """An executor of the program for a size; all share weights and what is packed of them.
+        """An executor of the program for a size; all share weights and their packed forms.
 
-        Args:
-            program: for the size.
-            in_place: as of `GraphExecutor`, the same for all sizes.
+        `in_place` is as of `GraphExecutor`, and the same for all sizes.
         """
         with self._lock:
             if self._first is None:

@@ -1,4 +1,4 @@
-"""A program one of whose sizes is known only when it runs, such as the batch of a model."""
+"""A program with one size that is known only when it runs, such as the batch of a model."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from loopwright.runtime.executors.memory_plan import placed
 from loopwright.runtime.executors.program import Kind, Program, Step, Value
 
 _FORMAT, _VERSION = "loopwright.sized_program", 1
-#: What a program is looked at with when it is read: any size gives the same structure.
+#: Size for the checks of a program when it is read: any size gives the same structure.
 _ANY = 2
 
 
@@ -37,7 +37,7 @@ class SizedValue:
     kind: Kind
 
     def at(self, sizes: Mapping[str, int]) -> Value:
-        """The value where sizes have these numbers."""
+        """The value for given sizes."""
         shape = tuple(evaluate(n, sizes) for n in self.shape)
         return Value(self.name, shape, self.dtype, self.kind)
 
@@ -47,7 +47,7 @@ class SizedValue:
 
 @dataclass(frozen=True)
 class SizedProgram:
-    """A program with one size that is not known yet; `at` gives the program for a number.
+    """A program with one open size; `at` gives the program for a number.
 
     Attributes:
         size: the name of the size.
@@ -71,10 +71,10 @@ class SizedProgram:
     output_names: tuple[str, ...] = ()
 
     def at(self, number: int) -> Program:
-        """The program for a number of the size, with its memory shared out.
+        """The program for a number of the size, with its memory planned.
 
         Raises:
-            RunError: it does not fit together, see `Program`.
+            RunError: it is inconsistent, see `Program`.
             UsageError: a formula is malformed.
         """
         values = [v.at({self.size: number}) for v in self.values]
@@ -82,7 +82,7 @@ class SizedProgram:
 
     @property
     def input_values(self) -> tuple[SizedValue, ...]:
-        """What a caller gives, in order."""
+        """Values that a caller gives, in order."""
         return tuple(self.values[n] for n in self.inputs)
 
     def to_json(self) -> dict[str, Any]:
@@ -103,7 +103,7 @@ class SizedProgram:
         """The program of `to_json`.
 
         Raises:
-            RunError: it is something else, of another version, or does not fit together.
+            RunError: it is something else, of another version, or is inconsistent.
         """
         if not isinstance(data, Mapping) or data.get("format") != _FORMAT:
             raise RunError("this is no program of a model whose size varies")

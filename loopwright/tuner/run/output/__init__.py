@@ -1,1 +1,1 @@
-"""What a run shows and says: progress, phases, log lines and the summary."""
+"""Output of a run: progress, phases, log lines and the summary."""

@@ -15,13 +15,12 @@ def in_notebook() -> bool:
 
 
 class NotebookLine:
-    """Some lines of text in the output of a cell. What is shown takes the place of what was."""
+    """Some lines of text in the output of a cell, which are replaced by the next."""
 
     def __init__(self) -> None:
         self._handle: Any = None  # of IPython, which need not be installed
 
     def show(self, text: str) -> None:
-        """Show lines in the place of the last ones."""
         from loopwright.presenting import html_text
 
         data = {"text/plain": text, "text/html": html_text(text)}

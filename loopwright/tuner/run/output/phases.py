@@ -1,4 +1,4 @@
-"""What a run does at the moment, in words, for people who wait for it.
+"""Phases of a run in words, for people who wait for it.
 
 A search of the next round, the fit of a cost model or the computation of a right answer may take
 many seconds without a trial. `Phases` tells every monitor when such a step begins and ends;
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from loopwright.tuner.run.monitor import Monitor
 
-#: The phase of a run in which its measurer works; more is said by the measurer, if it can.
+#: The phase of a run in which its measurer works, which tells phases of its own, if it can.
 MEASURING = "measuring"
 #: Seconds between two drawings during a phase.
 TICK_S = 0.5
@@ -29,16 +29,12 @@ _WORDS = {
     "wait": "waiting for the machine",
     "cooldown": "resting",
 }
-#: Those in which nothing is timed, neither here nor by the process that is waited for.
+#: Phases in which nothing is timed, neither here nor by the process that is waited for.
 _QUIET = frozenset({"instantiate", "build", "reference", "cooldown"})
 
 
 class Phases:
-    """The phases that a run is in, the innermost last.
-
-    Args:
-        monitors: hear of every change.
-    """
+    """The phases that a run is in, the innermost last, which are told to monitors."""
 
     def __init__(self, monitors: Sequence[Monitor]) -> None:
         self._monitors = monitors
@@ -47,7 +43,7 @@ class Phases:
 
     @contextmanager
     def entered(self, text: str, quiet: bool = True) -> Iterator[None]:
-        """The block is this phase; ``quiet`` says that nothing is timed in it."""
+        """Enter a phase for the block; ``quiet`` means that nothing is timed in it."""
         self._entered.append((text, quiet))
         self._tell()
         try:
@@ -63,7 +59,7 @@ class Phases:
             self._tell()
 
     def measuring(self, name: str) -> None:
-        """The measurer has entered its phase of this name; the empty name: it has left it."""
+        """Note the phase that the measurer has entered; empty: it has left one."""
         self._measuring = name
         self._tell()
 
@@ -82,11 +78,7 @@ class Phases:
 class Ticker:
     """Calls a function every half second while a quiet phase lasts, on a thread of its own.
 
-    The thread sleeps in all other phases: what it draws must not disturb what is timed.
-
-    Args:
-        draw: called on the thread; never while `quiet` is being told otherwise.
-        every: seconds between two calls.
+    The thread sleeps in all other phases: its drawing must not disturb what is timed.
     """
 
     def __init__(self, draw: Callable[[], None], every: float = TICK_S) -> None:
@@ -96,7 +88,7 @@ class Ticker:
         self._thread: threading.Thread | None = None
 
     def quiet(self, now: bool) -> None:
-        """Say whether drawing disturbs nothing from now on; returns when no drawing goes on."""
+        """Allow or forbid drawing; when it is forbidden, none goes on after this returns."""
         if not now:
             with self._lock:
                 self._awake.clear()
@@ -107,7 +99,6 @@ class Ticker:
         self._awake.set()
 
     def close(self) -> None:
-        """End the thread."""
         with self._lock:
             self._closed.set()
             self._awake.set()

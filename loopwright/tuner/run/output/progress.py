@@ -1,4 +1,4 @@
-"""`ProgressBar`: one line that says how a run goes, on a terminal of any width."""
+"""`ProgressBar`: one line on the progress of a run, on a terminal of any width."""
 
 from __future__ import annotations
 
@@ -28,23 +28,19 @@ _DRAW_S, _LINE_S = 0.1, 10.0
 _NOTEBOOK_S = 1.0
 #: Columns that are kept for the phase, so that the line does not jump when a phase ends.
 _PHASE = 20
-#: Columns of which a shortened text makes sense.
+#: Least number of columns at which a shortened text makes sense.
 _SHORT = 12
 #: Columns of the bar: it is left out where fewer are free, and never longer.
 _SHORTEST, _LONGEST = 8, 30
 
 
 class Part(NamedTuple):
-    """A part of a line.
+    """A part of a line."""
 
-    Attributes:
-        rank: parts of high rank are left out first where the line is too narrow.
-        text: what it says; empty for nothing.
-        shortens: where a good part of it fits, that is shown.
-    """
-
+    #: Parts of high rank are left out first where the line is too narrow.
     rank: int
     text: str
+    #: A shortened text is shown where a good part of it fits.
     shortens: bool = False
 
 
@@ -83,7 +79,7 @@ class ProgressBar(Monitor):
         self._ticker: Ticker | None = None
 
     def started(self, tuner: TunerLike, state: RunState) -> None:
-        """Say how many trials the log holds."""
+        """Print the number of trials that the log holds."""
         self._state = state
         if state.from_log:
             self.note(f"{state.from_log} trials are in the log already")
@@ -115,7 +111,7 @@ class ProgressBar(Monitor):
         self._ticker.quiet(quiet)
 
     def playoff(self, state: RunState, count: int) -> None:
-        """Show where the search ended."""
+        """Show the state at the end of the search."""
         self._state = state
         self._show()
 
@@ -188,7 +184,6 @@ class ProgressBar(Monitor):
         self.note(text)
 
     def _noted(self, text: str) -> str:
-        """What was noted so far, and a text below it."""
         lines = [*self._notes, text] if text else self._notes
         return "\n".join(f"{self._head()}{line}" for line in lines)
 
@@ -235,14 +230,7 @@ class ProgressBar(Monitor):
 def line_with_bar(
     parts: Sequence[Part], share: float | None, width: int, prefix: str = ""
 ) -> RenderableType:
-    """One line of at most ``width`` columns, with a bar before it where there is room for one.
-
-    Args:
-        parts: what it says.
-        share: how much of the bar is full, 0 to 1; None for no bar.
-        width: columns of the terminal.
-        prefix: stands before the bar.
-    """
+    """One line of at most ``width`` columns, with a bar of a share where there is room for one."""
     from rich.cells import cell_len
     from rich.progress_bar import ProgressBar as Bar
     from rich.table import Table

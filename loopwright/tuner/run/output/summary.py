@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from loopwright.task import ConfigEntity
     from loopwright.tuner.run.state import Trial
 
-#: Paired samples that a verdict should rest on.
+#: Number of paired samples that a verdict should rest on.
 ROUNDS = 20
 #: Share of the machine's limit from which on hardly anything is left to gain.
 _NEAR_LIMIT = 0.85
@@ -28,18 +28,14 @@ _NEAR_LIMIT = 0.85
 
 @dataclass(frozen=True)
 class InTurns:
-    """Seconds per call of what the second part of a playoff sampled in turns: medians.
-
-    Attributes:
-        best: of the best.
-        default: of the default configuration; None where it did not run.
-        others: of what else was sampled, by name.
-        verdict: how the best compared with the default in these rounds.
-    """
+    """Median seconds per call of functions that the second part of a playoff sampled in turns."""
 
     best: float
+    #: None where the default did not run.
     default: float | None
+    #: Other functions that were sampled, by name.
     others: Mapping[str, float]
+    #: Comparison of the best with the default in these rounds.
     verdict: Verdict
 
 
@@ -53,29 +49,29 @@ class Summary:
             ``"exhausted"``, ``"failures"``, ``"callback"`` or ``"interrupted"``.
         reason: the same in a sentence.
         trials: valid trials of the task, those of the log included.
-        from_log: how many of them the log held before.
+        from_log: number of them that the log held before.
         measured: valid trials of this run.
         failures: by kind, those of the log included.
-        best_config: what is built: the best configuration, or the default one where nothing is
+        best_config: configuration to build: the best, or the default one where nothing is
             measurably faster; None where nothing ran.
         best_trial: its number in the log, or None.
-        best_position: how many trials were measured before it; its number counts copies of programs
-            as well.
+        best_position: number of trials measured before it; its number in the log counts copies of
+            programs as well.
         best_seconds: its median time per call.
         default_seconds: that of the default configuration, or None.
         best_gflops: speed of the best in GFLOP/s, or None.
         default_gflops: speed of the default.
         playoff: samples of the final interleaved re-measuring, by trial number.
-        verdict: how the best compares with the default.
+        verdict: comparison of the best with the default.
         peak: the limit of the machine that was sampled beside them; empty for none.
         of_peak: share of it that the best reached; 0 where none was sampled.
-        beside: by which share the best is faster than what else was sampled, by name.
-        in_turns: the times of those minutes, in which all were sampled side by side; None without
-            a playoff.
-        timing: seconds by what they went into.
+        beside: share by which the best is faster than other functions that were sampled, by name.
+        in_turns: times of the minutes in which all were sampled side by side; None without a
+            playoff.
+        timing: seconds by the step that took them.
         wall_s: seconds of the whole run.
         log: path of the log, or None.
-        notes: what else is worth a line.
+        notes: further lines.
         most_trials: valid trials that the space has room for, or None where that is not known.
     """
 
@@ -107,9 +103,9 @@ class Summary:
 
     @property
     def speedup(self) -> float | None:
-        """How many times faster than the default the best is; None without both.
+        """Factor by which the best is faster than the default; None without both.
 
-        The verdict knows it best, from samples that were taken in pairs.
+        A verdict gives it where there is one, from samples that were taken in pairs.
         """
         if self.verdict.nothing_faster:
             return 1.0
@@ -147,7 +143,7 @@ class Summary:
         return f"trials:  {self.trials} valid{before}; {failed} failed"
 
     def results(self) -> list[str]:
-        """Times, speeds and the verdict in lines: those of the playoff, where there was one.
+        """Lines of times, speeds and the verdict: those of the playoff, where there was one.
 
         They belong together, for they were sampled in the same minutes. Earlier ones of the same
         kernels, of the peak or of NumPy are of another state of the machine.
@@ -171,8 +167,8 @@ class Summary:
         return [*text, *self.verdicts()]
 
     def _ratio(self) -> str:
-        """How many times faster the best is, unless nobody knows: a tie, or samples of now that
-        differ from the verdict of the log."""
+        """Factor by which the best is faster; empty for a tie, or if samples of now and the verdict
+        of the log differ."""
         ratio = self.speedup
         if ratio is None or self.verdict.outcome is Outcome.TIE or self._timed_again:
             return ""
@@ -194,14 +190,14 @@ class Summary:
 
     @property
     def _which(self) -> str:
-        """Name the best trial, and say whether a playoff compared it with the default."""
+        """Name of the best trial, with a remark where no playoff compared it with the default."""
         text = f"trial {self.best_position}"
         if self.best_position != self.best_trial:
             text += f", number {self.best_trial} in the log"
         return text if self.verdict.is_compared else f"{text}, unverified"
 
     def verdicts(self) -> list[str]:
-        """What the playoff says of the best, in the words that every command uses."""
+        """Lines of the verdict on the best, in the words that every command uses."""
         text = [f"verdict: {self.verdict.text()}{_basis(self.verdict)}"]
         best = "the default" if self.verdict.nothing_faster else "the best"
         if self.in_turns is not None and self._timed_again:
@@ -266,7 +262,7 @@ def summarize(
     log: str | None,
     notes: tuple[str, ...],
 ) -> Summary:
-    """Make the summary of a run from where it stands, and what is built."""
+    """Make the summary of a run from its state and the configuration to build."""
     default = state.default
     default_seconds = None if default is None else state.seconds(default)
     best_seconds = None if best is None else state.seconds(best)
@@ -315,8 +311,7 @@ def _in_turns(outcome: PlayoffResult) -> InTurns | None:
 
 
 def _basis(verdict: Verdict) -> str:
-    """What the interval of a verdict is, and on how many paired samples it rests; that these are
-    few where there was no time for more."""
+    """Kind of a verdict's interval and its number of paired samples, marked where these are few."""
     if verdict.outcome is Outcome.NOT_COMPARED or verdict.is_default:
         return ""
     what = "within the noise" if verdict.outcome is Outcome.TIE else "95 % interval"
@@ -325,19 +320,19 @@ def _basis(verdict: Verdict) -> str:
 
 
 def _judged(share: float) -> str:
-    """Say where a share of the limit of the machine is so good that nothing better will come."""
+    """Remark on a share of the limit of the machine that leaves hardly anything to gain."""
     return ": there is little left to gain" if share >= _NEAR_LIMIT else ""
 
 
 def time_line(wall_s: float, timing: Mapping[str, float]) -> str:
-    """Time that a run took, in seconds, by what it went into."""
+    """Line on the seconds that a run took, by the step that took them."""
     parts = sorted(timing.items(), key=lambda item: -item[1])
     shown = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in parts if seconds >= 0.05)
     return f"time:    {wall_s:.1f} s{': ' + shown if shown else ''}"
 
 
 def failure_lines(failures: Mapping[str, Failure]) -> list[str]:
-    """The histogram of failures: kind, count, the first example, and what to do."""
+    """Histogram of failures: kind, count, the first example, and advice."""
     text = []
     for kind, failure in sorted(failures.items(), key=lambda item: -item[1].count):
         example = " ".join(failure.example.split())
@@ -349,15 +344,15 @@ def failure_lines(failures: Mapping[str, Failure]) -> list[str]:
 
 
 def speed(seconds: float, gflops: float | None) -> str:
-    """A time per call with a fitting unit, and the speed when the operations are known."""
+    """Time per call in a fitting unit, and the speed where the operations are known."""
     exponent = min(3, max(0, -math.floor(math.log10(seconds) / 3)))
     value = f"{seconds * 1000**exponent:.4g} {('s', 'ms', 'us', 'ns')[exponent]}"
     return f"{value}, {gflops:.1f} GFLOP/s" if gflops else value
 
 
 class NothingRan(TuneError):
-    """Not one configuration could be measured; the message names each kind of failure, and which
-    share of the space the template or a filter refuses."""
+    """Error of a run in which no configuration could be measured; the message names each kind of
+    failure, and the share of the space that the template or a filter refuses."""
 
     def __init__(self, summary: Summary, refused: Sequence[Refusal] = ()) -> None:
         why = [" ".join(line.split()) for line in failure_lines(summary.failures)]

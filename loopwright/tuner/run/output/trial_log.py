@@ -1,4 +1,4 @@
-"""What a run says to Python's ``logging``; whoever runs the program chooses handlers and levels.
+"""Messages of a run to Python's ``logging``; the program chooses handlers and levels.
 
 Each trial is a line at DEBUG on the logger ``autotvm``, in the form that AutoTVM gives it, so that
 ``logging.getLogger("autotvm").setLevel(logging.DEBUG)`` shows here what it shows there. The course
@@ -22,7 +22,6 @@ _course = logging.getLogger("loopwright.tuner")
 
 
 def log_start(tuner: TunerLike, state: RunState) -> None:
-    """The log is read, and measuring begins."""
     _course.info(
         "%s: tuner %s, seed %s, %d configurations; %d trials from the log",
         *(tuner.task, tuner.name, tuner.seed, tuner.space.range_length, state.from_log),
@@ -30,7 +29,7 @@ def log_start(tuner: TunerLike, state: RunState) -> None:
 
 
 def log_trial(state: RunState, trial: Trial) -> None:
-    """One trial is measured: its number, its speed and the best in GFLOP/s, result, configuration.
+    """Log a trial: number, speed and the best in GFLOP/s, result, configuration.
 
     The speed is 0.00 for a failure, as in AutoTVM, and where operations cannot be counted.
     """
@@ -45,7 +44,6 @@ def log_trial(state: RunState, trial: Trial) -> None:
 
 
 def log_round(tuner: TunerLike, state: RunState, plan: Round) -> None:
-    """A round is told to the tuner."""
     if not _course.isEnabledFor(logging.INFO):
         return
     failed = sum(not trial.valid for trial in plan.fresh)
@@ -58,12 +56,11 @@ def log_round(tuner: TunerLike, state: RunState, plan: Round) -> None:
 
 
 def log_end(tuner: TunerLike, state: RunState, reason: str) -> None:
-    """The run is over."""
     _course.info("%s: stopped after %d trials: %s", tuner.task, state.valid, reason)
 
 
 def _shown(result: MeasureResult) -> str:
-    """A result in AutoTVM's form, in which the error of a failure stands in place of its times."""
+    """A result in AutoTVM's form, in which the error of a failure takes the place of its times."""
     costs = result.times if result.error is None else (str(result.error),)
     return (
         f"MeasureResult(costs={costs}, error_no=MeasureErrorNo.{result.error_no.name}, "

@@ -1,4 +1,4 @@
-"""Converters of activations, which are of one element each."""
+"""Converters of elementwise activations."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def leaky_relu(node: Node) -> Expr:
 
 @converter("PRelu", since=7)
 def prelu(node: Node) -> Expr:
-    """x times a slope where it is negative; the slope is broadcast."""
+    """x times a slope where x is negative; the slope is broadcast."""
     return node.call("nn.prelu", node[0], node[1])
 
 
@@ -73,7 +73,7 @@ def softsign(node: Node) -> Expr:
 
 @converter("HardSigmoid")
 def hard_sigmoid(node: Node) -> Expr:
-    """alpha * x + beta, held between 0 and 1."""
+    """clip(alpha * x + beta, 0, 1)."""
     return _hard_sigmoid(node, node.attr("alpha", 0.2), node.attr("beta", 0.5))
 
 
@@ -104,7 +104,7 @@ def swish(node: Node) -> Expr:
 
 @converter("Shrink", since=9)
 def shrink(node: Node) -> Expr:
-    """x nearer to 0 by ``bias`` where it is further off than ``lambd``, else 0."""
+    """x moved towards 0 by ``bias`` where abs(x) > ``lambd``, else 0."""
     if not dtypes.is_float(node.dtype(node[0])):
         return computed_in(node, shrink, "float64")
     x, bias, edge = node[0], node.attr("bias", 0.0), node.attr("lambd", 0.5)

@@ -1,4 +1,4 @@
-"""Converters between dtypes, narrow ones among them, and dtypes by the numbers of ONNX."""
+"""Converters between dtypes, narrow ones among them, and dtypes by ONNX's numbers."""
 
 from __future__ import annotations
 
@@ -10,11 +10,7 @@ from loopwright.graph.ir.expr import Expr
 
 
 def dtype_of(number: int) -> str:
-    """The dtype of a number that ONNX writes for it.
-
-    Raises:
-        GraphError: it has no counterpart here.
-    """
+    """The dtype of an ONNX number; GraphError where it has no counterpart here."""
     import onnx
 
     try:
@@ -24,7 +20,7 @@ def dtype_of(number: int) -> str:
 
 
 def any_dtype_of(number: int) -> str:
-    """The same, for a dtype that may be a narrow one."""
+    """As `dtype_of`, narrow dtypes included."""
     import onnx
 
     try:
@@ -35,7 +31,7 @@ def any_dtype_of(number: int) -> str:
 
 
 def any_dtype(node: Node, e: Expr) -> str:
-    """The dtype of an expression, which may be a narrow one."""
+    """The dtype of an expression, narrow dtypes included."""
     return node.around.types.narrow(e) or node.dtype(e)
 
 
@@ -50,14 +46,9 @@ def widened(node: Node, e: Expr) -> Expr:
 
 
 def converted(node: Node, e: Expr, dtype: str, saturate: bool = True, rounding: str = "up") -> Expr:
-    """An expression as another dtype; from and to narrow ones, too.
+    """An expression as another dtype, from and to narrow ones, too.
 
-    Args:
-        node: the node.
-        e: the expression.
-        dtype: of the result.
-        saturate: whether a float of 8 bits holds what is too large for it.
-        rounding: of powers of two.
+    ``saturate`` clips what is too large for an 8-bit float; ``rounding`` is that of powers of two.
     """
     if any_dtype(node, e) == dtype:
         return e
@@ -82,19 +73,17 @@ def _cast(node: Node, dtype: str) -> Expr:
 
 @converter("Cast")
 def cast(node: Node) -> Expr:
-    """Another dtype."""
     return _cast(node, any_dtype_of(node.attr("to")))
 
 
 @converter("CastLike")
 def cast_like(node: Node) -> Expr:
-    """The dtype of another tensor."""
     return _cast(node, any_dtype(node, node[1]))
 
 
 @converter("BitCast")
 def bit_cast(node: Node) -> Expr:
-    """The same bits as another dtype of as many bits."""
+    """Reinterpret the bits as another dtype of the same width."""
     dtype = dtype_of(node.attr("to"))
     old = dtypes.check(any_dtype(node, node[0]))
     if dtypes.nbytes(dtype) != dtypes.nbytes(old) or (dtype == "bool" and old != dtype):

@@ -1,7 +1,7 @@
-"""Converters of branches and loops that are decided when a model is imported.
+"""Converters of branches and loops that are resolved when a model is imported.
 
-A branch whose condition is known is the branch that is taken; a loop whose number of rounds is
-known is unrolled. What depends on data has no place in a program of kernels.
+A branch whose condition is known becomes the taken branch; a loop whose trip count is known is
+unrolled. Control flow that depends on data has no place in a program of kernels.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ _ROUNDS = 256
 
 @converter("If")
 def branch(node: Node) -> list[Expr]:
-    """The branch that a known condition takes."""
     condition = node.known(0)
     if condition is None:
         raise GraphError("its condition is missing")
@@ -44,7 +43,7 @@ def _stacked(node: Node, parts: Sequence[Expr], axis: int = 0) -> Expr:
 
 @converter("Loop")
 def loop(node: Node) -> list[Expr]:
-    """Its rounds one after the other; their number must be known."""
+    """Unroll a loop, whose trip count must be known."""
     limit, body = node.known(0), node.attr("body")
     condition = node.optional(1)
     count = _ROUNDS + 1 if limit is None else int(limit.reshape(-1)[0])
@@ -72,7 +71,7 @@ def _scanned(
     axes: Sequence[int],
     backward: Sequence[int],
 ) -> tuple[list[Expr], list[list[Expr]]]:
-    """The last values, and for each output its parts in the order of the rounds."""
+    """The last values, and for each output its parts in the order of the iterations."""
     body, values = node.attr("body"), list(values)
     kept: list[list[Expr]] = [[] for _ in range(len(body.output) - len(values))]
     count = node.shape(inputs[0])[axes[0]]
@@ -91,7 +90,7 @@ def _scanned(
 
 @converter("Scan", since=9)
 def scan(node: Node) -> list[Expr]:
-    """A round for each element of an axis."""
+    """An iteration for each element of an axis."""
     scanned = node.attr("num_scan_inputs")
     axes = node.attr("scan_input_axes", (0,) * scanned)
     backward = node.attr("scan_input_directions", (0,) * scanned)

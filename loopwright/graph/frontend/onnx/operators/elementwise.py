@@ -1,4 +1,4 @@
-"""Converters of operators that look at one element of each input."""
+"""Converters of elementwise operators."""
 
 from __future__ import annotations
 
@@ -84,7 +84,6 @@ for _name in ("Add", "Sub", "Mul", "Div"):
 
     @converter(_name, since=7)
     def broadcast_by_numpy(node: Node) -> Expr:
-        """As NumPy broadcasts."""
         return node.call(_SAME[node.operator], node[0], node[1])
 
 
@@ -103,7 +102,6 @@ for _name, _operator in {"Max": "maximum", "Min": "minimum", "Sum": "add"}.items
 
 @converter("Mean")
 def mean(node: Node) -> Expr:
-    """The mean of several tensors."""
     found = node[0]
     for other in node.given[1:]:
         found = node.call("add", found, other)
@@ -112,7 +110,6 @@ def mean(node: Node) -> Expr:
 
 @converter("Identity")
 def identity(node: Node) -> Expr:
-    """The input itself."""
     return node[0]
 
 
@@ -126,7 +123,6 @@ def erf(node: Node) -> Expr:
 
 @converter("Reciprocal")
 def reciprocal(node: Node) -> Expr:
-    """1 / x."""
     return node.call("divide", const(1, node.dtype(node[0])), node[0])
 
 
@@ -134,7 +130,7 @@ def reciprocal(node: Node) -> Expr:
 def power(node: Node) -> Expr:
     """x ** y in the dtype of x; of integers exact, and wrapping.
 
-    An exponent of another dtype may be one that the dtype of x does not have: 2 ** 31 - 1 is odd.
+    The dtype of x may not hold an exponent of another dtype: 2 ** 31 - 1 is odd.
     """
     dtype, other = node.dtype(node[0]), node.dtype(node[1])
     wide = dtypes.promote(dtype, other)
@@ -165,7 +161,7 @@ def sign(node: Node) -> Expr:
 
 @converter("Mod")
 def mod(node: Node) -> Expr:
-    """What a division leaves, with the sign of the divisor, or with ``fmod`` as C has it."""
+    """The remainder with the sign of the divisor, or with ``fmod`` as C has it."""
     if node.attr("fmod", 0):
         return node.call("fmod", node[0], node[1])
     found = node.call("mod", node[0], node[1])
@@ -179,7 +175,7 @@ def mod(node: Node) -> Expr:
 
 @converter("BitShift")
 def bit_shift(node: Node) -> Expr:
-    """Bits moved by so many places; none are left where these are as many as there are bits."""
+    """Shift bits; 0 where the shift is at least the width of the dtype."""
     dtype = node.dtype(node[0])
     width = dtypes.bits(dtype)
     inside = node.call("less", node[1], width)
@@ -194,7 +190,7 @@ def bit_shift(node: Node) -> Expr:
 
 @converter("IsInf")
 def is_infinite(node: Node) -> Expr:
-    """Whether it is infinite, of a sign that counts."""
+    """Whether x is infinite, of a sign that the attributes select."""
     zero, x = np.zeros((), node.dtype(node[0])), node[0]
     up, down = node.attr("detect_positive", 1), node.attr("detect_negative", 1)
     found = node.call("isinf", x)
@@ -207,7 +203,6 @@ def is_infinite(node: Node) -> Expr:
 
 
 def _largest(dtype: str) -> float:
-    """The largest finite number of a dtype of floats."""
     import ml_dtypes
 
     return float(ml_dtypes.finfo(dtype).max)  # type: ignore[no-untyped-call]

@@ -1,4 +1,4 @@
-"""Converters of operators that read and write at places which other tensors name."""
+"""Converters of operators that read and write at indices held in other tensors."""
 
 from __future__ import annotations
 
@@ -12,33 +12,30 @@ from loopwright.graph.ir.expr import Expr, TupleGetItem, const
 
 @converter("Gather")
 def gather(node: Node) -> Expr:
-    """Elements of an axis by their numbers."""
     return node.call("take", node[0], node[1], axis=node.attr("axis", 0))
 
 
 @converter("GatherElements")
 def gather_elements(node: Node) -> Expr:
-    """Elements at the places of the indices, but for one axis."""
+    """Elements at the positions of the indices, but for one axis."""
     return node.call("gather_elements", node[0], node[1], axis=node.attr("axis", 0))
 
 
 @converter("GatherND")
 def gather_nd(node: Node) -> Expr:
-    """Parts by rows of indices."""
     return node.call("gather_nd", node[0], node[1], batch_dims=node.attr("batch_dims", 0))
 
 
 @converter("Scatter")
 @converter("ScatterElements")
 def scatter_elements(node: Node) -> Expr:
-    """Updates at the places of the indices, but for one axis."""
+    """Updates replace or reduce elements at the positions of the indices, but for one axis."""
     how = {"axis": node.attr("axis", 0), "reduction": node.attr("reduction", "none")}
     return node.call("scatter_elements", node[0], node[1], node[2], **how)
 
 
 @converter("ScatterND")
 def scatter_nd(node: Node) -> Expr:
-    """Updates of parts by rows of indices."""
     return node.call(
         "scatter_nd", node[0], node[1], node[2], reduction=node.attr("reduction", "none")
     )
@@ -46,7 +43,7 @@ def scatter_nd(node: Node) -> Expr:
 
 @converter("Compress")
 def compress(node: Node) -> Expr:
-    """The elements whose condition, which must be known, is true."""
+    """The elements whose condition is true; the condition must be known."""
     condition = node.known(1)
     if condition is None:
         raise GraphError("its input 1 is missing")
@@ -61,7 +58,7 @@ def compress(node: Node) -> Expr:
 
 @converter("OneHot", since=9)
 def one_hot(node: Node) -> Expr:
-    """One of two values by whether the new axis has the index given."""
+    """The on value where the new axis has the given index, else the off value."""
     depth = node.needed(1)[0]
     indices = node[0]
     if not node.dtype(indices).startswith("int"):
@@ -71,7 +68,7 @@ def one_hot(node: Node) -> Expr:
 
 @converter("ReverseSequence", since=10)
 def reverse_sequence(node: Node) -> Expr:
-    """The first elements of each batch the other way round."""
+    """The first elements of each batch reversed."""
     axes = {"batch_axis": node.attr("batch_axis", 1), "time_axis": node.attr("time_axis", 0)}
     return node.call("reverse_sequence", node[0], node[1], **axes)
 
@@ -84,25 +81,24 @@ def _topk(node: Node, k: int) -> list[Expr]:
 
 @converter("TopK")
 def topk(node: Node) -> list[Expr]:
-    """The largest elements of an axis, and their places."""
     return _topk(node, node.attr("k"))
 
 
 @converter("TopK", since=10)
 def topk_by_input(node: Node) -> list[Expr]:
-    """The same, with their number as an input."""
+    """The same, with k as an input."""
     return _topk(node, node.needed(1)[0])
 
 
 @converter("Hardmax", since=13)
 def hardmax(node: Node) -> Expr:
-    """1 where the first of the largest elements of an axis is, else 0."""
+    """1 at the first of the largest elements of an axis, else 0."""
     return _hardmax(node, node[0], node.attr("axis", -1))
 
 
 @converter("Hardmax")
 def hardmax_over_the_rest(node: Node) -> Expr:
-    """Over all dimensions from an axis on, as one."""
+    """Hardmax over all dimensions from an axis on, as one."""
     shape = node.shape(node[0])
     axis = node.attr("axis", 1) % len(shape)
     before = int(np.prod(shape[:axis], dtype=np.int64))
@@ -118,7 +114,7 @@ def _hardmax(node: Node, x: Expr, axis: int) -> Expr:
 
 @converter("TensorScatter", since=24)
 def tensor_scatter(node: Node) -> Expr:
-    """A cache with an update written at a place of its axis, of its own for each batch."""
+    """A cache with an update written at an index of its axis, separate for each batch."""
     cache, update = node[0], node[1]
     shape, axis = node.shape(cache), node.attr("axis", -2) % node.rank(cache)
     length = node.shape(update)[axis]
@@ -143,7 +139,6 @@ def _only(axis: int, extent: int, rank: int) -> tuple[int, ...]:
 
 @converter("EyeLike", since=9)
 def eye_like(node: Node) -> Expr:
-    """A matrix with ones on a diagonal."""
     rows, columns = node.shape(node[0])
     number = node.attr("dtype")
     dtype = node.dtype(node[0]) if number is None else dtype_of(number)
@@ -152,7 +147,6 @@ def eye_like(node: Node) -> Expr:
 
 @converter("Trilu", since=14)
 def trilu(node: Node) -> Expr:
-    """The part of matrices above, or below, a diagonal."""
     k = node.numbers(1)
     return node.call(
         "triangle", node[0], k=0 if k is None else k[0], upper=bool(node.attr("upper", 1))

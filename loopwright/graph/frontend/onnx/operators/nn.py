@@ -33,19 +33,17 @@ def gemm(node: Node) -> Expr:
 
 @converter("MatMul")
 def matmul(node: Node) -> Expr:
-    """The product of NumPy."""
     return node.call("matmul", node[0], node[1])
 
 
 @converter("Einsum", since=12)
 def einsum(node: Node) -> Expr:
-    """Sums of products by letters."""
     return node.call("einsum", *node.given, equation=node.attr("equation"))
 
 
 @converter("BatchNormalization")
 def batch_normalization(node: Node) -> Expr | list[Expr]:
-    """By the mean and variance that were learned, or by those of the batch itself."""
+    """Normalise with the running mean and variance, or with those of the batch."""
     if node.opset >= 14 and node.attr("training_mode", 0):
         return _normalised_by_batch(node)
     if len([n for n in node.outputs if n]) > 1:
@@ -57,7 +55,7 @@ def batch_normalization(node: Node) -> Expr | list[Expr]:
 
 
 def _normalised_by_batch(node: Node) -> list[Expr]:
-    """By the mean and variance of the batch; then the running ones, moved towards them."""
+    """Normalise with the batch's mean and variance; then the updated running ones."""
     x, rank, momentum = node[0], node.rank(node[0]), node.attr("momentum", 0.9)
     axes = (0, *range(2, rank))
     mean = node.call("mean", x, axis=axes, keepdims=True)
@@ -74,7 +72,6 @@ def _normalised_by_batch(node: Node) -> list[Expr]:
 
 @converter("InstanceNormalization")
 def instance_normalization(node: Node) -> Expr:
-    """Each channel of each image by its own mean and variance."""
     rank = node.rank(node[0])
     found = standardised(node, node[0], tuple(range(2, rank)), node.attr("epsilon", 1e-5))
     for n, name in ((1, "multiply"), (2, "add")):
@@ -84,7 +81,7 @@ def instance_normalization(node: Node) -> Expr:
 
 
 def standardised(node: Node, x: Expr, axes: tuple[int, ...], epsilon: float) -> Expr:
-    """A tensor less its mean, by its standard deviation, over some axes."""
+    """A tensor minus its mean, divided by its standard deviation, over some axes."""
     centred = node.call("subtract", x, node.call("mean", x, axis=axes, keepdims=True))
     squares = node.call("multiply", centred, centred)
     variance = node.call("mean", squares, axis=axes, keepdims=True)
@@ -93,7 +90,7 @@ def standardised(node: Node, x: Expr, axes: tuple[int, ...], epsilon: float) -> 
 
 @converter("MeanVarianceNormalization", since=9)
 def mean_variance_normalization(node: Node) -> Expr:
-    """Over some axes, by the standard deviation plus 1e-9."""
+    """Standardise over some axes; 1e-9 is added to the standard deviation."""
     axes, x = node.attr("axes", (0, 2, 3)), node[0]
     centred = node.call("subtract", x, node.call("mean", x, axis=axes, keepdims=True))
     squares = node.call("multiply", centred, centred)
@@ -103,7 +100,6 @@ def mean_variance_normalization(node: Node) -> Expr:
 
 @converter("GroupNormalization", since=21)
 def group_normalization(node: Node) -> Expr:
-    """Groups of channels by their own mean and variance."""
     shape, groups = node.shape(node[0]), node.attr("num_groups")
     if shape[1] % groups:
         raise GraphError(f"{shape[1]} channels cannot be shared by {groups} groups")
@@ -118,7 +114,7 @@ def group_normalization(node: Node) -> Expr:
 
 @converter("LayerNormalization", since=17)
 def layer_normalization(node: Node) -> list[Expr]:
-    """Over all dimensions from an axis on; with the mean and the inverse of the deviation."""
+    """Standardise over all dimensions from an axis on; also the mean and inverse deviation."""
     x, rank = node[0], node.rank(node[0])
     axis, epsilon = node.attr("axis", -1) % rank, node.attr("epsilon", 1e-5)
     dtype, bias = node.dtype(x), node.optional(2)
@@ -143,7 +139,7 @@ def layer_normalization(node: Node) -> list[Expr]:
 
 @converter("RMSNormalization", since=23)
 def rms_normalization(node: Node) -> Expr:
-    """By the root of the mean of squares, over all dimensions from an axis on."""
+    """Divide by the root mean square over all dimensions from an axis on."""
     x, dtype = node[0], node.dtype(node[0])
     axes = tuple(range(node.attr("axis", -1) % node.rank(x), node.rank(x)))
     wide = x if dtype == "float64" else node.call("cast", x, dtype="float32")
@@ -156,7 +152,7 @@ def rms_normalization(node: Node) -> Expr:
 
 @converter("LpNormalization")
 def lp_normalization(node: Node) -> Expr:
-    """By the p-norm along an axis; what has the norm 0 stays 0."""
+    """Divide by the p-norm along an axis; vectors of norm 0 stay 0."""
     x, p, axis = node[0], node.attr("p", 2), node.attr("axis", -1)
     sizes = node.call("abs", x) if p == 1 else node.call("multiply", x, x)
     norm: Expr = node.call("sum", sizes, axis=axis, keepdims=True)
@@ -167,7 +163,7 @@ def lp_normalization(node: Node) -> Expr:
 
 @converter("LRN")
 def local_response_normalization(node: Node) -> Expr:
-    """By the sum of squares of the channels around (Krizhevsky et al., 2012)."""
+    """Divide by sums of squares over neighbouring channels (Krizhevsky et al., 2012)."""
     x, size = node[0], node.attr("size")
     shape = node.shape(x)
     squares = node.call("multiply", x, x)
@@ -184,20 +180,18 @@ def local_response_normalization(node: Node) -> Expr:
 
 @converter("Softmax", since=13)
 def softmax(node: Node) -> Expr:
-    """Along one axis."""
     return node.call("nn.softmax", node[0], axis=node.attr("axis", -1))
 
 
 @converter("LogSoftmax", since=13)
 def log_softmax(node: Node) -> Expr:
-    """Along one axis."""
     return node.call("nn.log_softmax", node[0], axis=node.attr("axis", -1))
 
 
 def _over_the_rest(name: str, operator: str) -> None:
     @converter(name)
     def convert(node: Node) -> Expr:
-        """Over all dimensions from an axis on, as one, before opset 13."""
+        """Apply to all dimensions from an axis on, as one, as before opset 13."""
         shape = node.shape(node[0])
         axis = node.attr("axis", 1) % len(shape)
         rows = node.call("reshape", node[0], newshape=(prod(shape[:axis]), prod(shape[axis:])))

@@ -1,4 +1,4 @@
-"""Converters of quantised tensors: whole numbers that stand for others by a scale and a zero."""
+"""Converters of quantised tensors: integers with a scale and a zero point."""
 
 from __future__ import annotations
 
@@ -28,14 +28,10 @@ WHOLE = ("int8", "uint8", "int16", "uint16", "int32")
 
 
 def _along(node: Node, e: Expr, x: Expr, axis: int, block: int) -> Expr:
-    """A scale or a zero in a shape that is broadcast over a tensor.
+    """A scale or a zero point in a shape that is broadcast over a tensor.
 
-    Args:
-        node: the node.
-        e: one number, one for each index of an axis, or one for each block of an axis.
-        x: the tensor.
-        axis: which one.
-        block: elements of the axis that share a number; 0: all have their own.
+    ``e`` is one number, one for each index of an axis, or one for each block of that many elements
+    of it; a block of 0 means no blocks.
     """
     rank = node.rank(x)
     if node.rank(e) == 0 or node.shape(e) == (1,):
@@ -56,7 +52,7 @@ def quantized(
     saturate: bool = True,
     precision: str = "",
 ) -> Expr:
-    """Quantise: divide by the scale, round to even, add the zero point, cut to the dtype.
+    """Quantise: divide by the scale, round to even, add the zero point, clip to the dtype.
 
     Where a precision is given, quotients are rounded to that dtype.
     """
@@ -81,12 +77,11 @@ def quantized(
 
 
 def cast(node: Node, e: Expr, dtype: str) -> Expr:
-    """An expression as another dtype; itself where it has it."""
     return e if node.dtype(e) == dtype else node.call("cast", e, dtype=dtype)
 
 
 def _parameter(node: Node, e: Expr | None, dtype: str) -> Expr:
-    """A scale or a zero as `qnn.quantize` takes it: a number, or one for each index of an axis."""
+    """A scale or a zero point as `qnn.quantize` takes it: scalar, or one per index of an axis."""
     if e is None:
         return const(0, dtype)
     shape = () if node.shape(e) == (1,) else node.shape(e)
@@ -97,7 +92,7 @@ def _parameter(node: Node, e: Expr | None, dtype: str) -> Expr:
 
 
 def _is_plain(node: Node, real: str, whole: str, block: int) -> bool:
-    """Whether `qnn.quantize` and `qnn.dequantize` speak of these dtypes, scale and zero."""
+    """Whether `qnn.quantize` and `qnn.dequantize` support these dtypes, scale and zero point."""
     rank, zero = node.rank(node[1]), node.optional(2)
     dtypes_fit = real == node.dtype(node[1]) == "float32" and whole in qnn.WHOLE
     return dtypes_fit and not block and rank < 2 and (zero is None or node.rank(zero) < 2)
@@ -105,7 +100,7 @@ def _is_plain(node: Node, real: str, whole: str, block: int) -> bool:
 
 @converter("QuantizeLinear", since=10)
 def quantize_linear(node: Node) -> Expr:
-    """x / scale + zero, for a tensor, each index of an axis, or each block of it."""
+    """x / scale + zero, per tensor, per index of an axis, or per block of it."""
     x, axis, block = node[0], node.attr("axis", 1), node.attr("block_size", 0)
     zero, number = node.optional(2), node.attr("output_dtype", 0)
     dtype = "uint8" if zero is None else any_dtype(node, zero)
@@ -122,7 +117,6 @@ def quantize_linear(node: Node) -> Expr:
 
 
 def _plain(node: Node, name: str, axis: int, **attrs: Any) -> Expr:
-    """A call of `qnn.quantize` or `qnn.dequantize`."""
     scale = _parameter(node, node[1], "float32")
     zero = _parameter(node, node.optional(2), "int32")
     by_axis = bool(node.rank(scale) or node.rank(zero))
@@ -149,7 +143,7 @@ def dequantize_linear(node: Node) -> Expr:
 
 
 def _shifted(node: Node, index: int, zero: Expr | None, axis: int) -> Expr:
-    """An operand as int32, less its zero."""
+    """An operand as int32, minus its zero point."""
     x = cast(node, node[index], "int32")
     if zero is None:
         return x
@@ -158,14 +152,14 @@ def _shifted(node: Node, index: int, zero: Expr | None, axis: int) -> Expr:
 
 @converter("MatMulInteger", since=10)
 def matmul_integer(node: Node) -> Expr:
-    """The product of whole numbers, each less its zero, as int32."""
+    """The product of integers, each minus its zero point, as int32."""
     return _multiplied(node, (0, node.optional(2)), (1, node.optional(3)))
 
 
 def _multiplied(
     node: Node, first: tuple[int, Expr | None], second: tuple[int, Expr | None]
 ) -> Expr:
-    """The product of two matrices, each given as the place of an input and its zero."""
+    """The product of two matrices, each given as the index of an input and its zero point."""
     (at, zero), (weight_at, weight_zero) = first, second
     x, w = node[at], node[weight_at]
     if node.rank(w) != 2 or not _are_bytes(node, x, w, weight_zero, 1):
@@ -182,16 +176,11 @@ def _multiplied(
 
 
 def _are_bytes(node: Node, x: Expr, w: Expr, zero: Expr | None, channels: int) -> bool:
-    """Whether operands are bytes, the second one constant, with a zero of 0, and sums fit int32.
+    """Whether operands are bytes, the second constant with zero point 0, and sums fit int32.
 
-    CPUs have instructions for such products; what the zero of the first operand adds to each sum
-    is taken off behind: sum((x - zero) * w) is sum(x * w) - zero * sum(w).
-
-    Args:
-        node: the node.
-        x, w: the operands.
-        zero: of the second one.
-        channels: the dimension of the second one that the result has.
+    CPUs have instructions for such products; the contribution of the first zero point is subtracted
+    afterwards: sum((x - zero) * w) is sum(x * w) - zero * sum(w). ``channels`` is the dimension of
+    the second operand that the result has.
     """
     if not isinstance(w, Constant) or not _stands_for_itself(zero):
         return False
@@ -200,18 +189,18 @@ def _are_bytes(node: Node, x: Expr, w: Expr, zero: Expr | None, channels: int) -
 
 
 def _stands_for_itself(zero: Expr | None) -> bool:
-    """Whether the zero of a tensor is 0."""
+    """Whether the zero point of a tensor is 0."""
     return zero is None or (isinstance(zero, Constant) and not zero.data.any())
 
 
 def _less(node: Node, total: Expr, zero: Expr, sums: Any) -> Expr:
-    """Sums of products less what a zero of the first operand adds to them."""
+    """Sums of products minus the contribution of the first operand's zero point."""
     added = node.call("multiply", cast(node, zero, "int32"), const(sums, "int32"))
     return node.call("subtract", total, added)
 
 
 def _zeroed(node: Node, index: int, zero: Expr | None, axis: int) -> Expr:
-    """As `_shifted`, where a zero may have as many dimensions as its tensor."""
+    """As `_shifted`, where a zero point may have as many dimensions as its tensor."""
     x = node[index]
     if zero is not None and node.rank(zero) == node.rank(x) > 1:
         wide = cast(node, x, "int32")
@@ -221,12 +210,12 @@ def _zeroed(node: Node, index: int, zero: Expr | None, axis: int) -> Expr:
 
 @converter("ConvInteger", since=10)
 def conv_integer(node: Node) -> Expr:
-    """The convolution of whole numbers, each less its zero, as int32."""
+    """The convolution of integers, each minus its zero point, as int32."""
     return _convolved(node, (0, node.optional(2)), (1, node.optional(3)))
 
 
 def _convolved(node: Node, first: tuple[int, Expr | None], second: tuple[int, Expr | None]) -> Expr:
-    """The convolution of two tensors, each given as the place of an input and its zero."""
+    """The convolution of two tensors, each given as the index of an input and its zero point."""
     (at, zero), (weight_at, weight_zero) = first, second
     x, w = node[at], node[weight_at]
     attrs = dict(window_of(node, node.shape(w, 2), node.shape(x, 2)).attrs)
@@ -240,7 +229,7 @@ def _convolved(node: Node, first: tuple[int, Expr | None], second: tuple[int, Ex
     assert isinstance(w, Constant)
     if padded:
         assert isinstance(zero, Constant)
-        # What stands for 0 is around the image.
+        # The padding is the zero point.
         width, attrs["padding"] = ((0, 0), (0, 0), *pads), 0
         x = node.call("nn.pad", x, pad_width=width, pad_value=float(zero.data.item()))
     total: Expr = node.call("nn.conv", x, w, out_dtype="int32", **attrs)
@@ -254,13 +243,10 @@ def _convolved(node: Node, first: tuple[int, Expr | None], second: tuple[int, Ex
 
 
 def _requantized(node: Node, total: Expr, places: Any, axis: int) -> Expr:
-    """int32 sums as whole numbers of the result's scale.
+    """int32 sums as integers of the result's scale.
 
-    Args:
-        node: the node.
-        total: the sums.
-        places: which inputs are the scales of both operands and of the result, and its zero.
-        axis: that along which the second operand has a scale of its own.
+    ``places`` are the inputs that are the scales of both operands and of the result, and its zero
+    point; ``axis`` is that along which the second operand has several scales.
     """
     first, second, result, zero = places
     scale_a = _along(node, cast(node, node[first], "float32"), total, -2, 0)
@@ -280,7 +266,6 @@ def _scale(node: Node, e: Expr, total: Expr, axis: int) -> Expr:
 
 @converter("QLinearMatMul", since=10)
 def quantized_matmul(node: Node) -> Expr:
-    """A product of quantised matrices."""
     return _requantized(node, _multiplied(node, (0, node[2]), (3, node[5])), (1, 4, 6, 7), -1)
 
 
@@ -295,7 +280,7 @@ def quantized_conv(node: Node) -> Expr:
 
 @converter("DynamicQuantizeLinear", since=11)
 def dynamic_quantize_linear(node: Node) -> list[Expr]:
-    """Quantised to uint8 by the range of the data, which is widened to hold 0."""
+    """Quantise to uint8 by the range of the data, which is widened to hold 0."""
     x = node[0]
     low, high = (node.call(name, x) for name in ("min", "max"))
     low, high = node.call("minimum", low, 0), node.call("maximum", high, 0)

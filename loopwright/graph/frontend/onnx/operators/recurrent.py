@@ -1,4 +1,4 @@
-"""Converters of recurrent layers, unrolled over the steps of time."""
+"""Converters of recurrent layers, unrolled over the time steps."""
 
 from __future__ import annotations
 
@@ -22,13 +22,7 @@ _STEPS = 256
 
 
 class _Layer:
-    """One direction of a recurrent layer.
-
-    Args:
-        node: the node.
-        x: its input: (steps, batch, features).
-        direction: 0, or 1 for the second one.
-    """
+    """One direction (0, or 1 the second) of a recurrent layer; x is (steps, batch, features)."""
 
     def __init__(self, node: Node, x: Expr, direction: int) -> None:
         self.node, self.direction = node, direction
@@ -47,31 +41,28 @@ class _Layer:
         self._activations = names[direction * count : (direction + 1) * count] or names[:count]
 
     def part(self, index: int) -> Expr:
-        """An input's part for the direction."""
+        """An input's slice for the direction."""
         part = sliced(self.node, self.node[index], (self.direction,), (self.direction + 1,), (0,))
         return self.node.call("squeeze", part, axis=0)
 
     def start(self, index: int) -> Expr:
-        """The state before the first step: an input, or zeros."""
+        """The initial state: an input, or zeros."""
         if self.node.optional(index) is not None:
             return self.part(index)
         batch = self.node.shape(self._x)[1]
         return const(np.zeros((batch, self.hidden), self.node.dtype(self._x)))
 
     def gate(self, e: Expr, number: int, axis: int = 1) -> Expr:
-        """The part of a gate."""
         begin = number * self.hidden
         return sliced(self.node, e, (begin,), (begin + self.hidden,), (axis,))
 
     def add(self, *parts: Expr) -> Expr:
-        """A sum."""
         found = parts[0]
         for e in parts[1:]:
             found = self.node.call("add", found, e)
         return found
 
     def times(self, a: Expr, b: Expr) -> Expr:
-        """A product, element by element."""
         return self.node.call("multiply", a, b)
 
     def dense(self, x: Expr, weight: Expr) -> Expr:
@@ -136,7 +127,7 @@ _STEP: dict[str, _Step] = {"RNN": _rnn, "GRU": _gru, "LSTM": _lstm}
 
 
 def _held(node: Node, lengths: Expr, step: int, new: list[Expr], old: list[Expr]) -> list[Expr]:
-    """States after a step, which sequences that have ended do not take."""
+    """States after a step; sequences that have ended keep their old ones."""
     column = node.call("reshape", lengths, newshape=(-1, 1))
     goes_on = node.call("greater", column, step)
     return [node.call("where", goes_on, n, o) for n, o in zip(new, old, strict=True)]
@@ -147,7 +138,7 @@ def _direction(
 ) -> tuple[Expr, list[Expr]]:
     """The states of all steps, and the last state, of one direction.
 
-    A sequence that has ended, or seen from behind has not begun, keeps its state, and gives 0.
+    A sequence that has ended, or in reverse has not begun, keeps its state, and gives 0.
     """
     layer = _Layer(node, x, direction)
     steps, batch, features = node.shape(x)

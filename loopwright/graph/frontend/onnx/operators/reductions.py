@@ -1,4 +1,4 @@
-"""Converters of reductions: axes are an attribute at first, and an input later."""
+"""Converters of reductions: axes are an attribute in early opsets, and an input later."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _reduced(node: Node, axes: tuple[int, ...] | None) -> Expr:
 def _log_sum_exp(node: Node, axes: tuple[int, ...] | None) -> Expr:
     """Exponentials of distances to the largest element, so that none overflows.
 
-    From an infinite one there is no distance: exponentials of the elements themselves are right.
+    From an infinite largest element there is no distance: the elements themselves are used.
     """
     kept = bool(node.attr("keepdims", 1))
 
@@ -97,7 +97,7 @@ def _register(name: str, since: int) -> None:
 
 
 def _typed(node: Node, convert: Callable[[Node], Expr]) -> Expr:
-    """Convert a node; of integers the reductions of `_REAL` are computed in float64."""
+    """Convert a node; the reductions of `_REAL` are computed in float64 for integers."""
     real = node.operator in _REAL and not dtypes.is_float(node.dtype(node[0]))
     return computed_in(node, convert, "float64") if real else convert(node)
 

@@ -1,4 +1,4 @@
-"""Converters of images that are read between their elements, and of determinants."""
+"""Converters of image sampling between elements, and of determinants."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def roi_align_by_corners(node: Node) -> Expr:
 
 @converter("RoiAlign", since=16)
 def roi_align(node: Node) -> Expr:
-    """Boxes begin and end between elements, if nothing else is said."""
+    """Boxes begin and end between elements by default."""
     mode = node.attr("coordinate_transformation_mode", "half_pixel")
     return _roi_align(node, half_pixel=mode == "half_pixel")
 
 
 @converter("DeformConv", since=19)
 def deformable_convolution(node: Node) -> Expr:
-    """What each element of the kernel reads, then a convolution of one element."""
+    """Columns that the kernel elements read, then a convolution with a kernel of one element."""
     x, w = node[0], node[1]
     if node.rank(x) != 4:
         raise GraphError(f"images of {node.rank(x) - 2} dimensions are not supported; 2 are")
@@ -66,5 +66,4 @@ def deformable_convolution(node: Node) -> Expr:
 
 @converter("Det", since=11)
 def determinant(node: Node) -> Expr:
-    """The determinants of matrices."""
     return node.call("det", node[0])

@@ -1,8 +1,7 @@
-"""Converters of interpolation: each axis by itself, as sums of few elements times weights.
+"""Converters of interpolation: each axis by itself, as weighted sums of few elements.
 
-Where the elements are, and their weights, is computed when the model is imported, by the rules of
-ONNX's Resize: of float64 in float64, else in float32 as in ONNX Runtime, where that decides which
-element is the nearest one.
+Positions and weights are computed when the model is imported, by the rules of ONNX's Resize: for
+float64 in float64, else in float32 as in ONNX Runtime, where that decides which element is nearest.
 """
 
 from __future__ import annotations
@@ -24,24 +23,17 @@ _MODES = ("nearest", "linear", "cubic")
 
 @dataclass(frozen=True)
 class _Axis:
-    """An axis that is resized.
-
-    Attributes:
-        axis: which one.
-        old: its elements.
-        new: those of the result.
-        scale: new elements for each old one, in the dtype that places are computed in.
-        region: begin and end of the part that is taken, as shares of the axis.
-    """
+    """An axis that is resized."""
 
     axis: int
-    old: int
-    new: int
-    scale: Array
+    old: int  # extent
+    new: int  # extent of the result
+    scale: Array  # new elements for each old one, in the dtype that positions are computed in
+    #: begin and end of the part that is taken, as fractions of the axis
     region: tuple[float, float] = (0.0, 1.0)
 
     def places(self, how: str) -> Array:
-        """Where each new element lies among the old ones."""
+        """Positions of the new elements in coordinates of the old ones."""
         x = np.arange(self.new, dtype=self.scale.dtype)
         match how:
             case "half_pixel":
@@ -106,7 +98,7 @@ def _taps(
     axis: _Axis, places: Array, kernel: Callable[[Array], Array], reach: int, antialias: bool,
     exclude_outside: bool,
 ) -> tuple[Array, Array]:  # fmt: skip
-    """Numbers of old elements, and their weights, for each new one."""
+    """Indices of old elements, and their weights, for each new one."""
     stretch = max(1.0, float(1 / axis.scale)) if antialias else 1.0
     first = np.floor(places - reach * stretch).astype("int64") + 1
     count = int(np.ceil(2 * reach * stretch)) + (1 if antialias else 0)
@@ -156,7 +148,7 @@ def _resized(node: Node, axes: Sequence[_Axis], defaults: dict[str, Any]) -> Exp
 
 
 def _extrapolated(node: Node, found: Expr, outside: Sequence[tuple[_Axis, Array]]) -> Expr:
-    """What lies outside of the old image has a value of its own."""
+    """Replace elements outside of the old image by the extrapolation value."""
     rank = node.rank(found)
     beyond = np.zeros((1,) * rank, "bool")
     for axis, flags in outside:
@@ -204,7 +196,6 @@ def _regions(node: Node, count: int) -> list[tuple[float, float]]:
 
 @converter("Resize", since=11)
 def resize(node: Node) -> Expr:
-    """By the rules of its coordinate and rounding modes."""
     scales, sizes = node.known(2), node.numbers(3)
     axes = _axes(node, scales if scales is not None and scales.size else None, sizes or None)
     return _resized(node, axes, {"coordinates": "half_pixel", "nearest": "round_prefer_floor"})
@@ -218,7 +209,6 @@ def _upsampled(node: Node, scales: Array) -> Expr:
 @converter("Resize", since=10)
 @converter("Upsample", since=9)
 def upsample_by_input(node: Node) -> Expr:
-    """By scales that are an input."""
     scales = node.known(1)
     if scales is None:
         raise GraphError("its scales are missing")
@@ -227,13 +217,12 @@ def upsample_by_input(node: Node) -> Expr:
 
 @converter("Upsample", since=7)
 def upsample(node: Node) -> Expr:
-    """By scales that are an attribute."""
     return _upsampled(node, np.array(node.attr("scales"), "float32"))
 
 
 @converter("GridSample", since=16)
 def grid_sample(node: Node) -> Expr:
-    """An image at the places of a grid."""
+    """An image sampled at the positions of a grid."""
     mode = node.attr("mode", "linear").removeprefix("bi")
     return node.call(
         "nn.grid_sample",

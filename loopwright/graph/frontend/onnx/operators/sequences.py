@@ -1,7 +1,7 @@
 """Converters of sequences and optional values, which a module does not have.
 
-A sequence is a tuple of expressions while a model is imported: its length, and which of its parts
-is meant, must be known. An optional value is the value, or None.
+A sequence is a tuple of expressions while a model is imported: its length, and the indices of its
+parts, must be known. An optional value is the value, or None.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def parts_of(node: Node, index: int) -> tuple[Expr, ...]:
 
 
 def _place(node: Node, index: int, count: int, default: int | None = None) -> int:
-    """A known place in a sequence; negative ones count from the end."""
+    """A known index in a sequence; negative ones count from the end."""
     if node.optional(index) is None and default is not None:
         return default
     at = node.needed(index)[0]
@@ -34,32 +34,28 @@ def _place(node: Node, index: int, count: int, default: int | None = None) -> in
 
 @converter("SequenceConstruct")
 def construct(node: Node) -> Expr:
-    """A sequence of its inputs."""
     return Tuple(tuple(node.given))
 
 
 @converter("SequenceEmpty")
 def empty(node: Node) -> Expr:
-    """A sequence without parts."""
     return Tuple(())
 
 
 @converter("SequenceLength")
 def length(node: Node) -> Expr:
-    """How many parts there are."""
     return const(np.int64(len(parts_of(node, 0))))
 
 
 @converter("SequenceAt")
 def part_at(node: Node) -> Expr:
-    """One of the parts."""
     parts = parts_of(node, 0)
     return parts[_place(node, 1, len(parts))]
 
 
 @converter("SequenceInsert")
 def insert(node: Node) -> Expr:
-    """One part more, before a place or behind all others."""
+    """Insert a part at an index, by default at the end."""
     parts = parts_of(node, 0)
     at = _place(node, 2, len(parts) + 1, len(parts)) if node.optional(2) else len(parts)
     return Tuple((*parts[:at], node[1], *parts[at:]))
@@ -67,7 +63,7 @@ def insert(node: Node) -> Expr:
 
 @converter("SequenceErase")
 def erase(node: Node) -> Expr:
-    """One part less, the last one where none is named."""
+    """Remove a part, by default the last."""
     parts = parts_of(node, 0)
     at = _place(node, 1, len(parts), len(parts) - 1)
     return Tuple((*parts[:at], *parts[at + 1 :]))
@@ -75,7 +71,7 @@ def erase(node: Node) -> Expr:
 
 @converter("ConcatFromSequence")
 def concatenated(node: Node) -> Expr:
-    """The parts one behind the other, along an axis of theirs or a new one."""
+    """Concatenate the parts along one of their axes or a new one."""
     parts, axis = parts_of(node, 0), node.attr("axis")
     if not parts:
         raise GraphError("the sequence has no parts; tensors without elements are not supported")
@@ -105,17 +101,16 @@ def split(node: Node) -> Expr:
 
 @converter("Optional")
 def optional(node: Node) -> Expr:
-    """The value; one that is left out has no place in a model."""
+    """The value; an omitted one is not supported in a model."""
     return node[0]
 
 
 @converter("OptionalHasElement")
 def has_element(node: Node) -> Expr:
-    """Whether there is a value, which is known."""
+    """Whether there is a value, which is known at import."""
     return const(np.bool_(node.optional(0) is not None))
 
 
 @converter("OptionalGetElement")
 def get_element(node: Node) -> Expr:
-    """The value."""
     return node[0]

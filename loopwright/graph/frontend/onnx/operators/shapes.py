@@ -20,7 +20,6 @@ _VALUES = ("value", "sparse_value", "value_int", "value_ints", "value_float", "v
 
 @converter("Constant")
 def constant(node: Node) -> Expr:
-    """A known array."""
     for name, value in node.attrs.items():
         if name in _VALUES:
             dtype = "int64" if "int" in name else "float32" if "float" in name else None
@@ -30,7 +29,6 @@ def constant(node: Node) -> Expr:
 
 @converter("ConstantOfShape", since=9)
 def constant_of_shape(node: Node) -> Expr:
-    """One value for every element."""
     shape = node.needed(0)
     value = np.asarray(node.attr("value", np.zeros(1, "float32"))).reshape(())
     return node.call("broadcast_to", const(value), shape=shape) if shape else const(value)
@@ -45,13 +43,11 @@ def shape_of(node: Node) -> Expr:
 
 @converter("Size")
 def size(node: Node) -> Expr:
-    """How many elements there are."""
     return const(np.int64(prod(node.shape(node[0]))))
 
 
 @converter("Range", since=11)
 def number_range(node: Node) -> Expr:
-    """Numbers between two known ones."""
     start, limit, delta = (node.known(n) for n in range(3))
     if start is None or limit is None or delta is None:
         raise GraphError("one of its three inputs is missing")
@@ -60,13 +56,12 @@ def number_range(node: Node) -> Expr:
 
 @converter("Reshape")
 def reshape_by_attribute(node: Node) -> Expr:
-    """Another shape."""
     return node.call("reshape", node[0], newshape=node.attr("shape"))
 
 
 @converter("Reshape", since=5)
 def reshape(node: Node) -> Expr:
-    """Another shape; with ``allowzero`` 0 is an extent."""
+    """Reshape; with ``allowzero`` 0 is an extent."""
     shape = node.needed(1)
     if node.attr("allowzero", 0) and 0 in shape:
         raise GraphError("tensors without elements are not supported")
@@ -75,7 +70,7 @@ def reshape(node: Node) -> Expr:
 
 @converter("Flatten")
 def flatten(node: Node) -> Expr:
-    """Two dimensions: those before an axis, and the others."""
+    """Reshape to two dimensions: those before an axis, and the others."""
     axis = node.attr("axis", 1)
     axis = axis + node.rank(node[0]) if axis < 0 else axis
     if axis == 1 and not node.type_of(node[0]).static:
@@ -86,7 +81,6 @@ def flatten(node: Node) -> Expr:
 
 @converter("Transpose")
 def transpose(node: Node) -> Expr:
-    """The dimensions in another order."""
     return node.call("transpose", node[0], axes=node.attr("perm"))
 
 
@@ -97,7 +91,6 @@ def _blocks(node: Node, split: Sequence[int], order: Sequence[int], shape: Seque
 
 @converter("DepthToSpace")
 def depth_to_space(node: Node) -> Expr:
-    """Blocks of the image from channels."""
     n, c, h, w = node.shape(node[0])
     b = node.attr("blocksize")
     inner = c // (b * b)
@@ -109,7 +102,6 @@ def depth_to_space(node: Node) -> Expr:
 
 @converter("SpaceToDepth")
 def space_to_depth(node: Node) -> Expr:
-    """Channels from blocks of the image."""
     n, c, h, w = node.shape(node[0])
     b = node.attr("blocksize")
     if h % b or w % b:
@@ -126,31 +118,26 @@ def _squeezed(node: Node, axes: Sequence[int] | None) -> Expr:
 
 @converter("Squeeze")
 def squeeze(node: Node) -> Expr:
-    """Without dimensions of extent 1."""
     return _squeezed(node, node.attr("axes"))
 
 
 @converter("Squeeze", since=13)
 def squeeze_by_input(node: Node) -> Expr:
-    """The same, with the axes as an input."""
     return _squeezed(node, node.numbers(1))
 
 
 @converter("Unsqueeze")
 def unsqueeze(node: Node) -> Expr:
-    """With further dimensions of extent 1."""
     return node.call("expand_dims", node[0], axis=node.attr("axes"))
 
 
 @converter("Unsqueeze", since=13)
 def unsqueeze_by_input(node: Node) -> Expr:
-    """The same, with the axes as an input."""
     return node.call("expand_dims", node[0], axis=node.needed(1))
 
 
 @converter("Concat")
 def concat(node: Node) -> Expr:
-    """One behind the other."""
     parts = [e for e in node.given if 0 not in node.type_of(e).shape]
     if not parts:
         raise GraphError("tensors without elements are not supported")
@@ -159,7 +146,7 @@ def concat(node: Node) -> Expr:
 
 @converter("Expand", since=8)
 def expand(node: Node) -> Expr:
-    """Repeated along dimensions of extent 1."""
+    """Repeat along dimensions of extent 1."""
     old, new = node.shape(node[0]), node.needed(1)
     rank = max(len(old), len(new))
     pairs = zip((1,) * (rank - len(old)) + old, (1,) * (rank - len(new)) + new, strict=True)
@@ -168,7 +155,7 @@ def expand(node: Node) -> Expr:
 
 @converter("Tile", since=6)
 def tile(node: Node) -> Expr:
-    """Repeated as a whole along every dimension."""
+    """Repeat the whole tensor along every dimension."""
     repeats, old = node.needed(1), node.shape(node[0])
     if len(repeats) != len(old):
         raise GraphError(f"it repeats {len(repeats)} dimensions of {len(old)}")
@@ -181,7 +168,7 @@ def tile(node: Node) -> Expr:
 
 
 def sliced(node: Node, e: Expr, begin: Any, end: Any, axes: Any, steps: Any = None) -> Expr:
-    """A part of some axes of an expression; a constant where it has no elements."""
+    """A slice of some axes of an expression; a constant where it has no elements."""
     named = tuple(range(len(begin))) if axes is None else axes
     strides = (1,) * len(begin) if steps is None else steps
     extents = list(node.type_of(e).shape)
@@ -201,13 +188,12 @@ def sliced(node: Node, e: Expr, begin: Any, end: Any, axes: Any, steps: Any = No
 
 @converter("Slice")
 def slice_by_attributes(node: Node) -> Expr:
-    """A part of some axes."""
     return sliced(node, node[0], node.attr("starts"), node.attr("ends"), node.attr("axes"))
 
 
 @converter("Slice", since=10)
 def slice_by_inputs(node: Node) -> Expr:
-    """The same, with bounds as inputs, and with steps."""
+    """The bounds are inputs, and there are steps."""
     axes, steps = node.numbers(3), node.numbers(4)
     return sliced(node, node[0], node.needed(1), node.needed(2), axes, steps)
 
@@ -234,17 +220,16 @@ def _split(node: Node, parts: Sequence[int] | None) -> list[Expr]:
 
 @converter("Split")
 def split(node: Node) -> list[Expr]:
-    """Parts of an axis."""
     return _split(node, node.attr("split"))
 
 
 @converter("Split", since=13)
 def split_by_input(node: Node) -> list[Expr]:
-    """The same, with their extents as an input."""
+    """The extents of the parts are an input."""
     return _split(node, node.numbers(1))
 
 
-#: What stands before and after an axis of some elements: numbers of elements, by NumPy's rules.
+#: Padding modes, named as NumPy names them.
 _MODES = ("constant", "reflect", "edge", "wrap")
 
 
@@ -270,7 +255,7 @@ def _padded(node: Node, pads: Sequence[int], value: Expr, axes: Sequence[int] | 
 
 
 def _surrounded(node: Node, width: Sequence[tuple[int, int]], value: Expr) -> Expr:
-    """One value around, or less of the tensor where a width is negative."""
+    """Pad with one value, or crop where a width is negative."""
     found, old = node[0], node.shape(node[0])
     if any(n < 0 for pair in width for n in pair):
         begin = [max(-low, 0) for low, _ in width]
@@ -290,12 +275,11 @@ def _is_known(e: Expr) -> bool:
 
 @converter("Pad")
 def pad(node: Node) -> Expr:
-    """Elements around it."""
     return _padded(node, node.attr("pads"), const(node.attr("value", 0.0)), None)
 
 
 @converter("Pad", since=11)
 def pad_by_inputs(node: Node) -> Expr:
-    """The same, with the padding and its value as inputs."""
+    """The padding and its value are inputs."""
     value = node.optional(2)
     return _padded(node, node.needed(1), const(0) if value is None else value, node.numbers(3))

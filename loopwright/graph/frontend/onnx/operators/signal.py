@@ -1,4 +1,4 @@
-"""Converters of Fourier transforms, as products with known matrices, and of overlapping blocks."""
+"""Converters of Fourier transforms, as products with known matrices, and of overlap-add."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from loopwright.graph.ir.expr import Expr, const
 
 
 def _forward(n: int, kept: int, inverse: bool) -> np.ndarray[Any, Any]:
-    """A map (part, part of the result, element, frequency) of complex numbers."""
+    """The map (part, part of the result, element, frequency) of a complex transform."""
     angles = 2 * np.pi * np.outer(np.arange(n), np.arange(kept)) / n
     cosine, sine = np.cos(angles), np.sin(angles) * (-1 if inverse else 1)
     found = np.array([[cosine, -sine], [sine, cosine]])
@@ -25,7 +25,7 @@ def _forward(n: int, kept: int, inverse: bool) -> np.ndarray[Any, Any]:
 
 
 def _real_again(n: int, given: int) -> np.ndarray[Any, Any]:
-    """The same from the first half of the frequencies to real numbers."""
+    """The map from the first half of the frequencies to real numbers."""
     angles = 2 * np.pi * np.outer(np.arange(given), np.arange(n)) / n
     twice = np.full((given, 1), 2.0)
     twice[0] = 1
@@ -60,7 +60,7 @@ def transformed(
 
 
 def _fitted(node: Node, x: Expr, axis: int, length: int) -> Expr:
-    """As many elements of an axis, the first ones, or zeros behind them."""
+    """Crop an axis to a length, or pad it with zeros at the end."""
     extent = node.shape(x)[axis]
     if extent > length:
         return sliced(node, x, (0,), (length,), (axis,))
@@ -76,13 +76,11 @@ def _dft(node: Node, axis: int) -> Expr:
 
 @converter("DFT", since=17)
 def dft(node: Node) -> Expr:
-    """The transform of an axis, which is an attribute."""
     return _dft(node, node.attr("axis", 1))
 
 
 @converter("DFT", since=20)
 def dft_by_input(node: Node) -> Expr:
-    """The same, with the axis as an input."""
     axes = node.numbers(2)
     return _dft(node, axes[0] if axes else -2)
 
@@ -106,7 +104,7 @@ def stft(node: Node) -> Expr:
 
 @converter("Col2Im", since=18)
 def columns_to_image(node: Node) -> Expr:
-    """Blocks added up where they overlap: a transposed convolution that mixes nothing."""
+    """Overlap-add of blocks: a transposed convolution that mixes nothing."""
     image, block = node.needed(1), node.needed(2)
     rank, inner = len(block), prod(block)
     strides = node.attr("strides", (1,) * rank)
@@ -132,7 +130,7 @@ def columns_to_image(node: Node) -> Expr:
 
 
 def _moves(block: Sequence[int], channels: int, dtype: str) -> np.ndarray[Any, Any]:
-    """A weight that puts each row of a block at its own place."""
+    """A weight that puts each row of a block at its own position."""
     inner = prod(block)
     one = np.eye(inner).reshape(inner, 1, *block)
     return np.tile(one, (channels, *(1,) * (len(block) + 1))).astype(dtype)
@@ -140,7 +138,7 @@ def _moves(block: Sequence[int], channels: int, dtype: str) -> np.ndarray[Any, A
 
 @converter("MelWeightMatrix", since=17)
 def mel_weight_matrix(node: Node) -> Expr:
-    """Triangles over the frequencies of a transform, evenly spread over what is heard as pitch."""
+    """Triangular filters over the frequencies, evenly spaced on the mel scale."""
     bins, length, rate = (node.needed(n)[0] for n in range(3))
     edges = [float(np.asarray(node.known(n)).item()) for n in (3, 4)]
     low, high = (2595 * np.log10(1 + e / 700) for e in edges)

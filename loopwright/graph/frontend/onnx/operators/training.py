@@ -1,6 +1,6 @@
-"""Converters of steps of optimisers, whose results are weights and states like any others.
+"""Converters of optimiser steps, whose results are weights and states.
 
-Inputs are the rate, the number of the step, then for all weights: the weights, their gradients,
+Inputs are the learning rate, the step number, then for all weights: the weights, their gradients,
 and one or two states.
 """
 
@@ -36,7 +36,7 @@ def _times(node: Node, e: Expr, factor: float) -> Expr:
 
 
 def _regularised(node: Node, x: Expr, gradient: Expr) -> Expr:
-    """The gradient with that of the squared norm of the weights."""
+    """The gradient plus that of the squared norm of the weights."""
     factor = node.attr("norm_coefficient", 0.0)
     return gradient if not factor else node.call("add", _times(node, x, factor), gradient)
 
@@ -92,11 +92,11 @@ def _adam(node: Node, x: Expr, gradient: Expr, first: Expr, second: Expr) -> lis
 
 
 def _unbiased(node: Node, alpha: float, beta: float) -> Expr:
-    """The rate for means that began at 0."""
+    """The learning rate corrected for moving averages that began at 0."""
     number = node.call("cast", node[1], dtype=node.dtype(node[0]))
 
     def known_part(base: float) -> Expr:
-        """1 - base ** number: the part of a mean that steps have filled."""
+        """1 - base ** number: the weight of the steps so far in a moving average."""
         left = node.call("power", const(base, node.dtype(number)), number)
         return node.call("subtract", _one(node, number), left)
 

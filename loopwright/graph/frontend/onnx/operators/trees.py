@@ -1,4 +1,4 @@
-"""Converters of machine learning before networks: ensembles of trees, features, n-grams."""
+"""Converters of classical machine learning: tree ensembles, features, n-grams."""
 
 from __future__ import annotations
 
@@ -25,20 +25,15 @@ _DEPTH = 64
 
 @dataclass
 class _Trees:
-    """Trees as tables: a row for each node, then one for each leaf, whose ways lead to itself.
+    """Trees as tables: a row for each node, then one for each leaf, which leads to itself."""
 
-    Attributes:
-        features: which one a node looks at.
-        splits: with what it compares.
-        ways: the rows behind a node, where its test is true and where it is not.
-        tests: which results of a comparison are true, as `_MODES`.
-        values: leaves: the weight, and the target to which it counts.
-    """
-
-    features: list[int] = field(default_factory=list)
-    splits: list[float] = field(default_factory=list)
+    features: list[int] = field(default_factory=list)  # index of the feature that a node compares
+    splits: list[float] = field(default_factory=list)  # the value it is compared with
+    #: next rows, where the test is true and where it is not
     ways: list[tuple[int, int]] = field(default_factory=list)
+    #: results of a comparison that count as true, as in `_MODES`
     tests: list[tuple[int, ...]] = field(default_factory=list)
+    #: leaves: the weight, and the target to which it counts
     values: list[tuple[float, int]] = field(default_factory=list)
 
     def add(
@@ -48,7 +43,7 @@ class _Trees:
         test: tuple[int, ...] = (0, 0, 0, 0),
         value: tuple[float, int] = (0.0, 0),
     ) -> int:
-        """A row, whose ways lead to itself."""
+        """Add a row, which leads to itself."""
         at = len(self.ways)
         self.features.append(feature)
         self.splits.append(split)
@@ -58,7 +53,7 @@ class _Trees:
         return at
 
     def depth(self, roots: Sequence[int]) -> int:
-        """Steps from the roots until all have come to leaves."""
+        """Steps from the roots until all have reached leaves."""
         rows, steps = set(roots), 0
         while any(self.ways[r] != (r, r) for r in rows):
             rows = {w for r in rows for w in self.ways[r]}
@@ -69,12 +64,6 @@ class _Trees:
 
 
 class _Ensemble:
-    """Reads the attributes of a node that is an ensemble of trees.
-
-    Args:
-        node: the node.
-    """
-
     def __init__(self, node: Node) -> None:
         self._node, self.trees = node, _Trees()
         modes = np.asarray(node.attr("nodes_modes"), "uint8").tolist()
@@ -107,7 +96,7 @@ class _Ensemble:
         return self._leaves[number]
 
     def _row(self, first: int) -> int:
-        """The row of a node; those below it are made, too."""
+        """The row of a node; those below it are added, too."""
         waiting, new = [first], []
         for number in waiting:
             if number not in self._nodes:
@@ -137,7 +126,7 @@ class _Ensemble:
         return self.trees.add(self._of("nodes_featureids", number), split, test)
 
     def _lead(self, number: int) -> None:
-        """Let the ways of a node lead on; a set is a chain of comparisons."""
+        """Link a node to its children; a set becomes a chain of comparisons."""
         true, false = (self._leaf(n) if leaf else self._nodes[n] for n, leaf in self._below(number))
         row, trees = self._nodes[number], self.trees
         for member in self._members.get(number, [])[1:]:
@@ -148,7 +137,7 @@ class _Ensemble:
 
 
 def _sets(values: np.ndarray[Any, Any]) -> Iterator[list[float]]:
-    """Sets one behind the other, each of which ends in what is no number."""
+    """Consecutive sets, each terminated by NaN."""
     found: list[float] = []
     for v in values.tolist():
         if np.isnan(v):
@@ -159,7 +148,7 @@ def _sets(values: np.ndarray[Any, Any]) -> Iterator[list[float]]:
 
 
 def _leaves_of(node: Node, x: Expr, ensemble: _Ensemble) -> Expr:
-    """The rows of leaves (batch, trees) to which the rows of a table come."""
+    """The rows of leaves (batch, trees) that the rows of a table reach."""
     trees, batch = ensemble.trees, node.shape(x)[0]
     dtype, count = node.dtype(x), len(ensemble.roots)
     features = np.array(trees.features, "int64")
@@ -189,7 +178,7 @@ def _leaves_of(node: Node, x: Expr, ensemble: _Ensemble) -> Expr:
 
 @converter(f"{_DOMAIN}::TreeEnsemble", since=5)
 def tree_ensemble(node: Node) -> Expr:
-    """All trees walk down one node at a time; weights of their leaves meet in their targets."""
+    """Walk down all trees one node at a time; leaf weights are aggregated by target."""
     x, ensemble = node[0], _Ensemble(node)
     dtype, how = node.dtype(x), _AGGREGATES[node.attr("aggregate_function", 1)]
     leaves = _leaves_of(node, x, ensemble)
@@ -230,7 +219,7 @@ def array_feature_extractor(node: Node) -> Expr:
 
 @converter("TfIdfVectorizer", since=9)
 def tfidf_vectorizer(node: Node) -> Expr:
-    """How often n-grams stand in rows of numbers, with gaps of one extent between their parts."""
+    """Counts of n-grams in rows of numbers, with gaps of one extent between their parts."""
     if node.attr("pool_strings") is not None:
         raise GraphError("n-grams of strings are not supported")
     x = node[0]
@@ -255,7 +244,7 @@ def tfidf_vectorizer(node: Node) -> Expr:
 
 
 def _ngrams(node: Node) -> Iterator[tuple[int, np.ndarray[Any, Any], int]]:
-    """For each number of parts that counts: it, its n-grams as rows, and the first one's number."""
+    """For each n that counts: n, its n-grams as rows, and the index of the first."""
     pool, starts = np.array(node.attr("pool_int64s"), "int64"), node.attr("ngram_counts")
     low, high = node.attr("min_gram_length"), node.attr("max_gram_length")
     first = 0
@@ -267,7 +256,7 @@ def _ngrams(node: Node) -> Iterator[tuple[int, np.ndarray[Any, Any], int]]:
 
 
 def _occurrences(node: Node, table: Expr, n: int, grams: np.ndarray[Any, Any]) -> Expr | None:
-    """How often n-grams stand in the rows of a table; None where none has room."""
+    """Counts of n-grams in the rows of a table; None where the rows are too short."""
     width, dtype = node.shape(table)[1], node.dtype(table)
     found: Expr | None = None
     for gap in range(1, 2 if n == 1 else node.attr("max_skip_count") + 2):

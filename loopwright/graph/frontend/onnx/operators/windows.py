@@ -1,4 +1,4 @@
-"""Converters of convolutions and pools: windows over images of any rank."""
+"""Converters of convolutions and pools over images of any rank."""
 
 from __future__ import annotations
 
@@ -16,32 +16,23 @@ from loopwright.graph.ir.expr import Expr, TupleGetItem, const
 
 @dataclass(frozen=True)
 class Window:
-    """Where windows lie over an image.
-
-    Attributes:
-        kernel: its extents.
-        strides: from one to the next.
-        dilation: from one of its elements to the next.
-        pads: elements before and after each dimension.
-        more: elements after each dimension that only `ceil_mode` asks for; they count for nothing.
-    """
+    """The geometry of windows over an image."""
 
     kernel: tuple[int, ...]
     strides: tuple[int, ...]
     dilation: tuple[int, ...]
-    pads: tuple[tuple[int, int], ...]
+    pads: tuple[tuple[int, int], ...]  # elements before and after each dimension
+    #: elements after each dimension that only ``ceil_mode`` asks for; they count for nothing
     more: tuple[int, ...]
 
     @property
     def attrs(self) -> dict[str, Any]:
-        """Attributes of an operator of graphs."""
         low = tuple(p[0] for p in self.pads)
         high = tuple(p[1] + m for p, m in zip(self.pads, self.more, strict=True))
         return {"strides": self.strides, "dilation": self.dilation, "padding": (*low, *high)}
 
 
 def window_of(node: Node, kernel: Sequence[int], size: Sequence[int]) -> Window:
-    """The window of a node over an image of some size."""
     rank = len(kernel)
     strides = tuple(node.attr("strides", (1,) * rank))
     dilation = tuple(node.attr("dilations", (1,) * rank))
@@ -55,7 +46,7 @@ def window_of(node: Node, kernel: Sequence[int], size: Sequence[int]) -> Window:
 
 
 def _last_step(n: int, reach: int, stride: int, low: int, high: int) -> int:
-    """Elements that are missing to the last window, unless it would begin behind the image."""
+    """Elements missing for the last window, unless it would begin behind the image."""
     missing = -(n + low + high - reach) % stride
     begin = n + low + high + missing - reach
     return missing if begin < n + low else 0
@@ -82,7 +73,6 @@ def _pads(
 
 @converter("Conv")
 def conv(node: Node) -> Expr:
-    """A convolution of any rank, with a bias."""
     size, kernel = node.shape(node[0], 2), node.shape(node[1], 2)
     attrs = window_of(node, kernel, size).attrs
     found: Expr = node.call("nn.conv", node[0], node[1], groups=node.attr("group", 1), **attrs)
@@ -90,14 +80,13 @@ def conv(node: Node) -> Expr:
 
 
 def biased(node: Node, found: Expr, index: int) -> Expr:
-    """With a number added for each channel, where an input has them."""
+    """Add a number for each channel, where the node has that input."""
     bias = node.optional(index)
     return found if bias is None else node.call("nn.bias_add", found, bias, axis=1)
 
 
 @converter("ConvTranspose")
 def conv_transpose(node: Node) -> Expr:
-    """A transposed convolution, with a bias."""
     size, kernel = node.shape(node[0], 2), node.shape(node[1], 2)
     rank = len(kernel)
     strides = node.attr("strides", (1,) * rank)
@@ -139,7 +128,7 @@ def _pooling(node: Node) -> Window:
 
 @converter("MaxPool")
 def max_pool(node: Node) -> list[Expr]:
-    """The largest of each window, and where it is."""
+    """The largest element of each window, and its index."""
     window = _pooling(node)
     if len(node.outputs) < 2 or not node.outputs[1]:
         return [node.call("nn.max_pool", node[0], pool_size=window.kernel, **window.attrs)]
@@ -152,7 +141,7 @@ def max_pool(node: Node) -> list[Expr]:
 
 @converter("AveragePool")
 def average_pool(node: Node) -> Expr:
-    """The mean of each window, of the elements that count."""
+    """The mean of each window over the elements that count."""
     window = _pooling(node)
     counted = bool(node.attr("count_include_pad", 0))
     plain = all(d == 1 for d in window.dilation)
@@ -169,7 +158,7 @@ def average_pool(node: Node) -> Expr:
 
 
 def _counts(window: Window, d: int, n: int, counted: bool, steps: int) -> Any:
-    """How many elements of each window count along a dimension."""
+    """The number of elements of each window that count along a dimension."""
     low, high = window.pads[d]
     taps = np.arange(window.kernel[d]) * window.dilation[d]
     at = np.arange(steps)[:, None] * window.strides[d] + taps - low
@@ -196,13 +185,11 @@ def _over_the_image(node: Node) -> tuple[int, ...]:
 
 @converter("GlobalAveragePool")
 def global_average_pool(node: Node) -> Expr:
-    """The mean of each channel."""
     return node.call("mean", node[0], axis=_over_the_image(node), keepdims=True)
 
 
 @converter("GlobalMaxPool")
 def global_max_pool(node: Node) -> Expr:
-    """The largest element of each channel."""
     return node.call("max", node[0], axis=_over_the_image(node), keepdims=True)
 
 
@@ -216,7 +203,7 @@ def global_lp_pool(node: Node) -> Expr:
 
 @converter("MaxUnpool", since=9)
 def max_unpool(node: Node) -> Expr:
-    """Elements where a pool found them, 0 elsewhere."""
+    """Elements at the indices where a pool found them, 0 elsewhere."""
     old, kernel = node.shape(node[0]), node.attr("kernel_shape")
     strides = node.attr("strides", (1,) * len(kernel))
     pads = node.attr("pads", (0,) * (2 * len(kernel)))

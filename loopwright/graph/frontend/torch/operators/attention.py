@@ -1,4 +1,4 @@
-"""Converters of attention, which export leaves whole."""
+"""Converters of attention operators, which export leaves whole."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def flash_attention(
     attn_mask: Expr | None = None,
     scale: float | None = None,
 ) -> list[Expr | None]:
-    """The same, as PyTorch computes it on CPUs; the sums of exponentials are not made."""
+    """The same, as PyTorch computes it on CPUs; the log-sum-exp output is not made."""
     found = attention(node, query, key, value, attn_mask, dropout_p, is_causal, scale)
     assert isinstance(found, Expr)
     return [found, None]

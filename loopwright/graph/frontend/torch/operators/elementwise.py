@@ -1,4 +1,4 @@
-"""Converters of operators that look at one element of each input."""
+"""Converters of elementwise operators."""
 
 from __future__ import annotations
 
@@ -59,13 +59,12 @@ for _operator, _name in {**_FUNCTIONS, **_KEEPING}.items():
 
 @converter("reciprocal")
 def reciprocal(node: Node, x: Expr) -> Expr:
-    """1 divided by it."""
     return node.call("divide", node.as_result(1.0), node.as_result(x))
 
 
 @converter("isnan", "isinf")
 def is_special(node: Node, x: Expr) -> Expr:
-    """Whether a float is no number, or infinite."""
+    """Whether a float is NaN, or infinite."""
     found = x if category(node.dtype(x)) == 2 else node.cast(x, "float32")
     return node.call(node.operator, found)
 
@@ -81,13 +80,12 @@ def sign(node: Node, x: Expr) -> Expr:
 
 @converter("logical_not")
 def logical_not(node: Node, x: Expr) -> Expr:
-    """True where it is 0."""
     return node.call("logical_not", node.cast(x, "bool"))
 
 
 @converter("bitwise_not")
 def bitwise_not(node: Node, x: Expr) -> Expr:
-    """All bits the other way; of a bool its opposite."""
+    """The complement of all bits; of a bool its negation."""
     return node.call("logical_not" if node.dtype(x) == "bool" else "bitwise_not", x)
 
 
@@ -120,14 +118,12 @@ def _sum(node: Node, name: str, x: Operand, y: Operand, alpha: float) -> Expr:
 
 @converter("mul.Tensor", "mul.Scalar")
 def mul(node: Node, x: Operand, y: Operand) -> Expr:
-    """The product."""
     name = "logical_and" if node.result.dtype == "bool" else "multiply"
     return node.call(name, node.as_result(x), node.as_result(y))
 
 
 @converter("div.Tensor", "div.Scalar")
 def div(node: Node, x: Operand, y: Operand) -> Expr:
-    """The quotient, a float."""
     return node.call("divide", node.as_result(x), node.as_result(y))
 
 
@@ -148,25 +144,24 @@ def div_mode(node: Node, x: Operand, y: Operand, rounding_mode: str | None = Non
 
 @converter("remainder.Tensor", "remainder.Scalar")
 def remainder(node: Node, x: Operand, y: Operand) -> Expr:
-    """What a division leaves, with the sign of the divisor."""
+    """The remainder with the sign of the divisor."""
     return node.call("mod", node.as_result(x), node.as_result(y))
 
 
 @converter("fmod.Tensor", "fmod.Scalar")
 def fmod(node: Node, x: Operand, y: Operand) -> Expr:
-    """What a division leaves, with the sign of what is divided."""
+    """The remainder with the sign of the dividend."""
     return node.call("fmod", node.as_result(x), node.as_result(y))
 
 
 @converter("maximum", "minimum")
 def extreme(node: Node, x: Operand, y: Operand) -> Expr:
-    """The larger, or the smaller of two."""
     return node.call(node.operator, node.as_result(x), node.as_result(y))
 
 
 @converter("pow.Tensor_Scalar", "pow.Tensor_Tensor", "pow.Scalar")
 def power(node: Node, x: Operand, y: Operand) -> Expr:
-    """x to the power of y; of small whole numbers as products, as PyTorch has it."""
+    """x to the power of y; small integer powers as products, as PyTorch has it."""
     base = node.as_result(x)
     if isinstance(y, Expr):
         return node.call("power", base, node.as_result(y))
@@ -195,7 +190,6 @@ _COMPARISONS = {
 
 @converter(*(f"{name}.{kind}" for name in _COMPARISONS for kind in ("Tensor", "Scalar")))
 def compare(node: Node, x: Expr, y: Operand) -> Expr:
-    """Whether something holds of two elements."""
     dtype = node.promoted(x, y)
     wide = "uint8" if dtype == "bool" else dtype
     name = _COMPARISONS[node.operator.partition(".")[0]]
@@ -204,7 +198,6 @@ def compare(node: Node, x: Expr, y: Operand) -> Expr:
 
 @converter("logical_and", "logical_or", "logical_xor")
 def logical(node: Node, x: Expr, y: Expr) -> Expr:
-    """Of two truths."""
     a, b = node.cast(x, "bool"), node.cast(y, "bool")
     if node.operator == "logical_xor":
         return node.call("not_equal", node.cast(a, "uint8"), node.cast(b, "uint8"))
@@ -215,7 +208,7 @@ def logical(node: Node, x: Expr, y: Expr) -> Expr:
     *(f"bitwise_{name}.{kind}" for name in ("and", "or", "xor") for kind in ("Tensor", "Scalar"))
 )
 def bitwise(node: Node, x: Expr, y: Operand) -> Expr:
-    """Of the bits of two whole numbers; of bools what is true."""
+    """A bitwise operation on integers; on bools the logical one."""
     name = node.operator.partition(".")[0]
     a, b = node.as_result(x), node.as_result(y)
     if node.result.dtype != "bool":
@@ -227,13 +220,11 @@ def bitwise(node: Node, x: Expr, y: Operand) -> Expr:
 
 @converter("where.self")
 def where(node: Node, condition: Expr, x: Expr, y: Expr) -> Expr:
-    """x where the condition is true, else y."""
     return node.call("where", node.cast(condition, "bool"), node.as_result(x), node.as_result(y))
 
 
 @converter("clamp")
 def clamp(node: Node, x: Expr, min: float | None = None, max: float | None = None) -> Expr:
-    """Held between two bounds."""
     bounds = [None if b is None else _bound(node, b) for b in (min, max)]
     return node.call("clip", node.as_result(x), a_min=bounds[0], a_max=bounds[1])
 
@@ -244,7 +235,6 @@ def _bound(node: Node, bound: float) -> float:
 
 @converter("clamp.Tensor")
 def clamp_tensor(node: Node, x: Expr, min: Expr | None = None, max: Expr | None = None) -> Expr:
-    """Held between two bounds for each element."""
     found = node.as_result(x)
     if min is not None:
         found = node.call("maximum", found, node.as_result(min))
@@ -253,7 +243,7 @@ def clamp_tensor(node: Node, x: Expr, min: Expr | None = None, max: Expr | None 
 
 @converter("hardtanh")
 def hardtanh(node: Node, x: Expr, min_val: float = -1, max_val: float = 1) -> Expr:
-    """Held between two bounds; ReLU6 is one."""
+    """Clamp between two bounds; ReLU6 is one."""
     return node.call("clip", x, a_min=_bound(node, min_val), a_max=_bound(node, max_val))
 
 
@@ -265,18 +255,16 @@ def gelu(node: Node, x: Expr, approximate: str = "none") -> Expr:
 
 @converter("elu")
 def elu(node: Node, x: Expr, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> Expr:
-    """scale times: x where it is positive, else alpha * (exp(input_scale * x) - 1)."""
+    """scale * (x where it is positive, else alpha * (exp(input_scale * x) - 1))."""
     attrs = {"alpha": alpha, "scale": 1 / input_scale, "gamma": scale}
     return node.call("nn.elu", x, **attrs)
 
 
 @converter("leaky_relu")
 def leaky_relu(node: Node, x: Expr, negative_slope: float = 0.01) -> Expr:
-    """x, or a fraction of it where it is negative."""
     return node.call("nn.leaky_relu", x, alpha=negative_slope)
 
 
 @converter("silu")
 def silu(node: Node, x: Expr) -> Expr:
-    """x * sigmoid(x)."""
     return node.call("multiply", x, node.call("sigmoid", x))

@@ -1,4 +1,4 @@
-"""Converters of operators whose elements come from places that other tensors name."""
+"""Converters of operators that read and write at indices held in other tensors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from loopwright.graph.ir.expr import Expr
 
 @converter("gather")
 def gather(node: Node, x: Expr, dim: int, index: Expr, sparse_grad: bool = False) -> Expr:
-    """For each place of the index the element with that index on a dimension."""
+    """For each position of the index the element with that index on a dimension."""
     at = node.axis(dim, node.rank(x))
     inner, outer = node.shape(index), node.shape(x)
     if not outer:
@@ -24,7 +24,6 @@ def gather(node: Node, x: Expr, dim: int, index: Expr, sparse_grad: bool = False
 
 @converter("index_select")
 def index_select(node: Node, x: Expr, dim: int, index: Expr) -> Expr:
-    """Elements of a dimension by their numbers."""
     rank = node.rank(x)
     if not rank:
         return x
@@ -34,7 +33,7 @@ def index_select(node: Node, x: Expr, dim: int, index: Expr) -> Expr:
 
 @converter("index.Tensor")
 def index(node: Node, x: Expr, indices: Sequence[Expr | None]) -> Expr:
-    """Elements by tensors of numbers for one dimension, or for several that follow each other."""
+    """Elements by index tensors for one dimension, or for several consecutive ones."""
     given = [(d, e) for d, e in enumerate(indices) if e is not None]
     if any(node.dtype(e) in ("bool", "uint8") for _, e in given):
         raise GraphError("how many elements a mask leaves depends on data")
@@ -70,14 +69,14 @@ _MEETINGS = {"sum": "add", "prod": "mul", "amax": "max", "amin": "min"}
 
 @converter("scatter.src", "scatter_add")
 def scatter(node: Node, x: Expr, dim: int, index: Expr, src: Expr) -> Expr:
-    """The tensor with others at the places that an index names, or with them added there."""
+    """The tensor with elements replaced, or added to, at the positions of an index."""
     how = "add" if node.operator == "scatter_add" else "none"
     return _scattered(node, x, dim, index, src, how)
 
 
 @converter("scatter.value")
 def scatter_value(node: Node, x: Expr, dim: int, index: Expr, value: float) -> Expr:
-    """The tensor with one number at the places that an index names."""
+    """The tensor with one number at the positions of an index."""
     number = node.as_result(value)
     src = node.call("broadcast_to", number, shape=node.shape(index))
     return _scattered(node, x, dim, index, src, "none")
@@ -87,7 +86,7 @@ def scatter_value(node: Node, x: Expr, dim: int, index: Expr, value: float) -> E
 def scatter_reduce(
     node: Node, x: Expr, dim: int, index: Expr, src: Expr, reduce: str, include_self: bool = True
 ) -> Expr:
-    """The tensor, reduced with others at the places that an index names."""
+    """The tensor, reduced with others at the positions of an index."""
     if reduce not in _MEETINGS or not include_self:
         raise GraphError(f"a reduction by {reduce} without the elements there is not supported")
     return _scattered(node, x, dim, index, src, _MEETINGS[reduce])

@@ -1,4 +1,4 @@
-"""Converters of normalisations, softmax, embeddings and what else layers are made of."""
+"""Converters of normalisations, softmax, embeddings and other parts of layers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from loopwright.graph.ir.expr import Expr
 
 @converter("_softmax", "_log_softmax", "softmax.int", "log_softmax.int")
 def softmax(node: Node, x: Expr, dim: int, half_to_float: object = False) -> Expr:
-    """exp(x) divided by its sum over a dimension; or the logarithm of that."""
+    """The softmax or the log-softmax over a dimension."""
     name = "nn.log_softmax" if "log" in node.operator else "nn.softmax"
     data = node.as_result(x)
     if not node.rank(x):
@@ -33,7 +33,7 @@ def batch_norm(
     momentum: float,
     eps: float,
 ) -> list[Expr | None]:
-    """By the mean and the variance that were learned."""
+    """Normalise with the running mean and variance."""
     channels, dtype = node.shape(x)[1], node.dtype(x)
     gamma = _filled(node, weight, 1.0, (channels,), dtype)
     beta = _filled(node, bias, 0.0, (channels,), dtype)
@@ -42,7 +42,7 @@ def batch_norm(
 
 
 def _filled(node: Node, e: Expr | None, value: float, shape: Sequence[int], dtype: str) -> Expr:
-    """A weight, or what stands for it where it is left out."""
+    """A weight, or a constant in its place where it is left out."""
     return node.number(np.full(shape, value), dtype) if e is None else node.cast(e, dtype)
 
 
@@ -55,7 +55,7 @@ def layer_norm(
     bias: Expr | None,
     eps: float,
 ) -> list[Expr | None]:
-    """Over the last dimensions, by their own mean and variance."""
+    """Normalise over the last dimensions with their own mean and variance."""
     inner, dtype = tuple(normalized_shape), node.dtype(x)
     axis = node.rank(x) - len(inner)
     if any(node.used[1:]):
@@ -77,7 +77,6 @@ def group_norm(
     group: int,
     eps: float,
 ) -> list[Expr | None]:
-    """Groups of channels by their own mean and variance."""
     shape = node.shape(x)
     grouped = node.reshaped(x, (n, group, prod(shape[1:]) // group))
     found = node.reshaped(standardised(node, grouped, (2,), eps), shape)
@@ -88,7 +87,7 @@ def group_norm(
 
 
 def standardised(node: Node, x: Expr, axes: Sequence[int], epsilon: float) -> Expr:
-    """A tensor less its mean, by its standard deviation, over some dimensions."""
+    """A tensor minus its mean, divided by its standard deviation, over some dimensions."""
     over = tuple(axes)
     centred = node.call("subtract", x, node.call("mean", x, axis=over, keepdims=True))
     squares = node.call("multiply", centred, centred)
@@ -105,7 +104,6 @@ def embedding(
     scale_grad_by_freq: bool = False,
     sparse: bool = False,
 ) -> Expr:
-    """Rows of a table by their numbers."""
     return node.call("take", weight, indices, axis=0)
 
 
@@ -114,7 +112,7 @@ _RANDOM = "dropout in training is random; call model.eval()"
 
 @converter("native_dropout")
 def native_dropout(node: Node, x: Expr, p: float, train: bool | None) -> list[Expr | None]:
-    """What it is given; in training it would lose elements."""
+    """The input itself; training is refused."""
     if train and p:
         raise GraphError(_RANDOM)
     return [x]
@@ -122,7 +120,7 @@ def native_dropout(node: Node, x: Expr, p: float, train: bool | None) -> list[Ex
 
 @converter("dropout")
 def dropout(node: Node, x: Expr, p: float, train: bool) -> Expr:
-    """What it is given; in training it would lose elements."""
+    """The input itself; training is refused."""
     if train and p:
         raise GraphError(_RANDOM)
     return x

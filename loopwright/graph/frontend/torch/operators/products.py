@@ -22,13 +22,12 @@ def linear(node: Node, x: Expr, weight: Expr, bias: Expr | None = None) -> Expr:
 
 @converter("mm", "bmm", "matmul")
 def product(node: Node, x: Expr, y: Expr) -> Expr:
-    """The product of matrices."""
     require_one_dtype(node, x, y)
     return _product(node, x, y)
 
 
 def _product(node: Node, x: Expr, y: Expr, out_dtype: str = "") -> Expr:
-    """The product of matrices; of a transposed matrix as a dense layer."""
+    """The product of matrices; with a transposed matrix as a dense layer."""
     original = _untransposed(node, y) if node.rank(x) == 2 else None
     if original is not None:
         return node.call("nn.dense", x, original, out_dtype=out_dtype)
@@ -36,23 +35,19 @@ def _product(node: Node, x: Expr, y: Expr, out_dtype: str = "") -> Expr:
 
 
 def require_one_dtype(node: Node, *operands: Expr | None) -> None:
-    """Check that a product has operands of one dtype, as PyTorch refuses others.
-
-    Raises:
-        GraphError: they differ.
-    """
+    """Raise GraphError unless operands have one dtype, as PyTorch does."""
     found = sorted({node.dtype(e) for e in operands if e is not None})
     if len(found) > 1:
         raise GraphError(f"its operands are of different dtypes: {', '.join(found)}")
 
 
 def wide_sums(node: Node, x: Expr) -> str:
-    """The dtype in which a product of 16 bits is added to something before it is rounded."""
+    """The dtype in which a 16-bit product is added to something before it is rounded."""
     return WIDE if node.dtype(x) in dtypes.HALVES else ""
 
 
 def _untransposed(node: Node, y: Expr) -> Expr | None:
-    """The matrix that another is the transposed of; None where it is none."""
+    """The matrix that another is the transpose of; None where it is none."""
     if not isinstance(y, Call) or called(y) != "transpose" or node.rank(y) != 2:
         return None
     axes = y.attrs["axes"]
@@ -78,6 +73,5 @@ def added_product(
 
 @converter("dot", "mv")
 def of_vector(node: Node, x: Expr, y: Expr) -> Expr:
-    """A product with a vector."""
     require_one_dtype(node, x, y)
     return node.call("matmul", x, y)

@@ -46,19 +46,17 @@ def product(
 
 @converter("amax", "amin")
 def extreme(node: Node, x: Expr, dim: Dims = (), keepdim: bool = False) -> Expr:
-    """The largest, or the smallest element."""
     return _reduced(node, "max" if node.operator == "amax" else "min", x, dim, keepdim)
 
 
 @converter("max", "min")
 def extreme_of_all(node: Node, x: Expr) -> Expr:
-    """The largest, or the smallest element of all."""
     return _reduced(node, node.operator, x, None, False)
 
 
 @converter("max.dim", "min.dim")
 def extreme_with_place(node: Node, x: Expr, dim: int, keepdim: bool = False) -> list[Expr | None]:
-    """The largest, or the smallest element along a dimension, and where it is."""
+    """The largest, or the smallest element along a dimension, and its index."""
     name, at = node.operator.partition(".")[0], axes(node, x, dim)
     place = node.call(f"arg{name}", x, axis=at[0], keepdims=keepdim) if at else None
     return [_reduced(node, name, x, dim, keepdim), place]
@@ -66,7 +64,7 @@ def extreme_with_place(node: Node, x: Expr, dim: int, keepdim: bool = False) -> 
 
 @converter("argmax", "argmin")
 def place(node: Node, x: Expr, dim: int | None = None, keepdim: bool = False) -> Expr:
-    """Where the largest, or the smallest element is."""
+    """The index of the largest, or the smallest element."""
     flat = dim is None or not node.rank(x)
     data = node.reshaped(x, (prod(node.shape(x)),)) if flat else x
     at = node.axis(0 if dim is None else dim, node.rank(data))
@@ -76,7 +74,6 @@ def place(node: Node, x: Expr, dim: int | None = None, keepdim: bool = False) ->
 
 @converter("any", "any.dim", "any.dims", "all", "all.dim", "all.dims")
 def truth(node: Node, x: Expr, dim: Dims = None, keepdim: bool = False) -> Expr:
-    """Whether any element, or all of them, are true."""
     name = "max" if node.operator.startswith("any") else "min"
     flags = node.cast(node.cast(x, "bool"), "uint8")
     return node.cast(_reduced(node, name, flags, dim, keepdim), "bool")
@@ -86,7 +83,7 @@ def truth(node: Node, x: Expr, dim: Dims = None, keepdim: bool = False) -> Expr:
 def vector_norm(
     node: Node, x: Expr, ord: float = 2, dim: Dims = None, keepdim: bool = False
 ) -> Expr:
-    """The root of the sum of squares; or the sum, or the largest, of sizes."""
+    """The root of the sum of squares; or the sum, or the maximum, of absolute values."""
     data = node.as_result(x)
     if ord == 2:
         squares = node.call("multiply", data, data)
@@ -101,7 +98,7 @@ def vector_norm(
 def variance(
     node: Node, x: Expr, dim: Dims = None, correction: float | None = 1, keepdim: bool = False
 ) -> Expr:
-    """The mean of squared distances from the mean; correction is taken off their number."""
+    """The mean of squared deviations; ``correction`` is subtracted from their number."""
     return deviations(node, x, dim, correction, keepdim)[0]
 
 
@@ -109,7 +106,6 @@ def variance(
 def variance_unbiased(
     node: Node, x: Expr, dim: Dims, unbiased: bool = True, keepdim: bool = False
 ) -> Expr:
-    """The variance, of a sample or of all there is."""
     return deviations(node, x, dim, int(unbiased), keepdim)[0]
 
 
@@ -117,7 +113,6 @@ def variance_unbiased(
 def variance_and_mean(
     node: Node, x: Expr, dim: Dims = None, correction: float | None = 1, keepdim: bool = False
 ) -> list[Expr]:
-    """The variance and the mean."""
     return deviations(node, x, dim, correction, keepdim)
 
 
@@ -138,7 +133,7 @@ def deviations(
 
 @converter("cumsum", "cumprod")
 def running(node: Node, x: Expr, dim: int, dtype: object = None) -> Expr:
-    """The sums, or the products, of the elements up to each one."""
+    """The cumulative sums, or products."""
     found = node.as_result(x)
     rank = node.rank(x)
     return node.call(node.operator, found, axis=node.axis(dim, rank)) if rank else found
@@ -148,7 +143,7 @@ def running(node: Node, x: Expr, dim: int, dtype: object = None) -> Expr:
 def topk(
     node: Node, x: Expr, k: int, dim: int = -1, largest: bool = True, sorted: bool = True
 ) -> list[Expr]:
-    """The largest, or the smallest elements of a dimension, and where they are."""
+    """The largest, or the smallest elements of a dimension, and their indices."""
     return _ordered(node, x, k, dim, largest)
 
 
@@ -156,7 +151,7 @@ def topk(
 def sort(
     node: Node, x: Expr, dim: int = -1, descending: bool = False, stable: bool | None = None
 ) -> list[Expr]:
-    """All elements of a dimension in order, and where they were."""
+    """All elements of a dimension in order, and their former indices."""
     k = node.shape(x)[node.axis(dim, node.rank(x))] if node.rank(x) else 1
     return _ordered(node, x, k, dim, descending)
 

@@ -39,7 +39,7 @@ def same(node: Node, x: Expr, source: object = None, **_: object) -> Expr:
 
 @converter("expand")
 def expand(node: Node, x: Expr, size: Sequence[int], implicit: bool = False) -> Expr:
-    """Repeated along dimensions of extent 1, or that it does not have."""
+    """Repeat along dimensions of extent 1, or new ones."""
     return _widened(node, x)
 
 
@@ -50,14 +50,12 @@ def _widened(node: Node, x: Expr) -> Expr:
 
 @converter("permute")
 def permute(node: Node, x: Expr, dims: Sequence[int]) -> Expr:
-    """The dimensions in another order."""
     order = tuple(node.axis(d, node.rank(x)) for d in dims)
     return x if order == tuple(range(len(order))) else node.call("transpose", x, axes=order)
 
 
 @converter("transpose.int")
 def transpose(node: Node, x: Expr, dim0: int, dim1: int) -> Expr:
-    """Two dimensions in each other's place."""
     order = list(range(node.rank(x)))
     a, b = node.axis(dim0, len(order)), node.axis(dim1, len(order))
     if a == b:
@@ -68,20 +66,19 @@ def transpose(node: Node, x: Expr, dim0: int, dim1: int) -> Expr:
 
 @converter("t")
 def t(node: Node, x: Expr) -> Expr:
-    """The transposed matrix."""
     return transpose(node, x, 0, 1) if node.rank(x) == 2 else x  # type: ignore[return-value]
 
 
 @converter("cat")
 def cat(node: Node, tensors: Sequence[Expr], dim: int = 0) -> Expr:
-    """One behind the other; tensors without elements, which are no expressions, add nothing."""
+    """Concatenate; tensors without elements, which are no expressions, add nothing."""
     parts = [node.as_result(e) for e in tensors if isinstance(e, Expr)]
     return parts[0] if len(parts) == 1 else node.call("concatenate", *parts, axis=dim)
 
 
 @converter("stack")
 def stack(node: Node, tensors: Sequence[Expr], dim: int = 0) -> Expr:
-    """One behind the other along a new dimension."""
+    """Concatenate along a new dimension."""
     shape = list(node.extents())
     at = node.axis(dim, len(shape))
     shape[at] = 1
@@ -98,7 +95,6 @@ def slice_(
     end: int | None = None,
     step: int = 1,
 ) -> Expr:
-    """Every so many elements between two bounds of a dimension."""
     at = node.axis(dim, node.rank(x))
     first, last, _ = slice(start, end, step).indices(node.shape(x)[at])
     return _cut(node, x, at, first, last, step)
@@ -113,7 +109,7 @@ def _cut(node: Node, x: Expr, axis: int, begin: int, end: int, step: int = 1) ->
 
 @converter("select.int")
 def select(node: Node, x: Expr, dim: int, index: int) -> Expr:
-    """One index of a dimension, which goes."""
+    """One index of a dimension, which is removed."""
     at = node.axis(dim, node.rank(x))
     place = index % node.shape(x)[at]
     return node.reshaped(_cut(node, x, at, place, place + 1), node.extents())
@@ -121,7 +117,6 @@ def select(node: Node, x: Expr, dim: int, index: int) -> Expr:
 
 @converter("split_with_sizes")
 def split_with_sizes(node: Node, x: Expr, split_sizes: Sequence[int], dim: int = 0) -> list[Expr]:
-    """Parts of some sizes."""
     at, begin, found = node.axis(dim, node.rank(x)), 0, []
     for size in split_sizes:
         found.append(_cut(node, x, at, begin, begin + size))
@@ -140,7 +135,6 @@ def split(node: Node, x: Expr, split_size: int, dim: int = 0) -> list[Expr]:
 
 @converter("unbind.int")
 def unbind(node: Node, x: Expr, dim: int = 0) -> list[Expr]:
-    """Each index of a dimension."""
     shape = list(node.shape(x))
     at = node.axis(dim, len(shape))
     extent = shape.pop(at)
@@ -149,7 +143,7 @@ def unbind(node: Node, x: Expr, dim: int = 0) -> list[Expr]:
 
 @converter("repeat")
 def repeat(node: Node, x: Expr, repeats: Sequence[int]) -> Expr:
-    """The whole tensor again and again along its dimensions."""
+    """Repeat the whole tensor along its dimensions."""
     old = (1,) * (len(repeats) - node.rank(x)) + node.shape(x)
     apart = [n for pair in zip((1,) * len(old), old, strict=True) for n in pair]
     wide = [n for pair in zip(repeats, old, strict=True) for n in pair]
@@ -159,7 +153,6 @@ def repeat(node: Node, x: Expr, repeats: Sequence[int]) -> Expr:
 
 @converter("flip")
 def flip(node: Node, x: Expr, dims: Sequence[int]) -> Expr:
-    """Some dimensions from their last element to their first."""
     found, shape = x, node.shape(x)
     for d in dims if shape else ():
         at = node.axis(d, len(shape))
@@ -175,7 +168,7 @@ def triangle(node: Node, x: Expr, diagonal: int = 0) -> Expr:
 
 @converter("full_like", "fill.Scalar", "full", "new_full")
 def full_like(node: Node, x: object, *values: Operand, **_: object) -> Expr:
-    """One number everywhere."""
+    """A tensor filled with one number."""
     value = values[-1]
     return _widened(node, node.as_result(value))
 
@@ -190,7 +183,7 @@ def slice_scatter(
     end: int | None = None,
     step: int = 1,
 ) -> Expr:
-    """The tensor with other elements between two bounds of a dimension."""
+    """The tensor with other elements in a slice of a dimension."""
     at = node.axis(dim, node.rank(x))
     extent = node.shape(x)[at]
     first, last, _ = slice(start, end, step).indices(extent)

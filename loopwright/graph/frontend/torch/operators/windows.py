@@ -1,4 +1,4 @@
-"""Converters of convolutions, pools, and maps of images to other sizes."""
+"""Converters of convolutions, pools, padding and resizing of images."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def convolution(
     output_padding: Numbers,
     groups: int,
 ) -> Expr:
-    """A convolution of any rank, or a transposed one, with a bias."""
+    """A convolution, or a transposed one, of any rank, with a bias."""
     rank = node.rank(x) - 2
     if rank < 1:
         raise GraphError(f"its input has {node.rank(x)} dimensions; a batch of images has more")
@@ -69,7 +69,7 @@ def _window(
     ceil_mode: bool,
     rank: int,
 ) -> dict[str, tuple[int, ...]]:
-    """Attributes of a pool; where windows may begin before they end, elements behind the image."""
+    """Attributes of a pool; with ``ceil_mode`` padding behind the image for the last windows."""
     if node.rank(x) != rank + 2:
         raise GraphError(f"its input has {node.rank(x)} dimensions; give a batch, {rank + 2}")
     size, window = node.shape(x)[2:], several(kernel, rank)
@@ -94,7 +94,6 @@ def max_pool(
     dilation: Numbers = 1,
     ceil_mode: bool = False,
 ) -> list[Expr | None]:
-    """The largest element of each window."""
     rank = 2 if "2d" in node.operator else 3
     attrs = _window(node, x, kernel_size, stride, padding, dilation, ceil_mode, rank)
     return [node.call("nn.max_pool", x, **attrs)]
@@ -111,7 +110,6 @@ def avg_pool(
     count_include_pad: bool = True,
     divisor_override: int | None = None,
 ) -> Expr:
-    """The mean of each window."""
     rank = int(node.operator[-2])
     attrs = _window(node, x, kernel_size, stride, padding, 1, ceil_mode, rank)
     del attrs["dilation"]
@@ -137,7 +135,7 @@ def adaptive_avg_pool(node: Node, x: Expr, output_size: Numbers) -> Expr:
 
 @converter("constant_pad_nd")
 def constant_pad(node: Node, x: Expr, pad: Sequence[int], value: float = 0) -> Expr:
-    """Elements of one value around the last dimensions; fewer elements where it is negative."""
+    """Pad the last dimensions with one value; crop them where the padding is negative."""
     rank, found = node.rank(x), x
     pairs = [(0, 0)] * (rank - len(pad) // 2)
     pairs += [(pad[n], pad[n + 1]) for n in range(len(pad) - 2, -1, -2)]
@@ -154,7 +152,7 @@ def constant_pad(node: Node, x: Expr, pad: Sequence[int], value: float = 0) -> E
 
 @converter(*(f"{how}_pad{rank}d" for how in ("reflection", "replication") for rank in (1, 2, 3)))
 def mirrored_pad(node: Node, x: Expr, padding: Sequence[int]) -> Expr:
-    """Elements around the last dimensions that are mirrored, or those at the border again."""
+    """Pad the last dimensions with mirrored elements, or with copies of those at the border."""
     if any(n < 0 for n in padding):
         raise GraphError("negative padding, which takes elements away, is not supported")
     mode: Any = "reflect" if node.operator.startswith("reflection") else "edge"
@@ -173,7 +171,6 @@ def upsample_nearest(
     output_size: Sequence[int] | None,
     scale_factors: Sequence[float] | None,
 ) -> Expr:
-    """Each element is the nearest one of the image."""
     found = x
     for d, (old, new) in enumerate(zip(node.shape(x)[2:], node.extents()[2:], strict=True)):
         step = old / new if scale_factors is None else 1 / scale_factors[d]
@@ -190,7 +187,6 @@ def upsample_linear(
     align_corners: bool,
     scale_factors: Sequence[float] | None,
 ) -> Expr:
-    """Each element lies between those around its place, by its distance to them."""
     found = x
     for d, (old, new) in enumerate(zip(node.shape(x)[2:], node.extents()[2:], strict=True)):
         factor = None if scale_factors is None else scale_factors[d]
@@ -207,7 +203,7 @@ def upsample_linear(
 def _places(
     old: int, new: int, align_corners: bool, factor: float | None
 ) -> np.ndarray[Any, np.dtype[Any]]:
-    """Where the elements of a result lie in an image."""
+    """Positions of the elements of a result in an image."""
     if align_corners:
         return np.arange(new) * ((old - 1) / (new - 1) if new > 1 else 0.0)
     step = old / new if factor is None else 1 / factor
