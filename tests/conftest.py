@@ -209,6 +209,13 @@ def fresh_checker() -> Iterator[Checker]:
 
 
 @pytest.fixture
+def processes_share_the_cpu(request: pytest.FixtureRequest) -> None:
+    """Left out under ``--cpu``: a log of this process is read by one that sees the real CPU."""
+    if request.config.getoption("--cpu"):
+        pytest.skip("another process would see the real CPU")
+
+
+@pytest.fixture
 def usual_signals() -> Iterator[None]:
     """Signals as a terminal leaves them, here and in processes that the test starts.
 

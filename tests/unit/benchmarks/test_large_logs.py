@@ -11,6 +11,7 @@ from loopwright.records.index.stored import index_path
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("processes_share_the_cpu")
 def test_a_large_log_answers_alike_with_and_without_its_index(tmp_path, monkeypatch):
     monkeypatch.setattr(opening, "SMALL", 0)
     path = tmp_path / "log.jsonl"
@@ -36,6 +37,7 @@ def test_a_large_log_answers_alike_with_and_without_its_index(tmp_path, monkeypa
     assert len(outputs[0][0].splitlines()) == 402
 
 
+@pytest.mark.usefixtures("processes_share_the_cpu")
 def test_applying_and_resuming_are_timed_in_processes_of_their_own(tmp_path):
     write_log(tmp_path / "log.jsonl", 64, 2)
     cost = run(applying("log.jsonl"), tmp_path)

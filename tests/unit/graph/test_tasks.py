@@ -151,6 +151,7 @@ def test_kernels_are_timed_as_if_the_weights_of_the_model_were_read_in_between(
     assert {h["measure"]["runner"]["other_constants"] for h in load(path).headers} == {0}
 
 
+@pytest.mark.usefixtures("processes_share_the_cpu")
 def test_a_run_that_was_killed_goes_on(module: graph.IRModule, tmp_path: Path) -> None:
     path = tmp_path / "m.jsonl"
     ran = subprocess.run([sys.executable, "-c", KILLED, str(path)], timeout=120, check=False)
