@@ -80,10 +80,11 @@ def _evaluated(node: Any, inputs: Sequence[Expr | None], opset: int) -> list[Con
     schema = defs.get_schema(node.op_type, opset, "")
     pairs = zip(schema.inputs, inputs, strict=False)
     dtype_of = {p.type_str: e.data.dtype for p, e in pairs if isinstance(e, Constant)}
-    types = [p.type_str for p, name in zip(schema.outputs, node.output, strict=False) if name]
+    last = len(schema.outputs) - 1  # which a variadic operator has any number of
+    types = [schema.outputs[min(n, last)].type_str for n, name in enumerate(node.output) if name]
     return [
         const(np.asarray(x, dtype_of.get(t) if t.startswith("T") else None))
-        for x, t in zip(results, types, strict=False)
+        for x, t in zip(results, types, strict=True)
     ]
 
 
