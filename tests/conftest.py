@@ -210,7 +210,7 @@ def fresh_checker() -> Iterator[Checker]:
 
 @pytest.fixture
 def processes_share_the_cpu(request: pytest.FixtureRequest) -> None:
-    """Left out under ``--cpu``: a log of this process is read by one that sees the real CPU."""
+    """Left out under ``--cpu``: a process that sees the real CPU takes what this one made."""
     if request.config.getoption("--cpu"):
         pytest.skip("another process would see the real CPU")
 

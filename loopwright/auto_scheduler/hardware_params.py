@@ -48,8 +48,8 @@ class HardwareParams:
     Example:
         >>> from loopwright import auto_scheduler
         >>> params = auto_scheduler.HardwareParams(num_cores=1, vector_unit_bytes=32)
-        >>> print(params.applied_to(lw.Target("llvm -mcpu=skylake-avx512")))
-        llvm -num-threads=1 -prefer-vector-width=256 -mcpu=skylake-avx512
+        >>> print(params.applied_to(lw.Target("llvm -mcpu=x86-64-v4")))
+        llvm -num-threads=1 -prefer-vector-width=256 -mcpu=x86-64-v4
     """
 
     num_cores: int | None = None

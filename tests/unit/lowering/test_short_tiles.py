@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import numpy as np
 import pytest
@@ -150,6 +151,32 @@ def test_what_is_filled_up_has_values_beyond_the_edge() -> None:
     before = str(lower(s, [a, c]))
     s[b].pragma(s[b].op.axis[0], PARTITION_HINT)
     assert str(lower(s, [a, c])) == before
+
+
+@pytest.mark.parametrize("rows", [5, 8, 10])
+def test_a_hint_inside_of_a_tensorized_tile(rows: int) -> None:
+    """The intrinsic takes eight rows: where the last tile is shorter, the loops stay."""
+    a = te.placeholder((8, 5), name="a")
+    b = te.compute((8, 5), lambda i, j: a[i, j], name="b")
+    intrin = te.decl_tensor_intrin(b.op, lambda ins, outs: moved(ins[0], outs[0]), "move")
+    A = te.placeholder((rows, 5), name="A")
+    B = te.compute((rows, 5), lambda i, j: A[i, j], name="B")
+    s = create_schedule(B)
+    _, inner = s[B].split(B.op.axis[0], factor=8)
+    middle, lowest = s[B].split(inner, factor=4)
+    s[B].pragma(lowest, PARTITION_HINT)
+    s[B].tensorize(middle, intrin)
+    f, x, out = lower(s, [A, B]), np.arange(rows * 5.0).reshape(rows, 5), np.empty((rows, 5))
+    x, out = x.astype("float32"), out.astype("float32")
+    interpret(f, [x, out])
+    np.testing.assert_array_equal(out, x)
+
+
+def moved(source: Any, target: Any) -> Any:
+    ib = te.ir_builder()
+    with ib.for_range(8, "i") as i, ib.for_range(5, "j") as j:
+        ib.emit(target.store((i, j), source[i, j]))
+    return ib.get()
 
 
 def in_blocks(depth: int, step: int, unrolled: int) -> tuple[Schedule, list[te.Tensor]]:

@@ -157,6 +157,7 @@ def test_what_the_device_refuses_is_a_typed_error_and_the_process_stays(
     survives(session)
 
 
+@pytest.mark.usefixtures("processes_share_the_cpu")
 def test_right_answers_may_come_from_the_cpu(session: RunSession) -> None:
     """The naive schedule of a program has no bound loops: the CPU runs it on the same inputs."""
     for number in (0, 1):

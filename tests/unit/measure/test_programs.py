@@ -165,6 +165,7 @@ class LateBuilds:
         return build
 
 
+@pytest.mark.usefixtures("processes_share_the_cpu")
 def test_a_build_that_failed_by_chance_is_tried_again_for_the_next_of_its_program() -> None:
     m = Measurer(MatmulTask(reference=lambda a: a + 1), OPTION)
     pool = LateBuilds(m)

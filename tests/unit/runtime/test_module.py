@@ -48,6 +48,7 @@ def test_sources_are_made_when_asked_for_and_once() -> None:
         module.get_source("cuda")
 
 
+@pytest.mark.usefixtures("processes_share_the_cpu")
 def test_a_saved_module_runs_in_another_process(tmp_path: Path) -> None:
     path = kernels.add_one().save(tmp_path / "kernel.o")
     code = """

@@ -100,6 +100,7 @@ def test_no_point_twice_none_invalid_and_the_budget_is_kept(name, space):
     assert winner == pytest.approx(truth, rel=0.1)
 
 
+@pytest.mark.usefixtures("processes_share_the_cpu")
 @every_tuner
 def test_one_seed_one_sequence_in_another_process(name):
     asked, _ = run(name, *shipped("matmul"), seed=5, n_trial=36)
