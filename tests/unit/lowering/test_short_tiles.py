@@ -166,8 +166,8 @@ def test_a_hint_inside_of_a_tensorized_tile(rows: int) -> None:
     middle, lowest = s[B].split(inner, factor=4)
     s[B].pragma(lowest, PARTITION_HINT)
     s[B].tensorize(middle, intrin)
-    f, x, out = lower(s, [A, B]), np.arange(rows * 5.0).reshape(rows, 5), np.empty((rows, 5))
-    x, out = x.astype("float32"), out.astype("float32")
+    f, x = lower(s, [A, B]), np.arange(rows * 5, dtype="float32").reshape(rows, 5)
+    out = np.full_like(x, np.nan)
     interpret(f, [x, out])
     np.testing.assert_array_equal(out, x)
 
