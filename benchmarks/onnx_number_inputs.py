@@ -686,16 +686,15 @@ def recipe_of(operator: str, inputs: int) -> Recipe:
             yield edge, attrs, drawn(dtype)
             return
         x = edges(dtype)
-        if inputs == 2:
-            if opset >= 7:
-                yield "pairs", {}, (x[:, None], x[None])
-                yield "0-d", {}, (x[1].reshape(()), x[0].reshape(()))
-            else:
-                yield "two", {}, (x, x[::-1].copy())
-            return
-        for attrs in ({}, *_ATTRIBUTES.get(operator, ())):
-            yield f"edges{_text(attrs)}", attrs, (x,)
-        yield "0-d", {}, (x[0].reshape(()),)
-        yield "no elements", {}, (x[:0],)
+        if inputs == 2 and opset < 7:
+            yield "two", {}, (x, x[::-1].copy())
+        elif inputs == 2:
+            yield "pairs", {}, (x[:, None], x[None])
+            yield "0-d", {}, (x[1].reshape(()), x[0].reshape(()))
+        else:
+            for attrs in ({}, *_ATTRIBUTES.get(operator, ())):
+                yield f"edges{_text(attrs)}", attrs, (x,)
+            yield "0-d", {}, (x[0].reshape(()),)
+            yield "no elements", {}, (x[:0],)
 
     return recipe
