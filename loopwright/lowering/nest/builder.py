@@ -163,6 +163,7 @@ class _Nest:
         guards = self.guards
         outer, guards.tested = guards.tested, set()
         plain = self._plain_loop(tensor.position)
+        # An intrinsic has all iterations of its loops.
         short = any(x.shortened is not None for x in self.sb.loops[tensor.position :])
         guarded, guards.tested = short or bool(guards.tested), outer | guards.tested
         part = tensor.intrin.body if tensor.match.whole else tensor.intrin.update

@@ -98,7 +98,7 @@ class Partition:
         first.loop.shortened = first.count
         short = copy(assuming if first.exact else as_now)
         first.loop.shortened = None
-        self.guards.tested.add(first.guard)
+        self.guards.tested.add(first.guard)  # by the choice of a copy: an intrinsic has no such
         return short if whole is None or not tests else If(all_of(tests), whole, short)
 
     def _two_copies(self, p: int, build: Callable[[], Stmt]) -> Stmt:

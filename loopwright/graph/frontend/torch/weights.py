@@ -2,8 +2,8 @@
 
 They are constants of the model. Kernels read most of them in place, so that every change takes
 effect at once. From others something is computed when the model is built, such as a packed copy:
-each call compares fingerprints of their memory. A packed copy pays where many rows are multiplied
-by it, and then the fingerprint is cheap; for few rows the weight is an input.
+each call compares fingerprints of their memory, which takes as long as reading it. A packed copy
+pays for that where many rows are multiplied by it; for few rows the weight is an input.
 """
 
 from __future__ import annotations
