@@ -100,12 +100,12 @@ torch: $(DEV_STAMP) ## the tests of models of PyTorch, and of torch.compile
 	PYTHONPATH=$(VENV)/torch $(BIN)/python -m pytest -q tests/unit/graph tests/compatibility -k torch $(ARGS)
 
 fuzz: $(DEV_STAMP) ## random schedules against NumPy, failures printed as programs (SEED=0 COUNT=1000 MINUTES=)
-	$(BIN)/python -m loopwright.testing.fuzz --seed $(SEED) \
+	$(BIN)/python -m fuzzing.fuzz --seed $(SEED) \
 		$(if $(MINUTES),--minutes $(MINUTES),--count $(COUNT))
 
 # PoCL takes about a second for a kernel, so that `make test` runs few of them.
 fuzz-devices: $(DEV_STAMP) ## random kernels on an OpenCL device, and as cubins (DEVICE_COUNT=850)
-	$(BIN)/python -m loopwright.testing.fuzz --kind threads \
+	$(BIN)/python -m fuzzing.fuzz --kind threads \
 		--target "opencl $(WIDE)" --target "cuda $(WIDE)" --seed $(SEED) --count $(DEVICE_COUNT)
 
 soak: $(DEV_STAMP) ## thousands of trials while everything goes wrong, and what is left afterwards (SOAK=3000)

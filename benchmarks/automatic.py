@@ -36,7 +36,7 @@ from loopwright.env import machine, usable_cpus
 from loopwright.measure.devices import measured_on
 from loopwright.runtime import Device, pinned
 from loopwright.task import Task
-from loopwright.testing.differential import is_for_devices
+from loopwright.testing.target_contract import is_for_devices
 from loopwright.tuner import DEFAULT_TUNER, TUNERS
 
 #: Rounds in which the kernels take turns.

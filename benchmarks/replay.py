@@ -59,7 +59,7 @@ def _configurations(space: ConfigSpace, count: int) -> list[int]:
 
 def random_entries(count: int) -> Iterator[dict[str, Any]]:
     """Random programs under random schedules: for CPUs, of symbolic sizes, and for threads."""
-    from loopwright.testing.fuzz import KINDS, examples
+    from fuzzing.fuzz import KINDS, examples
 
     for seed in range(count):
         kind = KINDS[seed % len(KINDS)]

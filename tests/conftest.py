@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from loopwright.testing.differential import Checker
+from fuzzing.differential import Checker
 from tests.kernels import KERNELS
 from tests.pretended_cpu import pretend_caches, pretend_cpu
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from fuzzing.artifact_cache import ArtifactCache
 from loopwright.lowering.context import PassContext
 from loopwright.runtime.module import Module
 from loopwright.schedule import Schedule
 from loopwright.target import Target
 from loopwright.te import Tensor
-from loopwright.testing.artifact_cache import ArtifactCache
 
 KERNELS = ArtifactCache(Path(__file__).parents[1] / ".pytest_cache" / "d" / "kernels")
 

@@ -85,7 +85,7 @@ def test_a_recipe_names_files_that_exist(title: str) -> None:
 def test_every_primitive_followed_its_recipe(name: str) -> None:
     cls = Step.registry[name].__name__
     assert Step.registry[name].__module__.startswith("loopwright.schedule.rules.")
-    assert names(cls, "loopwright/testing/random")
+    assert names(cls, "fuzzing/random")
     assert names(name, "tests/unit/schedule")
 
 

@@ -30,7 +30,7 @@ def sanitize(count: int, seed: int, minutes: float) -> int:
 
 
 def _run(program: str, tool: str, count: int, seed: int, minutes: float) -> int:
-    fuzz = ("-m", "loopwright.testing.fuzz", "--kind", "threads", "--target", "cuda")
+    fuzz = ("-m", "fuzzing.fuzz", "--kind", "threads", "--target", "cuda")
     command = [
         program, "--tool", tool, "--target-processes", "all", "--error-exitcode", str(_FOUND),
         sys.executable, *fuzz, "--count", str(count), "--seed", str(seed),

@@ -3,10 +3,7 @@
 * Contracts, test classes to subclass: `tuner_contract`, `target_contract`, `measurer_contract`,
   `store_contract`.
 * A device that exists in this process only and checks every call: `simulated_device`.
-* The comparison of one schedule on every execution path with NumPy: `differential`, on guarded
-  memory (`guarded`), against `numpy_eval`; `artifact_cache` keeps compiled programs.
-* Random programs and schedules (`random`), the fuzz that runs them (`fuzz`), and tools that make a
-  failure small and print it (`shrink`, `reproduce`).
+* The results of an expression by NumPy alone: `numpy_eval`.
 """
 
 from __future__ import annotations

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from fuzzing.differential import Checker, check_schedule
 from loopwright import te
 from loopwright.schedule import Schedule, create_schedule
-from loopwright.testing.differential import Checker, check_schedule
 
 TARGETS = (
     "llvm -num-threads=1",

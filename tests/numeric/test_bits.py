@@ -13,7 +13,7 @@ from loopwright import te
 from loopwright.ir.interp.interpreter import interpret
 from loopwright.lowering import lower
 from loopwright.schedule import create_schedule
-from loopwright.testing.differential import runs_here
+from loopwright.testing.target_contract import runs_here
 from tests.kernels import build
 
 SPECS = ("llvm -num-threads=1", "llvm -num-threads=1 -mcpu=x86-64", "c -num-threads=1")

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from fuzzing.differential import Checker
 from loopwright import te
 from loopwright.errors import ScheduleError
 from loopwright.lowering import lower
 from loopwright.schedule import create_schedule
-from loopwright.testing.differential import Checker
 from tests.numeric.programs import Matmul, chain, run, small
 
 

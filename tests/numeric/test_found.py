@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from fuzzing.differential import Checker, check_schedule
 from loopwright import te
 from loopwright.driver import compile as compile_trace
 from loopwright.lowering.context import PassContext
 from loopwright.schedule import create_schedule
 from loopwright.target import Target
-from loopwright.testing.differential import Checker, check_schedule, runs_here
+from loopwright.testing.target_contract import runs_here
 
 
 def test_two_buffers_of_one_name_are_no_race(checker: Checker) -> None:

@@ -14,7 +14,7 @@ from loopwright.ir.interp.interpreter import interpret
 from loopwright.lowering import lower
 from loopwright.schedule import create_schedule
 from loopwright.target import Target
-from loopwright.testing.differential import runs_here
+from loopwright.testing.target_contract import runs_here
 from tests.kernels import build
 
 # ml_dtypes sets the flag of invalid operations when it only looks at a NaN.

@@ -13,7 +13,7 @@ from loopwright.ir.interp.interpreter import interpret
 from loopwright.lowering import lower
 from loopwright.schedule import Schedule, create_schedule
 from loopwright.target import Target
-from loopwright.testing.differential import runs_here
+from loopwright.testing.target_contract import runs_here
 from tests.kernels import build
 
 N = 32

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fuzzing.differential import Checker
 from loopwright import te
 from loopwright.driver import build
 from loopwright.errors import LowerError, ScheduleError, TensorError
 from loopwright.ir.interp.interpreter import interpret
 from loopwright.lowering import lower
 from loopwright.schedule import create_schedule
-from loopwright.testing.differential import Checker
 from tests.numeric.programs import run, small
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fuzzing.differential import Checker
 from loopwright import te
 from loopwright.driver import build
 from loopwright.ir.buffer import Buffer, Load
@@ -14,7 +15,6 @@ from loopwright.ir.expr import Binary, Var, const
 from loopwright.ir.interp.interpreter import interpret
 from loopwright.ir.stmt import For, Func, Stmt, Store
 from loopwright.schedule import Schedule, create_schedule
-from loopwright.testing.differential import Checker
 from tests.numeric.programs import run, small
 
 # ---------------------------------------------------------------- partition and guards

@@ -10,9 +10,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from fuzzing.differential import Checker, check_schedule
 from loopwright import te
 from loopwright.schedule import create_schedule
-from loopwright.testing.differential import Checker, check_schedule
 from tests.numeric.programs import Matmul, chain, run, small
 
 

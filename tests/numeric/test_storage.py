@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from loopwright.testing.differential import Checker
+from fuzzing.differential import Checker
 from tests.numeric.programs import Matmul, chain, run
 
 

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fuzzing.differential import Checker, check_schedule
 from loopwright import te
 from loopwright.errors import LowerError
 from loopwright.lowering import lower
 from loopwright.schedule import Schedule, create_schedule
-from loopwright.testing.differential import Checker, check_schedule
 from tests.numeric.programs import TARGETS, small
 
 Array = np.ndarray[Any, Any]

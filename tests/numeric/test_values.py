@@ -18,7 +18,7 @@ from loopwright.ir.interp.interpreter import interpret
 from loopwright.ir.operations import INTRINSICS
 from loopwright.lowering import lower
 from loopwright.schedule import create_schedule
-from loopwright.testing.differential import runs_here
+from loopwright.testing.target_contract import runs_here
 from tests.kernels import build
 
 SPECS = ("llvm -num-threads=1", "llvm -num-threads=1 -mcpu=x86-64", "c -num-threads=1")
@@ -224,7 +224,7 @@ def test_any_nonzero_byte_of_a_bool_array_is_true() -> None:
 
 
 def test_a_strided_vector_of_bools(checker: Any) -> None:
-    from loopwright.testing.differential import check_schedule
+    from fuzzing.differential import check_schedule
 
     A = te.placeholder((40,), "bool", name="A")
     B = te.compute((13, 3), lambda i, j: te.all(A[i * 3 + j], A[39 - i * 3]), name="B")

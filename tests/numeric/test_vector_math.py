@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fuzzing import ulp
+from fuzzing.ulp import NAMES, errors, measure, samples, special
 from loopwright import te
 from loopwright.codegen.llvm.compiler import compile_func
 from loopwright.lowering import lower
 from loopwright.schedule import Schedule, create_schedule
 from loopwright.target import Target
-from loopwright.testing import ulp
-from loopwright.testing.differential import runs_here
-from loopwright.testing.ulp import NAMES, errors, measure, samples, special
+from loopwright.testing.target_contract import runs_here
 from tests.kernels import build
 
 #: What docs/math.md promises, in units in the last place.

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fuzzing.differential import Checker
 from loopwright import te
 from loopwright.driver import build
 from loopwright.lowering import lower
 from loopwright.schedule import create_schedule
-from loopwright.testing.differential import Checker
 from loopwright.testing.numpy_eval import Array, evaluate
 from tests.numeric.programs import run
 

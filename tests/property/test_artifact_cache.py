@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from fuzzing import fuzz
+from fuzzing.artifact_cache import ArtifactCache
 from loopwright.lowering.context import PassContext
+from loopwright.records import build_hash
 from loopwright.runtime.artifacts.artifact import Artifact
 from loopwright.target import Target
-from loopwright.testing import fuzz
-from loopwright.testing.artifact_cache import ArtifactCache, compiler_hash
 
 CASE = fuzz.example(0)[0]
 
@@ -40,10 +41,10 @@ def test_other_settings_are_compiled_anew(tmp_path: Path, other: dict) -> None:
 
 
 def test_what_an_older_compiler_left_goes_after_some_days(tmp_path: Path) -> None:
-    for name, days in (("old", 10), ("recent", 1), (compiler_hash(), 10)):
+    for name, days in (("old", 10), ("recent", 1), (build_hash(), 10)):
         folder = tmp_path / name
         folder.mkdir()
         then = folder.stat().st_mtime - days * 86400
         os.utime(folder, (then, then))
     ArtifactCache(tmp_path)
-    assert {p.name for p in tmp_path.iterdir()} == {"recent", compiler_hash()}
+    assert {p.name for p in tmp_path.iterdir()} == {"recent", build_hash()}

@@ -13,13 +13,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from fuzzing.differential import Checker, case_of, interpreted_parts
+from fuzzing.random.expr import Draw
+from fuzzing.random.program import mark_constants, programs, random_program
+from fuzzing.random.schedule import random_schedule, schedules
+from fuzzing.symbolic import symbolic_cases
 from loopwright.errors import ScheduleError
 from loopwright.ir.stmt import SplitFunc
-from loopwright.testing.differential import Checker, case_of, interpreted_parts
-from loopwright.testing.random.program import mark_constants, programs, random_program
-from loopwright.testing.random.schedule import random_schedule, schedules
-from loopwright.testing.random.values import Draw
-from loopwright.testing.symbolic import symbolic_cases
 
 TARGETS = ["llvm -num-threads=1"]
 

@@ -7,17 +7,20 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+from fuzzing import fuzz
+from fuzzing.differential import Case, Checker, ExecutionPath
+from fuzzing.guarded import (
+    COMPILER_DID_NOT_END,
+    OPTIMISER_CRASHED,
+    ProcessKilledError,
+    ProcessTimedOutError,
+)
+from fuzzing.random.expr import Info
 from loopwright import te
 from loopwright.errors import RunError
 from loopwright.runtime import Artifact
 from loopwright.schedule import create_schedule
-from loopwright.testing import fuzz
-from loopwright.testing.differential import Case, Checker
-from loopwright.testing.driver_faults import COMPILER_DID_NOT_END, OPTIMISER_CRASHED
-from loopwright.testing.execution_path import ExecutionPath
-from loopwright.testing.guarded import ProcessKilledError, ProcessTimedOutError
 from loopwright.testing.numpy_eval import Array
-from loopwright.testing.random.values import Info
 from tests.pocl_kernels import needs_pocl
 from tests.unit.measure import device_kernels
 from tests.unit.measure.kernels import N

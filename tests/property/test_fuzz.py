@@ -15,16 +15,14 @@ import numpy as np
 import pytest
 
 import loopwright as lw
+from fuzzing import fuzz
+from fuzzing.differential import Case, Checker, ExecutionPath
+from fuzzing.random.expr import Draw, Info
+from fuzzing.shrink import reproducer, shortest, shrink, without
 from loopwright import te
 from loopwright.errors import ScheduleError, TooMuchCodeError
 from loopwright.schedule.surface.schedule import replay
 from loopwright.te.dag import Dag
-from loopwright.testing import fuzz
-from loopwright.testing.differential import Case, Checker
-from loopwright.testing.execution_path import ExecutionPath
-from loopwright.testing.random.values import Draw, Info
-from loopwright.testing.reproduce import reproducer
-from loopwright.testing.shrink import shortest, shrink, without
 from tests.property import mistakes
 
 ROOT = Path(__file__).parents[2]

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+from fuzzing.guarded import GuardedRunner, ProcessTimedOutError
 from loopwright import te
 from loopwright.driver import build
 from loopwright.errors import RunError
 from loopwright.runtime.artifacts.artifact import Artifact
 from loopwright.schedule import create_schedule
-from loopwright.testing.guarded import GuardedRunner, ProcessTimedOutError
 
 
 @pytest.fixture(scope="module")

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fuzzing import fuzz
 from loopwright.errors import ScheduleError
 from loopwright.ir.interp.interpreter import interpret
 from loopwright.ir.stmt import Func
@@ -17,7 +18,6 @@ from loopwright.lowering.passes import storage_rewrite
 from loopwright.lowering.pipeline import PIPELINE
 from loopwright.schedule.surface.schedule import replay
 from loopwright.te.dag import Dag
-from loopwright.testing import fuzz
 from loopwright.transform import ConstantFolding
 
 PASSES = {p.name: p for p in (ConstantFolding, *(p for phase in PIPELINE for p in phase))}

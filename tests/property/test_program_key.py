@@ -12,6 +12,9 @@ import re
 from collections import Counter, defaultdict
 from typing import Any
 
+from fuzzing import fuzz
+from fuzzing.random.expr import Draw
+from fuzzing.random.moves import Moves
 from loopwright import driver
 from loopwright.codegen.c.compiler import write_c
 from loopwright.driver.backends import compile_program
@@ -20,9 +23,6 @@ from loopwright.ir.kinds import MarkKind
 from loopwright.schedule import replay, rules
 from loopwright.target import Target
 from loopwright.te import Dag
-from loopwright.testing import fuzz
-from loopwright.testing.random.moves import Moves
-from loopwright.testing.random.values import Draw
 
 EXAMPLES = int(os.environ.get("LOOPWRIGHT_FUZZ_EXAMPLES", "0")) or 12
 #: Targets and settings of passes, in turn.

@@ -11,8 +11,8 @@ import importlib.util
 import pytest
 
 import loopwright as lw
-from loopwright.testing import fuzz
-from loopwright.testing.differential import Checker
+from fuzzing import fuzz
+from fuzzing.differential import Checker
 
 #: How many random schedules become cubins, and how many run on an OpenCL device: PoCL takes about a
 #: second for a kernel, of which a schedule has two or three (tests/pocl_kernels.py counts them).

@@ -1,6 +1,6 @@
 """Random kernels: run by the interpreter in three orders of threads, with every race looked for.
 
-``LOOPWRIGHT_FUZZ_EXAMPLES`` sets the number of examples; ``python -m loopwright.testing.fuzz
+``LOOPWRIGHT_FUZZ_EXAMPLES`` sets the number of examples; ``python -m fuzzing.fuzz
 --kind threads`` runs longer and makes a failure smaller.
 """
 
@@ -11,13 +11,13 @@ from collections import Counter
 
 import pytest
 
+from fuzzing import fuzz
+from fuzzing.differential import Checker
 from loopwright.errors import ScheduleError
 from loopwright.lowering import lower_ids
 from loopwright.lowering.context import PassContext
 from loopwright.schedule.surface.schedule import replay
 from loopwright.te.dag import Dag
-from loopwright.testing import fuzz
-from loopwright.testing.differential import Checker
 from tests.property import mistakes
 
 EXAMPLES = int(os.environ.get("LOOPWRIGHT_FUZZ_EXAMPLES", "0"))

@@ -4,7 +4,7 @@ For each: the interpreter, compiled code for one and two threads and sometimes f
 vector width, all against a reference that knows nothing of schedules; integers and exact floats to
 the bit. Memory around the arrays is forbidden or watched, outputs are poisoned, inputs must not
 change, and the trace goes through JSON and Python source. ``LOOPWRIGHT_FUZZ_EXAMPLES`` sets the
-number of examples; ``python -m loopwright.testing.fuzz`` runs longer and makes a failure smaller.
+number of examples; ``python -m fuzzing.fuzz`` runs longer and makes a failure smaller.
 """
 
 from __future__ import annotations
@@ -16,16 +16,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from fuzzing import fuzz
+from fuzzing.differential import Checker, case_of
+from fuzzing.random.program import programs
+from fuzzing.random.schedule import schedules
 from loopwright.errors import LoopwrightError
 from loopwright.ir import affine
 from loopwright.lowering import lower_ids
 from loopwright.schedule import replay
 from loopwright.schedule.steps import Step
 from loopwright.te.dag import Dag
-from loopwright.testing import fuzz
-from loopwright.testing.differential import Checker, case_of, runs_here
-from loopwright.testing.random.program import programs
-from loopwright.testing.random.schedule import schedules
+from loopwright.testing.target_contract import runs_here
 from tests.property import mistakes
 
 #: What only kernels draw, in `test_random_kernels`.

@@ -7,9 +7,9 @@ from contextlib import closing
 import pytest
 
 import loopwright as lw
+from fuzzing import fuzz
+from fuzzing.differential import Checker
 from loopwright import te
-from loopwright.testing import fuzz
-from loopwright.testing.differential import Checker
 
 #: A device of few threads and little memory, whose kernels the interpreter runs.
 DEVICE = "opencl -max-threads-per-block=128 -max-shared-memory-per-block=8192"

@@ -9,10 +9,10 @@ import random
 
 import pytest
 
-from loopwright.testing import fuzz
-from loopwright.testing.differential import Checker
-from loopwright.testing.random.values import Draw
-from loopwright.testing.symbolic import symbolise
+from fuzzing import fuzz
+from fuzzing.differential import Checker
+from fuzzing.random.expr import Draw
+from fuzzing.symbolic import symbolise
 
 
 @pytest.mark.parametrize("first", [0, 1000, 2000, 3000])

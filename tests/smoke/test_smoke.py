@@ -14,10 +14,11 @@ import numpy as np
 import pytest
 
 import loopwright as lw
+from fuzzing import fuzz
+from fuzzing.differential import Checker
 from loopwright import te
 from loopwright.cli import main
-from loopwright.testing import fuzz
-from loopwright.testing.differential import Checker, runs_here
+from loopwright.testing.target_contract import runs_here
 
 TRIALS = 8
 #: Limit of the time that importing `te` takes, as a multiple of NumPy's. It is about 1; with a

@@ -1,7 +1,7 @@
 """The functions of floats that code generators write out themselves, as definitions in the IR.
 
 One definition serves scalar and vector code of every back end, so a result does not depend on the
-schedule. Their error bounds are in ``docs/math.md``; `loopwright.testing.ulp` measures them.
+schedule. Their error bounds are in ``docs/math.md``; `fuzzing.ulp` measures them.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from loopwright.ir.math.vector_math import DEFINED
 from loopwright.lowering import lower
 from loopwright.schedule import create_schedule
 from loopwright.target import Target
-from loopwright.testing.differential import runs_here
+from loopwright.testing.target_contract import runs_here
 from tests import kernels
 
 pytestmark = pytest.mark.skipif(

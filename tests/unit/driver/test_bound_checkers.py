@@ -14,7 +14,7 @@ from loopwright.errors import RunError
 from loopwright.lowering import lower
 from loopwright.runtime.artifacts.artifact import Artifact
 from loopwright.schedule import Schedule, create_schedule
-from loopwright.testing.differential import runs_here
+from loopwright.testing.target_contract import runs_here
 
 CHECKED = {"instrument_bound_checkers": True}
 SPECS = ["llvm -num-threads=1", "llvm -num-threads=2", "interp", "c -num-threads=2"]

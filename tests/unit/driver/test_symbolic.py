@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fuzzing.guarded import GuardedRunner
 from loopwright import te
 from loopwright.codegen.c import compiler as c
 from loopwright.driver import build
@@ -21,8 +22,7 @@ from loopwright.runtime.symbolic import SymbolicFunction
 from loopwright.schedule import create_schedule
 from loopwright.target import Target
 from loopwright.task import Task, template
-from loopwright.testing.differential import runs_here
-from loopwright.testing.guarded import GuardedRunner
+from loopwright.testing.target_contract import runs_here
 from tests.unit.lowering.test_symbolic import flat, packed, panel_at_root, parts, plain, product
 
 SCHEDULES = [plain, flat, packed, panel_at_root, parts]

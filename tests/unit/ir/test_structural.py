@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import loopwright as lw
+from fuzzing.fuzz import example
 from loopwright import te
 from loopwright.errors import UsageError
 from loopwright.ir import structural_equal, structural_hash
@@ -31,7 +32,6 @@ from loopwright.ir.stmt import (
 from loopwright.lowering import lower_ids
 from loopwright.schedule.surface.schedule import replay
 from loopwright.te.dag import Dag
-from loopwright.testing.fuzz import example
 
 
 def chain(names: str = "ABC", factor: float = 2.0, size: int = 8) -> Func:

@@ -11,6 +11,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from fuzzing.differential import Checker
+from fuzzing.fuzz import example
 from loopwright import te
 from loopwright.driver import build
 from loopwright.errors import ScheduleError, TensorError
@@ -22,8 +24,7 @@ from loopwright.schedule import Schedule
 from loopwright.target import host_cpu
 from loopwright.te.builtin_intrinsics import call_of
 from loopwright.te.intrin_proof import why_not_harmless
-from loopwright.testing.differential import Checker, runs_here
-from loopwright.testing.fuzz import example
+from loopwright.testing.target_contract import runs_here
 from tests.unit.lowering.int8_programs import inputs, packed_matmul, tile
 
 TARGETS = ("llvm", "llvm -mcpu=x86-64-v3", "llvm -prefer-vector-width=256", "c", "interp")

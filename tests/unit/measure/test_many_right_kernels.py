@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from fuzzing.fuzz import examples
 from loopwright import ops, te
 from loopwright.errors import LoopwrightError
 from loopwright.graph.op.winograd import F2, F4, winograd
@@ -16,7 +17,6 @@ from loopwright.measure import LocalBuilder, LocalRunner, Measurer, measure_opti
 from loopwright.schedule import replay
 from loopwright.task import create_task
 from loopwright.te.dag import Dag
-from loopwright.testing.fuzz import examples
 from tests.unit.measure.planted import Program, artifact_of, checked, scheduled
 
 pytestmark = pytest.mark.slow

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from fuzzing.random.expr import Draw
+from fuzzing.random.program import random_program
 from loopwright import te
 from loopwright.te.dag import Dag
-from loopwright.testing.random.program import random_program
-from loopwright.testing.random.values import Draw
 
 
 def dag_of(*outputs: te.Tensor) -> Dag:

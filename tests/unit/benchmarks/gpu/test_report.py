@@ -157,7 +157,7 @@ def test_random_kernels_run_under_the_sanitizer(
     assert main(["sanitize", "--count", "7", "--seed", "3"]) == expected
     lines = log.read_text().splitlines()
     assert [line.split()[1] for line in lines] == list(sanitizing.TOOLS)
-    fuzz = "-m loopwright.testing.fuzz --kind threads --target cuda --count 7 --seed 3"
+    fuzz = "-m fuzzing.fuzz --kind threads --target cuda --count 7 --seed 3"
     assert all(line.endswith(fuzz) and "--error-exitcode 9" in line for line in lines)
 
 

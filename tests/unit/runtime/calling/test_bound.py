@@ -15,6 +15,7 @@ from loopwright import te, tir
 from loopwright.errors import ArgumentError, RunError
 from loopwright.runtime import Module, array, empty, function, profiling
 from loopwright.runtime.packed.registry import remove_global_func
+from loopwright.testing.target_contract import runs_here
 from tests.unit.runtime import kernels
 from tests.unit.runtime.test_function import WRONG
 
@@ -213,10 +214,8 @@ def test_profiles_see_it(module: Module) -> None:
 
 @pytest.mark.parametrize("target", ["llvm", "c", "interp"])
 def test_every_target_of_the_host(target: str) -> None:
-    if target == "c":
-        pytest.importorskip("loopwright.testing.differential")
-        if not lw.testing.differential.runs_here("c"):
-            pytest.skip("no C compiler")
+    if not runs_here(target):
+        pytest.skip("no C compiler")
     x = te.placeholder((4,), name="X")
     y = te.compute((4,), lambda i: x[i] + 1, name="Y")
     module = lw.build(te.create_schedule(y.op), [x, y], target)

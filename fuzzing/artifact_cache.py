@@ -7,24 +7,20 @@ the cache: the key does not show such a change.
 
 from __future__ import annotations
 
-import hashlib
 import shutil
 import time
 from collections.abc import Sequence
-from functools import cache
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from loopwright.driver import compile as compile_trace
 from loopwright.driver.kernel_cache import KernelCache, program_key
 from loopwright.lowering.context import PassContext
+from loopwright.records import build_hash
 from loopwright.runtime.artifacts.artifact import Artifact
 from loopwright.target import Target
 from loopwright.te.dag import ArgId, Dag
 
-#: Parts of the package that have no influence on compiled code.
-_NOT_COMPILER = {"autotvm", "cli", "cost", "measure", "records", "testing", "tuner"}
 #: Days after which the entries of other versions of the compiler are removed.
 _KEPT_DAYS = 3
 
@@ -33,7 +29,7 @@ class ArtifactCache:
     """Artifacts in a folder; ``kernels`` are the entries of this version of the compiler."""
 
     def __init__(self, folder: Path) -> None:
-        self.kernels = KernelCache(folder / compiler_hash())
+        self.kernels = KernelCache(folder / build_hash())
         _remove_old_entries(folder, keep=self.kernels.folder.name)
 
     @property
@@ -65,18 +61,6 @@ class ArtifactCache:
         if key is not None:
             self.kernels.put(key, artifact)
         return artifact
-
-
-@cache
-def compiler_hash() -> str:
-    """A hash of the compiler's source files and of the version of llvmlite."""
-    root = Path(__file__).parents[1]
-    digest = hashlib.sha256(version("llvmlite").encode())
-    files = (p for p in root.rglob("*") if p.suffix in (".py", ".ll"))
-    for path in sorted(p for p in files if p.relative_to(root).parts[0] not in _NOT_COMPILER):
-        digest.update(f"{path.relative_to(root)}\0".encode())
-        digest.update(path.read_bytes())
-    return digest.hexdigest()[:16]
 
 
 def _remove_old_entries(folder: Path, keep: str) -> None:

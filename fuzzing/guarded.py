@@ -19,15 +19,79 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from loopwright import dtypes
 from loopwright.errors import RunError
+from loopwright.runtime.arrays.device import DeviceArray
 from loopwright.runtime.artifacts.artifact import Artifact
+from loopwright.runtime.devices.device import Device
+from loopwright.runtime.devices.function import DeviceFunction
+from loopwright.runtime.devices.interface import HOST, Memory
 from loopwright.runtime.function import Function
 from loopwright.runtime.guarded_memory import GuardedMemory, Side
 from loopwright.runtime.parts import Parts
 from loopwright.testing.numpy_eval import Array
-from loopwright.testing.on_device import run_on_device
+
+#: Bytes on each side of an array; devices begin parts of memory at multiples of this.
+_EDGE = 4096
+_PATTERN = 0xA5
+
+
+class EdgedArray:
+    """An array of a device inside a larger piece of memory."""
+
+    def __init__(self, device: Device, data: npt.NDArray[np.generic]) -> None:
+        self._device, self._like = device, data
+        self._all = device.api.allocate(device.device_id, data.nbytes + 2 * _EDGE)
+        image = np.full(self._all.nbytes, _PATTERN, np.uint8)
+        image[_EDGE : _EDGE + data.nbytes] = np.frombuffer(data.tobytes(), np.uint8)
+        self._exchange(image, into_host=False)
+        part = self._all.part(_EDGE, data.nbytes)
+        self.array = DeviceArray(part, data.shape, data.dtype.name, device, self)
+
+    def take(self) -> tuple[npt.NDArray[np.generic], bool]:
+        """The elements now, and whether the edges are unchanged; frees the memory."""
+        image = np.empty(self._all.nbytes, np.uint8)
+        self._exchange(image, into_host=True)
+        self._device.api.free(self._all)
+        end = _EDGE + self._like.nbytes
+        intact = bool((image[:_EDGE] == _PATTERN).all() and (image[end:] == _PATTERN).all())
+        inside = image[_EDGE:end].copy()
+        return inside.view(self._like.dtype).reshape(self._like.shape), intact
+
+    def _exchange(self, image: npt.NDArray[np.uint8], into_host: bool) -> None:
+        api, device_id = self._device.api, self._device.device_id
+        host = Memory(HOST, 0, int(image.ctypes.data), image.nbytes, owner=image)
+        source, target = (self._all, host) if into_host else (host, self._all)
+        api.copy(source, 0, target, 0, image.nbytes)
+        api.synchronize(device_id, api.current_stream(device_id))
+
+
+def run_on_device(
+    function: DeviceFunction,
+    arrays: Sequence[npt.NDArray[np.generic]],
+    parts: Parts | None = None,
+) -> tuple[list[npt.NDArray[np.generic]], str]:
+    """Run a function, or its parts one after the other, on copies of some arrays, on the first
+    device of its kind; returns their contents afterwards, and the text of an error, or ''.
+    """
+    placed = [EdgedArray(function.device, a) for a in arrays]
+    kept = () if parts is None else parts.kept
+    between = [EdgedArray(function.device, np.zeros(arg.shape, arg.dtype)) for arg in kept]
+    if parts is not None:
+        given = {n: x.array for n, x in enumerate(placed)}
+        shared = [x.array for x in between]
+        parts.prepare(given, shared)
+        parts.second.bind(*parts.main(given, shared)).run()
+    elif any(arg.output and arg.nbytes for arg in function.args):
+        function.bind(*(x.array for x in placed)).run()
+    taken = [x.take() for x in placed]
+    all_taken = zip((*function.args, *kept), (*taken, *(x.take() for x in between)), strict=True)
+    wrong = [arg.name for arg, (_, intact) in all_taken if not intact]
+    error = f"the function wrote outside {', '.join(wrong)}" if wrong else ""
+    return [a for a, _ in taken], error
+
 
 _FRESH = 0xFF  # NaN as a float, -1 as an integer
 
@@ -116,7 +180,7 @@ class GuardedRunner:
         root = str(Path(__file__).parents[2])
         paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "loopwright.testing.guarded"],
+            [sys.executable, "-m", "fuzzing.guarded"],
             cwd=self._folder.name,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), **self._environment},
             stdin=subprocess.PIPE,
@@ -259,6 +323,45 @@ def _serve(source: IO[bytes], sink: IO[bytes]) -> None:
         blobs = [_exactly(source, n) for n in sizes]
         out, error = _run(head, objects, blobs, regions)
         _send(sink, {"error": error}, out)
+
+
+#: As they are counted.
+COMPILER_FAILED = "PoCL's compiler failed"
+COMPILER_DID_NOT_END = "the driver did not end"
+OPTIMISER_CRASHED = "the driver's optimiser crashed, right without it"
+#: The environment of a process that compiles without optimiser: pyopencl adds these options, and
+#: no binary is taken that was compiled with other ones.
+UNOPTIMISED = {"PYOPENCL_BUILD_OPTIONS": "-cl-opt-disable", "LOOPWRIGHT_CACHE": "0"}
+
+
+def is_pocl_assertion(error: Exception) -> bool:
+    """Whether a process ended in an assertion of PoCL's compiler, `pocl::ParallelRegion::Verify`,
+    which PoCL 3.1 raises for some barriers in loops beside conditions.
+    """
+    return "pocl::" in f"{error}" and "Assertion" in f"{error}"
+
+
+def is_endless_compilation(error: Exception) -> bool:
+    """Whether a kernel that the interpreter has run to its end did not end: in PoCL 3.1 each
+    barrier in a condition doubles the work of `pocl::BarrierTailReplication`.
+    """
+    return isinstance(error, ProcessTimedOutError)
+
+
+def is_of_the_optimiser(error: Exception, without: str) -> bool:
+    """Whether a failure is a crash of the driver's optimiser, from the error ``without`` it, empty
+    if none.
+
+    A wrong answer with the optimiser alone may still be a mistake of the program, such as a race.
+    """
+    return isinstance(error, ProcessKilledError) and not without
+
+
+def with_second_run(error: RunError | AssertionError, without: str) -> RunError | AssertionError:
+    """The failure, whose first line also has the outcome without the optimiser."""
+    first, newline, rest = f"{error}".partition("\n")
+    said = f"{first} (without the driver's optimiser: {without or 'right'})"
+    return type(error)(said + newline + rest)
 
 
 if __name__ == "__main__":

@@ -17,15 +17,25 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
+from fuzzing.random.expr import (
+    DTYPES,
+    AxisInScope,
+    Draw,
+    Info,
+    Known,
+    Tuples,
+    clamp,
+    constant,
+    is_input,
+    poison,
+    random_array,
+)
 from loopwright import dtypes, te
 from loopwright.ir.expr import Expr, IterVar
 from loopwright.ir.printer import print_expr
 from loopwright.te.dag import Dag
 from loopwright.te.tensor import Operation, PlaceholderOp, Tensor
 from loopwright.testing.numpy_eval import Array
-from loopwright.testing.random.expr import DTYPES, AxisInScope, Known, clamp, is_input
-from loopwright.testing.random.tuples import Tuples
-from loopwright.testing.random.values import Draw, Info, constant, poison, random_array
 
 
 @dataclass(frozen=True)

@@ -2,20 +2,142 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
 
-from loopwright.ir.expr import Expr
-from loopwright.ir.kinds import AxisKind, MarkKind, Scope
+from fuzzing.random.expr import Draw
+from loopwright import te
+from loopwright.errors import ScheduleError
+from loopwright.ir.affine import SizeRanges, to_affine
+from loopwright.ir.expr import Expr, IterVar, Read, Var
+from loopwright.ir.kinds import AxisKind, LoopKind, MarkKind, Scope
+from loopwright.ir.node import StructuralKey
+from loopwright.ir.reduction import Reduce
 from loopwright.ir.scans import scan_of
+from loopwright.ir.stmt import For, Stmt, Store, seq
+from loopwright.ir.traversal import free_vars, substitute
 from loopwright.schedule import rules
+from loopwright.schedule.apply import apply
+from loopwright.schedule.bounds.infer import attach_position, infer_bounds
+from loopwright.schedule.bounds.results import Bounds, LoopBound, StageBounds
 from loopwright.schedule.nesting import loops_around
 from loopwright.schedule.rules.grouping import members
 from loopwright.schedule.rules.sampling import Place, perfect_tiles
+from loopwright.schedule.rules.tensorize import region
 from loopwright.schedule.sampled import Sampled
-from loopwright.schedule.state import SplitRel, StageId, StageState
+from loopwright.schedule.state import SplitRel, StageId, StageState, State
 from loopwright.schedule.steps import Step
 from loopwright.schedule.surface.layout_map import trace_map
-from loopwright.testing.random.attempts import Attempts
+from loopwright.schedule.validate import validate_bounds
+from loopwright.te.dag import Dag
+from loopwright.te.tensor_intrin import TensorIntrin
+
+
+def costs(state: State, bounds: Bounds) -> tuple[int, int]:
+    """Executions of statements, and copies of them in the code, of the worst stage."""
+    work, copies = 0, 0
+    for sb in bounds.stages.values():
+        loops, stage = list(sb.loops), sb.stage
+        while stage.attach.kind == "at":
+            host, pos = attach_position(state, stage, bounds)
+            loops += host.loops[: pos + 1]
+            stage = host.stage
+        work = max(work, prod(x.count for x in loops))
+        copies = max(copies, prod(_copies(x) for x in loops))
+    return work, copies
+
+
+def _copies(x: LoopBound) -> int:
+    kind = x.mark.kind if x.mark else ""
+    return x.count if kind == "unrolled" else -(-x.count // 8) if kind == "vectorized" else 1
+
+
+#: Most executions of statements, and most copies of a statement, in a schedule that is kept.
+MAX_WORK = 20_000
+MAX_COPIES = 600
+
+
+@dataclass
+class RandomSchedule:
+    """A trace as JSON, and the number of steps of each primitive that were applied and refused."""
+
+    trace: list[list[Any]]
+    applied: Counter[str] = field(default_factory=Counter)
+    refused: Counter[str] = field(default_factory=Counter)
+
+    def __repr__(self) -> str:
+        return "RandomSchedule([\n" + "".join(f"  {t!r},\n" for t in self.trace) + "])"
+
+
+class Attempts:
+    """A schedule being drawn: tries steps, and picks their stages and loops."""
+
+    #: Whether rules that need extents are asked after each step.
+    validating = False
+
+    def __init__(self, d: Draw, dag: Dag) -> None:
+        self.d = d
+        self.state = State.initial(dag)
+        self.out = RandomSchedule([])
+
+    # ------------------------------------------------------------ applying
+
+    def do(self, step: Step) -> bool:
+        """Apply a step if the rules, and the limits of testing, allow it."""
+        name = step.primitive
+        try:
+            new = apply(self.state, step)
+            if not self.d.chance(2):
+                self._limit(new)
+        except ScheduleError:
+            self.out.refused[name] += 1
+            return False
+        self.state = new
+        self.out.trace.append(step.to_json())
+        self.out.applied[name] += 1
+        return True
+
+    def _limit(self, new: State) -> None:
+        bounds = infer_bounds(new)
+        if self.validating or any(map(_refused_late, new.stages.values())):
+            validate_bounds(new, bounds)
+        work, copies = costs(new, bounds)
+        if work > MAX_WORK or copies > MAX_COPIES:
+            raise ScheduleError(f"too costly to test: {work} statements, {copies} copies")
+
+    # ------------------------------------------------------------ picking
+
+    def stage(self) -> StageState | None:
+        """A stage that is computed."""
+        computed = [s for s in self.state.stages.values() if not s.op.is_placeholder]
+        return self.d.pick(computed) if computed else None
+
+    def refresh(self, stage: StageState) -> StageState:
+        return self.state.stages[stage.id]
+
+    def loop(self, stage: StageState, kind: str | None = None, last: bool = False) -> str | None:
+        """One of the loops of a stage, of this kind if it has one; mostly the last, if asked."""
+        fit = [x for x in stage.leaves if kind is None or stage.loops[x].kind == kind]
+        fit = fit or list(stage.leaves)
+        if not fit:
+            return None
+        if last and self.d.chance(70):
+            return fit[-1]
+        return str(self.d.pick(fit))
+
+    def readers(self, sid: StageId) -> list[StageId]:
+        return self.state.consumers(sid)
+
+
+def _refused_late(x: StageState) -> bool:
+    """Whether it has features that are mostly refused when extents are known."""
+    bound = any(m.kind == "thread" for m in x.marks.values())
+    asked = x.store or x.layout or x.double is not None or x.prefetches or x.notes or x.tensorized
+    return bool(asked or bound)
+
 
 FACTORS = (2, 3, 4, 5, 8, 16, 1, 7)
 
@@ -409,3 +531,131 @@ class Moves(Attempts):
             for x in self.refresh(stage).leaves[-3:]:
                 multiple = self.d.pick((True, True, 2, 4))
                 self.do(rules.Pragma(stage.id, x, "loop_partition_hint", multiple))
+
+
+class _Unfit(Exception):
+    """The nest cannot be described as an intrinsic."""
+
+
+def random_intrinsic(d: Draw, sb: StageBounds, loop: str) -> TensorIntrin | None:
+    """An intrinsic for the body of a loop of a stage; None where there cannot be one."""
+    try:
+        return _Drawing(d, sb, sb.stage.leaves.index(loop)).run()
+    except _Unfit:
+        return None
+
+
+class _Drawing:
+    def __init__(self, d: Draw, sb: StageBounds, position: int) -> None:
+        self.d, self.sb, self.position = d, sb, position
+        self.tensors: dict[StructuralKey, te.Tensor] = {}
+
+    def run(self) -> TensorIntrin:
+        op, red = self.sb.op, self.sb.op.reduction
+        plain = red is None or (red.where is None and red.init is None)
+        if (
+            op.num_outputs != 1
+            or not plain
+            or any(not isinstance(x.extent, int) for x in self.sb.loops[self.position :])
+        ):
+            raise _Unfit
+        spatial, reduced = self._axes(op.axes), self._axes(op.reduce_axes)
+        if not spatial:
+            raise _Unfit
+        self.old = [*spatial, *reduced]
+        over = [te.reduce_axis((0, n), a.name) for a, n in reduced.items()]
+        source = red.source[0] if red is not None else op.body
+        assert source is not None
+
+        def element(*axes: Var) -> Expr:
+            new = [*axes, *(a.var for a in over)]
+            e = self._described(source, dict(zip((a.var for a in self.old), new, strict=True)))
+            if red is None:
+                return e
+            return Reduce(red.combiner, (e,), tuple(over), None, None, red.dtype)
+
+        if (red is None) != (not over):
+            raise _Unfit
+        names = [a.name for a in spatial]
+        T = te.compute(tuple(spatial.values()), element, name="T", varargs_names=names)
+        ins = T.op.input_tensors
+        free = {t: te.decl_buffer(t.shape, t.dtype, t.name, [None] * t.ndim) for t in (*ins, T)}
+        return te.decl_tensor_intrin(T.op, lambda i, o: self._statements(T, i, o), "drawn", free)
+
+    def _axes(self, axes: Sequence[IterVar]) -> dict[IterVar, int]:
+        """Axes of more than one iteration inside the loop, with these."""
+        regions = {a: region(self.sb, self.position, a) for a in axes}
+        if any(isinstance(x, str) for x in regions.values()):
+            raise _Unfit
+        return {a: x.extent for a, x in regions.items() if not isinstance(x, str) and x.extent != 1}
+
+    def _described(self, e: Any, env: dict[Var, Expr]) -> Any:
+        """The expression with an operand for each read, moved along the axes that it uses."""
+        if isinstance(e, Var):
+            raise _Unfit
+        if not isinstance(e, Read):
+            return e.map_children(lambda c: self._described(c, env))
+        used = {v for i in e.indices for v in free_vars(i)}
+        if any(to_affine(i, {}, SizeRanges()) is None for i in e.indices):
+            raise _Unfit
+        axes = [a for a in self.old if a.var in used]
+        key = StructuralKey(e)
+        if key not in self.tensors:
+            extents = {v: self._extent(v) for v in (a.var for a in axes)}
+            shape = tuple(extents.values()) or (1,)
+            self.tensors[key] = te.placeholder(shape, e.dtype, name=f"x{len(self.tensors)}")
+        at = tuple(env[a.var] for a in axes)
+        return self.tensors[key][at or (0,)]
+
+    def _extent(self, v: Var) -> int:
+        axis = next(a for a in self.old if a.var is v)
+        part = region(self.sb, self.position, axis)
+        assert not isinstance(part, str)
+        return part.extent
+
+    # ------------------------------------------------------------ statements
+
+    def _statements(self, T: te.Tensor, ins: Any, outs: Any) -> Any:
+        op, (out,) = T.op, outs
+        assert isinstance(op, te.ComputeOp)
+        body = op.body
+        views = dict(zip(op.input_tensors, ins, strict=True))
+
+        def loads(e: Any) -> Any:
+            loaded = e.map_children(loads)
+            return views[loaded.source][loaded.indices] if isinstance(loaded, Read) else loaded
+
+        own = tuple(a.var for a in op.axis)
+        if not isinstance(body, Reduce):
+            return self._nest(op.axis, Store(out.buffer, own, loads(body)))
+        source, start = loads(body.source[0]), body.combiner.identity[0]
+        (added,) = body.combiner.combine((out[own],), (source,))
+        reset = self._nest(op.axis, Store(out.buffer, own, start))
+        axes = [*op.axis, *op.reduce_axis]
+        update = self._nest(axes, Store(out.buffer, own, added))
+        whole = seq(reset, self._nest(axes, Store(out.buffer, own, added)))
+        if self.d.chance(20):
+            return whole
+        return whole, (reset if self.d.chance(70) else None), update
+
+    def _nest(self, axes: Sequence[IterVar], store: Stmt) -> Stmt:
+        """Loops over all axes in some order, annotated at random, around a store."""
+        order = list(axes)
+        for i in range(len(order) - 1):
+            j = self.d.integer(i, len(order) - 1)
+            order[i], order[j] = order[j], order[i]
+        fresh: dict[Var, Expr] = {a.var: Var(a.name) for a in axes}
+        out: Stmt = substitute(store, fresh)
+        vector = False
+        for a in reversed(order):
+            kinds: tuple[LoopKind, ...] = ("serial", "serial", "unrolled", "vectorized")
+            kind = self.d.pick(kinds)
+            if kind == "vectorized" and (vector or a.kind == "reduce"):
+                kind = "serial"
+            if kind == "unrolled" and a.extent > 8:
+                kind = "serial"
+            vector |= kind == "vectorized"
+            var = fresh[a.var]
+            assert isinstance(var, Var)
+            out = For(var, a.extent, kind, out)
+        return out

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from fuzzing.differential import Array, Case
+from fuzzing.random.expr import Draw, Info, poison, random_array
 from loopwright.errors import InternalError, TensorError
 from loopwright.te.dag import ArgId, Dag, read_arg_id
-from loopwright.testing.differential import Array, Case
 from loopwright.testing.numpy_eval import evaluate
-from loopwright.testing.random.values import Draw, Info, poison, random_array
 
 #: Largest distance of an extent from a size that is written as the size plus or minus a number.
 NEAR = 2

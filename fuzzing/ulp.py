@@ -1,4 +1,4 @@
-"""Errors of the vector math functions: ``python -m loopwright.testing.ulp [NAME...]``.
+"""Errors of the vector math functions: ``python -m fuzzing.ulp [NAME...]``.
 
 Compiled code is compared with NumPy and SciPy in float64 (for float32) or in the platform's long
 double (for float64, where that is longer; erf is then compared with the C library's). An error is
@@ -176,7 +176,7 @@ def samples(dtype: str, count: int, arity: int, seed: int = 0) -> Iterator[tuple
 
 def main() -> None:
     """Print one line for each function."""
-    p = argparse.ArgumentParser(prog="python -m loopwright.testing.ulp", description=__doc__)
+    p = argparse.ArgumentParser(prog="python -m fuzzing.ulp", description=__doc__)
     p.add_argument("names", nargs="*", metavar="NAME", help=f"default: {', '.join(NAMES)}")
     p.add_argument("--dtype", choices=("float32", "float64"), default="float32")
     p.add_argument("--target", default="llvm -num-threads=1")

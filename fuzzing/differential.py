@@ -5,10 +5,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import platform
-import shutil
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,6 +13,20 @@ from typing import Any, Literal, assert_never
 
 import numpy as np
 
+from fuzzing.artifact_cache import ArtifactCache
+from fuzzing.guarded import (
+    COMPILER_DID_NOT_END,
+    COMPILER_FAILED,
+    OPTIMISER_CRASHED,
+    UNOPTIMISED,
+    GuardedRunner,
+    is_endless_compilation,
+    is_of_the_optimiser,
+    is_pocl_assertion,
+    with_second_run,
+)
+from fuzzing.random.expr import Info, poison
+from fuzzing.random.program import Program, arrays
 from loopwright import dtypes, te
 from loopwright.driver import compile as compile_trace
 from loopwright.errors import BuildError, LowerError, RunError, ScheduleError, TooMuchCodeError
@@ -31,22 +42,48 @@ from loopwright.schedule.surface.schedule import Schedule, replay
 from loopwright.target import Target
 from loopwright.te.dag import ArgId, Dag, arg_id, read_arg_id
 from loopwright.te.tensor import Tensor
-from loopwright.testing.artifact_cache import ArtifactCache
-from loopwright.testing.driver_faults import (
-    COMPILER_DID_NOT_END,
-    COMPILER_FAILED,
-    OPTIMISER_CRASHED,
-    UNOPTIMISED,
-    is_endless_compilation,
-    is_of_the_optimiser,
-    is_pocl_assertion,
-    with_second_run,
-)
-from loopwright.testing.execution_path import ExecutionPath
-from loopwright.testing.guarded import GuardedRunner
 from loopwright.testing.numpy_eval import Array, evaluate
-from loopwright.testing.random.program import Program, arrays
-from loopwright.testing.random.values import Info, poison
+from loopwright.testing.target_contract import is_for_devices, runs_here
+
+PathKind = Literal["round trip", "interpreter", "passes", "target"]
+
+
+@dataclass(frozen=True)
+class ExecutionPath:
+    """One way to execute a schedule.
+
+    ``"round trip"`` writes the trace as JSON and as Python source and reads it back;
+    ``"interpreter"`` interprets the lowered program; ``"passes"`` compares the program with all
+    passes to the one with the default passes; ``"target"`` runs compiled code.
+    """
+
+    kind: PathKind
+    #: The target string of compiled code.
+    target: str = ""
+    #: The optimisation level of the passes, 0 to 3.
+    level: int = 2
+    #: Whether compiled code checks every access.
+    checked: bool = False
+    #: Seed of the order of GPU threads in the interpreter; None: ascending.
+    order: int | None = 1
+    #: The end of each array that lies against a forbidden page.
+    side: Literal["start", "end"] = "end"
+    #: Values of size variables, by name.
+    sizes: dict[str, int] = field(default_factory=dict, hash=False)
+    #: Whether to call the two parts of a function of constants one after the other.
+    prepared: bool = False
+
+    @property
+    def config(self) -> dict[str, bool]:
+        return {"verify": True} | ({"instrument_bound_checkers": True} if self.checked else {})
+
+    def __str__(self) -> str:
+        text = f"{self.target} at level {self.level}" if self.kind == "target" else self.kind
+        text += ", bounds checked" if self.checked else ""
+        text += ", in two parts" if self.prepared else ""
+        text += "" if self.order == 1 else f", threads in order {self.order}"
+        return text + (f", {self.sizes}" if self.sizes else "")
+
 
 #: Levels of passes at which targets are compiled, in turn, and whether bounds are checked.
 LEVELS = ((2, False), (3, False), (0, True))
@@ -73,28 +110,6 @@ class Case:
         """The program and its schedule as text that shows the computation."""
         s = replay(Dag.from_json(self.dag), self.trace)
         return f"{json.dumps(self.dag)}\n{json.dumps(self.trace)}\n{s.as_python()}"
-
-
-def runs_here(target: str) -> bool:
-    """Whether this machine can build and run code for a target; ``c`` needs a compiler.
-
-    Code for CUDA needs NVRTC alone: without a device, it is compiled and not run.
-    """
-    kind = Target(target).kind
-    if kind == "cuda":
-        return importlib.util.find_spec("cuda") is not None
-    if is_for_devices(target):
-        return Device(kind).exist
-    x86 = platform.machine().lower() in ("x86_64", "amd64")
-    if "-mcpu=x86-64" in target and not x86:
-        return False
-    resolved = Target(target)
-    return not resolved.missing and (resolved.kind != "c" or shutil.which(resolved.cc) is not None)
-
-
-def is_for_devices(target: str) -> bool:
-    """Whether code for a target consists of kernels of a device."""
-    return "gpu" in Target(target).keys
 
 
 def case_of(program: Program, trace: list[list[Any]]) -> Case:

@@ -1,4 +1,4 @@
-"""``python -m loopwright.testing.fuzz``: random schedules, as many as wanted, each from a seed.
+"""``python -m fuzzing.fuzz``: random schedules, as many as wanted, each from a seed.
 
 A seed makes a program, a schedule of it, and the targets that run it. Of five seeds three are
 programs of known sizes for CPUs, one has a size variable and runs for several sizes, one is
@@ -24,25 +24,16 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from fuzzing.differential import Case, Checker, ExecutionPath, case_of
+from fuzzing.guarded import COMPILER_DID_NOT_END, OPTIMISER_CRASHED
+from fuzzing.random.expr import Draw
+from fuzzing.random.moves import RandomSchedule
+from fuzzing.random.program import mark_constants, random_product, random_program
+from fuzzing.random.schedule import random_kernel, random_schedule, random_structure
+from fuzzing.shrink import reproducer, shrink
+from fuzzing.symbolic import symbolic_cases
 from loopwright.errors import LoopwrightError, ScheduleError
-from loopwright.testing.differential import (
-    Case,
-    Checker,
-    case_of,
-    is_for_devices,
-    runs_here,
-)
-from loopwright.testing.driver_faults import COMPILER_DID_NOT_END, OPTIMISER_CRASHED
-from loopwright.testing.execution_path import ExecutionPath
-from loopwright.testing.random.attempts import RandomSchedule
-from loopwright.testing.random.kernel import random_kernel
-from loopwright.testing.random.program import mark_constants, random_product, random_program
-from loopwright.testing.random.schedule import random_schedule
-from loopwright.testing.random.structure import random_structure
-from loopwright.testing.random.values import Draw
-from loopwright.testing.reproduce import reproducer
-from loopwright.testing.shrink import shrink
-from loopwright.testing.symbolic import symbolic_cases
+from loopwright.testing.target_contract import is_for_devices, runs_here
 
 TARGETS = (
     "llvm -num-threads=1",
@@ -179,7 +170,7 @@ class Fuzz:
         self.failures.append(line)
         print(line, flush=True)
         small = shrink(case, lambda c: self.fails(c, path, error), self.shrink_seconds)
-        text = reproducer(small, path, f"{line}. Found by loopwright.testing.fuzz, made smaller.")
+        text = reproducer(small, path, f"{line}. Found by fuzzing.fuzz, made smaller.")
         print(f"# ---- a program that fails in this way\n{text}# ---- end", flush=True)
 
     def fails(self, case: Case, path: ExecutionPath, error: Exception) -> bool:
@@ -229,7 +220,7 @@ def _counts(counts: Counter[str] | dict[str, int]) -> str:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the examples; returns 1 when one failed."""
     parser = argparse.ArgumentParser(
-        prog="python -m loopwright.testing.fuzz",
+        prog="python -m fuzzing.fuzz",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -1,1 +1,0 @@
-"""Parts of `loopwright.testing.simulated_device`: memory, streams, kernels."""
