@@ -51,12 +51,12 @@ ASKED = """
 LOG = "matmul.jsonl"
 
 #: Classes whose methods are primitives: each of these has an example, too.
-PRIMITIVES = ("schedule.Schedule.", "schedule.Stage.", "schedule.surface.group.Group.")
+PRIMITIVES = ("schedule.Schedule.", "schedule.Stage.", "schedule.stage.Group.")
 
 #: Classes that users hold: examples of their methods run, where there are any.
 HELD = """
     te.BufferView te.Dag te.IRBuilder te.Operation te.Tensor te.TensorIntrin
-    schedule.Schedule schedule.Stage schedule.surface.group.Group
+    schedule.Schedule schedule.Stage schedule.stage.Group
     target.Target transform.PassContext
     runtime.memory.AsyncMemoryCopier runtime.memory.DeviceCommunicator
     runtime.memory.MemoryPrefetcher runtime.memory.NaiveAllocator runtime.memory.PooledAllocator

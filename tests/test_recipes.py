@@ -84,7 +84,7 @@ def test_a_recipe_names_files_that_exist(title: str) -> None:
 @pytest.mark.parametrize("name", sorted(Step.registry))
 def test_every_primitive_followed_its_recipe(name: str) -> None:
     cls = Step.registry[name].__name__
-    assert Step.registry[name].__module__.startswith("loopwright.schedule.rules.")
+    assert Step.registry[name].__module__.startswith("loopwright.schedule.primitives.")
     assert names(cls, "loopwright/testing/random")
     assert names(name, "tests/unit/schedule")
 

@@ -22,7 +22,7 @@ from loopwright.runtime.artifacts.artifact import Artifact
 from loopwright.runtime.artifacts.kinds import Link
 from loopwright.runtime.artifacts.manifest import ArgSpec, FunctionSpec, Manifest, PartsSpec
 from loopwright.runtime.module import Module
-from loopwright.schedule.surface.schedule import Schedule, replay
+from loopwright.schedule.schedule import Schedule, replay
 from loopwright.target import KINDS, Target, TargetLike
 from loopwright.te.dag import ArgId, Dag
 from loopwright.te.tensor import Tensor

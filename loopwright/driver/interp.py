@@ -29,7 +29,7 @@ from loopwright.lowering import lower_ids
 from loopwright.runtime.artifacts import kinds as artifact_kinds
 from loopwright.runtime.artifacts.manifest import Manifest
 from loopwright.runtime.linker import Linked
-from loopwright.schedule.surface.schedule import replay
+from loopwright.schedule.schedule import replay
 from loopwright.target import KINDS, Target
 from loopwright.te.dag import Dag
 

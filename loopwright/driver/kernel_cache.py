@@ -21,7 +21,7 @@ from loopwright.records import build_hash
 from loopwright.runtime.artifacts.artifact import Artifact
 from loopwright.runtime.caches.file_store import FileStore
 from loopwright.runtime.usage import count_cache
-from loopwright.schedule.surface.schedule import Schedule
+from loopwright.schedule.schedule import Schedule
 from loopwright.target import Target
 from loopwright.te.dag import ArgId
 

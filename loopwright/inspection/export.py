@@ -295,9 +295,9 @@ def _more_imports(from_data: bool) -> str:
 
 def _trusted(rebuilt: Rebuilt) -> list[str]:
     """Digests of intrinsics that the exporting program has declared, without a proof."""
-    from loopwright.schedule.rules import Tensorize
-    from loopwright.te.builtin_intrinsics import call_of
+    from loopwright.schedule.primitives import Tensorize
     from loopwright.te.intrin_proof import why_not_harmless
+    from loopwright.te.intrinsics import call_of
 
     used = [step.intrin for step in rebuilt.schedule.trace if isinstance(step, Tensorize)]
     unproved = [x.digest for x in used if not call_of(x) and why_not_harmless(x)]

@@ -2,7 +2,7 @@
 
 Written out, such a reduction is a triangle of quadratic size. Its elements do not depend on the
 place, so that it may be computed in blocks (Blelloch, CMU-CS-90-190), as
-`loopwright.schedule.rules.blocked_scan` does.
+`loopwright.schedule.primitives.rfactor` does.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from loopwright.ir.stmt import Allocate, For, Func, Stmt, Store, View
 from loopwright.ir.traversal import free_vars
 from loopwright.lowering.nest.launch import is_launch
 from loopwright.schedule.bounds.infer import infer_bounds
-from loopwright.schedule.surface.schedule import Schedule
+from loopwright.schedule.schedule import Schedule
 from loopwright.target import Target
 
 

@@ -36,8 +36,8 @@ from loopwright.lowering.passes.vectorize import vectorize_loop
 from loopwright.lowering.passes.vthread import inject_virtual_thread
 from loopwright.lowering.passes.warp_memory import lower_warp_memory
 from loopwright.lowering.work_limit import check_work
+from loopwright.schedule.schedule import Schedule
 from loopwright.schedule.state import StageId, StageState, State
-from loopwright.schedule.surface.schedule import Schedule
 from loopwright.te.dag import ArgId, read_arg_id
 from loopwright.te.tensor import Tensor
 from loopwright.te.tensor_intrin import OperandBuffer

@@ -3,7 +3,7 @@
 A few words of a trace, such as a loop unrolled 10**9 times by a pragma, can ask for more than any
 compiler finishes. So every node of the loop IR is counted, for each copy that unrolled and
 vectorized loops make of it, before a code generator writes it. Primitives have limits of their own,
-which name the step: `loopwright.schedule.rules.annotate`, `loopwright.schedule.bounds.inline`.
+which name the step: `loopwright.schedule.primitives.annotate`, `loopwright.schedule.bounds.infer`.
 """
 
 from __future__ import annotations

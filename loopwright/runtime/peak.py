@@ -65,8 +65,7 @@ class _Step:
 
 
 def _step(roof: Roof) -> _Step:
-    from loopwright.target.dots import PAIRS_OF_SHORTS
-    from loopwright.target.roofs import BYTES, FMA, FMA64, HALVES, PAIRS
+    from loopwright.target.vectors import BYTES, FMA, FMA64, HALVES, PAIRS, PAIRS_OF_SHORTS
 
     lanes, bits = roof.lanes, 32 * roof.lanes
     element, operand, name = {

@@ -5,10 +5,10 @@ from __future__ import annotations
 from loopwright.schedule.apply import apply
 from loopwright.schedule.bounds.infer import infer_bounds
 from loopwright.schedule.bounds.results import Bounds, StageBounds
+from loopwright.schedule.schedule import Schedule, create_schedule, replay
+from loopwright.schedule.stage import Stage
 from loopwright.schedule.state import State
 from loopwright.schedule.steps import Step
-from loopwright.schedule.surface.schedule import Schedule, create_schedule, replay
-from loopwright.schedule.surface.stage import Stage
 
 __all__ = [
     "Bounds",

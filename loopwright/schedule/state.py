@@ -12,15 +12,55 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, NoReturn, TypeAlias
+from typing import Any, Literal, NoReturn, Self, TypeAlias
 
 from loopwright.errors import ScheduleError, did_you_mean
 from loopwright.ir.expr import Dim
 from loopwright.ir.kinds import AttachKind, AxisKind, MarkKind, Scope
-from loopwright.schedule.loop_use import LoopNote, Use
 from loopwright.te.dag import Dag
 from loopwright.te.op_node import OpNode
 from loopwright.te.tensor_intrin import TensorIntrin
+
+#: Why a loop is in use. A primitive that notes something of its own about a loop (`LoopNote`) does
+#: so as ``"note"``.
+UseKind = Literal["mark", "pragma", "prefetch", "tensorize", "note", "attached"]
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """Use of a loop, which therefore cannot be taken apart."""
+
+    kind: UseKind
+    #: Step since which it is so; None where the state does not keep it.
+    step: int | None
+    #: Words for messages: ``is already vectorized (step 3)``; see `says`.
+    text: str
+    #: For ``"attached"``: the stage that is computed or stored there.
+    stage: int | str = -1
+    #: For ``"attached"``: the primitive that put it there.
+    primitive: str = ""
+
+    def says(self, loop: str) -> str:
+        name = f"loop {loop!r}"
+        return f"{self.text} {name}" if self.kind == "attached" else f"{name} {self.text}"
+
+
+@dataclass(frozen=True, slots=True)
+class LoopNote:
+    """Note of a primitive about a loop, for lowering.
+
+    A primitive subclasses it with fields of its own; ``text`` says in messages what the loop is
+    used for: ``loop 'C.i' <text>``.
+    """
+
+    loop: str
+    step: int
+    text: str
+
+    def needs(self, stage: int | str, loop: str) -> bool:
+        """Whether a loop of another stage has to stay as it is for it."""
+        return False
+
 
 StageId = int | str
 #: Value of a hint to a loop.
@@ -29,7 +69,7 @@ PragmaValue = str | int | float | bool | None
 NONTEMPORAL = "nontemporal"
 #: ``(dim, div, mod)`` for ``(index[dim] // div) % mod``; mod None means no limit.
 Digit = tuple[int, int, int | None]
-#: A number, ``"i<d>"`` for index d, a sum, or one with a number; see `rules.index_map`.
+#: A number, ``"i<d>"`` for index d, a sum, or one with a number; see `primitives.index_map`.
 IndexExpr: TypeAlias = "int | str | IndexSum | IndexByNumber"
 IndexSum: TypeAlias = "tuple[Literal['+'], IndexExpr, IndexExpr]"
 IndexByNumber: TypeAlias = "tuple[Literal['*', '//', '%'], IndexExpr, int]"
@@ -394,3 +434,58 @@ def _is_at(place: Attach | None, sid: StageId, loop: str) -> bool:
 
 def refuse(step: str, index: int, text: str) -> NoReturn:
     raise ScheduleError(f"{step} (step {index}): {text}")
+
+
+class Sampled(int):
+    """A number that a step chose, in whose place a replay of the trace may have another one.
+
+    Everywhere it is the number; steps that take it keep that it comes from there. Arithmetic on it
+    gives plain numbers.
+    """
+
+    #: Index of the step that chose it.
+    step: int
+    #: Its index among the numbers that the step chose.
+    part: int
+
+    def __new__(cls, value: int, step: int = -1, part: int = 0) -> Self:
+        made = super().__new__(cls, value)
+        made.step, made.part = step, part
+        return made
+
+    @property
+    def name(self) -> str:
+        """Name in the Python text of a trace."""
+        return f"v{self.step}_{self.part}"
+
+
+def loops_around(state: State, stage: StageState) -> list[tuple[StageId, int]]:
+    """The loops around a stage, innermost first, each as a stage and a position there."""
+    out: list[tuple[StageId, int]] = []
+    while stage.attach.kind == "at":
+        host = state.stages[stage.attach.stage]
+        last = host.leaves.index(stage.attach.loop)
+        out += [(host.id, p) for p in range(last, -1, -1)]
+        stage = host
+    return out
+
+
+def store_position(state: State, stage: StageState) -> tuple[StageId, int]:
+    """Loop inside which an attached stage's buffer exists (-1: around all); checks store_at."""
+    around = loops_around(state, stage)
+    at = stage.store or stage.attach
+    if at.kind == "root":
+        return around[-1][0], -1
+    host = state.stages[at.stage]
+    wanted = (host.id, host.leaves.index(at.loop) if at.loop in host.leaves else -1)
+    if wanted not in around:
+        inside = ", ".join(
+            state.loop_label(state.stages[sid], state.stages[sid].leaves[p]) for sid, p in around
+        )
+        refuse(
+            "store_at",
+            at.step,
+            f"loop {state.loop_label(host, at.loop)!r} is not around the place where "
+            f"{state.label(stage.id)!r} is computed; name one of {inside}",
+        )
+    return wanted

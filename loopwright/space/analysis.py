@@ -148,7 +148,7 @@ class StageAnalysis:
     @property
     def work(self) -> int:
         """Points of all its loops; of a scan those of its result, since it need not be a triangle
-        (`loopwright.schedule.rules.blocked_scan`).
+        (`loopwright.schedule.primitives.rfactor`).
         """
         over = [k for k in self.reduced if self.scan is None or k is not self.scan.over]
         return extents(self.spatial) * extents(over)

@@ -8,7 +8,7 @@ from typing import Any
 
 from loopwright import te
 from loopwright.errors import TensorError
-from loopwright.schedule.surface.resolution import StageOp
+from loopwright.schedule.resolution import StageOp
 from loopwright.space.access import is_computed, producers
 
 

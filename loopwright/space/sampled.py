@@ -11,8 +11,8 @@ from loopwright.cost.symbolic.symbols import Graph, Sym
 from loopwright.errors import SpaceError
 from loopwright.ir.symbol import Symbol
 from loopwright.schedule import Schedule, replay
-from loopwright.schedule.rules import SampleCategorical, SamplePerfectTile
-from loopwright.schedule.rules.sampling import perfect_tiles
+from loopwright.schedule.primitives import SampleCategorical, SamplePerfectTile
+from loopwright.schedule.primitives.sampling import perfect_tiles
 from loopwright.space.structure import Structure
 from loopwright.target import Target
 from loopwright.task.space import ConfigSpace

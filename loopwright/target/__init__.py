@@ -17,7 +17,6 @@ from loopwright.target.cpu import (
     same_code,
     stores_too_wide,
 )
-from loopwright.target.dots import bf16_dot_lanes, dot_lanes, pair_lanes
 from loopwright.target.hardware import HardwareParams
 from loopwright.target.kinds import (
     COMMON,
@@ -28,9 +27,16 @@ from loopwright.target.kinds import (
     register_target_kind,
     unregister_target_kind,
 )
-from loopwright.target.roofs import Roof, roof_of
-from loopwright.target.target import Target, TargetLike, create
-from loopwright.target.vectors import VectorUnit, host_unit, vector_unit
+from loopwright.target.target import Target, TargetLike, create, roof_of
+from loopwright.target.vectors import (
+    Roof,
+    VectorUnit,
+    bf16_dot_lanes,
+    dot_lanes,
+    host_unit,
+    pair_lanes,
+    vector_unit,
+)
 
 __all__ = [
     "COMMON",

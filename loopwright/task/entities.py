@@ -18,7 +18,7 @@ from loopwright.te.tensor import thread_axis
 if TYPE_CHECKING:
     from loopwright.ir.expr import IterVar
     from loopwright.schedule import Schedule
-    from loopwright.schedule.surface.stage import Stage
+    from loopwright.schedule.stage import Stage
     from loopwright.te.tensor import Operation, Tensor
 
     #: Anything that names a stage of a schedule.

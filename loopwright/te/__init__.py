@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from loopwright.errors import no_such_name
 from loopwright.ir.expr import Expr, IterVar, Var, cast
-from loopwright.te import builtin_intrinsics as intrinsics
+from loopwright.te import intrinsics as intrinsics
 from loopwright.te.computes import compute
 from loopwright.te.dag import Dag
 from loopwright.te.ir_builder import BufferView, IRBuilder, call_intrin, ir_builder
@@ -78,7 +78,6 @@ from loopwright.te.reducer import (
     prod,
     sum,
 )
-from loopwright.te.size import size_var, var
 from loopwright.te.tensor import (
     ComputeOp,
     Operation,
@@ -86,7 +85,9 @@ from loopwright.te.tensor import (
     Tensor,
     placeholder,
     reduce_axis,
+    size_var,
     thread_axis,
+    var,
 )
 from loopwright.te.tensor_intrin import TensorIntrin, decl_buffer, decl_tensor_intrin
 

@@ -24,9 +24,8 @@ from loopwright.ir.reduction import Reduce, Tuple, outputs_of
 from loopwright.ir.sizes import Sizes, SizeVar
 from loopwright.ir.traversal import contains
 from loopwright.te import serial
-from loopwright.te.bind_sizes import SizeValues, bind_sizes
-from loopwright.te.op_node import OpNode, sizes_of
-from loopwright.te.reads import check_read
+from loopwright.te.computes import check_read
+from loopwright.te.op_node import OpNode, SizeValues, bind_sizes, sizes_of
 from loopwright.te.serial import Json
 from loopwright.te.source import program_source
 from loopwright.te.tensor import (

@@ -14,7 +14,7 @@ One that the program declares itself is compared in the same way when a schedule
 (`require_equal`): it may do what cannot be proved, but not give another answer than it says.
 
 Its operations need no proof: its JSON can name the functions and instructions of `loopwright.ir`
-only (`loopwright.te.serial`, `loopwright.te.stmt_serial`).
+only (`loopwright.te.serial`, `loopwright.te.serial`).
 
 Verdicts are kept by digest. A builder process learns from its parent which intrinsics that one has
 declared (`declared_in`, `vouch_for`).
@@ -50,8 +50,8 @@ from loopwright.ir.node import Node, distinct
 from loopwright.ir.operations import COMPARE
 from loopwright.ir.stmt import Allocate, For, Func, If, IntrinsicCall, Let, Seq, Stmt, Store, seq
 from loopwright.ir.traversal import contains, walk
-from loopwright.te.builtin_intrinsics import call_of
 from loopwright.te.exactness import exactness
+from loopwright.te.intrinsics import call_of
 from loopwright.te.serial import Json
 from loopwright.te.tensor_intrin import APPROXIMATE, DECLARED, TensorIntrin, json_digest
 

@@ -25,8 +25,7 @@ from loopwright.ir.verify import verify
 from loopwright.te.dag import Dag
 from loopwright.te.ir_builder import BufferView
 from loopwright.te.op_node import OpNode
-from loopwright.te.serial import Json
-from loopwright.te.stmt_serial import stmt_from_json, stmt_to_json
+from loopwright.te.serial import Json, stmt_from_json, stmt_to_json
 from loopwright.te.tensor import ComputeOp, Operation, ShapeLike, Tensor, shape_of, static_shape
 
 #: For each dimension of an operand its stride in elements; None where any will do.

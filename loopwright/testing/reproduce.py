@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from loopwright import dtypes
-from loopwright.schedule.surface.schedule import replay
+from loopwright.schedule.schedule import replay
 from loopwright.te.dag import Dag, read_arg_id
 from loopwright.testing.differential import Array, Case
 from loopwright.testing.execution_path import ExecutionPath

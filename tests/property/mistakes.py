@@ -17,7 +17,6 @@ from loopwright.codegen.llvm.ops import Operations
 from loopwright.lowering.nest import cross_thread, element_order, partition, values
 from loopwright.lowering.passes.thread_sync import _Sync
 from loopwright.schedule.bounds import infer as bounds
-from loopwright.schedule.bounds import overruns
 
 Mistake = tuple[object, str, Callable[..., Any]]
 
@@ -46,7 +45,7 @@ NO_GUARD = "a split that over-runs is not guarded"
 NO_MASK = "a masked load reads all lanes"
 #: Mistakes that schedules for CPUs show.
 CPU: dict[str, Mistake] = {
-    NO_GUARD: (overruns, "_guard_split", lambda *_: []),
+    NO_GUARD: (bounds, "_guard_split", lambda *_: []),
     "an over-running lane reads what it likes": (values.Values, "_load_guard", lambda *_: []),
     NO_MASK: (Memory, "load", _unmasked),
     "max and min forget NaN": (Operations, "_min_max", _careless_max),

@@ -17,7 +17,7 @@ import pytest
 import loopwright as lw
 from loopwright import te
 from loopwright.errors import ScheduleError, TooMuchCodeError
-from loopwright.schedule.surface.schedule import replay
+from loopwright.schedule.schedule import replay
 from loopwright.te.dag import Dag
 from loopwright.testing import fuzz
 from loopwright.testing.differential import Case, Checker

@@ -14,7 +14,7 @@ import pytest
 from loopwright.errors import ScheduleError
 from loopwright.lowering import lower_ids
 from loopwright.lowering.context import PassContext
-from loopwright.schedule.surface.schedule import replay
+from loopwright.schedule.schedule import replay
 from loopwright.te.dag import Dag
 from loopwright.testing import fuzz
 from loopwright.testing.differential import Checker

@@ -22,7 +22,7 @@ from loopwright.codegen.llvm.values import Value
 from loopwright.ir.buffer import Load
 from loopwright.ir.instructions import DOT_PRODUCTS, DotProduct
 from loopwright.ir.stmt import For, IntrinsicCall, Seq, Stmt
-from loopwright.target.dots import PAIRS_OF_SHORTS
+from loopwright.target.vectors import PAIRS_OF_SHORTS
 
 #: Four bytes of which each has its highest bit set: four times 128, or -128.
 _HIGHEST = -0x7F7F7F80

@@ -14,7 +14,7 @@ from loopwright.ir.stmt import Let, Stmt
 from loopwright.ir.traversal import free_vars, substitute
 from loopwright.lowering.nest.buffers import Buffers
 from loopwright.schedule.bounds.results import StageBounds
-from loopwright.schedule.rules.prefetch import reads_inside
+from loopwright.schedule.primitives.prefetch import reads_inside
 from loopwright.schedule.state import Prefetched
 
 #: Bytes of a cache line.

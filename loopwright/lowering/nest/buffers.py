@@ -14,10 +14,9 @@ from loopwright.ir.stmt import Allocate, If, Seq, Stmt, seq
 from loopwright.lowering.nest.element_order import as_index, fill_padding, indices_in_layout
 from loopwright.lowering.nest.guards import all_of
 from loopwright.schedule.bounds.results import Bounds, LoopBound, StageBounds
-from loopwright.schedule.nesting import store_position
-from loopwright.schedule.rules.layout import layout_shape
-from loopwright.schedule.rules.storage import aligned_strides
-from loopwright.schedule.state import StageId, State
+from loopwright.schedule.primitives.layout import layout_shape
+from loopwright.schedule.primitives.storage import aligned_strides
+from loopwright.schedule.state import StageId, State, store_position
 from loopwright.te.tensor import static_shape
 
 

@@ -26,7 +26,7 @@ from loopwright.lowering.nest.values import Values
 from loopwright.lowering.nest.vector_reduction import vector_reduction_of
 from loopwright.schedule.bounds.infer import attach_position
 from loopwright.schedule.bounds.results import Bounds, Guard, LoopBound, StageBounds
-from loopwright.schedule.rules.annotate import MAX_VECTOR
+from loopwright.schedule.primitives.annotate import MAX_VECTOR
 from loopwright.schedule.state import NONTEMPORAL, PARTITION_HINT, StageId, State
 
 

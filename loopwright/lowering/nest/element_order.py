@@ -11,8 +11,8 @@ from loopwright.ir.affine import Affine, Extent, Ranges, form_expr, split_digits
 from loopwright.ir.buffer import Buffer
 from loopwright.ir.expr import Expr, Var, binary, const
 from loopwright.ir.stmt import For, Seq, Stmt, Store, seq
-from loopwright.schedule.rules import index_map as im
-from loopwright.schedule.rules.layout import expression, is_digit
+from loopwright.schedule.primitives import index_map
+from loopwright.schedule.primitives.layout import expression, is_digit
 from loopwright.schedule.state import IndexExpr
 
 
@@ -31,7 +31,7 @@ def indices_in_layout(
             out.append(_digit(local[x[0]], x[1], x[2], ranges))
             continue
         value = _value(expression(x), local, ranges)
-        first = im.bounds(expression(x), shape)[0]
+        first = index_map.bounds(expression(x), shape)[0]
         value = value - first if isinstance(value, Affine) else binary("-", value, first)
         out.append(as_index(value, ranges))
     return tuple(out)

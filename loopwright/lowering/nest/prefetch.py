@@ -13,7 +13,7 @@ from loopwright.lowering.nest.ahead import WRITTEN_OUT, Region, elements_of_line
 from loopwright.lowering.nest.buffers import Buffers
 from loopwright.lowering.nest.prefetch_next import share
 from loopwright.schedule.bounds.results import StageBounds
-from loopwright.schedule.rules.prefetch_next import shares_of
+from loopwright.schedule.primitives.prefetch import shares_of
 from loopwright.schedule.state import Prefetched
 
 

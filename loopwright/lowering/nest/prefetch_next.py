@@ -21,7 +21,7 @@ from loopwright.lowering.nest.ahead import (
 )
 from loopwright.lowering.nest.buffers import Buffers
 from loopwright.schedule.bounds.results import StageBounds
-from loopwright.schedule.rules.prefetch_next import Shares, loops_between
+from loopwright.schedule.primitives.prefetch import Shares, loops_between
 
 
 def share(b: Buffers, sb: StageBounds, note: Shares) -> Stmt:

@@ -15,7 +15,7 @@ from loopwright.lowering.nest.buffers import Buffers
 from loopwright.lowering.nest.values import Values
 from loopwright.lowering.nest.warp_operands import warp_statement
 from loopwright.schedule.bounds.results import StageBounds
-from loopwright.schedule.rules.tensorize import Match, match_intrinsic, refuse_match
+from loopwright.schedule.primitives.tensorize import Match, match_intrinsic, refuse_match
 from loopwright.te.tensor_intrin import TensorIntrin
 
 _COPY = "copy it to lie so (cache_read inside the loops around, transform_layout)"

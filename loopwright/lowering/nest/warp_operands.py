@@ -17,8 +17,8 @@ from loopwright.ir.kinds import SHARED
 from loopwright.ir.stmt import IntrinsicCall, Seq, Stmt, seq
 from loopwright.lowering.nest.buffers import Buffers
 from loopwright.schedule.bounds.results import StageBounds
-from loopwright.schedule.rules.layout import is_digit, layout_text
-from loopwright.schedule.rules.tensorize import Match, refuse_match
+from loopwright.schedule.primitives.layout import is_digit, layout_text
+from loopwright.schedule.primitives.tensorize import Match, refuse_match
 from loopwright.schedule.state import LayoutDim, StageId
 
 #: Bytes of a row that one lane reads at once, to which rows are aligned.

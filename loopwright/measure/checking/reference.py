@@ -224,7 +224,7 @@ class References:
         return _as_bytes(again, expected) == _as_bytes(answer, expected)
 
     def _from_naive(self, c: Candidate, expected: Sequence[Arg], exact: bool) -> Answers | None:
-        from loopwright.te.wide_sums import sums_are_read, with_wide_sums  # they know tensors
+        from loopwright.te.exactness import sums_are_read, with_wide_sums  # they know tensors
 
         right = self._naive_answers(*with_wide_sums(c.dag, c.arg_ids))
         if isinstance(right, MeasureError):

@@ -22,13 +22,16 @@ over-run would visit an element twice. `overruns` finds the guards that follow f
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, assert_never
 
 from loopwright.errors import ScheduleError
 from loopwright.ir.affine import Affine, Extent, to_affine
-from loopwright.ir.expr import Dim, Expr, Var
+from loopwright.ir.expr import Dim, Expr, Read, Var, cast
+from loopwright.ir.node import Node
+from loopwright.ir.reduction import outputs_of
 from loopwright.ir.sizes import Sizes
-from loopwright.schedule.bounds.exact import ExactArithmetic
-from loopwright.schedule.bounds.inline import inline_ops
+from loopwright.ir.traversal import substitute, walk
 from loopwright.schedule.bounds.launches import (
     bound_var,
     find_kernels,
@@ -36,12 +39,177 @@ from loopwright.schedule.bounds.launches import (
     memory_scope,
     thread_limits,
 )
-from loopwright.schedule.bounds.overruns import beyond, guard_splits, stays_inside
-from loopwright.schedule.bounds.relations import loop_extents, loop_values
+from loopwright.schedule.bounds.relations import ExactArithmetic, loop_extents, loop_values
 from loopwright.schedule.bounds.results import Bounds, Guard, LoopBound, StageBounds
-from loopwright.schedule.nesting import store_position
-from loopwright.schedule.state import StageState, State
-from loopwright.te.op_node import reads_of
+from loopwright.schedule.state import (
+    FuseRel,
+    SplitRel,
+    StageId,
+    StageState,
+    State,
+    refuse,
+    store_position,
+)
+from loopwright.te.op_node import OpNode, reads_of
+
+#: Most nodes that inlining may put into the expression of one stage.
+MAX_INLINED = 1 << 15
+
+
+def inline_ops(state: State) -> dict[StageId, OpNode]:
+    """Operations with inlined stages substituted into their readers, and those stages removed."""
+    ops: dict[StageId, OpNode] = {}
+    bodies: dict[StageId, OpNode] = {}
+    for sid in state.order:
+        stage = state.stages[sid]
+        op = _Inlining(state, sid, bodies).into(stage.op)
+        if stage.attach.kind == "inline":
+            bodies[sid] = op
+        else:
+            ops[sid] = op
+    return ops
+
+
+@dataclass
+class _Inlining:
+    state: State
+    sid: StageId
+    bodies: Mapping[StageId, OpNode]
+    nodes: int = 0
+    #: For each output that is read: nodes of its expression, and its uses of each variable.
+    _sizes: dict[tuple[StageId, int], tuple[int, dict[Var, int]]] = field(default_factory=dict)
+
+    def into(self, op: OpNode) -> OpNode:
+        if op.body is None or not any(r.source in self.bodies for r in op.reads()):
+            return op
+        body = self._go(op.body)
+        return OpNode(op.name, op.shape, op.dtype, op.axes, op.reduce_axes, body, op.tag)
+
+    # Any: an expression gives an expression.
+    def _go(self, e: Any) -> Any:
+        inlined = e.map_children(self._go)
+        if not (isinstance(inlined, Read) and inlined.source in self.bodies):
+            return inlined
+        source = self.bodies[inlined.source]
+        assert source.body is not None
+        # An index of another dtype takes the axis's: it lies within the dimension.
+        env = {
+            a.var: cast(i, a.var.dtype) for a, i in zip(source.axes, inlined.indices, strict=True)
+        }
+        value = outputs_of(source.body)[inlined.value_index]
+        self._count(inlined.source, inlined.value_index, value, env)
+        return substitute(value, env)
+
+    def _count(self, source: StageId, output: int, value: Expr, env: Mapping[Var, Expr]) -> None:
+        """Refuse an expression that becomes too large, before it does."""
+        if (source, output) not in self._sizes:
+            self._sizes[source, output] = _measured(value)
+        nodes, uses = self._sizes[source, output]
+        self.nodes += nodes + sum(uses.get(v, 0) * _measured(i)[0] for v, i in env.items())
+        if self.nodes > MAX_INLINED:
+            name, host = self.state.label(source), self.state.label(self.sid)
+            refuse(
+                "compute_inline",
+                self.state.stages[source].attach.step,
+                f"with {name!r} in it the expression of {host!r} would have more than "
+                f"{MAX_INLINED} nodes; compute {name!r} at a loop, or at root",
+            )
+
+
+def _measured(e: Expr) -> tuple[int, dict[Var, int]]:
+    """Number of nodes of an expression, and of its uses of each variable."""
+    nodes, uses = 0, dict[Var, int]()
+
+    def visit(n: Node) -> None:
+        nonlocal nodes
+        nodes += 1
+        if isinstance(n, Var):
+            uses[n] = uses.get(n, 0) + 1
+
+    walk(e, visit)
+    return nodes, uses
+
+
+def beyond(value: Affine, extent: Extent, sizes: Sizes) -> tuple[bool, bool]:
+    """Whether a value may be negative, and whether it may reach an extent."""
+    return value.bounds(sizes.ranges)[0] < 0, (value - extent).bounds(sizes.ranges)[1] >= 0
+
+
+def guard_splits(
+    sb: StageBounds, extents: Mapping[str, Extent], values: Mapping[str, Affine]
+) -> dict[str, int]:
+    """Enter the guards that the splits of a stage need, given all of its loops by id.
+
+    Returns the largest value, if it is a number, of each loop in iterations that pass the guards.
+    """
+    last = {x.loop.id: x.extent - 1 for x in sb.loops if isinstance(x.extent, int)}
+    guards: list[Guard] = []
+    for rel in reversed(sb.stage.relations):
+        match rel:
+            case SplitRel():
+                guards += _guard_split(rel, sb, extents, values, last)
+            case FuseRel():
+                _divide_last(rel, extents, last)
+            case _:
+                assert_never(rel)
+    sb.guards += reversed(guards)
+    return last
+
+
+def _guard_split(
+    rel: SplitRel,
+    sb: StageBounds,
+    extents: Mapping[str, Extent],
+    values: Mapping[str, Affine],
+    last: dict[str, int],
+) -> list[Guard]:
+    """The guard of one split, if it needs one; notes the last value of the loop that was split."""
+    extent, value = extents[rel.parent], values[rel.parent]
+    most = _last_of_split(rel, sb, extents, value, last)
+    past = beyond(value, extent, sb.sizes)[1]
+    if isinstance(extent, int) and most is not None:
+        past = most >= extent
+    kind = sb.stage.loops[rel.parent].kind
+    covered = sb.padded and rel.parent.startswith("a") and kind == "spatial"
+    if past and not covered and isinstance(extent, int):
+        most = extent - 1
+    if most is not None:
+        last[rel.parent] = most
+    return [Guard(value, kind, extent)] if past and not covered else []
+
+
+def _last_of_split(
+    rel: SplitRel,
+    sb: StageBounds,
+    extents: Mapping[str, Extent],
+    value: Affine,
+    last: Mapping[str, int],
+) -> int | None:
+    """Last value of a loop that was split, from its parts and its interval."""
+    length, outer, inner = extents[rel.inner], last.get(rel.outer), last.get(rel.inner)
+    end = sb.sizes.span(value)[1]
+    if not isinstance(length, int) or outer is None or inner is None or not isinstance(end, int):
+        return None
+    return min(outer * length + inner, end)
+
+
+def _divide_last(rel: FuseRel, extents: Mapping[str, Extent], last: dict[str, int]) -> None:
+    """Note the last values of two loops that were fused."""
+    length, whole = extents[rel.inner], last.get(rel.fused)
+    if isinstance(length, int) and whole is not None:
+        last[rel.outer], last[rel.inner] = whole // length, min(whole, length - 1)
+
+
+def stays_inside(sb: StageBounds, index: Expr, extent: Dim) -> bool:
+    """Whether an index over a reader's axes lies in a dimension in all iterations that pass
+    guards.
+    """
+    ranges = {**sb.sizes.ranges, **sb.guarded}
+    form = to_affine(index, {}, ranges)
+    if not isinstance(extent, int) or form is None or any(v not in ranges for v in form.terms):
+        return False
+    lo, hi = form.bounds(ranges)
+    return lo >= 0 and hi < extent
 
 
 def infer_bounds(state: State) -> Bounds:

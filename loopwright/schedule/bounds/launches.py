@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping
 from loopwright.ir.affine import Affine, Extent
 from loopwright.ir.expr import Var
 from loopwright.ir.kinds import Scope
-from loopwright.schedule.bounds.exact import loop_var
+from loopwright.schedule.bounds.relations import loop_var
 from loopwright.schedule.bounds.results import (
     KernelLaunch,
     Launch,

@@ -9,11 +9,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from loopwright.errors import ScheduleError
-from loopwright.schedule.apply import apply
+from loopwright.schedule.apply import apply, validate_bounds
 from loopwright.schedule.bounds.infer import infer_bounds
 from loopwright.schedule.state import StageId, StageState, State
 from loopwright.schedule.steps import Step
-from loopwright.schedule.validate import validate_bounds
 from loopwright.te.dag import Dag
 from loopwright.testing.random.values import Draw
 from loopwright.testing.schedule_costs import costs

@@ -19,7 +19,7 @@ from loopwright.ir.reduction import Reduce
 from loopwright.ir.stmt import For, Stmt, Store, seq
 from loopwright.ir.traversal import free_vars, substitute
 from loopwright.schedule.bounds.results import StageBounds
-from loopwright.schedule.rules.tensorize import region
+from loopwright.schedule.primitives.tensorize import region
 from loopwright.te.tensor_intrin import TensorIntrin
 from loopwright.testing.random.values import Draw
 

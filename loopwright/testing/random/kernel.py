@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from loopwright.errors import ScheduleError
 from loopwright.ir.kinds import Scope
-from loopwright.schedule import rules
+from loopwright.schedule import primitives
 from loopwright.schedule.bounds.infer import infer_bounds
 from loopwright.schedule.bounds.launches import LAUNCH_TAGS, cross_tags
 from loopwright.schedule.bounds.results import launch_tag
@@ -54,7 +54,7 @@ class _Kernels(Drawing):
         x = self.loop(stage, "spatial", last=True) if stage else None
         parts = self.split_loop(stage, x, self.d.pick((2, 4))) if stage and x else None
         if stage and parts:
-            self.do(rules.Annotate(stage.id, parts[1], "vectorized"))
+            self.do(primitives.Annotate(stage.id, parts[1], "vectorized"))
 
     # ------------------------------------------------------------ which stages
 
@@ -63,7 +63,7 @@ class _Kernels(Drawing):
         for sid in self.state.order:
             stage = self.state.stages[sid]
             if sid in self.state.outputs and self.d.chance(35):
-                self.do(rules.CacheWrite(sid, self.d.pick(("local", "local", "shared"))))
+                self.do(primitives.CacheWrite(sid, self.d.pick(("local", "local", "shared"))))
             users = [u for u in self.readers(sid) if self.d.chance(80)]
             if not users or not self.d.chance(45):
                 continue
@@ -73,11 +73,13 @@ class _Kernels(Drawing):
                 continue
             again = [u for u in users if self.d.chance(50)]
             if again and self.d.chance(30):
-                self.do(rules.CacheRead(f"s{t}", "local", tuple(again)))
+                self.do(primitives.CacheRead(f"s{t}", "local", tuple(again)))
 
-    def copied(self, sid: StageId, users: list[StageId], k: int) -> rules.CacheRead:
+    def copied(self, sid: StageId, users: list[StageId], k: int) -> primitives.CacheRead:
         """A cache of one output of a stage."""
-        return rules.CacheRead(sid, self.d.pick(("shared", "shared", "local")), tuple(users), k)
+        return primitives.CacheRead(
+            sid, self.d.pick(("shared", "shared", "local")), tuple(users), k
+        )
 
     def place(self, sid: StageId) -> None:
         """Make a stage a kernel of its own, a stage inside one, or an inlined one."""
@@ -85,13 +87,13 @@ class _Kernels(Drawing):
         if sid in self.state.outputs or self.d.chance(12):
             self.launch(stage)
         elif self._can_inline(stage) and self.d.chance(12):
-            self.do(rules.ComputeInline(sid))
+            self.do(primitives.ComputeInline(sid))
         elif self.inside(stage):
             self.share(self.refresh(stage))
         elif stage.scope == "global":
             self.launch(stage)
         else:
-            self.do(rules.SetScope(sid, "global"))
+            self.do(primitives.SetScope(sid, "global"))
             self.launch(stage)
 
     def inside(self, stage: StageState) -> bool:
@@ -103,7 +105,7 @@ class _Kernels(Drawing):
         if attached and self.d.chance(45):
             scopes: tuple[Scope, ...] = ("shared", "shared.dyn", "local", "global")
             scope = self.d.pick(scopes)
-            self.do(rules.SetScope(stage.id, scope))
+            self.do(primitives.SetScope(stage.id, scope))
         return bool(attached)
 
     def in_threads(self, stage: StageState, user: StageId) -> bool:
@@ -111,9 +113,9 @@ class _Kernels(Drawing):
         host = self.state.stages[user]
         marks = [(x, launch_tag(host.marks.get(x))) for x in host.leaves]
         bound = [x for x, tag in marks if tag in THREADS]
-        if not bound or not self.do(rules.ComputeAt(stage.id, host.id, self.d.pick(bound))):
+        if not bound or not self.do(primitives.ComputeAt(stage.id, host.id, self.d.pick(bound))):
             return False
-        return self.do(rules.SetScope(stage.id, "shared"))
+        return self.do(primitives.SetScope(stage.id, "shared"))
 
     # ------------------------------------------------------------ a launch
 
@@ -140,7 +142,7 @@ class _Kernels(Drawing):
             if len(stage.leaves) < 2:
                 return
             a, b = stage.leaves[:2]
-            if stage.loops[b].kind != "spatial" or not self.do(rules.Fuse(stage.id, a, b)):
+            if stage.loops[b].kind != "spatial" or not self.do(primitives.Fuse(stage.id, a, b)):
                 return
 
     def env(self, stage: StageState, sized: bool) -> None:
@@ -151,7 +153,7 @@ class _Kernels(Drawing):
             if self.d.chance(20)
         )
         if axes:
-            self.do(rules.EnvThreads(stage.id, axes))
+            self.do(primitives.EnvThreads(stage.id, axes))
 
     def bind_loops(self, stage: StageState, tags: list[str]) -> None:
         """Bind loops to some of the axes, outer loops rather to blocks."""
@@ -164,7 +166,7 @@ class _Kernels(Drawing):
                 continue
             tag = self.d.pick(fit[:3])
             extent = self.d.pick((None, None, None, None, 4))
-            if self.do(rules.Bind(stage.id, x, tag, extent)):
+            if self.do(primitives.Bind(stage.id, x, tag, extent)):
                 tags.remove(tag)
 
     def predicate(self, stage: StageState) -> None:
@@ -172,7 +174,7 @@ class _Kernels(Drawing):
         bound = cross_tags(self.refresh(stage))
         chosen = tuple((t, self.d.integer(0, 3)) for t in bound if self.d.chance(85))
         if chosen and self.d.chance(85):
-            self.do(rules.SetStorePredicate(stage.id, chosen))
+            self.do(primitives.SetStorePredicate(stage.id, chosen))
 
     # ------------------------------------------------------------ a stage inside
 
@@ -199,7 +201,7 @@ class _Kernels(Drawing):
         factor = self.d.pick([*extents, 2, 3, 4])
         while self.d.chance(45):
             t = self.state.steps
-            if not self.do(rules.Split(stage.id, loop, factor, None)):
+            if not self.do(primitives.Split(stage.id, loop, factor, None)):
                 return
             loop, factor = f"{t}.0", self.d.pick([*extents, 2, 4])
 

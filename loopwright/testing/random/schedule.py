@@ -11,10 +11,9 @@ from itertools import takewhile
 from hypothesis import strategies as st
 
 from loopwright.errors import ScheduleError
-from loopwright.schedule import rules
+from loopwright.schedule import primitives
 from loopwright.schedule.bounds.infer import infer_bounds
-from loopwright.schedule.nesting import loops_around
-from loopwright.schedule.state import StageState
+from loopwright.schedule.state import StageState, loops_around
 from loopwright.te.dag import Dag
 from loopwright.testing.random.attempts import RandomSchedule
 from loopwright.testing.random.intrinsic import random_intrinsic
@@ -75,7 +74,7 @@ class Drawing(Moves):
             if tags and self.d.chance(60):
                 tag = self.d.pick(tags)
                 tags.remove(tag)
-                self.do(rules.Bind(stage.id, x, tag))
+                self.do(primitives.Bind(stage.id, x, tag))
 
     def recipe_flat(self) -> None:
         """Fuse all loops that can be fused, split again, vectorize."""
@@ -86,9 +85,9 @@ class Drawing(Moves):
         leaves = self.refresh(stage).leaves
         loops = self.split_loop(stage, leaves[0]) if leaves else None
         if loops and self.d.chance(60):
-            self.do(rules.Annotate(stage.id, loops[1], "vectorized"))
+            self.do(primitives.Annotate(stage.id, loops[1], "vectorized"))
         if loops and self.d.chance(40):
-            self.do(rules.Annotate(stage.id, loops[0], "parallel"))
+            self.do(primitives.Annotate(stage.id, loops[0], "parallel"))
 
     def recipe_tail(self) -> None:
         """Few whole vectors and a last one of few lanes, known when compiling if unrolled."""
@@ -102,8 +101,8 @@ class Drawing(Moves):
             return
         factor = max(2, (extent - self.d.integer(1, 3)) // self.d.integer(1, 3))
         loops = self.split_loop(stage, stage.leaves[0], factor)
-        if loops and self.do(rules.Annotate(stage.id, loops[1], "vectorized")):
-            self.do(rules.Annotate(stage.id, loops[0], "unrolled"))
+        if loops and self.do(primitives.Annotate(stage.id, loops[1], "vectorized")):
+            self.do(primitives.Annotate(stage.id, loops[0], "unrolled"))
 
     def _flatten(self, stage: StageState) -> None:
         """Fuse the outer loops of a stage, mostly all that can be."""
@@ -112,7 +111,7 @@ class Drawing(Moves):
             kinds = [self.refresh(stage).loops[x].kind for x in leaves]
             if len(leaves) < 2 or kinds[0] != kinds[1]:
                 break
-            if not self.do(rules.Fuse(stage.id, leaves[0], leaves[1])):
+            if not self.do(primitives.Fuse(stage.id, leaves[0], leaves[1])):
                 break
 
     def recipe_cache(self) -> None:
@@ -121,7 +120,7 @@ class Drawing(Moves):
         if not stage:
             return
         t = self.state.steps
-        if not self.do(rules.CacheWrite(stage.id, "local")):
+        if not self.do(primitives.CacheWrite(stage.id, "local")):
             return
         sid = f"s{t}"
         self.tune(stage)
@@ -144,7 +143,7 @@ class Drawing(Moves):
         if not reads or self.d.chance(10):
             reads = [(sid, 0) for sid in self.state.order]
         sid, k = self.d.pick(reads)
-        self.do(rules.Prefetch(stage.id, x, sid, self.d.integer(1, 5), k))
+        self.do(primitives.Prefetch(stage.id, x, sid, self.d.integer(1, 5), k))
 
     def prefetch_next(self) -> None:
         """Prefetch a tensor in shares for a loop around one of a stage that reads it, mostly."""
@@ -162,7 +161,7 @@ class Drawing(Moves):
             return
         sid, k = self.d.pick(reads)
         outer, offset = self.state.stages[host].leaves[p], self.d.integer(0, 3)
-        self.do(rules.PrefetchNext(stage.id, x, sid, host, outer, offset, k))
+        self.do(primitives.PrefetchNext(stage.id, x, sid, host, outer, offset, k))
 
     def tensorize(self) -> None:
         """Replace some of the inner loops by a drawn intrinsic."""
@@ -179,4 +178,4 @@ class Drawing(Moves):
             return
         intrin = random_intrinsic(self.d, bounds, loop) if bounds is not None else None
         if intrin is not None:
-            self.do(rules.Tensorize(stage.id, loop, intrin))
+            self.do(primitives.Tensorize(stage.id, loop, intrin))

@@ -15,7 +15,7 @@ from loopwright.cost.cpu.register_tile import pieces
 from loopwright.cost.cpu.stage_order import by_arithmetic
 from loopwright.cost.symbolic.symbols import Number
 from loopwright.schedule import Schedule
-from loopwright.target.caches import Caches
+from loopwright.target.hardware import Caches
 from tests.unit.lowering.int8_programs import packed_matmul, tile
 
 MACHINE = Machine(1, Caches(1 << 15, 1 << 20, 1 << 24, 64), 64, 32, 64)

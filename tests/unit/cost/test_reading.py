@@ -16,7 +16,7 @@ from loopwright.cost.cpu.footprint import PAGE, Touches
 from loopwright.cost.cpu.machine import Machine
 from loopwright.cost.cpu.memory import JUMP_MEMORY, MEMORY, PAGES, STREAMS, Memory
 from loopwright.cost.symbolic.loop_nest import nests_of
-from loopwright.target.caches import Caches
+from loopwright.target.hardware import Caches
 
 MACHINE = Machine(1, Caches(1 << 15, 1 << 20, 1 << 24, 64), 64, 32, 64)
 

@@ -13,9 +13,8 @@ from loopwright import te
 from loopwright.errors import ScheduleError
 from loopwright.lowering import lower
 from loopwright.schedule import create_schedule, replay
-from loopwright.schedule.rules import index_map as im
-from loopwright.schedule.rules.layout import TransformLayout, expression
-from loopwright.schedule.surface.layout_map import trace_map
+from loopwright.schedule.primitives import index_map as im
+from loopwright.schedule.primitives.layout import TransformLayout, expression, trace_map
 from tests.unit.schedule.programs import chain
 
 

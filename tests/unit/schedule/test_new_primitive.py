@@ -1,8 +1,8 @@
 """A primitive that the package does not have, in this one file: what a step class must say.
 
 ``chunk`` asks for iterations of a loop in chunks, of which a scheduler of threads might make use.
-Beside the class it needs a line in `loopwright/schedule/rules/__init__.py` and a method of `Stage`;
-here a fixture enters both and takes them away again.
+Beside the class it needs a line in `loopwright/schedule/primitives/__init__.py` and a method of
+`Stage`; here a fixture enters both and takes them away again.
 """
 
 from __future__ import annotations
@@ -16,11 +16,9 @@ from loopwright.errors import ScheduleError
 from loopwright.ir.expr import IterVar
 from loopwright.schedule import Schedule, Stage, State, apply, replay
 from loopwright.schedule.bounds.results import Bounds
-from loopwright.schedule.loop_use import LoopNote
-from loopwright.schedule.names import Names
-from loopwright.schedule.rules import Reorder, Split
-from loopwright.schedule.state import refuse
-from loopwright.schedule.steps import Step, register
+from loopwright.schedule.primitives import Reorder, Split
+from loopwright.schedule.state import LoopNote, refuse
+from loopwright.schedule.steps import Names, Step, register
 from tests.unit.schedule.programs import matmul
 
 
