@@ -14,26 +14,12 @@ import numpy as np
 
 from loopwright.errors import TensorError, did_you_mean
 
+#: The types for which expressions can be built, interpreted and compiled, with their bits.
 _BITS = {
-    "float64": 64,
-    "float32": 32,
-    "float16": 16,
-    "bfloat16": 16,
-    "int64": 64,
-    "int32": 32,
-    "int16": 16,
-    "int8": 8,
-    "uint64": 64,
-    "uint32": 32,
-    "uint16": 16,
-    "uint8": 8,
-    "bool": 1,
-}
-#: The types for which expressions can be built, interpreted and compiled today.
-SUPPORTED = (
-    "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
-    "bool", "float16", "bfloat16",
-)  # fmt: skip
+    "float32": 32, "float64": 64, "int8": 8, "int16": 16, "int32": 32, "int64": 64, "uint8": 8,
+    "uint16": 16, "uint32": 32, "uint64": 64, "bool": 1, "float16": 16, "bfloat16": 16,
+}  # fmt: skip
+SUPPORTED = tuple(_BITS)
 #: Formats of 16 bits, computed with in float32.
 HALVES = ("float16", "bfloat16")
 

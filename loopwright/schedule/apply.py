@@ -1,16 +1,17 @@
 """``apply(state, step) -> state``: one step of a schedule.
 
-Pure: a state is never changed. What a step does, and when it is legal, stands in its class in
-`loopwright.schedule.primitives`; rules that need extents are asked by `loopwright.schedule.apply`.
+Pure: a state is never changed. What a step does, when it is legal, and its rules that need extents
+stand in its class in `loopwright.schedule.primitives`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from loopwright.errors import ScheduleError
 from loopwright.schedule.bounds.results import Bounds
 from loopwright.schedule.primitives.placement import keep_groups
-from loopwright.schedule.state import State
+from loopwright.schedule.state import IllegalStep, State
 from loopwright.schedule.steps import Names, Step, resolved
 from loopwright.te.dag import Dag
 
@@ -32,9 +33,13 @@ def apply(state: State, step: Step) -> State:
         >>> print(before.stages[1].marks, after.stages[1].marks)
         {} {'a0': Mark(kind='parallel', step=0, tag='', extent=None)}
     """
-    new = resolved(state, step).apply(state, state.steps)
-    if new.groups:
-        new = keep_groups(state, new, step.stage, step.primitive)
+    step = resolved(state, step)
+    try:
+        new = step.apply(state, state.steps)
+        if new.groups:
+            new = keep_groups(state, new, step.stage)
+    except IllegalStep as reason:
+        raise ScheduleError(f"{step.verb} (step {state.steps}): {reason}") from None
     return new.after_step()
 
 

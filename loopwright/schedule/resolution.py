@@ -14,7 +14,7 @@ from random import Random
 from loopwright.errors import ScheduleError, did_you_mean
 from loopwright.ir.expr import Expr, IterVar, Var
 from loopwright.schedule.apply import apply
-from loopwright.schedule.state import StageId, State
+from loopwright.schedule.state import IllegalStep, StageId, State
 from loopwright.schedule.steps import Step, resolved
 from loopwright.te.dag import Dag
 from loopwright.te.tensor import Operation, PlaceholderOp, Tensor
@@ -38,17 +38,15 @@ class ScheduleBase:
         for i, op in enumerate(dag.ops):
             self._enter_axes(i, op.axes, op.reduce_axes)
 
-    def _go_apart(self) -> None:
-        """Share nothing that changes with the schedule of which this one is a copy.
+    def _detach(self) -> None:
+        """Give a copied schedule its own mutable state.
 
         Operations that steps made belong to one schedule and are made again.
         """
         self.random = copy(self.random)
-        own = {i: op for i, op in self._operations.items() if not isinstance(op, StageOp)}
-        self._operations = own
-        self._stage_of_op = {
-            op: i for op, i in self._stage_of_op.items() if not isinstance(op, StageOp)
-        }
+        original = {i: op for i, op in self._operations.items() if not isinstance(op, StageOp)}
+        self._operations = original
+        self._stage_of_op = {op: i for i, op in original.items()}
         self._loop_of_axis = dict(self._loop_of_axis)
         self._axis_of_loop = dict(self._axis_of_loop)
         self._thread_vars = dict(self._thread_vars)
@@ -70,33 +68,29 @@ class ScheduleBase:
             return op._sid
         if isinstance(op, Operation) and op in self._stage_of_op:
             return self._stage_of_op[op]
-        known = [self.state.label(i) for i in self.state.order]
+        names = [self.state.label(i) for i in self.state.order]
+        stages = f"stages: {', '.join(names)}"
         if not isinstance(op, Operation):
             raise ScheduleError(
-                f"{who}: expected a tensor, an operation or a stage, got {key!r}; stages: "
-                f"{', '.join(known)}"
+                f"{who}: expected a tensor, an operation or a stage, got {key!r}; {stages}"
             )
-        same = f" (its own {op.name!r} is another tensor)" if op.name in known else ""
-        near = same or did_you_mean(op.name, known)
-        raise ScheduleError(
-            f"{who}: {key!r} is not part of this schedule{near}; stages: {', '.join(known)}"
-        )
+        same = f" (its own {op.name!r} is another tensor)" if op.name in names else ""
+        near = same or did_you_mean(op.name, names)
+        raise ScheduleError(f"{who}: {key!r} is not part of this schedule{near}; {stages}")
 
     def _operation(self, sid: StageId) -> Operation:
         """Operation of a stage as the user defined it, or as the step made it."""
         if sid not in self._operations:
-            new = self._new_operation(sid)
+            op = self.state.stages[sid].op
+            new: Operation
+            if op.is_placeholder:
+                new = PlaceholderOp(op.name, op.shape, op.dtypes)
+                new.constant = op.constant
+            else:
+                new = StageOp(self, sid)
             self._operations[sid] = new
             self._stage_of_op[new] = sid
         return self._operations[sid]
-
-    def _new_operation(self, sid: StageId) -> Operation:
-        op = self.state.stages[sid].op
-        if not op.is_placeholder:
-            return StageOp(self, sid)
-        made = PlaceholderOp(op.name, op.shape, op.dtypes)
-        made.constant = op.constant
-        return made
 
     def _tensor(self, sid: StageId, output: int = 0) -> Tensor:
         return self._operation(sid).output(output)
@@ -130,9 +124,9 @@ class ScheduleBase:
         if owner == sid:
             return loop
         # Several stages may reduce over one axis: it means the loop of the stage that is asked.
-        for (other, own), known in self._axis_of_loop.items():
-            if other == sid and known is axis and own in stage.loops:
-                return own
+        for (other, candidate), known_axis in self._axis_of_loop.items():
+            if other == sid and known_axis is axis and candidate in stage.loops:
+                return candidate
         if owner is None and loop:
             text = loop
         elif owner is None:
@@ -159,11 +153,11 @@ class ScheduleBase:
             >>> print(s.any_loop_id(B.op.axis[0], "example"), s.any_loop_id(inner, "example"))
             (1, 'a0') (1, '0.1')
         """
-        owner, loop = (None, "")
+        what, owner, loop = repr(axis), None, ""
         if isinstance(axis, IterVar):
+            what = f"axis {axis.name!r}"
             owner, loop = self._loop_of_axis.get(axis, (None, ""))
         if owner is None:
-            what = f"axis {axis.name!r}" if isinstance(axis, IterVar) else repr(axis)
             text = loop or "is no loop of this schedule; give an axis of a stage"
             raise ScheduleError(f"{who}: {what} {text}")
         return owner, loop
@@ -173,6 +167,14 @@ class ScheduleBase:
     def _who(self, verb: str) -> str:
         """Primitive and index that its step would get, for messages."""
         return f"{verb} (step {self.state.steps})"
+
+    @contextmanager
+    def _naming(self, verb: str) -> Iterator[None]:
+        """Context in which `IllegalStep` is an error of the primitive ``verb``."""
+        try:
+            yield
+        except IllegalStep as reason:
+            raise ScheduleError(f"{self._who(verb)}: {reason}") from None
 
     @contextmanager
     def all_or_nothing(self) -> Iterator[None]:
@@ -208,7 +210,7 @@ class ScheduleBase:
         """Let axes of reduction loops follow these to the stage that the step made."""
         sid = step.stage
         loops = before.stages[sid].loops
-        own = [(x, loop) for x, (owner, loop) in self._loop_of_axis.items() if owner == sid]
+        axes = [(x, loop) for x, (owner, loop) in self._loop_of_axis.items() if owner == sid]
         self._axis_of_loop = {
             (i, x): axis
             for (i, x), axis in self._axis_of_loop.items()
@@ -217,7 +219,7 @@ class ScheduleBase:
         new, old = self.state.stages[new_id].op, self.state.stages[sid].op
         self._enter_axes(new_id, new.axes, new.reduce_axes)
         self._enter_axes(sid, (), old.reduce_axes)
-        for axis, loop in own:
+        for axis, loop in axes:
             there = moves.get(loop)
             if there is not None:
                 self._loop_of_axis[axis] = (new_id, there)

@@ -1,8 +1,7 @@
 """The mutable surface, as in TVM's te: `Schedule`, and `Stage` beside this file.
 
 Each call builds a frozen step, applies it to the immutable state and appends it to ``trace``. A
-call that is refused changes nothing. `resolution` looks up what axes and tensors mean, `new_stages`
-has the primitives that make stages.
+call that is refused changes nothing. `resolution` looks up what axes and tensors mean.
 """
 
 from __future__ import annotations
@@ -47,16 +46,16 @@ def create_schedule(ops: Operation | Tensor | Sequence[Operation | Tensor]) -> S
           for i_1 in range(4):
             C[i_1] = B[i_1] * 2.0
     """
-    given = ops if isinstance(ops, list | tuple) else [ops]
+    results = _listed(ops)
     outs = []
-    for x in given:
+    for x in results:
         op = x.op if isinstance(x, Tensor) else x
         if not isinstance(op, Operation):
             raise ScheduleError(f"create_schedule: expected operations or tensors, got {x!r}")
         if isinstance(op, PlaceholderOp):
             raise ScheduleError(f"create_schedule: {op.name!r} is an input; give what is computed")
         outs.append(op)
-    if not outs or len(set(given)) != len(given):
+    if not outs or len(set(results)) != len(results):
         raise ScheduleError("create_schedule: expected one or more distinct operations")
     dag, index = Dag.from_ops(list(dict.fromkeys(outs)))
     return Schedule(dag, {op: i for op, i in index.items()})
@@ -82,15 +81,12 @@ def replay(dag: Dag, trace: Sequence[Step | list[Any]]) -> Schedule:
         >>> print(again, again.trace == s.trace)
         Schedule(stages A, B; 1 step(s)) True
     """
-    check_trace([x for x in trace if not isinstance(x, Step)] if _is_list(trace) else trace)
+    is_list = isinstance(trace, list | tuple)
+    check_trace([x for x in trace if not isinstance(x, Step)] if is_list else trace)
     s = Schedule(dag, {})
     for x in trace:
         s.apply_step(x if isinstance(x, Step) else Step.from_json(x))
     return s
-
-
-def _is_list(x: object) -> bool:
-    return isinstance(x, list | tuple)
 
 
 class Schedule(ScheduleBase):
@@ -152,22 +148,19 @@ class Schedule(ScheduleBase):
             >>> print(s, other)
             Schedule(stages A, B; 0 step(s)) Schedule(stages A, B; 1 step(s))
         """
-        made = copy(self)
-        made._go_apart()
-        return made
+        other = copy(self)
+        other._detach()
+        return other
 
     @property
     def stages(self) -> list[Stage]:
         """All stages in topological order."""
-        return [self._stage(i) for i in self.state.order]
+        return [Stage(self, i) for i in self.state.order]
 
     @property
     def groups(self) -> list[Group]:
         """All groups of stages, in the order in which they were made."""
         return [Group(self, i) for i in self.state.groups]
-
-    def _stage(self, sid: StageId) -> Stage:
-        return Stage(self, sid)
 
     @property
     def outputs(self) -> list[Operation]:
@@ -312,18 +305,18 @@ class Schedule(ScheduleBase):
                 C[i] = C.local[0]
         """
         who = self._who("cache_write")
-        given = _listed(tensor)
-        if not given:
+        outputs = _listed(tensor)
+        if not outputs:
             raise ScheduleError(f"{who}: expected a tensor or all outputs of an operation")
-        sid = self.stage_id(given[0], who)
-        self._check_outputs(sid, given, who)
+        sid = self.stage_id(outputs[0], who)
+        self._check_outputs(sid, outputs, who)
         new = self._operation(f"s{self.apply_step(CacheWrite(sid, scope))}")
-        many = new.num_outputs > 1 or given[0] is not tensor
+        many = new.num_outputs > 1 or outputs[0] is not tensor
         return list(new._outputs) if many else new.output(0)
 
-    def _check_outputs(self, sid: StageId, given: Sequence[object], who: str) -> None:
+    def _check_outputs(self, sid: StageId, keys: Sequence[object], who: str) -> None:
         """Refuse a part of the outputs of an operation, or outputs of several operations."""
-        for x in given[1:]:
+        for x in keys[1:]:
             other = self.stage_id(x, who)
             if other != sid:
                 raise ScheduleError(
@@ -331,9 +324,9 @@ class Schedule(ScheduleBase):
                     "outputs of one operation; cache them one after the other"
                 )
         n = self.state.stages[sid].op.num_outputs
-        whole = len(given) == 1 and not isinstance(given[0], Tensor)
-        tensors = [x.value_index for x in given if isinstance(x, Tensor)]
-        if not whole and set(tensors) != set(range(n)):
+        is_whole = len(keys) == 1 and not isinstance(keys[0], Tensor)
+        tensors = [x.value_index for x in keys if isinstance(x, Tensor)]
+        if not is_whole and set(tensors) != set(range(n)):
             names = ", ".join(self.state.output_label(sid, k) for k in range(n))
             raise ScheduleError(
                 f"{who}: {self.state.label(sid)!r} makes {n} outputs in one nest; give all of "
@@ -398,7 +391,8 @@ class Schedule(ScheduleBase):
         """
         who = self._who("rfactor")
         sid = self.stage_id(tensor, who)
-        self.state.compute_stage(sid, "rfactor")
+        with self._naming("rfactor"):
+            self.state.compute_stage(sid)
         loop = self.loop_id(sid, axis, who)
         at = plain(factor_axis)
         if isinstance(at, bool) or not isinstance(at, int):
@@ -465,7 +459,8 @@ class Schedule(ScheduleBase):
         """
         who = self._who("blocked_scan")
         sid = self.stage_id(tensor, who)
-        self.state.compute_stage(sid, "blocked_scan")
+        with self._naming("blocked_scan"):
+            self.state.compute_stage(sid)
         loop, block = self.loop_id(sid, axis, who), plain(factor)
         if isinstance(block, bool) or not isinstance(block, int):
             raise ScheduleError(f"{who}: factor must be an integer, got {factor!r}")

@@ -300,7 +300,8 @@ class Stage(StageRef):
         if not group:
             raise ScheduleError(f"{self._who('fuse')}: expected at least one loop")
         loop = self.loop_id(group[0], "fuse")
-        self.schedule.state.leaf(self._state, loop, "fuse")
+        with self.schedule._naming("fuse"):
+            self.schedule.state.leaf(self._state, loop)
         with self.schedule.all_or_nothing():
             for x in group[1:]:
                 t = self.schedule.apply_step(Fuse(self.id, loop, self.loop_id(x, "fuse")))
@@ -1487,7 +1488,8 @@ class Stage(StageRef):
         who, n, largest = "sample_perfect_tile", plain(n), plain(max_innermost_factor)
         x = self.loop_id(loop, who)
         if decision is None:
-            extent = self.schedule.state.leaf(self._state, x, who).nominal
+            with self.schedule._naming(who):
+                extent = self.schedule.state.leaf(self._state, x).nominal
             decision = self._drawn_tile(extent, n, largest)
         chosen = tuple(plain(f) for f in decision)
         t = self.schedule.apply_step(SamplePerfectTile(self.id, x, n, largest, chosen))

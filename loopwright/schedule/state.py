@@ -248,8 +248,8 @@ class StageState:
     @property
     def short_tiles(self) -> dict[str, int]:
         """Loops inside tiles of which the last stands alone, with a divisor of its iterations."""
-        given = [(loop, value) for loop, key, value in self.pragmas if key == PARTITION_HINT]
-        return {loop: int(value) for loop, value in given if isinstance(value, int) and value}
+        hints = [(loop, value) for loop, key, value in self.pragmas if key == PARTITION_HINT]
+        return {loop: int(value) for loop, value in hints if isinstance(value, int) and value}
 
     def after(self, primitive: str, step: int) -> Mapping[str, int]:
         return {**self.since, primitive: step}
@@ -287,33 +287,25 @@ class State:
         }
         return State(stages, tuple(stages), dag.outputs)
 
-    def stage(self, sid: StageId, who: str) -> StageState:
-        """The stage with an id.
-
-        Raises:
-            ScheduleError: there is none.
-        """
+    def stage(self, sid: StageId) -> StageState:
+        """The stage with an id; an `IllegalStep` where there is none."""
         if sid in self.groups:
-            refuse(
-                who,
-                self.steps,
+            raise IllegalStep(
                 f"{sid!r} is a group of stages, with no loops and no buffer of its own; it takes "
-                "compute_at and compute_root, name one of its stages for the rest",
+                "compute_at and compute_root, name one of its stages for the rest"
             )
         if sid not in self.stages:
-            known = ", ".join(map(str, self.order))
-            refuse(who, self.steps, f"there is no stage {sid!r}; stages: {known}")
+            stages = ", ".join(map(str, self.order))
+            raise IllegalStep(f"there is no stage {sid!r}; stages: {stages}")
         return self.stages[sid]
 
-    def compute_stage(self, sid: StageId, who: str) -> StageState:
+    def compute_stage(self, sid: StageId) -> StageState:
         """The stage with an id, which must not be an input."""
-        st = self.stage(sid, who)
+        st = self.stage(sid)
         if st.op.is_placeholder:
-            refuse(
-                who,
-                self.steps,
+            raise IllegalStep(
                 f"{st.op.name!r} is an input and has no loops; use cache_read to make a stage "
-                "that copies it",
+                "that copies it"
             )
         return st
 
@@ -353,40 +345,34 @@ class State:
         """Printed name of a loop: ``C.i.0``."""
         return f"{self.label(st.id)}.{st.loops[loop].name}"
 
-    def leaf(self, st: StageState, loop: str, who: str) -> Loop:
+    def leaf(self, st: StageState, loop: str) -> Loop:
         """A loop that a primitive may act on.
 
         Raises:
-            ScheduleError: it was consumed by an earlier step (which one is said) or never existed.
+            IllegalStep: it was consumed by an earlier step (which one is said) or never existed.
         """
         if loop in st.leaves:
             return st.loops[loop]
         if loop not in st.loops:
-            refuse(
-                who,
-                self.steps,
+            raise IllegalStep(
                 f"stage {self.label(st.id)!r} has no loop {loop!r}{did_you_mean(loop, st.loops)}; "
-                f"its loops: {self.loop_list(st)}",
+                f"its loops: {self.loop_list(st)}"
             )
-        refuse(
-            who,
-            self.steps,
-            f"loop {self.loop_label(st, loop)!r} no longer exists ({self._consumer(st, loop)}); "
-            f"the loops are now {self.loop_list(st)}",
+        consumer = "a later step removed it"
+        for r in st.relations:
+            if isinstance(r, SplitRel) and r.parent == loop:
+                parts = f"{self.loop_label(st, r.outer)}, {self.loop_label(st, r.inner)}"
+                consumer = f"step {r.step} split it into {parts}"
+            elif isinstance(r, FuseRel) and loop in (r.outer, r.inner):
+                consumer = f"step {r.step} fused it into {self.loop_label(st, r.fused)}"
+        raise IllegalStep(
+            f"loop {self.loop_label(st, loop)!r} no longer exists ({consumer}); the loops are now "
+            f"{self.loop_list(st)}"
         )
 
     def loop_list(self, st: StageState) -> str:
         """The leaf loops of a stage, outermost first, as text."""
         return ", ".join(self.loop_label(st, x) for x in st.leaves) or "none"
-
-    def _consumer(self, st: StageState, loop: str) -> str:
-        for r in st.relations:
-            if isinstance(r, SplitRel) and r.parent == loop:
-                parts = f"{self.loop_label(st, r.outer)}, {self.loop_label(st, r.inner)}"
-                return f"step {r.step} split it into {parts}"
-            if isinstance(r, FuseRel) and loop in (r.outer, r.inner):
-                return f"step {r.step} fused it into {self.loop_label(st, r.fused)}"
-        return "a later step removed it"
 
     def output_label(self, sid: StageId, index: int) -> str:
         """Printed name of an output: ``C``, or ``C.v1`` where the stage has several."""
@@ -432,6 +418,10 @@ def _is_at(place: Attach | None, sid: StageId, loop: str) -> bool:
     return place is not None and (place.kind, place.stage, place.loop) == ("at", sid, loop)
 
 
+class IllegalStep(ScheduleError):
+    """A step that cannot be applied; `apply` puts its name and its index before the reason."""
+
+
 def refuse(step: str, index: int, text: str) -> NoReturn:
     raise ScheduleError(f"{step} (step {index}): {text}")
 
@@ -449,9 +439,9 @@ class Sampled(int):
     part: int
 
     def __new__(cls, value: int, step: int = -1, part: int = 0) -> Self:
-        made = super().__new__(cls, value)
-        made.step, made.part = step, part
-        return made
+        number = super().__new__(cls, value)
+        number.step, number.part = step, part
+        return number
 
     @property
     def name(self) -> str:

@@ -13,9 +13,10 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields, replace
-from typing import Any, ClassVar, TypeVar, dataclass_transform
+from typing import Any, ClassVar, TypeGuard, TypeVar, dataclass_transform
 
 from loopwright.errors import ScheduleError, TensorError, did_you_mean, shown
+from loopwright.ir.symbol import Symbol
 from loopwright.schedule.bounds.results import Bounds
 from loopwright.schedule.state import Sampled, StageId, State, refuse
 from loopwright.te.source import PythonIdentifiers
@@ -83,15 +84,11 @@ class Names(PythonIdentifiers):
     def _name_axes(self, sid: StageId) -> None:
         self._with_axes.add(sid)
         op = self.before.stages[sid].op
-        for prefix, attribute, axes in (
-            ("a", "axis", op.axes),
-            ("r", "reduce_axis", op.reduce_axes),
-        ):
-            names = ", ".join(
-                self._loop(self.before, sid, f"{prefix}{d}") for d in range(len(axes))
-            )
+        for prefix, attribute, axes in ("a", "axis", op.axes), ("r", "reduce_axis", op.reduce_axes):
+            names = [self._loop(self.before, sid, f"{prefix}{d}") for d in range(len(axes))]
             if names:
-                self.lines.append(f"    [{names}] = s[{self.tensor(sid)}].op.{attribute}")
+                axis = f"s[{self.tensor(sid)}].op.{attribute}"
+                self.lines.append(f"    [{', '.join(names)}] = {axis}")
 
     def move(self, sid: StageId, moves: Mapping[str, str]) -> None:
         """Give names to the stage that the present step made, where loops moved there unchanged."""
@@ -124,17 +121,22 @@ class Step(ABC):
 
     stage: StageId
 
+    @property
+    def verb(self) -> str:
+        """Name of the method that makes the step, for messages."""
+        return self.primitive
+
     @abstractmethod
     def apply(self, state: State, t: int) -> State:
         """The state after this step, which is step ``t``.
 
         Raises:
-            ScheduleError: the step is illegal in this state: which loop, why, what to do instead.
+            IllegalStep: the step is illegal in this state: which loop, why, what to do instead.
         """
 
     @abstractmethod
     def as_python(self, names: Names) -> str:
-        """The call of the surface that makes this step, as Python."""
+        """The call that makes this step, as Python: ``io, ii = s[C].split(i, factor=8)``."""
 
     def moved_loops(self, before: State) -> Mapping[str, str] | None:
         """Loops of the reduction that go to the stage that the step makes, with their names there.
@@ -156,10 +158,10 @@ class Step(ABC):
 
         So a trace from before a field was added reads, and is written, as it was.
         """
-        shown = fields(self)
-        while shown and shown[-1].default == getattr(self, shown[-1].name):
-            shown = shown[:-1]
-        return [self.primitive, *(self._field_json(f.name) for f in shown)]
+        written = fields(self)
+        while written and written[-1].default == getattr(self, written[-1].name):
+            written = written[:-1]
+        return [self.primitive, *(self._field_json(f.name) for f in written)]
 
     def fields_json(self) -> list[Any]:
         """All fields as JSON, those that are default, too."""
@@ -203,10 +205,10 @@ class Step(ABC):
                 )
         try:
             read = [cls.field_types[f.name].read for f in want]
-            given: list[Any] = [f(v) for f, v in zip(read, values, strict=False)]
+            arguments: list[Any] = [f(v) for f, v in zip(read, values, strict=False)]
         except TensorError as e:
             raise ScheduleError(f"trace: {data[0]}: {e}") from e
-        return cls(*given)
+        return cls(*arguments)
 
 
 _S = TypeVar("_S", bound=Step)
@@ -234,9 +236,14 @@ def register(primitive: str, **types: FieldType) -> Callable[[type[_S]], type[_S
 # ---------------------------------------------------------------- values of fields
 
 
-def is_int(v: object) -> bool:
+def is_int(v: object) -> TypeGuard[int]:
     """Whether a value from JSON is a whole number; true and false are none."""
     return isinstance(v, int) and not isinstance(v, bool)
+
+
+def at_least(v: object, least: int) -> bool:
+    """Whether a number is whole and large enough; a symbol stands for those of many candidates."""
+    return isinstance(v, Symbol) or (is_int(v) and v >= least)
 
 
 def is_text(v: object) -> bool:
@@ -303,17 +310,14 @@ def _lists(v: Any) -> Any:
 
 
 def _tuples(v: Any) -> Any:
-    if isinstance(v, dict) and set(v) == {"sampled"}:
-        return _sampled(v["sampled"])
-    return tuple(map(_tuples, v)) if isinstance(v, list | tuple) else v
-
-
-def _sampled(v: Any) -> Any:
-    if not isinstance(v, list) or len(v) != 2 or not all(map(is_int, v)):
+    if not isinstance(v, dict) or set(v) != {"sampled"}:
+        return tuple(map(_tuples, v)) if isinstance(v, list | tuple) else v
+    place = v["sampled"]
+    if not isinstance(place, list) or len(place) != 2 or not all(map(is_int, place)):
         raise ScheduleError(
-            f"trace: a sampled number is [step, which of its numbers], got {shown(v)}"
+            f"trace: a sampled number is [step, which of its numbers], got {shown(place)}"
         )
-    return Sampled(1, *v)
+    return Sampled(1, *place)
 
 
 def resolved(state: State, step: _S) -> _S:

@@ -39,33 +39,12 @@ from loopwright.target.vectors import (
 )
 
 __all__ = [
-    "COMMON",
-    "COMMON_CPUS",
-    "KINDS",
-    "OPTIONS",
-    "HardwareParams",
-    "Kind",
-    "Option",
-    "Roof",
-    "Target",
-    "TargetLike",
-    "VectorUnit",
-    "bf16_dot_lanes",
-    "create",
-    "dot_lanes",
-    "has_instruction",
-    "host_cpu",
-    "host_unit",
-    "pair_lanes",
-    "permuted_bytes",
-    "permutes_memory",
-    "register_target_kind",
-    "roof_of",
-    "same_code",
-    "stores_too_wide",
-    "unregister_target_kind",
+    "COMMON", "COMMON_CPUS", "KINDS", "OPTIONS", "HardwareParams", "Kind", "Option", "Roof",
+    "Target", "TargetLike", "VectorUnit", "bf16_dot_lanes", "create", "dot_lanes",
+    "has_instruction", "host_cpu", "host_unit", "pair_lanes", "permuted_bytes", "permutes_memory",
+    "register_target_kind", "roof_of", "same_code", "stores_too_wide", "unregister_target_kind",
     "vector_unit",
-]
+]  # fmt: skip
 
 _CUDA = "write Target('cuda -arch=sm_90'), with the architecture of the card"
 _OPENCL = "write Target('opencl'); its limits are those of this machine's first OpenCL device"

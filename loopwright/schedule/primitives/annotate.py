@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from math import prod
 
@@ -15,9 +14,9 @@ from loopwright.schedule.primitives.loops import put_mark, refuse_in_order
 from loopwright.schedule.state import (
     NONTEMPORAL,
     PARTITION_HINT,
+    IllegalStep,
     Mark,
     PragmaValue,
-    StageState,
     State,
     refuse,
 )
@@ -34,11 +33,7 @@ PRAGMAS = ("auto_unroll_max_step", "unroll_explicit", PARTITION_HINT, NONTEMPORA
 #: Pragmas whose names begin so belong to users: their passes find them in `For.pragmas`.
 USER_PRAGMA = "user."
 #: The method of `Stage` for each kind that `Annotate` takes.
-_VERBS: Mapping[str, str] = {
-    "vectorized": "vectorize",
-    "unrolled": "unroll",
-    "parallel": "parallel",
-}
+_VERBS = {"vectorized": "vectorize", "unrolled": "unroll", "parallel": "parallel"}
 
 
 @register("annotate")
@@ -48,27 +43,25 @@ class Annotate(Step):
     loop: str
     kind: MarkKind
 
+    @property
+    def verb(self) -> str:
+        return _VERBS.get(self.kind, "annotate")
+
     def apply(self, state: State, t: int) -> State:
-        verb = _VERBS.get(self.kind)
-        if verb is None:
-            refuse(
-                "annotate", t, f"unknown kind {self.kind!r}; use vectorized, unrolled or parallel"
-            )
-        stage = state.compute_stage(self.stage, verb)
-        loop = state.leaf(stage, self.loop, verb)
-        if loop.kind == "reduce" and verb == "parallel":
-            refuse(
-                verb,
-                t,
+        if self.kind not in _VERBS:
+            raise IllegalStep(f"unknown kind {self.kind!r}; use vectorized, unrolled or parallel")
+        stage = state.compute_stage(self.stage)
+        loop = state.leaf(stage, self.loop)
+        if loop.kind == "reduce" and self.kind == "parallel":
+            raise IllegalStep(
                 f"loop {state.loop_label(stage, loop.id)!r} is a reduction: its iterations add to "
-                "one element; use a spatial loop, or rfactor to make the loop one",
+                "one element; use a spatial loop, or rfactor to make the loop one"
             )
-        if loop.kind == "reduce" and verb == "vectorize":
-            refuse_in_order(stage, verb, t)
-        return put_mark(state, stage, loop.id, Mark(self.kind, t), verb, t)
+        if loop.kind == "reduce" and self.kind == "vectorized":
+            refuse_in_order(stage, "vectorize")
+        return put_mark(state, stage, loop.id, Mark(self.kind, t))
 
     def as_python(self, names: Names) -> str:
-        """Text such as ``s[C].vectorize(i)``."""
         loop = names.loop(self.stage, self.loop)
         return f"{names.stage(self.stage)}.{_VERBS[self.kind]}({loop})"
 
@@ -79,7 +72,7 @@ class Annotate(Step):
             for x in sb.loops:
                 _check_constant(state, sb, x)
         for sb in bounds.stages.values():
-            _check_marks(state, bounds, sb)
+            _check_copies(state, bounds, sb)
 
 
 @register("pragma")
@@ -93,74 +86,70 @@ class Pragma(Step):
     value: PragmaValue
 
     def apply(self, state: State, t: int) -> State:
-        """Attach the hint; a later value of one key replaces the earlier."""
-        stage = state.compute_stage(self.stage, "pragma")
-        loop = state.leaf(stage, self.loop, "pragma")
+        stage = state.compute_stage(self.stage)
+        loop = state.leaf(stage, self.loop)
         user = isinstance(self.key, str) and self.key.startswith(USER_PRAGMA)
         if self.key not in PRAGMAS and not (user and self.key != USER_PRAGMA):
-            refuse(
-                "pragma",
-                t,
+            raise IllegalStep(
                 f"unknown pragma {self.key!r}{did_you_mean(self.key, PRAGMAS)}; "
                 f"known: {', '.join(PRAGMAS)}, and names of your own that begin with "
-                f"{USER_PRAGMA!r}",
+                f"{USER_PRAGMA!r}"
             )
-        _check_value(self.key, self.value, t)
-        if self.key == NONTEMPORAL:
-            _check_stores(state, stage, t)
+        _check_value(self.key, self.value)
+        if self.key == NONTEMPORAL and stage.op.reduction is not None:
+            raise IllegalStep(
+                f"stage {state.label(stage.id)!r} is a reduction, which reads again what it "
+                f"stores; cache_write it, and give {NONTEMPORAL} to the stage that copies the "
+                "result"
+            )
+        # A later value of one key replaces the earlier.
         kept = tuple(p for p in stage.pragmas if p[:2] != (loop.id, self.key))
         return state.with_stage(replace(stage, pragmas=(*kept, (loop.id, self.key, self.value))))
 
     def as_python(self, names: Names) -> str:
-        """Text such as ``s[C].pragma(i, 'unroll_explicit', True)``."""
         loop = names.loop(self.stage, self.loop)
         return f"{names.stage(self.stage)}.pragma({loop}, {self.key!r}, {names.number(self.value)})"
 
 
-def _check_value(key: str, value: PragmaValue, t: int) -> None:
+def _check_value(key: str, value: PragmaValue) -> None:
     is_bool = isinstance(value, bool)
     steps = isinstance(value, int) and not is_bool and value >= 0
     if key == "auto_unroll_max_step" and not steps:
-        refuse("pragma", t, f"{key} takes a number of steps, 0 or more, got {value!r}")
+        raise IllegalStep(f"{key} takes a number of steps, 0 or more, got {value!r}")
     if key == PARTITION_HINT and not (is_bool or steps):
-        refuse("pragma", t, f"{key} takes True, or the multiple of a short tile, got {value!r}")
+        raise IllegalStep(f"{key} takes True, or the multiple of a short tile, got {value!r}")
     if key == "unroll_explicit" and not is_bool and value not in (0, 1):
-        refuse("pragma", t, f"{key} takes True or False, got {value!r}")
+        raise IllegalStep(f"{key} takes True or False, got {value!r}")
     if key == NONTEMPORAL and not (is_bool or isinstance(value, Symbol) or value in (0, 1)):
-        refuse("pragma", t, f"{key} takes True or False, got {value!r}")
+        raise IllegalStep(f"{key} takes True or False, got {value!r}")
     if key not in PRAGMAS and not isinstance(value, str | int | float | bool | None):
-        refuse("pragma", t, f"{key} takes a number, a text, a bool or None, got {value!r}")
-
-
-def _check_stores(state: State, stage: StageState, t: int) -> None:
-    """Refuse stores past the caches of what is read again at once: a sum that still grows."""
-    if stage.op.reduction is None:
-        return
-    name = state.label(stage.id)
-    refuse(
-        "pragma",
-        t,
-        f"stage {name!r} is a reduction, which reads again what it stores; cache_write it, and "
-        f"give {NONTEMPORAL} to the stage that copies the result",
-    )
+        raise IllegalStep(f"{key} takes a number, a text, a bool or None, got {value!r}")
 
 
 # ---------------------------------------------------------------- rules that need extents
 
 
-def _check_marks(state: State, bounds: Bounds, sb: StageBounds) -> None:
+def _check_copies(state: State, bounds: Bounds, sb: StageBounds) -> None:
     """Refuse vectors that are too long or lie in another, and too many copies."""
     copies = _copies_around(state, bounds, sb)
     vector: LoopBound | None = None
     for x in sb.loops:
-        if x.mark is None:
+        if x.mark is None or x.mark.kind not in ("vectorized", "unrolled"):
             continue
         if x.mark.kind == "vectorized":
             _check_vector(state, sb, x, vector)
             vector = x
-        copies *= _copies(x)
+        copies *= x.count if x.mark.kind == "unrolled" else -(-x.count // _PIECE)
         if copies > MAX_UNROLL:
-            _refuse_copies(state, sb, x, copies)
+            verb, doing = ("unroll", "unrolling")
+            if vector is x:
+                verb, doing = ("vectorize", "vectorizing")
+            refuse(
+                verb,
+                x.mark.step,
+                f"{doing} loop {state.loop_label(sb.stage, x.loop.id)!r} would make {copies} "
+                f"copies of the body (limit {MAX_UNROLL}); split it and unroll a smaller part",
+            )
 
 
 def _check_constant(state: State, sb: StageBounds, x: LoopBound) -> None:
@@ -176,11 +165,6 @@ def _check_constant(state: State, sb: StageBounds, x: LoopBound) -> None:
         f"loop {name!r} has {sb.sizes.dim(x.extent)} iterations, which is known only "
         f"when the program runs; split it by a constant factor and {verb} the inner part",
     )
-
-
-def _copies(x: LoopBound) -> int:
-    kind = x.mark.kind if x.mark else ""
-    return x.count if kind == "unrolled" else -(-x.count // _PIECE) if kind == "vectorized" else 1
 
 
 def _copies_around(state: State, bounds: Bounds, sb: StageBounds) -> int:
@@ -212,17 +196,3 @@ def _check_vector(state: State, sb: StageBounds, x: LoopBound, other: LoopBound 
             f"loop {name!r} lies inside loop {outer!r}, which is vectorized already; fuse the two "
             "or vectorize one",
         )
-
-
-def _refuse_copies(state: State, sb: StageBounds, x: LoopBound, copies: int) -> None:
-    assert x.mark is not None
-    name = state.loop_label(sb.stage, x.loop.id)
-    verb, doing = ("unroll", "unrolling")
-    if x.mark.kind == "vectorized":
-        verb, doing = ("vectorize", "vectorizing")
-    refuse(
-        verb,
-        x.mark.step,
-        f"{doing} loop {name!r} would make {copies} copies of the body (limit {MAX_UNROLL}); "
-        "split it and unroll a smaller part",
-    )

@@ -10,7 +10,7 @@ from loopwright.ir.kinds import Scope
 from loopwright.ir.reduction import Reduce, Tuple
 from loopwright.ir.traversal import substitute
 from loopwright.schedule.primitives.storage import check_scope
-from loopwright.schedule.state import StageId, StageState, State, initial_stage, refuse
+from loopwright.schedule.state import IllegalStep, StageId, StageState, State, initial_stage
 from loopwright.schedule.steps import Names, Step, register
 from loopwright.te.op_node import OpNode
 
@@ -30,26 +30,22 @@ class CacheRead(Step):
     value_index: int = 0
 
     def apply(self, state: State, t: int) -> State:
-        src, k = state.stage(self.stage, "cache_read"), self.value_index
-        check_scope(self.scope, "cache_read", t)
+        src, k = state.stage(self.stage), self.value_index
+        check_scope(self.scope)
         if k not in range(src.op.num_outputs):
-            refuse(
-                "cache_read",
-                t,
+            raise IllegalStep(
                 f"{state.label(src.id)!r} has {src.op.num_outputs} output(s), there is no output "
-                f"{k}",
+                f"{k}"
             )
         name = state.output_label(src.id, k)
         if not self.readers:
-            refuse("cache_read", t, f"name at least one stage that reads {name!r}")
+            raise IllegalStep(f"name at least one stage that reads {name!r}")
         for r in self.readers:
-            reader = state.stage(r, "cache_read")
+            reader = state.stage(r)
             if not any(x.source == src.id and x.value_index == k for x in reader.op.reads()):
-                refuse(
-                    "cache_read",
-                    t,
+                raise IllegalStep(
                     f"stage {state.label(r)!r} does not read {name!r}; its readers: "
-                    f"{', '.join(state.label(c) for c in state.consumers(src.id, k)) or 'none'}",
+                    f"{', '.join(state.label(c) for c in state.consumers(src.id, k)) or 'none'}"
                 )
         new_id = f"s{t}"
         axes = fresh_axes(src.op)
@@ -60,10 +56,11 @@ class CacheRead(Step):
         for r in self.readers:
             reader = state.stages[r]
             stages[r] = replace(reader, op=_redirect(reader.op, src.id, k, new_id))
-        return replace(state, stages=stages, order=_after(state.order, src.id, new_id))
+        pos = state.order.index(src.id) + 1
+        order = (*state.order[:pos], new_id, *state.order[pos:])
+        return replace(state, stages=stages, order=order)
 
     def as_python(self, names: Names) -> str:
-        """Text such as ``A_local = s.cache_read(A, 'local', [C])``."""
         new, tensor = names.new_stage(), names.output(self.stage, self.value_index)
         readers = ", ".join(names.tensor(r) for r in self.readers)
         return f"{new} = s.cache_read({tensor}, {self.scope!r}, [{readers}])"
@@ -85,11 +82,6 @@ def _redirect(op: OpNode, old: StageId, k: int, new: StageId) -> OpNode:
     return op if op.body is None else replace(op, body=go(op.body))
 
 
-def _after(order: tuple[StageId, ...], at: StageId, new: StageId) -> tuple[StageId, ...]:
-    pos = order.index(at) + 1
-    return (*order[:pos], new, *order[pos:])
-
-
 @register("cache_write")
 class CacheWrite(Step):
     """Compute the stage (all its outputs) in ``scope`` and copy the result."""
@@ -98,18 +90,16 @@ class CacheWrite(Step):
 
     def apply(self, state: State, t: int) -> State:
         """Make a stage that computes all outputs; the stage itself becomes a copy of it."""
-        stage = state.compute_stage(self.stage, "cache_write")
-        check_scope(self.scope, "cache_write", t)
+        stage = state.compute_stage(self.stage)
+        check_scope(self.scope)
         name = state.label(stage.id)
         if stage.transformed or stage.layout is not None or stage.align:
-            refuse(
-                "cache_write",
-                t,
+            raise IllegalStep(
                 f"the loops of {name!r} are already transformed (now {state.loop_list(stage)}); "
-                "call cache_write before split, reorder and annotations",
+                "call cache_write before split, reorder and annotations"
             )
         if any(state.uses(stage, x) for x in stage.leaves):
-            refuse("cache_write", t, f"a stage is already computed inside {name!r}; call it before")
+            raise IllegalStep(f"a stage is already computed inside {name!r}; call it before")
         new_id = f"s{t}"
         op = stage.op
         assert op.body is not None
@@ -118,7 +108,10 @@ class CacheWrite(Step):
         cached = replace(
             op, name=f"{op.name}.{self.scope}", axes=axes, body=_rename(op.body, env), tag=""
         )
-        copy = replace(op, reduce_axes=(), body=_copied(op, new_id))
+        at = tuple(a.var for a in op.axes)
+        values = tuple(Read(new_id, at, dtype, k) for k, dtype in enumerate(op.dtypes))
+        copied = values[0] if len(values) == 1 else Tuple(values, op.dtype)
+        copy = replace(op, reduce_axes=(), body=copied)
         stages = {
             **state.stages,
             new_id: _cache(new_id, cached, self.scope, "cache_write", t),
@@ -135,18 +128,10 @@ class CacheWrite(Step):
         return replace(state, stages=stages, order=order)
 
     def as_python(self, names: Names) -> str:
-        """Text such as ``C_local = s.cache_write(C, 'local')``."""
         new, tensor = names.new_stage(), names.tensor(self.stage)
         if names.before.stages[self.stage].op.num_outputs > 1:
             return f"{new}, *_ = s.cache_write({tensor}.op, {self.scope!r})"
         return f"{new} = s.cache_write({tensor}, {self.scope!r})"
-
-
-def _copied(op: OpNode, source: StageId) -> Expr:
-    """The body that reads every output of ``source`` at the operation's axes."""
-    at = tuple(a.var for a in op.axes)
-    values = tuple(Read(source, at, dtype, k) for k, dtype in enumerate(op.dtypes))
-    return values[0] if len(values) == 1 else Tuple(values, op.dtype)
 
 
 def _rename(body: Expr, env: dict[Var, Expr]) -> Expr:

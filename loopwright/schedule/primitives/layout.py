@@ -23,20 +23,16 @@ from loopwright.schedule.bounds.results import Bounds
 from loopwright.schedule.primitives import index_map
 from loopwright.schedule.primitives.index_map import plus
 from loopwright.schedule.primitives.storage import own_buffer
-from loopwright.schedule.state import Digit, IndexExpr, LayoutDim, State, refuse
+from loopwright.schedule.state import Digit, IllegalStep, IndexExpr, LayoutDim, State, refuse
 from loopwright.schedule.steps import FieldType, Names, Step, each, is_int, register
 
 
-def _is_json(v: object) -> bool:
-    return _is_json_digit(v) or _is_json_expr(v)
-
-
-def _is_json_digit(v: object) -> bool:
-    if not isinstance(v, tuple) or len(v) != 3:
-        return False
-    dim, div, mod = v
-    sizes = is_int(div) and div > 0 and (mod is None or (is_int(mod) and mod > 0))
-    return is_int(dim) and dim >= 0 and sizes
+def _is_dimension(v: object) -> bool:
+    """Whether a value from JSON is a digit or an expression."""
+    if isinstance(v, tuple) and len(v) == 3 and is_int(v[0]) and v[0] >= 0:
+        _, div, mod = v
+        return is_int(div) and div > 0 and (mod is None or (is_int(mod) and mod > 0))
+    return _is_json_expr(v)
 
 
 def _is_json_expr(v: object) -> bool:
@@ -52,7 +48,7 @@ def _is_json_expr(v: object) -> bool:
     return is_int(b) and (op == "*" or (op in ("//", "%") and b > 0))
 
 
-@register("transform_layout", dims=FieldType(each(_is_json)))
+@register("transform_layout", dims=FieldType(each(_is_dimension)))
 class TransformLayout(Step):
     """Order the dimensions of the stage's buffer; see `loopwright.schedule.state.LayoutDim`."""
 
@@ -64,36 +60,30 @@ class TransformLayout(Step):
         object.__setattr__(self, "dims", tuple(map(_simplified, self.dims)))
 
     def apply(self, state: State, t: int) -> State:
-        stage = own_buffer(state, self.stage, "transform_layout", t)
+        stage = own_buffer(state, self.stage)
         name = state.label(stage.id)
         if stage.align:
-            refuse(
-                "transform_layout",
-                t,
+            raise IllegalStep(
                 f"the strides of {name!r} are aligned already; call transform_layout before "
-                "storage_align",
+                "storage_align"
             )
         ndim = len(stage.op.shape)
         used = [d for x in self.dims for d in _indices(expression(x))]
         if any(d >= ndim for d in used):
-            refuse(
-                "transform_layout",
-                t,
+            raise IllegalStep(
                 f"the map ({layout_text(self.dims)}) uses index {max(used)}, {name!r} has {ndim} "
-                "dimensions",
+                "dimensions"
             )
         pad = self.pad_value
         if pad is not None and not (isinstance(pad, int | float) and isfinite(pad)):
-            refuse("transform_layout", t, f"pad_value must be a finite number, got {pad!r}")
-        check_one_to_one(self.dims, stage.op.shape, name, "has", t)
+            raise IllegalStep(f"pad_value must be a finite number, got {pad!r}")
+        if why := why_not_one_to_one(self.dims, stage.op.shape, name, "has"):
+            raise IllegalStep(why)
         if pad is not None and not all(isinstance(n, int) for n in stage.op.shape):
-            refuse(
-                "transform_layout", t, f"extents of {name!r} are variables: it takes no pad_value"
-            )
+            raise IllegalStep(f"extents of {name!r} are variables: it takes no pad_value")
         return state.with_stage(replace(stage, layout=self.dims, pad_value=pad, laid_out=t))
 
     def as_python(self, names: Names) -> str:
-        """Text such as ``s[B].transform_layout(lambda i0, i1: (i1, i0))``."""
         args = ", ".join(f"i{d}" for d in range(len(names.before.stages[self.stage].op.shape)))
         pad = "" if self.pad_value is None else f", pad_value={self.pad_value!r}"
         index_map = f"lambda {args}: ({layout_text(self.dims)})"
@@ -103,53 +93,44 @@ class TransformLayout(Step):
     def check_bounds(cls, state: State, bounds: Bounds) -> None:
         """Refuse a map that is not one to one on the elements that the stage covers."""
         for sb in bounds.stages.values():
-            layout, t = sb.stage.layout, sb.stage.laid_out
-            if layout is not None:
-                check_one_to_one(layout, sb.shape, state.label(sb.stage.id), "covers", t)
+            if (layout := sb.stage.layout) is None:
+                continue
+            if why := why_not_one_to_one(layout, sb.shape, state.label(sb.stage.id), "covers"):
+                refuse("transform_layout", sb.stage.laid_out, why)
 
 
-def check_one_to_one(
-    dims: tuple[LayoutDim, ...], shape: Sequence[Extent | Expr], name: str, verb: str, t: int
-) -> None:
-    """Refuse a map that takes two indices of a shape to one element, or uses a digit twice."""
+def why_not_one_to_one(
+    dims: tuple[LayoutDim, ...], shape: Sequence[Extent | Expr], name: str, verb: str
+) -> str:
+    """Reason why a map takes two indices to one element, or uses a digit twice; or ''."""
     if _symbolic(dims) or digits_only(dims, len(shape)):
-        return
+        return ""
     what = f"the map ({layout_text(dims)})"
     extents = tuple(n for n in shape if isinstance(n, int))
     if len(extents) < len(shape):
-        refuse(
-            "transform_layout",
-            t,
+        return (
             f"{what} is judged by extents, and those of {name!r} are variables; use digits only "
-            "(i, i // f, i % f)",
+            "(i, i // f, i % f)"
         )
     exprs = tuple(expression(x) for x in dims)
     verdict = index_map.judge(exprs, extents)
     if verdict == "one to one":
-        return
+        return ""
     where = f"{what} is no bijection on the {list(shape)} elements that {name!r} {verb}"
-    hit = index_map.collision(exprs, extents)
-    if hit is not None:
-        refuse(
-            "transform_layout",
-            t,
+    if (hit := index_map.collision(exprs, extents)) is not None:
+        return (
             f"{where}: {hit[0]} and {hit[1]} both go to {hit[2]}; keep every index, whole or as "
-            "i // f and i % f",
+            "i // f and i % f"
         )
     free = index_map.unreached(exprs, extents) if verdict == "redundant" else None
     if free is not None:
-        refuse(
-            "transform_layout",
-            t,
-            f"{where}: no index goes to {free}, an index is used twice; use each digit once",
-        )
+        return f"{where}: no index goes to {free}, an index is used twice; use each digit once"
     if prod(extents) > index_map.TRIED and verdict == "unknown":
-        refuse(
-            "transform_layout",
-            t,
+        return (
             f"{what} could not be proved a bijection on {list(shape)}; write it with splits i // f "
-            "and i % f and sums i * m + j in which m is the extent of j",
+            "and i % f and sums i * m + j in which m is the extent of j"
         )
+    return ""
 
 
 def _symbolic(x: object) -> bool:
@@ -202,35 +183,27 @@ def digits_only(dims: tuple[LayoutDim, ...], ndim: int) -> bool:
     """Whether a layout consists of digits that rebuild every index, whatever the extents are."""
     varying = [x for x in dims if not is_int(x)]  # an index that stays what it is tells nothing
     digits = sorted((x for x in varying if is_digit(x)), key=lambda x: x[1])
-    if len(digits) < len(varying):
-        return False
-    return all(_covers([(div, mod) for dim, div, mod in digits if dim == d]) for d in range(ndim))
-
-
-def _covers(digits: list[tuple[int, int | None]]) -> bool:
-    """Whether digits (div, mod), innermost first, rebuild an index exactly once."""
-    weight = 1
-    for i, (div, mod) in enumerate(digits):
-        last = i == len(digits) - 1
-        if div != weight or (mod is None) != last:
+    weight: dict[int, int | None] = dict.fromkeys(range(ndim), 1)  # None: the index is complete
+    for d, div, mod in digits:
+        if d not in weight or div != weight[d]:
             return False
-        weight *= mod or 1
-    return bool(digits)
+        weight[d] = None if mod is None else div * mod
+    return len(digits) == len(varying) and not any(weight.values())
 
 
 def layout_shape(
     shape: tuple[Extent, ...], dims: tuple[LayoutDim, ...], sizes: Sizes
 ) -> tuple[Extent, ...]:
     """Shape of a buffer in a layout; partial blocks are padded."""
-    return tuple(_extent(shape, x, sizes) for x in dims)
-
-
-def _extent(shape: tuple[Extent, ...], x: LayoutDim, sizes: Sizes) -> Extent:
-    if is_digit(x):
-        d, div, mod = x
-        return mod if mod is not None else sizes.ceil_div(shape[d], div)
-    lo, hi = index_map.bounds(expression(x), shape)
-    return hi - lo + 1
+    out: list[Extent] = []
+    for x in dims:
+        if is_digit(x):
+            d, div, mod = x
+            out.append(mod if mod is not None else sizes.ceil_div(shape[d], div))
+        else:
+            lo, hi = index_map.bounds(expression(x), shape)
+            out.append(hi - lo + 1)
+    return tuple(out)
 
 
 def trace_map(index_map: Callable[..., object], ndim: int, who: str) -> tuple[LayoutDim, ...]:

@@ -11,6 +11,7 @@ from loopwright.ir.symbol import Symbol
 from loopwright.schedule.bounds.relations import ExtentArithmetic
 from loopwright.schedule.state import (
     FuseRel,
+    IllegalStep,
     Loop,
     Mark,
     SplitRel,
@@ -19,7 +20,17 @@ from loopwright.schedule.state import (
     State,
     refuse,
 )
-from loopwright.schedule.steps import FieldType, Names, Step, each, is_id, is_text, pair, register
+from loopwright.schedule.steps import (
+    FieldType,
+    Names,
+    Step,
+    at_least,
+    each,
+    is_id,
+    is_text,
+    pair,
+    register,
+)
 from loopwright.te.reducer_laws import why_in_order
 
 
@@ -34,20 +45,19 @@ class Split(Step):
     nparts: int | None
 
     def apply(self, state: State, t: int) -> State:
-        stage = state.compute_stage(self.stage, "split")
-        loop = state.leaf(stage, self.loop, "split")
-        given = [v for v in (self.factor, self.nparts) if v is not None]
-        if len(given) != 1:
-            refuse("split", t, f"give one of factor= and nparts=, got {self.factor}, {self.nparts}")
-        if not _is_size(given[0]):
+        stage = state.compute_stage(self.stage)
+        loop = state.leaf(stage, self.loop)
+        sizes = [v for v in (self.factor, self.nparts) if v is not None]
+        if len(sizes) != 1:
+            raise IllegalStep(f"give one of factor= and nparts=, got {self.factor}, {self.nparts}")
+        if not at_least(sizes[0], 1):
             what = "factor" if self.factor is not None else "nparts"
-            refuse("split", t, f"{what} must be a positive integer, got {given[0]!r}")
-        check_unused(state, stage, self.loop, "split", t)
+            raise IllegalStep(f"{what} must be a positive integer, got {sizes[0]!r}")
+        check_unused(state, stage, self.loop, "split")
         names = ((f"{t}.0", f"{loop.name}.0"), (f"{t}.1", f"{loop.name}.1"))
         return state.with_stage(halved(stage, loop, names, self.factor, self.nparts, t))
 
     def as_python(self, names: Names) -> str:
-        """Text such as ``io, ii = s[C].split(i, factor=8)``."""
         t, stage = names.step, self.stage
         word, value = ("factor", self.factor) if self.nparts is None else ("nparts", self.nparts)
         by = f"{word}={names.number(value)}"
@@ -74,13 +84,6 @@ def halved(
         leaves=_put(stage.leaves, (loop.id,), (lo.id, li.id)),
         relations=(*stage.relations, SplitRel(loop.id, lo.id, li.id, factor, nparts, t)),
     )
-
-
-def _is_size(v: object) -> bool:
-    """Whether a factor is a positive integer, or one that is not known."""
-    if isinstance(v, int) and not isinstance(v, bool):
-        return v >= 1
-    return isinstance(v, Symbol)
 
 
 class _NominalArithmetic(ExtentArithmetic[Dim]):
@@ -113,11 +116,11 @@ def check_even(state: State, stage: StageState, t: int) -> None:
     n, outer, inner = (stage.loops[x].nominal for x in (rel.parent, rel.outer, rel.inner))
     if Sizes().of(outer * inner - n) == 0:
         return
-    given = f"factor {rel.factor}" if rel.factor is not None else f"nparts {rel.nparts}"
+    size = f"factor {rel.factor}" if rel.factor is not None else f"nparts {rel.nparts}"
     refuse(
         "split",
         t,
-        f"disable_predication needs an even split, and {given} does not divide the {n} iterations "
+        f"disable_predication needs an even split, and {size} does not divide the {n} iterations "
         f"of {state.loop_label(stage, rel.parent)!r}; take one that does, or let a test guard the "
         "tail",
     )
@@ -131,24 +134,22 @@ class Fuse(Step):
     inner: str
 
     def apply(self, state: State, t: int) -> State:
-        stage = state.compute_stage(self.stage, "fuse")
-        a = state.leaf(stage, self.outer, "fuse")
-        b = state.leaf(stage, self.inner, "fuse")
+        stage = state.compute_stage(self.stage)
+        a = state.leaf(stage, self.outer)
+        b = state.leaf(stage, self.inner)
         names = f"{state.loop_label(stage, a.id)!r} and {state.loop_label(stage, b.id)!r}"
         if a.kind != b.kind:
-            refuse(
-                "fuse", t, f"{names} are of different kinds ({a.kind}, {b.kind}); fuse like kinds"
+            raise IllegalStep(
+                f"{names} are of different kinds ({a.kind}, {b.kind}); fuse like kinds"
             )
         pos = stage.leaves.index(a.id)
         if stage.leaves[pos + 1 : pos + 2] != (b.id,):
-            refuse(
-                "fuse",
-                t,
+            raise IllegalStep(
                 f"{names} are not adjacent, outer first; reorder them (loops: "
-                f"{state.loop_list(stage)})",
+                f"{state.loop_list(stage)})"
             )
         for x in (a, b):
-            check_unused(state, stage, x.id, "fuse", t)
+            check_unused(state, stage, x.id, "fuse")
         f = Loop(f"{t}.0", f"{a.name}.{b.name}", a.kind, NOMINAL.times(a.nominal, b.nominal))
         return state.with_stage(
             replace(
@@ -160,22 +161,18 @@ class Fuse(Step):
         )
 
     def as_python(self, names: Names) -> str:
-        """Text such as ``f = s[C].fuse(i, j)``."""
         old = f"{names.loop(self.stage, self.outer)}, {names.loop(self.stage, self.inner)}"
         new = names.loop(self.stage, f"{names.step}.0")
         return f"{new} = {names.stage(self.stage)}.fuse({old})"
 
 
-def check_unused(
-    state: State, stage: StageState, loop: str, who: str, t: int, verb: str = ""
-) -> None:
-    """Refuse to take a loop apart that is used for something; ``verb`` is what ``who`` does."""
-    verb = verb or who
+def check_unused(state: State, stage: StageState, loop: str, verb: str) -> None:
+    """Refuse to split or fuse a loop that is used for something."""
     for use in state.uses(stage, loop):
         remedy = f"{verb} it before that"
         if use.kind == "attached":
             remedy = f"{verb} the loop first and use {use.primitive} afterwards"
-        refuse(who, t, f"{use.says(state.loop_label(stage, loop))}; {remedy}")
+        raise IllegalStep(f"{use.says(state.loop_label(stage, loop))}; {remedy}")
 
 
 def _put(leaves: tuple[str, ...], old: tuple[str, ...], new: tuple[str, ...]) -> tuple[str, ...]:
@@ -190,32 +187,29 @@ class Reorder(Step):
     order: tuple[str, ...]
 
     def apply(self, state: State, t: int) -> State:
-        stage = state.compute_stage(self.stage, "reorder")
+        stage = state.compute_stage(self.stage)
         for x in self.order:
-            state.leaf(stage, x, "reorder")
+            state.leaf(stage, x)
         if len(set(self.order)) != len(self.order):
             twice = next(x for x in self.order if self.order.count(x) > 1)
             name = state.loop_label(stage, twice)
-            refuse("reorder", t, f"loop {name!r} is given twice; name each loop once")
+            raise IllegalStep(f"loop {name!r} is given twice; name each loop once")
         slots = iter(self.order)
         leaves = tuple(next(slots) if x in self.order else x for x in stage.leaves)
         return state.with_stage(replace(stage, leaves=leaves, reordered=True))
 
     def as_python(self, names: Names) -> str:
-        """Text such as ``s[C].reorder(k, i)``."""
         order = ", ".join(names.loop(self.stage, x) for x in self.order)
         return f"{names.stage(self.stage)}.reorder({order})"
 
 
-def put_mark(state: State, stage: StageState, loop: str, mark: Mark, who: str, t: int) -> State:
+def put_mark(state: State, stage: StageState, loop: str, mark: Mark) -> State:
     """Mark a loop, which carries one mark at most."""
     old = stage.marks.get(loop)
     if old is not None and (old.kind, old.tag) != (mark.kind, mark.tag):
-        refuse(
-            who,
-            t,
+        raise IllegalStep(
             f"loop {state.loop_label(stage, loop)!r} is already {old.text} (step {old.step}); "
-            "split it and mark the parts",
+            "split it and mark the parts"
         )
     return state.with_stage(replace(stage, marks={**stage.marks, loop: mark}))
 
@@ -234,18 +228,16 @@ class FollowSplit(Step):
     n_split: int
 
     def apply(self, state: State, t: int) -> State:
-        stage = state.compute_stage(self.stage, "follow_split")
-        state.leaf(stage, self.loop, "follow_split")
-        tiles = _tiles(state, self.source, self.source_loop, "follow_split", t)
+        stage = state.compute_stage(self.stage)
+        state.leaf(stage, self.loop)
+        tiles = _tiles(state, self.source, self.source_loop)
         if not 1 <= self.n_split <= len(tiles):
             label = _label(state, self.source, self.source_loop)
-            refuse(
-                "follow_split",
-                t,
+            raise IllegalStep(
                 f"n_split is {self.n_split}, and {label!r} is split {len(tiles)} time(s); take 1 "
-                f"to {len(tiles)}",
+                f"to {len(tiles)}"
             )
-        check_unused(state, stage, self.loop, "follow_split", t, verb="split")
+        check_unused(state, stage, self.loop, "split")
         return state.with_stage(self._split(stage, tiles[: self.n_split], t))
 
     def _split(self, stage: StageState, tiles: Sequence[Dim], t: int) -> StageState:
@@ -260,7 +252,6 @@ class FollowSplit(Step):
         return stage
 
     def as_python(self, names: Names) -> str:
-        """Text such as ``y_0, y_1, y_2 = s[D].follow_split(y, x, n_split=2)``."""
         t, stage = names.step, self.stage
         old = f"{names.loop(stage, self.loop)}, {names.loop(self.source, self.source_loop)}"
         new = ", ".join(names.loop(stage, f"{t}.{k}") for k in range(self.n_split + 1))
@@ -278,34 +269,30 @@ class FollowFusedSplit(Step):
 
     def apply(self, state: State, t: int) -> State:
         """Split by the product of the lengths of a level: inner ones, or outer ones."""
-        who = "follow_fused_split"
-        stage = state.compute_stage(self.stage, who)
-        loop = state.leaf(stage, self.loop, who)
+        stage = state.compute_stage(self.stage)
+        loop = state.leaf(stage, self.loop)
         if not self.sources:
-            refuse(who, t, "expected at least one loop to follow; name those that were fused")
+            raise IllegalStep("expected at least one loop to follow; name those that were fused")
         size: Dim = 1
         for sid, x in self.sources:
-            size = _checked(NOMINAL.times(size, self._length(state, sid, x, t)), who, t)
-        check_unused(state, stage, self.loop, who, t, verb="split")
+            size = _checked(NOMINAL.times(size, self._length(state, sid, x)))
+        check_unused(state, stage, self.loop, "split")
         factor, nparts = (size, None) if self.factor_or_nparts else (None, size)
         names = ((f"{t}.0", f"{loop.name}.0"), (f"{t}.1", f"{loop.name}.1"))
         return state.with_stage(halved(stage, loop, names, factor, nparts, t))  # type: ignore[arg-type]
 
-    def _length(self, state: State, sid: StageId, loop: str, t: int) -> Dim:
+    def _length(self, state: State, sid: StageId, loop: str) -> Dim:
         """Iterations of the loop of this level; 0 is the one behind the outermost."""
-        tiles = _tiles(state, sid, loop, "follow_fused_split", t)
+        tiles = _tiles(state, sid, loop)
         if not 0 <= self.level < len(tiles):
-            refuse(
-                "follow_fused_split",
-                t,
+            raise IllegalStep(
                 f"level is {self.level}, and {_label(state, sid, loop)!r} is split {len(tiles)} "
-                f"time(s); take 0 to {len(tiles) - 1}",
+                f"time(s); take 0 to {len(tiles) - 1}"
             )
         whole, *inside = tiles[self.level : self.level + 2]
         return NOMINAL.ceil_div(whole, inside[0]) if inside else whole
 
     def as_python(self, names: Names) -> str:
-        """Text such as ``f_0, f_1 = s[D].follow_fused_split(f, [x, y], level=1)``."""
         t, stage = names.step, self.stage
         old = names.loop(stage, self.loop)
         followed = ", ".join(names.loop(sid, x) for sid, x in self.sources)
@@ -315,15 +302,15 @@ class FollowFusedSplit(Step):
         return f"{new} = {names.stage(stage)}.{call}"
 
 
-def _tiles(state: State, sid: StageId, loop: str, who: str, t: int) -> list[Dim]:
+def _tiles(state: State, sid: StageId, loop: str) -> list[Dim]:
     """Iterations inside each cut of a loop, from the outside in.
 
     A loop that was split by 4, and the outer part again by 8, has tiles of 32 and 4. Where the
     inner part was split further, its factor is such a tile itself.
     """
-    stage = state.compute_stage(sid, who)
+    stage = state.compute_stage(sid)
     if loop not in stage.loops:
-        state.leaf(stage, loop, who)
+        state.leaf(stage, loop)
     parts = [loop]
     tiles: list[Dim] = []
     inside: dict[str, Dim] = {loop: 1}
@@ -331,26 +318,24 @@ def _tiles(state: State, sid: StageId, loop: str, who: str, t: int) -> list[Dim]
         if not isinstance(rel, SplitRel) or rel.parent not in inside:
             continue
         if rel.factor is None:
-            refuse(
-                who,
-                t,
+            raise IllegalStep(
                 f"{state.loop_label(stage, rel.parent)!r} was split by nparts (step {rel.step}), "
-                "whose tiles have no fixed size; split it by factor",
+                "whose tiles have no fixed size; split it by factor"
             )
-        tile = _checked(NOMINAL.times(rel.factor, inside[rel.parent]), who, t)
+        tile = _checked(NOMINAL.times(rel.factor, inside[rel.parent]))
         at = parts.index(rel.parent)
         parts[at : at + 1] = rel.outer, rel.inner
         tiles.insert(at, tile)
         inside[rel.outer], inside[rel.inner] = tile, inside[rel.parent]
     if not tiles:
         label = _label(state, sid, loop)
-        refuse(who, t, f"{label!r} has not been split; split it first, by factor")
+        raise IllegalStep(f"{label!r} has not been split; split it first, by factor")
     return tiles
 
 
-def _checked(size: Dim, who: str, t: int) -> Dim:
+def _checked(size: Dim) -> Dim:
     if isinstance(size, int) and size > _MOST:
-        refuse(who, t, f"the splits that are followed come to {size} iterations; at most 2^40")
+        raise IllegalStep(f"the splits that are followed come to {size} iterations; at most 2^40")
     return size
 
 
@@ -358,13 +343,11 @@ def _label(state: State, sid: StageId, loop: str) -> str:
     return state.loop_label(state.stages[sid], loop)
 
 
-def refuse_in_order(stage: StageState, verb: str, t: int) -> None:
+def refuse_in_order(stage: StageState, verb: str) -> None:
     """Refuse to combine the terms of a stage in another order, where its reducer forbids it."""
     red = stage.op.reduction
     if red is not None and (why := why_in_order(red.combiner)):
-        refuse(
-            verb,
-            t,
+        raise IllegalStep(
             f"the reducer {red.combiner.name!r} of {stage.op.name!r} depends on the order of its "
-            f"terms, which {verb} changes: {why}; reduce in one serial loop, or mend the reducer",
+            f"terms, which {verb} changes: {why}; reduce in one serial loop, or mend the reducer"
         )

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from loopwright.schedule.state import ROOT, Attach, GroupState, StageId, StageState, State, refuse
+from loopwright.schedule.state import (
+    ROOT,
+    Attach,
+    GroupState,
+    IllegalStep,
+    StageId,
+    StageState,
+    State,
+)
 from loopwright.schedule.steps import Names, Step, register
 
 
@@ -20,26 +28,24 @@ class CreateGroup(Step):
     def apply(self, state: State, t: int) -> State:
         outputs = (self.stage, *self.outputs)
         for sid in outputs:
-            state.compute_stage(sid, "create_group")
+            state.compute_stage(sid)
         for sid in self.inputs:
-            state.stage(sid, "create_group")
+            state.stage(sid)
         chosen = _between(state, outputs, self.inputs, self.include_inputs)
         if all(state.stages[sid].op.is_placeholder for sid in chosen):
-            refuse(
-                "create_group",
-                t,
+            raise IllegalStep(
                 f"no stage lies between {_labels(state, self.inputs) or 'no inputs'} and "
-                f"{_labels(state, outputs)}; inputs are tensors that the outputs are computed from",
+                f"{_labels(state, outputs)}; inputs are tensors that the outputs are computed from"
             )
-        parent = _parent(state, chosen, t)
+        parent = _parent(state, chosen)
         new = GroupState(f"s{t}", parent)
         inner = [g for g in state.groups.values() if g.parent == parent]
         inner = [g for g in inner if chosen.issuperset(members(state, g.id))]
         for g in inner:
-            _check_host(state, g.attach, f"the {group_label(state, g.id)}", chosen, t)
+            _check_host(state, g.attach, f"the {group_label(state, g.id)}", chosen)
         for stage in (state.stages[sid] for sid in chosen):
             if stage.attach.group is None:
-                _check_host(state, stage.attach, repr(state.label(stage.id)), chosen, t)
+                _check_host(state, stage.attach, repr(state.label(stage.id)), chosen)
         groups = {g.id: replace(g, parent=new.id) for g in inner}
         stages = {
             sid: replace(state.stages[sid], group=new.id)
@@ -53,7 +59,6 @@ class CreateGroup(Step):
         )
 
     def as_python(self, names: Names) -> str:
-        """Text such as ``group = s.create_group([C], [A])``."""
         new = names.new_group()
         outputs = ", ".join(names.tensor(x) for x in (self.stage, *self.outputs))
         inputs = ", ".join(names.tensor(x) for x in self.inputs)
@@ -78,20 +83,18 @@ def _between(
     return reach & needed if include else reach & needed - set(inputs)
 
 
-def _parent(state: State, chosen: set[StageId], t: int) -> StageId | None:
+def _parent(state: State, chosen: set[StageId]) -> StageId | None:
     """Smallest group with all chosen stages; no group may have some of them and others."""
     around: list[GroupState] = []
     for g in state.groups.values():
-        own = members(state, g.id)
-        if chosen.issubset(own):
+        stages = set(members(state, g.id))
+        if chosen <= stages:
             around.append(g)
-        elif not chosen.isdisjoint(own) and not chosen.issuperset(own):
-            refuse(
-                "create_group",
-                t,
-                f"the {group_label(state, g.id)} has {_labels(state, chosen.intersection(own))} of "
-                f"the stages asked for, but not {_labels(state, chosen.difference(own))}; groups "
-                "are nested or have no stage in common",
+        elif chosen & stages and not stages <= chosen:
+            raise IllegalStep(
+                f"the {group_label(state, g.id)} has {_labels(state, chosen & stages)} of "
+                f"the stages asked for, but not {_labels(state, chosen - stages)}; groups "
+                "are nested or have no stage in common"
             )
     return max(around, key=lambda g: _depth(state, g)).id if around else None
 
@@ -100,21 +103,19 @@ def _depth(state: State, g: GroupState) -> int:
     return 0 if g.parent is None else 1 + _depth(state, state.groups[g.parent])
 
 
-def _check_host(state: State, at: Attach, what: str, chosen: set[StageId], t: int) -> None:
+def _check_host(state: State, at: Attach, what: str, chosen: set[StageId]) -> None:
     if at.kind == "at" and at.stage not in chosen:
-        refuse(
-            "create_group",
-            t,
+        raise IllegalStep(
             f"{what} is computed at loop "
             f"{state.loop_label(state.stages[at.stage], at.loop)!r} (step {at.step}), outside of "
-            "the group; call create_group before that and move the group",
+            "the group; call create_group before that and move the group"
         )
 
 
 # ---------------------------------------------------------------- following
 
 
-def keep_groups(before: State, after: State, sid: StageId, primitive: str) -> State:
+def keep_groups(before: State, after: State, sid: StageId) -> State:
     """The state after a step on a stage, with groups as they must be then.
 
     Stages that the step made join the group of the stage, and those that follow a group do so; a
@@ -127,24 +128,21 @@ def keep_groups(before: State, after: State, sid: StageId, primitive: str) -> St
         follows = stage.attach.kind == "root" or stage.attach.group is not None
         if stage.group is None or not follows or stage.op.is_placeholder:
             continue
-        at = _place(after, stage.group)
+        at = ROOT
+        gid: StageId | None = stage.group
+        while gid is not None and at is ROOT:
+            group = after.groups[gid]
+            if group.attach.kind == "at":
+                at = replace(group.attach, group=gid)
+            gid = group.parent
         if at != stage.attach:
-            _check_alive(after, stage, at, primitive)
+            _check_alive(after, stage, at)
             store = stage.store if at.kind == "at" else None
             stages[stage.id] = replace(stage, attach=at, store=store)
     return replace(after, stages=stages)
 
 
-def _place(state: State, gid: StageId | None) -> Attach:
-    while gid is not None:
-        group = state.groups[gid]
-        if group.attach.kind == "at":
-            return replace(group.attach, group=gid)
-        gid = group.parent
-    return ROOT
-
-
-def _check_alive(state: State, stage: StageState, at: Attach, who: str) -> None:
+def _check_alive(state: State, stage: StageState, at: Attach) -> None:
     """Refuse a place in a stage that has changed since the group was moved there."""
     if at.kind != "at" or at.group is None:
         return
@@ -153,12 +151,10 @@ def _check_alive(state: State, stage: StageState, at: Attach, who: str) -> None:
         what = f"the {group_label(state, at.group)}"
         # A stage that gave its reduction to another one does not even know the loop any more.
         name = host.loops[at.loop].name if at.loop in host.loops else at.loop
-        refuse(
-            who,
-            state.steps,
+        raise IllegalStep(
             f"{state.label(stage.id)!r} follows {what} to loop "
             f"'{state.label(host.id)}.{name}' (step {at.step}), which is no longer there; move "
-            "the group first",
+            "the group first"
         )
 
 
@@ -196,46 +192,41 @@ class ComputeAt(Step):
     def apply(self, state: State, t: int) -> State:
         if self.stage in state.groups:
             return self._move_group(state, state.groups[self.stage], t)
-        stage = state.stage(self.stage, "compute_at")
+        stage = state.stage(self.stage)
         if stage.group is not None:
-            _check_inside(state, repr(state.label(stage.id)), stage.group, self.parent, t)
-        movable(state, stage.id, "compute_at", t)
+            _check_inside(state, repr(state.label(stage.id)), stage.group, self.parent)
+        movable(state, stage.id)
         parent = self._host(state)
         if parent.id == stage.id:
-            refuse(
-                "compute_at",
-                t,
+            raise IllegalStep(
                 f"{state.label(stage.id)!r} cannot be computed inside itself; name a stage that "
-                "uses it",
+                "uses it"
             )
-        _check_used(state, parent.id, stage.id, t)
+        _check_used(state, parent.id, stage.id)
         return state.with_stage(replace(stage, attach=Attach("at", parent.id, self.loop, t)))
 
     def _host(self, state: State) -> StageState:
-        parent = state.compute_stage(self.parent, "compute_at")
-        state.leaf(parent, self.loop, "compute_at")
+        parent = state.compute_stage(self.parent)
+        state.leaf(parent, self.loop)
         return parent
 
     def _move_group(self, state: State, group: GroupState, t: int) -> State:
         parent = self._host(state)
-        own, label = members(state, group.id), f"the {group_label(state, group.id)}"
-        if parent.id in own:
-            refuse(
-                "compute_at",
-                t,
+        stages, label = members(state, group.id), f"the {group_label(state, group.id)}"
+        if parent.id in stages:
+            raise IllegalStep(
                 f"{label} cannot be computed inside its own stage {state.label(parent.id)!r}; name "
-                "a stage that uses it",
+                "a stage that uses it"
             )
         if group.parent is not None:
-            _check_inside(state, label, group.parent, parent.id, t)
-        for sid in own:
+            _check_inside(state, label, group.parent, parent.id)
+        for sid in stages:
             if not state.stages[sid].op.is_placeholder:
-                movable(state, sid, "compute_at", t)
-                _check_used(state, parent.id, sid, t)
+                movable(state, sid)
+                _check_used(state, parent.id, sid)
         return state.with_group(replace(group, attach=Attach("at", parent.id, self.loop, t)))
 
     def as_python(self, names: Names) -> str:
-        """Text such as ``s[B].compute_at(s[C], i)``."""
         parent, loop = names.stage(self.parent), names.loop(self.parent, self.loop)
         return f"{names.stage(self.stage)}.compute_at({parent}, {loop})"
 
@@ -246,21 +237,17 @@ class ComputeInline(Step):
 
     def apply(self, state: State, t: int) -> State:
         """Mark the stage; it is substituted when bounds are inferred."""
-        stage = movable(state, self.stage, "compute_inline", t)
+        stage = movable(state, self.stage)
         name = state.label(stage.id)
         if stage.op.reduction is not None:
-            refuse(
-                "compute_inline",
-                t,
-                f"{name!r} is a reduction and would be computed again at every use; use compute_at",
+            raise IllegalStep(
+                f"{name!r} is a reduction and would be computed again at every use; use compute_at"
             )
         for use in (u for x in stage.leaves for u in state.uses(stage, x)):
             if use.kind == "attached":
-                refuse(
-                    "compute_inline",
-                    t,
+                raise IllegalStep(
                     f"stage {state.label(use.stage)!r} is computed inside {name!r}; move it out "
-                    "first",
+                    "first"
                 )
         return state.with_stage(
             replace(stage, attach=Attach("inline", step=t), store=None, double=None)
@@ -278,7 +265,7 @@ class ComputeRoot(Step):
         """Detach it; it follows the group around it, if there is one."""
         if self.stage in state.groups:
             return state.with_group(replace(state.groups[self.stage], attach=ROOT))
-        stage = state.compute_stage(self.stage, "compute_root")
+        stage = state.compute_stage(self.stage)
         return state.with_stage(replace(stage, attach=ROOT, store=None))
 
     def as_python(self, names: Names) -> str:
@@ -288,48 +275,38 @@ class ComputeRoot(Step):
 # ---------------------------------------------------------------- rules
 
 
-def movable(state: State, sid: StageId, who: str, t: int) -> StageState:
-    stage = state.stage(sid, who)
+def movable(state: State, sid: StageId) -> StageState:
+    """A stage that is no input and no output."""
+    stage = state.stage(sid)
     if stage.op.is_placeholder:
-        refuse(who, t, f"{stage.op.name!r} is an input; use cache_read to make a stage of it")
+        raise IllegalStep(f"{stage.op.name!r} is an input; use cache_read to make a stage of it")
     if sid in state.outputs:
-        refuse(
-            who,
-            t,
+        raise IllegalStep(
             f"{state.label(sid)!r} is an output and is computed at root; use cache_write and move "
-            "the cache stage",
+            "the cache stage"
         )
     return stage
 
 
-def _check_inside(state: State, what: str, gid: StageId, parent: StageId, t: int) -> None:
+def _check_inside(state: State, what: str, gid: StageId, parent: StageId) -> None:
     if parent not in members(state, gid):
-        refuse(
-            "compute_at",
-            t,
+        raise IllegalStep(
             f"{what} belongs to the {group_label(state, gid)} and can be computed only inside "
-            f"stages of that, not inside {state.label(state.stage(parent, 'compute_at').id)!r}; "
-            "move the group",
+            f"stages of that, not inside {state.label(state.stage(parent).id)!r}; "
+            "move the group"
         )
 
 
-def _check_used(state: State, parent: StageId, sid: StageId, t: int) -> None:
-    if not _depends(state, parent, sid):
-        users = ", ".join(state.label(c) for c in state.consumers(sid)) or "no stage"
-        refuse(
-            "compute_at",
-            t,
-            f"{state.label(parent)!r} does not use {state.label(sid)!r}, directly or "
-            f"through others; it is used by {users}",
-        )
-
-
-def _depends(state: State, consumer: StageId, producer: StageId) -> bool:
-    todo, seen = [consumer], {consumer}
-    while todo:
+def _check_used(state: State, parent: StageId, sid: StageId) -> None:
+    """Refuse a place in a stage that does not need stage ``sid``, nor through others."""
+    todo, seen = [parent], {parent}
+    while todo and sid not in seen:
         sources = {r.source for r in state.stages[todo.pop()].op.reads()}
-        if producer in sources:
-            return True
         todo += sources - seen
         seen |= sources
-    return False
+    if sid not in seen:
+        users = ", ".join(state.label(c) for c in state.consumers(sid)) or "no stage"
+        raise IllegalStep(
+            f"{state.label(parent)!r} does not use {state.label(sid)!r}, directly or through "
+            f"others; it is used by {users}"
+        )

@@ -7,20 +7,19 @@ from dataclasses import dataclass, replace
 
 from loopwright.ir.affine import to_affine
 from loopwright.ir.expr import Read
-from loopwright.ir.symbol import Symbol
 from loopwright.schedule.bounds.infer import runs_inside
 from loopwright.schedule.bounds.results import Bounds, LoopBound, StageBounds
 from loopwright.schedule.state import (
+    IllegalStep,
     LoopNote,
     Prefetched,
     StageId,
     StageState,
     State,
-    Tensorized,
     loops_around,
     refuse,
 )
-from loopwright.schedule.steps import Names, Step, register
+from loopwright.schedule.steps import Names, Step, at_least, is_int, register
 
 
 @register("prefetch")
@@ -34,21 +33,18 @@ class Prefetch(Step):
 
     def apply(self, state: State, t: int) -> State:
         """Note what a loop prefetches; a later offset for one tensor replaces the earlier."""
-        stage = state.compute_stage(self.stage, "prefetch")
-        loop = state.leaf(stage, self.loop, "prefetch")
-        source = source_of("prefetch", state, self.source, self.value_index, t)
-        if isinstance(self.offset, bool) or not isinstance(self.offset, int) or self.offset < 1:
-            refuse(
-                "prefetch",
-                t,
-                f"offset is how many iterations ahead, a positive integer; got {self.offset!r}",
+        stage = state.compute_stage(self.stage)
+        loop = state.leaf(stage, self.loop)
+        source = source_of(state, self.source, self.value_index)
+        if not is_int(self.offset) or self.offset < 1:
+            raise IllegalStep(
+                f"offset is how many iterations ahead, a positive integer; got {self.offset!r}"
             )
         new = Prefetched(loop.id, source.id, self.value_index, self.offset, t)
         kept = tuple(p for p in stage.prefetches if p.what != new.what)
         return state.with_stage(replace(stage, prefetches=(*kept, new)))
 
     def as_python(self, names: Names) -> str:
-        """Text such as ``s[C].prefetch(B, k, 4)``."""
         tensor = names.output(self.source, self.value_index)
         loop = names.loop(self.stage, self.loop)
         return f"{names.stage(self.stage)}.prefetch({tensor}, {loop}, {self.offset})"
@@ -61,12 +57,12 @@ class Prefetch(Step):
                 check_prefetched("prefetch", state, bounds, sb, want)
 
 
-def source_of(who: str, state: State, source: StageId, output: int, t: int) -> StageState:
-    stage = state.stage(source, who)
+def source_of(state: State, source: StageId, output: int) -> StageState:
+    stage = state.stage(source)
     n = stage.op.num_outputs
     if not 0 <= output < n:
         label = state.label(stage.id)
-        refuse(who, t, f"{label!r} has {n} output(s), there is no output {output}")
+        raise IllegalStep(f"{label!r} has {n} output(s), there is no output {output}")
     return stage
 
 
@@ -87,7 +83,7 @@ def check_prefetched(
     """Refuse to prefetch for a loop data not read inside it, at affine indices, from memory."""
     label = state.loop_label(sb.stage, want.loop)
     name = state.output_label(want.source, want.value_index)
-    mark = sb.stage.marks.get(want.loop)
+    mark, inside = sb.stage.marks.get(want.loop), sb.stage.tensorized
     why = ""
     if sb.kernel is not None:
         root = state.label(sb.kernel.root)
@@ -100,7 +96,9 @@ def check_prefetched(
             f"loop {label!r} is vectorized (step {mark.step}), its iterations run at once; "
             "prefetch at a loop outside of it"
         )
-    elif (inside := _intrinsic_around(sb, want)) is not None:
+    elif inside is not None and sb.stage.leaves.index(want.loop) >= sb.stage.leaves.index(
+        inside.loop
+    ):
         why = (
             f"loop {label!r} belongs to intrinsic {inside.intrin.name!r} (step {inside.step}); "
             "prefetch at a loop outside of it"
@@ -131,13 +129,6 @@ def check_prefetched(
         refuse(who, want.step, why)
 
 
-def _intrinsic_around(sb: StageBounds, want: Prefetched) -> Tensorized | None:
-    """The intrinsic that replaces a loop of the stage around the wanted one, or that one."""
-    done, leaves = sb.stage.tensorized, sb.stage.leaves
-    inside = done is not None and leaves.index(want.loop) >= leaves.index(done.loop)
-    return done if inside else None
-
-
 @dataclass(frozen=True, slots=True)
 class Shares(LoopNote):
     """In each iteration of a loop, fetch a share of what a later one of another loop reads."""
@@ -164,35 +155,43 @@ class PrefetchNext(Step):
 
     def apply(self, state: State, t: int) -> State:
         """Note what a loop prefetches; the last wish for a tensor at a loop counts."""
-        stage = state.compute_stage(self.stage, "prefetch_next")
-        loop = state.leaf(stage, self.loop, "prefetch_next")
-        around = state.compute_stage(self.around, "prefetch_next")
-        outer = state.leaf(around, self.outer, "prefetch_next")
-        source = source_of("prefetch_next", state, self.source, self.value_index, t)
-        if not _is_offset(self.offset):
-            why = f"offset is how many iterations ahead, 0 or more; got {self.offset!r}"
-            refuse("prefetch_next", t, why)
+        stage = state.compute_stage(self.stage)
+        loop = state.leaf(stage, self.loop)
+        around = state.compute_stage(self.around)
+        outer = state.leaf(around, self.outer)
+        source = source_of(state, self.source, self.value_index)
+        if not at_least(self.offset, 0):
+            raise IllegalStep(
+                f"offset is how many iterations ahead, 0 or more; got {self.offset!r}"
+            )
         ahead = Prefetched(outer.id, source.id, self.value_index, self.offset, t)
         new = Shares(loop.id, t, f"prefetches a tensor (step {t})", around.id, ahead)
-        kept = (x for x in stage.notes if not _replaces(new, x))
+        what = (loop.id, *ahead.what[1:])
+        kept = (
+            x
+            for x in stage.notes
+            if not isinstance(x, Shares) or (x.loop, *x.ahead.what[1:]) != what
+        )
         return state.with_stage(replace(stage, notes=(*kept, new)))
 
     def as_python(self, names: Names) -> str:
-        """Text such as ``s[acc].prefetch_next(B, k, s[C], i)``."""
         tensor = names.output(self.source, self.value_index)
         loop = names.loop(self.stage, self.loop)
         outer = names.loop(self.around, self.outer)
         around = names.stage(self.around)
-        given = f"{tensor}, {loop}, {around}, {outer}"
-        given += f", {names.number(self.offset)}" if self.offset != 1 else ""
-        return f"{names.stage(self.stage)}.prefetch_next({given})"
+        offset = f", {names.number(self.offset)}" if self.offset != 1 else ""
+        call = f"prefetch_next({tensor}, {loop}, {around}, {outer}{offset})"
+        return f"{names.stage(self.stage)}.{call}"
 
     @classmethod
     def check_bounds(cls, state: State, bounds: Bounds) -> None:
         """Check that the loop ahead is around the other; reads and extents must be known."""
         for sb in bounds.stages.values():
             for note in shares_of(sb):
-                _check(state, bounds, sb, note)
+                if why := _why_no_shares(state, bounds, sb, note):
+                    refuse("prefetch_next", note.step, why)
+                around = bounds.stages[note.around]
+                check_prefetched("prefetch_next", state, bounds, around, note.ahead)
 
 
 def shares_of(sb: StageBounds) -> list[Shares]:
@@ -206,58 +205,38 @@ def loops_between(state: State, bounds: Bounds, sb: StageBounds, note: Shares) -
     around = [(sb.stage.id, p) for p in range(last, -1, -1)] + loops_around(state, sb.stage)
     if wanted not in around[1:]:
         label = state.loop_label(bounds.stages[note.around].stage, note.ahead.loop)
-        own = state.loop_label(sb.stage, note.loop)
-        outside = [_label(state, x) for x in around[1:]]
+        inner = state.loop_label(sb.stage, note.loop)
+        hosts = [(state.stages[sid], p) for sid, p in around[1:]]
+        outside = [repr(state.loop_label(host, host.leaves[p])) for host, p in hosts]
         others = f"name one of {', '.join(outside)}" if outside else "there is none around that"
-        why = f"loop {label!r} is not around loop {own!r}; {others}"
+        why = f"loop {label!r} is not around loop {inner!r}; {others}"
         refuse("prefetch_next", note.step, why)
     between = around[: around.index(wanted)]
     return [bounds.stages[sid].loops[p] for sid, p in reversed(between)]
 
 
-def _label(state: State, at: tuple[StageId, int]) -> str:
-    stage = state.stages[at[0]]
-    return repr(state.loop_label(stage, stage.leaves[at[1]]))
-
-
-def _is_offset(v: object) -> bool:
-    """Whether an offset is 0 or more, or not known."""
-    if isinstance(v, int) and not isinstance(v, bool):
-        return v >= 0
-    return isinstance(v, Symbol)
-
-
-def _replaces(new: Shares, old: LoopNote) -> bool:
-    """Whether a wish is for the same tensor at the same loop as an earlier one."""
-    if not isinstance(old, Shares):
-        return False
-    return (old.loop, *old.ahead.what[1:]) == (new.loop, *new.ahead.what[1:])
-
-
-def _check(state: State, bounds: Bounds, sb: StageBounds, note: Shares) -> None:
+def _why_no_shares(state: State, bounds: Bounds, sb: StageBounds, note: Shares) -> str:
+    """Reason why shares of a prefetch cannot be made at a loop; or ''."""
     if note.around not in bounds.stages:
-        label = state.label(note.around)
-        refuse("prefetch_next", note.step, f"{label!r} is inlined and has no loops")
+        return f"{state.label(note.around)!r} is inlined and has no loops"
     host = bounds.stages[note.around].stage
     if note.ahead.loop not in host.leaves:
-        label = state.label(host.id)
-        refuse("prefetch_next", note.step, f"the loop of {label!r} that was named is gone")
+        return f"the loop of {state.label(host.id)!r} that was named is gone"
     mark = sb.stage.marks.get(note.loop)
     if mark is not None and mark.kind == "vectorized":
-        label = state.loop_label(sb.stage, note.loop)
-        why = f"loop {label!r} is vectorized (step {mark.step}), its iterations run at once; "
-        refuse("prefetch_next", note.step, why + "fetch shares at a loop outside of it")
-    shape = state.stages[note.ahead.source].op.shape
-    if not all(isinstance(n, int) for n in shape):
+        return (
+            f"loop {state.loop_label(sb.stage, note.loop)!r} is vectorized (step {mark.step}), its "
+            "iterations run at once; fetch shares at a loop outside of it"
+        )
+    if not all(isinstance(n, int) for n in state.stages[note.ahead.source].op.shape):
         label = state.output_label(note.ahead.source, note.ahead.value_index)
-        why = f"the shape of {label!r} depends on sizes, so that shares are not known; use prefetch"
-        refuse("prefetch_next", note.step, why)
+        return (
+            f"the shape of {label!r} depends on sizes, so that shares are not known; use prefetch"
+        )
     for x in loops_between(state, bounds, sb, note):
         if not isinstance(x.extent, int):
-            refuse(
-                "prefetch_next",
-                note.step,
-                f"loop {x.loop.name!r} has no constant extent, so that shares are not known; "
-                "name a loop inside of it",
+            return (
+                f"loop {x.loop.name!r} has no constant extent, so that shares are not known; name "
+                "a loop inside of it"
             )
-    check_prefetched("prefetch_next", state, bounds, bounds.stages[note.around], note.ahead)
+    return ""

@@ -30,14 +30,13 @@ from loopwright.schedule.primitives.caching import fresh_axes
 from loopwright.schedule.primitives.loops import refuse_in_order
 from loopwright.schedule.state import (
     FuseRel,
+    IllegalStep,
     Loop,
     SplitRel,
     StageId,
     StageState,
     State,
-    Use,
     initial_stage,
-    refuse,
 )
 from loopwright.schedule.steps import Names, Step, register
 from loopwright.te.op_node import OpNode, reads_of
@@ -96,7 +95,7 @@ class RFactor(Step):
 
     def apply(self, state: State, t: int) -> State:
         """Make a stage of partial results along the loop; the stage itself combines them."""
-        stage = _check(state, self, t)
+        stage = _checked(state, self)
         op, red = stage.op, stage.op.reduction
         assert red is not None
         plan = factoring(stage, self.loop, self.factor_axis)
@@ -129,69 +128,57 @@ class RFactor(Step):
         return factoring(before.stages[self.stage], self.loop, self.factor_axis).moves
 
     def as_python(self, names: Names) -> str:
-        """Text such as ``C_rf = s.rfactor(C, k, 0)``."""
         tensor, loop = names.tensor(self.stage), names.loop(self.stage, self.loop)
         several = names.before.stages[self.stage].op.num_outputs > 1
         new = f"{names.new_stage()}, *_" if several else names.new_stage()
         return f"{new} = s.rfactor({tensor}, {loop}, {self.factor_axis})"
 
 
-def _check(state: State, step: RFactor, t: int) -> StageState:
-    stage = state.compute_stage(step.stage, "rfactor")
+def _checked(state: State, step: RFactor) -> StageState:
+    stage = state.compute_stage(step.stage)
     name = state.label(stage.id)
     if stage.op.reduction is None:
-        refuse("rfactor", t, f"{name!r} is no reduction; rfactor a stage that has reduction loops")
-    loop = state.leaf(stage, step.loop, "rfactor")
+        raise IllegalStep(f"{name!r} is no reduction; rfactor a stage that has reduction loops")
+    loop = state.leaf(stage, step.loop)
     if stage.tensorized is not None:
-        refuse(
-            "rfactor",
-            t,
+        raise IllegalStep(
             f"{name!r} is tensorized (step {stage.tensorized.step}); call rfactor before that and "
-            "tensorize the stage of partial results",
+            "tensorize the stage of partial results"
         )
     label = state.loop_label(stage, loop.id)
     if loop.kind != "reduce":
-        refuse(
-            "rfactor", t, f"loop {label!r} is no reduction loop; factor one of those of {name!r}"
-        )
-    refuse_in_order(stage, "rfactor", t)
+        raise IllegalStep(f"loop {label!r} is no reduction loop; factor one of those of {name!r}")
+    refuse_in_order(stage, "rfactor")
     if not 0 <= step.factor_axis <= len(stage.op.shape):
         n = len(stage.op.shape)
-        refuse(
-            "rfactor",
-            t,
+        raise IllegalStep(
             f"factor_axis {step.factor_axis} is no place for the new axis; the partial results of "
-            f"{name!r} have {n + 1} dimension(s), so it is one of {-n - 1} to {n}",
+            f"{name!r} have {n + 1} dimension(s), so it is one of {-n - 1} to {n}"
         )
-    for x in stage.leaves:
-        for use in state.uses(stage, x):
-            _refuse_use(state, stage, x, use, t)
+    # Reduction loops must be free, and no stage may be computed at any loop.
+    for loop_id, use in [(x, use) for x in stage.leaves for use in state.uses(stage, x)]:
+        says = use.says(state.loop_label(stage, loop_id))
+        if use.kind == "attached":
+            raise IllegalStep(
+                f"{says}, but its values go into the partial results; call rfactor first and "
+                f"{use.primitive} afterwards"
+            )
+        if stage.loops[loop_id].kind == "reduce":
+            marks = " and mark the loops of the stages that it leaves" if use.kind == "mark" else ""
+            raise IllegalStep(f"{says}; call rfactor before that{marks}")
     return stage
-
-
-def _refuse_use(state: State, stage: StageState, loop: str, use: Use, t: int) -> None:
-    """Refuse a use: reduction loops must be free, and no stage may be computed at any loop."""
-    says = use.says(state.loop_label(stage, loop))
-    if use.kind == "attached":
-        refuse(
-            "rfactor",
-            t,
-            f"{says}, but its values go into the partial results; call rfactor first and "
-            f"{use.primitive} afterwards",
-        )
-    if stage.loops[loop].kind == "reduce":
-        marks = " and mark the loops of the stages that it leaves" if use.kind == "mark" else ""
-        refuse("rfactor", t, f"{says}; call rfactor before that{marks}")
 
 
 def _partial_stage(stage: StageState, plan: Factoring, step: RFactor, new_id: str) -> StageState:
     op = _partial(stage, plan, step)
     out = initial_stage(new_id, op)
     kept = {x for r in plan.kept for x in _parts(r) if plan.moves[x] == x}
+    moved = [plan.moves[x] for x in stage.leaves if x in plan.moves]
     return replace(
         out,
         loops={**out.loops, **{x: v for x, v in stage.loops.items() if x in kept}},
-        leaves=_leaves(stage, plan, op),
+        # Spatial ones, then the reduction's in the order that they had.
+        leaves=(*(f"a{d}" for d in range(len(op.axes))), *(x for x in moved if x[0] != "a")),
         relations=tuple(_renamed(r, plan.moves) for r in plan.kept),
         reordered=stage.reordered,
     )
@@ -222,18 +209,13 @@ def _partial(stage: StageState, plan: Factoring, step: RFactor) -> OpNode:
     if over:
         body = Reduce(red.combiner, source, over, where, None, red.dtype)
     else:
-        body = _single(source, where, red)
+        # One value an output, the identity beyond the axis.
+        if where is not None:
+            both_values = zip(source, red.combiner.identity, strict=True)
+            source = tuple(IfThenElse(where, e, none, e.dtype) for e, none in both_values)
+        body = source[0] if len(source) == 1 else Tuple(source, red.dtype)
     shape = tuple(a.extent for a in axes)
     return OpNode(f"{op.name}.rf", shape, op.dtype, tuple(axes), over, body)
-
-
-def _single(source: tuple[Expr, ...], where: Expr | None, red: Reduce) -> Expr:
-    """Body where no reduction is left: one value an output, the identity beyond the axis."""
-    values = source
-    if where is not None:
-        both = zip(source, red.combiner.identity, strict=True)
-        values = tuple(IfThenElse(where, e, none, e.dtype) for e, none in both)
-    return values[0] if len(values) == 1 else Tuple(values, red.dtype)
 
 
 def _values(stage: StageState, plan: Factoring, values: dict[str, Expr]) -> list[Expr]:
@@ -266,12 +248,6 @@ def both(conds: list[Expr], where: Expr | None) -> Expr | None:
     return binary("and", inside, where)
 
 
-def _leaves(stage: StageState, plan: Factoring, parts: OpNode) -> tuple[str, ...]:
-    """Loops of the new stage: spatial ones, then the reduction's in the order that they had."""
-    moved = [plan.moves[x] for x in stage.leaves if x in plan.moves]
-    return (*(f"a{d}" for d in range(len(parts.axes))), *(x for x in moved if x[0] != "a"))
-
-
 def _renamed(r: Relation, moves: dict[str, str]) -> Relation:
     if isinstance(r, SplitRel):
         return replace(r, parent=moves[r.parent], outer=moves[r.outer], inner=moves[r.inner])
@@ -287,7 +263,7 @@ class BlockedScan(Step):
 
     def apply(self, state: State, t: int) -> State:
         """Make stages of totals and of running totals; the stage itself begins with the latter."""
-        stage, scan = _scan_of(state, self, t)
+        stage, scan = _scan_of(state, self)
         running, totals = f"s{t}", f"s{t}.0"
         plan = _Blocks(stage.op, scan, self.factor, running, totals)
         own = replace(
@@ -314,44 +290,37 @@ class BlockedScan(Step):
         return {}
 
     def as_python(self, names: Names) -> str:
-        """Text such as ``Y_blocks, Y_totals = s.blocked_scan(Y, k, 16)``."""
         tensor, loop = names.tensor(self.stage), names.loop(self.stage, self.loop)
         made = f"{names.new_stage()}, {names.tensor(f's{names.step}.0')}"
         return f"{made} = s.blocked_scan({tensor}, {loop}, {self.factor})"
 
 
-def _scan_of(state: State, step: BlockedScan, t: int) -> tuple[StageState, Scan]:
-    stage = state.compute_stage(step.stage, "blocked_scan")
+def _scan_of(state: State, step: BlockedScan) -> tuple[StageState, Scan]:
+    stage = state.compute_stage(step.stage)
     name, op = state.label(stage.id), stage.op
     if stage.transformed or stage.layout is not None or stage.align:
-        refuse(
-            "blocked_scan",
-            t,
+        raise IllegalStep(
             f"the loops of {name!r} are already transformed (now {state.loop_list(stage)}); call "
-            "blocked_scan before split, reorder and annotations",
+            "blocked_scan before split, reorder and annotations"
         )
     if any(state.uses(stage, x) for x in stage.leaves):
-        refuse("blocked_scan", t, f"a stage is already computed inside {name!r}; call it before")
-    loop = state.leaf(stage, step.loop, "blocked_scan")
+        raise IllegalStep(f"a stage is already computed inside {name!r}; call it before")
+    loop = state.leaf(stage, step.loop)
     over = {f"r{d}": x for d, x in enumerate(op.reduce_axes)}.get(loop.id)
     scan = None
     if over is not None and op.reduction is not None:
         scan = scan_of(op.axes, op.reduction, over)
     if scan is None:
-        refuse(
-            "blocked_scan",
-            t,
+        raise IllegalStep(
             f"{name!r} is no scan along {state.loop_label(stage, loop.id)!r}: a reduction of "
             "select(k <= j, element, identity), where the element does not depend on axis j of the "
-            "result, and all sizes are known",
+            "result, and all sizes are known"
         )
     low, high = scan.range
     if isinstance(step.factor, bool) or not 1 < step.factor < high - low:
-        refuse(
-            "blocked_scan",
-            t,
+        raise IllegalStep(
             f"a block of {step.factor} is no part of the {max(0, high - low)} elements that "
-            f"{name!r} combines; give a number between",
+            f"{name!r} combines; give a number between"
         )
     return stage, scan
 

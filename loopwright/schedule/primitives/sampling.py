@@ -7,12 +7,12 @@ where they come from, so that another decision in it changes all that follows fr
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Literal, TypeAlias
 
 from loopwright.ir.symbol import Symbol
 from loopwright.schedule.primitives.placement import ComputeAt, ComputeInline, ComputeRoot
-from loopwright.schedule.state import Sampled, StageId, State, refuse
+from loopwright.schedule.state import IllegalStep, Sampled, StageId, State
 from loopwright.schedule.steps import (
     FieldType,
     Names,
@@ -31,15 +31,6 @@ Place: TypeAlias = (
 )
 
 
-def _is_open(v: object) -> bool:
-    """Whether a number is a symbol, which stands for all values that a knob may choose."""
-    return isinstance(v, Symbol)
-
-
-def _is_number(v: object) -> bool:
-    return isinstance(v, int | float) and not isinstance(v, bool)
-
-
 def _is_place(v: object) -> bool:
     if v in (("root",), ("inline",)):
         return True
@@ -50,7 +41,7 @@ def _is_place(v: object) -> bool:
 @register(
     "sample_categorical",
     candidates=FieldType(each(is_int)),
-    probs=FieldType(optional(each(_is_number))),
+    probs=FieldType(optional(each(lambda v: is_int(v) or isinstance(v, float)))),
 )
 class SampleCategorical(Step):
     """Choose one of some numbers."""
@@ -60,25 +51,19 @@ class SampleCategorical(Step):
     probs: tuple[float, ...] | None = None
 
     def apply(self, state: State, t: int) -> State:
-        state.compute_stage(self.stage, "sample_categorical")
-        if not _is_open(self.decision) and self.decision not in self.candidates:
-            known = ", ".join(map(str, self.candidates)) or "none"
-            refuse(
-                "sample_categorical",
-                t,
-                f"{self.decision!r} is none of the candidates; they are {known}",
-            )
+        state.compute_stage(self.stage)
+        decision: object = self.decision
+        if not isinstance(decision, Symbol) and decision not in self.candidates:
+            candidates = ", ".join(map(str, self.candidates)) or "none"
+            raise IllegalStep(f"{self.decision!r} is none of the candidates; they are {candidates}")
         if self.probs is not None and len(self.probs) != len(self.candidates):
-            refuse(
-                "sample_categorical",
-                t,
+            raise IllegalStep(
                 f"{len(self.candidates)} candidates have {len(self.probs)} probabilities; give one "
-                "for each",
+                "for each"
             )
         return state.with_sample(t, (self.decision,))
 
     def as_python(self, names: Names) -> str:
-        """Text such as ``v0_0 = s[C].sample_categorical([4, 8], decision=8)``."""
         probs = "" if self.probs is None else f", {list(self.probs)}"
         call = f"sample_categorical({list(self.candidates)}{probs}, decision={self.decision})"
         return f"{Sampled(0, names.step).name} = {names.stage(self.stage)}.{call}"
@@ -94,40 +79,35 @@ class SamplePerfectTile(Step):
     decision: tuple[int, ...]
 
     def apply(self, state: State, t: int) -> State:
-        """Keep the factors, outermost first, for the steps that use them."""
-        who = "sample_perfect_tile"
-        stage = state.compute_stage(self.stage, who)
-        loop = state.leaf(stage, self.loop, who)
+        stage = state.compute_stage(self.stage)
+        loop = state.leaf(stage, self.loop)
         label = state.loop_label(stage, loop.id)
         if self.n < 1 or self.max_innermost_factor < 1:
-            refuse(who, t, "n and max_innermost_factor are at least 1")
+            raise IllegalStep("n and max_innermost_factor are at least 1")
         if len(self.decision) != self.n:
-            refuse(who, t, f"n is {self.n}, and the decision has {len(self.decision)} factors")
-        known = [x for x in (*self.decision, loop.nominal) if not _is_open(x)]
+            raise IllegalStep(f"n is {self.n}, and the decision has {len(self.decision)} factors")
+        known = [x for x in (*self.decision, loop.nominal) if not isinstance(x, Symbol)]
         if not all(isinstance(x, int) for x in known):
-            refuse(who, t, f"the extent of {label!r} is not known; sample loops of known extent")
-        if len(known) == self.n + 1 and not self._fits(known):
-            refuse(
-                who,
-                t,
-                f"{list(self.decision)} is no tile of {label!r}, which has {loop.nominal} "
+            raise IllegalStep(f"the extent of {label!r} is not known; sample loops of known extent")
+        factors = self.decision
+        if len(known) == self.n + 1 and not (
+            all(x >= 1 for x in factors)
+            and factors[-1] <= self.max_innermost_factor
+            and math.prod(factors) == loop.nominal
+        ):
+            raise IllegalStep(
+                f"{list(factors)} is no tile of {label!r}, which has {loop.nominal} "
                 f"iterations: the product must be that, and the last factor at most "
-                f"{self.max_innermost_factor}",
+                f"{self.max_innermost_factor}"
             )
         return state.with_sample(t, self.decision)
 
-    def _fits(self, known: Sequence[object]) -> bool:
-        positive = all(x >= 1 for x in self.decision)
-        small = self.decision[-1] <= self.max_innermost_factor
-        return positive and small and math.prod(self.decision) == known[-1]
-
     def as_python(self, names: Names) -> str:
-        """Text such as ``v0_0, v0_1 = s[C].sample_perfect_tile(i, 2, decision=[4, 16])``."""
         chosen = ", ".join(Sampled(0, names.step, k).name for k in range(self.n))
         loop = names.loop(self.stage, self.loop)
-        given = f"{loop}, {self.n}, {self.max_innermost_factor}, decision={list(self.decision)}"
+        args = f"{loop}, {self.n}, {self.max_innermost_factor}, decision={list(self.decision)}"
         unpacked = chosen if self.n > 1 else f"[{chosen}]"
-        return f"{unpacked} = {names.stage(self.stage)}.sample_perfect_tile({given})"
+        return f"{unpacked} = {names.stage(self.stage)}.sample_perfect_tile({args})"
 
 
 @register("sample_compute_location", decision=FieldType(_is_place))
@@ -136,11 +116,14 @@ class SampleComputeLocation(Step):
 
     decision: Place
 
+    @property
+    def verb(self) -> str:
+        return placing(self.stage, self.decision).primitive
+
     def apply(self, state: State, t: int) -> State:
         return placing(self.stage, self.decision).apply(state, t)
 
     def as_python(self, names: Names) -> str:
-        """Text such as ``s[B].sample_compute_location(decision=(s[C], i))``."""
         match self.decision:
             case ("at", parent, loop):
                 where = f"({names.stage(parent)}, {names.loop(parent, loop)})"

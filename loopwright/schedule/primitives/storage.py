@@ -6,12 +6,12 @@ from dataclasses import replace
 
 from loopwright.errors import did_you_mean
 from loopwright.ir.kinds import SCOPES, WARP_SIZE, Scope
-from loopwright.ir.symbol import Symbol
 from loopwright.schedule.bounds.infer import attach_position
-from loopwright.schedule.bounds.results import Bounds, LoopBound, StageBounds
+from loopwright.schedule.bounds.results import Bounds, StageBounds
 from loopwright.schedule.primitives.placement import movable
 from loopwright.schedule.state import (
     Attach,
+    IllegalStep,
     StageId,
     StageState,
     State,
@@ -19,26 +19,23 @@ from loopwright.schedule.state import (
     refuse,
     store_position,
 )
-from loopwright.schedule.steps import Names, Step, register
+from loopwright.schedule.steps import Names, Step, at_least, register
 
 
-def check_scope(scope: str, who: str, t: int) -> None:
+def check_scope(scope: str) -> None:
     if scope not in SCOPES:
-        refuse(
-            who,
-            t,
-            f"unknown scope {scope!r}{did_you_mean(str(scope), SCOPES)}; use {', '.join(SCOPES)}",
+        raise IllegalStep(
+            f"unknown scope {scope!r}{did_you_mean(str(scope), SCOPES)}; use {', '.join(SCOPES)}"
         )
 
 
-def own_buffer(state: State, sid: StageId, who: str, t: int) -> StageState:
-    stage = movable(state, sid, who, t)
+def own_buffer(state: State, sid: StageId) -> StageState:
+    """A stage whose buffer may be changed: no input, no output, not inlined."""
+    stage = movable(state, sid)
     if stage.attach.kind == "inline":
-        refuse(
-            who,
-            t,
+        raise IllegalStep(
             f"{state.label(sid)!r} is inlined and has no buffer; use compute_root or compute_at "
-            "first",
+            "first"
         )
     return stage
 
@@ -50,12 +47,11 @@ class SetScope(Step):
     scope: Scope
 
     def apply(self, state: State, t: int) -> State:
-        stage = own_buffer(state, self.stage, "set_scope", t)
-        check_scope(self.scope, "set_scope", t)
+        stage = own_buffer(state, self.stage)
+        check_scope(self.scope)
         return state.with_stage(replace(stage, scope=self.scope, since=stage.after("set_scope", t)))
 
     def as_python(self, names: Names) -> str:
-        """Text such as ``s[B].set_scope('local')``."""
         return f"{names.stage(self.stage)}.set_scope({self.scope!r})"
 
     @classmethod
@@ -69,8 +65,17 @@ class SetScope(Step):
         kernels = [(sid, k.root) for sid, k in bounds.kernels.items() if sid in bounds.stages]
         for root, read in ((root, r) for sid, root in kernels for r in bounds.ops[sid].reads()):
             source = bounds.stages.get(read.source)
-            if source is not None and not source.padded and source.scope != "global":
-                _refuse_outside(state, source, root)
+            if source is None or source.padded or source.scope == "global":
+                continue
+            name, host, since = state.label(read.source), state.label(root), source.stage.since
+            verb = next(v for v in ("set_scope", "cache_read", "cache_write") if v in since)
+            refuse(
+                verb,
+                since[verb],
+                f"{name!r} is in {source.scope} memory but is computed outside of the kernel of "
+                f"{host!r} that reads it; compute it at a loop of {host!r}, or keep it in global "
+                "memory",
+            )
 
 
 @register("storage_align")
@@ -82,28 +87,23 @@ class StorageAlign(Step):
     offset: int
 
     def apply(self, state: State, t: int) -> State:
-        stage = own_buffer(state, self.stage, "storage_align", t)
+        stage = own_buffer(state, self.stage)
         ndim = len(stage.layout) if stage.layout is not None else len(stage.op.shape)
         if not 0 <= self.dim < ndim:
-            refuse(
-                "storage_align",
-                t,
+            raise IllegalStep(
                 f"the buffer of {state.label(stage.id)!r} has {ndim} dimensions, there is no "
-                f"dimension {self.dim}",
+                f"dimension {self.dim}"
             )
-        if not _at_least(self.factor, 1) or not _at_least(self.offset, 0):
-            refuse(
-                "storage_align",
-                t,
+        if not at_least(self.factor, 1) or not at_least(self.offset, 0):
+            raise IllegalStep(
                 "factor must be positive and offset 0 or more (a stride is k * factor + offset), "
-                f"got {self.factor!r} and {self.offset!r}",
+                f"got {self.factor!r} and {self.offset!r}"
             )
         kept = tuple(a for a in stage.align if a[0] != self.dim)
         align = (*kept, (self.dim, self.factor, self.offset))
         return state.with_stage(replace(stage, align=align, since=stage.after("storage_align", t)))
 
     def as_python(self, names: Names) -> str:
-        """Text such as ``s[B].storage_align(0, 32, 1)``."""
         stride = f"{self.dim}, {self.factor}, {self.offset}"
         return f"{names.stage(self.stage)}.storage_align({stride})"
 
@@ -120,12 +120,6 @@ class StorageAlign(Step):
                 )
 
 
-def _at_least(value: object, least: int) -> bool:
-    if isinstance(value, Symbol):  # of many candidates; each is looked at when it is chosen
-        return True
-    return isinstance(value, int) and not isinstance(value, bool) and value >= least
-
-
 @register("store_at")
 class StoreAt(Step):
     """Let the buffer exist inside a loop of ``parent``, around the loop where it is computed."""
@@ -134,15 +128,14 @@ class StoreAt(Step):
     loop: str
 
     def apply(self, state: State, t: int) -> State:
-        stage = _computed_at(state, self.stage, "store_at", t)
-        parent = state.compute_stage(self.parent, "store_at")
-        state.leaf(parent, self.loop, "store_at")
+        stage = _computed_at(state, self.stage)
+        parent = state.compute_stage(self.parent)
+        state.leaf(parent, self.loop)
         new = state.with_stage(replace(stage, store=Attach("at", parent.id, self.loop, t)))
         store_position(new, new.stages[stage.id])
         return new
 
     def as_python(self, names: Names) -> str:
-        """Text such as ``s[B].store_at(s[C], i)``."""
         parent, loop = names.stage(self.parent), names.loop(self.parent, self.loop)
         return f"{names.stage(self.stage)}.store_at({parent}, {loop})"
 
@@ -150,8 +143,20 @@ class StoreAt(Step):
     def check_bounds(cls, state: State, bounds: Bounds) -> None:
         """Refuse a buffer shared by iterations that run at once; so for `StoreRoot`, too."""
         for sb in bounds.stages.values():
-            if sb.stage.store is not None:
-                _check_shared(state, bounds, sb, sb.stage.store)
+            store = sb.stage.store
+            if store is None:
+                continue
+            around, end = loops_around(state, sb.stage), store_position(state, sb.stage)
+            inside = around[: around.index(end)] if end in around else around
+            for x in (bounds.stages[sid].loops[p] for sid, p in inside):
+                if x.mark is not None and x.mark.kind != "unrolled":
+                    refuse(
+                        "store_at" if store.kind == "at" else "store_root",
+                        store.step,
+                        f"{state.label(sb.stage.id)!r} is stored outside of loop {x.loop.name!r}, "
+                        f"which is {x.mark.kind} (step {x.mark.step}): iterations that run at once "
+                        "would write into one buffer; store it inside of that loop",
+                    )
 
 
 @register("store_root")
@@ -159,20 +164,18 @@ class StoreRoot(Step):
     """Let the buffer exist around all loops of the stage in which it is computed."""
 
     def apply(self, state: State, t: int) -> State:
-        stage = _computed_at(state, self.stage, "store_root", t)
+        stage = _computed_at(state, self.stage)
         return state.with_stage(replace(stage, store=Attach("root", step=t)))
 
     def as_python(self, names: Names) -> str:
         return f"{names.stage(self.stage)}.store_root()"
 
 
-def _computed_at(state: State, sid: StageId, who: str, t: int) -> StageState:
-    stage = own_buffer(state, sid, who, t)
+def _computed_at(state: State, sid: StageId) -> StageState:
+    stage = own_buffer(state, sid)
     if stage.attach.kind != "at":
-        refuse(
-            who,
-            t,
-            f"{state.label(sid)!r} is computed at root, where its buffer is; call compute_at first",
+        raise IllegalStep(
+            f"{state.label(sid)!r} is computed at root, where its buffer is; call compute_at first"
         )
     return stage
 
@@ -189,18 +192,15 @@ class DoubleBuffer(Step):
     stages: int = 2
 
     def apply(self, state: State, t: int) -> State:
-        stage = own_buffer(state, self.stage, "double_buffer", t)
-        if not _at_least(self.stages, 2) or self.stages > MAX_COPIES:
-            refuse(
-                "double_buffer",
-                t,
+        stage = own_buffer(state, self.stage)
+        if not at_least(self.stages, 2) or self.stages > MAX_COPIES:
+            raise IllegalStep(
                 "stages is how many iterations have a place in the buffer, from 2 to "
-                f"{MAX_COPIES}, got {self.stages!r}",
+                f"{MAX_COPIES}, got {self.stages!r}"
             )
         return state.with_stage(replace(stage, double=t, copies=self.stages))
 
     def as_python(self, names: Names) -> str:
-        """Text such as ``s[B].double_buffer()`` or ``s[B].double_buffer(stages=3)``."""
         stages = "" if self.stages == 2 else f"stages={self.stages}"
         return f"{names.stage(self.stage)}.double_buffer({stages})"
 
@@ -208,8 +208,9 @@ class DoubleBuffer(Step):
     def check_bounds(cls, state: State, bounds: Bounds) -> None:
         """Check that the loop is serial, and that sources are there for later iterations."""
         for sb in bounds.stages.values():
-            if sb.stage.double is not None:
-                _check_double(state, bounds, sb, sb.stage.double)
+            t = sb.stage.double
+            if t is not None and (why := _why_not_double(state, bounds, sb)):
+                refuse("double_buffer", t, why)
 
 
 def aligned_strides(
@@ -233,18 +234,6 @@ def aligned_strides(
 
 
 # ---------------------------------------------------------------- rules that need extents
-
-
-def _refuse_outside(state: State, source: StageBounds, root: StageId) -> None:
-    since = source.stage.since
-    verb = next(v for v in ("set_scope", "cache_read", "cache_write") if v in since)
-    refuse(
-        verb,
-        since[verb],
-        f"{state.label(source.stage.id)!r} is in {source.scope} memory but is computed outside of "
-        f"the kernel of {state.label(root)!r} that reads it; compute it at a loop of "
-        f"{state.label(root)!r}, or keep it in global memory",
-    )
 
 
 def _check_warp(state: State, bounds: Bounds, sb: StageBounds) -> None:
@@ -271,77 +260,47 @@ def _check_warp(state: State, bounds: Bounds, sb: StageBounds) -> None:
         )
 
 
-def _check_shared(state: State, bounds: Bounds, sb: StageBounds, store: Attach) -> None:
-    around, end = loops_around(state, sb.stage), store_position(state, sb.stage)
-    inside = around[: around.index(end)] if end in around else around
-    for x in (bounds.stages[sid].loops[p] for sid, p in inside):
-        if x.mark is not None and x.mark.kind != "unrolled":
-            _refuse_shared(state, sb, store, x)
-
-
-def _refuse_shared(state: State, sb: StageBounds, store: Attach, x: LoopBound) -> None:
-    assert x.mark is not None
-    name = state.label(sb.stage.id)
-    refuse(
-        "store_at" if store.kind == "at" else "store_root",
-        store.step,
-        f"{name!r} is stored outside of loop {x.loop.name!r}, which is {x.mark.kind} (step "
-        f"{x.mark.step}): iterations that run at once would write into one buffer; store it inside "
-        "of that loop",
-    )
-
-
-def _check_double(state: State, bounds: Bounds, sb: StageBounds, t: int) -> None:
-    stage, name = sb.stage, state.label(sb.stage.id)
+def _why_not_double(state: State, bounds: Bounds, sb: StageBounds) -> str:
+    """Reason why a stage cannot be computed for later iterations; empty: it can."""
+    stage, name = sb.stage, repr(state.label(sb.stage.id))
     if stage.attach.kind != "at":
-        refuse(
-            "double_buffer",
-            t,
-            f"{name!r} is computed at root, once; compute it at a serial loop of a stage that uses "
-            "it",
+        return (
+            f"{name} is computed at root, once; compute it at a serial loop of a stage that uses it"
         )
     host, pos = attach_position(state, stage, bounds)
-    x = host.loops[pos]
-    label = state.loop_label(host.stage, x.loop.id)
-    if x.mark is not None:
-        refuse(
-            "double_buffer",
-            t,
-            f"{name!r} is computed at loop {label!r}, which is {x.mark.kind} (step {x.mark.step}); "
-            "two halves need a serial loop",
+    mark, label = host.loops[pos].mark, repr(state.loop_label(host.stage, stage.attach.loop))
+    if mark is not None:
+        return (
+            f"{name} is computed at loop {label}, which is {mark.kind} (step {mark.step}); two "
+            "halves need a serial loop"
         )
     if stage.store is not None and store_position(state, stage) != (host.stage.id, pos):
-        refuse(
-            "double_buffer",
-            t,
-            f"the buffer of {name!r} exists outside of loop {label!r} (step {stage.store.step}); "
-            "store it where it is computed",
+        return (
+            f"the buffer of {name} exists outside of loop {label} (step {stage.store.step}); store "
+            "it where it is computed"
         )
     # The half is filled by the stage and by those that are computed inside it.
     inside = [x for x in bounds.stages.values() if _runs_in(state, x.stage, stage)]
     reads = {r.source: x.stage.id for x in inside for r in x.op.reads()}
     for sid, reader in reads.items():
-        other = state.stages[sid]
-        inner = f"{state.label(reader)!r}, computed inside {name!r},"
-        who = repr(name) if reader == stage.id else inner
-        at = other.attach
-        same = at.kind == "at" and (at.stage, at.loop) == (stage.attach.stage, stage.attach.loop)
-        if same and other.double is None:
-            refuse(
-                "double_buffer",
-                t,
-                f"{who} reads {state.label(sid)!r}, which is computed at loop {label!r} too, for "
-                "the same iteration only; double_buffer it as well, or compute it inside "
-                f"{name!r}",
+        other, source = state.stages[sid], repr(state.label(sid))
+        place = (other.attach.kind, other.attach.stage, other.attach.loop)
+        if place != ("at", stage.attach.stage, stage.attach.loop):
+            continue
+        inner = f"{state.label(reader)!r}, computed inside {name},"
+        who = name if reader == stage.id else inner
+        if other.double is None:
+            return (
+                f"{who} reads {source}, which is computed at loop {label} too, for the same "
+                f"iteration only; double_buffer it as well, or compute it inside {name}"
             )
-        if same and other.copies != stage.copies:
-            refuse(
-                "double_buffer",
-                t,
-                f"{who} has {stage.copies} stages and reads {state.label(sid)!r}, which is "
-                f"computed at loop {label!r} too and has {other.copies} (step {other.double}); "
-                "give both the same number",
+        if other.copies != stage.copies:
+            return (
+                f"{who} has {stage.copies} stages and reads {source}, which is computed at loop "
+                f"{label} too and has {other.copies} (step {other.double}); give both the same "
+                "number"
             )
+    return ""
 
 
 def _runs_in(state: State, stage: StageState, host: StageState) -> bool:

@@ -29,7 +29,7 @@ from loopwright.ir.printer import print_expr
 from loopwright.ir.reduction import Combiner, Reduce
 from loopwright.ir.traversal import free_vars
 from loopwright.schedule.bounds.results import Bounds, LoopBound, StageBounds, launch_tag
-from loopwright.schedule.state import StageState, State, Tensorized, refuse
+from loopwright.schedule.state import IllegalStep, StageState, State, Tensorized, refuse
 from loopwright.schedule.steps import FieldType, Names, Step, register
 from loopwright.te.intrin_proof import intrinsic_from_json
 from loopwright.te.intrinsics import call_of
@@ -55,30 +55,22 @@ class Tensorize(Step):
     intrin: TensorIntrin
 
     def apply(self, state: State, t: int) -> State:
-        stage = state.compute_stage(self.stage, "tensorize")
-        loop = state.leaf(stage, self.loop, "tensorize")
+        stage = state.compute_stage(self.stage)
+        loop = state.leaf(stage, self.loop)
         if stage.tensorized is not None:
             old = state.loop_label(stage, stage.tensorized.loop)
-            refuse(
-                "tensorize",
-                t,
+            raise IllegalStep(
                 f"{state.label(stage.id)!r} is already tensorized at loop {old!r} (step "
-                f"{stage.tensorized.step}); a stage has one intrinsic",
+                f"{stage.tensorized.step}); a stage has one intrinsic"
             )
         if stage.op.num_outputs != 1:
-            refuse(
-                "tensorize",
-                t,
+            raise IllegalStep(
                 f"{state.label(stage.id)!r} has {stage.op.num_outputs} outputs; an intrinsic makes "
-                "one",
+                "one"
             )
         return state.with_stage(replace(stage, tensorized=Tensorized(loop.id, self.intrin, t)))
 
     def as_python(self, names: Names) -> str:
-        """Text such as ``s[C].tensorize(i, te.intrinsics.dot_uint8_int8_int32(16))``.
-
-        An intrinsic that does not come with loopwright is written as its JSON.
-        """
         loop = names.loop(self.stage, self.loop)
         intrin = call_of(self.intrin) or repr(self.intrin.to_json())
         return f"{names.stage(self.stage)}.tensorize({loop}, {intrin})"

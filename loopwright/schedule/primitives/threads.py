@@ -16,7 +16,7 @@ from loopwright.schedule.bounds.results import (
     launch_tag,
 )
 from loopwright.schedule.primitives.loops import put_mark, refuse_in_order
-from loopwright.schedule.state import Mark, State, loops_around, refuse
+from loopwright.schedule.state import IllegalStep, Mark, State, loops_around, refuse
 from loopwright.schedule.steps import (
     FieldType,
     Names,
@@ -40,44 +40,37 @@ class Bind(Step):
     extent: int | None = None
 
     def apply(self, state: State, t: int) -> State:
-        stage = state.compute_stage(self.stage, "bind")
-        loop = state.leaf(stage, self.loop, "bind")
+        stage = state.compute_stage(self.stage)
+        loop = state.leaf(stage, self.loop)
         name = state.loop_label(stage, loop.id)
         if self.tag not in THREAD_TAGS:
-            refuse(
-                "bind",
-                t,
+            raise IllegalStep(
                 f"unknown thread axis {self.tag!r}{did_you_mean(self.tag, THREAD_TAGS)}; "
-                f"use one of {', '.join(THREAD_TAGS)}",
+                f"use one of {', '.join(THREAD_TAGS)}"
             )
         if loop.kind == "reduce" and not self.tag.startswith("threadIdx"):
             why = (
                 "blocks cannot add to one element" if self.tag != "vthread" else "it has one result"
             )
-            refuse(
-                "bind",
-                t,
+            raise IllegalStep(
                 f"loop {name!r} is a reduction, {self.tag} cannot run it: {why}; bind it to "
                 "threadIdx (the threads of a block reduce together), or use rfactor and bind the "
-                "new loop",
+                "new loop"
             )
         if loop.kind == "reduce":
-            refuse_in_order(stage, "bind", t)
+            refuse_in_order(stage, "bind")
         for other in stage.leaves:
             if other != loop.id and launch_tag(stage.marks.get(other)) == self.tag:
-                refuse(
-                    "bind",
-                    t,
+                raise IllegalStep(
                     f"{state.loop_label(stage, other)!r} is bound to {self.tag} already (step "
                     f"{stage.marks[other].step}), so {name!r} cannot be; fuse the two loops first, "
-                    "or use another thread axis",
+                    "or use another thread axis"
                 )
         if self.extent is not None and self.extent < 1:
-            refuse("bind", t, f"the extent of {self.tag} must be positive, got {self.extent}")
-        return put_mark(state, stage, loop.id, Mark("thread", t, self.tag, self.extent), "bind", t)
+            raise IllegalStep(f"the extent of {self.tag} must be positive, got {self.extent}")
+        return put_mark(state, stage, loop.id, Mark("thread", t, self.tag, self.extent))
 
     def as_python(self, names: Names) -> str:
-        """Text such as ``s[C].bind(i, 'threadIdx.x')``."""
         loop = names.loop(self.stage, self.loop)
         return f"{names.stage(self.stage)}.bind({loop}, {_axis(self.tag, self.extent)})"
 
@@ -88,7 +81,15 @@ class Bind(Step):
             if sb.kernel is None:
                 continue
             for x in sb.loops:
-                _check_loop(state, sb, sb.kernel, x)
+                if tag := launch_tag(x.mark):
+                    _check_axis(state, sb, sb.kernel, x, tag)
+                elif x.mark is not None and x.mark.kind == "parallel":
+                    refuse(
+                        "parallel",
+                        x.mark.step,
+                        f"loop {state.loop_label(sb.stage, x.loop.id)!r} runs inside a kernel "
+                        f"({', '.join(sb.kernel.launches)}); bind it to a thread axis instead",
+                    )
             _check_lanes(state, sb)
             _check_vectors(state, bounds, sb)
 
@@ -100,39 +101,42 @@ class SetStorePredicate(Step):
     equal: tuple[tuple[str, int], ...]
 
     def apply(self, state: State, t: int) -> State:
-        stage = state.compute_stage(self.stage, "set_store_predicate")
-        who, name = "set_store_predicate", state.label(stage.id)
+        stage = state.compute_stage(self.stage)
+        name = state.label(stage.id)
         bound = cross_tags(stage)
         if not bound:
-            refuse(
-                who,
-                t,
+            raise IllegalStep(
                 f"no reduction loop of {name!r} is bound to a thread axis, so every thread stores "
-                "elements of its own; bind the reduction loop first",
+                "elements of its own; bind the reduction loop first"
             )
         for tag, value in self.equal:
             if tag not in bound:
-                refuse(
-                    who,
-                    t,
+                raise IllegalStep(
                     f"{tag} reduces nothing in {name!r} (its reduction loops are bound to "
-                    f"{', '.join(bound)}), so a test of it would leave elements unset",
+                    f"{', '.join(bound)}), so a test of it would leave elements unset"
                 )
             if value < 0:
-                refuse(who, t, f"{tag} is never {value}")
-        since = stage.after(who, t)
+                raise IllegalStep(f"{tag} is never {value}")
+        since = stage.after("set_store_predicate", t)
         return state.with_stage(replace(stage, predicate=self.equal, since=since))
 
     def as_python(self, names: Names) -> str:
-        """Text such as ``s[C].set_store_predicate([('threadIdx.x', 3)])``."""
         return f"{names.stage(self.stage)}.set_store_predicate({list(self.equal)!r})"
 
     @classmethod
     def check_bounds(cls, state: State, bounds: Bounds) -> None:
         """Check that the thread that stores is one of the launch."""
         for sb in bounds.stages.values():
-            if sb.kernel is not None:
-                _check_predicate(state, sb, sb.kernel)
+            crossed = cross_tags(sb.stage) if sb.kernel is not None else ()
+            for tag, value in sb.stage.predicate or ():
+                extent = sb.kernel.launches[tag].extent if sb.kernel and tag in crossed else None
+                if isinstance(extent, int) and value >= extent:
+                    refuse(
+                        "set_store_predicate",
+                        sb.stage.since["set_store_predicate"],
+                        f"{tag} of {state.label(sb.stage.id)!r} is never {value}: it runs to "
+                        f"{extent - 1}",
+                    )
 
 
 @register("env_threads", axes=FieldType(each(pair(is_text, optional(is_int)))))
@@ -142,39 +146,31 @@ class EnvThreads(Step):
     axes: tuple[tuple[str, int | None], ...]
 
     def apply(self, state: State, t: int) -> State:
-        """Launch thread axes around a root stage, whatever its own loops are bound to."""
-        stage = state.compute_stage(self.stage, "env_threads")
+        stage = state.compute_stage(self.stage)
         name = state.label(stage.id)
         if stage.attach.kind != "root":
-            refuse(
-                "env_threads",
-                t,
+            raise IllegalStep(
                 f"{name!r} is computed {stage.attach.kind}; give the axes to the root stage around "
-                "it",
+                "it"
             )
         if stage.env_threads:
-            refuse(
-                "env_threads", t, f"{name!r} has thread axes already; give all of them in one call"
-            )
+            raise IllegalStep(f"{name!r} has thread axes already; give all of them in one call")
         tags = [tag for tag, _ in self.axes]
         launch = [x for x in THREAD_TAGS if x != "vthread"]
         for tag, extent in self.axes:
             if tag not in launch:
                 near = "" if tag in THREAD_TAGS else did_you_mean(tag, launch)
-                refuse(
-                    "env_threads",
-                    t,
-                    f"{tag!r} is no axis of a launch{near}; use one of {', '.join(launch)}",
+                raise IllegalStep(
+                    f"{tag!r} is no axis of a launch{near}; use one of {', '.join(launch)}"
                 )
             if extent is not None and extent < 1:
-                refuse("env_threads", t, f"the extent of {tag} must be positive, got {extent}")
+                raise IllegalStep(f"the extent of {tag} must be positive, got {extent}")
             if tags.count(tag) > 1:
-                refuse("env_threads", t, f"{tag} is given twice")
+                raise IllegalStep(f"{tag} is given twice")
         since = stage.after("env_threads", t)
         return state.with_stage(replace(stage, env_threads=self.axes, since=since))
 
     def as_python(self, names: Names) -> str:
-        """Text such as ``s[C].env_threads([('threadIdx.x', 64)])``."""
         axes = ", ".join(_axis(*a) for a in self.axes)
         return f"{names.stage(self.stage)}.env_threads([{axes}])"
 
@@ -199,68 +195,46 @@ def _axis(tag: str, extent: int | None) -> str:
 # ---------------------------------------------------------------- rules that need extents
 
 
-def _check_loop(state: State, sb: StageBounds, kernel: KernelLaunch, x: LoopBound) -> None:
-    """Check that a loop of a stage in a kernel fits its thread axis, or runs in one thread."""
-    if tag := launch_tag(x.mark):
-        _check_axis(state, sb, kernel, x, tag)
-    elif x.mark is not None and x.mark.kind == "parallel":
-        refuse(
-            "parallel",
-            x.mark.step,
-            f"loop {state.loop_label(sb.stage, x.loop.id)!r} runs inside a kernel "
-            f"({', '.join(kernel.launches)}); bind it to a thread axis instead",
-        )
-
-
 def _check_axis(
     state: State, sb: StageBounds, kernel: KernelLaunch, x: LoopBound, tag: str
 ) -> None:
+    """Check that a loop of a stage in a kernel fits its thread axis."""
     assert x.mark is not None
-    name, launch = state.loop_label(sb.stage, x.loop.id), kernel.launches[tag]
-    mark = x.mark
+    name, launch = repr(state.loop_label(sb.stage, x.loop.id)), kernel.launches[tag]
+    stage, mark = repr(state.label(sb.stage.id)), x.mark
+    why = ""
     if tag.startswith("blockIdx") and sb.padded:
         root = state.label(kernel.root)
-        refuse(
-            "bind",
-            mark.step,
-            f"{name!r} cannot be bound to {tag}: {state.label(sb.stage.id)!r} is computed inside "
-            f"the kernel of {root!r}, for one block at a time; bind a loop of {root!r}",
+        why = (
+            f"{name} cannot be bound to {tag}: {stage} is computed inside the kernel of {root!r}, "
+            f"for one block at a time; bind a loop of {root!r}"
         )
-    if sb.padded and sb.scope == "local" and x.loop.kind == "spatial":
-        refuse(
-            "bind",
-            mark.step,
-            f"{name!r} cannot be bound to {tag}: the buffer of {state.label(sb.stage.id)!r} is "
-            "local, each thread fills its own; bind loops of the stage that reads it, or cache it "
-            'in "shared"',
+    elif sb.padded and sb.scope == "local" and x.loop.kind == "spatial":
+        why = (
+            f"{name} cannot be bound to {tag}: the buffer of {stage} is local, each thread fills "
+            'its own; bind loops of the stage that reads it, or cache it in "shared"'
         )
-    if sb.padded and sb.scope == "warp" and tag != "threadIdx.x":
-        refuse(
-            "bind",
-            mark.step,
-            f"{name!r} cannot be bound to {tag}: the buffer of {state.label(sb.stage.id)!r} is "
-            "that of one warp, whose lanes are the threads of threadIdx.x; bind loops of the stage "
-            "that reads it",
+    elif sb.padded and sb.scope == "warp" and tag != "threadIdx.x":
+        why = (
+            f"{name} cannot be bound to {tag}: the buffer of {stage} is that of one warp, whose "
+            "lanes are the threads of threadIdx.x; bind loops of the stage that reads it"
         )
-    if mark.extent is not None and mark.extent != launch.extent:
-        refuse(
-            "bind",
-            mark.step,
-            f"the thread axis was declared with extent {mark.extent}, but {_given(state, launch)} "
-            f"makes {tag} {launch.extent} long; split {name!r} to that extent, or declare the axis "
-            "without one",
+    elif mark.extent is not None and mark.extent != launch.extent:
+        why = (
+            f"the thread axis was declared with extent {mark.extent}, but "
+            f"{_origin(state, launch)} makes {tag} {launch.extent} long; split {name} to that "
+            "extent, or declare the axis without one"
         )
-    given = launch.extent
-    if isinstance(x.extent, int) and isinstance(given, int) and x.extent > given:
-        refuse(
-            "bind",
-            mark.step,
-            f"loop {name!r} has {x.extent} iterations, but {_given(state, launch)} launches only "
-            f"{launch.extent} of {tag}; split {name!r} by {launch.extent} and bind the inner part",
+    elif isinstance(x.extent, int) and isinstance(launch.extent, int) and x.extent > launch.extent:
+        why = (
+            f"loop {name} has {x.extent} iterations, but {_origin(state, launch)} launches only "
+            f"{launch.extent} of {tag}; split {name} by {launch.extent} and bind the inner part"
         )
+    if why:
+        refuse("bind", mark.step, why)
 
 
-def _given(state: State, launch: Launch) -> str:
+def _origin(state: State, launch: Launch) -> str:
     """Loop that gave an axis its extent, or the step that declared it."""
     if dict(state.stages[launch.stage].env_threads).get(launch.tag):
         return f"env_threads of {state.label(launch.stage)!r}"
@@ -303,16 +277,3 @@ def _check_lanes(state: State, sb: StageBounds) -> None:
             f"loop {state.loop_label(sb.stage, x.loop.id)!r} is a reduction whose loop {other!r} "
             f"is bound to {launch_tag(bound[0].mark)}; unroll it instead, or bind it as well",
         )
-
-
-def _check_predicate(state: State, sb: StageBounds, kernel: KernelLaunch) -> None:
-    for tag, value in sb.stage.predicate or ():
-        if tag not in cross_tags(sb.stage):
-            continue
-        extent = kernel.launches[tag].extent
-        if isinstance(extent, int) and value >= extent:
-            refuse(
-                "set_store_predicate",
-                sb.stage.since["set_store_predicate"],
-                f"{tag} of {state.label(sb.stage.id)!r} is never {value}: it runs to {extent - 1}",
-            )

@@ -17,7 +17,7 @@ from loopwright.ir.expr import IterVar
 from loopwright.schedule import Schedule, Stage, State, apply, replay
 from loopwright.schedule.bounds.results import Bounds
 from loopwright.schedule.primitives import Reorder, Split
-from loopwright.schedule.state import LoopNote, refuse
+from loopwright.schedule.state import IllegalStep, LoopNote, refuse
 from loopwright.schedule.steps import Names, Step, register
 from tests.unit.schedule.programs import matmul
 
@@ -38,11 +38,11 @@ class Chunk(Step):
 
     def apply(self, state: State, t: int) -> State:
         """Note the size of the chunks; a later one replaces the earlier."""
-        stage = state.compute_stage(self.stage, "chunk")
-        loop = state.leaf(stage, self.loop, "chunk")
+        stage = state.compute_stage(self.stage)
+        loop = state.leaf(stage, self.loop)
         if loop.kind == "reduce":
             name = state.loop_label(stage, loop.id)
-            refuse("chunk", t, f"loop {name!r} is a reduction; use a spatial loop")
+            raise IllegalStep(f"loop {name!r} is a reduction; use a spatial loop")
         note = ChunkNote(loop.id, t, f"runs in chunks of {self.size} (step {t})", self.size)
         others = (x for x in stage.notes if (type(x), x.loop) != (ChunkNote, loop.id))
         return state.with_stage(replace(stage, notes=(*others, note)))
