@@ -207,7 +207,7 @@ def build(
         [2. 3. 4. 5.]
     """
     options: dict[str, Any] = {"verify": verify, "cache": cache}
-    if not _are_tensors(s):
+    if not all(isinstance(t, Tensor) for t in (s if isinstance(s, list | tuple) else [s])):
         scheduled: Any = s
         return driver.build(
             scheduled, cast("Any", args), target, target_host, name, binds, **options
@@ -217,9 +217,3 @@ def build(
     resolved = cast("TargetLike", args) if target is None else target
     schedule, tensors = schedule_of(create_task(cast("Tensors", s), target=resolved))
     return driver.build(schedule, tensors, resolved, target_host, name, binds, **options)
-
-
-def _are_tensors(s: object) -> bool:
-    return isinstance(s, Tensor) or (
-        isinstance(s, (list, tuple)) and all(isinstance(t, Tensor) for t in s)
-    )

@@ -26,10 +26,15 @@ HALVES = ("float16", "bfloat16")
 
 def check(dtype: object) -> str:
     """The canonical name of a dtype (a name, or anything NumPy understands)."""
-    name = dtype if isinstance(dtype, str) or dtype is None else _numpy_name(dtype)
+    name = dtype
+    if not isinstance(dtype, str) and dtype is not None:
+        try:
+            name = np.dtype(dtype).name  # type: ignore[call-overload]
+        except (TypeError, ValueError):
+            name = repr(dtype)
     if name == "bfloat16":
         _load_bfloat16()
-    if name in SUPPORTED:
+    if isinstance(name, str) and name in SUPPORTED:
         return name
     raise TensorError(
         f"unknown dtype {dtype!r}{did_you_mean(str(name), SUPPORTED)}; "
@@ -44,13 +49,6 @@ def _load_bfloat16() -> None:
         import_module("ml_dtypes")
     except ImportError as e:
         raise TensorError("bfloat16 needs the package ml_dtypes: pip install ml-dtypes") from e
-
-
-def _numpy_name(dtype: object) -> str:
-    try:
-        return np.dtype(dtype).name  # type: ignore[call-overload]
-    except (TypeError, ValueError):
-        return repr(dtype)
 
 
 def bits(dtype: str) -> int:

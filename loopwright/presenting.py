@@ -56,13 +56,11 @@ def html_table(rows: Iterable[Sequence[object]], titles: Sequence[str] = ()) -> 
         if number == _MOST:
             lines.append("<tr><td>... and more</td></tr>")
             break
-        cells = "".join(f'<td style="{_CELL}">{_escaped(_short(str(c)))}</td>' for c in row)
+        texts = [str(c) for c in row]
+        short = [t if len(t) <= _CELL_LENGTH else f"{t[: _CELL_LENGTH - 3]}..." for t in texts]
+        cells = "".join(f'<td style="{_CELL}">{_escaped(t)}</td>' for t in short)
         lines.append(f"<tr>{cells}</tr>")
     return f'<div style="overflow-x:auto"><table style="{_TABLE}">{"".join(lines)}</table></div>'
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= _CELL_LENGTH else f"{text[: _CELL_LENGTH - 3]}..."
 
 
 def _escaped(text: str) -> str:

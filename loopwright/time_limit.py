@@ -22,7 +22,7 @@ import time
 import weakref
 from collections.abc import Callable
 from types import FrameType
-from typing import ClassVar, Protocol, TypeVar
+from typing import ClassVar, TypeVar
 
 from loopwright.errors import TimeLimitError
 
@@ -40,17 +40,6 @@ _T = TypeVar("_T")
 
 class _Expired(BaseException):
     """Raised inside of a function whose time is up; ``except Exception`` does not catch it."""
-
-
-class _Guard(Protocol):
-    """Raises `_Expired` in a thread, between `start` and `stop`; ``fired`` says that it did."""
-
-    fired: bool
-
-    def start(self, seconds: float) -> None: ...
-
-    def stop(self) -> None:
-        """Raise nothing from here on. May be called again, where an exception cut it short."""
 
 
 def _call(function: Callable[..., _T], args: tuple[object, ...]) -> _T:
@@ -72,6 +61,8 @@ def _in_destructor(frame: FrameType | None) -> bool:
     return frame is not None
 
 
+# A guard raises `_Expired` in a thread, between `start` and `stop`; ``fired`` says that it did.
+# `stop` may be called again, where an exception cut it short.
 class _Alarm:
     """The guard of the main thread, by SIGALRM. The handler and the timer of the user are restored
     in the end; a timer that is due meanwhile goes off then.
@@ -220,7 +211,14 @@ def limited(
     """
     if getattr(_inside, "limit", False):
         return function(*args)
-    guard = _watched() if often else _guard()
+    by_alarm = (
+        not often
+        and threading.current_thread() is threading.main_thread()
+        and hasattr(signal, "setitimer")
+        # None: the handler was not set by Python, and could not be put back.
+        and signal.getsignal(signal.SIGALRM) is not None
+    )
+    guard = _Alarm() if by_alarm else _watched()
     try:
         _inside.limit = True
         try:
@@ -238,14 +236,6 @@ def limited(
     finally:
         _inside.limit = False
     raise TimeLimitError(f"{what} took longer than {seconds:g} s")
-
-
-def _guard() -> _Guard:
-    main = threading.current_thread() is threading.main_thread()
-    # None: the handler was not set by Python, and could not be put back.
-    if main and hasattr(signal, "setitimer") and signal.getsignal(signal.SIGALRM) is not None:
-        return _Alarm()
-    return _watched()
 
 
 def _watched() -> _AsyncException:

@@ -5,8 +5,9 @@ Made by `loopwright.schedule.schedule`; each method builds one step and hands it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, SupportsIndex, TypeVar
 
 from loopwright.errors import ScheduleError
@@ -595,14 +596,6 @@ class Stage(StageRef):
               for i in range(4):
                 for j in unrolled(2):
                   B[i, j] = A[i, j] + 1.0
-            >>> s[B].pragma(B.op.axis[1], "nontemporal")
-            >>> print(lw.lower(s, [A, B]))
-            def main(A: float32[4, 2], B: out float32[4, 2]):
-              # auto_unroll_max_step = 2
-              for i in range(4):
-                for j in unrolled(2):
-                  nontemporal B[i, j] = A[i, j] + 1.0
-
             >>> A = te.placeholder((6,), name="A")
             >>> B = te.compute((6,), lambda i: A[i] + 1, name="B")
             >>> s = te.create_schedule(B.op)
@@ -773,11 +766,6 @@ class Stage(StageRef):
             >>> W = te.placeholder((64, 32), name="W", constant=True)
             >>> D = te.compute((64, 32), lambda k, j: A[k] * W[k, j], name="D")
             >>> s = te.create_schedule(D.op)
-            >>> print(lw.lower(s, [A, W, D]))
-            def main(A: float32[64], W: constant float32[64, 32], D: out float32[64, 32]):
-              for k in range(64):
-                for j in range(32):
-                  D[k, j] = A[k] * W[k, j]
             >>> packed = s[W].transform_layout(lambda k, j: (j // 16, k, j % 16))
             >>> print(lw.lower(s, [A, W, D]))
             def main_prepare(W: constant float32[64, 32], W.global: out float32[2, 64, 16]):
@@ -923,23 +911,6 @@ class Stage(StageRef):
                 half_1 = i % 2
                 for j_1 in range(4):
                   C[i, j_1] = B[half_1, 0, j_1 * -1 + 3] + 1.0
-            >>> s[B].double_buffer(stages=3)
-            >>> print(lw.lower(s, [A, C]))
-            def main(A: float32[8, 4], C: out float32[8, 4]):
-              B = alloc(float32[3, 1, 4], global)
-              for j in range(4):
-                B[0, 0, j] = A[0, j] * 2.0
-              for j in range(4):
-                B[1, 0, j] = A[1, j] * 2.0
-              for i in range(8):
-                if i + 2 < 8:
-                  i_1 = i + 2
-                  place = i_1 % 3
-                  for j in range(4):
-                    B[place, 0, j] = A[i_1, j] * 2.0
-                place_1 = i % 3
-                for j_1 in range(4):
-                  C[i, j_1] = B[place_1, 0, j_1 * -1 + 3] + 1.0
         """
         self.schedule.apply_step(DoubleBuffer(self.id, plain(stages)))
 
@@ -1295,22 +1266,20 @@ class Stage(StageRef):
             case Binary(op="and", a=a, b=b):
                 return [*self._equalities(a), *self._equalities(b)]
             case Binary(op="==", a=a, b=b):
-                var, value = _uncast(a), _uncast(b)
+                var, value = (x.value if isinstance(x, Cast) else x for x in (a, b))
                 if isinstance(var, Var) and isinstance(value, Const):
-                    return [(self._tag(var), int(value.value))]
+                    tag = self.schedule._thread_vars.get(var)
+                    tag = tag or (var.name if var.name in THREAD_TAGS else "")
+                    if tag:
+                        return [(tag, int(value.value))]
+                    raise ScheduleError(
+                        f"{self._who('set_store_predicate')}: {var.name!r} is no thread axis of "
+                        "this schedule; bind a loop to it first"
+                    )
         raise ScheduleError(
             f"{self._who('set_store_predicate')}: expected axis.var.equal(n) of thread axes, "
             f"joined by te.all; got {e!r}"
         )
-
-    def _tag(self, var: Var) -> str:
-        tag = self.schedule._thread_vars.get(var) or (var.name if var.name in THREAD_TAGS else "")
-        if not tag:
-            raise ScheduleError(
-                f"{self._who('set_store_predicate')}: {var.name!r} is no thread axis of this "
-                "schedule; bind a loop to it first"
-            )
-        return tag
 
     def tensorize(self, var: IterVar, tensor_intrin: TensorIntrin | dict[str, Any]) -> None:
         """Let an intrinsic do what stands inside a loop, the loop included.
@@ -1431,15 +1400,18 @@ class Stage(StageRef):
         numbers = tuple(plain(x) for x in candidates)
         if not numbers or not all(type(x) is int for x in numbers):
             raise ScheduleError(f"{who}: candidates are whole numbers, got {list(candidates)}")
-        if probs is not None and not _are_probabilities(probs, len(numbers)):
+        fit = probs is None or (
+            len(probs) == len(numbers) and all(p >= 0 for p in probs) and sum(probs) > 0
+        )
+        if probs is not None and not fit:
             raise ScheduleError(
                 f"{who}: probs are {len(numbers)} numbers that are not negative, one for each "
                 f"candidate, got {list(probs)}"
             )
-        given = None if probs is None else tuple(map(float, probs))
+        weights = None if probs is None else tuple(map(float, probs))
         if decision is None:
-            decision = self.schedule.random.choices(numbers, given)[0]
-        t = self.schedule.apply_step(SampleCategorical(self.id, numbers, plain(decision), given))
+            decision = self.schedule.random.choices(numbers, weights)[0]
+        t = self.schedule.apply_step(SampleCategorical(self.id, numbers, plain(decision), weights))
         return Sampled(decision, t)
 
     def sample_perfect_tile(
@@ -1501,11 +1473,7 @@ class Stage(StageRef):
                 f"{self._who('sample_perfect_tile')}: expected a loop of known extent, 1 to 16 "
                 f"factors and a largest one of at least 1, got {extent}, {n} and {largest}"
             )
-        tiles = []
-        for tile in perfect_tiles(extent, n, largest):
-            tiles.append(tile)
-            if len(tiles) > _MOST_TILES:
-                break
+        tiles = list(islice(perfect_tiles(extent, n, largest), _MOST_TILES + 1))
         if not 1 <= len(tiles) <= _MOST_TILES:
             raise ScheduleError(
                 f"{self._who('sample_perfect_tile')}: {extent} has "
@@ -1567,23 +1535,20 @@ class Stage(StageRef):
         )
 
     def _drawn_place(self) -> Place:
-        legal = [place for place in self._places() if self._is_legal(place)]
+        state = self.schedule.state
+        places: list[Place] = []
+        if self.id not in state.outputs:
+            readers = state.consumers(self.id)
+            places = [("root",), ("inline",)]
+            places += [("at", sid, x) for sid in readers for x in state.stages[sid].leaves]
+        legal = [place for place in places if self._is_legal(place)]
         if not legal:
-            apply(self.schedule.state, SampleComputeLocation(self.id, ("root",)))
+            apply(state, SampleComputeLocation(self.id, ("root",)))
             raise ScheduleError(
                 f"{self._who('sample_compute_location')}: {self!r} cannot be moved; only stages "
                 "that others read are"
             )
         return self.schedule.random.choice(legal)
-
-    def _places(self) -> Iterator[Place]:
-        state = self.schedule.state
-        if self.id in state.outputs:
-            return
-        yield ("root",)
-        yield ("inline",)
-        for sid in state.consumers(self.id):
-            yield from (("at", sid, x) for x in state.stages[sid].leaves)
 
     def _is_legal(self, place: Place) -> bool:
         try:
@@ -1592,14 +1557,6 @@ class Stage(StageRef):
         except ScheduleError:
             return False
         return True
-
-
-def _uncast(e: Expr) -> Expr:
-    return e.value if isinstance(e, Cast) else e
-
-
-def _are_probabilities(probs: Sequence[float], count: int) -> bool:
-    return len(probs) == count and all(p >= 0 for p in probs) and sum(probs) > 0
 
 
 def sampled(v: _T) -> _T | int:

@@ -112,25 +112,23 @@ def compute(
         result = fcompute(*[a.var for a in axes])
     body = _body(result, name)
     op = ComputeOp(name, dims, [e.dtype for e in outputs_of(body)], tag)
-    op.attrs = dict(attrs or {})
-    op.axis = axes
+    op.attrs, op.axis, op.body = dict(attrs or {}), axes, body
     op.reduce_axis = list(body.axes) if isinstance(body, Reduce) else []
-    op.body = body
     _check_body(op)
     return op.output(0) if op.num_outputs == 1 else op._outputs
 
 
 def _body(result: object, name: str) -> Expr:
-    given = list(result) if isinstance(result, list | tuple) else [result]
-    if not given:
+    entries = list(result) if isinstance(result, list | tuple) else [result]
+    if not entries:
         raise TensorError(f"compute {name!r}: the function returned no expression")
-    for x in given:
+    for x in entries:
         if isinstance(x, bool):
             raise TensorError(
                 f"compute {name!r}: returned the Python value {x} for every element; te.const({x}) "
                 "is the constant, and for 'i in {a, b}' write te.any(i == a, i == b)"
             )
-    values = tuple(as_expr(x) for x in given)
+    values = tuple(as_expr(x) for x in entries)
     first = values[0]
     if isinstance(first, Reduced) and same(values, first.reduce.outputs()):
         return first.reduce
@@ -157,26 +155,24 @@ def _axis_names(
     params = list(inspect.signature(f).parameters.values())
     if any(p.kind is p.VAR_POSITIONAL for p in params):
         fixed = [p.name for p in params if p.kind is not p.VAR_POSITIONAL]
-        return (fixed + _varargs(ndim, len(fixed), name, varargs_names))[:ndim]
+        rest = [f"i{d}" for d in range(len(fixed), ndim)]
+        if varargs_names is not None:
+            many = not isinstance(varargs_names, str)
+            names = [str(n) for n in varargs_names] if many else [str(varargs_names)]
+            if len(names) != len(rest):
+                raise TensorError(
+                    f"compute {name!r}: varargs_names has {len(names)} name(s), *args gets "
+                    f"{len(rest)} of the {ndim} axes"
+                )
+            rest = names
+        return (fixed + rest)[:ndim]
     if varargs_names is not None:
         raise TensorError(f"compute {name!r}: varargs_names is for a function with *args; leave it")
-    given = [p.name for p in params if p.default is p.empty]
-    if len(given) != ndim:
+    names = [p.name for p in params if p.default is p.empty]
+    if len(names) != ndim:
         raise TensorError(
-            f"compute {name!r}: the function takes {len(given)} axes ({', '.join(given)}), "
+            f"compute {name!r}: the function takes {len(names)} axes ({', '.join(names)}), "
             f"the shape has {ndim} dimension(s)"
-        )
-    return given
-
-
-def _varargs(ndim: int, fixed: int, name: str, given: Sequence[str] | None) -> list[str]:
-    if given is None:
-        return [f"i{d}" for d in range(fixed, ndim)]
-    names = [given] if isinstance(given, str) else [str(n) for n in given]
-    if len(names) != max(ndim - fixed, 0):
-        raise TensorError(
-            f"compute {name!r}: varargs_names has {len(names)} name(s), *args gets "
-            f"{max(ndim - fixed, 0)} of the {ndim} axes"
         )
     return names
 

@@ -84,9 +84,19 @@ class Dag:
         Raises:
             TensorError: a constant tensor is an output.
         """
+        # Depth first, what an operation reads before it; with a stack, so that deep chains do not
+        # hit Python's recursion limit.
         index: dict[Operation, int] = {}
-        for op in outputs:
-            _visit(op, index)
+        stack = [(op, False) for op in reversed(outputs)]
+        while stack:
+            op, done = stack.pop()
+            if op in index:
+                continue
+            if done:
+                index[op] = len(index)
+                continue
+            stack.append((op, True))
+            stack.extend((t.op, False) for t in reversed(op.input_tensors))
         ops = tuple(_to_node(op, index) for op in index)
         dag = Dag(ops, tuple(index[op] for op in outputs))
         dag._check_constants()
@@ -192,7 +202,7 @@ class Dag:
             check_read(r, source.name, source.shape, op.name, scope)
 
     def _check_read(self, i: int, r: Read) -> None:
-        """Refuse a read by operation ``i`` of what does not stand before it."""
+        """Refuse a read that is wrong: an operation may only read operations before it."""
         what = f"malformed JSON of a DAG: operation {i} reads"
         if r.source not in range(i):
             raise TensorError(f"{what} {r.source}")
@@ -260,23 +270,6 @@ class Dag:
         return [j for j, op in enumerate(self.ops) if any(r.source == i for r in op.reads())]
 
 
-def _visit(op: Operation, index: dict[Operation, int]) -> None:
-    """Enter an operation and all that it needs into ``index``, after what they read.
-
-    Depth first with a stack of its own, so that deep chains do not hit Python's recursion limit.
-    """
-    stack: list[tuple[Operation, bool]] = [(op, False)]
-    while stack:
-        cur, done = stack.pop()
-        if cur in index:
-            continue
-        if done:
-            index[cur] = len(index)
-            continue
-        stack.append((cur, True))
-        stack.extend((t.op, False) for t in reversed(cur.input_tensors))
-
-
 class CallWork(NamedTuple):
     """Least work of a call of a program."""
 
@@ -297,10 +290,10 @@ def call_work(dag: Dag, arg_ids: Sequence[ArgId]) -> CallWork:
         if not op.is_placeholder
     )
     shortest = min((dtypes.nbytes(op.dtype) for op, _ in places if op.is_placeholder), default=4)
-    known: list[bool] = []  # whether constants determine it
+    fixed: list[bool] = []  # whether constants determine it
     for op in dag.ops:
-        known.append(op.constant if op.is_placeholder else all(known[r.source] for r in op.reads()))
-    flop = sum(_op_flop(op) for op, fixed in zip(dag.ops, known, strict=True) if not fixed)
+        fixed.append(op.constant if op.is_placeholder else all(fixed[r.source] for r in op.reads()))
+    flop = sum(_op_flop(op) for op, is_fixed in zip(dag.ops, fixed, strict=True) if not is_fixed)
     return CallWork(stored, shortest, flop)
 
 
@@ -336,10 +329,6 @@ def _expr_flop(e: Node) -> int:
     match e:
         case Read() | Var():
             return 0
-        case Binary() | Unary() | Call():
-            own = 1
         case Select(a=a, b=b) | IfThenElse(a=a, b=b):
             return max(_expr_flop(a), _expr_flop(b))
-        case _:
-            own = 0
-    return own + sum(_expr_flop(c) for c in e.children())
+    return isinstance(e, Binary | Unary | Call) + sum(_expr_flop(c) for c in e.children())

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from loopwright import dtypes
 from loopwright.ir.expr import (
@@ -31,11 +31,6 @@ from loopwright.ir.operations import COMPARE
 from loopwright.ir.reduction import Combiner, Reduce, outputs_of
 from loopwright.te.dag import ArgId, Dag, arg_id, read_arg_id
 from loopwright.te.op_node import OpNode
-
-if TYPE_CHECKING:
-    from loopwright.te.dag import Dag
-    from loopwright.te.op_node import OpNode
-
 
 #: Sizes of integers that are tried, the largest first: small enough for long sums, large enough for
 #: a term in the wrong place to show.
@@ -65,9 +60,6 @@ class _Value(NamedTuple):
 
 class _Inexact(Exception):
     """The value depends on the order of its computation."""
-
-
-_TRUTH = _Value(1.0, 1.0)
 
 
 def exactness(dag: Dag) -> Exactness | None:
@@ -112,7 +104,10 @@ class _Evaluation:
         (lhs,), (rhs,), (result,) = r.combiner.lhs, r.combiner.rhs, r.combiner.result
         if not isinstance(result, Binary) or {result.a, result.b} != {lhs, rhs}:
             raise _Inexact
-        (start,) = (self._start(e) for e in r.start)
+        # The limits of types never survive it.
+        (first,) = r.start
+        is_limit = isinstance(first, Const) and abs(first.value) >= 2.0**31 - 1
+        start = _Value(0.0, 1.0) if is_limit else self.value(first)
         if result.op in ("max", "min"):
             return _either(source, start)
         if result.op != "+":
@@ -121,17 +116,14 @@ class _Evaluation:
         total = _Value(terms * source.bound + start.bound, min(source.step, start.step))
         return _fitting(total, result.dtype, source.rounded)
 
-    def _start(self, e: Expr) -> _Value:
-        """Starting value of a reduction; the limits of types never survive it."""
-        if isinstance(e, Const) and abs(e.value) >= 2.0**31 - 1:
-            return _Value(0.0, 1.0)
-        return self.value(e)
-
     def value(self, e: Expr) -> _Value:
         """Bounds of an expression; `_Inexact` where its last bits depend on the order."""
         match e:
             case Const(value=v):
-                return _constant(float(v))
+                if v == 0 or not math.isfinite(v):  # what becomes infinite or NaN does so always
+                    return _Value(0.0, 1.0)
+                numerator, denominator = float(v).as_integer_ratio()
+                return _Value(abs(float(v)), (numerator & -numerator) / denominator)
             case Var():
                 return self._axes[e]
             case Read(source=op, value_index=k):
@@ -157,14 +149,6 @@ class _Evaluation:
             case Call(fn="pow"):
                 return _integer(e.dtype)
         raise _Inexact
-
-
-def _constant(v: float) -> _Value:
-    if v == 0 or not math.isfinite(v):  # what becomes infinite or NaN does so in any order
-        return _Value(0.0, 1.0)
-    numerator, denominator = v.as_integer_ratio()
-    lowest_bit = numerator & -numerator
-    return _Value(abs(v), lowest_bit / denominator)
 
 
 def _integer(dtype: str) -> _Value:
@@ -199,7 +183,7 @@ def _converted(v: _Value, before: str, after: str) -> _Value:
 def _binary(op: str, a: _Value, b: _Value, divisor: Expr, dtype: str) -> _Value:
     rounded = a.rounded or b.rounded
     if op in _LOGIC:
-        return _TRUTH
+        return _Value(1.0, 1.0)
     if op in ("max", "min"):
         return _either(a, b)
     if op in ("+", "-"):
@@ -212,6 +196,9 @@ def _binary(op: str, a: _Value, b: _Value, divisor: Expr, dtype: str) -> _Value:
     return _integer(dtype)
 
 
+#: Type in which references add up short floats. One float32 after the other, a sum of two million
+#: squares is wrong in its third digit, where a schedule that adds up parts is right in its sixth.
+#: The reference must be the better of the two.
 _WIDE = "float64"
 
 
@@ -228,7 +215,8 @@ def with_wide_sums(dag: Dag, arg_ids: Sequence[ArgId]) -> tuple[Dag, tuple[ArgId
         op = _renumbered(op, moved)
         if _is_short_sum(op):
             ops.append(_wide(op))
-            op = _rounded(op, len(ops) - 1)
+            read = Read(len(ops) - 1, tuple(a.var for a in op.axes), _WIDE, 0)
+            op = replace(op, reduce_axes=(), body=cast(read, op.dtype))
         moved.append(len(ops))
         ops.append(op)
     args = [read_arg_id(a) for a in arg_ids]
@@ -270,18 +258,7 @@ def _wide(op: OpNode) -> OpNode:
     assert red is not None, "only sums are widened"
     lhs, rhs = Var("x", _WIDE), Var("y", _WIDE)
     combiner = Combiner(red.combiner.name, (lhs,), (rhs,), (lhs + rhs,), (const(0.0, _WIDE),))
-    body = Reduce(combiner, _all_wide(red.source), red.axes, red.where, _start(red), _WIDE)
+    source = tuple(cast(e, _WIDE) for e in red.source)
+    start = None if red.init is None else tuple(cast(e, _WIDE) for e in red.init)
+    body = Reduce(combiner, source, red.axes, red.where, start, _WIDE)
     return replace(op, name=f"{op.name}.wide", dtype=_WIDE, body=body, tag="")
-
-
-def _start(red: Reduce) -> tuple[Expr, ...] | None:
-    return None if red.init is None else _all_wide(red.init)
-
-
-def _all_wide(values: Sequence[Expr]) -> tuple[Expr, ...]:
-    return tuple(cast(e, _WIDE) for e in values)
-
-
-def _rounded(op: OpNode, wide: int) -> OpNode:
-    read = Read(wide, tuple(a.var for a in op.axes), _WIDE, 0)
-    return replace(op, reduce_axes=(), body=cast(read, op.dtype))

@@ -14,7 +14,7 @@ One that the program declares itself is compared in the same way when a schedule
 (`require_equal`): it may do what cannot be proved, but not give another answer than it says.
 
 Its operations need no proof: its JSON can name the functions and instructions of `loopwright.ir`
-only (`loopwright.te.serial`, `loopwright.te.serial`).
+only (`loopwright.te.serial`).
 
 Verdicts are kept by digest. A builder process learns from its parent which intrinsics that one has
 declared (`declared_in`, `vouch_for`).
@@ -300,10 +300,11 @@ def _compare(x: TensorIntrin, name: str, part: Stmt) -> None:
         "infinities and NaN": _special,
     }
     for number, (data, draw) in enumerate(draws.items()):
-        given = [draw(np.random.default_rng(k), b) for k, b in enumerate(x.params)]
+        inputs = [draw(np.random.default_rng(k), b) for k, b in enumerate(x.params)]
         if name != "update":
-            given[-1] = _poison(x.params[-1], number % 2)
-        want, got = ([a.copy() for a in given] for _ in funcs)
+            fill = (np.nan, -3e4) if dtypes.is_float(x.params[-1].dtype) else (85, 42)
+            inputs[-1] = np.full_like(inputs[-1], fill[number % 2])
+        want, got = ([a.copy() for a in inputs] for _ in funcs)
         for f, arrays in zip(funcs, (want, got), strict=True):
             interpret(f, arrays)
         wrong = _differ(want[-1], got[-1], exactly=data == "small integers" and known is not None)
@@ -381,11 +382,6 @@ def _special(rng: np.random.Generator, b: Buffer) -> Array:
     few = rng.permutation(values.size)[: min(3, values.size // 4)]
     values.reshape(-1)[few] = np.array([np.nan, np.inf, -np.inf])[: few.size]
     return values
-
-
-def _poison(b: Buffer, other: int) -> Array:
-    fill = (np.nan, -3e4)[other] if dtypes.is_float(b.dtype) else (85, 42)[other]
-    return np.full(b.extents, fill).astype(np.dtype(b.dtype))
 
 
 def _differ(want: Array, got: Array, exactly: bool) -> Array:

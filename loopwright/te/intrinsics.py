@@ -10,7 +10,7 @@ from loopwright.errors import TensorError, did_you_mean
 from loopwright.ir.expr import Expr, ExprLike, as_expr
 from loopwright.ir.instruction_type import Fragment
 from loopwright.ir.instructions import DOT_LANES, DOT_OPERANDS, DOT_PRODUCTS, DotProduct
-from loopwright.ir.stmt import Stmt
+from loopwright.ir.stmt import Stmt, seq
 from loopwright.ir.warp_instructions import (
     FRAGMENT_A,
     FRAGMENT_A_TF32,
@@ -27,6 +27,16 @@ from loopwright.te.ir_builder import BufferView, call_intrin, ir_builder
 from loopwright.te.reducer import sum as te_sum
 from loopwright.te.tensor import placeholder, reduce_axis
 from loopwright.te.tensor_intrin import TensorIntrin, decl_tensor_intrin
+
+__all__ = [
+    "dot_products",
+    "dot_uint8_int8_int32",
+    "fragment_layout",
+    "ldmatrix_x4",
+    "mma_m16n8k8",
+    "mma_m16n8k16",
+    "round_tf32",
+]
 
 #: Operand of an mma that a fragment is: ``b_nk`` is B with its rows and columns exchanged.
 FragmentOperand = Literal["a", "b", "b_nk", "c"]
@@ -176,10 +186,7 @@ def _mma(
         (z,) = outs
         zero = call_intrin("zero_m16n8_f32", z[0, 0])
         add = call_intrin(name, z[0, 0], x[0, 0], y[0, 0])
-        whole = ir_builder()
-        whole.emit(zero)
-        whole.emit(add)
-        return whole.get(), zero, add
+        return seq(zero, add), zero, add
 
     return decl_tensor_intrin(c.op, statements, name=title)
 
@@ -247,31 +254,6 @@ def _short(dtype: str, who: str) -> str:
     return SHORT[dtype]
 
 
-def warp_call_of(intrin: TensorIntrin) -> str:
-    """Python text of an intrinsic of this file; empty for any other."""
-    for transposed in (False, True):
-        if intrin == mma_m16n8k8(transposed):
-            return f"te.intrinsics.mma_m16n8k8({transposed})"
-    for dtype in SHORT:
-        for transposed in (False, True):
-            if intrin == mma_m16n8k16(dtype, transposed):
-                return f"te.intrinsics.mma_m16n8k16({dtype!r}, {transposed})"
-        for operand in ("a", "b", "b_nk"):
-            if intrin == ldmatrix_x4(operand, dtype):
-                return f"te.intrinsics.ldmatrix_x4({operand!r}, {dtype!r})"
-    return ""
-
-
-__all__ = [
-    "dot_products",
-    "dot_uint8_int8_int32",
-    "fragment_layout",
-    "ldmatrix_x4",
-    "mma_m16n8k8",
-    "mma_m16n8k16",
-    "round_tf32",
-]
-
 _UNSIGNED_BY_SIGNED = ("uint8", "int8")
 
 
@@ -280,12 +262,20 @@ def call_of(intrin: TensorIntrin) -> str:
 
     Empty for any other.
     """
+    calls: list[tuple[Callable[..., TensorIntrin], tuple[object, ...]]] = []
     for dot in DOT_PRODUCTS.values():
-        if intrin == dot_products(dot.data, dot.kernel, dot.lanes):
-            if (dot.data, dot.kernel) == _UNSIGNED_BY_SIGNED:
-                return f"te.intrinsics.dot_uint8_int8_int32({dot.lanes})"
-            return f'te.intrinsics.dot_products("{dot.data}", "{dot.kernel}", {dot.lanes})'
-    return warp_call_of(intrin)
+        if (dot.data, dot.kernel) == _UNSIGNED_BY_SIGNED:
+            calls.append((dot_uint8_int8_int32, (dot.lanes,)))
+        else:
+            calls.append((dot_products, (dot.data, dot.kernel, dot.lanes)))
+    calls += [(mma_m16n8k8, (transposed,)) for transposed in (False, True)]
+    for dtype in SHORT:
+        calls += [(mma_m16n8k16, (dtype, transposed)) for transposed in (False, True)]
+        calls += [(ldmatrix_x4, (operand, dtype)) for operand in ("a", "b", "b_nk")]
+    for make, args in calls:
+        if intrin == make(*args):
+            return f"te.intrinsics.{make.__name__}({', '.join(map(repr, args))})"
+    return ""
 
 
 def dot_uint8_int8_int32(lanes: int = 16) -> TensorIntrin:
@@ -350,10 +340,7 @@ def dot_products(data: str, kernel: str, lanes: int = 16) -> TensorIntrin:
         zero = ir_builder()
         with zero.for_range(lanes, "j", "vectorized") as j:
             zero.emit(c.store(j, 0))
-        whole = ir_builder()
-        whole.emit(zero.get())
-        whole.emit(add)
-        return whole.get(), zero.get(), add
+        return seq(zero.get(), add), zero.get(), add
 
     name = f"dot_{lanes}x{dot.group}_{data}_{kernel}_{dot.result}"
     return decl_tensor_intrin(C.op, statements, name=name)

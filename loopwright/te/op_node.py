@@ -118,16 +118,13 @@ SizeValues = Mapping[SizeVar, int] | Mapping[str, int]
 
 
 def bind_sizes(ops: Sequence[OpNode], values: SizeValues) -> tuple[OpNode, ...]:
-    given: dict[object, int] = dict(values.items())
-    env: dict[Var, int] = {v: _value(v, given) for v in sizes_of(ops)}
+    numbers: dict[object, int] = dict(values.items())
+    env: dict[Var, int] = {}
+    for v in sizes_of(ops):
+        if v not in numbers and v.name not in numbers:
+            raise TensorError(f"bind: the size variable {v.name!r} has no value")
+        env[v] = int(numbers[v if v in numbers else v.name])
     return tuple(_bind_op(op, env) for op in ops)
-
-
-def _value(v: SizeVar, values: Mapping[object, int]) -> int:
-    for key in (v, v.name):
-        if key in values:
-            return int(values[key])
-    raise TensorError(f"bind: the size variable {v.name!r} has no value")
 
 
 def _extent(e: Dim, env: Mapping[Var, int], op: OpNode) -> int:

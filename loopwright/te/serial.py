@@ -1,8 +1,9 @@
-"""JSON of expressions and operations.
+"""JSON of expressions, of operations, and of the statements of a tensor intrinsic.
 
 Axes are written by position: ``a0`` is the first axis of the output, ``r1`` the second reduction
 axis. Size variables are ``s0``, ``s1``, in the order of first use. An extent that depends on them
-is written as an expression, others as numbers.
+is written as an expression, others as numbers. In statements buffers are written as numbers, those
+of the operands first, and variables as ``v0``, ``v1``.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from loopwright.ir.expr import (
 )
 from loopwright.ir.instructions import call_instruction
 from loopwright.ir.operations import COMPARE, FUNCTIONS, OPERATIONS
-from loopwright.ir.reduction import AnyTensorExpr, Combiner, Reduce, Tuple
+from loopwright.ir.reduction import Combiner, Reduce, Tuple
 from loopwright.ir.sizes import SizeVar
 from loopwright.ir.stmt import (
     Allocate,
@@ -61,6 +62,16 @@ Scope = Mapping[str, Var | IterVar]
 #: Entries of an operation that its hash leaves out.
 _LABELS = ("name", "axes", "reduce", "tag", "reducer")
 _UNARY = ("-", "~", "not")
+#: Expressions that are written as a word and these fields.
+_FIELDS: Mapping[type[Expr], tuple[str, ...]] = {
+    Cast: ("cast", "value", "dtype"),
+    Unary: ("un", "op", "a"),
+    Binary: ("bin", "op", "a", "b", "dtype"),
+    Select: ("select", "cond", "a", "b"),
+    IfThenElse: ("if", "cond", "a", "b"),
+    Call: ("call", "fn", "args", "dtype"),
+    Tuple: ("tuple", "values"),
+}
 #: Functions of more than one operand.
 _OPERANDS = {"pow": 2, "fmod": 2, "fma": 3}
 
@@ -159,44 +170,29 @@ def _drop_reducer_names(x: Json) -> Json:
     return x
 
 
-def _number(v: float) -> Json:
-    """A number as JSON: floats for which it has no syntax are written as text."""
-    if isinstance(v, float) and not math.isfinite(v):
-        return repr(v)
-    return v
-
-
 def expr_to_json(e: Expr, names: Mapping[Var, str]) -> list[Json]:
     """An expression as nested lists; ``names`` gives the written name of each variable."""
 
     def go(n: Expr) -> list[Json]:
-        if not isinstance(n, AnyTensorExpr):
-            raise TensorError(f"{type(n).__name__} has no JSON form")
         match n:
             case Var():
                 return ["var", names[n]]
             case Const(value=v, dtype=d):
-                return ["const", _number(v), d]
-            case Cast(value=v, dtype=d):
-                return ["cast", go(v), d]
-            case Unary(op=op, a=a):
-                return ["un", op, go(a)]
-            case Binary(op=op, a=a, b=b):
-                return ["bin", op, go(a), go(b), n.dtype]
-            case Select(cond=c, a=a, b=b):
-                return ["select", go(c), go(a), go(b)]
-            case IfThenElse(cond=c, a=a, b=b):
-                return ["if", go(c), go(a), go(b)]
-            case Call(fn=fn, args=args, dtype=d):
-                return ["call", fn, [go(a) for a in args], d]
+                # JSON has no syntax for infinities and NaN.
+                return ["const", repr(v) if isinstance(v, float) and not math.isfinite(v) else v, d]
             case Read(source=s, indices=idx, dtype=d, value_index=k):
                 return ["read", s, [go(i) for i in idx], d, *([k] if k else [])]
-            case Tuple(values=values):
-                return ["tuple", [go(v) for v in values]]
             case Reduce():
                 return _reduce_to_json(n, go, names)
-            case _:
-                assert_never(n)
+        if type(n) not in _FIELDS:
+            raise TensorError(f"{type(n).__name__} has no JSON form")
+        word, *fields = _FIELDS[type(n)]
+        return [word, *(value(getattr(n, name)) for name in fields)]
+
+    def value(x: Json) -> Json:
+        if isinstance(x, Expr):
+            return go(x)
+        return [go(e) for e in x] if isinstance(x, tuple) else x
 
     return go(e)
 

@@ -97,7 +97,14 @@ class Tensor:
             )
         if len(idx) < self.ndim:
             return TensorSlice(self, idx)
-        at = tuple(_index(self, d, i) for d, i in enumerate(idx))
+        if any(isinstance(i, slice) for i in idx):
+            raise TensorError(f"{self.name}: slices are not indices; use one index a dimension")
+        at = tuple(map(as_expr, idx))
+        for d, e in enumerate(at):
+            if not dtypes.is_int(e.dtype):
+                raise TensorError(
+                    f"{self.name}: index {d} has dtype {e.dtype}; indices are integers (cast it)"
+                )
         return Read(self, at, self.dtype, self.value_index)
 
     def __eq__(self, other: object) -> Any:
@@ -130,17 +137,6 @@ class TensorSlice(ExprOps):
 
     def __repr__(self) -> str:
         return f"{self.tensor.name} with {len(self.indices)} of its {self.tensor.ndim} indices"
-
-
-def _index(t: Tensor, dim: int, i: object) -> Expr:
-    if isinstance(i, slice):
-        raise TensorError(f"{t.name}: slices are not indices; use one index a dimension")
-    e = as_expr(i)
-    if not dtypes.is_int(e.dtype):
-        raise TensorError(
-            f"{t.name}: index {dim} has dtype {e.dtype}; indices are integers (cast it)"
-        )
-    return e
 
 
 class Operation:
@@ -359,12 +355,11 @@ def reduce_axis(dom: Domain, name: str = "rv", thread_tag: str = "") -> IterVar:
 
 
 def _domain(dom: Domain, what: str) -> Dim:
-    if isinstance(dom, list | tuple):
-        if len(dom) != 2:
-            raise TensorError(f"{what}: expected (0, extent), got {dom!r}")
+    lo: DimLike = 0
+    if isinstance(dom, list | tuple) and len(dom) == 2:
         lo, hi = dom
-    elif isinstance(dom, Expr) or whole(dom) is not None:
-        lo, hi = 0, dom
+    elif not isinstance(dom, list | tuple) and (isinstance(dom, Expr) or whole(dom) is not None):
+        hi = dom
     else:
         raise TensorError(f"{what}: expected (0, extent), got {dom!r}")
     if lo != 0:

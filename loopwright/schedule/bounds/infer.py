@@ -16,7 +16,7 @@ root stage guards its statement. An attached stage is *padded*: its buffer cover
 its loops run full tiles, stores need no guard, and only loads that could leave their buffer are
 guarded (they yield zero there; such lanes are never used by a valid element). Guards of reduction
 axes always stay: they decide what is accumulated. So do guards of splits inside a tile, where an
-over-run would visit an element twice. `overruns` finds the guards that follow from others.
+over-run would visit an element twice. `guard_splits` finds the guards that follow from others.
 """
 
 from __future__ import annotations
@@ -140,6 +140,13 @@ def guard_splits(
 ) -> dict[str, int]:
     """Enter the guards that the splits of a stage need, given all of its loops by id.
 
+    A split that does not divide over-runs, and so may a split of one of its parts. Where the inner
+    part divides, the guard of the outer part is enough: below ``i < 250`` no ``i * 4 + j`` with
+    ``j < 4`` reaches 1000. So loops are walked from the innermost relation outwards, with the
+    largest value that each has in iterations that pass the guards found so far; a guard is needed
+    only where that value is too large. Intervals over the loops that remain would not tell, since
+    they know nothing of guards.
+
     Returns the largest value, if it is a number, of each loop in iterations that pass the guards.
     """
     last = {x.loop.id: x.extent - 1 for x in sb.loops if isinstance(x.extent, int)}
@@ -149,7 +156,9 @@ def guard_splits(
             case SplitRel():
                 guards += _guard_split(rel, sb, extents, values, last)
             case FuseRel():
-                _divide_last(rel, extents, last)
+                length, whole = extents[rel.inner], last.get(rel.fused)
+                if isinstance(length, int) and whole is not None:
+                    last[rel.outer], last[rel.inner] = whole // length, min(whole, length - 1)
             case _:
                 assert_never(rel)
     sb.guards += reversed(guards)
@@ -165,7 +174,11 @@ def _guard_split(
 ) -> list[Guard]:
     """The guard of one split, if it needs one; notes the last value of the loop that was split."""
     extent, value = extents[rel.parent], values[rel.parent]
-    most = _last_of_split(rel, sb, extents, value, last)
+    # Its last value, from its parts and its interval.
+    length, outer, inner = extents[rel.inner], last.get(rel.outer), last.get(rel.inner)
+    end, most = sb.sizes.span(value)[1], None
+    if isinstance(length, int) and outer is not None and inner is not None and isinstance(end, int):
+        most = min(outer * length + inner, end)
     past = beyond(value, extent, sb.sizes)[1]
     if isinstance(extent, int) and most is not None:
         past = most >= extent
@@ -176,28 +189,6 @@ def _guard_split(
     if most is not None:
         last[rel.parent] = most
     return [Guard(value, kind, extent)] if past and not covered else []
-
-
-def _last_of_split(
-    rel: SplitRel,
-    sb: StageBounds,
-    extents: Mapping[str, Extent],
-    value: Affine,
-    last: Mapping[str, int],
-) -> int | None:
-    """Last value of a loop that was split, from its parts and its interval."""
-    length, outer, inner = extents[rel.inner], last.get(rel.outer), last.get(rel.inner)
-    end = sb.sizes.span(value)[1]
-    if not isinstance(length, int) or outer is None or inner is None or not isinstance(end, int):
-        return None
-    return min(outer * length + inner, end)
-
-
-def _divide_last(rel: FuseRel, extents: Mapping[str, Extent], last: dict[str, int]) -> None:
-    """Note the last values of two loops that were fused."""
-    length, whole = extents[rel.inner], last.get(rel.fused)
-    if isinstance(length, int) and whole is not None:
-        last[rel.outer], last[rel.inner] = whole // length, min(whole, length - 1)
 
 
 def stays_inside(sb: StageBounds, index: Expr, extent: Dim) -> bool:
@@ -229,7 +220,11 @@ def infer_bounds(state: State) -> Bounds:
         [('i.0', 4), ('i.1', 8)]
     """
     ops = inline_ops(state)
-    out = Bounds({}, ops, _sizes(state), find_kernels(state, ops))
+    every = [state.stages[i].op for i in state.order]
+    sizes = Sizes(n for op in every for n in op.extents)
+    for v in (v for op in every for v in op.sizes):
+        sizes.declare(v)
+    out = Bounds({}, ops, sizes, find_kernels(state, ops))
     for sid in reversed([i for i in state.order if i in ops]):
         stage = state.stages[sid]
         if not stage.op.is_placeholder:
@@ -244,14 +239,6 @@ def _loops_around(state: State, sb: StageBounds, out: Bounds) -> Iterator[LoopBo
     while sb.stage.attach.kind == "at":
         sb, pos = attach_position(state, sb.stage, out)
         yield from reversed(sb.loops[: pos + 1])
-
-
-def _sizes(state: State) -> Sizes:
-    every = [state.stages[i].op for i in state.order]
-    sizes = Sizes(n for op in every for n in op.extents)
-    for v in (v for op in every for v in op.sizes):
-        sizes.declare(v)
-    return sizes
 
 
 def _bound_stage(state: State, stage: StageState, out: Bounds) -> StageBounds:
@@ -353,7 +340,13 @@ def _region(state: State, sb: StageBounds, out: Bounds) -> None:
         if read.source == sb.stage.id
     ]
     for d, dim in enumerate(sb.op.shape):
-        padded = any(r.padded and not _is_guarded(r, read.indices[d], dim) for r, read in reads)
+        # Where guards of a padded reader keep it inside a dimension no more is needed. Tiles in the
+        # memory of CPUs are covered whole all the same, so that loops which fill them need no
+        # guards; shared memory is scarce.
+        padded = any(
+            r.padded and not (r.kernel is not None and stays_inside(r, read.indices[d], dim))
+            for r, read in reads
+        )
         indices = [to_affine(read.indices[d], r.values, out.ranges) for r, read in reads]
         hull, extent = _hull(indices, renamed, still, sb.sizes), out.sizes.of(dim)
         if hull is None:
@@ -365,15 +358,6 @@ def _region(state: State, sb: StageBounds, out: Bounds) -> None:
             fixed, lo, hi = Affine(0), 0, extent - 1
         sb.base.append(fixed + lo)
         sb.shape.append(hi - lo + 1)
-
-
-def _is_guarded(reader: StageBounds, index: Expr, extent: Dim) -> bool:
-    """Whether guards of a padded stage keep its read inside a dimension: no more is needed.
-
-    Tiles in the memory of CPUs are covered whole all the same, so that loops which fill them need
-    no guards; shared memory is scarce.
-    """
-    return reader.kernel is not None and stays_inside(reader, index, extent)
 
 
 def _hull(
@@ -415,9 +399,18 @@ def _loops(state: State, sb: StageBounds, out: Bounds) -> None:
     for d, axis in enumerate(op.axes):
         local, most = values[f"a{d}"], last.get(f"a{d}")
         _enter_value(sb, axis.var, sb.base[d], local, most)
-        if sb.padded:
-            _cover(sb, d, local, most)
-            _domain(sb, d, axis.var, most)
+        if not sb.padded:
+            continue
+        # Its loops cover their over-run; where sizes cannot be compared, no less than the shape.
+        end = sb.sizes.span(local)[1] + 1 if most is None else most + 1
+        larger = sb.sizes.most(sb.shape[d], end)
+        sb.shape[d] = end if larger is None else larger
+        value, extent = sb.values[axis.var], sb.sizes.of(op.shape[d])
+        low, past = beyond(value, extent, sb.sizes)
+        if past and most is not None:
+            past = beyond(sb.base[d] + most, extent, sb.sizes)[1]
+        if low or past:
+            sb.domain[d] = [Guard(value, "spatial", extent if past else None, nonnegative=low)]
     for d, axis in enumerate(op.reduce_axes):
         _enter_value(sb, axis.var, Affine(0), values[f"r{d}"], last.get(f"r{d}"))
 
@@ -429,20 +422,3 @@ def _enter_value(sb: StageBounds, var: Var, base: Affine, local: Affine, last: i
     if last is not None:
         hi = min(hi, base.bounds(sb.sizes.ranges)[1] + last)
     sb.guarded[var] = (lo, hi)
-
-
-def _cover(sb: StageBounds, d: int, local: Affine, last: int | None) -> None:
-    """Enlarge a dimension of a padded stage by the over-run of its loops."""
-    end = sb.sizes.span(local)[1] + 1 if last is None else last + 1
-    larger = sb.sizes.most(sb.shape[d], end)
-    # Where it is not known: what loops cover is never less than the shape.
-    sb.shape[d] = end if larger is None else larger
-
-
-def _domain(sb: StageBounds, d: int, var: Var, last: int | None) -> None:
-    value, extent = sb.values[var], sb.sizes.of(sb.op.shape[d])
-    low, past = beyond(value, extent, sb.sizes)
-    if past and last is not None:
-        past = beyond(sb.base[d] + last, extent, sb.sizes)[1]
-    if low or past:
-        sb.domain[d] = [Guard(value, "spatial", extent if past else None, nonnegative=low)]

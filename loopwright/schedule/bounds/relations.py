@@ -151,13 +151,20 @@ class ExactArithmetic(LoopArithmetic[Affine, Affine]):
     def split_value(self, loop: str, outer: Affine, length: Extent, inner: Affine) -> Affine:
         if isinstance(length, int):
             return outer * length + inner
-        return self._scaled(outer, length, f"{self._name(loop)}.start") + inner
+        if not outer.terms:
+            return self._sizes.times(outer.const, length) + inner
+        largest = self._sizes.times(self._sizes.span(outer)[1], length)
+        return self._variable(f"{self._name(loop)}.start", largest + 1, "*", outer, length) + inner
 
     def fused_values(
         self, loop: str, value: Affine, outer: Extent, length: Extent
     ) -> tuple[Affine, Affine]:
         if not isinstance(length, int):
-            return self._symbolic_parts(loop, value, outer, length)
+            over = self._over_run(value, self._sizes.times(outer, length))
+            return (
+                self._variable(f"{self._name(loop)}.q", outer + over, "//", value, length),
+                self._variable(f"{self._name(loop)}.r", length, "%", value, length),
+            )
         if outer == 1:
             # What the fused loop over-runs is guarded: there is nothing to divide.
             return Affine(0), value
@@ -186,23 +193,6 @@ class ExactArithmetic(LoopArithmetic[Affine, Affine]):
     def _over_run(self, value: Affine, length: Extent) -> int:
         """Iterations by which a fused loop may run beyond the product of its parts."""
         return max(0, (Affine(1) + value - length).bounds(self._sizes.ranges)[1])
-
-    def _scaled(self, x: Affine, length: Affine, name: str) -> Affine:
-        if not x.terms:
-            product = self._sizes.times(x.const, length)
-            return product if isinstance(product, Affine) else Affine(product)
-        largest = self._sizes.times(self._sizes.span(x)[1], length)
-        return self._variable(name, largest + 1, "*", x, length)
-
-    def _symbolic_parts(
-        self, loop: str, value: Affine, outer: Extent, length: Affine
-    ) -> tuple[Affine, Affine]:
-        name = self._name(loop)
-        over = self._over_run(value, self._sizes.times(outer, length))
-        return (
-            self._variable(f"{name}.q", outer + over, "//", value, length),
-            self._variable(f"{name}.r", length, "%", value, length),
-        )
 
     def _variable(self, name: str, extent: Extent, op: str, x: Affine, length: Affine) -> Affine:
         """A variable for ``x op length``, which is computed in int64, where nothing wraps."""
