@@ -115,9 +115,9 @@ def __getattr__(name: str) -> Any:
         raise no_such_name("loopwright", name, _INSTEAD)
     module, attribute = _NAMES[name]
     loaded = importlib.import_module(module)
-    found = getattr(loaded, attribute) if attribute else loaded
-    globals()[name] = found
-    return found
+    value = getattr(loaded, attribute) if attribute else loaded
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:

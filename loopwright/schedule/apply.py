@@ -12,7 +12,7 @@ from loopwright.errors import ScheduleError
 from loopwright.schedule.bounds.results import Bounds
 from loopwright.schedule.primitives.placement import keep_groups
 from loopwright.schedule.state import IllegalStep, State
-from loopwright.schedule.steps import Names, Step, resolved
+from loopwright.schedule.steps import Step, TraceNames, resolved
 from loopwright.te.dag import Dag
 
 
@@ -31,7 +31,7 @@ def apply(state: State, step: Step) -> State:
         >>> s[B].parallel(B.op.axis[0])
         >>> after = lw.schedule.apply(before, s.trace[0])
         >>> print(before.stages[1].marks, after.stages[1].marks)
-        {} {'a0': Mark(kind='parallel', step=0, tag='', extent=None)}
+        {} {'a0': LoopMark(kind='parallel', step=0, tag='', extent=None)}
     """
     step = resolved(state, step)
     try:
@@ -49,7 +49,7 @@ def trace_as_python(dag: Dag, trace: Sequence[Step]) -> str:
     ``s`` is a fresh schedule of the DAG; running it gives a schedule with the same trace.
     """
     state = State.initial(dag)
-    names = Names(state)
+    names = TraceNames(state)
     params = [names.tensor(sid) for sid in state.order]
     for step in trace:
         names.before, names.after = names.after, apply(names.after, step)

@@ -64,9 +64,9 @@ def create_schedule(ops: Operation | Tensor | Sequence[Operation | Tensor]) -> S
 def replay(dag: Dag, trace: Sequence[Step | list[Any]]) -> Schedule:
     """A fresh schedule of ``dag`` with a recorded trace (steps or their JSON) applied.
 
-    JSON may come from a log that somebody else wrote: it has limits (`loopwright.schedule.
-    json_limits`), and an intrinsic in it is used only if this program has declared it or if it is
-    proved harmless (`loopwright.te.intrin_proof`).
+    JSON may come from a log that somebody else wrote: it has limits
+    (`loopwright.schedule.steps.check_trace`), and an intrinsic in it is used only if this program
+    has declared it or if it is proved harmless (`loopwright.te.intrin_proof`).
 
     Raises:
         ScheduleError: the trace is malformed, a step is illegal for this DAG, or an intrinsic is

@@ -387,20 +387,14 @@ class Stage(StageRef):
         """
         loop = self.loop_id(parent, "follow_split")
         sid, followed = self.schedule.any_loop_id(source, self._who("follow_split"))
-        if n_split is None:
-            n_split = self._times_split(source)
+        if n_split is None:  # all splits of the loop, and of the loops that came of it
+            parts, n_split = {followed}, 0
+            for rel in self.schedule.state.stages[sid].relations:
+                if isinstance(rel, SplitRel) and rel.parent in parts:
+                    parts |= {rel.outer, rel.inner}
+                    n_split += 1
         t = self.schedule.apply_step(FollowSplit(self.id, loop, sid, followed, n_split))
         return tuple(self.schedule._axis(self.id, f"{t}.{k}") for k in range(n_split + 1))
-
-    def _times_split(self, source: IterVar) -> int:
-        """Number of splits of a loop, and of the loops that came of it."""
-        sid, loop = self.schedule.any_loop_id(source, "follow_split")
-        parts, count = {loop}, 0
-        for rel in self.schedule.state.stages[sid].relations:
-            if isinstance(rel, SplitRel) and rel.parent in parts:
-                parts |= {rel.outer, rel.inner}
-                count += 1
-        return count
 
     def follow_fused_split(
         self,
@@ -1518,21 +1512,22 @@ class Stage(StageRef):
                 for j_1 in range(8):
                   C[i, j_1] = B[0, j_1] * 2.0
         """
-        place = self._drawn_place() if decision is None else self._place(decision)
-        self.schedule.apply_step(SampleComputeLocation(self.id, place))
-
-    def _place(self, decision: object) -> Place:
-        if decision == "root":
-            return ("root",)
-        if decision == "inline":
-            return ("inline",)
         who = self._who("sample_compute_location")
-        if isinstance(decision, tuple) and len(decision) == 2:
+        place: Place
+        if decision is None:
+            place = self._drawn_place()
+        elif decision == "root":
+            place = ("root",)
+        elif decision == "inline":
+            place = ("inline",)
+        elif isinstance(decision, tuple) and len(decision) == 2:
             sid = self.schedule.stage_id(decision[0], who)
-            return ("at", sid, self.schedule.loop_id(sid, decision[1], who))
-        raise ScheduleError(
-            f"{who}: a place is 'root', 'inline' or a stage with its loop, got {decision!r}"
-        )
+            place = ("at", sid, self.schedule.loop_id(sid, decision[1], who))
+        else:
+            raise ScheduleError(
+                f"{who}: a place is 'root', 'inline' or a stage with its loop, got {decision!r}"
+            )
+        self.schedule.apply_step(SampleComputeLocation(self.id, place))
 
     def _drawn_place(self) -> Place:
         state = self.schedule.state

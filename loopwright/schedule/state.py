@@ -88,7 +88,7 @@ class Loop:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class LoopMark:
     """Way in which a loop runs (``vectorized``, ``unrolled``, ``parallel``, ``thread``).
 
     ``step`` is the one since which it does; ``tag`` is the thread axis, ``extent`` the one that it
@@ -189,7 +189,7 @@ class StageState:
     loops: Mapping[str, Loop]
     leaves: tuple[str, ...]
     relations: tuple[SplitRel | FuseRel, ...] = ()
-    marks: Mapping[str, Mark] = field(default_factory=dict)
+    marks: Mapping[str, LoopMark] = field(default_factory=dict)
     pragmas: tuple[tuple[str, str, PragmaValue], ...] = ()
     prefetches: tuple[Prefetched, ...] = ()
     attach: Attach = ROOT

@@ -22,7 +22,7 @@ from loopwright.schedule.state import Sampled, StageId, State, refuse
 from loopwright.te.source import PythonIdentifiers
 
 
-class Names(PythonIdentifiers):
+class TraceNames(PythonIdentifiers):
     """Python identifiers for the stages and loops of a schedule, each used once.
 
     The axes of a stage get their names where a loop of the stage is first asked for, by lines that
@@ -135,7 +135,7 @@ class Step(ABC):
         """
 
     @abstractmethod
-    def as_python(self, names: Names) -> str:
+    def as_python(self, names: TraceNames) -> str:
         """The call that makes this step, as Python: ``io, ii = s[C].split(i, factor=8)``."""
 
     def moved_loops(self, before: State) -> Mapping[str, str] | None:
@@ -365,29 +365,22 @@ def check_trace(trace: object) -> None:
     added = sum(isinstance(x, list | tuple) and len(x) > 0 and x[0] in _ADDING for x in trace)
     if added > MAX_ADDED:
         raise ScheduleError(f"trace: {added} steps add a stage, and at most {MAX_ADDED} are read")
+    # Without recursion, so that no number, depth or length in a file costs more than a message.
+    waiting: list[tuple[int, object, int]] = [(t, step, 0) for t, step in enumerate(trace)][::-1]
     values = 0
-    for t, step in enumerate(trace):
-        values += _check_step(t, step, MAX_VALUES - values)
-
-
-def _check_step(t: int, step: object, room: int) -> int:
-    """Check the JSON of one step; returns the number of its values."""
-    waiting: list[tuple[object, int]] = [(step, 0)]
-    count = 0
     while waiting:
-        x, depth = waiting.pop()
-        count += 1
-        if count > room:
+        t, x, depth = waiting.pop()
+        values += 1
+        if values > MAX_VALUES:
             raise ScheduleError(f"trace: step {t}: more than {MAX_VALUES} values in all steps")
         if depth > MAX_DEPTH:
             raise ScheduleError(f"trace: step {t}: its lists nest deeper than {MAX_DEPTH}")
         if isinstance(x, list | tuple):
-            waiting += [(v, depth + 1) for v in x]
+            waiting += [(t, v, depth + 1) for v in x]
         elif isinstance(x, dict):
-            waiting += [(v, depth + 1) for pair in x.items() for v in pair]
+            waiting += [(t, v, depth + 1) for pair in x.items() for v in pair]
         elif reason := _refused(x):
             raise ScheduleError(f"trace: step {t}: {reason}")
-    return count
 
 
 def _refused(x: object) -> str:

@@ -141,8 +141,8 @@ def resolve_cuda(options: dict[str, Any]) -> None:
     arch = options.setdefault("arch", str(device["arch"]) if device else DEFAULT_ARCH)
     number = re.fullmatch(r"sm_(\d+)[af]?", arch)
     if number is None or int(number[1]) not in SHARED_MEMORY:
-        known = ", ".join(f"sm_{n}" for n in SHARED_MEMORY)
-        raise TargetError(f"unknown CUDA architecture {arch!r}; known: {known}")
+        known_archs = ", ".join(f"sm_{n}" for n in SHARED_MEMORY)
+        raise TargetError(f"unknown CUDA architecture {arch!r}; known: {known_archs}")
     capability = int(number[1])
     if device is not None and device["arch"] == f"sm_{capability}":
         for name, value in device.items():

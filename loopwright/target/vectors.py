@@ -135,7 +135,7 @@ def dot_lanes(cpu: str, features: str) -> int:
     """
     if _has("avx512vnni", _AVX512, cpu, features) and _has_short_forms(cpu, features):
         return 16
-    without = {"-avx", "-avx2"} & _given(features)
+    without = {"-avx", "-avx2"} & _switches(features)
     return 8 if _has("avxvnni", _AVX, cpu, features) and not without else 0
 
 
@@ -170,16 +170,16 @@ def bf16_dot_lanes(cpu: str, features: str) -> int:
 
 def _has_short_forms(cpu: str, features: str) -> bool:
     """Whether vectors of 512 bits may be used, and shorter ones by the same instructions."""
-    without = {f"-{x}" for x in _NEEDED} & _given(features)
+    without = {f"-{x}" for x in _NEEDED} & _switches(features)
     return _has("avx512vl", _SHORT, cpu, features) and not without
 
 
 def _has(feature: str, named: set[str], cpu: str, features: str) -> bool:
-    given = _given(features)
-    return f"+{feature}" in given or (cpu in named and f"-{feature}" not in given)
+    switches = _switches(features)
+    return f"+{feature}" in switches or (cpu in named and f"-{feature}" not in switches)
 
 
-def _given(features: str) -> set[str]:
+def _switches(features: str) -> set[str]:
     return set(features.replace(" ", "").split(","))
 
 

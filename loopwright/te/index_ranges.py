@@ -160,8 +160,8 @@ class _Values:
                 return _binary(op, a, b, self)
             case Call(fn="floor" | "ceil" | "trunc" | "round", args=(a,)):
                 low, high = self.of(a)
-                whole = math.isfinite(low) and math.isfinite(high)
-                return (math.floor(low), math.ceil(high)) if whole else (low, high)
+                finite = math.isfinite(low) and math.isfinite(high)
+                return (math.floor(low), math.ceil(high)) if finite else (low, high)
         raise _Unbounded
 
     def _result(self, op: int, output: int) -> _Bounds:

@@ -292,9 +292,9 @@ def _compare(x: TensorIntrin, name: str, part: Stmt) -> None:
     described = _described(x, name)
     outputs = tuple(b is x.params[-1] for b in x.params)
     funcs = [Func(x.name, x.params, outputs, s) for s in (described, part)]
-    known = exactness(x.dag)
+    exact_up_to = exactness(x.dag)
     draws: dict[str, Callable[[np.random.Generator, Buffer], Array]] = {
-        "small integers": partial(_small, _SMALL if known is None else known.largest),
+        "small integers": partial(_small, _SMALL if exact_up_to is None else exact_up_to.largest),
         "random data": _random,
         "zeros and limits": _limits,
         "infinities and NaN": _special,
@@ -307,7 +307,9 @@ def _compare(x: TensorIntrin, name: str, part: Stmt) -> None:
         want, got = ([a.copy() for a in inputs] for _ in funcs)
         for f, arrays in zip(funcs, (want, got), strict=True):
             interpret(f, arrays)
-        wrong = _differ(want[-1], got[-1], exactly=data == "small integers" and known is not None)
+        wrong = _differ(
+            want[-1], got[-1], exactly=data == "small integers" and exact_up_to is not None
+        )
         if wrong.any():
             at = tuple(int(i) for i in np.argwhere(wrong)[0])
             raise _Wrong(

@@ -319,10 +319,10 @@ def dot_products(data: str, kernel: str, lanes: int = 16) -> TensorIntrin:
         (16,)
     """
     if (data, kernel) not in DOT_OPERANDS or lanes not in DOT_LANES:
-        known = ", ".join(f"{a} by {b}" for a, b in DOT_OPERANDS)
+        operands = ", ".join(f"{a} by {b}" for a, b in DOT_OPERANDS)
         raise TensorError(
             f"dot_products: {lanes!r} lanes of {data} by {kernel}; there are 4, 8 and 16 lanes of "
-            f"{known}"
+            f"{operands}"
         )
     dot = DotProduct(data, kernel, lanes)
     a = placeholder((dot.group,), data, name="data")

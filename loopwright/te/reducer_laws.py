@@ -105,9 +105,9 @@ def _numbers(rng: np.random.Generator, dtype: str) -> Array:
         sizes = rng.choice([0.0, 1e-3, 1.0, 1.0, 1e3], _TRIED)
         return np.asarray(rng.standard_normal(_TRIED) * sizes)
     low, high = (int(x) for x in dtypes.limits(dtype))
-    some = np.array([low, high, low + 1, high - 1, 0, 1, 2, 3, high // 2], dtype)
-    whole = rng.integers(low, high, _TRIED, np.dtype(dtype), endpoint=True)
-    return np.where(rng.integers(0, 4, _TRIED) == 0, whole, rng.choice(some, _TRIED))
+    edges = np.array([low, high, low + 1, high - 1, 0, 1, 2, 3, high // 2], dtype)
+    all_values = rng.integers(low, high, _TRIED, np.dtype(dtype), endpoint=True)
+    return np.where(rng.integers(0, 4, _TRIED) == 0, all_values, rng.choice(edges, _TRIED))
 
 
 def _tame(rng: np.random.Generator, dtype: str) -> Array:

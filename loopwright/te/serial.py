@@ -174,6 +174,8 @@ def expr_to_json(e: Expr, names: Mapping[Var, str]) -> list[Json]:
     """An expression as nested lists; ``names`` gives the written name of each variable."""
 
     def go(n: Expr) -> list[Json]:
+        if (fields := _FIELDS.get(type(n))) is not None:
+            return [fields[0], *[value(getattr(n, name)) for name in fields[1:]]]
         match n:
             case Var():
                 return ["var", names[n]]
@@ -184,10 +186,7 @@ def expr_to_json(e: Expr, names: Mapping[Var, str]) -> list[Json]:
                 return ["read", s, [go(i) for i in idx], d, *([k] if k else [])]
             case Reduce():
                 return _reduce_to_json(n, go, names)
-        if type(n) not in _FIELDS:
-            raise TensorError(f"{type(n).__name__} has no JSON form")
-        word, *fields = _FIELDS[type(n)]
-        return [word, *(value(getattr(n, name)) for name in fields)]
+        raise TensorError(f"{type(n).__name__} has no JSON form")
 
     def value(x: Json) -> Json:
         if isinstance(x, Expr):

@@ -96,8 +96,8 @@ class _Program:
         shape = f"({', '.join(dims)}{',' if len(dims) == 1 else ''})"
         if op.body is None:
             mark = ", constant=True" if op.constant else ""
-            given = f"{shape}, {quoted(op.dtype)}, name={quoted(op.name)}{mark}"
-            return [f"{names[0]} = te.placeholder({given})"]
+            call = f"te.placeholder({shape}, {quoted(op.dtype)}, name={quoted(op.name)}{mark})"
+            return [f"{names[0]} = {call}"]
         lines = []
         inner = dict(self.sizes)
         for a in op.reduce_axes:
@@ -251,8 +251,8 @@ def _known_reducer(c: Combiner) -> str:
     types = [e.dtype for e in c.result]
     if c.name not in _REDUCERS or len(types) != (2 if c.name.startswith("arg") else 1):
         return ""
-    own = getattr(reducers, c.name).combiner(types, len(types) > 1)
-    return f"te.{c.name}" if _form(own) == _form(c) else ""
+    standard = getattr(reducers, c.name).combiner(types, len(types) > 1)
+    return f"te.{c.name}" if _form(standard) == _form(c) else ""
 
 
 def _form(c: Combiner) -> Json:

@@ -15,7 +15,7 @@ from loopwright.lowering.nest.buffers import Buffers
 from loopwright.lowering.nest.values import Values
 from loopwright.lowering.nest.warp_operands import warp_statement
 from loopwright.schedule.bounds.results import StageBounds
-from loopwright.schedule.primitives.tensorize import Match, match_intrinsic, refuse_match
+from loopwright.schedule.primitives.tensorize import IntrinsicMatch, match_intrinsic, refuse_match
 from loopwright.te.tensor_intrin import TensorIntrin
 
 _COPY = "copy it to lie so (cache_read inside the loops around, transform_layout)"
@@ -50,7 +50,7 @@ class Tensorization:
         self.b, self.sb = buffers, sb
         self.intrin: TensorIntrin = tensorized.intrin
         #: The axes and reads of the stage that are those of the intrinsic.
-        self.match: Match = match_intrinsic(buffers.state, sb)
+        self.match: IntrinsicMatch = match_intrinsic(buffers.state, sb)
         #: Index of the tensorized loop.
         self.position = self.match.position
 

@@ -18,20 +18,20 @@ from loopwright.ir.stmt import IntrinsicCall, Seq, Stmt, seq
 from loopwright.lowering.nest.buffers import Buffers
 from loopwright.schedule.bounds.results import StageBounds
 from loopwright.schedule.primitives.layout import is_digit, layout_text
-from loopwright.schedule.primitives.tensorize import Match, refuse_match
+from loopwright.schedule.primitives.tensorize import IntrinsicMatch, refuse_match
 from loopwright.schedule.state import LayoutDim, StageId
 
 #: Bytes of a row that one lane reads at once, to which rows are aligned.
 _ROW_BYTES = 16
 
 
-def warp_statement(buffers: Buffers, sb: StageBounds, match: Match, part: Stmt) -> Stmt:
+def warp_statement(buffers: Buffers, sb: StageBounds, match: IntrinsicMatch, part: Stmt) -> Stmt:
     """A body (reset or update) of an intrinsic of a warp over the buffers of the program."""
     return _WarpOperands(buffers, sb, match).statement(part)
 
 
 class _WarpOperands:
-    def __init__(self, buffers: Buffers, sb: StageBounds, match: Match) -> None:
+    def __init__(self, buffers: Buffers, sb: StageBounds, match: IntrinsicMatch) -> None:
         assert sb.stage.tensorized is not None
         assert sb.kernel is not None
         self.b, self.sb, self.match = buffers, sb, match

@@ -21,7 +21,7 @@ over-run would visit an element twice. `guard_splits` finds the guards that foll
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, assert_never
 
@@ -47,6 +47,7 @@ from loopwright.schedule.state import (
     StageId,
     StageState,
     State,
+    loops_around,
     refuse,
     store_position,
 )
@@ -156,9 +157,9 @@ def guard_splits(
             case SplitRel():
                 guards += _guard_split(rel, sb, extents, values, last)
             case FuseRel():
-                length, whole = extents[rel.inner], last.get(rel.fused)
-                if isinstance(length, int) and whole is not None:
-                    last[rel.outer], last[rel.inner] = whole // length, min(whole, length - 1)
+                length, largest = extents[rel.inner], last.get(rel.fused)
+                if isinstance(length, int) and largest is not None:
+                    last[rel.outer], last[rel.inner] = largest // length, min(largest, length - 1)
             case _:
                 assert_never(rel)
     sb.guards += reversed(guards)
@@ -229,16 +230,11 @@ def infer_bounds(state: State) -> Bounds:
         stage = state.stages[sid]
         if not stage.op.is_placeholder:
             out.stages[sid] = _bound_stage(state, stage, out)
-    for sb in out.stages.values():
-        limits = thread_limits(sb, _loops_around(state, sb, out))
+    for sb in (x for x in out.stages.values() if x.kernel is not None):
+        around = [out.stages[sid].loops[p] for sid, p in loops_around(state, sb.stage)]
+        limits = thread_limits(sb, around)
         sb.guards += [Guard(Affine.of(v), kind, n) for v, kind, n in limits]
     return out
-
-
-def _loops_around(state: State, sb: StageBounds, out: Bounds) -> Iterator[LoopBound]:
-    while sb.stage.attach.kind == "at":
-        sb, pos = attach_position(state, sb.stage, out)
-        yield from reversed(sb.loops[: pos + 1])
 
 
 def _bound_stage(state: State, stage: StageState, out: Bounds) -> StageBounds:
@@ -254,18 +250,14 @@ def _bound_stage(state: State, stage: StageState, out: Bounds) -> StageBounds:
         sb.shape = [out.sizes.of(n) for n in sb.op.shape]
     _loops(state, sb, out)
     if stage.store is not None:
-        _storage(state, sb, out)
+        # Widen the region to that of all iterations of the loops inside the storage.
+        host, pos = store_position(state, stage)
+        visible = out.stages[host].visible(pos)
+        for d, base in enumerate(sb.base):
+            fixed, rest = base.split(visible)
+            lo, hi = sb.sizes.span(rest)
+            sb.base[d], sb.shape[d] = fixed + lo, hi - lo + sb.shape[d]
     return sb
-
-
-def _storage(state: State, sb: StageBounds, out: Bounds) -> None:
-    """Widen the region of a stage to that of all iterations of the loops inside its storage."""
-    host, pos = store_position(state, sb.stage)
-    known = out.stages[host].visible(pos)
-    for d, base in enumerate(sb.base):
-        fixed, rest = base.split(known)
-        lo, hi = sb.sizes.span(rest)
-        sb.base[d], sb.shape[d] = fixed + lo, hi - lo + sb.shape[d]
 
 
 def attach_position(state: State, stage: StageState, out: Bounds) -> tuple[StageBounds, int]:

@@ -21,7 +21,7 @@ from loopwright.ir.kinds import Scope
 from loopwright.schedule.bounds.relations import loop_var
 from loopwright.schedule.bounds.results import (
     KernelLaunch,
-    Launch,
+    LaunchAxis,
     LoopBound,
     StageBounds,
     launch_tag,
@@ -49,7 +49,7 @@ def find_kernels(state: State, ops: Mapping[StageId, OpNode]) -> dict[StageId, K
         tags |= set(declared)
         if not tags:
             continue
-        launches = {t: Launch(t, Var(t)) for t in LAUNCH_TAGS if t in tags}
+        launches = {t: LaunchAxis(t, Var(t)) for t in LAUNCH_TAGS if t in tags}
         for tag, extent in declared.items():
             launches[tag].extent, launches[tag].stage = extent or 0, root
         kernel = KernelLaunch(root, launches)
@@ -93,10 +93,10 @@ def bound_var(state: State, sb: StageBounds, lid: str, extent: Extent) -> Var:
                 "split it by a number and bind the inner part",
             )
     if kernel is None or not tag:
-        own = loop_var(sb.stage.loops[lid].name, extent, sb.sizes)
+        var = loop_var(sb.stage.loops[lid].name, extent, sb.sizes)
         if kernel is not None and mark is not None and mark.kind == "thread":
-            kernel.varying[own] = frozenset((mark.tag,))
-        return own
+            kernel.varying[var] = frozenset((mark.tag,))
+        return var
     launch = kernel.launches[tag]
     if not launch.loop:
         launch.stage, launch.loop = sb.stage.id, lid
@@ -104,12 +104,12 @@ def bound_var(state: State, sb: StageBounds, lid: str, extent: Extent) -> Var:
         sb.sizes.ranges.enter(launch.var, launch.extent)
     if extent == launch.extent:
         return launch.var
-    own = loop_var(sb.stage.loops[lid].name, extent, sb.sizes)
+    var = loop_var(sb.stage.loops[lid].name, extent, sb.sizes)
     if launch.is_thread:
-        kernel.varying[own] = frozenset((tag,))
+        kernel.varying[var] = frozenset((tag,))
     assert isinstance(extent, int)
-    kernel.short[own] = (tag, extent)
-    return own
+    kernel.short[var] = (tag, extent)
+    return var
 
 
 def fixed_variables(sb: StageBounds) -> tuple[set[Var], dict[Var, Affine]]:
@@ -147,14 +147,14 @@ def thread_limits(sb: StageBounds, around: Iterable[LoopBound]) -> list[tuple[Va
     kernel = sb.kernel
     if kernel is None:
         return []
-    own = {t: x for x in sb.loops if (t := launch_tag(x.mark))}
-    limits: dict[str, tuple[Extent, str]] = {t: (x.extent, x.loop.kind) for t, x in own.items()}
+    bound = {t: x for x in sb.loops if (t := launch_tag(x.mark))}
+    limits: dict[str, tuple[Extent, str]] = {t: (x.extent, x.loop.kind) for t, x in bound.items()}
     if sb.scope in _OWN:
         shorter = _shorter_loops(kernel, around)
         # Its own loops are reductions, to which all of their threads add, whatever runs around.
-        limits |= {t: (n, "spatial") for t, n in shorter.items() if t not in own}
+        limits |= {t: (n, "spatial") for t, n in shorter.items() if t not in bound}
     else:
-        rest = [x for t, x in kernel.launches.items() if t not in own]
+        rest = [x for t, x in kernel.launches.items() if t not in bound]
         limits |= {x.tag: (1, "spatial") for x in rest if x.is_thread or not sb.padded}
     return [
         (kernel.launches[t].var, "reduce" if kind == "reduce" else "thread", n)

@@ -8,19 +8,19 @@ from math import prod
 from loopwright.errors import did_you_mean
 from loopwright.ir.kinds import MarkKind
 from loopwright.ir.symbol import Symbol
-from loopwright.schedule.bounds.infer import attach_position
 from loopwright.schedule.bounds.results import Bounds, LoopBound, StageBounds
 from loopwright.schedule.primitives.loops import put_mark, refuse_in_order
 from loopwright.schedule.state import (
     NONTEMPORAL,
     PARTITION_HINT,
     IllegalStep,
-    Mark,
+    LoopMark,
     PragmaValue,
     State,
+    loops_around,
     refuse,
 )
-from loopwright.schedule.steps import Names, Step, register
+from loopwright.schedule.steps import Step, TraceNames, register
 
 #: Longest vector loop. Long vectors are cut into registers; beyond this it is a mistake.
 MAX_VECTOR = 1024
@@ -59,9 +59,9 @@ class Annotate(Step):
             )
         if loop.kind == "reduce" and self.kind == "vectorized":
             refuse_in_order(stage, "vectorize")
-        return put_mark(state, stage, loop.id, Mark(self.kind, t))
+        return put_mark(state, stage, loop.id, LoopMark(self.kind, t))
 
-    def as_python(self, names: Names) -> str:
+    def as_python(self, names: TraceNames) -> str:
         loop = names.loop(self.stage, self.loop)
         return f"{names.stage(self.stage)}.{_VERBS[self.kind]}({loop})"
 
@@ -106,7 +106,7 @@ class Pragma(Step):
         kept = tuple(p for p in stage.pragmas if p[:2] != (loop.id, self.key))
         return state.with_stage(replace(stage, pragmas=(*kept, (loop.id, self.key, self.value))))
 
-    def as_python(self, names: Names) -> str:
+    def as_python(self, names: TraceNames) -> str:
         loop = names.loop(self.stage, self.loop)
         return f"{names.stage(self.stage)}.pragma({loop}, {self.key!r}, {names.number(self.value)})"
 
@@ -131,7 +131,8 @@ def _check_value(key: str, value: PragmaValue) -> None:
 
 def _check_copies(state: State, bounds: Bounds, sb: StageBounds) -> None:
     """Refuse vectors that are too long or lie in another, and too many copies."""
-    copies = _copies_around(state, bounds, sb)
+    around = [bounds.stages[sid].loops[p] for sid, p in loops_around(state, sb.stage)]
+    copies = prod(x.count for x in around if x.mark and x.mark.kind == "unrolled")
     vector: LoopBound | None = None
     for x in sb.loops:
         if x.mark is None or x.mark.kind not in ("vectorized", "unrolled"):
@@ -165,17 +166,6 @@ def _check_constant(state: State, sb: StageBounds, x: LoopBound) -> None:
         f"loop {name!r} has {sb.sizes.dim(x.extent)} iterations, which is known only "
         f"when the program runs; split it by a constant factor and {verb} the inner part",
     )
-
-
-def _copies_around(state: State, bounds: Bounds, sb: StageBounds) -> int:
-    """Copies that the loops around an attached stage make of all of it."""
-    stage, copies = sb.stage, 1
-    while stage.attach.kind == "at":
-        host, pos = attach_position(state, stage, bounds)
-        outer = [x for x in host.loops[: pos + 1] if x.mark and x.mark.kind == "unrolled"]
-        copies *= prod(x.count for x in outer)
-        stage = host.stage
-    return copies
 
 
 def _check_vector(state: State, sb: StageBounds, x: LoopBound, other: LoopBound | None) -> None:

@@ -11,7 +11,7 @@ from loopwright.ir.reduction import Reduce, Tuple
 from loopwright.ir.traversal import substitute
 from loopwright.schedule.primitives.storage import check_scope
 from loopwright.schedule.state import IllegalStep, StageId, StageState, State, initial_stage
-from loopwright.schedule.steps import Names, Step, register
+from loopwright.schedule.steps import Step, TraceNames, register
 from loopwright.te.op_node import OpNode
 
 
@@ -60,7 +60,7 @@ class CacheRead(Step):
         order = (*state.order[:pos], new_id, *state.order[pos:])
         return replace(state, stages=stages, order=order)
 
-    def as_python(self, names: Names) -> str:
+    def as_python(self, names: TraceNames) -> str:
         new, tensor = names.new_stage(), names.output(self.stage, self.value_index)
         readers = ", ".join(names.tensor(r) for r in self.readers)
         return f"{new} = s.cache_read({tensor}, {self.scope!r}, [{readers}])"
@@ -127,7 +127,7 @@ class CacheWrite(Step):
         order = (*state.order[:pos], new_id, *state.order[pos:])
         return replace(state, stages=stages, order=order)
 
-    def as_python(self, names: Names) -> str:
+    def as_python(self, names: TraceNames) -> str:
         new, tensor = names.new_stage(), names.tensor(self.stage)
         if names.before.stages[self.stage].op.num_outputs > 1:
             return f"{new}, *_ = s.cache_write({tensor}.op, {self.scope!r})"

@@ -125,40 +125,35 @@ def _sum(e: IndexExpr, shape: tuple[int, ...]) -> _Sum | None:
         return None
     if e[0] == "+":
         y = _sum(e[2], shape)
-        return None if y is None else _plus(x, y)
+        if y is None:
+            return None
+        terms = dict(x.terms)
+        for digit, scale in y.terms:
+            terms[digit] = terms.get(digit, 0) + scale
+        return _Sum(x.base + y.base, tuple((t, scale) for t, scale in terms.items() if scale))
     op, _, k = e
     if op == "*":
         return _Sum(x.base * k, tuple((d, s * k) for d, s in x.terms) if k else ())
     return _divided(x, op, k)
 
 
-def _plus(x: _Sum, y: _Sum) -> _Sum:
-    terms = dict(x.terms)
-    for d, s in y.terms:
-        terms[d] = terms.get(d, 0) + s
-    return _Sum(x.base + y.base, tuple((d, s) for d, s in terms.items() if s))
-
-
 def _divided(x: _Sum, op: str, k: int) -> _Sum | None:
-    whole = _Sum(x.base // k, tuple((d, s // k) for d, s in x.terms if s % k == 0))
-    part = _Sum(x.base % k, tuple((d, s) for d, s in x.terms if s % k))
-    lo, hi = part.bounds
+    multiples = _Sum(x.base // k, tuple((d, s // k) for d, s in x.terms if s % k == 0))
+    rest = _Sum(x.base % k, tuple((d, s) for d, s in x.terms if s % k))
+    lo, hi = rest.bounds
     if lo >= 0 and hi < k:
-        return whole if op == "//" else part
+        return multiples if op == "//" else rest
     if x.bounds[0] < 0:
         return None
     d = x.terms[0][0]
-    if len(x.terms) > 1 or x.base or x.terms[0][1] != 1 or not _cuts(d, k):
+    # A digit may be cut at k where that divides it, or nothing stands above.
+    cuts = d.extent % k == 0 or d.lower * d.extent >= d.source.extent
+    if len(x.terms) > 1 or x.base or x.terms[0][1] != 1 or not cuts:
         source = _Source(x, x.bounds[1] + 1)
         d = _Digit(source, 1, source.extent)
     cut = _Digit(d.source, d.lower * k, -(-d.extent // k))
     cut = cut if op == "//" else _Digit(d.source, d.lower, k)
     return _Sum(0, ((cut, 1),))
-
-
-def _cuts(d: _Digit, k: int) -> bool:
-    """Whether a digit may be cut at k: it divides, or nothing stands above."""
-    return d.extent % k == 0 or d.lower * d.extent >= d.source.extent
 
 
 def bounds(e: IndexExpr, shape: tuple[Extent, ...]) -> Interval:
@@ -188,7 +183,12 @@ def simplified(e: IndexExpr) -> IndexExpr:
         return e
     if e[0] == "+":
         return plus(simplified(e[1]), simplified(e[2]))
-    return _by_number(e[0], simplified(e[1]), e[2])
+    op, a, k = e[0], simplified(e[1]), e[2]
+    if isinstance(a, int) and type(k) is int:  # no symbol, of which nothing is known yet
+        return int(_ARITHMETIC[op](a, k))
+    if k == 1:
+        return 0 if op == "%" else a
+    return 0 if k == 0 else (op, a, k)
 
 
 def plus(a: IndexExpr, b: IndexExpr) -> IndexExpr:
@@ -196,14 +196,6 @@ def plus(a: IndexExpr, b: IndexExpr) -> IndexExpr:
     if a == 0 or b == 0:
         return b if a == 0 else a
     return a + b if isinstance(a, int) and isinstance(b, int) else ("+", a, b)
-
-
-def _by_number(op: Literal["*", "//", "%"], a: IndexExpr, k: int) -> IndexExpr:
-    if isinstance(a, int) and type(k) is int:  # no symbol, of which nothing is known yet
-        return int(_ARITHMETIC[op](a, k))
-    if k == 1:
-        return 0 if op == "%" else a
-    return 0 if k == 0 else (op, a, k)
 
 
 def text(e: IndexExpr, outer: int = 0) -> str:

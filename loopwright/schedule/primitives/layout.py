@@ -24,7 +24,7 @@ from loopwright.schedule.primitives import index_map
 from loopwright.schedule.primitives.index_map import plus
 from loopwright.schedule.primitives.storage import own_buffer
 from loopwright.schedule.state import Digit, IllegalStep, IndexExpr, LayoutDim, State, refuse
-from loopwright.schedule.steps import FieldType, Names, Step, each, is_int, register
+from loopwright.schedule.steps import FieldType, Step, TraceNames, each, is_int, register
 
 
 def _is_dimension(v: object) -> bool:
@@ -83,7 +83,7 @@ class TransformLayout(Step):
             raise IllegalStep(f"extents of {name!r} are variables: it takes no pad_value")
         return state.with_stage(replace(stage, layout=self.dims, pad_value=pad, laid_out=t))
 
-    def as_python(self, names: Names) -> str:
+    def as_python(self, names: TraceNames) -> str:
         args = ", ".join(f"i{d}" for d in range(len(names.before.stages[self.stage].op.shape)))
         pad = "" if self.pad_value is None else f", pad_value={self.pad_value!r}"
         index_map = f"lambda {args}: ({layout_text(self.dims)})"

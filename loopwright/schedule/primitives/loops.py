@@ -13,7 +13,7 @@ from loopwright.schedule.state import (
     FuseRel,
     IllegalStep,
     Loop,
-    Mark,
+    LoopMark,
     SplitRel,
     StageId,
     StageState,
@@ -22,8 +22,8 @@ from loopwright.schedule.state import (
 )
 from loopwright.schedule.steps import (
     FieldType,
-    Names,
     Step,
+    TraceNames,
     at_least,
     each,
     is_id,
@@ -57,7 +57,7 @@ class Split(Step):
         names = ((f"{t}.0", f"{loop.name}.0"), (f"{t}.1", f"{loop.name}.1"))
         return state.with_stage(halved(stage, loop, names, self.factor, self.nparts, t))
 
-    def as_python(self, names: Names) -> str:
+    def as_python(self, names: TraceNames) -> str:
         t, stage = names.step, self.stage
         word, value = ("factor", self.factor) if self.nparts is None else ("nparts", self.nparts)
         by = f"{word}={names.number(value)}"
@@ -160,7 +160,7 @@ class Fuse(Step):
             )
         )
 
-    def as_python(self, names: Names) -> str:
+    def as_python(self, names: TraceNames) -> str:
         old = f"{names.loop(self.stage, self.outer)}, {names.loop(self.stage, self.inner)}"
         new = names.loop(self.stage, f"{names.step}.0")
         return f"{new} = {names.stage(self.stage)}.fuse({old})"
@@ -198,12 +198,12 @@ class Reorder(Step):
         leaves = tuple(next(slots) if x in self.order else x for x in stage.leaves)
         return state.with_stage(replace(stage, leaves=leaves, reordered=True))
 
-    def as_python(self, names: Names) -> str:
+    def as_python(self, names: TraceNames) -> str:
         order = ", ".join(names.loop(self.stage, x) for x in self.order)
         return f"{names.stage(self.stage)}.reorder({order})"
 
 
-def put_mark(state: State, stage: StageState, loop: str, mark: Mark) -> State:
+def put_mark(state: State, stage: StageState, loop: str, mark: LoopMark) -> State:
     """Mark a loop, which carries one mark at most."""
     old = stage.marks.get(loop)
     if old is not None and (old.kind, old.tag) != (mark.kind, mark.tag):
@@ -251,7 +251,7 @@ class FollowSplit(Step):
             rest = inner
         return stage
 
-    def as_python(self, names: Names) -> str:
+    def as_python(self, names: TraceNames) -> str:
         t, stage = names.step, self.stage
         old = f"{names.loop(stage, self.loop)}, {names.loop(self.source, self.source_loop)}"
         new = ", ".join(names.loop(stage, f"{t}.{k}") for k in range(self.n_split + 1))
@@ -292,7 +292,7 @@ class FollowFusedSplit(Step):
         whole, *inside = tiles[self.level : self.level + 2]
         return NOMINAL.ceil_div(whole, inside[0]) if inside else whole
 
-    def as_python(self, names: Names) -> str:
+    def as_python(self, names: TraceNames) -> str:
         t, stage = names.step, self.stage
         old = names.loop(stage, self.loop)
         followed = ", ".join(names.loop(sid, x) for sid, x in self.sources)

@@ -14,7 +14,7 @@ from loopwright.schedule.state import (
     StageState,
     State,
 )
-from loopwright.schedule.steps import Names, Step, register
+from loopwright.schedule.steps import Step, TraceNames, register
 
 
 @register("create_group")
@@ -58,7 +58,7 @@ class CreateGroup(Step):
             groups={**state.groups, **groups, new.id: new},
         )
 
-    def as_python(self, names: Names) -> str:
+    def as_python(self, names: TraceNames) -> str:
         new = names.new_group()
         outputs = ", ".join(names.tensor(x) for x in (self.stage, *self.outputs))
         inputs = ", ".join(names.tensor(x) for x in self.inputs)
@@ -226,7 +226,7 @@ class ComputeAt(Step):
                 _check_used(state, parent.id, sid)
         return state.with_group(replace(group, attach=Attach("at", parent.id, self.loop, t)))
 
-    def as_python(self, names: Names) -> str:
+    def as_python(self, names: TraceNames) -> str:
         parent, loop = names.stage(self.parent), names.loop(self.parent, self.loop)
         return f"{names.stage(self.stage)}.compute_at({parent}, {loop})"
 
@@ -253,7 +253,7 @@ class ComputeInline(Step):
             replace(stage, attach=Attach("inline", step=t), store=None, double=None)
         )
 
-    def as_python(self, names: Names) -> str:
+    def as_python(self, names: TraceNames) -> str:
         return f"{names.stage(self.stage)}.compute_inline()"
 
 
@@ -268,7 +268,7 @@ class ComputeRoot(Step):
         stage = state.compute_stage(self.stage)
         return state.with_stage(replace(stage, attach=ROOT, store=None))
 
-    def as_python(self, names: Names) -> str:
+    def as_python(self, names: TraceNames) -> str:
         return f"{names.stage(self.stage)}.compute_root()"
 
 

@@ -19,7 +19,7 @@ from loopwright.schedule.state import (
     loops_around,
     refuse,
 )
-from loopwright.schedule.steps import Names, Step, at_least, is_int, register
+from loopwright.schedule.steps import Step, TraceNames, at_least, is_int, register
 
 
 @register("prefetch")
@@ -44,7 +44,7 @@ class Prefetch(Step):
         kept = tuple(p for p in stage.prefetches if p.what != new.what)
         return state.with_stage(replace(stage, prefetches=(*kept, new)))
 
-    def as_python(self, names: Names) -> str:
+    def as_python(self, names: TraceNames) -> str:
         tensor = names.output(self.source, self.value_index)
         loop = names.loop(self.stage, self.loop)
         return f"{names.stage(self.stage)}.prefetch({tensor}, {loop}, {self.offset})"
@@ -174,7 +174,7 @@ class PrefetchNext(Step):
         )
         return state.with_stage(replace(stage, notes=(*kept, new)))
 
-    def as_python(self, names: Names) -> str:
+    def as_python(self, names: TraceNames) -> str:
         tensor = names.output(self.source, self.value_index)
         loop = names.loop(self.stage, self.loop)
         outer = names.loop(self.around, self.outer)

@@ -38,7 +38,7 @@ from loopwright.schedule.state import (
     State,
     initial_stage,
 )
-from loopwright.schedule.steps import Names, Step, register
+from loopwright.schedule.steps import Step, TraceNames, register
 from loopwright.te.op_node import OpNode, reads_of
 
 Relation = SplitRel | FuseRel
@@ -127,7 +127,7 @@ class RFactor(Step):
     def moved_loops(self, before: State) -> Mapping[str, str]:
         return factoring(before.stages[self.stage], self.loop, self.factor_axis).moves
 
-    def as_python(self, names: Names) -> str:
+    def as_python(self, names: TraceNames) -> str:
         tensor, loop = names.tensor(self.stage), names.loop(self.stage, self.loop)
         several = names.before.stages[self.stage].op.num_outputs > 1
         new = f"{names.new_stage()}, *_" if several else names.new_stage()
@@ -190,14 +190,14 @@ def _partial(stage: StageState, plan: Factoring, step: RFactor) -> OpNode:
     factored = stage.loops[step.loop]
     fresh = fresh_axes(op)
     env: dict[Var, Expr] = {a.var: b.var for a, b in zip(op.axes, fresh, strict=True)}
-    own = IterVar.named(factored.name, factored.nominal, "spatial")
+    factor_axis = IterVar.named(factored.name, factored.nominal, "spatial")
     axes = [*fresh]
-    axes.insert(step.factor_axis, own)
+    axes.insert(step.factor_axis, factor_axis)
     by_root = {f"r{d}": a for d, a in enumerate(op.reduce_axes)}
     leaves = [stage.loops[x] for x in plan.leaves]
     reduced = [IterVar.named(x.name, x.nominal, "reduce") for x in leaves]
     values: dict[str, Expr] = {x.id: a.var for x, a in zip(leaves, reduced, strict=True)}
-    values[factored.id] = own.var
+    values[factored.id] = factor_axis.var
     conds = _values(stage, plan, values)
     for root, a in by_root.items():
         if root not in plan.roots:
@@ -266,7 +266,7 @@ class BlockedScan(Step):
         stage, scan = _scan_of(state, self)
         running, totals = f"s{t}", f"s{t}.0"
         plan = _Blocks(stage.op, scan, self.factor, running, totals)
-        own = replace(
+        scanned = replace(
             initial_stage(stage.id, plan.within(), stage.scope),
             attach=stage.attach,
             group=stage.group,
@@ -280,7 +280,7 @@ class BlockedScan(Step):
                 **state.stages,
                 totals: initial_stage(totals, plan.total()),
                 running: initial_stage(running, plan.between()),
-                stage.id: own,
+                stage.id: scanned,
             },
             order=(*state.order[:pos], totals, running, *state.order[pos:]),
         )
@@ -289,10 +289,10 @@ class BlockedScan(Step):
         """Nothing: no loop of the reduction stays what it was."""
         return {}
 
-    def as_python(self, names: Names) -> str:
+    def as_python(self, names: TraceNames) -> str:
         tensor, loop = names.tensor(self.stage), names.loop(self.stage, self.loop)
-        made = f"{names.new_stage()}, {names.tensor(f's{names.step}.0')}"
-        return f"{made} = s.blocked_scan({tensor}, {loop}, {self.factor})"
+        new = f"{names.new_stage()}, {names.tensor(f's{names.step}.0')}"
+        return f"{new} = s.blocked_scan({tensor}, {loop}, {self.factor})"
 
 
 def _scan_of(state: State, step: BlockedScan) -> tuple[StageState, Scan]:
@@ -432,10 +432,10 @@ class _Blocks:
         """Condition that an element exists: blocks may reach beyond, and ``where`` must hold."""
         scan, red = self.scan, self._reduction
         low, high = scan.range
-        found: list[Expr] = []
+        conditions: list[Expr] = []
         if low:
-            found.append(binary(">=", at, low))
+            conditions.append(binary(">=", at, low))
         if self.count * self.factor > high:
-            found.append(binary("<", at, high))
-        own = red.where if red.where is not scan.condition else None
-        return both(found, None if own is None else substitute(own, dict(values)))
+            conditions.append(binary("<", at, high))
+        where = red.where if red.where is not scan.condition else None
+        return both(conditions, None if where is None else substitute(where, dict(values)))

@@ -15,8 +15,8 @@ from loopwright.schedule.primitives.placement import ComputeAt, ComputeInline, C
 from loopwright.schedule.state import IllegalStep, Sampled, StageId, State
 from loopwright.schedule.steps import (
     FieldType,
-    Names,
     Step,
+    TraceNames,
     each,
     is_id,
     is_int,
@@ -63,7 +63,7 @@ class SampleCategorical(Step):
             )
         return state.with_sample(t, (self.decision,))
 
-    def as_python(self, names: Names) -> str:
+    def as_python(self, names: TraceNames) -> str:
         probs = "" if self.probs is None else f", {list(self.probs)}"
         call = f"sample_categorical({list(self.candidates)}{probs}, decision={self.decision})"
         return f"{Sampled(0, names.step).name} = {names.stage(self.stage)}.{call}"
@@ -86,11 +86,11 @@ class SamplePerfectTile(Step):
             raise IllegalStep("n and max_innermost_factor are at least 1")
         if len(self.decision) != self.n:
             raise IllegalStep(f"n is {self.n}, and the decision has {len(self.decision)} factors")
-        known = [x for x in (*self.decision, loop.nominal) if not isinstance(x, Symbol)]
-        if not all(isinstance(x, int) for x in known):
+        numbers = [x for x in (*self.decision, loop.nominal) if not isinstance(x, Symbol)]
+        if not all(isinstance(x, int) for x in numbers):
             raise IllegalStep(f"the extent of {label!r} is not known; sample loops of known extent")
         factors = self.decision
-        if len(known) == self.n + 1 and not (
+        if len(numbers) == self.n + 1 and not (
             all(x >= 1 for x in factors)
             and factors[-1] <= self.max_innermost_factor
             and math.prod(factors) == loop.nominal
@@ -102,7 +102,7 @@ class SamplePerfectTile(Step):
             )
         return state.with_sample(t, self.decision)
 
-    def as_python(self, names: Names) -> str:
+    def as_python(self, names: TraceNames) -> str:
         chosen = ", ".join(Sampled(0, names.step, k).name for k in range(self.n))
         loop = names.loop(self.stage, self.loop)
         args = f"{loop}, {self.n}, {self.max_innermost_factor}, decision={list(self.decision)}"
@@ -123,7 +123,7 @@ class SampleComputeLocation(Step):
     def apply(self, state: State, t: int) -> State:
         return placing(self.stage, self.decision).apply(state, t)
 
-    def as_python(self, names: Names) -> str:
+    def as_python(self, names: TraceNames) -> str:
         match self.decision:
             case ("at", parent, loop):
                 where = f"({names.stage(parent)}, {names.loop(parent, loop)})"

@@ -19,7 +19,7 @@ from loopwright.schedule.state import (
     refuse,
     store_position,
 )
-from loopwright.schedule.steps import Names, Step, at_least, register
+from loopwright.schedule.steps import Step, TraceNames, at_least, register
 
 
 def check_scope(scope: str) -> None:
@@ -51,7 +51,7 @@ class SetScope(Step):
         check_scope(self.scope)
         return state.with_stage(replace(stage, scope=self.scope, since=stage.after("set_scope", t)))
 
-    def as_python(self, names: Names) -> str:
+    def as_python(self, names: TraceNames) -> str:
         return f"{names.stage(self.stage)}.set_scope({self.scope!r})"
 
     @classmethod
@@ -103,7 +103,7 @@ class StorageAlign(Step):
         align = (*kept, (self.dim, self.factor, self.offset))
         return state.with_stage(replace(stage, align=align, since=stage.after("storage_align", t)))
 
-    def as_python(self, names: Names) -> str:
+    def as_python(self, names: TraceNames) -> str:
         stride = f"{self.dim}, {self.factor}, {self.offset}"
         return f"{names.stage(self.stage)}.storage_align({stride})"
 
@@ -135,7 +135,7 @@ class StoreAt(Step):
         store_position(new, new.stages[stage.id])
         return new
 
-    def as_python(self, names: Names) -> str:
+    def as_python(self, names: TraceNames) -> str:
         parent, loop = names.stage(self.parent), names.loop(self.parent, self.loop)
         return f"{names.stage(self.stage)}.store_at({parent}, {loop})"
 
@@ -167,7 +167,7 @@ class StoreRoot(Step):
         stage = _computed_at(state, self.stage)
         return state.with_stage(replace(stage, store=Attach("root", step=t)))
 
-    def as_python(self, names: Names) -> str:
+    def as_python(self, names: TraceNames) -> str:
         return f"{names.stage(self.stage)}.store_root()"
 
 
@@ -200,7 +200,7 @@ class DoubleBuffer(Step):
             )
         return state.with_stage(replace(stage, double=t, copies=self.stages))
 
-    def as_python(self, names: Names) -> str:
+    def as_python(self, names: TraceNames) -> str:
         stages = "" if self.stages == 2 else f"stages={self.stages}"
         return f"{names.stage(self.stage)}.double_buffer({stages})"
 
@@ -280,7 +280,11 @@ def _why_not_double(state: State, bounds: Bounds, sb: StageBounds) -> str:
             "it where it is computed"
         )
     # The half is filled by the stage and by those that are computed inside it.
-    inside = [x for x in bounds.stages.values() if _runs_in(state, x.stage, stage)]
+    inside = [
+        x
+        for x in bounds.stages.values()
+        if x.stage is stage or any(sid == stage.id for sid, _ in loops_around(state, x.stage))
+    ]
     reads = {r.source: x.stage.id for x in inside for r in x.op.reads()}
     for sid, reader in reads.items():
         other, source = state.stages[sid], repr(state.label(sid))
@@ -301,9 +305,3 @@ def _why_not_double(state: State, bounds: Bounds, sb: StageBounds) -> str:
                 "number"
             )
     return ""
-
-
-def _runs_in(state: State, stage: StageState, host: StageState) -> bool:
-    while stage.id != host.id and stage.attach.kind == "at":
-        stage = state.stages[stage.attach.stage]
-    return stage.id == host.id

@@ -30,7 +30,7 @@ from loopwright.ir.reduction import Combiner, Reduce
 from loopwright.ir.traversal import free_vars
 from loopwright.schedule.bounds.results import Bounds, LoopBound, StageBounds, launch_tag
 from loopwright.schedule.state import IllegalStep, StageState, State, Tensorized, refuse
-from loopwright.schedule.steps import FieldType, Names, Step, register
+from loopwright.schedule.steps import FieldType, Step, TraceNames, register
 from loopwright.te.intrin_proof import intrinsic_from_json
 from loopwright.te.intrinsics import call_of
 from loopwright.te.serial import expr_to_json
@@ -70,7 +70,7 @@ class Tensorize(Step):
             )
         return state.with_stage(replace(stage, tensorized=Tensorized(loop.id, self.intrin, t)))
 
-    def as_python(self, names: Names) -> str:
+    def as_python(self, names: TraceNames) -> str:
         loop = names.loop(self.stage, self.loop)
         intrin = call_of(self.intrin) or repr(self.intrin.to_json())
         return f"{names.stage(self.stage)}.tensorize({loop}, {intrin})"
@@ -93,7 +93,7 @@ class TensorizedAxis:
 
 
 @dataclass(eq=False)
-class Match:
+class IntrinsicMatch:
     """Correspondence of a nest with the intrinsic's."""
 
     #: Index of the tensorized loop.
@@ -135,7 +135,7 @@ def region(sb: StageBounds, position: int, axis: IterVar) -> TensorizedAxis | st
     return TensorizedAxis(axis, covered, weights)
 
 
-def match_intrinsic(state: State, sb: StageBounds) -> Match:
+def match_intrinsic(state: State, sb: StageBounds) -> IntrinsicMatch:
     """Compare a tensorized stage's nest with its intrinsic's; refuse a difference."""
     return _Matcher(state, sb).run()
 
@@ -145,12 +145,12 @@ class _Matcher:
         done = sb.stage.tensorized
         assert done is not None
         self.state, self.sb, self.intrin = state, sb, done.intrin
-        self.out = Match(sb.stage.leaves.index(done.loop))
+        self.out = IntrinsicMatch(sb.stage.leaves.index(done.loop))
 
     def fail(self, text: str) -> NoReturn:
         refuse_match(self.state, self.sb.stage, text)
 
-    def run(self) -> Match:
+    def run(self) -> IntrinsicMatch:
         p, loops = self.out.position, self.sb.loops
         self._outside(loops[:p])
         for x in loops[p:]:
@@ -190,9 +190,13 @@ class _Matcher:
                 )
         outside = [x for x in loops if x.loop.kind == "reduce"]
         self.out.whole = not outside
-        if not outside:
-            self._check_start()
-        elif self.intrin.update is None:
+        red = self.sb.op.reduction
+        if not outside and red is not None and red.init is not None:
+            self.fail(
+                "the reduction starts from init=, and the body of the intrinsic from "
+                f"{print_expr(red.combiner.identity[0])}; add that value in a stage of its own"
+            )
+        if outside and self.intrin.update is None:
             label = self.state.loop_label(self.sb.stage, outside[0].loop.id)
             self.fail(
                 f"loop {label!r} of the reduction stands outside, and the intrinsic has no update "
@@ -216,14 +220,6 @@ class _Matcher:
                     "run the intrinsic together, bind loops of the stage around"
                 )
 
-    def _check_start(self) -> None:
-        red = self.sb.op.reduction
-        if red is not None and red.init is not None:
-            self.fail(
-                "the reduction starts from init=, and the body of the intrinsic from "
-                f"{print_expr(red.combiner.identity[0])}; add that value in a stage of its own"
-            )
-
     def _inside(self, x: LoopBound) -> None:
         stage, label = self.sb.stage, self.state.loop_label(self.sb.stage, x.loop.id)
         if x.mark is not None:
@@ -240,13 +236,15 @@ class _Matcher:
         if not isinstance(x.extent, int):
             self.fail(f"loop {label!r} has no constant extent; split it by a constant")
 
-    def _region(self, axis: IterVar) -> TensorizedAxis:
-        part = region(self.sb, self.out.position, axis)
-        return self.fail(part) if isinstance(part, str) else part
-
     def _axes(self, kind: str, want: Sequence[IterVar], have: Sequence[IterVar]) -> None:
         """Match axes of more than one iteration in order."""
-        covered = [a for a in map(self._region, have) if a.extent != 1]
+        covered: list[TensorizedAxis] = []
+        for axis in have:
+            part = region(self.sb, self.out.position, axis)
+            if isinstance(part, str):
+                self.fail(part)
+            if part.extent != 1:
+                covered.append(part)
         wanted = [a for a in want if a.extent != 1]
         same = len(covered) == len(wanted)
         if not same or any(a.extent != b.extent for a, b in zip(covered, wanted, strict=True)):

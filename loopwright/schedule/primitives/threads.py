@@ -10,17 +10,17 @@ from loopwright.schedule.bounds.launches import cross_tags
 from loopwright.schedule.bounds.results import (
     Bounds,
     KernelLaunch,
-    Launch,
+    LaunchAxis,
     LoopBound,
     StageBounds,
     launch_tag,
 )
 from loopwright.schedule.primitives.loops import put_mark, refuse_in_order
-from loopwright.schedule.state import IllegalStep, Mark, State, loops_around, refuse
+from loopwright.schedule.state import IllegalStep, LoopMark, State, loops_around, refuse
 from loopwright.schedule.steps import (
     FieldType,
-    Names,
     Step,
+    TraceNames,
     each,
     is_int,
     is_text,
@@ -68,9 +68,9 @@ class Bind(Step):
                 )
         if self.extent is not None and self.extent < 1:
             raise IllegalStep(f"the extent of {self.tag} must be positive, got {self.extent}")
-        return put_mark(state, stage, loop.id, Mark("thread", t, self.tag, self.extent))
+        return put_mark(state, stage, loop.id, LoopMark("thread", t, self.tag, self.extent))
 
-    def as_python(self, names: Names) -> str:
+    def as_python(self, names: TraceNames) -> str:
         loop = names.loop(self.stage, self.loop)
         return f"{names.stage(self.stage)}.bind({loop}, {_axis(self.tag, self.extent)})"
 
@@ -120,7 +120,7 @@ class SetStorePredicate(Step):
         since = stage.after("set_store_predicate", t)
         return state.with_stage(replace(stage, predicate=self.equal, since=since))
 
-    def as_python(self, names: Names) -> str:
+    def as_python(self, names: TraceNames) -> str:
         return f"{names.stage(self.stage)}.set_store_predicate({list(self.equal)!r})"
 
     @classmethod
@@ -170,7 +170,7 @@ class EnvThreads(Step):
         since = stage.after("env_threads", t)
         return state.with_stage(replace(stage, env_threads=self.axes, since=since))
 
-    def as_python(self, names: Names) -> str:
+    def as_python(self, names: TraceNames) -> str:
         axes = ", ".join(_axis(*a) for a in self.axes)
         return f"{names.stage(self.stage)}.env_threads([{axes}])"
 
@@ -234,7 +234,7 @@ def _check_axis(
         refuse("bind", mark.step, why)
 
 
-def _origin(state: State, launch: Launch) -> str:
+def _origin(state: State, launch: LaunchAxis) -> str:
     """Loop that gave an axis its extent, or the step that declared it."""
     if dict(state.stages[launch.stage].env_threads).get(launch.tag):
         return f"env_threads of {state.label(launch.stage)!r}"

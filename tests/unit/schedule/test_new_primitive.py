@@ -18,7 +18,7 @@ from loopwright.schedule import Schedule, Stage, State, apply, replay
 from loopwright.schedule.bounds.results import Bounds
 from loopwright.schedule.primitives import Reorder, Split
 from loopwright.schedule.state import IllegalStep, LoopNote, refuse
-from loopwright.schedule.steps import Names, Step, register
+from loopwright.schedule.steps import Step, TraceNames, register
 from tests.unit.schedule.programs import matmul
 
 
@@ -47,7 +47,7 @@ class Chunk(Step):
         others = (x for x in stage.notes if (type(x), x.loop) != (ChunkNote, loop.id))
         return state.with_stage(replace(stage, notes=(*others, note)))
 
-    def as_python(self, names: Names) -> str:
+    def as_python(self, names: TraceNames) -> str:
         """As in ``s[C].chunk(i, 4)``."""
         loop = names.loop(self.stage, self.loop)
         return f"{names.stage(self.stage)}.chunk({loop}, {self.size})"
