@@ -56,17 +56,14 @@ SIDEWAYS = {("schedule", "te"), ("ops", "space"), ("graph", "automatic")}
 # room's `__init__.py`, stands above the others. Those of one floor do not import each other.
 INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     "ir": (
-        ("node", "kinds", "operations"),
+        ("node", "kinds"),
         ("expr",),
-        ("affine", "traversal", "buffer", "fold", "symbol"),
+        ("affine", "visitor", "buffer"),
         ("sizes", "reduction"),
         ("stmt",),
-        ("printer", "visitor", "structural", "instruction_type"),
-        ("warp_instructions",),
-        ("instructions",),
+        ("printer", "structural", "instructions"),
         ("verify",),
         ("math",),
-        ("half",),
         ("interp",),
     ),
     "schedule": (
@@ -81,15 +78,12 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("surface",),
     ),
     "lowering": (
-        ("nest", "settings"),
-        ("context", "gpu_limits"),
-        ("work_limit", "constants"),
-        ("passes", "instruments"),
+        ("nest", "context"),
+        ("gpu_limits", "passes", "instruments"),
         ("pipeline",),
     ),
     "codegen": (
-        ("c_library", "workspace", "quotients", "program_queries"),
-        ("code",),
+        ("code", "program_queries"),
         ("llvm", "c"),
         ("gpu",),
     ),

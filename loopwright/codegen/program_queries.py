@@ -6,11 +6,10 @@ from functools import lru_cache
 
 from loopwright import dtypes
 from loopwright.ir.buffer import Buffer, Load
-from loopwright.ir.expr import Binary, Cast, Expr, IfThenElse, Select
+from loopwright.ir.expr import COMPARE, Binary, Cast, Expr, IfThenElse, Select
 from loopwright.ir.node import Node
-from loopwright.ir.operations import COMPARE
 from loopwright.ir.stmt import Allocate, CallPacked, Check, For, If, Prefetch, Stmt, Store, View
-from loopwright.ir.traversal import walk
+from loopwright.ir.visitor import walk
 
 
 def touches_memory(e: Expr) -> bool:

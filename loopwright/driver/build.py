@@ -9,7 +9,7 @@ from importlib.metadata import version
 from typing import Any, Protocol, runtime_checkable
 
 from loopwright.codegen import Code, SourceText
-from loopwright.codegen.c_library import C_FUNCTIONS
+from loopwright.codegen.code import C_FUNCTIONS
 from loopwright.driver.backends import LoweredProgram, backend_of, compile_program
 from loopwright.driver.kernel_cache import kernel_cache, schedule_key
 from loopwright.driver.size_manifest import SizeManifest

@@ -8,8 +8,7 @@ from typing import Any
 
 from loopwright.codegen import Code, CodePart, SourceText
 from loopwright.codegen.gpu import nvrtc
-from loopwright.codegen.gpu.cuda import write_cuda
-from loopwright.codegen.gpu.hip import write_hip
+from loopwright.codegen.gpu.cuda import write_cuda, write_hip
 from loopwright.codegen.gpu.opencl import write_opencl
 from loopwright.codegen.gpu.split import Kernel, SplitProgram, split_parts
 from loopwright.driver.backends import Backend, LoweredProgram

@@ -24,7 +24,7 @@ from loopwright.ir.expr import Var
 from loopwright.ir.interp.interpreter import prepare
 from loopwright.ir.sizes import evaluate
 from loopwright.ir.stmt import CallPacked, Func, SplitFunc
-from loopwright.ir.traversal import contains
+from loopwright.ir.visitor import contains
 from loopwright.lowering import lower_ids
 from loopwright.runtime.artifacts import kinds as artifact_kinds
 from loopwright.runtime.artifacts.manifest import Manifest

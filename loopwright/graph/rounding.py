@@ -12,7 +12,7 @@ from loopwright import dtypes, te
 from loopwright.ir.expr import Binary, Call, Cast, Const, Expr, Read, cast
 from loopwright.ir.node import Node
 from loopwright.ir.reduction import Reduce
-from loopwright.ir.traversal import walk
+from loopwright.ir.visitor import walk
 
 #: The dtype that floats of 16 bits are computed in.
 WIDE = "float32"

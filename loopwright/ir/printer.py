@@ -7,6 +7,7 @@ from typing import assert_never
 
 from loopwright.ir.buffer import AnyExpr, Buffer, Load
 from loopwright.ir.expr import (
+    COMPARE,
     Binary,
     Call,
     Cast,
@@ -20,7 +21,6 @@ from loopwright.ir.expr import (
     Var,
 )
 from loopwright.ir.node import Node
-from loopwright.ir.operations import COMPARE
 from loopwright.ir.reduction import AnyTensorExpr, Reduce, Tuple
 from loopwright.ir.stmt import (
     Allocate,

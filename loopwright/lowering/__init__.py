@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from loopwright.lowering.constants import constant_stages, prepared_stages
-from loopwright.lowering.pipeline import lower, lower_ids, too_deep
+from loopwright.lowering.pipeline import (
+    constant_stages,
+    lower,
+    lower_ids,
+    prepared_stages,
+    too_deep,
+)
 
 __all__ = ["constant_stages", "lower", "lower_ids", "prepared_stages", "too_deep"]

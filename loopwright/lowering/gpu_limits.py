@@ -14,9 +14,8 @@ from loopwright.errors import LowerError
 from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import Expr, Var
 from loopwright.ir.node import Node
-from loopwright.ir.stmt import Allocate, For, Func, Stmt, Store, View
-from loopwright.ir.traversal import free_vars
-from loopwright.lowering.nest.launch import is_launch
+from loopwright.ir.stmt import Allocate, For, Func, Stmt, Store, View, is_launch
+from loopwright.ir.visitor import free_vars
 from loopwright.schedule.bounds.infer import infer_bounds
 from loopwright.schedule.surface.schedule import Schedule
 from loopwright.target import Target

@@ -33,7 +33,7 @@ Digit = tuple[int, int, int | None]
 IndexExpr: TypeAlias = "int | str | IndexSum | IndexByNumber"
 IndexSum: TypeAlias = "tuple[Literal['+'], IndexExpr, IndexExpr]"
 IndexByNumber: TypeAlias = "tuple[Literal['*', '//', '%'], IndexExpr, int]"
-#: One dimension of a layout. A `loopwright.ir.symbol.Symbol` may stand for a number, as in factors.
+#: One dimension of a layout. A `loopwright.ir.sizes.Symbol` may stand for a number, as in factors.
 LayoutDim: TypeAlias = "Digit | IndexExpr"
 
 

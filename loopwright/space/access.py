@@ -14,7 +14,7 @@ from typing import Any
 from loopwright import te
 from loopwright.ir.affine import to_affine
 from loopwright.ir.expr import Binary, Const, Expr, IterVar, Read, Var
-from loopwright.ir.traversal import walk
+from loopwright.ir.visitor import walk
 from loopwright.te.tensor import body_parts
 
 

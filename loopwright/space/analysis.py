@@ -16,8 +16,7 @@ from math import prod
 from loopwright import te
 from loopwright.errors import TensorError
 from loopwright.ir.expr import IterVar
-from loopwright.ir.reduction import Reduce
-from loopwright.ir.scans import Scan, scan_of
+from loopwright.ir.reduction import Reduce, Scan, scan_of
 from loopwright.records import Json
 from loopwright.space.access import Access, accesses, extents, is_computed, producers
 

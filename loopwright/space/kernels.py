@@ -14,7 +14,7 @@ from functools import cached_property
 
 from loopwright import te
 from loopwright.ir.expr import Call
-from loopwright.ir.traversal import contains, walk
+from loopwright.ir.visitor import contains, walk
 from loopwright.space.access import expressions, is_computed, is_own
 from loopwright.space.analysis import StageAnalysis, analyze
 from loopwright.space.chains import RowChain, row_chain

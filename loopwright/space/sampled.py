@@ -9,7 +9,7 @@ from typing import Any
 from loopwright import te
 from loopwright.cost.symbolic.symbols import Graph, Sym
 from loopwright.errors import SpaceError
-from loopwright.ir.symbol import Symbol
+from loopwright.ir.sizes import Symbol
 from loopwright.schedule import Schedule, replay
 from loopwright.schedule.rules import SampleCategorical, SamplePerfectTile
 from loopwright.schedule.rules.sampling import perfect_tiles

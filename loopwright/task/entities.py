@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from loopwright.errors import InstantiationError, SpaceError
-from loopwright.ir.symbol import Symbol
+from loopwright.ir.sizes import Symbol
 from loopwright.records import Json
 from loopwright.te.tensor import thread_axis
 

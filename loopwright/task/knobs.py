@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 from typing import ClassVar, Literal
 
 from loopwright.errors import InternalError, SpaceError, shown
-from loopwright.ir.symbol import Symbol
+from loopwright.ir.sizes import Symbol
 from loopwright.records import Json
 from loopwright.task import neighbours
 from loopwright.task.entities import (

@@ -9,7 +9,7 @@ from loopwright.errors import TensorError
 from loopwright.ir.expr import Dim, IterVar, Var, const
 from loopwright.ir.reduction import Reduce
 from loopwright.ir.sizes import SizeVar, evaluate
-from loopwright.ir.traversal import substitute
+from loopwright.ir.visitor import substitute
 from loopwright.te.op_node import OpNode, sizes_of
 
 #: Values of size variables, by the variable or by its name.

@@ -22,7 +22,7 @@ from loopwright.ir.expr import Binary, Call, IfThenElse, Read, Select, Unary, Va
 from loopwright.ir.node import Node
 from loopwright.ir.reduction import Reduce, Tuple, outputs_of
 from loopwright.ir.sizes import Sizes, SizeVar
-from loopwright.ir.traversal import contains
+from loopwright.ir.visitor import contains
 from loopwright.te import serial
 from loopwright.te.bind_sizes import SizeValues, bind_sizes
 from loopwright.te.op_node import OpNode, sizes_of

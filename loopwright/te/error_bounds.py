@@ -18,12 +18,23 @@ import numpy as np
 
 from loopwright import dtypes
 from loopwright.errors import LoopwrightError
-from loopwright.ir.expr import Binary, Call, Cast, Const, Expr, IfThenElse, Read, Select, Unary, Var
+from loopwright.ir.expr import (
+    COMPARE,
+    Binary,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    IfThenElse,
+    Read,
+    Select,
+    Unary,
+    Var,
+)
 from loopwright.ir.interp.arrays import Array, binary, cast, intrinsic
 from loopwright.ir.node import Node
-from loopwright.ir.operations import COMPARE
 from loopwright.ir.reduction import Combiner, Reduce, outputs_of
-from loopwright.ir.traversal import contains, walk
+from loopwright.ir.visitor import contains, walk
 from loopwright.te.dag import Dag
 
 #: Half a unit in the last place of 1, the smallest normal number, and a power of two that is out of

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from loopwright import dtypes
 from loopwright.ir.expr import (
+    COMPARE,
     Binary,
     Call,
     Cast,
@@ -25,7 +26,6 @@ from loopwright.ir.expr import (
     Unary,
     Var,
 )
-from loopwright.ir.operations import COMPARE
 from loopwright.ir.reduction import Reduce, outputs_of
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from loopwright.errors import UsageError
 from loopwright.ir.expr import Binary, Call, Cast, Const, Expr, IfThenElse, Read, Select, Unary, Var
 from loopwright.ir.node import Node
 from loopwright.ir.reduction import Reduce, outputs_of
-from loopwright.ir.traversal import contains, walk
+from loopwright.ir.visitor import contains, walk
 from loopwright.te.op_node import reads_of
 
 if TYPE_CHECKING:

@@ -35,6 +35,7 @@ from loopwright.errors import RunError, TensorError
 from loopwright.ir.affine import Interval, exact, fits, interval
 from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import (
+    COMPARE,
     Binary,
     Const,
     Expr,
@@ -47,9 +48,8 @@ from loopwright.ir.expr import (
 )
 from loopwright.ir.interp.interpreter import interpret
 from loopwright.ir.node import Node, distinct
-from loopwright.ir.operations import COMPARE
 from loopwright.ir.stmt import Allocate, For, Func, If, IntrinsicCall, Let, Seq, Stmt, Store, seq
-from loopwright.ir.traversal import contains, walk
+from loopwright.ir.visitor import contains, walk
 from loopwright.te.builtin_intrinsics import call_of
 from loopwright.te.exactness import exactness
 from loopwright.te.serial import Json

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from loopwright import dtypes
 from loopwright.errors import TensorError, did_you_mean
 from loopwright.ir.expr import (
+    INTRINSICS,
     Binary,
     Call,
     Expr,
@@ -21,7 +22,6 @@ from loopwright.ir.expr import (
     invert,
     promote,
 )
-from loopwright.ir.operations import INTRINSICS
 
 
 def condition(x: object, what: str) -> Expr:

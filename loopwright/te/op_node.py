@@ -13,7 +13,7 @@ from loopwright.ir.expr import Dim, Expr, IfThenElse, IterVar, Read
 from loopwright.ir.node import Node
 from loopwright.ir.reduction import Reduce, outputs_of
 from loopwright.ir.sizes import Shape, SizeVar, size_vars
-from loopwright.ir.traversal import walk
+from loopwright.ir.visitor import walk
 from loopwright.te.tensor import body_parts, static_shape
 
 

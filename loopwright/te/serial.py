@@ -14,6 +14,9 @@ from typing import Any, TypeAlias, assert_never
 from loopwright import dtypes
 from loopwright.errors import TensorError
 from loopwright.ir.expr import (
+    COMPARE,
+    FUNCTIONS,
+    OPERATIONS,
     Binary,
     Call,
     Cast,
@@ -27,7 +30,6 @@ from loopwright.ir.expr import (
     Unary,
     Var,
 )
-from loopwright.ir.operations import COMPARE, FUNCTIONS, OPERATIONS
 from loopwright.ir.reduction import AnyTensorExpr, Combiner, Reduce, Tuple
 from loopwright.ir.sizes import SizeVar
 from loopwright.te.op_node import OpNode

@@ -30,7 +30,7 @@ from loopwright.ir.expr import (
 from loopwright.ir.printer import shape_text
 from loopwright.ir.reduction import Reduce, outputs_of
 from loopwright.ir.sizes import Shape, check_extent
-from loopwright.ir.traversal import walk
+from loopwright.ir.visitor import walk
 
 #: An extent as users give it, and a shape, of which a single extent is the one dimension. A float
 #: is one where it is whole: ``N / 32`` in scripts of TVM.

@@ -20,8 +20,8 @@ from loopwright.ir.expr import Const, Expr, Read, Var, tracing
 from loopwright.ir.instructions import INSTRUCTIONS
 from loopwright.ir.node import Node
 from loopwright.ir.stmt import Func, IntrinsicCall, Stmt, Store
-from loopwright.ir.traversal import walk
 from loopwright.ir.verify import verify
+from loopwright.ir.visitor import walk
 from loopwright.te.dag import Dag
 from loopwright.te.ir_builder import BufferView
 from loopwright.te.op_node import OpNode

@@ -12,9 +12,7 @@ from typing import Any, Literal
 
 from loopwright.errors import TensorError, did_you_mean
 from loopwright.ir.expr import Expr, ExprLike, as_expr
-from loopwright.ir.instruction_type import Fragment
-from loopwright.ir.stmt import Stmt
-from loopwright.ir.warp_instructions import (
+from loopwright.ir.instructions import (
     FRAGMENT_A,
     FRAGMENT_A_TF32,
     FRAGMENT_B,
@@ -23,8 +21,10 @@ from loopwright.ir.warp_instructions import (
     FRAGMENT_B_TRANSPOSED,
     FRAGMENT_C,
     SHORT,
+    Fragment,
 )
-from loopwright.ir.warp_instructions import round_tf32 as rounded_to_tf32
+from loopwright.ir.instructions import round_tf32 as rounded_to_tf32
+from loopwright.ir.stmt import Stmt
 from loopwright.te.computes import compute
 from loopwright.te.ir_builder import BufferView, call_intrin, ir_builder
 from loopwright.te.reducer import sum as te_sum

@@ -6,14 +6,14 @@ import re
 from collections.abc import Callable, Sequence
 
 from loopwright import dtypes
-from loopwright.codegen.c_library import C_FUNCTIONS
+from loopwright.codegen.code import C_FUNCTIONS
 from loopwright.errors import TensorError, shown
 from loopwright.ir.buffer import Buffer
 from loopwright.ir.expr import Expr, ExprLike, as_expr
 from loopwright.ir.node import Node
 from loopwright.ir.stmt import CallPacked, Func, Stmt, Store, seq
-from loopwright.ir.traversal import walk
 from loopwright.ir.verify import verify
+from loopwright.ir.visitor import walk
 from loopwright.runtime.packed.registry import check_name
 from loopwright.te import BufferView
 from loopwright.te.tensor_intrin import OperandBuffer

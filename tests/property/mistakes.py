@@ -14,7 +14,9 @@ import pytest
 
 from loopwright.codegen.llvm.memory import Memory
 from loopwright.codegen.llvm.ops import Operations
-from loopwright.lowering.nest import cross_thread, element_order, partition, values
+from loopwright.lowering.nest import buffers as element_order
+from loopwright.lowering.nest import partition, values
+from loopwright.lowering.nest import reductions as cross_thread
 from loopwright.lowering.passes.thread_sync import _Sync
 from loopwright.schedule.bounds import infer as bounds
 from loopwright.schedule.bounds import overruns

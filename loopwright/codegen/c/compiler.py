@@ -9,16 +9,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from loopwright import dtypes
-from loopwright.codegen.c.instructions import instruction
-from loopwright.codegen.c.math import install
-from loopwright.codegen.c.packed import DECLARED, write_call
+from loopwright.codegen.c.calls import DECLARED, instruction, write_call
+from loopwright.codegen.c.expressions import install
 from loopwright.codegen.c.prelude import Prelude
 from loopwright.codegen.c.statements import RESERVED, CFamilyWriter, Identifiers
 from loopwright.codegen.c.system_compiler import Source, compile_c, disassembly
-from loopwright.codegen.c_library import C_FUNCTIONS
-from loopwright.codegen.code import Code, CodePart, whole_workspace
+from loopwright.codegen.code import (
+    C_FUNCTIONS,
+    Bytes,
+    Code,
+    CodePart,
+    SizeDefinitions,
+    kept_offsets,
+    larger,
+    whole_workspace,
+)
 from loopwright.codegen.program_queries import buffers_of, has_guarded_accesses
-from loopwright.codegen.workspace import Bytes, SizeDefinitions, kept_offsets, larger
 from loopwright.ir.buffer import Buffer
 from loopwright.ir.expr import Expr, Var
 from loopwright.ir.node import Node
@@ -34,7 +40,7 @@ from loopwright.ir.stmt import (
     SplitFunc,
     Store,
 )
-from loopwright.ir.traversal import free_vars, walk
+from loopwright.ir.visitor import free_vars, walk
 from loopwright.runtime.artifacts.check_records import FIRST_CODE, record_name
 from loopwright.runtime.linker import host_triple
 from loopwright.target import Target, has_instruction

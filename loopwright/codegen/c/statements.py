@@ -13,8 +13,8 @@ from typing import assert_never
 from loopwright import dtypes
 from loopwright.codegen.c.expressions import ExpressionWriter, Text, product_and_rest
 from loopwright.codegen.c.prelude import Prelude
+from loopwright.codegen.code import Bytes, SizeDefinitions, buffer_bytes, larger
 from loopwright.codegen.program_queries import has_blocks
-from loopwright.codegen.workspace import Bytes, SizeDefinitions, buffer_bytes, larger
 from loopwright.errors import CodegenError
 from loopwright.ir.affine import Interval, interval
 from loopwright.ir.buffer import STACK_LIMIT, Buffer, Load

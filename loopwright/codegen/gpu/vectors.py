@@ -12,7 +12,7 @@ from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import Binary, Expr, IfThenElse, Var, const
 from loopwright.ir.node import Node, StructuralKey, same
 from loopwright.ir.stmt import For, If, Seq, Stmt, Store
-from loopwright.ir.traversal import free_vars, substitute, walk
+from loopwright.ir.visitor import free_vars, substitute, walk
 
 #: Lanes of the vector types of OpenCL; CUDA's are made for any of these.
 LANES = (2, 4, 8, 16)

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from loopwright.codegen.llvm.emitter import Emitter
 from loopwright.codegen.llvm.memory import Memory
-from loopwright.codegen.llvm.values import Value
+from loopwright.codegen.llvm.ops import Value
 from loopwright.ir.buffer import Load
 from loopwright.ir.instructions import DOT_PRODUCTS, DotProduct
 from loopwright.ir.stmt import For, IntrinsicCall, Seq, Stmt

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from loopwright import dtypes
+from loopwright.codegen.code import Bytes, buffer_bytes, larger
 from loopwright.codegen.llvm.indices import LANE, IndexWriter
-from loopwright.codegen.llvm.values import Value, llvm_type
-from loopwright.codegen.workspace import Bytes, buffer_bytes, larger
+from loopwright.codegen.llvm.ops import Value, llvm_type
 from loopwright.ir.affine import Affine
 from loopwright.ir.buffer import STACK_LIMIT, Buffer
 

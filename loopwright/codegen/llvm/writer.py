@@ -8,24 +8,37 @@ from collections.abc import Callable
 from typing import assert_never
 
 from loopwright import dtypes
-from loopwright.codegen.llvm.checks import write_check
+from loopwright.codegen.code import SizeDefinitions
+from loopwright.codegen.llvm.calls import write_call, write_check
 from loopwright.codegen.llvm.emitter import ModuleWriter
-from loopwright.codegen.llvm.gather import load_stretches, load_window
 from loopwright.codegen.llvm.indices import LANE, IndexWriter
 from loopwright.codegen.llvm.instructions import Corrections, is_corrected, write_instruction
-from loopwright.codegen.llvm.interleave import interleaved_copy
 from loopwright.codegen.llvm.memory import Memory
-from loopwright.codegen.llvm.packed import write_call
-from loopwright.codegen.llvm.transpose import rest_of_copy, transposed_copy
-from loopwright.codegen.llvm.values import FALSE, TRUE, Value, literal
+from loopwright.codegen.llvm.ops import FALSE, TRUE, Value, literal
+from loopwright.codegen.llvm.shuffles import (
+    interleaved_copy,
+    load_stretches,
+    load_window,
+    rest_of_copy,
+    transposed_copy,
+)
 from loopwright.codegen.program_queries import has_blocks, touches_memory, widest
-from loopwright.codegen.workspace import SizeDefinitions
 from loopwright.errors import CodegenError
 from loopwright.ir.affine import Affine, fits, interval
 from loopwright.ir.buffer import AnyExpr, Buffer, Load
-from loopwright.ir.expr import Binary, Call, Cast, Const, Expr, IfThenElse, Select, Unary, Var
+from loopwright.ir.expr import (
+    COMPARE,
+    Binary,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    IfThenElse,
+    Select,
+    Unary,
+    Var,
+)
 from loopwright.ir.interp.threads import launched_by
-from loopwright.ir.operations import COMPARE
 from loopwright.ir.stmt import (
     UNROLL_HINT,
     Allocate,

@@ -35,7 +35,7 @@ from loopwright.ir.kinds import Scope
 from loopwright.ir.node import Node, distinct
 from loopwright.ir.reduction import outputs_of
 from loopwright.ir.stmt import IntrinsicCall
-from loopwright.ir.traversal import walk
+from loopwright.ir.visitor import walk
 from loopwright.schedule.bounds.inline import inline_ops
 from loopwright.schedule.bounds.launches import cross_tags, find_kernels, memory_scope
 from loopwright.schedule.bounds.relations import loop_extents, loop_values

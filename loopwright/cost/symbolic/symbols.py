@@ -20,7 +20,7 @@ import numpy as np
 
 from loopwright.cost.symbolic.value_ranges import RANGES, ValueRange
 from loopwright.ir.expr import Expr, IterVar, binary
-from loopwright.ir.symbol import Symbol
+from loopwright.ir.sizes import Symbol
 
 #: An operand of a node: the number of another node, or a constant, in a tuple.
 NodeOperand = int | tuple[float]

@@ -22,6 +22,7 @@ from loopwright.errors import LowerError, RunError
 from loopwright.ir.affine import Interval, exact, fits, interval
 from loopwright.ir.buffer import AnyExpr, Buffer, Load
 from loopwright.ir.expr import (
+    COMPARE,
     Binary,
     Call,
     Cast,
@@ -37,7 +38,6 @@ from loopwright.ir.expr import (
 from loopwright.ir.interp.threads import Grid, Races
 from loopwright.ir.interp.values import NAMES, getter, intrinsic
 from loopwright.ir.kinds import WARP_SIZE
-from loopwright.ir.operations import COMPARE
 from loopwright.ir.sizes import Sizes, evaluate, solve
 from loopwright.ir.stmt import (
     Allocate,

@@ -7,27 +7,75 @@ from __future__ import annotations
 from collections.abc import Container, Iterable
 
 from loopwright.ir.buffer import Buffer
+from loopwright.ir.expr import Expr, Var
 from loopwright.ir.kinds import SHARED, LoopKind
+from loopwright.ir.node import Node
 from loopwright.ir.reduction import Reduce, outputs_of
-from loopwright.ir.stmt import For, Let, Seq, Stmt
+from loopwright.ir.sizes import Sizes
+from loopwright.ir.stmt import Allocate, For, Let, Seq, Stmt
+from loopwright.ir.visitor import free_vars, walk
 from loopwright.lowering.nest.buffers import Buffers
-from loopwright.lowering.nest.cross_thread import cross_thread_of
 from loopwright.lowering.nest.guards import Guards
-from loopwright.lowering.nest.launch import launch
-from loopwright.lowering.nest.multi_output import write_all
 from loopwright.lowering.nest.partition import PARTITION_CAP, Partition
 from loopwright.lowering.nest.prefetch import prefetched
-from loopwright.lowering.nest.reductions import Reduction
-from loopwright.lowering.nest.short_tiles import ShortTile, short_tiles
-from loopwright.lowering.nest.size_lets import define_sizes
+from loopwright.lowering.nest.reductions import (
+    Reduction,
+    cross_thread_of,
+    vector_reduction_of,
+    write_all,
+)
 from loopwright.lowering.nest.tensorize import Tensorization
-from loopwright.lowering.nest.tile_edges import needless_guards
+from loopwright.lowering.nest.tiles import ShortTile, needless_guards, short_tiles
 from loopwright.lowering.nest.values import Values
-from loopwright.lowering.nest.vector_reduction import vector_reduction_of
 from loopwright.schedule.bounds.infer import attach_position
-from loopwright.schedule.bounds.results import Bounds, Guard, LoopBound, StageBounds
+from loopwright.schedule.bounds.results import (
+    Bounds,
+    Guard,
+    KernelLaunch,
+    LoopBound,
+    StageBounds,
+    launch_tag,
+)
 from loopwright.schedule.rules.annotate import MAX_VECTOR
 from loopwright.schedule.state import NONTEMPORAL, PARTITION_HINT, StageId, State
+
+
+def define_sizes(body: Stmt, sizes: Sizes) -> Stmt:
+    """A body inside the definitions that it needs, also for the shapes of its buffers."""
+    if not sizes.lets:
+        return body
+    needed = free_vars(body)
+
+    def visit(n: Node) -> None:
+        if isinstance(n, Allocate):
+            for e in (e for e in n.buffer.shape if isinstance(e, Expr)):
+                needed.update(free_vars(e))
+
+    walk(body, visit)
+    used: list[tuple[Var, Expr]] = []
+    for v, e in reversed(sizes.lets):
+        if v in needed:
+            used.append((v, e))
+            needed |= free_vars(e)
+    for v, e in used:
+        body = Let(v, e, body)
+    return body
+
+
+def launch(state: State, bounds: Bounds, kernel: KernelLaunch, body: Stmt) -> Stmt:
+    """The launch loops of a kernel around its nest; each names the loops that are bound to it."""
+    for axis in reversed(kernel.launches.values()):
+        loops = [
+            state.loop_label(sb.stage, x.loop.id)
+            for sb in bounds.stages.values()
+            if sb.kernel is kernel
+            for x in sb.loops
+            if launch_tag(x.mark) == axis.tag
+        ]
+        text = ", ".join(loops) or f"env_threads of {state.label(kernel.root)}"
+        extent = bounds.sizes.dim(axis.extent)
+        body = For(axis.var, extent, "thread", body, (("bound", text),), axis.tag)
+    return body
 
 
 class NestBuilder:

@@ -23,7 +23,7 @@ from loopwright.ir.expr import (
     cast,
     const,
 )
-from loopwright.ir.traversal import free_vars
+from loopwright.ir.visitor import free_vars
 from loopwright.lowering.nest.buffers import Buffers
 from loopwright.lowering.nest.guards import Guards, all_of
 from loopwright.schedule.bounds.results import StageBounds

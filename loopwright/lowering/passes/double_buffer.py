@@ -33,13 +33,13 @@ from loopwright.ir.stmt import (
     Seq,
     Stmt,
     Store,
+    is_launch,
+    map_statements,
     seq,
 )
-from loopwright.ir.traversal import substitute, walk
-from loopwright.ir.visitor import map_statements
+from loopwright.ir.visitor import substitute, walk
 from loopwright.lowering.context import func_pass
-from loopwright.lowering.nest.launch import is_launch
-from loopwright.lowering.passes.redirect import redirected
+from loopwright.lowering.passes.storage_rewrite import redirected
 
 
 @func_pass(opt_level=0, name="InjectDoubleBuffer")

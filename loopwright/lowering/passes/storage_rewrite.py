@@ -8,16 +8,29 @@ Management for Deep Neural Net Inference, 2020).
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from loopwright.errors import LowerError
 from loopwright.ir.buffer import STACK_LIMIT, Buffer, Load
+from loopwright.ir.expr import Expr
 from loopwright.ir.kinds import Scope
 from loopwright.ir.node import Node
-from loopwright.ir.stmt import Allocate, CallPacked, Func, Prefetch, Seq, Stmt, Store, View, seq
-from loopwright.ir.traversal import walk
-from loopwright.ir.visitor import map_statements
+from loopwright.ir.stmt import (
+    Allocate,
+    CallPacked,
+    Func,
+    Prefetch,
+    Seq,
+    Stmt,
+    Store,
+    View,
+    is_launch,
+    map_statements,
+    seq,
+)
+from loopwright.ir.visitor import walk
 from loopwright.lowering.context import func_pass
-from loopwright.lowering.nest.launch import is_launch
 
 _ALIGN = 64
 _SCOPES = ("global", "local")
@@ -178,3 +191,65 @@ def _rewritten(
     for b in (b for b in reversed(allocated) if b not in in_pool):
         out = Allocate(b, out)
     return Allocate(pool, out)
+
+
+Indices = tuple[Expr, ...]
+
+
+def redirected(n: Node, new: Mapping[Buffer, Buffer], at: Callable[[Indices], Indices]) -> Node:
+    """A node, its children redirected already, with accesses of buffers in ``new`` redirected.
+
+    ``at`` gives the indices of an element in the replacement. A packed function cannot be given a
+    buffer that is replaced.
+    """
+    match n:
+        case Load(buffer=b, indices=idx, dtype=d) if b in new:
+            return Load(new[b], at(idx), d)
+        case Store(buffer=b, indices=idx, value=v, nontemporal=past) if b in new:
+            return Store(new[b], at(idx), v, past)
+        case Prefetch(buffer=b, indices=idx) if b in new:
+            return Prefetch(new[b], at(idx))
+        case CallPacked(name=name, buffers=buffers) if not new.keys().isdisjoint(buffers):
+            moved = next(b for b in buffers if b in new)
+            raise LowerError(
+                f"call_packed {name!r} is given {moved.name!r}, of which every lane or virtual "
+                "thread has its own; allocate it outside of that loop"
+            )
+    return n
+
+
+# ---------------------------------------------------------------- PlaceSharedMemory
+#
+# moves the allocations of shared buffers, which the nest puts where stages are
+# computed, between the loops over blocks and those over threads: one for each block.
+
+
+@func_pass(opt_level=0, name="PlaceSharedMemory")
+def place_shared(f: Func) -> Func:
+    """Move buffers in shared memory out of the threads of their kernel, into the block."""
+    return f.with_body(_in_statement(f.body))
+
+
+def _in_statement(s: Stmt) -> Stmt:
+    if not is_launch(s):
+        return map_statements(s, _in_statement)
+    shared: list[Buffer] = []
+    return _around_threads(_without_allocations(s, shared), shared)
+
+
+def _without_allocations(s: Stmt, shared: list[Buffer]) -> Stmt:
+    """A statement without the allocations of shared buffers, which are added to ``shared``."""
+    if isinstance(s, Allocate) and s.buffer.is_shared:
+        if s.buffer not in shared:  # what a double buffer repeats may allocate it twice
+            shared.append(s.buffer)
+        return _without_allocations(s.body, shared)
+    return map_statements(s, lambda c: _without_allocations(c, shared))
+
+
+def _around_threads(s: Stmt, buffers: list[Buffer]) -> Stmt:
+    """A kernel with allocations inside its loops over blocks."""
+    if is_launch(s) and s.tag.startswith("blockIdx"):
+        return map_statements(s, lambda c: _around_threads(c, buffers))
+    for b in reversed(buffers):
+        s = Allocate(b, s)
+    return s

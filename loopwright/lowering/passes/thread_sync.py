@@ -30,12 +30,12 @@ from loopwright.ir.stmt import (
     Seq,
     Stmt,
     Store,
+    is_launch,
+    map_statements,
     seq,
 )
-from loopwright.ir.traversal import contains, free_vars, substitute, walk
-from loopwright.ir.visitor import map_statements
+from loopwright.ir.visitor import contains, free_vars, substitute, walk
 from loopwright.lowering.context import func_pass
-from loopwright.lowering.nest.launch import is_launch
 
 
 @func_pass(opt_level=0, name="ThreadSync")

@@ -125,7 +125,7 @@ def computed_in(dag: Dag) -> str:
     """
     from loopwright.ir.expr import Binary, Call, Unary  # not at the top: runners import no compiler
     from loopwright.ir.node import Node
-    from loopwright.ir.traversal import walk
+    from loopwright.ir.visitor import walk
 
     found: set[str] = set()
 

@@ -59,7 +59,7 @@ def _operations(c: Candidate) -> int:
     from loopwright.ir.expr import Binary, Call, Expr, Unary, Var
     from loopwright.ir.node import Node
     from loopwright.ir.stmt import For, Let, Store
-    from loopwright.ir.traversal import contains, free_vars
+    from loopwright.ir.visitor import contains, free_vars
 
     extents: dict[Var, int] = {}
     depends: dict[Var, set[Var]] = {}

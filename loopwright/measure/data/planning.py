@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from loopwright.ir.traversal import free_vars
+from loopwright.ir.visitor import free_vars
 from loopwright.measure.building import Candidate, instantiate
 from loopwright.measure.checking.check import Array
 from loopwright.measure.checking.reference import InputData

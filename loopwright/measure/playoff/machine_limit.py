@@ -58,7 +58,7 @@ def arithmetic_of(dag: Dag) -> str:
     """
     from loopwright.ir.expr import Binary, Cast  # not at the top: runners import no compiler
     from loopwright.ir.node import Node
-    from loopwright.ir.traversal import walk
+    from loopwright.ir.visitor import walk
 
     products: set[tuple[str, str]] = set()
     floats: set[str] = set()

@@ -11,7 +11,7 @@ from loopwright.ir import affine
 from loopwright.ir.affine import Affine, Extent, div_mod, form_expr
 from loopwright.ir.expr import Expr, Var, binary, cast
 from loopwright.ir.sizes import Sizes
-from loopwright.ir.traversal import free_vars
+from loopwright.ir.visitor import free_vars
 from loopwright.schedule.bounds.relations import LoopArithmetic
 from loopwright.schedule.bounds.results import StageBounds
 

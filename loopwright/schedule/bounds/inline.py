@@ -13,7 +13,7 @@ from typing import Any
 from loopwright.ir.expr import Expr, Read, Var, cast
 from loopwright.ir.node import Node
 from loopwright.ir.reduction import outputs_of
-from loopwright.ir.traversal import substitute, walk
+from loopwright.ir.visitor import substitute, walk
 from loopwright.schedule.state import StageId, State, refuse
 from loopwright.te.op_node import OpNode
 

@@ -13,7 +13,7 @@ from loopwright.ir.affine import Affine, Extent, Interval, SizeRanges
 from loopwright.ir.expr import Expr, Var
 from loopwright.ir.kinds import Scope
 from loopwright.ir.sizes import Sizes
-from loopwright.ir.traversal import free_vars
+from loopwright.ir.visitor import free_vars
 from loopwright.schedule.state import Loop, Mark, StageId, StageState
 from loopwright.te.op_node import OpNode
 

@@ -8,7 +8,7 @@ from math import prod
 
 from loopwright.errors import did_you_mean
 from loopwright.ir.kinds import MarkKind
-from loopwright.ir.symbol import Symbol
+from loopwright.ir.sizes import Symbol
 from loopwright.schedule.bounds.infer import attach_position
 from loopwright.schedule.bounds.results import Bounds, LoopBound, StageBounds
 from loopwright.schedule.names import Names

@@ -14,9 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from loopwright.ir.expr import Expr, IfThenElse, IterVar, Read, Select, Var, binary, position_of
-from loopwright.ir.reduction import Reduce
-from loopwright.ir.scans import Scan, scan_of
-from loopwright.ir.traversal import substitute
+from loopwright.ir.reduction import Reduce, Scan, scan_of
+from loopwright.ir.visitor import substitute
 from loopwright.schedule.names import Names
 from loopwright.schedule.rules.caching import fresh_axes
 from loopwright.schedule.rules.rfactor import both

@@ -8,7 +8,7 @@ from typing import Any
 from loopwright.ir.expr import Expr, IterVar, Read, Var
 from loopwright.ir.kinds import Scope
 from loopwright.ir.reduction import Reduce, Tuple
-from loopwright.ir.traversal import substitute
+from loopwright.ir.visitor import substitute
 from loopwright.schedule.names import Names
 from loopwright.schedule.rules.storage import check_scope
 from loopwright.schedule.state import StageId, StageState, State, initial_stage, refuse

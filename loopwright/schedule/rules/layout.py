@@ -16,8 +16,7 @@ from typing import TypeGuard
 
 from loopwright.ir.affine import Extent
 from loopwright.ir.expr import Expr
-from loopwright.ir.sizes import Sizes
-from loopwright.ir.symbol import Symbol
+from loopwright.ir.sizes import Sizes, Symbol
 from loopwright.schedule.bounds.results import Bounds
 from loopwright.schedule.names import Names
 from loopwright.schedule.rules import index_map as im

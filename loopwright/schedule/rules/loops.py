@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from loopwright.ir.expr import Dim
-from loopwright.ir.sizes import Sizes
-from loopwright.ir.symbol import Symbol
+from loopwright.ir.sizes import Sizes, Symbol
 from loopwright.schedule.bounds.relations import ExtentArithmetic
 from loopwright.schedule.names import Names
 from loopwright.schedule.state import FuseRel, Loop, Mark, SplitRel, StageState, State, refuse

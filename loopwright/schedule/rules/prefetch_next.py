@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from loopwright.ir.symbol import Symbol
+from loopwright.ir.sizes import Symbol
 from loopwright.schedule.bounds.results import Bounds, LoopBound, StageBounds
 from loopwright.schedule.loop_use import LoopNote
 from loopwright.schedule.names import Names

@@ -14,7 +14,7 @@ from functools import reduce as fold
 
 from loopwright.ir.expr import Expr, IfThenElse, IterVar, Read, Var, binary, const
 from loopwright.ir.reduction import Reduce, Tuple
-from loopwright.ir.traversal import substitute
+from loopwright.ir.visitor import substitute
 from loopwright.schedule.loop_use import Use
 from loopwright.schedule.names import Names
 from loopwright.schedule.rules.caching import fresh_axes

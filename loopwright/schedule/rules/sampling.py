@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Literal, TypeAlias
 
-from loopwright.ir.symbol import Symbol
+from loopwright.ir.sizes import Symbol
 from loopwright.schedule.names import Names
 from loopwright.schedule.rules.placement import ComputeAt, ComputeInline, ComputeRoot
 from loopwright.schedule.sampled import Sampled

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from loopwright.errors import did_you_mean
 from loopwright.ir.kinds import SCOPES, WARP_SIZE, Scope
-from loopwright.ir.symbol import Symbol
+from loopwright.ir.sizes import Symbol
 from loopwright.schedule.bounds.infer import attach_position
 from loopwright.schedule.bounds.results import Bounds, LoopBound, StageBounds
 from loopwright.schedule.names import Names

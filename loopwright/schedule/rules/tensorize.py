@@ -27,7 +27,7 @@ from loopwright.ir.expr import (
 from loopwright.ir.node import Node, same
 from loopwright.ir.printer import print_expr
 from loopwright.ir.reduction import Combiner, Reduce
-from loopwright.ir.traversal import free_vars
+from loopwright.ir.visitor import free_vars
 from loopwright.schedule.bounds.results import Bounds, LoopBound, StageBounds, launch_tag
 from loopwright.schedule.names import Names
 from loopwright.schedule.state import StageState, State, Tensorized, refuse

@@ -7,7 +7,7 @@ from typing import Any
 
 from loopwright.errors import ScheduleError
 from loopwright.ir.expr import Binary, Cast, Const, Unary, Var, tracing
-from loopwright.ir.symbol import Symbol
+from loopwright.ir.sizes import Symbol
 from loopwright.schedule.rules.index_map import plus
 from loopwright.schedule.state import IndexExpr, LayoutDim
 

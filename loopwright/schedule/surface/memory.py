@@ -11,7 +11,7 @@ from typing import SupportsIndex, TypeVar
 from loopwright.errors import ScheduleError
 from loopwright.ir.expr import IterVar
 from loopwright.ir.kinds import Scope
-from loopwright.ir.symbol import Symbol
+from loopwright.ir.sizes import Symbol
 from loopwright.schedule.rules import (
     CacheRead,
     DoubleBuffer,

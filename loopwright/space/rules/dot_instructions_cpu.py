@@ -20,7 +20,7 @@ from loopwright.ir.affine import Affine, to_affine
 from loopwright.ir.expr import Binary, Cast, IterVar, Read, Var, position_of
 from loopwright.ir.instructions import DOT_OPERANDS, DotProduct
 from loopwright.ir.reduction import Reduce
-from loopwright.ir.traversal import walk
+from loopwright.ir.visitor import walk
 from loopwright.space import registers
 from loopwright.space.access import expressions, extents
 from loopwright.space.analysis import OperandUse, StageAnalysis, StageClass

@@ -14,7 +14,7 @@ from typing import Any
 
 from loopwright import te
 from loopwright.ir.expr import IterVar, position_of
-from loopwright.ir.scans import Scan
+from loopwright.ir.reduction import Scan
 from loopwright.schedule import Schedule
 from loopwright.space import registers
 from loopwright.space.access import extents

@@ -15,7 +15,7 @@ from typing import Any
 from loopwright import te
 from loopwright.ir.expr import IfThenElse, IterVar
 from loopwright.ir.node import Node
-from loopwright.ir.traversal import free_vars, walk
+from loopwright.ir.visitor import free_vars, walk
 from loopwright.space import registers
 from loopwright.space.access import expressions, extents
 from loopwright.space.analysis import OperandUse, StageAnalysis, StageClass

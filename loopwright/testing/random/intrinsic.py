@@ -17,7 +17,7 @@ from loopwright.ir.kinds import LoopKind
 from loopwright.ir.node import StructuralKey
 from loopwright.ir.reduction import Reduce
 from loopwright.ir.stmt import For, Stmt, Store, seq
-from loopwright.ir.traversal import free_vars, substitute
+from loopwright.ir.visitor import free_vars, substitute
 from loopwright.schedule.bounds.results import StageBounds
 from loopwright.schedule.rules.tensorize import region
 from loopwright.te.tensor_intrin import TensorIntrin

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from loopwright.ir.expr import Expr
 from loopwright.ir.kinds import AxisKind, MarkKind, Scope
-from loopwright.ir.scans import scan_of
+from loopwright.ir.reduction import scan_of
 from loopwright.schedule import rules
 from loopwright.schedule.nesting import loops_around
 from loopwright.schedule.rules.grouping import members

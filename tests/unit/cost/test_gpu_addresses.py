@@ -16,8 +16,7 @@ from loopwright.cost.gpu.device import device_of
 from loopwright.cost.gpu.kernel import Kernel, kernels_of
 from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import Binary, Const, Expr, Var
-from loopwright.ir.stmt import For, If, Let, Stmt, Store
-from loopwright.lowering.nest.launch import is_launch
+from loopwright.ir.stmt import For, If, Let, Stmt, Store, is_launch
 from tests.unit.cost import gpu_workloads as workloads
 from tests.unit.cost.test_gpu_kernel import candidates
 

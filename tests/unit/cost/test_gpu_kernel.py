@@ -14,8 +14,7 @@ from loopwright.cost.gpu.kernel import TENSOR_CORE, Kernel, kernels_of
 from loopwright.cost.symbolic.loop_nest import nests_of
 from loopwright.ir.buffer import Buffer
 from loopwright.ir.node import Node
-from loopwright.ir.stmt import Allocate, For, Func, View
-from loopwright.lowering.nest.launch import is_launch
+from loopwright.ir.stmt import Allocate, For, Func, View, is_launch
 from loopwright.schedule import Schedule
 from loopwright.task import create_task
 from tests.unit.cost import gpu_workloads as workloads

@@ -16,7 +16,7 @@ from loopwright import ops, te
 from loopwright.errors import LowerError, TaskError
 from loopwright.ir.interp.interpreter import interpret
 from loopwright.ir.stmt import Allocate, Func
-from loopwright.ir.traversal import walk
+from loopwright.ir.visitor import walk
 from loopwright.lowering.gpu_limits import limits_of, verify_gpu_limits
 from loopwright.ops.gpu import schedule_for_gpu
 from loopwright.space.rules.device_gpu import Device
