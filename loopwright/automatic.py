@@ -16,7 +16,7 @@ from loopwright.te import Tensor
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from loopwright.driver.build import Binds
+    from loopwright.codegen.build import Binds
     from loopwright.ir import Func
     from loopwright.ir.sizes import SizeVar
     from loopwright.measure import MeasureOption

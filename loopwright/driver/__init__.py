@@ -1,16 +1,17 @@
-"""The driver: a schedule or a trace, and a target, to a module."""
+"""The driver: a schedule or a trace, and a target, to a module.
+
+The work is done in `loopwright.codegen`; this is the place where users find it.
+"""
 
 from __future__ import annotations
 
-from loopwright.driver.backends import (
-    LLVM,
+from loopwright.codegen.backends import (
     Backend,
-    C,
     LoweredProgram,
     register_backend,
     unregister_backend,
 )
-from loopwright.driver.build import (
+from loopwright.codegen.build import (
     build,
     build_func,
     compile,
@@ -18,9 +19,7 @@ from loopwright.driver.build import (
     compile_schedule,
     lower_trace,
 )
-from loopwright.driver.device_backends import CUDA, OPENCL
-from loopwright.driver.interp import INTERP
-from loopwright.driver.program_key import program_key
+from loopwright.codegen.kernel_cache import program_key
 
 __all__ = [
     "Backend",
@@ -35,6 +34,3 @@ __all__ = [
     "register_backend",
     "unregister_backend",
 ]
-
-for _backend in (LLVM, C, INTERP, OPENCL, CUDA):
-    register_backend(_backend)

@@ -1,6 +1,6 @@
 """The kinds of targets and their options; open for kinds of others (`register_target_kind`).
 
-How code for a kind is compiled stands in `loopwright.driver.backends`.
+How code for a kind is compiled stands in `loopwright.codegen.backends`.
 """
 
 from __future__ import annotations

@@ -16,8 +16,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from loopwright.codegen.kernel_cache import KernelCache, cache_key
 from loopwright.driver import compile as compile_trace
-from loopwright.driver.kernel_cache import KernelCache, program_key
 from loopwright.lowering.context import PassContext
 from loopwright.runtime.artifacts.artifact import Artifact
 from loopwright.target import Target
@@ -56,7 +56,7 @@ class ArtifactCache:
         """The artifact of a program and its schedule, both as JSON, from the folder if it
         is there.
         """
-        key = program_key(dag, trace, arg_ids, target, context.to_json(), name)
+        key = cache_key(dag, trace, arg_ids, target, context.to_json(), name)
         artifact = None if key is None else self.kernels.get(key)
         if artifact is not None:
             return artifact

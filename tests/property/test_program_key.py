@@ -13,8 +13,8 @@ from collections import Counter, defaultdict
 from typing import Any
 
 from loopwright import driver
+from loopwright.codegen.backends import compile_program
 from loopwright.codegen.c.compiler import write_c
-from loopwright.driver.backends import compile_program
 from loopwright.errors import LoopwrightError
 from loopwright.ir.kinds import MarkKind
 from loopwright.schedule import replay, rules

@@ -500,7 +500,7 @@ def _next_steps(workload: Workload, summary: Summary, path: str, asked: int | No
 
 
 def _extension(workload: Workload) -> str:
-    from loopwright.driver.backends import backend_of
+    from loopwright.codegen.backends import backend_of
     from loopwright.runtime.artifacts.kinds import artifact_kind
 
     return artifact_kind(backend_of(workload.task.target).artifact_kind).extension

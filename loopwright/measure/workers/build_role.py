@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 
 from loopwright import driver
-from loopwright.driver.backends import backend_names
+from loopwright.codegen.backends import backend_names
 from loopwright.errors import InternalError
 from loopwright.measure.workers.messages import (
     BuildReply,

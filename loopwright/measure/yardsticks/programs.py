@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from loopwright import te
+from loopwright.codegen.backends import backend_of
 from loopwright.driver import build
-from loopwright.driver.backends import backend_of
 from loopwright.errors import UsageError
 from loopwright.runtime import Artifact
 from loopwright.schedule import Schedule

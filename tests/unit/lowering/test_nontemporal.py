@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from loopwright import te
-from loopwright.driver.program_key import program_key
+from loopwright.codegen.kernel_cache import program_key
 from loopwright.errors import ScheduleError
 from loopwright.ir.interp.interpreter import interpret
 from loopwright.ir.node import Node

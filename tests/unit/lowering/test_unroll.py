@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from loopwright import te
-from loopwright.driver.backends import compile_func
+from loopwright.codegen.backends import compile_func
 from loopwright.ir.buffer import Buffer
 from loopwright.ir.expr import Var, const
 from loopwright.ir.stmt import For, Func, Stmt, Store, seq

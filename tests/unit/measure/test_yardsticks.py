@@ -15,10 +15,10 @@ import pytest
 
 from loopwright import build, lower, runtime, te
 from loopwright.codegen import Code
+from loopwright.codegen.backends import unregister_backend
 from loopwright.codegen.gpu.split import split_host_device
+from loopwright.codegen.manifests import device_code
 from loopwright.driver import Backend, register_backend
-from loopwright.driver.backends import unregister_backend
-from loopwright.driver.device_plan import device_code
 from loopwright.errors import BuildError, OutOfMemoryError, RunError, UsageError
 from loopwright.lowering.gpu_limits import limits_of
 from loopwright.measure import ErrorKind, MeasureError, PlayoffPlan

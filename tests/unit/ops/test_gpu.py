@@ -171,8 +171,7 @@ def test_points_of_large_shapes_are_within_the_limits(
     ids=str,
 )
 def test_defaults_run_on_opencl(name: str, args: tuple[object, ...]) -> None:
-    from loopwright.driver.backends import LoweredProgram
-    from loopwright.driver.device_backends import compile_opencl
+    from loopwright.codegen.backends import LoweredProgram, compile_opencl
 
     task = lw.create_task(name, args, "opencl")
     f, tensors = lowered(task, task.config_space.default_index)

@@ -249,8 +249,7 @@ def test_points_that_take_too_much_are_pruned_and_counted() -> None:
 @pytest.mark.skipif(bool(opencl_runner.why_not()), reason=opencl_runner.why_not())
 @pytest.mark.parametrize("name", ["conv2d, stride 2", "softmax", "turned", "whole"])
 def test_defaults_run_on_opencl(name: str) -> None:
-    from loopwright.driver.backends import LoweredProgram
-    from loopwright.driver.device_backends import compile_opencl
+    from loopwright.codegen.backends import LoweredProgram, compile_opencl
 
     args, (structure, *_) = derived(name, "opencl")
     index = structure.config_space.default_index

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any, Protocol, runtime_checkable
 
-from loopwright.codegen import Code, SourceText
-from loopwright.codegen.code import C_FUNCTIONS
-from loopwright.driver.backends import LoweredProgram, backend_of, compile_program
-from loopwright.driver.kernel_cache import kernel_cache, schedule_key
-from loopwright.driver.size_manifest import SizeManifest
+from loopwright.codegen.backends import LoweredProgram, backend_of, compile_program
+from loopwright.codegen.code import C_FUNCTIONS, Code, SourceText
+from loopwright.codegen.kernel_cache import kernel_cache, schedule_key
+from loopwright.codegen.manifests import SizeManifest
 from loopwright.errors import BuildError, TargetError
 from loopwright.ir.sizes import SizeVar
 from loopwright.ir.stmt import Func, SplitFunc
