@@ -8,15 +8,18 @@ from __future__ import annotations
 from loopwright.ir.expr import Expr
 from loopwright.ir.stmt import Func, Stmt
 from loopwright.ir.visitor import Mutator, Visitor
-from loopwright.lowering.context import Pass, PassContext, Sequential, func_pass
-from loopwright.lowering.gpu_limits import GpuLimits, verify_gpu_limits
-from loopwright.lowering.instruments import (
+from loopwright.lowering.context import (
+    Pass,
+    PassContext,
     PassInstrument,
     PassTimingInstrument,
     PrintAfterAll,
     PrintBeforeAll,
     PrintChanged,
+    Sequential,
+    func_pass,
 )
+from loopwright.lowering.gpu_limits import GpuLimits, verify_gpu_limits
 from loopwright.lowering.passes.bound_checkers import (
     instrument_bound_checkers as InstrumentBoundCheckers,
 )

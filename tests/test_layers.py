@@ -79,7 +79,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "lowering": (
         ("nest", "context"),
-        ("gpu_limits", "passes", "instruments"),
+        ("gpu_limits", "passes"),
         ("pipeline",),
     ),
     "codegen": (
