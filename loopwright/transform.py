@@ -19,7 +19,7 @@ from loopwright.lowering.context import (
     Sequential,
     func_pass,
 )
-from loopwright.lowering.gpu_limits import GpuLimits, verify_gpu_limits
+from loopwright.lowering.gpu_limits import GpuLimits, limits_of, verify_gpu_limits
 from loopwright.lowering.passes.bound_checkers import (
     instrument_bound_checkers as InstrumentBoundCheckers,
 )
@@ -64,6 +64,7 @@ __all__ = [
     "VectorizeLoop",
     "Visitor",
     "func_pass",
+    "limits_of",
     "pass_order",
     "run_passes",
     "verify_gpu_limits",

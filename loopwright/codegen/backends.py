@@ -282,7 +282,9 @@ def _interpreter(f: Func, last: threading.local) -> Callable[[Any, int | None], 
     def call(args: Any, _: int | None) -> int:
         try:
             with np.errstate(all="ignore"):
-                values = [_integer(args[len(f.params) + k]) for k in range(len(f.sizes))]
+                values = [
+                    ctypes.c_int64(args[len(f.params) + k] or 0).value for k in range(len(f.sizes))
+                ]
                 sizes: dict[Var, int] = dict(zip(f.sizes, values, strict=True))
                 run(*(_array(args[k], p, sizes) for k, p in enumerate(f.params)), *values)
         except BaseException as error:
@@ -291,10 +293,6 @@ def _interpreter(f: Func, last: threading.local) -> Callable[[Any, int | None], 
         return 0
 
     return call
-
-
-def _integer(slot: int | None) -> int:
-    return ctypes.c_int64(slot or 0).value
 
 
 def _array(address: int, p: Buffer, sizes: Mapping[Var, int]) -> npt.NDArray[Any]:

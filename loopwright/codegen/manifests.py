@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 
 from loopwright.codegen.gpu.split import Kernel, SplitProgram
 from loopwright.errors import BuildError
-from loopwright.ir.affine import Affine, Extent, to_affine
-from loopwright.ir.expr import Dim, Expr, Read, Var, as_expr
+from loopwright.ir.affine import Affine, to_affine
+from loopwright.ir.expr import Expr, Read, Var, as_expr
 from loopwright.ir.node import StructuralKey, distinct
 from loopwright.ir.printer import print_expr
 from loopwright.ir.sizes import Sizes, SizeVar, size_json
@@ -102,13 +102,13 @@ def _needs_of_read(dag: Dag, op: OpNode, read: Read, sizes: Sizes) -> dict[Struc
             f"the dimension has {print_expr(as_expr(dim))} elements"
         )
         rooms = (lo, sizes.of(dim) - 1 - hi)
-        short = [as_expr(sizes.dim(r)) for r in rooms if _may_be_negative(r, sizes)]
+        short = [
+            as_expr(sizes.dim(r))
+            for r in rooms
+            if isinstance(r, Affine) and r.bounds(sizes.ranges)[0] < 0
+        ]
         needs |= {StructuralKey(as_expr(sizes.definition(r))): text for r in short}
     return needs
-
-
-def _may_be_negative(room: Extent, sizes: Sizes) -> bool:
-    return isinstance(room, Affine) and room.bounds(sizes.ranges)[0] < 0
 
 
 def _determined_by(n: int | Expr) -> list[SizeVar]:
@@ -165,8 +165,5 @@ class _Plan:
         return Launch(k.name, grid, block, (*arguments, *sizes), shared_bytes)
 
     def _extents(self, k: Kernel, which: str) -> ExtentFormulas:
-        x, y, z = (self._formula(n) for n in k.extents(which))
+        x, y, z = (self.sizes.formula(self.program.extent(n)) for n in k.extents(which))
         return x, y, z
-
-    def _formula(self, n: Dim) -> SizeFormula:
-        return self.sizes.formula(self.program.extent(n))

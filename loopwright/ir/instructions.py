@@ -398,6 +398,10 @@ class DotProduct:
         return f"dot_{self.lanes}x{self.group}_{operands}{result}"
 
 
+def _plus(a: Expr, b: Expr) -> Expr:
+    return binary("+", a, b)
+
+
 def _dot(dot: DotProduct) -> Instruction:
     """A dot product as an instruction; sums of integers wrap as int32 does.
 
@@ -419,9 +423,10 @@ def _dot(dot: DotProduct) -> Instruction:
         old = Load(c.buffer, at, c.dtype)
         products = [product(k) for k in range(dot.group)]
         if dot.result == "float32":
-            return For(j, dot.lanes, "vectorized", Store(c.buffer, at, _summed(old, products)))
-        added = fold(lambda p, q: binary("+", p, q), products)
-        return For(j, dot.lanes, "vectorized", Store(c.buffer, at, binary("+", old, added)))
+            total = fold(_plus, [old, *reversed(products)])  # the last product is added first
+        else:
+            total = binary("+", old, fold(_plus, products))
+        return For(j, dot.lanes, "vectorized", Store(c.buffer, at, total))
 
     return Instruction(
         dot.name,
@@ -432,11 +437,6 @@ def _dot(dot: DotProduct) -> Instruction:
         ),
         plain,
     )
-
-
-def _summed(old: Expr, products: Sequence[Expr]) -> Expr:
-    """Sum to which the last product is added first."""
-    return fold(lambda p, q: binary("+", p, q), [old, *reversed(products)])
 
 
 #: Dot products by the names of their instructions.

@@ -59,7 +59,12 @@ class GpuLimits:
 
 
 def limits_of(options: Mapping[str, object]) -> GpuLimits:
-    """The limits that the options of a target give, and the defaults for others."""
+    """The limits that the options of a target give, and the defaults for others.
+
+    Example:
+        >>> print(lw.transform.limits_of({"max_threads_per_block": 4096}).max_thread_x)
+        4096
+    """
     known = {f.name for f in fields(GpuLimits)}
     given = {k: v for k, v in options.items() if k in known}
     limits = GpuLimits(**given)  # type: ignore[arg-type]

@@ -132,21 +132,19 @@ def prepared_stages(state: State, arguments: frozenset[StageId] = frozenset()) -
     return {sid for sid, x in stages if x.attach.kind == "root" and not x.op.is_placeholder}
 
 
-def split(
-    whole: Func, state: State, bounds: Bounds, params: Params, partition_cap: int
-) -> SplitFunc | None:
+def split(whole: Func, bounds: Bounds, params: Params, partition_cap: int) -> SplitFunc | None:
     """Split a function in two parts; None where nothing can be computed before calls.
 
     Sizes come with a call: a program with size variables is left whole where the part before calls
     depends on one, or an argument that varies does not determine it.
     """
-    first = prepared_stages(state, frozenset(sid for sid, _ in params))
+    first = prepared_stages(bounds.state, frozenset(sid for sid, _ in params))
     if not first:
         return None
-    kept = _kept(state, bounds, params, first)
+    kept = _kept(bounds, params, first)
     if not kept:
         return None
-    builder = NestBuilder(state, bounds, {**params, **kept}, partition_cap)
+    builder = NestBuilder(bounds, {**params, **kept}, partition_cap)
     prepare = builder.build(first)
     main = builder.build([i for i in bounds.stages if i not in first])
     buffers = tuple(kept.values())
@@ -175,14 +173,13 @@ def _has_sizes(s: Stmt, buffers: Sequence[Buffer]) -> bool:
     return bool(size_vars(shapes)) or any(isinstance(v, SizeVar) for v in free_vars(s))
 
 
-def _kept(
-    state: State, bounds: Bounds, params: Params, first: set[StageId]
-) -> dict[tuple[StageId, int], Buffer]:
+def _kept(bounds: Bounds, params: Params, first: set[StageId]) -> dict[tuple[StageId, int], Buffer]:
     """The buffers of the first part that the second one reads."""
+    state = bounds.state
     inside = {i for i in bounds.stages if _root_of(state, i) in first}
     reads = [r for i in bounds.stages if i not in inside for r in bounds.ops[i].reads()]
     wanted = {(r.source, r.value_index) for r in reads}
-    buffers = Buffers(state, bounds, dict(params)).of
+    buffers = Buffers(bounds, dict(params)).of
     return {
         (i, k): b
         for i in state.order
@@ -343,11 +340,11 @@ def build_nest(s: Schedule, arg_ids: Sequence[ArgId], name: str) -> Func:
     check_constants(s.state, params)
     partition = context.enabled(loop_partition)
     cap = context.count("partition_cap", PARTITION_CAP) if partition else 0
-    body = NestBuilder(s.state, bounds, params, cap).build()
+    body = NestBuilder(bounds, params, cap).build()
     outputs = tuple(not s.state.stages[sid].op.is_placeholder for sid, _ in params)
     f = Func(name, tuple(params.values()), outputs, body, s.dag.sizes)
     if s.dag.constants:
-        f = split(f, s.state, bounds, params, cap) or f
+        f = split(f, bounds, params, cap) or f
     if context.verify:
         verify(f, "after the nest was built")
     return f

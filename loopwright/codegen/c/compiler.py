@@ -139,13 +139,12 @@ class CWriter(CFamilyWriter):
         take = f"if (__sync_bool_compare_and_swap(&{record}[0], 0, {code}))"
         with self.block(f"if (!({self.expr(s.cond).text}))"):
             with self.block(take):
-                self.lines += self._recorded(record, s.values)
+                indent = "  " * self.depth
+                self.lines += [
+                    f"{indent}{record}[{k + 1}] = {self.index(e).text};"
+                    for k, e in enumerate(s.values)
+                ]
             self.put(f"return {code};")
-
-    def _recorded(self, record: str, values: Sequence[Expr]) -> list[str]:
-        """Lines that write values into a record."""
-        indent = "  " * self.depth
-        return [f"{indent}{record}[{k + 1}] = {self.index(e).text};" for k, e in enumerate(values)]
 
     def parameter(self, b: Buffer) -> str:
         """A buffer as a parameter, which no other parameter aliases."""

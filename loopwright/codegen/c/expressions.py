@@ -112,19 +112,16 @@ class ExpressionWriter(ABC):
             case Unary(op="-", a=a):
                 return Text(f"-{self.plain(a).inside(ATOM)}", UNARY)
             case Binary(op=op, a=a, b=b) if op in DIVISIONS:
-                return self._plain_division(op, a, b)
+                p, q = interval(a, {}, self.ranges), interval(b, {}, self.ranges)
+                x, y = self.plain(a), self.plain(b)
+                if p is not None and q is not None and p[0] >= 0 and q[0] > 0:
+                    return join("/" if op in ("//", "tdiv") else "%", x, y)
+                return call(self.prelude.divide(op, "int64"), x, y)
             case Binary(op=op, a=a, b=b):
                 return self.operation(op, self.plain(a), self.plain(b), "int64")
         raise CodegenError(
             f"{self.prelude.dialect.name}: {type(e).__name__} is not arithmetic on axes"
         )
-
-    def _plain_division(self, op: str, a: Expr, b: Expr) -> Text:
-        p, q = interval(a, {}, self.ranges), interval(b, {}, self.ranges)
-        x, y = self.plain(a), self.plain(b)
-        if p is not None and q is not None and p[0] >= 0 and q[0] > 0:
-            return join("/" if op in ("//", "tdiv") else "%", x, y)
-        return call(self.prelude.divide(op, "int64"), x, y)
 
     # ------------------------------------------------------------ values
 
@@ -139,7 +136,10 @@ class ExpressionWriter(ABC):
             case Const(value=v, dtype=d):
                 return literal(v, d, self.prelude.dialect)
             case Load(buffer=b, indices=idx):
-                return self._loaded(Text(self.element(b, idx)), b.dtype)
+                x = Text(self.element(b, idx))
+                if b.dtype in dtypes.HALVES:
+                    return self._half("unpack", x, b.dtype)
+                return join("!=", x, Text("0")) if b.dtype == "bool" else x
             case Binary(op=op, a=a, b=b) if op in COMPARE and self.is_plain(a) and self.is_plain(b):
                 return join(op, self.plain(a), self.plain(b))
             case Binary(dtype=d) if dtypes.is_int(d) and self.is_plain(e):
@@ -162,7 +162,12 @@ class ExpressionWriter(ABC):
                 sign = {"not": "!", "~": "~", "-": "-"}[op]
                 return self._narrow(Text(f"{sign}{self.expr(a).inside(ATOM)}", UNARY), d)
             case Call(fn="reinterpret", args=(a,), dtype=d):
-                return self._reinterpret(self.expr(a), a.dtype, d)
+                x, source = self.expr(a), a.dtype
+                if source in dtypes.HALVES:
+                    x, source = self.convert(self._half("pack", x, source), "int16"), "int16"
+                if d in dtypes.HALVES:
+                    return self._half("unpack", self.convert(x, "uint16"), d)
+                return call(self.prelude.reinterpret(source, d), x)
             case Call(fn=fn, args=args):
                 return self._call(fn, [self.expr(a) for a in args], args[0].dtype)
             case _:
@@ -180,7 +185,12 @@ class ExpressionWriter(ABC):
             result = join(op, self.convert(x, unsigned), self.convert(y, unsigned))
             return self.convert(result, dtype)
         result = join(_LOGIC.get(op, op), x, y)
-        return result if op in COMPARE or op in _LOGIC else self._rounded(result, dtype)
+        if op in COMPARE or op in _LOGIC:
+            return result
+        # C has computed it in a wider type.
+        if dtype in dtypes.HALVES:
+            return self._half("narrow", result, dtype)
+        return self._narrow(result, dtype)
 
     def _own(self, fn: str, dtype: str, *args: Text) -> Text | None:
         name = self.prelude.define(fn, dtype, self.in_vector)
@@ -192,26 +202,10 @@ class ExpressionWriter(ABC):
             raise CodegenError(f"{self.prelude.dialect.name}: no conversion of {dtype}")
         return call
 
-    def _loaded(self, x: Text, dtype: str) -> Text:
-        if dtype in dtypes.HALVES:
-            return self._half("unpack", x, dtype)
-        return join("!=", x, Text("0")) if dtype == "bool" else x
-
     def stored(self, e: Expr) -> Text:
         """A value as memory holds it."""
         x = self.expr(e)
         return self._half("pack", x, e.dtype) if e.dtype in dtypes.HALVES else x
-
-    def _rounded(self, x: Text, dtype: str) -> Text:
-        """A value that C computed in a wider type, as one of the dtype."""
-        return self._half("narrow", x, dtype) if dtype in dtypes.HALVES else self._narrow(x, dtype)
-
-    def _reinterpret(self, x: Text, source: str, to: str) -> Text:
-        if source in dtypes.HALVES:
-            x, source = self.convert(self._half("pack", x, source), "int16"), "int16"
-        if to in dtypes.HALVES:
-            return self._half("unpack", self.convert(x, "uint16"), to)
-        return call(self.prelude.reinterpret(source, to), x)
 
     def _cast(self, x: Text, source: str, to: str) -> Text:
         if source == to:

@@ -143,7 +143,11 @@ class _Splitter:
                 self.flush()
                 self.launch(s, around)
             case _ if not _launches(s):
-                self.add_loose(s, around)
+                # Statements of no kernel that follow one another become one kernel.
+                if self.loose and around != self.loose_around:
+                    self.flush()
+                self.loose.append(s)
+                self.loose_around = around
             case Allocate(buffer=b, body=body):
                 self.buffers.append(b)
                 self.host(body, around)
@@ -157,13 +161,6 @@ class _Splitter:
                     f"{self.language}: a kernel stands inside of {_what(s)} that no thread axis is "
                     "bound to; bind that loop too, or compute the stage at root"
                 )
-
-    def add_loose(self, s: Stmt, around: tuple[_Around, ...]) -> None:
-        """Note a statement of no kernel; those that follow one another are one kernel."""
-        if self.loose and around != self.loose_around:
-            self.flush()
-        self.loose.append(s)
-        self.loose_around = around
 
     def flush(self) -> None:
         """Make a kernel of one thread from the statements that wait."""

@@ -72,23 +72,20 @@ class NarrowIndices(CFamilyWriter):
                 x = self.convert(self.plain(a), "int64") if widened else self.plain(a)
                 return Text(f"-{x.inside(ATOM)}", UNARY)
             case Binary(op=op, a=a, b=b):
-                return self._plain_binary(op, a, b, self.narrow(e))
+                narrow = self.narrow(e)
+                dtype = "int32" if narrow else "int64"
+                x, y = self.plain(a), self.plain(b)
+                if not narrow and self.narrow(a) and self.narrow(b):
+                    x = self.convert(x, "int64")
+                if op in _ARITHMETIC:
+                    return join(op, x, y)
+                if op not in DIVISIONS:
+                    return self.operation(op, x, y, dtype)
+                p, q = interval(a, {}, self.ranges), interval(b, {}, self.ranges)
+                if p is not None and q is not None and p[0] >= 0 and q[0] > 0:
+                    return join("/" if op in ("//", "tdiv") else "%", x, y)
+                return call(self.prelude.divide(op, dtype), x, y)
         return super().plain(e)
-
-    def _plain_binary(self, op: str, a: Expr, b: Expr, narrow: bool) -> Text:
-        """An operation on axes; one wide operand makes it wide."""
-        dtype = "int32" if narrow else "int64"
-        x, y = self.plain(a), self.plain(b)
-        if not narrow and self.narrow(a) and self.narrow(b):
-            x = self.convert(x, "int64")
-        if op in _ARITHMETIC:
-            return join(op, x, y)
-        if op not in DIVISIONS:
-            return self.operation(op, x, y, dtype)
-        p, q = interval(a, {}, self.ranges), interval(b, {}, self.ranges)
-        if p is not None and q is not None and p[0] >= 0 and q[0] > 0:
-            return join("/" if op in ("//", "tdiv") else "%", x, y)
-        return call(self.prelude.divide(op, dtype), x, y)
 
     # ------------------------------------------------------------ elements
 

@@ -270,7 +270,14 @@ class IndexWriter(Emitter, ABC):
         form = self._form_of_loops(b, indices)
         if form is not None and self.bound.keys().isdisjoint(form.terms):
             return form.substitute(self.env)
-        return self._form_of_quotients(b, indices)
+        if b.symbolic or not all(
+            self._exact(i) and fits(i, self.env, self.ranges) for i in indices
+        ):
+            return None
+        # Quotients and remainders in the indices may meet again.
+        parts = [self.quotients.form(i) for i in indices]
+        forms = [f for f in parts if f is not None]
+        return self.quotients.joined(flat_offset(b, forms)) if len(forms) == len(parts) else None
 
     def offset(self, b: Buffer, indices: tuple[Expr, ...]) -> Affine | Value:
         form = self.offset_form(b, indices)
@@ -307,16 +314,6 @@ class IndexWriter(Emitter, ABC):
             forms = [p for p in parts if p is not None]
             self.module.offsets[key] = flat_offset(b, forms) if len(forms) == len(parts) else None
         return self.module.offsets[key]
-
-    def _form_of_quotients(self, b: Buffer, indices: tuple[Expr, ...]) -> Affine | None:
-        """The offset where quotients and remainders in the indices meet again."""
-        if b.symbolic or not all(
-            self._exact(i) and fits(i, self.env, self.ranges) for i in indices
-        ):
-            return None
-        parts = [self.quotients.form(i) for i in indices]
-        forms = [f for f in parts if f is not None]
-        return self.quotients.joined(flat_offset(b, forms)) if len(forms) == len(parts) else None
 
     # ------------------------------------------------------------ symbolic sizes
 
@@ -355,8 +352,6 @@ class IndexWriter(Emitter, ABC):
             return x * int(length)
         out = Affine(0, {self.atom(length): x.const} if x.const else {})
         for v, c in x.terms.items():
-            out = out + Affine(0, {self.atom(self._product(v, length)): c})
+            text = f"mul i64 {v.name}, {length}"
+            out = out + Affine(0, {self.atom(self.pure(text)): c})
         return out
-
-    def _product(self, v: Var, length: str) -> str:
-        return self.cached(("product", v, length), lambda: self.emit(f"mul i64 {v.name}, {length}"))

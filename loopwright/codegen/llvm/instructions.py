@@ -19,7 +19,6 @@ from typing import NamedTuple
 from loopwright.codegen.llvm.emitter import Emitter
 from loopwright.codegen.llvm.memory import Memory
 from loopwright.codegen.llvm.ops import Value
-from loopwright.ir.buffer import Load
 from loopwright.ir.instructions import DOT_PRODUCTS, DotProduct
 from loopwright.ir.stmt import For, IntrinsicCall, Seq, Stmt
 from loopwright.target.dots import PAIRS_OF_SHORTS
@@ -37,12 +36,14 @@ def write_instruction(memory: Memory, s: IntrinsicCall, late: Corrections | None
     if dot is None or not native or w.lanes != 1 or w.mask is not None:
         return False
     corrections = Corrections(w) if late is None else late
-    c, a, b = (_pointer(memory, x) for x in s.operands)
+    c, a, b = (memory.pointer(x.buffer, memory.w.offset(x.buffer, x.indices)) for x in s.operands)
     one = w.emit(f"load i32, ptr {a}, align 1")
     data = Operand(w.splat(Value(one, "int32"), native).ref, a)
     add = _Products(w, native, dot, corrections).add
     for first in range(0, dot.lanes, native):
-        own, other = (_further(w, p, first) for p in (c, b))
+        own, other = (
+            w.pure(f"getelementptr i32, ptr {p}, i64 {first}") if first else p for p in (c, b)
+        )
         words = w.emit(f"load <{native} x i32>, ptr {other}, align 1")
         add(own, data, Operand(words, other))
     if late is None:
@@ -194,11 +195,3 @@ class _Products:
 
 def _vector(lanes: int, dtype: str) -> str:
     return f"<{lanes} x {'i32' if dtype == 'int32' else 'float'}>"
-
-
-def _pointer(memory: Memory, x: Load) -> str:
-    return memory.pointer(x.buffer, memory.w.offset(x.buffer, x.indices))
-
-
-def _further(w: Emitter, pointer: str, words: int) -> str:
-    return pointer if not words else w.pure(f"getelementptr i32, ptr {pointer}, i64 {words}")

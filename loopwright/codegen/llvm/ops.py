@@ -95,7 +95,11 @@ class Operations:
             name = {"+": "fadd", "-": "fsub", "*": "fmul", "/": "fdiv"}[op]
             return self.narrow(self._op(f"{name} {self.flags}".strip(), a, b, dtype))
         if op in SHIFTS:
-            return self._shift(op, a, b, dtype)
+            # By an amount modulo the width; LLVM's own is poison beyond it.
+            if not (b.ref.isdigit() and int(b.ref) < dtypes.bits(dtype)):
+                b = self._op("and", b, self.const(dtypes.bits(dtype) - 1, b), dtype)
+            right = "lshr" if dtypes.is_unsigned(dtype) else "ashr"
+            return self._op("shl" if op == "<<" else right, a, b, dtype)
         if op in _BITS:
             return self._op(_BITS[op], a, b, dtype)
         if op in ("+", "-", "*"):
@@ -110,13 +114,6 @@ class Operations:
                 return other if x.ref == usual else x
         a, b = self.align(a, b)
         return self._op(op, a, b, "bool")
-
-    def _shift(self, op: str, a: Value, b: Value, dtype: str) -> Value:
-        """A shift by an amount modulo the width; LLVM's own is poison beyond it."""
-        if not (b.ref.isdigit() and int(b.ref) < dtypes.bits(dtype)):
-            b = self._op("and", b, self.const(dtypes.bits(dtype) - 1, b), dtype)
-        right = "lshr" if dtypes.is_unsigned(dtype) else "ashr"
-        return self._op("shl" if op == "<<" else right, a, b, dtype)
 
     def _op(self, name: str, a: Value, b: Value, dtype: str) -> Value:
         ty = llvm_type(a.dtype, a.lanes)

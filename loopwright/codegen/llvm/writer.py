@@ -25,7 +25,7 @@ from loopwright.codegen.llvm.shuffles import (
 from loopwright.codegen.program_queries import has_blocks, touches_memory, widest
 from loopwright.errors import CodegenError
 from loopwright.ir.affine import Affine, fits, interval
-from loopwright.ir.buffer import AnyExpr, Buffer, Load
+from loopwright.ir.buffer import AnyExpr, Load
 from loopwright.ir.expr import (
     COMPARE,
     Binary,
@@ -112,9 +112,24 @@ class FunctionWriter(IndexWriter):
                 value = self.bound[e] if e in self.bound else self.i64(self._wide(e))
                 return self.ops.cast(value, e.dtype)
             case Load(buffer=b, indices=idx):
-                return self._load(b, idx)
+                form = self.offset_form(b, idx)
+                if form is not None:
+                    return self.memory.load(b, form)
+                near = None
+                if self.lanes > 1:
+                    near = load_stretches(self.memory, b, idx) or load_window(self.memory, b, idx)
+                return near or self.memory.load(b, self.offset(b, idx))
             case Binary():
-                return self._binary(e)
+                if e.op in COMPARE and all(
+                    self._exact(x) and fits(x, self.env, self.ranges) for x in (e.a, e.b)
+                ):
+                    x, y = self._wide(e.a), self._wide(e.b)
+                    return self.decided(e.op, x, y) or self.ops.compare(
+                        e.op, self.i64(x), self.i64(y)
+                    )
+                if dtypes.is_int(e.dtype) and self._exact(e):
+                    return self.ops.cast(self.i64(self._wide(e)), e.dtype)
+                return self.ops.binary(e.op, self.expr(e.a), self.expr(e.b), e.dtype)
             case Cast(value=v, dtype=d):
                 return self.ops.cast(self.expr(v), d)
             case Select(cond=c, a=a, b=b):
@@ -133,25 +148,6 @@ class FunctionWriter(IndexWriter):
                 return self.ops.call(fn, [self.expr(a) for a in args])
             case _:
                 assert_never(e)
-
-    def _load(self, b: Buffer, indices: tuple[Expr, ...]) -> Value:
-        form = self.offset_form(b, indices)
-        if form is not None:
-            return self.memory.load(b, form)
-        value = None
-        if self.lanes > 1:
-            value = load_stretches(self.memory, b, indices) or load_window(self.memory, b, indices)
-        return value or self.memory.load(b, self.offset(b, indices))
-
-    def _binary(self, e: Binary) -> Value:
-        if e.op in COMPARE and all(
-            self._exact(x) and fits(x, self.env, self.ranges) for x in (e.a, e.b)
-        ):
-            x, y = self._wide(e.a), self._wide(e.b)
-            return self.decided(e.op, x, y) or self.ops.compare(e.op, self.i64(x), self.i64(y))
-        if dtypes.is_int(e.dtype) and self._exact(e):
-            return self.ops.cast(self.i64(self._wide(e)), e.dtype)
-        return self.ops.binary(e.op, self.expr(e.a), self.expr(e.b), e.dtype)
 
     def _if_then_else(self, e: IfThenElse) -> Value:
         cond = self.expr(e.cond)
@@ -185,7 +181,10 @@ class FunctionWriter(IndexWriter):
             case For():
                 self._for(s)
             case If():
-                self._if(s)
+                cond = self.expr(s.cond)
+                self._branch(cond, s.then)
+                if s.orelse is not None:
+                    self._branch(self.ops.invert(cond), s.orelse)
             case Let(var=v, value=e, body=body):
                 self._let(v, e, body)
             case Allocate(buffer=b, body=body):
@@ -239,12 +238,6 @@ class FunctionWriter(IndexWriter):
         self.env.pop(v, None)
         self.ranges.pop(v, None)
 
-    def _if(self, s: If) -> None:
-        cond = self.expr(s.cond)
-        self._branch(cond, s.then)
-        if s.orelse is not None:
-            self._branch(self.ops.invert(cond), s.orelse)
-
     def _branch(self, cond: Value, body: Stmt) -> None:
         """Run a body where a condition holds: a jump, and in vector code a mask as well."""
         if cond.ref in (TRUE, FALSE):
@@ -274,9 +267,22 @@ class FunctionWriter(IndexWriter):
                 "vectorize or unroll"
             )
         if s.kind == "vectorized" and self.lanes == 1 and not has_blocks(s.body):
-            self._vector_loop(s)
+            native = max(1, self.module.vector_bytes // widest(s.body))
+            at = 0
+            while at < s.count:
+                lanes = min(native, s.count - at)
+                lanes = 1 << (lanes.bit_length() - 1)
+                self.lanes = lanes
+                self.ranges[LANE] = (0, lanes - 1)
+                self.iteration(s, Affine(at, {LANE: 1}) if lanes > 1 else Affine(at))
+                self.lanes = 1
+                at += lanes
         elif s.kind == "unrolled":
-            self._unrolled_loop(s)
+            rest = rest_of_copy(self, s)
+            if rest is not None:
+                self._serial_loop(rest)
+            elif not (transposed_copy(self.memory, s) or interleaved_copy(self.memory, s)):
+                self._written_out(s)
         elif s.kind == "parallel" and self._launch is not None and self.lanes == 1:
             self._launch(self, s)
         else:
@@ -285,13 +291,6 @@ class FunctionWriter(IndexWriter):
     def iteration(self, s: For, value: Affine) -> None:
         self.env[s.var] = value
         self.stmt(s.body)
-
-    def _unrolled_loop(self, s: For) -> None:
-        rest = rest_of_copy(self, s)
-        if rest is not None:
-            self._serial_loop(rest)
-        elif not (transposed_copy(self.memory, s) or interleaved_copy(self.memory, s)):
-            self._written_out(s)
 
     def _written_out(self, s: For) -> None:
         """All iterations of a loop; what has to be taken off sums of dot products comes last."""
@@ -327,15 +326,3 @@ class FunctionWriter(IndexWriter):
         hint = f", !llvm.loop {self.module.unroll_hint()}" if UNROLL_HINT in s.pragmas else ""
         self.put(f"br i1 {more}, label %{head}, label %{done}{hint}")
         self.start(done)
-
-    def _vector_loop(self, s: For) -> None:
-        native = max(1, self.module.vector_bytes // widest(s.body))
-        at = 0
-        while at < s.count:
-            lanes = min(native, s.count - at)
-            lanes = 1 << (lanes.bit_length() - 1)
-            self.lanes = lanes
-            self.ranges[LANE] = (0, lanes - 1)
-            self.iteration(s, Affine(at, {LANE: 1}) if lanes > 1 else Affine(at))
-            self.lanes = 1
-            at += lanes

@@ -205,7 +205,11 @@ def without_fma(d: Definition) -> Definition:
     is_float32 = d.params[0].dtype == "float32"
     for v, e in d.steps:
         match e:
-            case Call(fn="fma", args=(a, b, c)) if v in d.loose or _is_power_of_two(b):
+            case Call(fn="fma", args=(a, b, c)) if v in d.loose:
+                steps.put(v, a * b + c)
+            case Call(fn="fma", args=(a, Const(value=k) as b, c)) if (
+                abs(math.frexp(float(k))[0]) == 0.5  # a power of two multiplies without an error
+            ):
                 steps.put(v, a * b + c)
             case Call(fn="fma", args=(a, b, c), dtype="float32"):
                 steps.widened(v, a, b, c)
@@ -216,11 +220,6 @@ def without_fma(d: Definition) -> Definition:
             case _:
                 steps.put(v, e)
     return Definition(d.name, d.params, tuple(steps.steps), d.result)
-
-
-def _is_power_of_two(e: Expr) -> bool:
-    """Whether it is a constant that multiplies without an error."""
-    return isinstance(e, Const) and abs(math.frexp(float(e.value))[0]) == 0.5
 
 
 class _Steps:

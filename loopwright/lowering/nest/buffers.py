@@ -11,7 +11,6 @@ from typing import Any
 from loopwright import dtypes
 from loopwright.ir.affine import (
     Affine,
-    Extent,
     Ranges,
     form_expr,
     interval,
@@ -28,7 +27,7 @@ from loopwright.schedule.nesting import store_position
 from loopwright.schedule.rules import index_map as im
 from loopwright.schedule.rules.layout import expression, is_digit, layout_shape
 from loopwright.schedule.rules.storage import aligned_strides
-from loopwright.schedule.state import IndexExpr, StageId, State
+from loopwright.schedule.state import IndexExpr, StageId
 from loopwright.te.tensor import static_shape
 
 
@@ -86,13 +85,6 @@ def _value(x: IndexExpr, local: list[Affine | Expr], ranges: Ranges) -> Affine |
     return top if op == "//" else binary("+", binary("*", top, d), form_expr(low, ranges))
 
 
-def fill_padding(buffers: Sequence[Buffer], shape: Sequence[Extent], pad: float) -> Stmt:
-    """Fill buffers with ``pad``, except where a stage's elements lie; ``shape`` has numbers
-    here."""
-    elements = prod(n for n in shape if isinstance(n, int))
-    return seq(*(_filled(b, pad) for b in buffers if prod(b.extents) != elements), Seq(()))
-
-
 def _filled(b: Buffer, pad: float) -> Stmt:
     axes = [Var(f"x{d}") for d in range(len(b.shape))]
     value = float(pad) if dtypes.is_float(b.dtype) else int(pad)
@@ -103,9 +95,8 @@ def _filled(b: Buffer, pad: float) -> Stmt:
 
 
 class Buffers:
-    def __init__(
-        self, state: State, bounds: Bounds, params: dict[tuple[StageId, int], Buffer]
-    ) -> None:
+    def __init__(self, bounds: Bounds, params: dict[tuple[StageId, int], Buffer]) -> None:
+        state = bounds.state
         self.state, self.bounds = state, bounds
         #: The buffers of each stage, one for each output.
         self.of: dict[StageId, tuple[Buffer, ...]] = {
@@ -174,7 +165,9 @@ class Buffers:
         if not own:
             return seq(nest, rest)
         if sb.stage.double is not None and loop is not None and loop.extent != 1:
-            return _in_halves(own, nest, rest, loop.var, sb.stage.copies)
+            for b in reversed(own):  # the innermost holds what fills all of them
+                rest, nest = Allocate(b, Seq((nest, rest)), loop.var, sb.stage.copies), Seq(())
+            return rest
         return _allocated(own, seq(nest, rest))
 
     def stored(self, sid: StageId, pos: int, body: Stmt) -> Stmt:
@@ -188,7 +181,9 @@ class Buffers:
         pad = sb.stage.pad_value
         if pad is None:
             return Seq(())
-        fill = fill_padding(self.of[sb.stage.id], sb.shape, pad)
+        buffers = self.of[sb.stage.id]
+        elements = prod(n for n in sb.shape if isinstance(n, int))
+        fill = seq(*(_filled(b, pad) for b in buffers if prod(b.extents) != elements))
         if sb.kernel is None or sb.scope not in SHARED or fill == Seq(()):
             return fill
         threads = [binary("<", x.var, 1) for x in sb.kernel.threads() if x.extent != 1]
@@ -205,10 +200,3 @@ def _allocated(buffers: Sequence[Buffer], body: Stmt) -> Stmt:
     for b in reversed(buffers):
         body = Allocate(b, body)
     return body
-
-
-def _in_halves(buffers: Sequence[Buffer], fill: Stmt, rest: Stmt, var: Var, copies: int) -> Stmt:
-    """Allocations marked as double buffers; the innermost holds what fills all of them."""
-    for b in reversed(buffers):
-        rest, fill = Allocate(b, Seq((fill, rest)), var, copies), Seq(())
-    return rest

@@ -37,7 +37,7 @@ from loopwright.schedule.bounds.results import (
     launch_tag,
 )
 from loopwright.schedule.rules.annotate import MAX_VECTOR
-from loopwright.schedule.state import NONTEMPORAL, PARTITION_HINT, StageId, State
+from loopwright.schedule.state import NONTEMPORAL, PARTITION_HINT, StageId
 
 
 def define_sizes(body: Stmt, sizes: Sizes) -> Stmt:
@@ -62,17 +62,17 @@ def define_sizes(body: Stmt, sizes: Sizes) -> Stmt:
     return body
 
 
-def launch(state: State, bounds: Bounds, kernel: KernelLaunch, body: Stmt) -> Stmt:
+def launch(bounds: Bounds, kernel: KernelLaunch, body: Stmt) -> Stmt:
     """The launch loops of a kernel around its nest; each names the loops that are bound to it."""
     for axis in reversed(kernel.launches.values()):
         loops = [
-            state.loop_label(sb.stage, x.loop.id)
+            bounds.state.loop_label(sb.stage, x.loop.id)
             for sb in bounds.stages.values()
             if sb.kernel is kernel
             for x in sb.loops
             if launch_tag(x.mark) == axis.tag
         ]
-        text = ", ".join(loops) or f"env_threads of {state.label(kernel.root)}"
+        text = ", ".join(loops) or f"env_threads of {bounds.state.label(kernel.root)}"
         extent = bounds.sizes.dim(axis.extent)
         body = For(axis.var, extent, "thread", body, (("bound", text),), axis.tag)
     return body
@@ -81,24 +81,22 @@ def launch(state: State, bounds: Bounds, kernel: KernelLaunch, body: Stmt) -> St
 class NestBuilder:
     def __init__(
         self,
-        state: State,
         bounds: Bounds,
         params: dict[tuple[StageId, int], Buffer],
         partition_cap: int = PARTITION_CAP,
     ) -> None:
-        self.state, self.bounds = state, bounds
-        self.partition_cap = partition_cap
-        self.buffers = Buffers(state, bounds, params)
+        self.bounds, self.partition_cap = bounds, partition_cap
+        self.buffers = Buffers(bounds, params)
         self._attached: dict[tuple[StageId, int], list[StageBounds]] = {}
-        for sid in state.order:
+        for sid in bounds.state.order:
             sb = bounds.stages.get(sid)
             if sb is not None and sb.padded:
-                host, pos = attach_position(state, sb.stage, bounds)
+                host, pos = attach_position(bounds.state, sb.stage, bounds)
                 self._attached.setdefault((host.stage.id, pos), []).append(sb)
 
     def build(self, chosen: Container[StageId] | None = None) -> Stmt:
         """All root stages, in topological order; or those that were chosen."""
-        order = [self.bounds.stages[i] for i in self.state.order if i in self.bounds.stages]
+        order = [self.bounds.stages[i] for i in self.bounds.state.order if i in self.bounds.stages]
         root = [sb for sb in order if not sb.padded and (chosen is None or sb.stage.id in chosen)]
         return define_sizes(self.produce(root, Seq(())), self.bounds.sizes)
 
@@ -110,7 +108,7 @@ class NestBuilder:
         for sb in reversed(list(group)):
             nest = _Nest(self, sb).build()
             if sb.kernel is not None and not sb.padded:
-                nest = launch(self.state, self.bounds, sb.kernel, nest)
+                nest = launch(self.bounds, sb.kernel, nest)
             rest = self.buffers.used(sb, nest, rest, loop)
         return rest
 
@@ -125,7 +123,8 @@ class _Nest:
         self.buffers = builder.buffers
         sid, loops = sb.stage.id, range(len(sb.loops))
         attached = [p for p in loops if builder.attached(sid, p)]
-        vector, cross = vector_reduction_of(builder.state, sb), cross_thread_of(builder.state, sb)
+        label = builder.bounds.state.label(sb.stage.id)
+        vector, cross = vector_reduction_of(sb, label), cross_thread_of(sb, label)
         self.tensor = Tensorization(self.buffers, sb) if sb.stage.tensorized is not None else None
         first = next((p for p in loops if sb.loops[p].loop.kind == "reduce"), -1)
         late = _late_position(sb, attached, first, cross is not None)
@@ -147,7 +146,7 @@ class _Nest:
 
     def _short_tiles(self, guards: Iterable[Guard], p: int) -> list[ShortTile]:
         """Tiles at the edge that are written out by themselves inside of loop p."""
-        return short_tiles(self.builder.state, self.builder.bounds, self.sb, guards, p)
+        return short_tiles(self.builder.bounds, self.sb, guards, p)
 
     def _inside(self, p: int) -> Stmt:
         """The contents of loop p (-1: outside all loops), built from the innermost outwards."""
@@ -174,7 +173,14 @@ class _Nest:
 
     def _plain_loop(self, i: int) -> Stmt:
         if i == len(self.sb.loops):
-            return self._statement()
+            body = self.sb.op.body
+            assert body is not None
+            if isinstance(body, Reduce):
+                assert self.reduction is not None
+                return self.reduction.update(body)
+            values = [self.values.of(e) for e in outputs_of(body)]
+            buffers, past = self.buffers.of[self.sb.stage.id], bool(self.sb.stage.nontemporal)
+            return write_all(buffers, self.values.own_element(), values, past)
         red = self.reduction
         if red is None or i != red.first:
             return self._around_inside(i)
@@ -195,16 +201,6 @@ class _Nest:
         kind = x.mark.kind if x.mark else self._unmarked(i)
         extent, tag = self.sb.sizes.dim(x.written), x.mark.tag if x.mark else ""
         return For(x.var, extent, kind, inner, pragmas, tag)
-
-    def _statement(self) -> Stmt:
-        body = self.sb.op.body
-        assert body is not None
-        if isinstance(body, Reduce):
-            assert self.reduction is not None
-            return self.reduction.update(body)
-        values = [self.values.of(e) for e in outputs_of(body)]
-        buffers, past = self.buffers.of[self.sb.stage.id], bool(self.sb.stage.nontemporal)
-        return write_all(buffers, self.values.own_element(), values, past)
 
     def _tensorized(self, tensor: Tensorization) -> Stmt:
         """The intrinsic; plain loops where they test a guard, as the copy for tails does."""

@@ -46,8 +46,17 @@ def share(b: Buffers, sb: StageBounds, note: Shares) -> Stmt:
     fixed = host.visible(p - 1) | {outer, *_defined_from(host, p, outer)}
     buffer = b.of[want.source][want.value_index]
     found = regions(b, host, want, fixed)
-    lines = seq(*(_lines_of_share(buffer, _of_known_size(buffer, r), number, count) for r in found))
-    return later(host, p, outer, want.offset, lines)
+    lines = []
+    for r in found:
+        # A dimension is whole where its part depends on a size variable.
+        known: Region = [
+            (start, low, high)
+            if isinstance(low, int) and isinstance(high, int)
+            else (Affine(), 0, n - 1)
+            for n, (start, low, high) in zip(buffer.extents, r, strict=True)
+        ]
+        lines.append(_lines_of_share(buffer, known, number, count))
+    return later(host, p, outer, want.offset, seq(*lines))
 
 
 def _moving(b: Buffers, host: StageBounds, p: int, note: Shares) -> tuple[Var, int] | None:
@@ -107,16 +116,6 @@ def _defined_from(host: StageBounds, p: int, var: Var) -> set[Var]:
         if isinstance(value, Binary) and value.a in found:
             found.add(other)
     return found
-
-
-def _of_known_size(buffer: Buffer, region: Region) -> Region:
-    """A region in which a dimension is whole where its part depends on a size variable."""
-    return [
-        (start, low, high)
-        if isinstance(low, int) and isinstance(high, int)
-        else (Affine(), 0, n - 1)
-        for n, (start, low, high) in zip(buffer.extents, region, strict=True)
-    ]
 
 
 def _lines_of_share(buffer: Buffer, region: Region, number: Expr, count: int) -> Stmt:

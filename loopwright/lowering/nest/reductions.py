@@ -23,20 +23,18 @@ from loopwright.lowering.nest.tensorize import Tensorization
 from loopwright.lowering.nest.values import Values
 from loopwright.schedule.bounds.launches import cross_tags
 from loopwright.schedule.bounds.results import LoopBound, StageBounds
-from loopwright.schedule.state import State
 
 #: Most accumulators of a tile whose elements are combined together: it is kept in registers.
 MAX_TILE = 1024
 
 
-def vector_reduction_of(state: State, sb: StageBounds) -> VectorReduction | None:
+def vector_reduction_of(sb: StageBounds, label: str) -> VectorReduction | None:
     """The vector reduction of a stage, or None if it has no vectorized reduction loop."""
     red = sb.op.reduction
     for p, x in enumerate(sb.loops):
         vectorized = x.mark is not None and x.mark.kind == "vectorized" and x.count > 1
         if red is not None and vectorized and x.loop.kind == "reduce":
-            name = f"{state.label(sb.stage.id)}.lanes"
-            return VectorReduction(name, sb, p, red.combiner)
+            return VectorReduction(f"{label}.lanes", sb, p, red.combiner)
     return None
 
 
@@ -214,12 +212,12 @@ def _conjunction(guards: list[Expr], where: Expr | None) -> Expr | None:
     return Binary("and", inside, where, "bool")
 
 
-def cross_thread_of(state: State, sb: StageBounds) -> CrossThread | None:
+def cross_thread_of(sb: StageBounds, label: str) -> CrossThread | None:
     """The cross-thread reduction of a stage, or None if no loop of it asks for one."""
     tags = tuple(cross_tags(sb.stage))
     if not tags or sb.op.reduction is None:
         return None
-    return CrossThread(f"{state.label(sb.stage.id)}.acc", sb, tags)
+    return CrossThread(f"{label}.acc", sb, tags)
 
 
 # ---------------------------------------------------------------- across threads
@@ -388,9 +386,22 @@ class Reduction:
     def around(self, loops: Stmt) -> Stmt:
         """The outermost reduction loop between the nests that start and that end the reduction."""
         if self.cross is not None:
-            return self._cross_thread(self.cross, loops)
+            store = self.cross.store(self.buffers, self.values.own_element(), self._init())
+            whole = seq(
+                self._over_elements(self.cross.start(), guarded=False),
+                loops,
+                self._over_elements(self.cross.combine(), guarded=False),
+                self._over_elements(store),
+            )
+            return _allocated(self.cross.buffers, whole)
         if self.vector is not None:
-            return self._vector(self.vector, loops)
+            init, own = self._init(), self.values.own_element()
+            begin = self._over_elements(self.vector.start(), guarded=False)
+            if self.vector.whole_tile:
+                end = self.vector.fold_tile(self._over_elements, self.buffers, own, init)
+            else:
+                end = self._over_elements(self.vector.end(self.buffers, own, init))
+            return _allocated(self.vector.buffers, seq(begin, loops, end))
         return seq(self._start(), loops)
 
     # ------------------------------------------------------------ kinds
@@ -413,27 +424,6 @@ class Reduction:
         if any(self.guards.conditions(g) for g in spatial):
             return None
         return self._over_elements(tensor.operate(part, self.values), upto=tensor.position)
-
-    def _vector(self, vector: VectorReduction, loops: Stmt) -> Stmt:
-        """Loops that add into vector accumulators, which are combined into the elements after."""
-        init, own = self._init(), self.values.own_element()
-        begin = self._over_elements(vector.start(), guarded=False)
-        if vector.whole_tile:
-            end = vector.fold_tile(self._over_elements, self.buffers, own, init)
-        else:
-            end = self._over_elements(vector.end(self.buffers, own, init))
-        return _allocated(vector.buffers, seq(begin, loops, end))
-
-    def _cross_thread(self, cross: CrossThread, loops: Stmt) -> Stmt:
-        """A reduction by several threads; see `loopwright.lowering.nest.reductions`."""
-        store = cross.store(self.buffers, self.values.own_element(), self._init())
-        whole = seq(
-            self._over_elements(cross.start(), guarded=False),
-            loops,
-            self._over_elements(cross.combine(), guarded=False),
-            self._over_elements(store),
-        )
-        return _allocated(cross.buffers, whole)
 
     def _init(self) -> list[Expr] | None:
         init = self.red.init

@@ -32,11 +32,6 @@ from loopwright.te.tensor_intrin import TensorIntrin
 _ROW_BYTES = 16
 
 
-def warp_statement(buffers: Buffers, sb: StageBounds, match: Match, part: Stmt) -> Stmt:
-    """A body (reset or update) of an intrinsic of a warp over the buffers of the program."""
-    return _WarpOperands(buffers, sb, match).statement(part)
-
-
 class _WarpOperands:
     def __init__(self, buffers: Buffers, sb: StageBounds, match: Match) -> None:
         assert sb.stage.tensorized is not None
@@ -261,7 +256,7 @@ class Tensorization:
         """A body of the intrinsic over the buffers of the stage; it tests no guard."""
         tested = set(values.guards.tested)
         if self.intrin.of_warp:
-            out = warp_statement(self.b, self.sb, self.match, part)
+            out = _WarpOperands(self.b, self.sb, self.match).statement(part)
             values.guards.tested = tested
             return out
         reads = {k: values.load_of(r) for k, r in self.match.reads.items()}
@@ -286,7 +281,7 @@ class Tensorization:
                 described: list[Expr] = [a.var for a in op.axes]
             else:
                 buffer, indices = reads[k].buffer, reads[k].indices
-                described = list(self._described(k))
+                described = list(next(r.indices for r in self.intrin.op.reads() if r.source == k))
             operands[param] = self._operand(k, buffer, indices, described)
 
         # Any: an expression gives an expression and a statement a statement.
@@ -302,10 +297,6 @@ class Tensorization:
 
         out: Stmt = go(part)
         return out
-
-    def _described(self, k: int) -> tuple[Expr, ...]:
-        """The indices at which the description reads an input."""
-        return next(r.indices for r in self.intrin.op.reads() if r.source == k)
 
     def _operand(
         self, k: int, buffer: Buffer, indices: tuple[Expr, ...], described: Sequence[Expr]

@@ -20,13 +20,12 @@ from loopwright.lowering.nest.tensorize import Tensorization
 from loopwright.lowering.nest.values import Values
 from loopwright.schedule.bounds.infer import attach_position
 from loopwright.schedule.bounds.results import Bounds, Guard, LoopBound, StageBounds
-from loopwright.schedule.state import State
 
 
-def guards_around(state: State, bounds: Bounds, sb: StageBounds) -> Iterator[Guard]:
+def guards_around(bounds: Bounds, sb: StageBounds) -> Iterator[Guard]:
     """Guards of the stages around that hold wherever an attached stage is computed."""
     while sb.padded:
-        host, position = attach_position(state, sb.stage, bounds)
+        host, position = attach_position(bounds.state, sb.stage, bounds)
         visible = host.visible(position)
         yield from (g for g in host.guards if set(g.value.terms) <= visible)
         sb = host
@@ -74,7 +73,7 @@ class _Edges:
     def __init__(self, buffers: Buffers, sb: StageBounds, values: Values) -> None:
         self.b, self.sb, self.values = buffers, sb, values
         self.ranges = buffers.bounds.ranges
-        self._outside = list(guards_around(buffers.state, buffers.bounds, sb))
+        self._outside = list(guards_around(buffers.bounds, sb))
 
     def exists(self, read: Read) -> bool:
         """Whether every element of a tile over edges lies in the buffer, and has a value."""
@@ -170,7 +169,7 @@ class ShortTile:
 
 
 def short_tiles(
-    state: State, bounds: Bounds, sb: StageBounds, guards: Iterable[Guard], p: int
+    bounds: Bounds, sb: StageBounds, guards: Iterable[Guard], p: int
 ) -> list[ShortTile]:
     """The last tiles of a stage inside of loop p, below which copies of the nest are written.
 
@@ -181,7 +180,7 @@ def short_tiles(
     if not multiples or sb.stage.pad_value is not None:
         return []  # what is filled up has values beyond the edge, too
     known = sb.visible(p)
-    around = [*guards_around(state, bounds, sb)]
+    around = [*guards_around(bounds, sb)]
     around += [g for g in sb.guards if set(g.value.terms) <= known]
     found = [x for g in guards if (x := _short_tile(sb, g, p, multiples, around)) is not None]
     whole, short = ([x for x in found if x.is_whole is is_whole] for is_whole in (True, False))

@@ -54,7 +54,20 @@ def fold(e: Expr) -> Expr:
     """
     match e:
         case Binary(op=op, a=Const() as a, b=Const() as b):
-            return _binary(e, op, a, b)
+            x, y = a.value, b.value
+            if op in ("and", "or"):
+                return const(x and y if op == "and" else x or y, "bool")
+            if op in COMPARE:
+                return const(bool(FOLD[op](x, y)), "bool")
+            if dtypes.is_float(a.dtype):
+                return _float(e, op, a, b)
+            if a.dtype == "bool" and op not in ("min", "max"):
+                return e
+            if op in ("//", "%", "tdiv", "tmod"):
+                return const(_divided(op, x, y), a.dtype)
+            if op in SHIFTS:
+                y &= dtypes.bits(a.dtype) - 1
+            return const(FOLD[op](x, y), a.dtype) if op in FOLD or op in BITWISE else e
         case Unary(op="-", a=Const(value=v, dtype=d)):
             return const(-v, d)
         case Unary(op="not", a=Const(value=v)):
@@ -69,23 +82,6 @@ def fold(e: Expr) -> Expr:
             with np.errstate(all="ignore"):
                 return _rounded(_EXACT_CALLS[fn](_scalar(v, d)), d)
     return e
-
-
-def _binary(e: Binary, op: str, a: Const, b: Const) -> Expr:
-    x, y = a.value, b.value
-    if op in ("and", "or"):
-        return const(x and y if op == "and" else x or y, "bool")
-    if op in COMPARE:
-        return const(bool(FOLD[op](x, y)), "bool")
-    if dtypes.is_float(a.dtype):
-        return _float(e, op, a, b)
-    if a.dtype == "bool" and op not in ("min", "max"):
-        return e
-    if op in ("//", "%", "tdiv", "tmod"):
-        return const(_divided(op, x, y), a.dtype)
-    if op in SHIFTS:
-        y &= dtypes.bits(a.dtype) - 1
-    return const(FOLD[op](x, y), a.dtype) if op in FOLD or op in BITWISE else e
 
 
 def _divided(op: str, x: int, y: int) -> int:

@@ -244,13 +244,10 @@ class _Counter:
             self.visit(e.a, False)
             self.visit(e.b, False)
         else:
-            self._visit_children(e, always)
+            for c in e.children():
+                assert isinstance(c, Expr)
+                self.visit(c, always)
         self.count[key] = 1  # children first: a let may use those before it
-
-    def _visit_children(self, e: Expr, always: bool) -> None:
-        for c in e.children():
-            assert isinstance(c, Expr)
-            self.visit(c, always)
 
     def shared(self) -> list[StructuralKey]:
         return [

@@ -308,8 +308,12 @@ class _Simplifier(Mutator):
             first = hi <= 0 if e.op == "min" else lo >= 0
             second = lo >= 0 if e.op == "min" else hi <= 0
             return e.a if first else e.b if second else e
-        answer = _decide(e.op, lo, hi)
-        return e if answer is None else _TRUE if answer else _FALSE
+        yes, no = {
+            "<": (hi < 0, lo >= 0), "<=": (hi <= 0, lo > 0), ">": (lo > 0, hi <= 0),
+            ">=": (lo >= 0, hi < 0), "==": (lo == hi == 0, lo > 0 or hi < 0),
+            "!=": (lo > 0 or hi < 0, lo == hi == 0),
+        }[e.op]  # fmt: skip
+        return _TRUE if yes else _FALSE if no else e
 
     def difference(self, a: Expr, b: Expr) -> Interval | None:
         """Bounds of ``a - b``, where both are arithmetic on loops that does not wrap."""
@@ -334,16 +338,6 @@ def _without_offset(e: Expr) -> Expr:
         case Binary(op="+" | "-", a=a, b=Const(value=v)) if v != 0:
             return a
     return e
-
-
-def _decide(op: str, lo: int, hi: int) -> bool | None:
-    """The result of a comparison when the difference lies in ``lo..hi``; None if that is open."""
-    yes, no = {
-        "<": (hi < 0, lo >= 0), "<=": (hi <= 0, lo > 0), ">": (lo > 0, hi <= 0),
-        ">=": (lo >= 0, hi < 0), "==": (lo == hi == 0, lo > 0 or hi < 0),
-        "!=": (lo > 0 or hi < 0, lo == hi == 0),
-    }[op]  # fmt: skip
-    return True if yes else False if no else None
 
 
 def _logic(e: Binary) -> Expr:

@@ -151,7 +151,18 @@ class _Sync:
                 synced, pending = self.stmt(body, pending, pins)
                 return AsyncGroup(synced), pending
             case If():
-                return self._branch(s, pending, pins)
+                if free_vars(s.cond) & self.varying or contains(s.cond, Load):
+                    return self._divergent_branch(s, pending, pins)
+                # One barrier before the branch serves both ways through it.
+                before, _ = self._before(_accesses(s, pins), pending)
+                pending = () if before else pending
+                then, after = self.stmt(s.then, pending, pins)
+                orelse, other = s.orelse, pending
+                if orelse is not None:
+                    orelse, other = self.stmt(orelse, pending, pins)
+                return seq(*before, If(s.cond, then, orelse)), tuple(
+                    dict.fromkeys((*after, *other))
+                )
             case For() if any(a.store for a in _accesses(s, pins)):
                 return self._loop(s, pending, pins)
         before, pending = self._before(_accesses(s, pins), pending)
@@ -163,18 +174,6 @@ class _Sync:
             return [], tuple(dict.fromkeys((*pending, *new)))
         self.barriers += 1
         return [Barrier("shared")], new
-
-    def _branch(self, s: If, pending: Pending, pins: Pins) -> tuple[Stmt, Pending]:
-        if free_vars(s.cond) & self.varying or contains(s.cond, Load):
-            return self._divergent_branch(s, pending, pins)
-        # One barrier before the branch serves both ways through it.
-        before, _ = self._before(_accesses(s, pins), pending)
-        pending = () if before else pending
-        then, after = self.stmt(s.then, pending, pins)
-        orelse, other = s.orelse, pending
-        if orelse is not None:
-            orelse, other = self.stmt(orelse, pending, pins)
-        return seq(*before, If(s.cond, then, orelse)), tuple(dict.fromkeys((*after, *other)))
 
     def _divergent_branch(self, s: If, pending: Pending, pins: Pins) -> tuple[Stmt, Pending]:
         """A branch that only some of the threads take: no barrier may stand in it."""
@@ -256,7 +255,10 @@ class _Sync:
 
     def _in_other_place(self, x: Affine, y: Affine) -> bool:
         """Whether two indices are different remainders, as the places of a double buffer are."""
-        one, other = (self._remainder(form) for form in (x, y))
+        one, other = (
+            next((self.remainders.get(v) for v in form.terms if form == Affine.of(v)), None)
+            for form in (x, y)
+        )
         # A number below the divisor is its own remainder.
         one = one or (other and self._itself(x, other[1]))
         other = other or (one and self._itself(y, one[1]))
@@ -265,10 +267,6 @@ class _Sync:
         (a, m), (b, n) = one, other
         apart = a - b
         return m == n and not apart.terms and apart.const % m != 0 and not self._differs(a)
-
-    def _remainder(self, x: Affine) -> tuple[Affine, int] | None:
-        """The form of which an index is the remainder, and the divisor."""
-        return next((self.remainders.get(v) for v in x.terms if x == Affine.of(v)), None)
 
     def _itself(self, x: Affine, divisor: int) -> tuple[Affine, int] | None:
         known = all(v in self.ranges for v in x.terms)

@@ -250,8 +250,12 @@ class _Registers:
                 inner = {**lets, v: substitute(value, dict(lets))}
                 return Let(v, value, self.rewrite(body, inner))
             case IntrinsicCall(name=name, operands=operands, body=body):
-                began = tuple(self._operand(x) for x in operands)
-                return IntrinsicCall(name, began, self.rewrite(body, lets))
+                # Operands begin at the registers of lane 0.
+                firsts = tuple(
+                    Load(self.new, x.indices[2:], x.dtype) if x.buffer is self.old else x
+                    for x in operands
+                )
+                return IntrinsicCall(name, firsts, self.rewrite(body, lets))
         n = n.map_children(lambda c: self.rewrite(c, lets))
         match n:
             case Load(buffer=b, indices=idx, dtype=d) if b is self.old:
@@ -259,10 +263,6 @@ class _Registers:
             case Store(buffer=b, indices=idx, value=e) if b is self.old:
                 return Store(self.new, self._own(idx, lets), e)
         return n
-
-    def _operand(self, x: Load) -> Load:
-        """First element of an operand, which names the registers of lane 0."""
-        return Load(self.new, x.indices[2:], x.dtype) if x.buffer is self.old else x
 
     def _own(self, indices: tuple[Expr, ...], lets: Mapping[Var, Expr]) -> tuple[Expr, ...]:
         """The indices without those of the lane, which must be those of the running thread."""

@@ -61,7 +61,7 @@ def infer_bounds(state: State) -> Bounds:
         [('i.0', 4), ('i.1', 8)]
     """
     ops = inline_ops(state)
-    out = Bounds({}, ops, _sizes(state), find_kernels(state, ops))
+    out = Bounds(state, {}, ops, _sizes(state), find_kernels(state, ops))
     for sid in reversed([i for i in state.order if i in ops]):
         stage = state.stages[sid]
         if not stage.op.is_placeholder:

@@ -14,7 +14,7 @@ from loopwright.ir.expr import Expr, Var
 from loopwright.ir.kinds import Scope
 from loopwright.ir.sizes import Sizes
 from loopwright.ir.visitor import free_vars
-from loopwright.schedule.state import Loop, Mark, StageId, StageState
+from loopwright.schedule.state import Loop, Mark, StageId, StageState, State
 from loopwright.te.op_node import OpNode
 
 
@@ -154,6 +154,8 @@ class StageBounds:
 class Bounds:
     """Bounds of all stages that are computed (inlined ones are gone), and ranges of variables."""
 
+    #: The schedule's state that they are the bounds of.
+    state: State
     stages: dict[StageId, StageBounds]
     ops: Mapping[StageId, OpNode]
     sizes: Sizes
