@@ -8,7 +8,7 @@ functions with ``match``, ``map_children`` and `loopwright.ir.stmt.map_statement
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar, TypeVar
 
 from loopwright.ir.expr import Expr, Var
@@ -99,11 +99,19 @@ def substitute(n: N, env: Mapping[Var, Expr]) -> N:
     return out
 
 
+def nodes(n: Node) -> Iterator[Node]:
+    """A node and everything below it, parents first."""
+    waiting = [n]
+    while waiting:
+        x = waiting.pop()
+        yield x
+        waiting.extend(reversed(x.children()))
+
+
 def walk(n: Node, visit: Callable[[Node], object]) -> None:
-    """Call ``visit`` on a node and everything below it, parents first."""
-    visit(n)
-    for c in n.children():
-        walk(c, visit)
+    """Call ``visit`` on each of `nodes`."""
+    for x in nodes(n):
+        visit(x)
 
 
 def contains(n: Node, kind: type[Node] | tuple[type[Node], ...]) -> bool:
@@ -111,6 +119,4 @@ def contains(n: Node, kind: type[Node] | tuple[type[Node], ...]) -> bool:
 
 
 def free_vars(n: Node) -> set[Var]:
-    out: set[Var] = set()
-    walk(n, lambda x: out.add(x) if isinstance(x, Var) else None)
-    return out
+    return {x for x in nodes(n) if isinstance(x, Var)}

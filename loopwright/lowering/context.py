@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar, Token
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Protocol, TextIO, TypeAlias, TypeVar
+from typing import Any, TextIO, TypeAlias, TypeVar
 
 from loopwright import env
 from loopwright.errors import LowerError, UsageError, did_you_mean
@@ -29,28 +29,18 @@ AddedPass = tuple[int, Callable[[Func], Func]]
 ConfigValue = bool | int | float | Sequence[AddedPass]
 
 
-def _is_flag(value: object) -> bool:
-    return isinstance(value, bool)
-
-
 def is_count(value: object) -> bool:
     """Whether a value is an integer of 0 or more; a bool is none."""
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
-def _is_share(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf
-
-
 def _are_added_passes(value: object) -> bool:
     return isinstance(value, list | tuple) and all(
-        isinstance(x, list | tuple) and len(x) == 2 and _is_phase(x[0]) and callable(x[1])
+        isinstance(x, list | tuple)
+        and len(x) == 2
+        and (is_count(x[0]) and x[0] in PHASES and callable(x[1]))
         for x in value
     )
-
-
-def _is_phase(value: object) -> bool:
-    return is_count(value) and value in PHASES
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,15 +55,20 @@ class _Setting:
     default: bool | int | None = None
 
 
+_FLAG: tuple[str, Callable[[object], bool]] = "True or False", lambda x: isinstance(x, bool)
+_COUNT: tuple[str, Callable[[object], bool]] = "a whole number of 0 or more", is_count
 _SETTINGS = {
     "add_lower_pass": _Setting("a list of (phase 0 to 3, pass)", _are_added_passes),
-    "verify": _Setting("True or False", _is_flag),
-    "partition_cap": _Setting("a whole number of 0 or more", is_count, True, None),
-    "disable_vectorize": _Setting("True or False", _is_flag, True, False),
-    "instrument_bound_checkers": _Setting("True or False", _is_flag, True, False),
-    "code_limit": _Setting("a whole number of 0 or more", is_count, True, None),
-    "unroll_max_step": _Setting("a whole number of 0 or more", is_count, True, 0),
-    "max_error": _Setting("a number of 0 or more", _is_share),
+    "verify": _Setting(*_FLAG),
+    "partition_cap": _Setting(*_COUNT, True, None),
+    "disable_vectorize": _Setting(*_FLAG, True, False),
+    "instrument_bound_checkers": _Setting(*_FLAG, True, False),
+    "code_limit": _Setting(*_COUNT, True, None),
+    "unroll_max_step": _Setting(*_COUNT, True, 0),
+    "max_error": _Setting(
+        "a number of 0 or more",
+        lambda x: isinstance(x, int | float) and not isinstance(x, bool) and 0 <= x < math.inf,
+    ),
 }
 #: Passes that run only where a setting asks for them.
 ON_REQUEST = {
@@ -145,8 +140,7 @@ class Pass:
 
     def __call__(self, f: T) -> T:
         """Run the pass under the current context's instruments."""
-        context = PassContext.current()
-        return context.run_pass(self, f)
+        return PassContext.current().run_pass(self, f)
 
     def __repr__(self) -> str:
         return f"{self.name}(opt_level={self.opt_level})"
@@ -198,10 +192,6 @@ def _built_in(p: Pass) -> bool:
     return p.run.__module__.startswith(("loopwright.lowering", "loopwright.graph"))
 
 
-def _of_loops(p: Pass) -> bool:
-    return _built_in(p) and p.subject is Func
-
-
 def find_pass(name: Pass | str) -> Pass:
     """The registered pass of a name, with or without ``tir.``; else an error with the nearest."""
     short = str(name.name if isinstance(name, Pass) else name).removeprefix("tir.")
@@ -211,20 +201,6 @@ def find_pass(name: Pass | str) -> Pass:
             f"passes are {', '.join(sorted(_registered))}"
         )
     return _registered[short]
-
-
-class Instrument(Protocol):
-    """Calls that a context makes around passes; see `loopwright.lowering.context`."""
-
-    def enter_pass_ctx(self) -> None: ...
-
-    def exit_pass_ctx(self) -> None: ...
-
-    def should_run(self, f: Program, info: Pass) -> bool: ...
-
-    def run_before_pass(self, f: Program, info: Pass) -> None: ...
-
-    def run_after_pass(self, f: Program, info: Pass) -> None: ...
 
 
 class PassContext:
@@ -250,8 +226,8 @@ class PassContext:
             the order of sums);
             ``instrument_bound_checkers``, compiled code checks every access, and a call that
             would touch memory outside a tensor raises RunError with tensor, index and loops.
-        instruments: objects whose methods are called before and after each pass
-            (`loopwright.lowering.context`).
+        instruments: objects whose methods are called before and after each pass (those of
+            `loopwright.transform.PassInstrument`).
 
     Raises:
         UsageError: a level, pass, key or value does not exist; names the nearest.
@@ -277,7 +253,7 @@ class PassContext:
         required_pass: Iterable[str | Pass] = (),
         disabled_pass: Iterable[str | Pass] = (),
         config: Mapping[str, ConfigValue] | None = None,
-        instruments: Sequence[Instrument] = (),
+        instruments: Sequence[PassInstrument] = (),
     ) -> None:
         _check_level(opt_level, "PassContext")
         self.opt_level = opt_level
@@ -364,7 +340,8 @@ class PassContext:
         named = {"required_pass": self.required, "disabled_pass": self.disabled}
         # A user's pass runs by add_lower_pass only, so that its name means nothing elsewhere.
         # Those of graphs have done their work before.
-        lists = {k: sorted(n for n in v if _of_loops(_registered[n])) for k, v in named.items()}
+        own = {n for n, p in _registered.items() if _built_in(p) and p.subject is Func}
+        lists = {k: sorted(v & own) for k, v in named.items()}
         config = {k: v for k, v in self.config.items() if changes_program(k, v)}
         parts = {**lists, "config": config}
         return {**level, **{k: v for k, v in parts.items() if v}}
@@ -477,8 +454,8 @@ def _listed(given: Iterable[T], what: str) -> Iterable[T]:
     return given
 
 
-def _instrument(x: Instrument) -> Instrument:
-    calls = [n for n in vars(Instrument) if not n.startswith("_")]
+def _instrument(x: PassInstrument) -> PassInstrument:
+    calls = [n for n in vars(PassInstrument) if not n.startswith("_")]
     if isinstance(x, type) or not all(callable(getattr(x, n, None)) for n in calls):
         raise UsageError(
             f"PassContext: {x!r} is no instrument; derive a class from transform.PassInstrument "

@@ -28,7 +28,7 @@ from loopwright.ir.stmt import (
     Stmt,
 )
 from loopwright.ir.verify import verify
-from loopwright.ir.visitor import free_vars, walk
+from loopwright.ir.visitor import free_vars, nodes
 from loopwright.lowering.context import Pass, PassContext, as_pass, func_pass
 from loopwright.lowering.gpu_limits import verify_target_limits
 from loopwright.lowering.nest.buffers import Buffers
@@ -197,16 +197,8 @@ def _root_of(state: State, sid: StageId) -> StageId:
 
 
 def _touched(s: Stmt) -> set[Buffer]:
-    found: set[Buffer] = set()
-
-    def visit(n: Node) -> None:
-        if isinstance(n, Load | Prefetch):
-            found.add(n.buffer)
-        elif isinstance(n, CallPacked):
-            found.update(n.buffers)
-
-    walk(s, visit)
-    return found
+    read = {n.buffer for n in nodes(s) if isinstance(n, Load | Prefetch)}
+    return read.union(*(n.buffers for n in nodes(s) if isinstance(n, CallPacked)))
 
 
 @func_pass(opt_level=1, name="LoopPartition")

@@ -7,7 +7,7 @@ the device's global memory. As TVM's pass of this name.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from loopwright.codegen.code import Bytes, SizeDefinitions, buffer_bytes
@@ -15,7 +15,6 @@ from loopwright.codegen.program_queries import buffers_of, touches_memory
 from loopwright.errors import CodegenError
 from loopwright.ir.buffer import STACK_LIMIT, Buffer
 from loopwright.ir.expr import Const, Dim, Expr, IfThenElse, Unary, Var
-from loopwright.ir.node import Node
 from loopwright.ir.stmt import (
     Allocate,
     Barrier,
@@ -32,7 +31,7 @@ from loopwright.ir.stmt import (
     map_statements,
     seq,
 )
-from loopwright.ir.visitor import contains, free_vars, walk
+from loopwright.ir.visitor import contains, free_vars, nodes
 
 #: Axes of launches, x first.
 AXES = ("x", "y", "z")
@@ -157,8 +156,9 @@ class _Splitter:
             case View(buffer=b, body=body):
                 self.host(body, (*around, _Around(b, s)))
             case _:
+                what = f"loop {s.var.name!r}" if isinstance(s, For) else f"a {type(s).__name__}"
                 raise CodegenError(
-                    f"{self.language}: a kernel stands inside of {_what(s)} that no thread axis is "
+                    f"{self.language}: a kernel stands inside of {what} that no thread axis is "
                     "bound to; bind that loop too, or compute the stage at root"
                 )
 
@@ -210,12 +210,11 @@ class _Splitter:
         self._check(body)
         for x in reversed(around):
             body = x.put(body)
-        own = {*shared, *_bound_buffers(body)}
+        own = {*shared, *(n.buffer for n in nodes(body) if isinstance(n, Allocate | View))}
         used = [b for b in _touched(body) if b not in own]
         variables = _variables(body) | _variables_of_extents(used)
-        written: set[Buffer] = set()
-        walk(body, lambda n: written.add(n.buffer) if isinstance(n, Store) else None)
-        walk(body, lambda n: written.add(n.of) if isinstance(n, View) else None)
+        written = {n.buffer for n in nodes(body) if isinstance(n, Store)}
+        written |= {n.of for n in nodes(body) if isinstance(n, View)}
         self.kernels.append(
             Kernel(
                 f"{self.f.name}_kernel{len(self.kernels)}",
@@ -231,9 +230,7 @@ class _Splitter:
 
     def _check(self, s: Stmt) -> None:
         """Refuse checks, which leave a function early."""
-        checks: list[Check] = []
-        walk(s, lambda n: checks.append(n) if isinstance(n, Check) else None)
-        if checks:
+        if contains(s, Check):
             raise CodegenError(
                 f"{self.language}: checks of bounds cannot leave a kernel; build without "
                 "instrument_bound_checkers, or run the schedule on Target('interp'), which checks "
@@ -249,26 +246,13 @@ def _is_kernel(s: Stmt) -> bool:
 
 
 def _launches(s: Stmt) -> bool:
-    found: list[Node] = []
-    walk(s, lambda n: found.append(n) if isinstance(n, For) and n.kind == "thread" else None)
-    return bool(found)
-
-
-def _what(s: Stmt) -> str:
-    return f"loop {s.var.name!r}" if isinstance(s, For) else f"a {type(s).__name__}"
-
-
-def _bound_buffers(s: Stmt) -> Iterator[Buffer]:
-    found: list[Buffer] = []
-    walk(s, lambda n: found.append(n.buffer) if isinstance(n, Allocate | View) else None)
-    yield from found
+    return any(isinstance(n, For) and n.kind == "thread" for n in nodes(s))
 
 
 def _touched(s: Stmt) -> list[Buffer]:
     """Buffers that a statement uses, those behind its views too."""
-    seen = dict.fromkeys(buffers_of(s))
-    walk(s, lambda n: seen.setdefault(n.of) if isinstance(n, View) else None)
-    return list(seen)
+    behind = (n.of for n in nodes(s) if isinstance(n, View))
+    return list(dict.fromkeys((*buffers_of(s), *behind)))
 
 
 def _variables(s: Stmt) -> set[Var]:

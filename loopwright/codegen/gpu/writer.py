@@ -17,7 +17,7 @@ from loopwright.errors import CodegenError
 from loopwright.ir.affine import NARROW, Affine, Interval, interval, to_affine
 from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import DIVISIONS, Binary, Cast, Const, Expr, Unary, Var, as_expr
-from loopwright.ir.node import Node, StructuralKey
+from loopwright.ir.node import StructuralKey
 from loopwright.ir.stmt import (
     UNROLL_HINT,
     Barrier,
@@ -27,7 +27,7 @@ from loopwright.ir.stmt import (
     Stmt,
     Store,
 )
-from loopwright.ir.visitor import contains, free_vars, walk
+from loopwright.ir.visitor import contains, free_vars, nodes
 
 # ---------------------------------------------------------------- indices
 #
@@ -319,16 +319,12 @@ class KernelWriter(NarrowIndices):
         if contains(s.body, Barrier):
             return False
         common = (*self.kernel.parameters, *self.kernel.shared)
-        found: list[Node] = []
-
-        def visit(n: Node) -> None:
-            if not isinstance(n, Load | Store) or n.buffer in common:
-                return
-            if any(s.var in free_vars(i) for i in n.indices):
-                found.append(n)
-
-        walk(s.body, visit)
-        return bool(found)
+        return any(
+            isinstance(n, Load | Store)
+            and n.buffer not in common
+            and any(s.var in free_vars(i) for i in n.indices)
+            for n in nodes(s.body)
+        )
 
     def _vector_loop(self, s: For) -> bool:
         """Write a vectorized loop as vectors; False: no access of it is one."""

@@ -6,6 +6,7 @@ All values are NumPy scalars. `loopwright.ir.interp.interpreter` writes the call
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
@@ -51,19 +52,15 @@ def fma(a: Any, b: Any, c: Any) -> Any:
     if exact == 0:  # its sign is that of the sum
         return type(a)(wide)
     if isinstance(a, np.float64):
-        return np.float64(_nearest(exact))
+        try:
+            return np.float64(float(exact))
+        except OverflowError:
+            return np.float64(math.inf if exact > 0 else -math.inf)
     rest = exact - Fraction(wide)
     odd = int(np.float64(wide).view(np.int64)) & 1
     if rest and not odd:
         wide = math.nextafter(wide, math.inf if rest > 0 else -math.inf)
     return type(a)(wide)
-
-
-def _nearest(x: Fraction) -> float:
-    try:
-        return float(x)
-    except OverflowError:
-        return math.inf if x > 0 else -math.inf
 
 
 def _fresh(shape: tuple[int, ...], dtype: str) -> np.ndarray[Any, Any]:
@@ -95,39 +92,12 @@ def _outside(name: str, index: tuple[int, ...], shape: tuple[int, ...]) -> None:
     raise RunError(f"access outside {name}: index {list(index)}, shape {list(shape)}")
 
 
-def _max(a: Any, b: Any) -> Any:
-    return a if a != a or a > b else b
-
-
-def _min(a: Any, b: Any) -> Any:
-    return a if a != a or a < b else b
-
-
-def _floordiv(a: Any, b: Any) -> Any:
-    return type(a)(0) if b == 0 else a // b
-
-
-def _floormod(a: Any, b: Any) -> Any:
-    return type(a)(0) if b == 0 else a % b
-
-
-def _truncdiv(a: Any, b: Any) -> Any:
+def _truncated(a: Any, b: Any, op: Callable[[int, int], int], negative: bool) -> Any:
+    """A quotient or remainder of magnitudes with a sign, as a value of the operand's dtype."""
     if b == 0:
         return type(a)(0)
-    q = abs(int(a)) // abs(int(b))
-    return np.asarray(q if (a < 0) == (b < 0) else -q).astype(np.asarray(a).dtype)[()]
-
-
-def _truncmod(a: Any, b: Any) -> Any:
-    if b == 0:
-        return type(a)(0)
-    r = abs(int(a)) % abs(int(b))
-    return np.asarray(-r if a < 0 else r).astype(np.asarray(a).dtype)[()]
-
-
-def _select(c: Any, a: Any, b: Any) -> Any:
-    """A select of two values that were evaluated: it must not read outside on either side."""
-    return a if c else b
+    out = op(abs(int(a)), abs(int(b)))
+    return np.asarray(-out if negative else out).astype(np.asarray(a).dtype)[()]
 
 
 def _cast(x: Any, dtype: str) -> Any:
@@ -235,8 +205,15 @@ class AsyncStores:
 NAMES: dict[str, Any] = {
     "_AsyncStores": AsyncStores,
     "_np": np, "_fresh": _fresh, "_view": _view, "_failed": _failed, "_outside": _outside,
-    "_max": _max, "_min": _min, "_floordiv": _floordiv, "_floormod": _floormod,
-    "_truncdiv": _truncdiv, "_truncmod": _truncmod, "_cast": _cast, "_select": _select,
+    "_max": lambda a, b: a if a != a or a > b else b,
+    "_min": lambda a, b: a if a != a or a < b else b,
+    "_floordiv": lambda a, b: type(a)(0) if b == 0 else a // b,
+    "_floormod": lambda a, b: type(a)(0) if b == 0 else a % b,
+    "_truncdiv": lambda a, b: _truncated(a, b, operator.floordiv, (a < 0) != (b < 0)),
+    "_truncmod": lambda a, b: _truncated(a, b, operator.mod, a < 0),
+    "_cast": _cast,
+    # Both values were evaluated: neither side may read outside.
+    "_select": lambda c, a, b: a if c else b,
     "_shift_left": shift_left, "_shift_right": shift_right, "_at_least_one": _at_least_one,
     "_input": _input, "_call_packed": _call_packed,
     **{f"_{t}": np.dtype(t).type for t in dtypes.SUPPORTED if t != "bfloat16"},

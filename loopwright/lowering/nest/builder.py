@@ -9,11 +9,10 @@ from collections.abc import Container, Iterable
 from loopwright.ir.buffer import Buffer
 from loopwright.ir.expr import Expr, Var
 from loopwright.ir.kinds import SHARED, LoopKind
-from loopwright.ir.node import Node
 from loopwright.ir.reduction import Reduce, outputs_of
 from loopwright.ir.sizes import Sizes
 from loopwright.ir.stmt import Allocate, For, Let, Seq, Stmt
-from loopwright.ir.visitor import free_vars, walk
+from loopwright.ir.visitor import free_vars, nodes
 from loopwright.lowering.nest.buffers import Buffers
 from loopwright.lowering.nest.guards import Guards
 from loopwright.lowering.nest.partition import PARTITION_CAP, Partition
@@ -46,12 +45,9 @@ def define_sizes(body: Stmt, sizes: Sizes) -> Stmt:
         return body
     needed = free_vars(body)
 
-    def visit(n: Node) -> None:
-        if isinstance(n, Allocate):
-            for e in (e for e in n.buffer.shape if isinstance(e, Expr)):
-                needed.update(free_vars(e))
-
-    walk(body, visit)
+    shapes = [n.buffer.shape for n in nodes(body) if isinstance(n, Allocate)]
+    for e in (e for shape in shapes for e in shape if isinstance(e, Expr)):
+        needed |= free_vars(e)
     used: list[tuple[Var, Expr]] = []
     for v, e in reversed(sizes.lets):
         if v in needed:

@@ -14,7 +14,7 @@ from loopwright import dtypes
 from loopwright.ir.affine import Affine, Ranges, interval, to_affine
 from loopwright.ir.expr import Binary, Cast, Const, Expr, Read
 from loopwright.ir.reduction import Combiner, Reduce
-from loopwright.ir.visitor import walk
+from loopwright.ir.visitor import nodes
 from loopwright.lowering.nest.buffers import Buffers
 from loopwright.lowering.nest.tensorize import Tensorization
 from loopwright.lowering.nest.values import Values
@@ -137,10 +137,7 @@ def _adds(combiner: Combiner) -> bool:
 
 def _divides(body: Reduce) -> bool:
     """Whether a division of the expression might trap on what lies beyond the edge."""
-    found: list[Binary] = []
-    for e in body.source:
-        walk(e, lambda n: found.append(n) if isinstance(n, Binary) else None)
-    return any(x.op in _DIVISIONS for x in found)
+    return any(isinstance(n, Binary) and n.op in _DIVISIONS for e in body.source for n in nodes(e))
 
 
 # ---------------------------------------------------------------- short tiles

@@ -29,7 +29,7 @@ from loopwright.ir.stmt import (
     map_statements,
     seq,
 )
-from loopwright.ir.visitor import walk
+from loopwright.ir.visitor import nodes
 from loopwright.lowering.context import func_pass
 
 _ALIGN = 64
@@ -141,41 +141,28 @@ def _pooled(large: list[Buffer], line: list[Stmt]) -> list[PooledBuffer]:
     """The buffers with the statements that first and last touch each; without untouched ones."""
     pooled: dict[Buffer, PooledBuffer] = {}
     for k, s in enumerate(line):
-        for b in _touched(s).intersection(large):
+        touched: set[Buffer] = set()
+        for n in nodes(s):
+            if isinstance(n, _ACCESS):
+                touched.add(n.buffer)
+            elif isinstance(n, CallPacked):
+                touched.update(n.buffers)
+        for b in touched.intersection(large):
             pooled.setdefault(b, PooledBuffer(b, k, k, _rounded(b.nbytes))).last = k
     return [pooled[b] for b in large if b in pooled]
-
-
-def _touched(s: Stmt) -> set[Buffer]:
-    buffers: set[Buffer] = set()
-
-    def visit(n: Node) -> None:
-        if isinstance(n, _ACCESS):
-            buffers.add(n.buffer)
-        elif isinstance(n, CallPacked):
-            buffers.update(n.buffers)
-
-    walk(s, visit)
-    return buffers
 
 
 def assign_offsets(pooled: list[PooledBuffer]) -> int:
     """Give every buffer its offset; returns the bytes that all of them take."""
     placed: list[PooledBuffer] = []
     for p in sorted(pooled, key=lambda p: -p.size):
-        p.offset = _lowest_offset(p, placed)
+        in_use = [q for q in placed if q.first <= p.last and p.first <= q.last]
+        for q in sorted(in_use, key=lambda q: q.offset):
+            if p.offset + p.size <= q.offset:
+                break
+            p.offset = max(p.offset, q.offset + q.size)
         placed.append(p)
     return max((p.offset + p.size for p in pooled), default=0)
-
-
-def _lowest_offset(p: PooledBuffer, placed: list[PooledBuffer]) -> int:
-    at_that_time = [q for q in placed if q.first <= p.last and p.first <= q.last]
-    offset = 0
-    for q in sorted(at_that_time, key=lambda q: q.offset):
-        if offset + p.size <= q.offset:
-            break
-        offset = max(offset, q.offset + q.size)
-    return offset
 
 
 def _rewritten(

@@ -34,7 +34,7 @@ from loopwright.ir.stmt import (
     map_statements,
     seq,
 )
-from loopwright.ir.visitor import contains, free_vars, substitute, walk
+from loopwright.ir.visitor import contains, free_vars, nodes, substitute, walk
 from loopwright.lowering.context import func_pass
 
 
@@ -231,7 +231,11 @@ class _Sync:
             x, y = self._form(i), self._form(j)
             if x is None or y is None:
                 continue
-            if self._apart(x, y) or self._in_other_place(x, y):
+            apart = x - y
+            # At a constant distance, as places filled before a loop are.
+            if not apart.terms and apart.const != 0 and not self._differs(x):
+                return False
+            if self._in_other_place(x, y):
                 return False
             differing -= self._determined(x, y, threads)
         return bool(differing)
@@ -247,11 +251,6 @@ class _Sync:
                 return set()
             reach += c * (self.extents[v] - 1)
         return {v for _, _, v in own}
-
-    def _apart(self, x: Affine, y: Affine) -> bool:
-        """Whether two indices are at a constant distance, as places filled before a loop are."""
-        apart = x - y
-        return not apart.terms and apart.const != 0 and not self._differs(x)
 
     def _in_other_place(self, x: Affine, y: Affine) -> bool:
         """Whether two indices are different remainders, as the places of a double buffer are."""
@@ -303,9 +302,7 @@ class _Sync:
         own: dict[Var, Expr] = {}
         then: dict[Var, Affine] = {}
 
-        def visit(n: Node) -> None:
-            if not isinstance(n, For | Let):
-                return
+        for n in (n for n in nodes(loop) if isinstance(n, For | Let)):
             own[n.var] = w = Var(n.var.name, n.var.dtype)
             then[n.var] = Affine.of(w)
             self._learn(w, self.ranges.get(n.var))
@@ -315,8 +312,6 @@ class _Sync:
             if n.var in self.remainders:
                 form, m = self.remainders[n.var]
                 self.remainders[w] = form.substitute(then), m
-
-        walk(loop, visit)
         return tuple(
             _Access(a.buffer, tuple(substitute(i, own) for i in a.indices), a.store, a.pins)
             for a in pending
@@ -335,14 +330,8 @@ def _reads_then_writes(s: Stmt) -> bool:
 
 
 def _reads(n: Node, pins: Pins) -> Pending:
-    reads: dict[_Access, None] = {}
-
-    def visit(n: Node) -> None:
-        if isinstance(n, Load) and n.buffer.is_shared:
-            reads[_Access(n.buffer, n.indices, 0, pins)] = None
-
-    walk(n, visit)
-    return tuple(reads)
+    loads = (x for x in nodes(n) if isinstance(x, Load) and x.buffer.is_shared)
+    return tuple(dict.fromkeys(_Access(x.buffer, x.indices, 0, pins) for x in loads))
 
 
 def _accesses(s: Stmt, pins: Pins) -> Pending:

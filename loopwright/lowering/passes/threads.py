@@ -31,7 +31,7 @@ from loopwright.ir.stmt import (
     map_statements,
     seq,
 )
-from loopwright.ir.visitor import free_vars, substitute, walk
+from loopwright.ir.visitor import free_vars, nodes, substitute
 from loopwright.lowering.context import func_pass
 from loopwright.lowering.nest.reductions import combine_into
 from loopwright.lowering.passes.storage_rewrite import redirected
@@ -65,30 +65,21 @@ class _Spread:
         #: Buffers whose contents differ between them.
         self.buffers: set[Buffer] = set()
         #: All buffers that are allocated in the loop.
-        self.inside: set[Buffer] = set()
-        walk(loop.body, self._collect)
+        self.inside = {n.buffer for n in nodes(loop.body) if isinstance(n, Allocate)}
         before = -1
         while before != len(self.vars) + len(self.buffers):
             before = len(self.vars) + len(self.buffers)
             self._mark_differing(loop.body, False)
 
-    def _collect(self, n: Node) -> None:
-        if isinstance(n, Allocate):
-            self.inside.add(n.buffer)
-
     # ------------------------------------------------------------ what differs
 
     def differs(self, *es: Node) -> bool:
-        differing: list[Node] = []
-
-        def visit(n: Node) -> None:
-            own = isinstance(n, Var) and n in self.vars
-            if own or (isinstance(n, Load) and n.buffer in self.buffers):
-                differing.append(n)
-
-        for e in es:
-            walk(e, visit)
-        return bool(differing)
+        return any(
+            (isinstance(n, Var) and n in self.vars)
+            or (isinstance(n, Load) and n.buffer in self.buffers)
+            for e in es
+            for n in nodes(e)
+        )
 
     def _mark_differing(self, s: Stmt, under: bool) -> None:
         """Mark variables and buffers that differ; ``under``: inside a condition that does."""
@@ -120,15 +111,11 @@ class _Spread:
 
     def _is_common(self, s: Stmt) -> bool:
         """Whether all threads of the block do it together: fill shared memory, reduce, or wait."""
-        common: list[Node] = []
-
-        def visit(n: Node) -> None:
-            shared = isinstance(n, Store) and n.buffer.is_shared
-            if shared or isinstance(n, AllReduce | AsyncWait | Barrier):
-                common.append(n)
-
-        walk(s, visit)
-        return bool(common)
+        return any(
+            isinstance(n, AllReduce | AsyncWait | Barrier)
+            or (isinstance(n, Store) and n.buffer.is_shared)
+            for n in nodes(s)
+        )
 
     # ------------------------------------------------------------ spreading
 

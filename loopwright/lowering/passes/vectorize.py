@@ -10,8 +10,6 @@ from __future__ import annotations
 from typing import Any
 
 from loopwright.ir.buffer import Buffer
-from loopwright.ir.kinds import LoopKind
-from loopwright.ir.node import Node
 from loopwright.ir.stmt import (
     UNROLL_HINT,
     Allocate,
@@ -23,7 +21,7 @@ from loopwright.ir.stmt import (
     Store,
     map_statements,
 )
-from loopwright.ir.visitor import walk
+from loopwright.ir.visitor import nodes
 from loopwright.lowering.context import PassContext, func_pass
 from loopwright.lowering.passes.storage_rewrite import redirected
 
@@ -99,16 +97,8 @@ def _with_shared_buffers(loop: For) -> Stmt:
 def _buffers_for_all_lanes(loop: For) -> dict[Buffer, Buffer] | None:
     """Replacements of the buffers in a vectorized loop, with a dimension for its lanes; None where
     nothing needs to change, or where the loop must run one by one."""
-    kinds: set[LoopKind] = set()
-    private: list[Buffer] = []
-
-    def visit(n: Node) -> None:
-        if isinstance(n, For):
-            kinds.add(n.kind)
-        elif isinstance(n, Allocate):
-            private.append(n.buffer)
-
-    walk(loop.body, visit)
+    kinds = {n.kind for n in nodes(loop.body) if isinstance(n, For)}
+    private = [n.buffer for n in nodes(loop.body) if isinstance(n, Allocate)]
     if kinds & {"vectorized", "thread"} or not (private or "parallel" in kinds):
         return None
     if not all(b.strides is None and not b.symbolic for b in private):
