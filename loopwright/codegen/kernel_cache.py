@@ -9,6 +9,7 @@ import hashlib
 import json
 import platform
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -62,7 +63,11 @@ class KernelCache:
     def get(self, key: str) -> Artifact | None:
         """The artifact of a key; None where there is none that is whole."""
         body = self._store.get(key)
-        artifact = None if body is None else _parse(body)
+        artifact = None
+        if body is not None:
+            manifest, _, objects = body.partition(b"\n")
+            with suppress(ValueError, LoopwrightError):  # an entry of another version
+                artifact = Artifact(json.loads(manifest), objects)
         self._counts.hits += artifact is not None
         self._counts.misses += artifact is None
         return artifact
@@ -70,15 +75,6 @@ class KernelCache:
     def put(self, key: str, artifact: Artifact) -> None:
         """Keep an artifact; a failure to write is reported once, and nothing is kept."""
         self._store.put(key, json.dumps(artifact.manifest).encode() + b"\n" + artifact.objects)
-
-
-def _parse(body: bytes) -> Artifact | None:
-    """The artifact of an entry; None where it is not one of this version."""
-    manifest, _, objects = body.partition(b"\n")
-    try:
-        return Artifact(json.loads(manifest), objects)
-    except (ValueError, LoopwrightError):
-        return None
 
 
 def cache_key(
@@ -175,19 +171,23 @@ class _Writer:
 
     # Any: the fields of nodes hold nodes, tuples of them, buffers and plain values.
     def _value(self, x: Any) -> None:
-        if isinstance(x, Var):
-            self._var(x)
+        if isinstance(x, Var | Buffer):
+            self._name(x)
         elif isinstance(x, Const):
             self._parts.append(f"{x.value!r}:{x.dtype} ")
+        elif isinstance(x, For) and x.extent == 1 and x.kind in ("serial", "unrolled"):
+            self._parts.append("once(")  # what is declared in the loop is gone after it
+            self._numbers[x.var] = -1
+            self._value(x.body)
+            self._parts.append(")")
         elif isinstance(x, For):
-            self._for(x)
+            pragmas = tuple(p for p in x.pragmas if p == UNROLL_HINT)
+            self._values((x.kind, x.tag, pragmas, x.var, x.extent, x.body))
         elif isinstance(x, Node):
             self._parts.append(f"{type(x).__name__}(")
             for name in x._fields:
                 self._value(getattr(x, name))
             self._parts.append(")")
-        elif isinstance(x, Buffer):
-            self._buffer(x)
         elif isinstance(x, tuple):
             self._values(x)
         elif x is None or isinstance(x, str | int | float):
@@ -203,30 +203,17 @@ class _Writer:
             self._value(x)
         self._parts.append(")")
 
-    def _for(self, s: For) -> None:
-        if s.extent == 1 and s.kind in ("serial", "unrolled"):
-            self._parts.append("once(")  # what is declared in the loop is gone after it
-            self._numbers[s.var] = -1
-            self._value(s.body)
-            self._parts.append(")")
-            return
-        pragmas = [p for p in s.pragmas if p == UNROLL_HINT]
-        self._values((s.kind, s.tag, tuple(pragmas), s.var, s.extent, s.body))
-
-    def _var(self, v: Var) -> None:
-        number = self._numbers.get(v)
+    def _name(self, x: Var | Buffer) -> None:
+        """Write the number of a variable or buffer; at its first use what it is as well."""
+        letter = "v" if isinstance(x, Var) else "b"
+        number = self._numbers.get(x)
         if number is not None:
-            self._parts.append("0 " if number < 0 else f"v{number} ")
+            self._parts.append("0 " if number < 0 else f"{letter}{number} ")
             return
-        self._numbers[v] = number = len(self._numbers)
-        sign = f":{v.nonnegative}" if isinstance(v, SizeVar) else ""
-        self._parts.append(f"v{number}:{v.dtype}{sign} ")
-
-    def _buffer(self, b: Buffer) -> None:
-        number = self._numbers.get(b)
-        if number is not None:
-            self._parts.append(f"b{number} ")
-            return
-        self._numbers[b] = number = len(self._numbers)
-        self._parts.append(f"b{number}:{b.dtype}:{b.scope}")
-        self._values((b.shape, b.strides))
+        self._numbers[x] = number = len(self._numbers)
+        if isinstance(x, Var):
+            sign = f":{x.nonnegative}" if isinstance(x, SizeVar) else ""
+            self._parts.append(f"v{number}:{x.dtype}{sign} ")
+        else:
+            self._parts.append(f"b{number}:{x.dtype}:{x.scope}")
+            self._values((x.shape, x.strides))

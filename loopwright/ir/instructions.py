@@ -186,10 +186,6 @@ class _Multiplied:
     factor: Callable[[Expr], Expr]
 
 
-def _as_it_is(x: Expr) -> Expr:
-    return x
-
-
 _KINDS = (
     *(
         _Multiplied(
@@ -200,7 +196,7 @@ _KINDS = (
             FRAGMENT_B,
             FRAGMENT_B_TRANSPOSED,
             2,
-            _as_it_is,
+            lambda x: x,
         )
         for dtype, short in SHORT.items()
     ),

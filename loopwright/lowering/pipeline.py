@@ -148,9 +148,10 @@ def split(whole: Func, bounds: Bounds, params: Params, partition_cap: int) -> Sp
     prepare = builder.build(first)
     main = builder.build([i for i in bounds.stages if i not in first])
     buffers = tuple(kept.values())
-    if _has_sizes(prepare, buffers):
-        return None
     read, also = _touched(prepare), _touched(main)
+    shapes = [n for b in (*buffers, *read) for n in b.shape]
+    if size_vars(shapes) or any(isinstance(v, SizeVar) for v in free_vars(prepare)):
+        return None
     of_first = tuple(b for b in whole.params if b in read)
     of_second = tuple(b for b in whole.params if not b.constant or b in also)
     written = dict(zip(whole.params, whole.outputs, strict=True))
@@ -165,12 +166,6 @@ def split(whole: Func, bounds: Bounds, params: Params, partition_cap: int) -> Sp
         Func(whole.name + PREPARED, of_second + buffers, marks + reads, main, whole.sizes),
         buffers,
     )
-
-
-def _has_sizes(s: Stmt, buffers: Sequence[Buffer]) -> bool:
-    """Whether a statement, or the shape of a buffer in it or given, depends on a size variable."""
-    shapes = [n for b in (*buffers, *_touched(s)) for n in b.shape]
-    return bool(size_vars(shapes)) or any(isinstance(v, SizeVar) for v in free_vars(s))
 
 
 def _kept(bounds: Bounds, params: Params, first: set[StageId]) -> dict[tuple[StageId, int], Buffer]:

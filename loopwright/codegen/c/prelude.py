@@ -98,10 +98,6 @@ def short(dtype: str) -> str:
 MathSource = Callable[[str, str, bool], str | None]
 
 
-def _no_definitions(fn: str, dtype: str, lanes: bool) -> str | None:
-    return None
-
-
 class Prelude:
     """The helpers of one translation unit, in the order of their first use."""
 
@@ -113,7 +109,7 @@ class Prelude:
         #: Whether a helper depends on the rounding of every operation, or makes floats integers.
         self.strict = self.truncates = False
         #: Writes math functions (`loopwright.codegen.c.expressions`).
-        self.define: MathSource = _no_definitions
+        self.define: MathSource = lambda fn, dtype, lanes: None
 
     def text(self) -> str:
         return "\n".join(self._texts.values())

@@ -76,7 +76,11 @@ class Quotients:
                 return None if x is None else x * int(k)
             case Binary(op="//" | "%" as op, a=a, b=Const(value=n)) if n > 0:
                 x = self.form(a)
-                return None if x is None else Affine.of(self._divided(op, x, int(n)))
+                if x is None:
+                    return None
+                if op == "//":
+                    return Affine.of(self._quotient(x, int(n)))
+                return Affine.of(self._variable(Division("%", x, int(n))))
         return None
 
     def joined(self, form: Affine) -> Affine | None:
@@ -96,9 +100,6 @@ class Quotients:
             if form.terms.get(q, 0) == c * n:
                 return form + x * c - Affine(0, {q: c * n, r: c})
         return None
-
-    def _divided(self, op: Literal["//", "%"], x: Affine, n: int) -> Var:
-        return self._quotient(x, n) if op == "//" else self._variable(Division(op, x, n))
 
     def _quotient(self, x: Affine, n: int) -> Var:
         """The variable of ``x // n``; a quotient of a quotient is one quotient."""

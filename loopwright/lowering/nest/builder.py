@@ -24,12 +24,11 @@ from loopwright.lowering.nest.reductions import (
     write_all,
 )
 from loopwright.lowering.nest.tensorize import Tensorization
-from loopwright.lowering.nest.tiles import ShortTile, needless_guards, short_tiles
+from loopwright.lowering.nest.tiles import needless_guards, short_tiles
 from loopwright.lowering.nest.values import Values
 from loopwright.schedule.bounds.infer import attach_position
 from loopwright.schedule.bounds.results import (
     Bounds,
-    Guard,
     KernelLaunch,
     LoopBound,
     StageBounds,
@@ -134,15 +133,15 @@ class _Nest:
                 self.buffers, sb, self.guards, self.values, vector, cross, self.tensor
             )
         self.partition = Partition(
-            sb, self.guards, attached, builder.partition_cap, self._short_tiles
+            sb,
+            self.guards,
+            attached,
+            builder.partition_cap,
+            lambda guards, p: short_tiles(builder.bounds, sb, guards, p),
         )
 
     def build(self) -> Stmt:
         return self._inside(-1)
-
-    def _short_tiles(self, guards: Iterable[Guard], p: int) -> list[ShortTile]:
-        """Tiles at the edge that are written out by themselves inside of loop p."""
-        return short_tiles(self.builder.bounds, self.sb, guards, p)
 
     def _inside(self, p: int) -> Stmt:
         """The contents of loop p (-1: outside all loops), built from the innermost outwards."""

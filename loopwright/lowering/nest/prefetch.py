@@ -69,7 +69,9 @@ def _moving(b: Buffers, host: StageBounds, p: int, note: Shares) -> tuple[Var, i
     if not used:
         return None
     paths = [_path(v, loop, parents) for v in used]
-    if not all(_has_length(parents[v]) for path in paths for v in path[:-1]):
+    # Quotients and remainders by constants have a length.
+    parts = [parents[v] for path in paths for v in path[:-1]]
+    if not all(isinstance(e, Binary) and isinstance(e.b, Const) for e in parts):
         return None
     shared = set(paths[0]).intersection(*paths)
     common = [x for x in paths[0] if x in shared]
@@ -78,11 +80,6 @@ def _moving(b: Buffers, host: StageBounds, p: int, note: Shares) -> tuple[Var, i
         if length is not None:
             return x, length
     return loop, 1
-
-
-def _has_length(part: Expr) -> bool:
-    """Whether a part of a fused loop is a quotient, or a rest, by a constant."""
-    return isinstance(part, Binary) and isinstance(part.b, Const)
 
 
 def _path(var: Var, loop: Var, parents: Mapping[Var, Expr]) -> list[Var]:
@@ -139,20 +136,15 @@ def _lines_of_share(buffer: Buffer, region: Region, number: Expr, count: int) ->
 def _rows(buffer: Buffer, region: Region) -> tuple[list[int], int]:
     """A region as rows of elements that lie side by side: the number of rows along each of the
     first dimensions, and the elements of a row, in which all dimensions after these are."""
-    counts = [
-        _extent(n, low, high) for n, (_, low, high) in zip(buffer.extents, region, strict=True)
-    ]
+    counts = []
+    for n, (_, low, high) in zip(buffer.extents, region, strict=True):
+        assert isinstance(low, int)  # of a tensor whose shape is known
+        assert isinstance(high, int)
+        counts.append(min(n, high - low + 1))  # without those beyond its end
     run = counts.pop()
     while counts and buffer.strides is None and run == prod(buffer.extents[len(counts) :]):
         run *= counts.pop()
     return counts, run
-
-
-def _extent(n: int, low: Extent, high: Extent) -> int:
-    """Number of indices of a dimension that are read, without those beyond its end."""
-    assert isinstance(low, int)  # of a tensor whose shape is known
-    assert isinstance(high, int)
-    return min(n, high - low + 1)
 
 
 def _element(
@@ -210,7 +202,10 @@ def regions(b: Buffers, sb: StageBounds, want: Prefetched, fixed: set[Var]) -> l
     whose regions move in step, such as those of a stencil, share one."""
     found: list[Region] = []
     for indices in indices_read(b, sb, want):
-        _add(found, _region(b, sb.sizes, want, fixed, indices), sb.sizes)
+        region = _region(b, sb.sizes, want, fixed, indices)
+        unions = ((k, _union(old, region, sb.sizes)) for k, old in enumerate(found))
+        k, wide = next(((k, x) for k, x in unions if x is not None), (len(found), region))
+        found[k : k + 1] = [wide]
     return found
 
 
@@ -243,16 +238,6 @@ def _region(
     return region
 
 
-def _add(regions: list[Region], region: Region, sizes: Sizes) -> None:
-    """Widen the region that moves in step with a new one, or else append the new one."""
-    for k, old in enumerate(regions):
-        wide = _union(old, region, sizes)
-        if wide is not None:
-            regions[k] = wide
-            return
-    regions.append(region)
-
-
 def _union(a: Region, b: Region, sizes: Sizes) -> Region | None:
     """The smallest region around two; None where they do not move in step."""
     out: Region = []
@@ -273,18 +258,15 @@ def elements_of_line(buffer: Buffer) -> int:
 def prefetched(b: Buffers, sb: StageBounds, p: int, body: Stmt) -> Stmt:
     """The body of loop ``p`` of a stage with the prefetches of the loop in front."""
     x = sb.loops[p]
-    wanted = [w for w in sb.stage.prefetches if w.loop == x.loop.id and x.extent != 1]
-    made = [_prefetch(b, sb, p, w) for w in wanted]
-    made += [share(b, sb, note) for note in shares_of(sb) if note.loop == x.loop.id]
-    return seq(*made, body) if made else body
-
-
-def _prefetch(b: Buffers, sb: StageBounds, p: int, want: Prefetched) -> Stmt:
-    """One prefetch for a later iteration, inside the definitions that it needs for that one."""
-    buffer = b.of[want.source][want.value_index]
-    found = regions(b, sb, want, sb.visible(p))
-    lines = seq(*(_lines(buffer, r, sb.sizes) for r in found))
-    return later(sb, p, sb.loops[p].var, want.offset, lines)
+    prefetches = []
+    for want in sb.stage.prefetches:
+        if want.loop == x.loop.id and x.extent != 1:
+            buffer = b.of[want.source][want.value_index]
+            ahead = regions(b, sb, want, sb.visible(p))
+            lines = seq(*(_lines(buffer, r, sb.sizes) for r in ahead))
+            prefetches.append(later(sb, p, x.var, want.offset, lines))
+    prefetches += [share(b, sb, note) for note in shares_of(sb) if note.loop == x.loop.id]
+    return seq(*prefetches, body) if prefetches else body
 
 
 def _lines(buffer: Buffer, region: Region, sizes: Sizes) -> Stmt:

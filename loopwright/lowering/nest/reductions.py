@@ -96,14 +96,11 @@ class VectorReduction:
     def _load(self, lane: Expr) -> list[Expr]:
         return [Load(b, self._at(lane), b.dtype) for b in self.buffers]
 
-    def _vector_loop(self, count: int, body: Stmt, lane: Var) -> Stmt:
-        return For(lane, count, "vectorized", body)
-
     def start(self) -> Stmt:
         """Set the accumulators of one element to the reducer's identity."""
         lane = Var(self.lane.name)
         set_lane = write_all(self.buffers, self._at(lane), self.combiner.identity)
-        return self._vector_loop(self.count, set_lane, lane)
+        return For(lane, self.count, "vectorized", set_lane)
 
     def update(self, values: list[Expr], guards: list[Expr], where: Expr | None) -> Stmt:
         """Combine values, one for each output, into the accumulators of one lane.
@@ -173,7 +170,7 @@ class VectorReduction:
         near = binary("+", binary("*", row, width), at)
         a, b = ([Load(x, (i,), x.dtype) for x in old] for i in (near, binary("+", near, half)))
         body = combine_into(new, (lane,), self.combiner, a, b, self.name)
-        return self._vector_loop(new[0].size, body, lane)
+        return For(lane, new[0].size, "vectorized", body)
 
     def end(
         self, buffers: Sequence[Buffer], indices: tuple[Expr, ...], init: Sequence[Expr] | None
@@ -183,23 +180,20 @@ class VectorReduction:
         count = self.count
         while count > 2:
             half = 1 << ((count - 1).bit_length() - 1)
+            # Each of the first lanes is combined with the one at the distance of half of them.
             lane = Var(self.lane.name)
-            steps.append(self._fold(count - half, half, lane))
+            at: Expr = lane if count - half > 1 else as_expr(0)
+            near, far = self._load(at), self._load(binary("+", at, half))
+            step = combine_into(self.buffers, self._at(at), self.combiner, near, far, self.name)
+            if count - half > 1:
+                step = For(lane, count - half, "vectorized", step)
+            steps.append(step)
             count = half
         left, right = self._load(as_expr(0)), self._load(as_expr(1))
         if init is not None:
             left, right = list(init), list(self.combiner.combine(left, right))
         last = combine_into(buffers, indices, self.combiner, left, right, self.name)
         return seq(*steps, last)
-
-    def _fold(self, count: int, distance: int, lane: Var) -> Stmt:
-        """Combine each of the first ``count`` lanes with the one at a distance."""
-        at: Expr = lane if count > 1 else as_expr(0)
-        far = self._load(binary("+", at, distance))
-        store = combine_into(
-            self.buffers, self._at(at), self.combiner, self._load(at), far, self.name
-        )
-        return self._vector_loop(count, store, lane) if count > 1 else store
 
 
 def _conjunction(guards: list[Expr], where: Expr | None) -> Expr | None:
@@ -408,22 +402,14 @@ class Reduction:
 
     def _start(self) -> Stmt:
         """A nest that sets the elements to their starting values."""
-        if self.tensor is not None and self.first < self.tensor.position:
-            reset = self._reset(self.tensor)
-            if reset is not None:
-                return reset
+        tensor, spatial = self.tensor, [g for g in self.sb.guards if g.kind != "reduce"]
+        if tensor is not None and self.first < tensor.position and self.red.init is None:
+            part = tensor.intrin.reset
+            if part is not None and not any(self.guards.conditions(g) for g in spatial):
+                reset = tensor.operate(part, self.values)
+                return self._over_elements(reset, upto=tensor.position)
         start = [self.values.of(e) for e in self.red.start]
         return self._over_elements(write_all(self.buffers, self.values.own_element(), start))
-
-    def _reset(self, tensor: Tensorization) -> Stmt | None:
-        """The nest of the intrinsic's own reset; None where it cannot be used."""
-        part = tensor.intrin.reset
-        if part is None or self.red.init is not None:
-            return None
-        spatial = [g for g in self.sb.guards if g.kind != "reduce"]
-        if any(self.guards.conditions(g) for g in spatial):
-            return None
-        return self._over_elements(tensor.operate(part, self.values), upto=tensor.position)
 
     def _init(self) -> list[Expr] | None:
         init = self.red.init
@@ -446,18 +432,14 @@ class Reduction:
         last = len(self.sb.loops) if upto is None else upto
         for p in range(last - 1, self.first - 1, -1):
             here = [g for g in guards if self.guards.position(g) == p]
-            body = self._with_lets(p, self.guards.around(here, body), needed, renamed)
+            body = self.guards.around(here, body)
+            for var, value in reversed(self.sb.lets[p + 1]):
+                if var in needed:
+                    renamed[var] = fresh = Var(var.name, var.dtype)
+                    body = Let(fresh, value, body)
+                    needed |= free_vars(value)
             body = self._in_loop(self.sb.loops[p], body, renamed)
         return substitute(body, renamed)
-
-    def _with_lets(self, p: int, body: Stmt, needed: set[Var], renamed: dict[Var, Expr]) -> Stmt:
-        """A statement inside the definitions of loop p that it needs; adds to the two tables."""
-        for var, value in reversed(self.sb.lets[p + 1]):
-            if var in needed:
-                renamed[var] = fresh = Var(var.name, var.dtype)
-                body = Let(fresh, value, body)
-                needed |= free_vars(value)
-        return body
 
     def _in_loop(self, x: LoopBound, body: Stmt, renamed: dict[Var, Expr]) -> Stmt:
         """A statement inside a copy of a loop, if this is a loop over elements."""

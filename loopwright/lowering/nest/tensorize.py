@@ -110,7 +110,7 @@ class _WarpOperands:
             if moved != wanted:
                 self.fail(
                     f"operand {want.name!r}: its rows and columns are not the last two dimensions "
-                    f"of {self.label(want)}; transpose it in a stage of its own"
+                    f"of what it reads as {want.name!r}; transpose it in a stage of its own"
                 )
             outer = {v: c for v, c in form.terms.items() if v not in inner}
             begin = begins[d] if d >= 0 else None
@@ -127,9 +127,6 @@ class _WarpOperands:
                 out += [(d, loop, weight) for d in dims]
         return out
 
-    def label(self, want: Operand) -> str:
-        return f"what it reads as {want.name!r}"
-
     # ------------------------------------------------------------ where it lies
 
     def check_place(self, want: Operand, source: StageId, first: Sequence[Affine]) -> None:
@@ -142,7 +139,11 @@ class _WarpOperands:
                 f"operand {want.name!r} must lie in {' or '.join(scopes)} memory, and "
                 f"{self.b.state.label(source)!r} is {has}; cache_read it there"
             )
-        tile = want.shape if want.fragment is not None else (1, _ROW_BYTES // _size(want))
+        tile = (
+            want.shape
+            if want.fragment is not None
+            else (1, _ROW_BYTES // dtypes.nbytes(want.dtype))
+        )
         for extent, form, base in zip(tile, first[-2:], sb.base[-2:], strict=True):
             local = form - base
             if any(c % extent for c in (local.const, *local.terms.values())):
@@ -154,8 +155,8 @@ class _WarpOperands:
     def check_rows(self, want: Operand, first: Load) -> None:
         """Rows in memory begin at multiples of 16 bytes, without gaps between their elements."""
         b = first.buffer
-        step = _ROW_BYTES // _size(want)
-        strides = b.strides or tuple(_compact(b.extents))
+        step = _ROW_BYTES // dtypes.nbytes(want.dtype)
+        strides = b.strides or tuple(prod(b.extents[k + 1 :]) for k in range(len(b.extents)))
         source = next(sid for sid, bs in self.b.of.items() if b in bs)
         if self.b.bounds.stages[source].stage.layout is not None:
             self.fail(f"operand {want.name!r}: {b.name!r} has a layout of its own; leave it out")
@@ -203,17 +204,6 @@ def _counts_tiles(x: LayoutDim, tile: Sequence[int], ndim: int) -> bool:
     dim, div, _ = x
     which = dim - (ndim - 2)
     return which < 0 or div % tile[which] == 0
-
-
-def _size(x: Operand) -> int:
-    return dtypes.nbytes(x.dtype)
-
-
-def _compact(shape: Sequence[int]) -> list[int]:
-    out = [1]
-    for n in reversed(shape[1:]):
-        out.insert(0, out[0] * n)
-    return out
 
 
 _COPY = "copy it to lie so (cache_read inside the loops around, transform_layout)"

@@ -63,7 +63,11 @@ def needless_guards(
         return set()
     edges = _Edges(buffers, sb, values)
     reads = list(tensor.match.reads.values())
-    if not all(map(edges.exists, reads)) or _divides(body):
+    # A division might trap on what lies beyond the edge.
+    divides = any(
+        isinstance(n, Binary) and n.op in _DIVISIONS for e in body.source for n in nodes(e)
+    )
+    if divides or not all(map(edges.exists, reads)):
         return set()
     needless = {g for own in sb.domain.values() for g in own}
     return needless | {g for g in sb.guards if g.kind == "reduce" and edges.adds_zeros(g)}
@@ -79,24 +83,22 @@ class _Edges:
         """Whether every element of a tile over edges lies in the buffer, and has a value."""
         load = self.values.load_of(read)
         inside = (self._inside(i, n) for i, n in zip(load.indices, load.buffer.shape, strict=True))
-        return all(inside) and self._has_values(read)
-
-    def _has_values(self, read: Read) -> bool:
         source = self.b.bounds.stages.get(read.source)
-        return source is None or source.stage.layout is None or source.stage.pad_value is not None
+        filled = source is None or source.stage.layout is None or source.stage.pad_value is not None
+        return all(inside) and filled
 
     def _inside(self, index: Expr, extent: object) -> bool:
         form = to_affine(index, {}, self.ranges)
-        bounds = interval(index, {}, self.ranges) if form is None else self._bounds(form)
+        if form is None:
+            bounds = interval(index, {}, self.ranges)
+        elif all(v in self.ranges for v in form.terms):
+            # Under the guards of the loops around.
+            bounds = form.bounds(self.ranges)[0], largest(form, self._outside, self.ranges)
+        else:
+            bounds = None
         if bounds is None or not isinstance(extent, int):
             return False
         return bounds[0] >= 0 and bounds[1] < extent
-
-    def _bounds(self, form: Affine) -> tuple[int, int] | None:
-        """Least and largest value of an index, under the guards of the loops around."""
-        if not all(v in self.ranges for v in form.terms):
-            return None
-        return form.bounds(self.ranges)[0], largest(form, self._outside, self.ranges)
 
     def adds_zeros(self, g: Guard) -> bool:
         """Whether steps of the reduction beyond the guard add nothing: products of zeros.
@@ -133,11 +135,6 @@ def _adds(combiner: Combiner) -> bool:
         return False
     both = {total.a, total.b} == {combiner.lhs[0], combiner.rhs[0]}
     return both and isinstance(start, Const) and start.value == 0
-
-
-def _divides(body: Reduce) -> bool:
-    """Whether a division of the expression might trap on what lies beyond the edge."""
-    return any(isinstance(n, Binary) and n.op in _DIVISIONS for e in body.source for n in nodes(e))
 
 
 # ---------------------------------------------------------------- short tiles
