@@ -105,13 +105,17 @@ def nodes(n: Node) -> Iterator[Node]:
     while waiting:
         x = waiting.pop()
         yield x
-        waiting.extend(reversed(x.children()))
+        below = x.children()
+        if below:
+            below.reverse()
+            waiting += below
 
 
 def walk(n: Node, visit: Callable[[Node], object]) -> None:
     """Call ``visit`` on each of `nodes`."""
-    for x in nodes(n):
-        visit(x)
+    visit(n)
+    for c in n.children():
+        walk(c, visit)
 
 
 def contains(n: Node, kind: type[Node] | tuple[type[Node], ...]) -> bool:
@@ -119,4 +123,12 @@ def contains(n: Node, kind: type[Node] | tuple[type[Node], ...]) -> bool:
 
 
 def free_vars(n: Node) -> set[Var]:
-    return {x for x in nodes(n) if isinstance(x, Var)}
+    out: set[Var] = set()
+    waiting = [n]
+    while waiting:  # by hand, as lowering asks very often
+        x = waiting.pop()
+        if isinstance(x, Var):
+            out.add(x)
+        else:
+            waiting += x.children()
+    return out

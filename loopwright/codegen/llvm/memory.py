@@ -31,7 +31,7 @@ def memory_type(dtype: str) -> str:
     return "i8" if dtype == "bool" else llvm_type(dtype)
 
 
-class Memory:
+class FunctionMemory:
     """Places of buffers and accesses to them, in one function."""
 
     def __init__(self, writer: IndexWriter) -> None:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from loopwright import dtypes
 from loopwright.codegen.llvm.indices import LANE, IndexWriter, flat_offset
-from loopwright.codegen.llvm.memory import Memory, memory_type
+from loopwright.codegen.llvm.memory import FunctionMemory, memory_type
 from loopwright.codegen.llvm.ops import Value, llvm_type
 from loopwright.ir.affine import Affine, to_affine
 from loopwright.ir.buffer import Buffer, Load
@@ -38,7 +38,7 @@ class _Loop(NamedTuple):
     extent: int
 
 
-def transposed_copy(memory: Memory, s: For) -> bool:
+def transposed_copy(memory: FunctionMemory, s: For) -> bool:
     """Write an unrolled loop as turned squares if it is such a copy; whether it was."""
     w, inner = memory.w, s.body
     if not isinstance(inner, For) or inner.kind != "vectorized":
@@ -104,7 +104,7 @@ def atoms(w: IndexWriter, *loops: For) -> list[Var]:
 
 
 def _squares(
-    memory: Memory,
+    memory: FunctionMemory,
     to: BufferOffset,
     source: BufferOffset,
     loops: tuple[_Loop, _Loop],
@@ -220,7 +220,7 @@ def _turned(lines: list[str], n: int, vty: str) -> list[str]:
 _ROWS = (2, 4)
 
 
-def interleaved_copy(memory: Memory, s: For) -> bool:
+def interleaved_copy(memory: FunctionMemory, s: For) -> bool:
     """Write an unrolled loop as shuffles if it is such a copy; whether it was."""
     w, inner = memory.w, s.body
     if s.count not in _ROWS or w.lanes != 1 or w.mask is not None:
@@ -260,7 +260,9 @@ def _moved(x: BufferOffset, by: int) -> BufferOffset:
     return BufferOffset(x.buffer, x.offset + by)
 
 
-def _interleave(memory: Memory, to: BufferOffset, rows: list[BufferOffset], lanes: int) -> None:
+def _interleave(
+    memory: FunctionMemory, to: BufferOffset, rows: list[BufferOffset], lanes: int
+) -> None:
     """Store a vector of each row, their elements in turn."""
     w, ty, align = memory.w, memory_type(to.buffer.dtype), dtypes.nbytes(to.buffer.dtype)
     vectors = [
@@ -311,7 +313,7 @@ _PERMUTATIONS = {
 }
 
 
-def load_stretches(memory: Memory, b: Buffer, indices: tuple[Expr, ...]) -> Value | None:
+def load_stretches(memory: FunctionMemory, b: Buffer, indices: tuple[Expr, ...]) -> Value | None:
     """Load a vector from stretches of neighbours; None where lanes are masked, their offsets are
     not known, or they lie otherwise."""
     w = memory.w
@@ -342,7 +344,7 @@ def _lane_offset(w: IndexWriter, b: Buffer, indices: tuple[Expr, ...], lane: int
     return flat_offset(b, parts)
 
 
-def _joined(memory: Memory, b: Buffer, first: Affine, steps: list[int]) -> Value | None:
+def _joined(memory: FunctionMemory, b: Buffer, first: Affine, steps: list[int]) -> Value | None:
     """One load for each stretch, and a shuffle; None where there are more than two."""
     w = memory.w
     n, ty, size = w.lanes, memory_type(b.dtype), dtypes.nbytes(b.dtype)
@@ -366,7 +368,7 @@ def _joined(memory: Memory, b: Buffer, first: Affine, steps: list[int]) -> Value
 # ---------------------------------------------------------------- windows
 
 
-def load_window(memory: Memory, b: Buffer, indices: tuple[Expr, ...]) -> Value | None:
+def load_window(memory: FunctionMemory, b: Buffer, indices: tuple[Expr, ...]) -> Value | None:
     """Load a vector from a window of as many neighbours; None where lanes may lie further
     apart, the CPU does not permute such vectors, rows are shorter, or the buffer may be kept
     in registers."""
@@ -414,7 +416,7 @@ def _start(w: IndexWriter, at: Value, last: int) -> Value:
     return w.ops.binary("min", clamped, w.ops.const(last, clamped), "int32")
 
 
-def _row(memory: Memory, b: Buffer, indices: tuple[Expr, ...]) -> str:
+def _row(memory: FunctionMemory, b: Buffer, indices: tuple[Expr, ...]) -> str:
     """Pointer to an element; to the first one where no lane is active, since the row of such a
     load need not exist."""
     w = memory.w

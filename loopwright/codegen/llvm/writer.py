@@ -12,8 +12,12 @@ from loopwright.codegen.code import SizeDefinitions
 from loopwright.codegen.llvm.calls import write_call, write_check
 from loopwright.codegen.llvm.emitter import ModuleWriter
 from loopwright.codegen.llvm.indices import LANE, IndexWriter
-from loopwright.codegen.llvm.instructions import Corrections, is_corrected, write_instruction
-from loopwright.codegen.llvm.memory import Memory
+from loopwright.codegen.llvm.instructions import (
+    ZeroPointCorrections,
+    is_corrected,
+    write_instruction,
+)
+from loopwright.codegen.llvm.memory import FunctionMemory
 from loopwright.codegen.llvm.ops import FALSE, TRUE, Value, literal
 from loopwright.codegen.llvm.shuffles import (
     interleaved_copy,
@@ -77,13 +81,13 @@ class FunctionWriter(IndexWriter):
         super().__init__(module)
         self.name = name
         #: Places of the buffers in scope.
-        self.memory = Memory(self)
+        self.memory = FunctionMemory(self)
         #: Definitions of what was computed from sizes.
         self.sizes = SizeDefinitions()
         #: Whether stores go past the caches, here or in parallel loops inside.
         self.streams = False
         self._launch = launch
-        self._corrections: Corrections | None = None
+        self._corrections: ZeroPointCorrections | None = None
 
     def fence(self) -> str:
         """The instruction after which earlier stores past the caches are seen by other threads.
@@ -296,7 +300,7 @@ class FunctionWriter(IndexWriter):
         """All iterations of a loop; what has to be taken off sums of dot products comes last."""
         outermost = self._corrections is None and is_corrected(s)
         if outermost:
-            self._corrections = Corrections(self)
+            self._corrections = ZeroPointCorrections(self)
         for k in range(s.count):
             self.iteration(s, Affine(k))
         if outermost and self._corrections is not None:

@@ -45,12 +45,12 @@ class Definition:
     #: Its value, of the parameters' dtype.
     result: Expr
     #: Steps whose ``fma`` may round the product as well, where a CPU has no such instruction
-    #: (`Body.mad`).
+    #: (`StepWriter.mad`).
     loose: frozenset[Var] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
-class Format:
+class FloatFormat:
     """A binary floating point format of IEEE 754."""
 
     dtype: str
@@ -77,14 +77,16 @@ class Format:
 
 
 FORMATS = {
-    "float32": Format("float32", "int32", 23, 127, (2 - 2.0**-23) * 2.0**127, 2.0**-126, 2.0**-26),
-    "float64": Format(
+    "float32": FloatFormat(
+        "float32", "int32", 23, 127, (2 - 2.0**-23) * 2.0**127, 2.0**-126, 2.0**-26
+    ),
+    "float64": FloatFormat(
         "float64", "int64", 52, 1023, (2 - 2.0**-52) * 2.0**1023, 2.0**-1022, 2.0**-55
     ),
 }
 
 
-class Body:
+class StepWriter:
     """Writes the steps of a definition for one float dtype."""
 
     def __init__(self, dtype: str) -> None:
@@ -93,9 +95,9 @@ class Body:
         self.steps: list[tuple[Var, Expr]] = []
         self.loose: set[Var] = set()
 
-    def other(self, dtype: str) -> Body:
-        """Body that goes on with the same steps in another dtype."""
-        b = Body(dtype)
+    def other(self, dtype: str) -> StepWriter:
+        """A writer that goes on with the same steps in another dtype."""
+        b = StepWriter(dtype)
         b.steps, b.loose = self.steps, self.loose
         return b
 
@@ -184,11 +186,11 @@ class Body:
 
 # ---------------------------------------------------------------- without fused multiply-adds
 #
-# Steps that may round their product (`Body.mad`, and products with a power of two, which are exact)
-# are a product and a sum. Others keep the whole product: in float32 they are computed in float64,
-# and a value that goes from one to the next stays there; in float64 the product's error is computed
-# and added (Dekker, "A floating-point technique for extending the available precision", Numerische
-# Mathematik 18, 1971; Knuth, The Art of Computer Programming 2, 4.2.2).
+# Steps that may round their product (`StepWriter.mad`, and products with a power of two, which are
+# exact) are a product and a sum. Others keep the whole product: in float32 they are computed in
+# float64, and a value that goes from one to the next stays there; in float64 the product's error is
+# computed and added (Dekker, "A floating-point technique for extending the available precision",
+# Numerische Mathematik 18, 1971; Knuth, The Art of Computer Programming 2, 4.2.2).
 
 #: Multiplying by it cuts a float64 into two halves of 26 bits.
 _SPLIT = 134217729.0

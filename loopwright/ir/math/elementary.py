@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from loopwright import dtypes
 from loopwright.ir.expr import Binary, Call, Expr, IfThenElse, Var, cast, const
-from loopwright.ir.math.definition import Body, Definition
+from loopwright.ir.math.definition import Definition, StepWriter
 
 # ---------------------------------------------------------------- exp and its kin
 #
@@ -79,14 +79,14 @@ _ERF_SPLIT = 0.9275
 _ERF_ONE = {"float32": 4.0, "float64": 6.0}
 
 
-class Parts(NamedTuple):
+class ExpParts(NamedTuple):
     """``exp(x) = 2**n * (1 + m)``, n an integer."""
 
     n: Expr
     m: Expr
 
 
-def _parts(b: Body, x: Expr) -> Parts:
+def _parts(b: StepWriter, x: Expr) -> ExpParts:
     f = b.format
     t = b.mad(x, _LOG2E, f.magic)
     n = b.let(t - f.magic)
@@ -94,35 +94,35 @@ def _parts(b: Body, x: Expr) -> Parts:
     r = b.mad(n, -low, b.fma(n, -high, x))
     q = b.poly(r, _EXP[b.dtype])
     m = b.mad(b.let(r * r), q, r)
-    return Parts(b.let(b.bits(t) - const(f.magic_bits, f.integer)), m)
+    return ExpParts(b.let(b.bits(t) - const(f.magic_bits, f.integer)), m)
 
 
-def scaled(b: Body, p: Parts) -> Expr:
+def scaled(b: StepWriter, p: ExpParts) -> Expr:
     """``2**n * (1 + m)`` for any n within twice the exponent's range."""
     half = b.let(p.n >> 1)
     s = b.power_of_two(half)
     return b.let(b.mad(p.m, s, s) * b.power_of_two(b.let(p.n - half)))
 
 
-def exp(b: Body, x: Expr) -> Expr:
+def exp(b: StepWriter, x: Expr) -> Expr:
     return scaled(b, _parts(b, b.clamp(x, *_EXP_RANGE[b.dtype])))
 
 
-def exp2(b: Body, x: Expr) -> Expr:
+def exp2(b: StepWriter, x: Expr) -> Expr:
     """2 to the power x: the reduction is exact."""
     x = b.clamp(x, *_EXP2_RANGE[b.dtype])
     n, i = b.nearest(x)
     r = b.let(x - n)
-    return scaled(b, Parts(i, b.let(r * b.poly(r, EXP2[b.dtype]))))
+    return scaled(b, ExpParts(i, b.let(r * b.poly(r, EXP2[b.dtype]))))
 
 
-def _minus_one(b: Body, p: Parts) -> Expr:
+def _minus_one(b: StepWriter, p: ExpParts) -> Expr:
     """``exp(x) - 1`` for n below the largest exponent."""
     s = b.power_of_two(p.n)
     return b.mad(p.m, s, b.let(s - 1.0))
 
 
-def expm1(b: Body, x: Expr) -> Expr:
+def expm1(b: StepWriter, x: Expr) -> Expr:
     """``exp(x) - 1 = 2 * (m * h + (h - 1/2))`` with ``h = 2**(n-1)``, which does not overflow."""
     p = _parts(b, b.clamp(x, -_LARGE[b.dtype], _EXP_RANGE[b.dtype][1]))
     h = b.power_of_two(b.let(p.n - 1))
@@ -130,13 +130,13 @@ def expm1(b: Body, x: Expr) -> Expr:
     return b.select(b.call("abs", x) < b.format.tiny, x, y)
 
 
-def sigmoid(b: Body, x: Expr) -> Expr:
+def sigmoid(b: StepWriter, x: Expr) -> Expr:
     """``1 / (1 + e)`` or ``e / (1 + e)`` with ``e = exp(-|x|)``, which cannot overflow."""
     e = exp(b, b.let(-b.call("abs", x)))
     return b.let(b.select(x < 0.0, e, 1.0) / b.let(e + 1.0))
 
 
-def tanh(b: Body, x: Expr) -> Expr:
+def tanh(b: StepWriter, x: Expr) -> Expr:
     """``m / (m + 2)`` with ``m = exp(2|x|) - 1``, and the sign of x."""
     a = b.call("abs", x)
     m = _minus_one(b, _parts(b, b.clamp(b.let(a + a), 0.0, _LARGE[b.dtype])))
@@ -144,13 +144,13 @@ def tanh(b: Body, x: Expr) -> Expr:
     return b.select(a < b.format.tiny, x, y)
 
 
-def _half_exp(b: Body, a: Expr) -> tuple[Parts, Expr]:
+def _half_exp(b: StepWriter, a: Expr) -> tuple[ExpParts, Expr]:
     """The parts of ``exp(a)``, a >= 0, and half of it, which overflows later."""
     p = _parts(b, b.clamp(a, 0.0, _EXP_RANGE[b.dtype][1] + 1.0))
-    return p, scaled(b, Parts(b.let(p.n - 1), p.m))
+    return p, scaled(b, ExpParts(b.let(p.n - 1), p.m))
 
 
-def sinh(b: Body, x: Expr) -> Expr:
+def sinh(b: StepWriter, x: Expr) -> Expr:
     """``(m + m / (m + 1)) / 2`` with ``m = exp(|x|) - 1``; exp(|x|) / 2 for large x."""
     a = b.call("abs", x)
     p, half = _half_exp(b, a)
@@ -160,13 +160,13 @@ def sinh(b: Body, x: Expr) -> Expr:
     return b.select(a < b.format.tiny, x, y)
 
 
-def cosh(b: Body, x: Expr) -> Expr:
+def cosh(b: StepWriter, x: Expr) -> Expr:
     """``h + 1 / (4 h)`` with ``h = exp(|x|) / 2``."""
     _, half = _half_exp(b, b.call("abs", x))
     return b.let(half + b.let(b.c(0.25) / half))
 
 
-def erf(b: Body, x: Expr) -> Expr:
+def erf(b: StepWriter, x: Expr) -> Expr:
     """``x * (1 + P(x*x))`` near 0; beyond, ``1 - exp(Q(|x|))`` with Q the logarithm of erfc."""
     a = b.call("abs", x)
     near = b.mad(x, b.poly(b.let(x * x), _ERF[b.dtype]), x)
@@ -177,7 +177,7 @@ def erf(b: Body, x: Expr) -> Expr:
     return b.select(a < _ERF_SPLIT, near, far)
 
 
-def rsqrt(b: Body, x: Expr) -> Expr:
+def rsqrt(b: StepWriter, x: Expr) -> Expr:
     """One division and one square root, both rounded."""
     return b.let(b.c(1.0) / b.let(Call("sqrt", (x,), b.dtype)))
 
@@ -212,7 +212,7 @@ _BASES = {
 _SQRT_HALF = {"float32": 0x3F3504F3, "float64": 0x3FE6A09E667F3BCD}
 
 
-def reduced(b: Body, x: Expr, denormal: bool = True) -> tuple[Expr, Expr]:
+def reduced(b: StepWriter, x: Expr, denormal: bool = True) -> tuple[Expr, Expr]:
     """``e`` (a float) and ``f`` of ``x = 2**e * (1 + f)``, for normal x > 0, or denormal ones."""
     f = b.format
     scale = float(2**f.mantissa)
@@ -227,7 +227,7 @@ def reduced(b: Body, x: Expr, denormal: bool = True) -> tuple[Expr, Expr]:
     return e, b.let(m - 1.0)
 
 
-def tail(b: Body, f: Expr, r: tuple[float, ...]) -> tuple[Expr, Expr, Expr]:
+def tail(b: StepWriter, f: Expr, r: tuple[float, ...]) -> tuple[Expr, Expr, Expr]:
     """``h``, ``s`` and ``h + R`` of ``log(1 + f) = f - (h - s * (h + R))``."""
     s = b.let(f / b.let(f + 2.0))
     z = b.let(s * s)
@@ -235,13 +235,13 @@ def tail(b: Body, f: Expr, r: tuple[float, ...]) -> tuple[Expr, Expr, Expr]:
     return h, s, b.mad(z, b.poly(z, r), h)
 
 
-def _log_edges(b: Body, x: Expr, y: Expr) -> Expr:
+def _log_edges(b: StepWriter, x: Expr, y: Expr) -> Expr:
     """A logarithm for all x, from its value ``y`` for finite x > 0."""
     below = b.select(Binary("==", x, b.c(0.0), "bool"), b.c(-_INF), b.c(_NAN))
     return b.select(x > 0.0, b.select(x > b.format.max, x, y), below)
 
 
-def log(b: Body, x: Expr) -> Expr:
+def log(b: StepWriter, x: Expr) -> Expr:
     e, f = reduced(b, x)
     h, s, hr = tail(b, f, _R[b.dtype])
     high, low = _LN2[b.dtype]
@@ -249,7 +249,7 @@ def log(b: Body, x: Expr) -> Expr:
     return _log_edges(b, x, b.fma(e, high, b.let(f + b.let(t - h))))
 
 
-def _based(b: Body, x: Expr, base: int) -> Expr:
+def _based(b: StepWriter, x: Expr, base: int) -> Expr:
     e, f = reduced(b, x)
     h, s, hr = tail(b, f, _R[b.dtype])
     t = b.let(h - b.let(s * hr))
@@ -265,15 +265,15 @@ def _based(b: Body, x: Expr, base: int) -> Expr:
     return _log_edges(b, x, b.let(w + b.let(lost + rest)))
 
 
-def log2(b: Body, x: Expr) -> Expr:
+def log2(b: StepWriter, x: Expr) -> Expr:
     return _based(b, x, 2)
 
 
-def log10(b: Body, x: Expr) -> Expr:
+def log10(b: StepWriter, x: Expr) -> Expr:
     return _based(b, x, 10)
 
 
-def log1p(b: Body, x: Expr) -> Expr:
+def log1p(b: StepWriter, x: Expr) -> Expr:
     """``log(u) + c / u`` with ``u + c = 1 + x`` exactly (Knuth's sum)."""
     u = b.let(x + 1.0)
     v = b.let(u - 1.0)
@@ -316,19 +316,19 @@ class _Pair(NamedTuple):
     low: Expr
 
 
-def _sum(b: Body, large: Expr, small: Expr, low: Expr) -> _Pair:
+def _sum(b: StepWriter, large: Expr, small: Expr, low: Expr) -> _Pair:
     """``large + small + low`` where ``large`` is 0 or not the smaller one."""
     high = b.let(large + small)
     return _Pair(high, b.let(b.let(b.let(large - high) + small) + low))
 
 
-def _product(b: Body, x: _Pair, y: _Pair) -> _Pair:
+def _product(b: StepWriter, x: _Pair, y: _Pair) -> _Pair:
     high = b.let(x.high * y.high)
     low = b.fma(x.high, y.high, -high)
     return _Pair(high, b.mad(x.high, y.low, b.mad(x.low, y.high, low)))
 
 
-def _log2_pair(b: Body, a: Expr) -> _Pair:
+def _log2_pair(b: StepWriter, a: Expr) -> _Pair:
     """log2 of a float64 > 0 with a relative error below 2**-64."""
     e, f = reduced(b, a)
     d = b.let(f + 2.0)
@@ -344,7 +344,7 @@ def _log2_pair(b: Body, a: Expr) -> _Pair:
     return _sum(b, e, y.high, y.low)
 
 
-def _log2_short(w: Body, x: Expr) -> Expr:
+def _log2_short(w: StepWriter, x: Expr) -> Expr:
     """log2 of a float64 > 0 that came from a float32, with a relative error below 2**-36."""
     e, f = reduced(w, x, denormal=False)
     h, s, hr = tail(w, f, _R_SHORT)
@@ -352,14 +352,14 @@ def _log2_short(w: Body, x: Expr) -> Expr:
     return w.fma(ln, _LOG2E, e)
 
 
-def _log_of_magnitude(b: Body, a: Expr, ln: Expr) -> Expr:
+def _log_of_magnitude(b: StepWriter, a: Expr, ln: Expr) -> Expr:
     """Logarithm of ``a >= 0``, from ``ln``, for zero, infinity and NaN too."""
     zero = Binary("==", a, b.c(0.0), "bool")
     edge = b.select(a > b.format.max, b.c(_INF), b.select(zero, b.c(-_INF), b.c(_NAN)))
     return b.select(Binary("and", a > 0.0, a <= b.format.max, "bool"), ln, edge)
 
 
-def _size_float32(b: Body, a: Expr, y: Expr) -> Expr:
+def _size_float32(b: StepWriter, a: Expr, y: Expr) -> Expr:
     """``a ** y`` for ``a >= 0``, in float64."""
     w = b.other("float64")
     x = w.let(cast(a, "float64"))
@@ -372,7 +372,7 @@ def _size_float32(b: Body, a: Expr, y: Expr) -> Expr:
     return b.let(cast(w.fma(p, s, s), b.dtype))
 
 
-def _size_float64(b: Body, a: Expr, y: Expr) -> Expr:
+def _size_float64(b: StepWriter, a: Expr, y: Expr) -> Expr:
     """``a ** y`` for ``a >= 0``, with the logarithm and the product as pairs."""
     ln = _log2_pair(b, a)
     high = _log_of_magnitude(b, a, ln.high)
@@ -383,16 +383,16 @@ def _size_float64(b: Body, a: Expr, y: Expr) -> Expr:
     t = b.clamp(t, -far, far)
     n, i = b.nearest(t)
     r = b.let(b.let(t - n) + low)
-    return scaled(b, Parts(i, b.let(r * b.poly(r, EXP2[b.dtype]))))
+    return scaled(b, ExpParts(i, b.let(r * b.poly(r, EXP2[b.dtype]))))
 
 
-def power(b: Body, x: Expr, y: Expr) -> Expr:
+def power(b: StepWriter, x: Expr, y: Expr) -> Expr:
     """``x ** y`` with the special cases of C99."""
     size = _size_float32 if b.dtype == "float32" else _size_float64
     return _power_cases(b, x, y, size(b, b.call("abs", x), y))
 
 
-def _power_cases(b: Body, x: Expr, y: Expr, size: Expr) -> Expr:
+def _power_cases(b: StepWriter, x: Expr, y: Expr, size: Expr) -> Expr:
     """``pow(x, y)`` from ``pow(|x|, y)``, which may be NaN for ``|x| = 1``."""
     a = b.call("abs", x)
     same = Binary("==", y, y, "bool")
@@ -415,7 +415,7 @@ def _power_cases(b: Body, x: Expr, y: Expr, size: Expr) -> Expr:
 
 def integer_power(dtype: str) -> Definition:
     """``x ** y`` of integers, which wraps; negative y gives ``1 / x ** -y`` cut to an integer."""
-    b = Body("float32")
+    b = StepWriter("float32")
     x, y = Var("x", dtype), Var("y", dtype)
     one, square = const(1, dtype), cast(x, dtype)
     size: Expr = one
@@ -490,7 +490,7 @@ _SCALE = 500
 _TAN_EIGHTH, _TAN_THREE_EIGHTHS = 0.4142135623730951, 2.414213562373095
 
 
-def _near(b: Body, x: Expr) -> tuple[Expr, Expr]:
+def _near(b: StepWriter, x: Expr) -> tuple[Expr, Expr]:
     """``r`` and the integer ``n`` for |x| up to `LIMIT`."""
     f = b.format
     t = b.mad(x, _TWO_OVER_PI, f.magic)
@@ -501,7 +501,7 @@ def _near(b: Body, x: Expr) -> tuple[Expr, Expr]:
     return r, b.bits(t)
 
 
-def _far(b: Body, x: Expr) -> tuple[Expr, Expr]:
+def _far(b: StepWriter, x: Expr) -> tuple[Expr, Expr]:
     """``r`` and ``n`` modulo 4 for any finite x; NaN for infinite ones."""
     w = b.other("float64")
     if b.dtype == "float32":
@@ -531,11 +531,11 @@ def _far(b: Body, x: Expr) -> tuple[Expr, Expr]:
     return b.let(cast(r, b.dtype)), b.let(cast(i, b.integer))
 
 
-def _mod4(b: Body, p: Expr) -> Expr:
+def _mod4(b: StepWriter, p: Expr) -> Expr:
     return b.fma(b.call("round", b.let(p * 0.25)), -4.0, p)
 
 
-def _sin_cos(b: Body, r: Expr) -> tuple[Expr, Expr]:
+def _sin_cos(b: StepWriter, r: Expr) -> tuple[Expr, Expr]:
     z = b.let(r * r)
     s = b.mad(b.let(r * z), b.poly(z, _SIN[b.dtype]), r)
     h = b.let(z * 0.5)
@@ -544,7 +544,7 @@ def _sin_cos(b: Body, r: Expr) -> tuple[Expr, Expr]:
     return s, b.let(w + b.mad(b.let(z * z), b.poly(z, _COS[b.dtype]), lost))
 
 
-def _wave(b: Body, r: Expr, n: Expr, shift: int) -> Expr:
+def _wave(b: StepWriter, r: Expr, n: Expr, shift: int) -> Expr:
     """``sin(r + (n + shift) * pi/2)``."""
     s, c = _sin_cos(b, r)
     n = b.let(n + const(shift, b.integer))
@@ -553,46 +553,46 @@ def _wave(b: Body, r: Expr, n: Expr, shift: int) -> Expr:
     return b.with_sign(y, b.let((n & 2) << (top - 1)))
 
 
-def _tangent(b: Body, r: Expr, n: Expr) -> Expr:
+def _tangent(b: StepWriter, r: Expr, n: Expr) -> Expr:
     s, c = _sin_cos(b, r)
     even = b.let(Binary("==", b.let(n & 1), const(0, b.integer), "bool"))
     return b.let(b.select(even, s, -c) / b.select(even, c, s))
 
 
-def _either(b: Body, x: Expr, large: str, y: Expr) -> Expr:
+def _either(b: StepWriter, x: Expr, large: str, y: Expr) -> Expr:
     """``y``, or another definition where x is beyond the limit."""
     big = b.call("abs", x) > LIMIT[b.dtype]
     return b.let(IfThenElse(big, Call(large, (x,), b.dtype), y, b.dtype))
 
 
-def sin(b: Body, x: Expr) -> Expr:
+def sin(b: StepWriter, x: Expr) -> Expr:
     y = b.select(b.call("abs", x) < b.format.tiny, x, _wave(b, *_near(b, x), 0))
     return _either(b, x, "_sin_large", y)
 
 
-def cos(b: Body, x: Expr) -> Expr:
+def cos(b: StepWriter, x: Expr) -> Expr:
     return _either(b, x, "_cos_large", _wave(b, *_near(b, x), 1))
 
 
-def tan(b: Body, x: Expr) -> Expr:
+def tan(b: StepWriter, x: Expr) -> Expr:
     """The tangent: sin(r) / cos(r), or - cos(r) / sin(r) for odd n."""
     y = b.select(b.call("abs", x) < b.format.tiny, x, _tangent(b, *_near(b, x)))
     return _either(b, x, "_tan_large", y)
 
 
-def sin_large(b: Body, x: Expr) -> Expr:
+def sin_large(b: StepWriter, x: Expr) -> Expr:
     return _wave(b, *_far(b, x), 0)
 
 
-def cos_large(b: Body, x: Expr) -> Expr:
+def cos_large(b: StepWriter, x: Expr) -> Expr:
     return _wave(b, *_far(b, x), 1)
 
 
-def tan_large(b: Body, x: Expr) -> Expr:
+def tan_large(b: StepWriter, x: Expr) -> Expr:
     return _tangent(b, *_far(b, x))
 
 
-def atan(b: Body, x: Expr) -> Expr:
+def atan(b: StepWriter, x: Expr) -> Expr:
     """``atan(|x|) = base + atan(t)`` with t = a, (a - 1) / (a + 1) or -1 / a."""
     a = b.call("abs", x)
     middle, top = a > _TAN_EIGHTH, a > _TAN_THREE_EIGHTHS

@@ -12,9 +12,9 @@ from functools import lru_cache
 from loopwright import dtypes
 from loopwright.ir.expr import Binary, Expr, Var, cast, const
 from loopwright.ir.math import elementary
-from loopwright.ir.math.definition import FORMATS, Body, Definition
+from loopwright.ir.math.definition import FORMATS, Definition, StepWriter
 
-_UNARY: dict[str, Callable[[Body, Expr], Expr]] = {
+_UNARY: dict[str, Callable[[StepWriter, Expr], Expr]] = {
     name: getattr(elementary, name.removeprefix("_"))
     for name in (
         "exp", "exp2", "expm1", "sigmoid", "tanh", "sinh", "cosh", "erf", "rsqrt", "log", "log2",
@@ -38,7 +38,7 @@ def definition(fn: str, dtype: str) -> Definition | None:
         return elementary.integer_power(dtype)
     if dtype not in FORMATS or fn not in DEFINED[dtype]:
         return None
-    b = Body(dtype)
+    b = StepWriter(dtype)
     x = Var("x", dtype)
     if fn == "fma":
         return fused(b)
@@ -48,7 +48,7 @@ def definition(fn: str, dtype: str) -> Definition | None:
     return b.finish(fn, (x,), _UNARY[fn](b, x))
 
 
-def fused(b: Body) -> Definition:
+def fused(b: StepWriter) -> Definition:
     """``a * b + c`` of float32 rounded once, by float64 (Boldo & Melquiond, 2008).
 
     The product is exact. The sum is rounded to odd (when it is inexact its last bit is made 1),
@@ -86,7 +86,7 @@ def _i(value: int) -> Expr:
     return const(value, "int32")
 
 
-def unpack_float16(b: Body, h: Expr) -> Expr:
+def unpack_float16(b: StepWriter, h: Expr) -> Expr:
     """The exponent is moved by a multiplication, which takes care of denormals."""
     low = b.let((h & 0x7FFF) << 13)
     moved = b.bits(b.let(b.from_bits(low) * 2.0**112))
@@ -95,7 +95,7 @@ def unpack_float16(b: Body, h: Expr) -> Expr:
     return b.from_bits(b.let(size | ((h & 0x8000) << 16)))
 
 
-def pack_float16(b: Body, x: Expr) -> Expr:
+def pack_float16(b: StepWriter, x: Expr) -> Expr:
     """Rounds as well; denormals are rounded by adding 1/2, whose last bit is their unit."""
     bits = b.bits(x)
     a = b.let(bits & 0x7FFFFFFF)
@@ -107,20 +107,20 @@ def pack_float16(b: Body, x: Expr) -> Expr:
     return b.let(size | ((bits >> 16) & 0x8000))
 
 
-def narrow_float16(b: Body, x: Expr) -> Expr:
+def narrow_float16(b: StepWriter, x: Expr) -> Expr:
     return unpack_float16(b, pack_float16(b, x))
 
 
-def unpack_bfloat16(b: Body, h: Expr) -> Expr:
+def unpack_bfloat16(b: StepWriter, h: Expr) -> Expr:
     return b.from_bits(b.let(h << 16))
 
 
-def pack_bfloat16(b: Body, x: Expr) -> Expr:
+def pack_bfloat16(b: StepWriter, x: Expr) -> Expr:
     """The upper half of a value that is of the format."""
     return b.let(b.bits(x) >> 16)
 
 
-def narrow_bfloat16(b: Body, x: Expr) -> Expr:
+def narrow_bfloat16(b: StepWriter, x: Expr) -> Expr:
     """Half a unit is added, less one bit where the last kept bit is 0."""
     bits = b.bits(x)
     up = b.let(bits + (((bits >> 16) & 1) + 0x7FFF))
@@ -128,7 +128,7 @@ def narrow_bfloat16(b: Body, x: Expr) -> Expr:
     return b.from_bits(b.let(b.select(nan, b.let(bits | 0x400000), up) & -65536))
 
 
-_CONVERSIONS: dict[tuple[str, str], Callable[[Body, Expr], Expr]] = {
+_CONVERSIONS: dict[tuple[str, str], Callable[[StepWriter, Expr], Expr]] = {
     ("unpack", "float16"): unpack_float16,
     ("pack", "float16"): pack_float16,
     ("narrow", "float16"): narrow_float16,
@@ -142,6 +142,6 @@ def conversion(what: str, dtype: str) -> Definition | None:
     """``"unpack"`` takes an int32, ``"pack"`` gives one; None for anything else."""
     if (what, dtype) not in _CONVERSIONS:
         return None
-    b = Body("float32")
+    b = StepWriter("float32")
     x = Var("x", "int32" if what == "unpack" else "float32")
     return b.finish(what, (x,), _CONVERSIONS[what, dtype](b, x))

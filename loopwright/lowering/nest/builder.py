@@ -14,8 +14,8 @@ from loopwright.ir.sizes import Sizes
 from loopwright.ir.stmt import Allocate, For, Let, Seq, Stmt
 from loopwright.ir.visitor import free_vars, nodes
 from loopwright.lowering.nest.buffers import Buffers
-from loopwright.lowering.nest.guards import Guards
-from loopwright.lowering.nest.partition import PARTITION_CAP, Partition
+from loopwright.lowering.nest.guards import StageGuards
+from loopwright.lowering.nest.partition import PARTITION_CAP, NestPartition
 from loopwright.lowering.nest.prefetch import prefetched
 from loopwright.lowering.nest.reductions import (
     Reduction,
@@ -25,7 +25,7 @@ from loopwright.lowering.nest.reductions import (
 )
 from loopwright.lowering.nest.tensorize import Tensorization
 from loopwright.lowering.nest.tiles import needless_guards, short_tiles
-from loopwright.lowering.nest.values import Values
+from loopwright.lowering.nest.values import StageValues
 from loopwright.schedule.bounds.infer import attach_position
 from loopwright.schedule.bounds.results import (
     Bounds,
@@ -123,8 +123,8 @@ class _Nest:
         self.tensor = Tensorization(self.buffers, sb) if sb.stage.tensorized is not None else None
         first = next((p for p in loops if sb.loops[p].loop.kind == "reduce"), -1)
         late = _late_position(sb, attached, first, cross is not None)
-        self.guards = Guards(sb, late, None if vector is None else vector.position)
-        self.values = Values(self.buffers, sb, self.guards)
+        self.guards = StageGuards(sb, late, None if vector is None else vector.position)
+        self.values = StageValues(self.buffers, sb, self.guards)
         if self.tensor is not None:
             self.guards.needless = needless_guards(self.buffers, sb, self.tensor, self.values)
         self.reduction = None
@@ -132,7 +132,7 @@ class _Nest:
             self.reduction = Reduction(
                 self.buffers, sb, self.guards, self.values, vector, cross, self.tensor
             )
-        self.partition = Partition(
+        self.partition = NestPartition(
             sb,
             self.guards,
             attached,

@@ -15,7 +15,7 @@ from loopwright.ir.stmt import If, Stmt
 from loopwright.schedule.bounds.results import Guard, StageBounds
 
 
-class Guards:
+class StageGuards:
     """The guards of a stage while its nest is built."""
 
     def __init__(self, sb: StageBounds, late: int, vector_loop: int | None) -> None:

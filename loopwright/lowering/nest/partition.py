@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from loopwright.ir.affine import form_expr
 from loopwright.ir.expr import Expr, binary
 from loopwright.ir.stmt import If, Stmt
-from loopwright.lowering.nest.guards import Guards, all_of
+from loopwright.lowering.nest.guards import StageGuards, all_of
 from loopwright.lowering.nest.tiles import ShortTile
 from loopwright.schedule.bounds.results import Guard, StageBounds
 
@@ -17,11 +17,11 @@ from loopwright.schedule.bounds.results import Guard, StageBounds
 PARTITION_CAP = 512
 
 
-class Partition:
+class NestPartition:
     def __init__(
         self,
         sb: StageBounds,
-        guards: Guards,
+        guards: StageGuards,
         attached: list[int],
         cap: int,
         short_tiles: Callable[[list[Guard], int], list[ShortTile]],

@@ -18,9 +18,9 @@ from loopwright.ir.reduction import Combiner, Reduce
 from loopwright.ir.stmt import Allocate, AllReduce, For, If, Let, Stmt, Store, seq
 from loopwright.ir.visitor import contains, free_vars, substitute
 from loopwright.lowering.nest.buffers import Buffers
-from loopwright.lowering.nest.guards import Guards
+from loopwright.lowering.nest.guards import StageGuards
 from loopwright.lowering.nest.tensorize import Tensorization
-from loopwright.lowering.nest.values import Values
+from loopwright.lowering.nest.values import StageValues
 from loopwright.schedule.bounds.launches import cross_tags
 from loopwright.schedule.bounds.results import LoopBound, StageBounds
 
@@ -340,8 +340,8 @@ class Reduction:
         self,
         buffers: Buffers,
         sb: StageBounds,
-        guards: Guards,
-        values: Values,
+        guards: StageGuards,
+        values: StageValues,
         vector: VectorReduction | None,
         cross: CrossThread | None,
         tensor: Tensorization | None,

@@ -15,7 +15,7 @@ from loopwright.ir.instructions import INSTRUCTIONS, Fragment, FragmentDigit, Op
 from loopwright.ir.kinds import SHARED
 from loopwright.ir.stmt import IntrinsicCall, Seq, Stmt, Store, seq
 from loopwright.lowering.nest.buffers import Buffers
-from loopwright.lowering.nest.values import Values
+from loopwright.lowering.nest.values import StageValues
 from loopwright.schedule.bounds.results import StageBounds
 from loopwright.schedule.rules.layout import is_digit, layout_text
 from loopwright.schedule.rules.tensorize import Match, match_intrinsic, refuse_match
@@ -242,7 +242,7 @@ class Tensorization:
         #: Index of the tensorized loop.
         self.position = self.match.position
 
-    def operate(self, part: Stmt, values: Values) -> Stmt:
+    def operate(self, part: Stmt, values: StageValues) -> Stmt:
         """A body of the intrinsic over the buffers of the stage; it tests no guard."""
         tested = set(values.guards.tested)
         if self.intrin.of_warp:

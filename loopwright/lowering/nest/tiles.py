@@ -17,7 +17,7 @@ from loopwright.ir.reduction import Combiner, Reduce
 from loopwright.ir.visitor import nodes
 from loopwright.lowering.nest.buffers import Buffers
 from loopwright.lowering.nest.tensorize import Tensorization
-from loopwright.lowering.nest.values import Values
+from loopwright.lowering.nest.values import StageValues
 from loopwright.schedule.bounds.infer import attach_position
 from loopwright.schedule.bounds.results import Bounds, Guard, LoopBound, StageBounds
 
@@ -56,7 +56,7 @@ _DIVISIONS = ("/", "//", "%", "tdiv", "tmod")
 
 
 def needless_guards(
-    buffers: Buffers, sb: StageBounds, tensor: Tensorization, values: Values
+    buffers: Buffers, sb: StageBounds, tensor: Tensorization, values: StageValues
 ) -> set[Guard]:
     body = sb.op.body
     if tensor.intrin.of_warp or not sb.padded or not isinstance(body, Reduce):
@@ -74,7 +74,7 @@ def needless_guards(
 
 
 class _Edges:
-    def __init__(self, buffers: Buffers, sb: StageBounds, values: Values) -> None:
+    def __init__(self, buffers: Buffers, sb: StageBounds, values: StageValues) -> None:
         self.b, self.sb, self.values = buffers, sb, values
         self.ranges = buffers.bounds.ranges
         self._outside = list(guards_around(buffers.bounds, sb))

@@ -25,15 +25,15 @@ from loopwright.ir.expr import (
 )
 from loopwright.ir.visitor import free_vars
 from loopwright.lowering.nest.buffers import Buffers
-from loopwright.lowering.nest.guards import Guards, all_of
+from loopwright.lowering.nest.guards import StageGuards, all_of
 from loopwright.schedule.bounds.results import StageBounds
 
 #: Operations on axes that are the same for whole numbers.
 _WHOLE = ("+", "-", "*", "//", "%", "tdiv", "tmod", "min", "max")
 
 
-class Values:
-    def __init__(self, buffers: Buffers, sb: StageBounds, guards: Guards) -> None:
+class StageValues:
+    def __init__(self, buffers: Buffers, sb: StageBounds, guards: StageGuards) -> None:
         self.b, self.sb, self.guards = buffers, sb, guards
         self.ranges = buffers.bounds.ranges
         reduction = sb.op.reduction

@@ -97,8 +97,9 @@ def _with_shared_buffers(loop: For) -> Stmt:
 def _buffers_for_all_lanes(loop: For) -> dict[Buffer, Buffer] | None:
     """Replacements of the buffers in a vectorized loop, with a dimension for its lanes; None where
     nothing needs to change, or where the loop must run one by one."""
-    kinds = {n.kind for n in nodes(loop.body) if isinstance(n, For)}
-    private = [n.buffer for n in nodes(loop.body) if isinstance(n, Allocate)]
+    inner = [n for n in nodes(loop.body) if isinstance(n, For | Allocate)]
+    kinds = {n.kind for n in inner if isinstance(n, For)}
+    private = [n.buffer for n in inner if isinstance(n, Allocate)]
     if kinds & {"vectorized", "thread"} or not (private or "parallel" in kinds):
         return None
     if not all(b.strides is None and not b.symbolic for b in private):
