@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.table import Table
 
 from loopwright.runtime import Device
-from loopwright.runtime.devices.registry import find_device_api
+from loopwright.runtime.devices.interface import find_device_api
 from loopwright.runtime.memory import MemoryPool, allocator
 
 #: An operation: bytes to ask for, and which of the blocks that are held to free before (-1: none).

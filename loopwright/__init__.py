@@ -42,6 +42,7 @@ _NAMES: dict[str, tuple[str, str]] = {
     "create_schedule": ("loopwright.schedule", "create_schedule"),
     "create_task": ("loopwright.ops", "create_task"),
     "device": ("loopwright.runtime", "device"),
+    "executors": ("loopwright.executors", ""),
     "driver": ("loopwright.driver", ""),
     "get_config": ("loopwright.task", "get_config"),
     "get_global_func": ("loopwright.runtime", "get_global_func"),

@@ -23,7 +23,7 @@ from loopwright.transform import Pass
 #: Modules whose `__all__` is what users schedule, tune, build and inspect with.
 ROOMS = """
     ir te tir schedule lowering transform target driver runtime runtime.memory runtime.profiling
-    runtime.executors task space automatic graph graph.frontend.onnx graph.frontend.torch
+    executors task space automatic graph graph.frontend.onnx graph.frontend.torch
     measure tuner
     tuner.run.callbacks records ops inspection testing testing.simulated_device
     auto_scheduler auto_scheduler.loop_state auto_scheduler.search_policy

@@ -35,6 +35,7 @@ FLOORS = {
     "tir": 4,
     "transform": 4,
     "task": 4,
+    "executors": 4,
     "measure": 5,
     "cost": 5,
     "tuner": 6,
@@ -55,6 +56,31 @@ SIDEWAYS = {("schedule", "te"), ("ops", "space"), ("graph", "automatic")}
 # Floors inside rooms, lowest first: files and folders of a room. What is not named here, such as a
 # room's `__init__.py`, stands above the others. Those of one floor do not import each other.
 INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
+    "runtime": (
+        ("caches", "linker"),
+        ("pool", "artifacts"),
+        ("thread_pool", "guarded_memory", "devices"),
+        ("memory", "checker"),
+        ("arrays",),
+        ("ndarray",),
+        ("packed", "kernels"),
+        ("packed_calls", "params"),
+        ("objects",),
+        ("libraries",),
+        ("module",),
+        ("peak", "profiling"),
+        ("executors",),
+    ),
+    "executors": (
+        ("program",),
+        ("callees", "executor", "saved"),
+        ("sequence", "whole_program"),
+        ("graph_executor", "model_library"),
+        ("async_executor", "debug_executor", "device_executor", "partitioned_executor"),
+        ("model",),
+        ("sized_model",),
+        ("batched_model",),
+    ),
     "ir": (
         ("node", "kinds", "operations"),
         ("expr",),
@@ -110,7 +136,9 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
 
 # `te.create_schedule` is a name of the field, and users expect it in `te`: that one file may look
 # it up, inside a function.
-FACADES = {("te/__init__.py", "schedule")}
+#
+# `loopwright.runtime.executors` is the older name of a room of its own.
+FACADES = {("te/__init__.py", "schedule"), ("runtime/executors.py", "executors")}
 
 
 class Import(NamedTuple):

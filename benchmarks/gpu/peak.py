@@ -11,7 +11,7 @@ from loopwright.codegen.gpu import nvrtc
 from loopwright.errors import UsageError
 from loopwright.runtime import Artifact
 from loopwright.runtime.artifacts.device_code import DeviceCode, Launch
-from loopwright.runtime.artifacts.device_kinds import CUDA_CUBIN
+from loopwright.runtime.artifacts.kinds import CUDA_CUBIN
 from loopwright.runtime.artifacts.manifest import ArgSpec, FunctionSpec, Manifest
 from loopwright.target import Target
 from loopwright.version import __version__

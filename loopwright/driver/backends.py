@@ -18,7 +18,7 @@ from loopwright.ir.stmt import Func
 from loopwright.lowering import too_deep
 from loopwright.lowering.gpu_limits import GpuLimits, verify_gpu_limits
 from loopwright.lowering.work_limit import check_work
-from loopwright.runtime.artifacts.objects import C_OBJECT, LLVM_OBJECT
+from loopwright.runtime.objects import C_OBJECT, LLVM_OBJECT
 from loopwright.schedule.surface.schedule import Schedule
 from loopwright.target import (
     KINDS,

@@ -17,7 +17,7 @@ from loopwright.driver.device_plan import device_code
 from loopwright.errors import BuildError
 from loopwright.lowering.gpu_limits import GpuLimits, limits_of
 from loopwright.runtime.artifacts.device_code import KernelResources
-from loopwright.runtime.artifacts.device_kinds import CUDA_CUBIN, OPENCL_SOURCE
+from loopwright.runtime.artifacts.kinds import CUDA_CUBIN, OPENCL_SOURCE
 from loopwright.target import KINDS, Target
 
 

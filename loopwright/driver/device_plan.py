@@ -15,7 +15,7 @@ from loopwright.runtime.artifacts.device_code import (
     KernelResources,
     Launch,
 )
-from loopwright.runtime.artifacts.size_formulas import SizeFormula
+from loopwright.runtime.artifacts.manifest import SizeFormula
 
 
 def device_code(

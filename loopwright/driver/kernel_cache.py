@@ -1,7 +1,7 @@
 """Built kernels kept on disk, each in a file found by a hash of everything that decides the code:
 the program, its steps and arguments, the target, the settings of the passes, the compiler's source,
 and the versions of llvmlite and of a C compiler that is used. So a stale entry is never used.
-`loopwright.runtime.caches.file_store` keeps the files."""
+`loopwright.runtime.caches` keeps the files."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ from loopwright.ir.sizes import SizeVar
 from loopwright.lowering.context import PassContext
 from loopwright.records import build_hash
 from loopwright.runtime.artifacts.artifact import Artifact
-from loopwright.runtime.caches.file_store import FileStore
-from loopwright.runtime.usage import count_cache
+from loopwright.runtime.caches import FileStore, count_cache
 from loopwright.schedule.surface.schedule import Schedule
 from loopwright.target import Target
 from loopwright.te.dag import ArgId

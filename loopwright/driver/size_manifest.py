@@ -12,8 +12,7 @@ from loopwright.ir.node import StructuralKey, distinct
 from loopwright.ir.printer import print_expr
 from loopwright.ir.sizes import Sizes, SizeVar, size_json
 from loopwright.ir.stmt import Func
-from loopwright.runtime.artifacts.manifest import SizesSpec
-from loopwright.runtime.artifacts.size_formulas import SizeFormula
+from loopwright.runtime.artifacts.manifest import SizeFormula, SizesSpec
 from loopwright.te.dag import Dag
 from loopwright.te.op_node import OpNode
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from loopwright.executors import load_model as load
 from loopwright.graph import dataflow_pattern, frontend, op, transform
 from loopwright.graph.batches.compiled import CompiledBatches
 from loopwright.graph.building import CompiledModel
@@ -45,7 +46,6 @@ from loopwright.graph.strategy import (
     remove_implementation,
 )
 from loopwright.graph.tasks import ModelTask, extract_tasks
-from loopwright.runtime.executors import load_model as load
 
 __all__ = [
     "Call",

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 
 from loopwright import driver
+from loopwright.executors import HostStep, Model
+from loopwright.executors.callees import SharedArrays
 from loopwright.graph.fallbacks import Fallback, ModelReport, fallbacks_of
 from loopwright.graph.finalists import InsideReport, contest
 from loopwright.graph.ir.expr import HostFunction
@@ -21,8 +23,6 @@ from loopwright.graph.layout.choice import LayoutChoice
 from loopwright.graph.pipeline import prepared
 from loopwright.graph.plan import Planned
 from loopwright.runtime import Module
-from loopwright.runtime.executors import HostStep, Model
-from loopwright.runtime.executors.batches.shared_arrays import SharedArrays
 from loopwright.target import Target
 from loopwright.task import (
     ApplyHistoryBest,

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from loopwright import driver, te
+from loopwright.executors import GraphExecutor
 from loopwright.graph.ir.expr import Expr, Function, Tuple
 from loopwright.graph.ir.module import IRModule
 from loopwright.graph.kernels import expression_of
 from loopwright.graph.plan import plan
-from loopwright.runtime.executors import GraphExecutor
 from loopwright.target import Target
 
 

@@ -10,8 +10,8 @@ from loopwright.graph.step_times import seconds_by_step
 from loopwright.task import Choice, Report
 
 if TYPE_CHECKING:
+    from loopwright.executors import Model
     from loopwright.graph.ir.expr import HostFunction
-    from loopwright.runtime.executors import Model
 
 #: Runs of a model that tell the shares.
 _RUNS = 3

@@ -25,9 +25,9 @@ from loopwright.task.applying.as_called import duration
 from loopwright.task.dispatch import fallback
 
 if TYPE_CHECKING:
+    from loopwright.executors import Model
     from loopwright.graph.kernel_tasks import KernelTask, KernelTasks
     from loopwright.runtime import Module
-    from loopwright.runtime.executors import Model
     from loopwright.target import Target
     from loopwright.task import ApplyHistoryBest
     from loopwright.task.template import Scheduled

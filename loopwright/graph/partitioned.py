@@ -7,6 +7,7 @@ from typing import Any
 
 from loopwright import driver
 from loopwright.errors import UsageError
+from loopwright.executors import PartitionedExecutor, partition
 from loopwright.graph.building import applied_history, records_in_force
 from loopwright.graph.frontend.source import ModelLike, module_of
 from loopwright.graph.kernel_tasks import fastest, kernel_tasks
@@ -14,7 +15,6 @@ from loopwright.graph.pipeline import prepared
 from loopwright.graph.plan import Planned
 from loopwright.runtime import Device, Module
 from loopwright.runtime.artifacts.kinds import artifact_kind
-from loopwright.runtime.executors import PartitionedExecutor, partition
 from loopwright.target import Target
 from loopwright.task.applying.sources import Source
 from loopwright.task.dispatch import schedule_of
@@ -32,9 +32,8 @@ def compile_partitioned(
     """Build a model for several devices, each of which runs a part of it.
 
     The program is cut where few bytes go from one device to another, into parts whose work is about
-    proportional to the capacity of the devices (`loopwright.runtime.executors.partition`). The work
-    of a kernel is the sum of its arithmetic operations and of the elements that it reads and
-    writes.
+    proportional to the capacity of the devices (`loopwright.executors.partition`). The work of a
+    kernel is the sum of its arithmetic operations and of the elements that it reads and writes.
 
     Args:
         model: as of `compile`.

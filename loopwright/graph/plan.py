@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 
 from loopwright.errors import GraphError
+from loopwright.executors import Program, SizedProgram, SizedValue, Step
+from loopwright.executors.program import Kind
 from loopwright.graph.infer import infer_types
 from loopwright.graph.ir.expr import (
     Call,
@@ -28,8 +30,6 @@ from loopwright.graph.ir.types import TensorType, TupleType, Type
 from loopwright.graph.ir.visitor import post_order
 from loopwright.ir.expr import Var as IndexVar
 from loopwright.ir.sizes import SizeVar, size_json, size_vars
-from loopwright.runtime.executors import Program, SizedProgram, SizedValue, Step
-from loopwright.runtime.executors.program import Kind
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from loopwright import dtypes
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from loopwright.runtime.executors import Program
+    from loopwright.executors import Program
 
 
 def random_inputs(program: Program) -> Mapping[str, npt.NDArray[Any]]:

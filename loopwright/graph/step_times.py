@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
+from loopwright.executors import DeviceGraphExecutor
 from loopwright.graph.random_inputs import random_inputs
-from loopwright.runtime.executors import DeviceGraphExecutor
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from loopwright.runtime.executors import Model
+    from loopwright.executors import Model
 
 
 def seconds_by_step(model: Model, runs: int) -> dict[str, float]:

@@ -16,6 +16,7 @@ from functools import partial
 from typing import Any
 
 from loopwright.errors import GraphError, RunError
+from loopwright.executors.callees import SharedArrays
 from loopwright.graph.building import CompiledModel, built, records_in_force
 from loopwright.graph.frontend.torch.any_size import AnySize
 from loopwright.graph.frontend.torch.arrays import as_array, dtype_of, is_tensor, torch_package
@@ -44,7 +45,6 @@ from loopwright.graph.pipeline import prepared
 from loopwright.graph.registry import get_op
 from loopwright.graph.tuning import tune
 from loopwright.runtime import Module
-from loopwright.runtime.executors.batches.shared_arrays import SharedArrays
 
 
 def loopwright(

@@ -18,7 +18,7 @@ from loopwright.measure.measurer import Measurer
 from loopwright.measure.options import MeasureOption
 from loopwright.measure.result import MeasureError, MeasureInput, MeasureResult
 from loopwright.runtime import Module
-from loopwright.runtime.artifacts.size_formulas import SizeFormula
+from loopwright.runtime.artifacts.manifest import SizeFormula
 
 if TYPE_CHECKING:
     from loopwright.task import Task

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from loopwright.errors import UsageError
 from loopwright.runtime import Device, device
 from loopwright.runtime.artifacts.kinds import device_of_target
-from loopwright.runtime.devices.facts import names_of, unlike
-from loopwright.runtime.devices.image import check_arch
+from loopwright.runtime.devices.device import names_of, unlike
+from loopwright.runtime.kernels.image import check_arch
 from loopwright.target import Target
 
 _CPU = "cpu"

@@ -40,7 +40,7 @@ def environment(device: Mapping[str, Json] | None = None) -> dict[str, Json]:
     """Describe this machine and these libraries, for a record's ``env``: ``env.machine()``.
 
     Args:
-        device: Result of `loopwright.runtime.devices.facts.device_facts` for the device that
+        device: Result of `loopwright.runtime.devices.device.device_facts` for the device that
             kernels run on: ``{"kind", "name", "uuid", "driver", "arch", "processors"}``; None: the
             CPU.
 

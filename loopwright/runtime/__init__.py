@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING, Any
 from loopwright.runtime.arrays.device import DeviceArray
 from loopwright.runtime.arrays.host import NDArray
 from loopwright.runtime.artifacts.artifact import Artifact
-from loopwright.runtime.artifacts.device_kinds import CUDA_CUBIN, OPENCL_SOURCE
 from loopwright.runtime.artifacts.kinds import (
+    CUDA_CUBIN,
     INTERP,
+    OPENCL_SOURCE,
     ArtifactKind,
     register_artifact_kind,
     unregister_artifact_kind,
 )
 from loopwright.runtime.artifacts.manifest import Manifest
-from loopwright.runtime.artifacts.objects import C_OBJECT, LLVM_OBJECT
-from loopwright.runtime.calling.argument import Arg
-from loopwright.runtime.constants import FunctionWithConstants
 from loopwright.runtime.devices.device import (
+    DEVICE_TYPES,
     Device,
+    DeviceType,
     cpu,
     cuda,
     device,
@@ -35,65 +35,79 @@ from loopwright.runtime.devices.device import (
     opencl,
     rocm,
 )
-from loopwright.runtime.devices.device_types import DEVICE_TYPES, DeviceType
-from loopwright.runtime.devices.function import DeviceCall, DeviceFunction
-from loopwright.runtime.devices.interface import DeviceAPI, Event, Memory, Program, Stream
-from loopwright.runtime.devices.registry import register_device_api, unregister_device_api
-from loopwright.runtime.function import BoundCall, Function
-from loopwright.runtime.libraries.library import LIBRARY
-from loopwright.runtime.module import Module, load_module
-from loopwright.runtime.ndarray import array, empty, from_dlpack
-from loopwright.runtime.packed.function import PackedFunc
-from loopwright.runtime.packed.registry import (
-    get_global_func,
-    list_global_func_names,
-    register_func,
-    remove_global_func,
+from loopwright.runtime.devices.interface import (
+    DeviceAPI,
+    Event,
+    Memory,
+    Program,
+    Stream,
+    register_device_api,
+    unregister_device_api,
 )
-from loopwright.runtime.packed.value import enter_kind, kind_of
-from loopwright.runtime.parts import Parts, PreparedCall
-from loopwright.runtime.pool import config_threadpool, get_num_threads, pinned, set_num_threads
-from loopwright.runtime.random_fill import random_fill
-from loopwright.runtime.symbolic import SymbolicFunction
-from loopwright.runtime.timing import (
+from loopwright.runtime.kernels.argument import Arg
+from loopwright.runtime.kernels.constants import FunctionWithConstants, Parts, PreparedCall
+from loopwright.runtime.kernels.device_function import DeviceCall, DeviceFunction
+from loopwright.runtime.kernels.function import BoundCall, Function
+from loopwright.runtime.kernels.kernel import Kernel
+from loopwright.runtime.kernels.symbolic import SymbolicFunction as SymbolicFunction
+from loopwright.runtime.kernels.timing import (
     BenchmarkResult,
     Evaluator,
     measure_windows,
     time_call,
     time_once,
 )
+from loopwright.runtime.libraries import LIBRARY
+from loopwright.runtime.module import Module, load_module
+from loopwright.runtime.ndarray import array, empty, from_dlpack, random_fill
+from loopwright.runtime.objects import C_OBJECT, LLVM_OBJECT
+from loopwright.runtime.packed import (
+    PackedFunc,
+    enter_kind,
+    get_global_func,
+    kind_of,
+    list_global_func_names,
+    register_func,
+    remove_global_func,
+)
+from loopwright.runtime.pool import config_threadpool, get_num_threads, pinned, set_num_threads
 
 if TYPE_CHECKING:
     from loopwright.runtime import profiling
-    from loopwright.runtime.caches.programs import ProgramCache, content_key, program_cache
-    from loopwright.runtime.caches.runtime_cache import CacheStatistics, RuntimeCache
+    from loopwright.runtime.caches import (
+        CacheStatistics,
+        ProgramCache,
+        RuntimeCache,
+        content_key,
+        program_cache,
+    )
     from loopwright.runtime.checker import RuntimeChecker
-    from loopwright.runtime.libraries.system_library import system_lib
-    from loopwright.runtime.packed.typed import TypedPackedFunc
+    from loopwright.runtime.module import system_lib
+    from loopwright.runtime.packed import TypedPackedFunc
     from loopwright.runtime.params import load_params, save_params
     from loopwright.runtime.peak import bandwidth, fma_peak
-    from loopwright.runtime.threads.thread_pool import ThreadPool
+    from loopwright.runtime.thread_pool import ThreadPool
 
 #: Names that are imported at their first use, and their modules; a module maps to itself.
 _LATER = {
-    "CacheStatistics": "loopwright.runtime.caches.runtime_cache",
-    "ProgramCache": "loopwright.runtime.caches.programs",
-    "RuntimeCache": "loopwright.runtime.caches.runtime_cache",
+    "CacheStatistics": "loopwright.runtime.caches",
+    "ProgramCache": "loopwright.runtime.caches",
+    "RuntimeCache": "loopwright.runtime.caches",
     "RuntimeChecker": "loopwright.runtime.checker",
-    "ThreadPool": "loopwright.runtime.threads.thread_pool",
-    "TypedPackedFunc": "loopwright.runtime.packed.typed",
+    "ThreadPool": "loopwright.runtime.thread_pool",
+    "TypedPackedFunc": "loopwright.runtime.packed",
     "bandwidth": "loopwright.runtime.peak",
-    "content_key": "loopwright.runtime.caches.programs",
+    "executors": "loopwright.runtime.executors",
+    "content_key": "loopwright.runtime.caches",
     "fma_peak": "loopwright.runtime.peak",
     "load_params": "loopwright.runtime.params",
     "profiling": "loopwright.runtime.profiling",
-    "program_cache": "loopwright.runtime.caches.programs",
+    "program_cache": "loopwright.runtime.caches",
     "save_params": "loopwright.runtime.params",
-    "system_lib": "loopwright.runtime.libraries.system_library",
+    "system_lib": "loopwright.runtime.module",
 }
 
-for _function in (Function, DeviceFunction, SymbolicFunction):
-    PackedFunc.register(_function)
+PackedFunc.register(Kernel)
 enter_kind(Module, "module")
 for _kind in (LLVM_OBJECT, C_OBJECT, LIBRARY, INTERP, OPENCL_SOURCE, CUDA_CUBIN):
     register_artifact_kind(_kind)

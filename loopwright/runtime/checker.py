@@ -11,8 +11,7 @@ import numpy as np
 from loopwright import dtypes
 from loopwright.errors import ArgumentError, UsageError, shown
 from loopwright.runtime.devices.device import Device
-from loopwright.runtime.devices.interface import HOST, Memory
-from loopwright.runtime.devices.registry import find_device_api
+from loopwright.runtime.devices.interface import HOST, Memory, find_device_api
 
 #: Pieces of memory that were freed and are still called that, and not unknown.
 _REMEMBERED = 4096

@@ -23,7 +23,7 @@ from loopwright import dtypes
 from loopwright.errors import ArgumentError, RunError, UsageError, shown
 from loopwright.files import Kind, Output, marked, write
 from loopwright.runtime.arrays.host import NDArray, elements_of
-from loopwright.runtime.packed.value import packed, view_of
+from loopwright.runtime.packed import packed, view_of
 
 _DTYPES = {
     "F64": "float64",

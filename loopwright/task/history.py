@@ -313,7 +313,7 @@ class ApplyHistoryBest(DispatchContext):
 def _out_of_reach(task: Task, record: Record, scheduled: Scheduled) -> str:
     """Reason why no CPU can be as fast as a record says; empty where one can, and for devices."""
     from loopwright.runtime import get_num_threads  # not at the top: what lists logs needs neither
-    from loopwright.runtime.plausible import assumed_peak, out_of_reach
+    from loopwright.runtime.peak import assumed_peak, out_of_reach
 
     s, args = scheduled
     unit = task.target.vector_unit

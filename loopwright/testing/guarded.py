@@ -23,9 +23,9 @@ import numpy as np
 from loopwright import dtypes
 from loopwright.errors import RunError
 from loopwright.runtime.artifacts.artifact import Artifact
-from loopwright.runtime.function import Function
 from loopwright.runtime.guarded_memory import GuardedMemory, Side
-from loopwright.runtime.parts import Parts
+from loopwright.runtime.kernels.constants import Parts
+from loopwright.runtime.kernels.function import Function
 from loopwright.testing.numpy_eval import Array
 from loopwright.testing.on_device import run_on_device
 
@@ -189,9 +189,9 @@ def _run(
     head: dict[str, Any], objects: bytes, blobs: list[bytes], regions: _Regions
 ) -> tuple[list[bytes], str]:
     """Run once; returns the arrays' bytes and an error text or ''."""
-    from loopwright.runtime.devices.function import DeviceFunction
+    from loopwright.runtime.kernels.device_function import DeviceFunction
+    from loopwright.runtime.kernels.symbolic import SymbolicFunction
     from loopwright.runtime.module import Module
-    from loopwright.runtime.symbolic import SymbolicFunction
 
     module = Module(Artifact(head["manifest"], objects))
     f = module[module.entry_name]
@@ -213,6 +213,7 @@ def _run(
     for view, (_, b) in zip(views, placed, strict=True):
         view[:] = np.frombuffer(b, np.uint8)
     error = ""
+    assert isinstance(f, Function)
     for function, numbers in _calls(f, parts):
         work = regions.take(function.workspace_bytes)
         space = work.place(function.workspace_bytes, side)

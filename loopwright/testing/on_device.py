@@ -11,9 +11,9 @@ import numpy.typing as npt
 
 from loopwright.runtime.arrays.device import DeviceArray
 from loopwright.runtime.devices.device import Device
-from loopwright.runtime.devices.function import DeviceFunction
 from loopwright.runtime.devices.interface import HOST, Memory
-from loopwright.runtime.parts import Parts
+from loopwright.runtime.kernels.constants import Parts
+from loopwright.runtime.kernels.device_function import DeviceFunction
 
 #: Bytes on each side of an array; devices begin parts of memory at multiples of this.
 _EDGE = 4096

@@ -23,9 +23,10 @@ from loopwright.runtime.devices.interface import (
     Program,
     Stream,
     check_request,
+    note_copy,
+    register_device_api,
+    unregister_device_api,
 )
-from loopwright.runtime.devices.registry import register_device_api, unregister_device_api
-from loopwright.runtime.devices.transfers import note_copy
 from loopwright.testing.simulation.memory import Access, HostAccess, MemoryBook
 from loopwright.testing.simulation.program import Kernel, SimulatedProgram, Values
 from loopwright.testing.simulation.queue import CurrentStreams, Mark, Queue, Wait, Work

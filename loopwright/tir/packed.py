@@ -14,7 +14,7 @@ from loopwright.ir.node import Node
 from loopwright.ir.stmt import CallPacked, Func, Stmt, Store, seq
 from loopwright.ir.traversal import walk
 from loopwright.ir.verify import verify
-from loopwright.runtime.packed.registry import check_name
+from loopwright.runtime.packed import check_name
 from loopwright.te import BufferView
 from loopwright.te.tensor_intrin import OperandBuffer
 from loopwright.tir.ir_builder import BufferVar

@@ -31,7 +31,7 @@ _MOST_POINTS = 1 << 22
 def check_free(output: str, *, force: bool) -> None:
     """Refuse to write over other files, before anything is built."""
     from loopwright.runtime.artifacts.artifact import MANIFEST, OBJECT
-    from loopwright.runtime.libraries.export import LIBRARY_FILE
+    from loopwright.runtime.libraries import LIBRARY_FILE
 
     if Path(output).suffix == ".so":
         files.check((Path(output), LIBRARY_FILE), force=force)

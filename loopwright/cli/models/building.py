@@ -12,11 +12,11 @@ from loopwright.cli import program
 from loopwright.cli.harmless import echo
 from loopwright.cli.models.given_model import BUILT, GivenModel, find_model
 from loopwright.errors import RecordError, UsageError
+from loopwright.executors.model_library import HEADER
+from loopwright.executors.saved import SAVED
 from loopwright.files import check
 from loopwright.graph.building import CompiledModel
-from loopwright.runtime.executors.model_library import HEADER
-from loopwright.runtime.executors.saved import SAVED
-from loopwright.runtime.libraries.export import LIBRARY_FILE
+from loopwright.runtime.libraries import LIBRARY_FILE
 
 if TYPE_CHECKING:
     from loopwright.graph.batches.compiled import CompiledBatches

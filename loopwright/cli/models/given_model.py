@@ -15,9 +15,9 @@ from loopwright.cli import program
 from loopwright.errors import GraphError, UsageError
 
 if TYPE_CHECKING:
+    from loopwright.executors import Model
     from loopwright.graph import IRModule, LayoutChoice
     from loopwright.graph.batches.source import BatchSource
-    from loopwright.runtime.executors import Model
     from loopwright.target import Target
 
 _Command = TypeVar("_Command", bound="Callable[..., Any]")

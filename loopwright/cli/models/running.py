@@ -16,16 +16,16 @@ from loopwright.cli.harmless import echo
 from loopwright.cli.models.given_model import BUILT, find_model, is_model, told_fallbacks
 from loopwright.cli.models.timing import place_of, sampler, waited
 from loopwright.errors import UsageError, did_you_mean
+from loopwright.executors import BatchedModel, Model, load_model
 from loopwright.files import Kind, Output, check, write
 from loopwright.graph.random_inputs import random_inputs
 from loopwright.runtime import NDArray
-from loopwright.runtime.executors import BatchedModel, Model, load_model
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    from loopwright.executors import GraphExecutor
     from loopwright.records import Json
-    from loopwright.runtime.executors import GraphExecutor
 
     Array = npt.NDArray[Any]
 

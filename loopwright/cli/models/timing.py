@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from loopwright.cli.workload import counted
 
 if TYPE_CHECKING:
+    from loopwright.executors import Executor, Model
     from loopwright.records import Json
     from loopwright.runtime import Device
-    from loopwright.runtime.executors import Executor, Model
 
 #: A sample holds so many seconds of runs, at least one.
 _SAMPLE_S = 0.05

@@ -47,7 +47,7 @@ from loopwright.measure import MeasureOption, lock_log
 from loopwright.measure.devices import measured_on
 from loopwright.records import Json, Store, load
 from loopwright.runtime import Device
-from loopwright.runtime.devices.facts import runs_on_cpu
+from loopwright.runtime.devices.device import runs_on_cpu
 from loopwright.tuner import Summary, Tuner, TuningInterrupted, log_to_file
 from loopwright.tuner.run.budget import count, seconds, share
 from loopwright.tuner.run.budget import speed as enough

@@ -35,8 +35,8 @@ from loopwright.ir.stmt import (
     Store,
 )
 from loopwright.ir.traversal import free_vars, walk
-from loopwright.runtime.artifacts.check_records import FIRST_CODE, record_name
 from loopwright.runtime.linker import host_triple
+from loopwright.runtime.objects import FIRST_CODE, record_name
 from loopwright.target import Target, has_instruction
 from loopwright.version import __version__
 
@@ -124,7 +124,7 @@ class CWriter(CFamilyWriter):
         write_call(self, s)
 
     def check(self, s: Check) -> None:
-        """Let one of the threads that fail at once take the record (`loopwright.runtime.image`)."""
+        """Let one of the threads that fail at once take the record, see `failed_check`."""
         unit = self.unit
         code = FIRST_CODE + len(unit.checks)
         unit.checks.append(s.text)

@@ -8,7 +8,7 @@ from loopwright import dtypes
 from loopwright.ir.buffer import Buffer
 from loopwright.ir.expr import Expr
 from loopwright.ir.stmt import CallPacked
-from loopwright.runtime.packed import calls
+from loopwright.runtime import packed_calls as calls
 
 if TYPE_CHECKING:
     from loopwright.codegen.c.statements import CFamilyWriter

@@ -10,7 +10,7 @@ from __future__ import annotations
 from loopwright.codegen.llvm.indices import IndexWriter
 from loopwright.errors import CodegenError
 from loopwright.ir.stmt import Check
-from loopwright.runtime.artifacts.check_records import FIRST_CODE, record_name
+from loopwright.runtime.objects import FIRST_CODE, record_name
 
 
 def write_check(w: IndexWriter, s: Check) -> None:

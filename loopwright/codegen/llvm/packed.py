@@ -1,6 +1,6 @@
 """`CallPacked` as LLVM IR: DLPack tensors on the stack, and a call of ``lw_call_packed``.
 
-The layout is that of `loopwright.runtime.packed.calls`; a ``DLTensor`` is written as six words of a
+The layout is that of `loopwright.runtime.packed_calls`; a ``DLTensor`` is written as six words of a
 little-endian machine.
 """
 
@@ -12,7 +12,7 @@ from loopwright.errors import CodegenError
 from loopwright.ir.buffer import Buffer
 from loopwright.ir.expr import Expr
 from loopwright.ir.stmt import CallPacked
-from loopwright.runtime.packed import calls
+from loopwright.runtime import packed_calls as calls
 
 _TENSOR_WORDS = 6
 

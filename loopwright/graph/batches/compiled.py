@@ -10,6 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from loopwright.errors import GraphError
+from loopwright.executors import BatchedModel, Model, SizedModel
+from loopwright.executors.callees import SharedArrays
 from loopwright.graph.batches.sized_kernels import sized_kernels
 from loopwright.graph.batches.source import BatchSource
 from loopwright.graph.building import (
@@ -24,8 +26,6 @@ from loopwright.graph.pipeline import pipeline
 from loopwright.graph.plan import plan_sized
 from loopwright.lowering.context import PassContext
 from loopwright.runtime import Module
-from loopwright.runtime.executors import BatchedModel, Model, SizedModel
-from loopwright.runtime.executors.batches.shared_arrays import SharedArrays
 from loopwright.target import Target
 from loopwright.task import ApplyHistoryBest
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from loopwright.errors import GraphError, UsageError
+from loopwright.executors import SizedValue
 from loopwright.graph.batches.binding import bound
 from loopwright.graph.frontend.onnx import from_onnx
 from loopwright.graph.frontend.onnx.files import load
@@ -17,8 +18,7 @@ from loopwright.graph.ir.types import TensorType
 from loopwright.graph.plan import unique
 from loopwright.ir.expr import Var
 from loopwright.ir.sizes import SizeVar, evaluate, size_json, size_vars
-from loopwright.runtime.artifacts.size_formulas import linear
-from loopwright.runtime.executors import SizedValue
+from loopwright.runtime.artifacts.manifest import linear
 
 
 @dataclass(frozen=True)

@@ -77,8 +77,8 @@ def _seen(share: float) -> float:
 def _windows(threads: int) -> tuple[float, ...]:
     """Seconds per unit of work of each window, on ``threads`` pinned threads."""
     from loopwright import runtime
+    from loopwright.runtime.kernels.timing import measure_windows
     from loopwright.runtime.peak import fma_kernel
-    from loopwright.runtime.timing import measure_windows
     from loopwright.target import host_unit
 
     with runtime.pinned(threads):

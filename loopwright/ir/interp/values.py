@@ -135,7 +135,7 @@ def getter(b: Buffer, which: str, races: Races | None) -> Callable[..., Any]:
 
 
 def _call_packed(name: str, *args: object) -> object:
-    from loopwright.runtime.packed.registry import get_global_func
+    from loopwright.runtime.packed import get_global_func
 
     return get_global_func(name)(*args)
 

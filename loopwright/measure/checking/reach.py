@@ -10,7 +10,7 @@ from loopwright import dtypes, runtime
 from loopwright.measure.building import Candidate
 from loopwright.measure.equipment import Equipment
 from loopwright.measure.result import ErrorKind, MeasureError
-from loopwright.runtime.plausible import assumed_peak, out_of_reach
+from loopwright.runtime.peak import assumed_peak, out_of_reach
 from loopwright.te.dag import call_work
 
 #: A time that a CPU of so few cycles a second reaches needs no closer look.

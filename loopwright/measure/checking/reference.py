@@ -35,7 +35,7 @@ from loopwright.measure.running import PREPARE_S, REFERENCE_S, Answers, RunSessi
 from loopwright.measure.workers.array_bytes import split
 from loopwright.records import Json
 from loopwright.runtime import Arg, Artifact
-from loopwright.runtime.devices.facts import runs_on_cpu
+from loopwright.runtime.devices.device import runs_on_cpu
 from loopwright.target import Target
 from loopwright.time_limit import limited
 

@@ -13,9 +13,8 @@ from loopwright.measure.workers.cpu_kernels import CpuKernel, HostMemory
 from loopwright.measure.workers.kernel_host import CheckMemory, LoadedKernel
 from loopwright.runtime import Arg
 from loopwright.runtime.arrays.host import ALIGNMENT
-from loopwright.runtime.function import BoundCall
 from loopwright.runtime.guarded_memory import GuardedMemory, Side
-from loopwright.runtime.parts import PreparedCall
+from loopwright.runtime.kernels.kernel import KernelCall
 
 #: Bytes of a workspace before a kernel runs: NaN as a float, -1 as an integer.
 _FRESH = 0xFF
@@ -65,7 +64,7 @@ class PagedCheckMemory(CheckMemory):
     def place(self, side: Side) -> None:
         self.memory.place(side)
 
-    def bound(self, kernel: LoadedKernel) -> BoundCall | PreparedCall:
+    def bound(self, kernel: LoadedKernel) -> KernelCall:
         if not isinstance(kernel, CpuKernel):
             raise InternalError("a kernel of a device was to be checked in memory of the CPU")
         return kernel.bound(self.memory, self.memory.workspace)

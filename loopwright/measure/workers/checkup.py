@@ -27,7 +27,6 @@ from loopwright.measure.data.plan import EDGES
 from loopwright.measure.workers.array_bytes import same_bytes
 from loopwright.measure.workers.arrays import KernelArrays
 from loopwright.measure.workers.kernel_host import (
-    AnyCall,
     ArgumentMemory,
     CheckMemory,
     LoadedKernel,
@@ -35,6 +34,7 @@ from loopwright.measure.workers.kernel_host import (
 )
 from loopwright.measure.workers.messages import CheckReply, CheckRequest
 from loopwright.runtime.guarded_memory import Side
+from loopwright.runtime.kernels.kernel import KernelCall
 
 #: A call that does its work may take this many times what one took when it was timed, and this many
 #: seconds more: caches are cold, and threads asleep. Beyond it is timed again.
@@ -125,7 +125,7 @@ class Checkup:
         result = memory.judge_known(inputs, known)
         self._decide(memory, result, f"on inputs {_AT_EDGES[EDGES[number]]}: ")
 
-    def _call(self, memory: ArgumentMemory) -> AnyCall:
+    def _call(self, memory: ArgumentMemory) -> KernelCall:
         if memory is self._memory.memory:
             return self._memory.bound(self._kernel)
         return self._kernel.bound(memory)

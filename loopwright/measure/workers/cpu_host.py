@@ -15,7 +15,8 @@ from loopwright.measure.workers.cpu_kernels import (
     on_host,
 )
 from loopwright.measure.workers.kernel_host import ArgumentMemory, CheckMemory, KernelHost
-from loopwright.runtime import Arg, timing
+from loopwright.runtime import Arg
+from loopwright.runtime.kernels import timer
 
 
 class CpuHost(KernelHost):
@@ -25,7 +26,7 @@ class CpuHost(KernelHost):
 
     def __init__(self) -> None:
         with runtime.pinned():
-            timing.flush(np.zeros(1))
+            timer.flush(np.zeros(1))
 
     def memory(self, args: Sequence[Arg]) -> HostMemory:
         return GuardedHostMemory(args)

@@ -13,13 +13,13 @@ from loopwright.errors import InternalError
 from loopwright.measure.checking.check import Array, poison
 from loopwright.measure.workers.array_bytes import guard_pattern, outside_text
 from loopwright.measure.workers.kernel_host import ArgumentMemory, LoadedKernel, prepared
-from loopwright.runtime import Arg, timing
-from loopwright.runtime.arrays.host import aligned_bytes
-from loopwright.runtime.arrays.huge_pages import Arena
+from loopwright.runtime import Arg
+from loopwright.runtime.arrays.host import Arena, aligned_bytes
 from loopwright.runtime.artifacts.kinds import artifact_kind
-from loopwright.runtime.function import BoundCall, Function
-from loopwright.runtime.parts import PreparedCall
-from loopwright.runtime.timing import Turns
+from loopwright.runtime.kernels import timer
+from loopwright.runtime.kernels.function import BoundCall, Function
+from loopwright.runtime.kernels.kernel import KernelCall
+from loopwright.runtime.kernels.timing import Turns
 
 _ALIGN = 64
 #: Copies of constants at most. Those of which more would fit are small, and are read in no time.
@@ -122,7 +122,7 @@ class CpuKernel(LoadedKernel):
         return runtime.time_call(self._call, 1 if flush else number)
 
     def take_turns(self, nbytes: int) -> None:
-        main = self._call.main if isinstance(self._call, PreparedCall) else self._call
+        main = self._call.main
         if self._function.timer is not None or not isinstance(main, BoundCall):
             return
         places = self._constant_places()
@@ -145,9 +145,7 @@ class CpuKernel(LoadedKernel):
         places = {n for n, number in enumerate(read) if self._constants[number]}
         return places | set(range(len(read), len(read) + len(self._parts.kept)))
 
-    def bound(
-        self, memory: ArgumentMemory, workspace: Array | None = None
-    ) -> BoundCall | PreparedCall:
+    def bound(self, memory: ArgumentMemory, workspace: Array | None = None) -> KernelCall:
         """A call on other arrays, with its own workspace of enough bytes, or an allocated one."""
         arrays = on_host(memory).arrays
         if self._parts is not None:
@@ -155,11 +153,10 @@ class CpuKernel(LoadedKernel):
         call = self._function.bind(*arrays)
         if workspace is None:
             return call
-        addresses = [a.ctypes.data for a in arrays]
-        return BoundCall(self._function, arrays, addresses, workspace)
+        return self._function.bound(arrays, workspace)
 
     def flush(self, memory: ArgumentMemory) -> None:
-        timing.flush(*on_host(memory).arrays)
+        timer.flush(*on_host(memory).arrays)
 
 
 def on_host(memory: ArgumentMemory) -> HostMemory:

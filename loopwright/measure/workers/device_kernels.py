@@ -25,10 +25,10 @@ from loopwright.measure.workers.kernel_host import (
 from loopwright.measure.yardsticks.sampling import Yardstick
 from loopwright.runtime import Arg, Device
 from loopwright.runtime.arrays.device import DeviceArray
-from loopwright.runtime.devices.function import DeviceCall, DeviceFunction, sweep
 from loopwright.runtime.devices.interface import HOST, Memory
 from loopwright.runtime.guarded_memory import Side
-from loopwright.runtime.parts import PreparedCall
+from loopwright.runtime.kernels.device_function import DeviceFunction, sweep
+from loopwright.runtime.kernels.kernel import KernelCall
 
 #: Bytes before and after every array that no kernel may write; arrays stay aligned behind them.
 _GUARD = 4096
@@ -167,16 +167,14 @@ class DeviceKernel(LoadedKernel):
             self.flush(self._memory)
         return max(runtime.time_call(self._call, 1 if flush else number), _TICK_S)
 
-    def bound(self, memory: ArgumentMemory) -> DeviceCall | PreparedCall:
+    def bound(self, memory: ArgumentMemory) -> KernelCall:
         return self._bound(on_device(memory))
 
-    def checked(self, memory: DeviceMemory) -> DeviceCall | PreparedCall:
+    def checked(self, memory: DeviceMemory) -> KernelCall:
         """A call on other arrays, whose temporary buffers are guarded and poisoned too."""
         return self._bound(memory, memory.temporaries(self._function.buffer_bytes))
 
-    def _bound(
-        self, memory: DeviceMemory, buffers: Sequence[Memory] | None = None
-    ) -> DeviceCall | PreparedCall:
+    def _bound(self, memory: DeviceMemory, buffers: Sequence[Memory] | None = None) -> KernelCall:
         if self._parts is not None:
             return self._parts.bind(memory.arrays, buffers=buffers)
         return self._function.bind(*memory.arrays, buffers=buffers)
@@ -197,7 +195,7 @@ class GuardedCheckMemory(CheckMemory):
     def place(self, side: Side) -> None:
         """Do nothing: both edges of an array are guarded where it lies."""
 
-    def bound(self, kernel: LoadedKernel) -> DeviceCall | PreparedCall:
+    def bound(self, kernel: LoadedKernel) -> KernelCall:
         if not isinstance(kernel, DeviceKernel):
             raise InternalError("a kernel of the CPU was to be checked in memory of a device")
         return kernel.checked(self.memory)

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-from loopwright import runtime
 from loopwright.errors import InternalError
 from loopwright.measure.checking.check import (
     PATTERN,
@@ -25,20 +24,15 @@ from loopwright.measure.checking.check import (
 )
 from loopwright.measure.workers.array_bytes import same_bytes
 from loopwright.runtime import Arg, Artifact
-from loopwright.runtime.devices.function import DeviceCall
-from loopwright.runtime.function import BoundCall
 from loopwright.runtime.guarded_memory import Side
-from loopwright.runtime.parts import PreparedCall
-
-#: A bound call of a kernel.
-AnyCall = BoundCall | DeviceCall | PreparedCall
+from loopwright.runtime.kernels.kernel import KernelCall
 
 
-def prepared(call: AnyCall) -> float:
+def prepared(call: KernelCall) -> float:
     """Compute the part that constants determine, so that the call can be timed; returns the seconds
     of it, 0 where there is none.
     """
-    return runtime.time_call(call.prepare, 1) if isinstance(call, PreparedCall) else 0.0
+    return 0.0 if call.prepare is None else call.prepare.time(1)
 
 
 class ArgumentMemory(ABC):
@@ -142,7 +136,7 @@ class LoadedKernel(ABC):
         """Seconds of ``number`` calls together; with ``flush`` of one call with cold caches."""
 
     @abstractmethod
-    def bound(self, memory: ArgumentMemory) -> AnyCall:
+    def bound(self, memory: ArgumentMemory) -> KernelCall:
         """A call on other arrays, for `loopwright.runtime.time_call`."""
 
     @abstractmethod
@@ -164,7 +158,7 @@ class CheckMemory(ABC):
         """Move all arrays to one edge of their memory; their contents are lost."""
 
     @abstractmethod
-    def bound(self, kernel: LoadedKernel) -> AnyCall:
+    def bound(self, kernel: LoadedKernel) -> KernelCall:
         """A call of a kernel on these arrays."""
 
 

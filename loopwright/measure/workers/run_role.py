@@ -42,8 +42,8 @@ from loopwright.measure.workers.messages import (
 )
 from loopwright.measure.workers.protocol import Message, Reply
 from loopwright.records import ErrorKind
-from loopwright.runtime import timing
 from loopwright.runtime.artifacts.kinds import artifact_kind
+from loopwright.runtime.kernels import timing
 
 #: A warm-up that is this many times beyond the limit of the race decides it alone, if it is long.
 _HOPELESS = 2.0

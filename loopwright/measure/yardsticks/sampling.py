@@ -15,8 +15,8 @@ import numpy as np
 from loopwright.errors import InternalError, OutOfMemoryError
 from loopwright.runtime import Artifact, Device, Module
 from loopwright.runtime.arrays.device import DeviceArray
-from loopwright.runtime.devices.function import DeviceCall
-from loopwright.runtime.symbolic import SymbolicArg, SymbolicFunction
+from loopwright.runtime.kernels.kernel import KernelCall
+from loopwright.runtime.kernels.symbolic import SymbolicArg, SymbolicFunction
 
 #: A launch takes at least so many seconds, where there is memory for it: what a launch costs by
 #: itself is little beside that.
@@ -98,7 +98,7 @@ class Yardstick:
         return max(1, wanted // size)
 
     @contextmanager
-    def _call(self, units: int) -> Iterator[DeviceCall]:
+    def _call(self, units: int) -> Iterator[KernelCall]:
         """The kernel bound to new arrays; it has run once, so that all their pages are there."""
         api, device = self._device.api, self._device
         with ExitStack() as stack:
@@ -112,8 +112,6 @@ class Yardstick:
                 if not arg.output:
                     _fill(arrays[-1])
             call = self._function.bind(*arrays)
-            if not isinstance(call, DeviceCall):
-                raise InternalError(f"{self._function.name} does not run on a device")
             call.run()
             yield call
 
@@ -135,9 +133,9 @@ def _fill(array: DeviceArray) -> None:
         array.api.fill(array.memory, 1)
 
 
-def _seconds(call: DeviceCall) -> float:
+def _seconds(call: KernelCall) -> float:
     """Time of one launch. Another one goes before it, so that it is queued while that runs and the
     time between the events is the device's alone.
     """
-    call.launch()
+    call()
     return max(call.time(1), _TICK_S)

@@ -14,8 +14,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, NoReturn
 
 from loopwright.errors import UsageError, shown
-from loopwright.runtime.artifacts.manifest import Manifest
-from loopwright.runtime.artifacts.size_formulas import OPERATIONS, SizeFormula
+from loopwright.runtime.artifacts.manifest import OPERATIONS, Manifest, SizeFormula
 
 #: An argument of a kernel: a parameter, temporary buffer or size of the function, by number.
 ArgumentSource = tuple[Literal["parameter", "buffer", "size"], int]

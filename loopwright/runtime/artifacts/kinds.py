@@ -103,3 +103,7 @@ def link(manifest: Manifest, objects: bytes) -> Linked:
             f"a program of kind {kind.name!r} runs in the compiler; import {kind.needs} first"
         )
     return kind.link(manifest, objects)
+
+
+OPENCL_SOURCE = ArtifactKind("opencl-source", "opencl", "clprog", "program", device="opencl")
+CUDA_CUBIN = ArtifactKind("cuda-cubin", "cuda", "cuprog", "program", device="cuda")

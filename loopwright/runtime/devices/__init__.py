@@ -5,8 +5,7 @@ Our kinds are registered here; the driver of one is imported at its first use.
 
 from __future__ import annotations
 
-from loopwright.runtime.devices.interface import DeviceAPI
-from loopwright.runtime.devices.registry import register_device_api
+from loopwright.runtime.devices.interface import DeviceAPI, register_device_api
 
 
 def _cpu() -> DeviceAPI:

@@ -9,13 +9,12 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from loopwright.runtime.devices.interface import forget_stream, free_stream
 from loopwright.runtime.memory.allocators import (
+    NaiveAllocator,
     allocator,
     device_allocator,
-    forget_stream,
-    free_stream,
 )
-from loopwright.runtime.memory.naive import NaiveAllocator
 from loopwright.runtime.memory.pool import (
     DeviceLike,
     MemoryPool,
@@ -26,16 +25,19 @@ from loopwright.runtime.memory.pooled import PooledAllocator
 from loopwright.runtime.memory.workspace import WorkspacePool, workspace_pool
 
 if TYPE_CHECKING:
-    from loopwright.runtime.memory.communicator import DeviceCommunicator
-    from loopwright.runtime.memory.copier import AsyncMemoryCopier
-    from loopwright.runtime.memory.prefetcher import MemoryPrefetcher, Prefetch
+    from loopwright.runtime.memory.transfers import (
+        AsyncMemoryCopier,
+        DeviceCommunicator,
+        MemoryPrefetcher,
+        Prefetch,
+    )
 
 #: Names that are imported at their first use, and their modules.
 _LATER = {
-    "AsyncMemoryCopier": "loopwright.runtime.memory.copier",
-    "DeviceCommunicator": "loopwright.runtime.memory.communicator",
-    "MemoryPrefetcher": "loopwright.runtime.memory.prefetcher",
-    "Prefetch": "loopwright.runtime.memory.prefetcher",
+    "AsyncMemoryCopier": "loopwright.runtime.memory.transfers",
+    "DeviceCommunicator": "loopwright.runtime.memory.transfers",
+    "MemoryPrefetcher": "loopwright.runtime.memory.transfers",
+    "Prefetch": "loopwright.runtime.memory.transfers",
 }
 
 __all__ = [

@@ -13,15 +13,14 @@ from loopwright.errors import UsageError, did_you_mean, shown
 from loopwright.runtime import pool
 from loopwright.runtime.devices.device import Device, device
 from loopwright.runtime.devices.interface import HOST
-from loopwright.runtime.devices.launches import LaunchRecorder, Span, recording
-from loopwright.runtime.devices.timers import start_timer
-from loopwright.runtime.function import Function
+from loopwright.runtime.devices.launches import LaunchRecorder, Span, recording, start_timer
+from loopwright.runtime.kernels.function import Function
+from loopwright.runtime.kernels.symbolic import SymbolicFunction
+from loopwright.runtime.kernels.timing import time_call
 from loopwright.runtime.module import Module
 from loopwright.runtime.profiling import calls
-from loopwright.runtime.profiling.collectors import MetricCollector
+from loopwright.runtime.profiling.calls import MetricCollector
 from loopwright.runtime.profiling.report import ProfiledCall, Report
-from loopwright.runtime.symbolic import SymbolicFunction
-from loopwright.runtime.timing import time_call
 
 #: Operations of one call: of the function that is profiled, or of several by their names.
 Flop = float | Mapping[str, float]
@@ -97,7 +96,7 @@ def _looped(
     started = _start(collectors, function.device)
     seconds = time_call(call, number)
     metrics = _stop(started)
-    nbytes = number * sum(arg.nbytes for arg in call.function.args)
+    nbytes = number * sum(arg.nbytes for arg in call.args)
     where = str(function.device)
     return ProfiledCall(function.name, where, seconds, number, nbytes, None, metrics)
 

@@ -23,18 +23,16 @@ from loopwright import dtypes
 from loopwright.errors import BuildError
 from loopwright.runtime import (
     Arg,
-    BoundCall,
-    DeviceCall,
     Function,
     Module,
-    PreparedCall,
     get_num_threads,
     measure_windows,
     pinned,
     time_call,
 )
 from loopwright.runtime.arrays.host import ALIGNMENT, aligned_bytes
-from loopwright.runtime.devices.function import DeviceFunction
+from loopwright.runtime.kernels.device_function import DeviceFunction
+from loopwright.runtime.kernels.kernel import KernelCall
 from loopwright.te.index_ranges import Span
 
 Array = npt.NDArray[Any]
@@ -177,9 +175,7 @@ def _called(
     return module.with_constants(*constants), varying
 
 
-def _in_tuning(
-    module: Module, call: BoundCall | DeviceCall | PreparedCall, estimate: float
-) -> float:
+def _in_tuning(module: Module, call: KernelCall, estimate: float) -> float:
     threads = module.artifact.contents.num_threads or get_num_threads()
     with pinned(threads) if module.is_binary else nullcontext():
         return measure_windows(call, 1, _WINDOW_S * 1e3, estimate)[0]

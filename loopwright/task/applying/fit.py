@@ -22,7 +22,7 @@ from loopwright.records import (
     once_for_equal,
 )
 from loopwright.records import threads as threads_of
-from loopwright.runtime.devices.facts import facts_here, models_here
+from loopwright.runtime.devices.device import facts_here, models_here
 from loopwright.target import Target, same_code
 
 #: Parts of a canonical target that are compared on their own, or that change no time.

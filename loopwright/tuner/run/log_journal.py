@@ -28,7 +28,7 @@ from loopwright.records import (
 )
 from loopwright.records.log import without_collector
 from loopwright.records.playoffs import Place, places, verdict_of
-from loopwright.runtime.devices.facts import facts_here
+from loopwright.runtime.devices.device import facts_here
 from loopwright.transform import PassContext
 from loopwright.tuner.run.journal import REMEASURED, Journal
 from loopwright.tuner.run.points import RecordedPoints

@@ -14,10 +14,10 @@ import pytest
 
 from loopwright import graph
 from loopwright.errors import ArgumentError, UsageError
+from loopwright.executors import AotExecutor
 from loopwright.graph import op
 from loopwright.graph.ir.module import MAIN, OUTPUT_NAMES
 from loopwright.runtime import load_module
-from loopwright.runtime.executors import AotExecutor
 
 ROOT = Path(__file__).parents[3]
 Array = np.ndarray[Any, Any]
@@ -28,7 +28,7 @@ has_cc = pytest.mark.skipif(
 LOAD = """
 import sys, numpy as np
 from loopwright.runtime import load_module
-from loopwright.runtime.executors import AotExecutor
+from loopwright.executors import AotExecutor
 executor = AotExecutor(load_module(sys.argv[1]))
 executor.run(x=np.full((2, 8), 0.5, "float32"))
 np.save(sys.argv[2], executor.get_output("logits").numpy())

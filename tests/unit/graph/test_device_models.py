@@ -11,12 +11,12 @@ import pytest
 import loopwright as lw
 from loopwright import graph
 from loopwright.errors import ArgumentError, OutOfMemoryError, TargetError, UsageError
+from loopwright.executors import HostStep, Model, Program, Step, Value
 from loopwright.runtime import Artifact, Module
 from loopwright.runtime.artifacts.device_code import DeviceCode, Launch
 from loopwright.runtime.artifacts.manifest import ArgSpec, FunctionSpec, Manifest
-from loopwright.runtime.devices import registry
+from loopwright.runtime.devices import interface as registry
 from loopwright.runtime.devices.cuda import CUDA, CudaAPI
-from loopwright.runtime.executors import HostStep, Model, Program, Step, Value
 from loopwright.runtime.profiling import counted_copies
 from tests.unit.runtime.devices.fake_cuda import FakeDriver
 

@@ -13,9 +13,7 @@ import pytest
 import loopwright as lw
 from loopwright import graph, te
 from loopwright.errors import ArgumentError, UsageError
-from loopwright.graph import op
-from loopwright.runtime import Device, Module
-from loopwright.runtime.executors import (
+from loopwright.executors import (
     Edge,
     Partition,
     PartitionedExecutor,
@@ -24,6 +22,8 @@ from loopwright.runtime.executors import (
     Value,
     partition,
 )
+from loopwright.graph import op
+from loopwright.runtime import Device, Module
 from loopwright.runtime.memory import device_allocator
 from loopwright.testing.simulated_device import SimulatedDevice
 

@@ -22,7 +22,7 @@ from loopwright.measure import (
 )
 from loopwright.records import Checked, ErrorKind
 from loopwright.runtime import cpu
-from loopwright.runtime.devices.facts import facts_here
+from loopwright.runtime.devices.device import facts_here
 from loopwright.schedule import create_schedule
 from loopwright.task import Task, apply_history_best, create_task, get_config, template
 from loopwright.task.applying.as_called import time_as_called

@@ -11,8 +11,7 @@ import pytest
 
 from loopwright.errors import ArgumentError, LoopwrightError, TensorError, UsageError
 from loopwright.runtime import Device, RuntimeChecker, checker, cpu, empty
-from loopwright.runtime.devices.interface import Memory
-from loopwright.runtime.devices.registry import register_device_api, unregister_device_api
+from loopwright.runtime.devices.interface import Memory, register_device_api, unregister_device_api
 
 EXT = 12
 CHECK = RuntimeChecker()

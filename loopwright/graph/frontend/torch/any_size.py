@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from loopwright.errors import GraphError
+from loopwright.executors import GraphExecutor, Model, SizedModel
+from loopwright.executors.callees import SharedArrays
 from loopwright.graph.batches.generalising import Generalised, generalised
 from loopwright.graph.batches.sized_kernels import sized_kernels
 from loopwright.graph.building import applied_history
@@ -17,8 +19,6 @@ from loopwright.graph.ir.module import IRModule
 from loopwright.graph.pipeline import pipeline
 from loopwright.graph.plan import plan_sized
 from loopwright.runtime.artifacts.kinds import device_of_target
-from loopwright.runtime.executors import GraphExecutor, Model, SizedModel
-from loopwright.runtime.executors.batches.shared_arrays import SharedArrays
 
 
 class Served(NamedTuple):

@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from loopwright import driver, te
+from loopwright.executors.sequence import sequence
 from loopwright.runtime import Module
-from loopwright.runtime.executors.sequence import sequence
 from loopwright.target import Target
 
 #: Pairs side by side in a row, rows of a page, and pages of a block, of which threads take one at a

@@ -7,8 +7,8 @@ from collections import defaultdict
 from collections.abc import Mapping
 
 from loopwright.errors import FallbackWarning
+from loopwright.executors import GraphExecutor
 from loopwright.graph.ir.expr import HostFunction
-from loopwright.runtime.executors import GraphExecutor
 
 #: Runs that are timed, behind one that is not; the share from which on there is a warning; the
 #: operators that it names.

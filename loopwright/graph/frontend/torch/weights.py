@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from loopwright.executors import Model
 from loopwright.graph.frontend.torch.arrays import as_array, dtype_of, torch_package
 from loopwright.graph.frontend.torch.fingerprints import Fingerprints
 from loopwright.graph.infer import infer_types
 from loopwright.graph.ir.expr import Constant, Expr, Function, Var
 from loopwright.graph.ir.module import MAIN, IRModule
 from loopwright.graph.ir.visitor import called, post_order, rewrite, users
-from loopwright.runtime.executors import Model
 from loopwright.target import Target
 
 #: Rows up to which a product with a packed matrix takes as long as one with the matrix itself.

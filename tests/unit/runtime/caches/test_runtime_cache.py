@@ -16,8 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from loopwright.errors import UsageError
 from loopwright.runtime import RuntimeCache
-from loopwright.runtime.caches.runtime_cache import DEFAULT_LIMIT
-from loopwright.runtime.usage import cache_totals
+from loopwright.runtime.caches import DEFAULT_LIMIT, cache_totals
 
 KEYS = st.sampled_from("abcdef")
 LIMIT = 20

@@ -16,8 +16,8 @@ from loopwright.runtime import Artifact, Module, from_dlpack
 from loopwright.runtime.artifacts.device_code import DeviceCode, Launch
 from loopwright.runtime.artifacts.manifest import ArgSpec, FunctionSpec, Manifest, SizesSpec
 from loopwright.runtime.devices import dlpack
-from loopwright.runtime.devices.function import DeviceCall, DeviceFunction
-from loopwright.runtime.symbolic import SymbolicFunction
+from loopwright.runtime.kernels.device_function import DeviceCall, DeviceFunction
+from loopwright.runtime.kernels.symbolic import SymbolicFunction
 from tests.unit.runtime.devices.fake_cuda import FakeDriver
 
 

@@ -1,0 +1,45 @@
+"""Executors of whole models: programs of kernels as data. Nothing here knows an IR."""
+
+from __future__ import annotations
+
+from loopwright.executors.async_executor import AsyncGraphExecutor
+from loopwright.executors.batched_model import BatchedModel, load_model
+from loopwright.executors.callees import HostStep
+from loopwright.executors.debug_executor import DebugExecutor
+from loopwright.executors.device_executor import DeviceGraphExecutor, DeviceProgram
+from loopwright.executors.executor import Executor
+from loopwright.executors.graph_executor import GraphExecutor
+from loopwright.executors.model import Model
+from loopwright.executors.partitioned_executor import (
+    Edge,
+    Partition,
+    PartitionedExecutor,
+    partition,
+)
+from loopwright.executors.program import Program, Step, Value
+from loopwright.executors.sized_model import SizedModel, SizedProgram, SizedValue
+from loopwright.executors.whole_program import AotExecutor
+
+__all__ = [
+    "AotExecutor",
+    "AsyncGraphExecutor",
+    "BatchedModel",
+    "DebugExecutor",
+    "DeviceGraphExecutor",
+    "DeviceProgram",
+    "Edge",
+    "Executor",
+    "GraphExecutor",
+    "HostStep",
+    "Model",
+    "Partition",
+    "PartitionedExecutor",
+    "Program",
+    "SizedModel",
+    "SizedProgram",
+    "SizedValue",
+    "Step",
+    "Value",
+    "load_model",
+    "partition",
+]

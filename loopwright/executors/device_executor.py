@@ -1,0 +1,550 @@
+"""The graph executor of a device: all kernels in one stream, over memory allocated there.
+
+Nothing waits between two kernels: a run puts all of them into the device's current stream and
+returns. Copies to the host wait for them, as for all queued work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from loopwright.errors import ArgumentError, OutOfMemoryError, TargetError, UsageError
+from loopwright.executors.callees import Callee, HostStep, split
+from loopwright.executors.executor import fitted
+from loopwright.executors.graph_executor import GraphExecutor, weight_of
+from loopwright.executors.program import Program, Step, Value, placed
+from loopwright.runtime.arrays.device import DeviceArray
+from loopwright.runtime.arrays.host import NDArray
+from loopwright.runtime.devices.device import Device
+from loopwright.runtime.devices.interface import Memory, Stream
+from loopwright.runtime.kernels.device_function import DeviceCall, DeviceFunction
+from loopwright.runtime.memory import note_use
+from loopwright.runtime.module import Module
+from loopwright.runtime.ndarray import array, device_of, empty, from_dlpack, is_on_host
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class DeviceKernel:
+    """A kernel with its constants on a device."""
+
+    #: The code that each run calls.
+    function: DeviceFunction
+    #: An array for each argument that is a constant, or packed of constants; None: a step gives it.
+    given: tuple[DeviceArray | None, ...]
+
+    def bind(self, *rest: DeviceArray, buffers: Sequence[Memory]) -> DeviceCall:
+        """A call on the arrays of a step, with memory for the kernel's temporary buffers."""
+        following = iter(rest)
+        args = [next(following) if x is None else x for x in self.given]
+        return self.function.bind(*args, buffers=buffers)
+
+
+class DeviceWeights(Collection[int]):
+    """The weights of a program on a device: each is copied when a kernel first reads it.
+
+    ``weights`` are arrays of the host by number of the value, ``there`` those copied before.
+    """
+
+    def __init__(
+        self,
+        weights: Mapping[int, Array],
+        device: Device,
+        there: Mapping[int, DeviceArray] | None = None,
+    ) -> None:
+        self._weights, self.device = weights, device
+        self._there = dict(there or {})
+
+    def __getitem__(self, number: int) -> DeviceArray:
+        if number not in self._there:
+            self._there[number] = on_device(self._weights[number], self.device)
+        return self._there[number]
+
+    def __contains__(self, number: object) -> bool:
+        return number in self._weights
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._weights)
+
+    def __len__(self) -> int:
+        return len(self._weights)
+
+    @property
+    def there(self) -> Mapping[int, DeviceArray]:
+        """Weights that are on the device."""
+        return self._there
+
+    def bring(self, numbers: Iterable[int]) -> None:
+        """Copy those that are weights, where they are not there yet."""
+        for n in numbers:
+            if n in self._weights:
+                self[n]
+
+    def keep(self, numbers: Collection[int]) -> None:
+        """Drop all others; arrays that kernels have packed of them stay."""
+        self._there = {n: a for n, a in self._there.items() if n in numbers}
+
+
+def on_device(elements: Array, device: Device) -> DeviceArray:
+    made = array(elements, device=device)
+    assert isinstance(made, DeviceArray)
+    return made
+
+
+def device_callees(
+    steps: Sequence[Step],
+    kernels: Mapping[str, Module | HostStep],
+    weights: DeviceWeights,
+    before: Sequence[Callee] = (),
+    changed: Collection[int] = (),
+) -> list[Callee]:
+    """The callee of each step; steps that give one kernel the same constants share its packed ones.
+
+    ``before`` are the callees for other weights (empty: prepare all), of which those in ``changed``
+    differ. ArgumentError where a kernel is missing or does not fit, UsageError where it is for the
+    host.
+    """
+    made: dict[tuple[object, ...], DeviceKernel] = {}
+    found = []
+    for at, step in enumerate(steps):
+        module, given, rest = split(step, kernels, weights)
+        if before and not set(given) & set(changed):
+            found.append(before[at])
+            continue
+        if isinstance(module, HostStep):
+            found.append(Callee(module, given, rest))
+            continue
+        key = (step.kernel, *given)
+        if key not in made:
+            made[key] = _with_constants(module, step, given, weights)
+        weights.bring(rest)  # weights that the kernel takes as ordinary arguments
+        found.append(Callee(made[key], given, rest))
+    _forget_what_is_packed(weights, found)
+    return found
+
+
+def _forget_what_is_packed(weights: DeviceWeights, called: Sequence[Callee]) -> None:
+    """Drop weights that no run reads, since kernels have packed them."""
+    kernels = [c for c in called if isinstance(c.function, DeviceKernel)]
+    held = {id(a) for c in kernels for a in c.function.given}
+    numbers = {n for c in kernels for n in c.rest if n in weights}
+    weights.keep({n for n, a in weights.there.items() if id(a) in held} | numbers)
+
+
+def _with_constants(
+    module: Module, step: Step, given: Sequence[int], weights: DeviceWeights
+) -> DeviceKernel:
+    """A kernel with its constants; stages that depend on them alone are computed now."""
+    function = module[module.entry_name]
+    if not isinstance(function, DeviceFunction):
+        raise UsageError(
+            f"kernel {step.kernel!r} is built for {module.type_key}, and is no kernel of a device "
+            "with sizes that are known"
+        )
+    numbers = {place: n for place, n in enumerate(step.args) if n in given}
+    parts = module.parts()
+    if parts is None:
+        held = (weights[numbers[p]] if p in numbers else None for p in range(len(step.args)))
+        return DeviceKernel(function, tuple(held))
+    kept = parts.room(weights.device)
+    parts.prepare({place: weights[n] for place, n in numbers.items()}, kept)
+    assert isinstance(parts.second, DeviceFunction)
+    read = (weights[numbers[p]] if p in numbers else None for p in parts.read_later)
+    return DeviceKernel(parts.second, (*read, *kept))
+
+
+@dataclass(frozen=True, eq=False)
+class HostCallOnDevice:
+    """A Python step between kernels of a device; its arrays are copied to the host and back."""
+
+    step: HostStep
+    #: On the device or on the host.
+    reads: tuple[DeviceArray | Array, ...]
+    #: On the device.
+    writes: tuple[DeviceArray, ...]
+
+    def __call__(self) -> None:
+        """Run it once, after all work that was queued before."""
+        given = [a if isinstance(a, np.ndarray) else a.numpy() for a in self.reads]
+        made = [np.empty(a.shape, a.dtype) for a in self.writes]
+        self.step.bind(*given, *made)()
+        for there, here in zip(self.writes, made, strict=True):
+            there.copyfrom(here)
+
+
+class DeviceProgram:
+    """A program on a device, from which executors are made.
+
+    Weights are copied to the device, and packed where kernels pack constants, at creation.
+
+    Args:
+        program: its kernels and values.
+        kernels: by name, built for such devices; Python functions among them, around which values
+            are copied to the host and back.
+        constants: by the names of the program's values.
+        device: the device.
+
+    Attributes:
+        program: as given, with places in memory as the device aligns them.
+        kernels, device: as given.
+        constants: the weights on the host, by numbers of values.
+        weights: those on the device.
+        callees: the callee of each step.
+
+    Raises:
+        UsageError: the device is not here, or kernels are not for it.
+        TargetError: kernels are for another architecture, or the device has no float64.
+        ArgumentError: a kernel or a constant is missing, or has another shape or dtype.
+        OutOfMemoryError: the device has no room for the weights.
+
+    Example:
+        >>> from loopwright.executors import DeviceGraphExecutor, DeviceProgram
+        >>> x = lw.graph.var("x", (4,))
+        >>> module = lw.graph.IRModule.from_expr(lw.graph.op.nn.relu(x))
+        >>> if lw.opencl().exist:
+        ...     model = lw.graph.compile(module, "opencl")
+        ...     there = DeviceProgram(model.program, model.kernels, model.constants, lw.opencl())
+        ...     executor = DeviceGraphExecutor(there)
+        ...     executor.run(x=np.array([1, -2, 3, -4], "float32"))
+        ...     assert executor.get_output(0).numpy().tolist() == [1.0, 0.0, 3.0, 0.0]
+        ...
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        kernels: Mapping[str, Module | HostStep],
+        constants: Mapping[str, Array],
+        device: Device,
+    ) -> None:
+        device.require()
+        _check_doubles(program, device)
+        self.kernels, self.device = kernels, device
+        self.program = placed(
+            program.values,
+            program.steps,
+            program.inputs,
+            program.outputs,
+            program.output_names,
+            device.api.alignment(device.device_id),
+        )
+        numbers = [n for n, v in enumerate(program.values) if v.kind == "constant"]
+        self.constants = {n: weight_of(program.values[n], constants) for n in numbers}
+        self.weights = DeviceWeights(self.constants, device)
+        nbytes = sum(a.nbytes for a in self.constants.values())
+        with room(device, self.program, "its weights", nbytes):
+            self.callees = device_callees(program.steps, kernels, self.weights)
+
+
+@contextmanager
+def room(device: Device, program: Program, what: str, nbytes: int) -> Iterator[None]:
+    """Name the model and ``what`` of it in an OutOfMemoryError of the block.
+
+    ``nbytes`` is the size that is requested.
+    """
+    try:
+        yield
+    except OutOfMemoryError as error:
+        constants = sum(v.nbytes for v in program.values if v.kind == "constant")
+        free = device.available_global_memory
+        told = "" if free is None else f", {free} are free"
+        raise OutOfMemoryError(
+            f"{device} has no room for {what} ({nbytes} bytes{told}): the model takes {constants} "
+            f"bytes of weights and {program.pool_bytes} of values between its kernels; take a "
+            f"smaller batch or another device ({error})"
+        ) from error
+
+
+def _check_doubles(program: Program, device: Device) -> None:
+    """Refuse float64 where a device says that it has none."""
+    if device.attribute("has_float64") is not False:
+        return
+    found = next((v.name for v in program.values if np.dtype(v.dtype) == np.float64), None)
+    if found is not None:
+        raise TargetError(
+            f"value {found!r} of the model is float64, which {device} ({device.device_name}) does "
+            "not compute; convert the model to float32"
+        )
+
+
+class DeviceGraphExecutor(GraphExecutor):
+    """A model on a device, ready to run; `Model.executor` makes it.
+
+    Weights are copied there at creation, and packed where kernels pack constants; executors from
+    `another` share them. Intermediate values share one piece of memory by their lifetimes, and
+    temporary buffers of kernels another one. A run is queued in the device's
+    current stream, and waits for nothing.
+
+    Inputs may be arrays of the host, which are copied to the device, or arrays of this device with
+    ``__dlpack__``: those of PyTorch, CuPy, or `loopwright.runtime.DeviceArray`, which are copied on
+    it. `set_input_zero_copy` and `set_output_zero_copy` take arrays of this device alone, without a
+    copy. The result of `get_output` lies on the device; ``numpy()`` of it copies it to the host,
+    and ``torch.from_dlpack`` takes it over.
+
+    Args:
+        program: the program on its device.
+        graph: record the launches of a run as a graph of the driver, and launch this from then on.
+            Profiles then see no kernels.
+
+    Attributes:
+        program: the program as placed on the device.
+        device, graph: as given.
+
+    Raises:
+        UsageError: the device records no graphs, or a step runs in Python, and one is asked for.
+        OutOfMemoryError: the device has no room; the message names the purpose.
+
+    Example:
+        >>> x = lw.graph.var("x", (4,))
+        >>> module = lw.graph.IRModule.from_expr(lw.graph.op.nn.relu(x))
+        >>> if lw.opencl().exist:
+        ...     executor = lw.graph.compile(module, "opencl").executor()
+        ...     executor.run(x=np.array([1, -2, 3, -4], "float32"))
+        ...     assert executor.get_output(0).numpy().tolist() == [1.0, 0.0, 3.0, 0.0]
+        ...
+    """
+
+    def __init__(self, program: DeviceProgram, *, graph: bool = False) -> None:
+        self.device, self.graph, self._there = program.device, graph, program.weights
+        self._begin(program.program, program.kernels, program.constants, program.callees)
+
+    def _begin(
+        self,
+        program: Program,
+        kernels: Mapping[str, Module | HostStep],
+        weights: Mapping[int, Array],
+        called: Sequence[Callee],
+    ) -> None:
+        self._noted: Stream | None = None
+        self._recorded: Callable[[Stream | None], None] | None = None
+        self._workspace = self._temporary(program, called)
+        super()._begin(program, kernels, weights, called)
+        if self.graph:
+            self._check_graph()
+
+    def another(self) -> DeviceGraphExecutor:
+        """The same model on the same device with memory of its own; weights are shared.
+
+        Raises:
+            OutOfMemoryError: the device has no room for a second one.
+        """
+        made = DeviceGraphExecutor.__new__(DeviceGraphExecutor)
+        made.device, made.graph, made._there = self.device, self.graph, self._there
+        made._begin(self.program, self._kernels, self._weights, self._callees)
+        return made
+
+    def of_size(self, program: Program) -> GraphExecutor:
+        """Refused by a UsageError: kernels of a device are built for fixed sizes."""
+        raise UsageError(f"a model for {self.device} has sizes that are known; compile it for each")
+
+    # -- memory --------------------------------------------------------------------------------
+
+    def _empty(self, program: Program, what: str, shape: tuple[int, ...], dtype: str) -> Any:
+        nbytes = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
+        with room(self.device, program, what, nbytes):
+            return empty(shape, dtype, self.device)
+
+    def _temporary(self, program: Program, called: Sequence[Callee]) -> DeviceArray:
+        """Memory for the temporary buffers of any one kernel: they run one after the other."""
+        needs = (self._extent(c) for c in called if isinstance(c.function, DeviceKernel))
+        found: DeviceArray = self._empty(
+            program, "temporary buffers of its kernels", (max(needs, default=0),), "uint8"
+        )
+        return found
+
+    def _extent(self, callee: Callee) -> int:
+        return sum(map(self._aligned, callee.function.function.buffer_bytes))
+
+    def _aligned(self, nbytes: int) -> int:
+        unit = self.device.api.alignment(self.device.device_id)
+        return -(-max(nbytes, 1) // unit) * unit
+
+    def _buffers(self, callee: Callee) -> list[Memory]:
+        found, at = [], 0
+        for nbytes in callee.function.function.buffer_bytes:
+            found.append(self._workspace.memory.part(at, nbytes))
+            at += self._aligned(nbytes)
+        return found
+
+    def _memory(self) -> Any:
+        """The memory that intermediate values share."""
+        size = max(self.program.pool_bytes, 1)
+        return self._empty(self.program, "values between its kernels", (size,), "uint8")
+
+    def _array(self, number: int, v: Value) -> Any:
+        if v.kind == "constant":
+            return self._there.there.get(number, self._weights[number])
+        if v.kind == "stored":
+            part = self._pool.memory.part(v.offset, v.nbytes)
+            return DeviceArray(part, v.shape, v.dtype, self.device, self._pool)
+        made = self._empty(self.program, f"its input {v.name!r}", v.shape, v.dtype)
+        if v.nbytes:
+            self.device.api.fill(made.memory, 0)
+        return made
+
+    def _bound_to(self, callee: Callee) -> Any:
+        arrays = [self._arrays[n] for n in callee.rest]
+        if isinstance(callee.function, DeviceKernel):
+            return callee.function.bind(*arrays, buffers=self._buffers(callee))
+        first = len(arrays) - callee.function.outputs
+        return HostCallOnDevice(callee.function, tuple(arrays[:first]), tuple(arrays[first:]))
+
+    def _bind_again(self, steps: Sequence[int]) -> None:
+        super()._bind_again(steps)
+        self._noted = self._recorded = None
+
+    # -- inputs and outputs --------------------------------------------------------------------
+
+    def _fitted(self, v: Value, given: object) -> Any:
+        """An array of this device as it is, or one of the host."""
+        if is_on_host(given):
+            return fitted(v, given)
+        where = device_of(given)
+        if where != self.device:
+            raise ArgumentError(
+                f"{v.name!r}: the array lies on {where}, and the model runs on {self.device}; copy "
+                "it there, or to the host"
+            )
+        try:
+            found = given if isinstance(given, DeviceArray) else from_dlpack(given)
+        except ArgumentError as error:
+            raise ArgumentError(f"{v.name!r}: {error}") from None
+        if found.shape != v.shape or found.dtype != v.dtype:
+            raise ArgumentError(
+                f"{v.name!r} is {v.dtype}{list(v.shape)}, got {found.dtype}{list(found.shape)}"
+            )
+        return found
+
+    def _own(self, v: Value) -> Any:
+        return self._array(-1, v)
+
+    def _constants(self) -> Iterable[tuple[str, Any]]:
+        return ((self.program.values[n].name, a) for n, a in self._there.there.items())
+
+    def _fill(self, place: int, elements: Any) -> None:
+        target: Any = self._input_array(place)
+        target.copyfrom(elements)
+
+    def _replace(self, number: int, elements: Any) -> None:
+        if not isinstance(elements, DeviceArray):
+            name = self.program.values[number].name
+            raise ArgumentError(
+                f"{name!r}: the array lies on the host, and the model runs on {self.device}; "
+                "without a copy it takes arrays of that alone, such as lw.nd.empty(shape, dtype, "
+                "device)"
+            )
+        super()._replace(number, elements)
+
+    def get_input(self, key: str | int) -> NDArray:
+        """A copy of an input on the device, as it is now."""
+        found: Any = self._input_array(self._input_place(key))
+        made: NDArray = found.copyto(self.device)
+        return made
+
+    def _copy_out(self, place: int, out: Any) -> Any:
+        found: Any = self._output_array(place)
+        if isinstance(found, np.ndarray):  # a weight that no kernel reads
+            found = self._there[self.program.outputs[place]]
+        if out is None:
+            return found.copyto(self.device)
+        if isinstance(out, DeviceArray):
+            return out.copyfrom(found)
+        out[...] = found.numpy()
+        return out
+
+    # -- weights -------------------------------------------------------------------------------
+
+    def share_params(self, other: GraphExecutor) -> None:
+        """Use the weights of another executor of the program on this device; see `GraphExecutor`.
+
+        Raises:
+            ArgumentError: it runs another program, or on another device.
+        """
+        if not isinstance(other, DeviceGraphExecutor) or other.device != self.device:
+            raise ArgumentError(f"share_params: the other executor does not run on {self.device}")
+        if other.program != self.program:
+            raise ArgumentError("share_params: the other executor runs another program")
+        self._check_shared(other)
+        self._take(other._weights, other._there, other._callees)
+
+    def _set_weights(self, weights: Mapping[int, Array], changed: Mapping[int, Array]) -> None:
+        same = {n: a for n, a in self._there.there.items() if n not in changed}
+        there = DeviceWeights(weights, self.device, same)
+        called = device_callees(
+            self.program.steps, self._kernels, there, self._callees, list(changed)
+        )
+        self._take(weights, there, called)
+        self._taken = None
+
+    def _take(
+        self, weights: Mapping[int, Array], there: DeviceWeights, called: Sequence[Callee]
+    ) -> None:
+        self._weights, self._there, self._callees = weights, there, called
+        for n, v in enumerate(self.program.values):
+            if v.kind == "constant":
+                self._arrays[n] = self._array(n, v)
+        self._bind_again(range(len(self._calls)))
+
+    # -- running -------------------------------------------------------------------------------
+
+    def sync(self) -> None:
+        """Wait for all work in the device's current stream.
+
+        Raises:
+            RunError: something in it failed.
+        """
+        api, device_id = self.device.api, self.device.device_id
+        api.synchronize(device_id, api.current_stream(device_id))
+
+    def _run(self) -> None:
+        stream = self.device.api.current_stream(self.device.device_id)
+        if stream is not self._noted:
+            self._note(stream)
+        if not self.graph:
+            self._launch(stream)
+            return
+        if self._recorded is None:
+            self._record(stream)
+            return
+        self._recorded(stream)
+
+    def _launch(self, stream: Stream) -> None:
+        for call in self._calls:
+            if isinstance(call, DeviceCall):
+                call.launch(stream)
+            else:
+                call()
+
+    def _record(self, stream: Stream) -> None:
+        """Run once, since drivers set up kernels at the first launch, and record the next runs."""
+        self._launch(stream)
+        self._recorded = self.device.api.record_graph(self.device.device_id, self._launch)
+
+    def _note(self, stream: Stream) -> None:
+        """Note that a stream uses all memory, so that it is not given to others too early."""
+        held = [self._pool, self._workspace, *self._there.there.values()]
+        for a in [*held, *(a for a in self._arrays if isinstance(a, DeviceArray))]:
+            note_use(a.memory, stream)
+        for callee in self._callees:
+            if isinstance(callee.function, DeviceKernel):
+                for given in callee.function.given:
+                    if given is not None:
+                        note_use(given.memory, stream)
+        self._noted = stream
+
+    def _check_graph(self) -> None:
+        """Raise UsageError where a run cannot be recorded."""
+        hosts = [c.function.name for c in self._callees if isinstance(c.function, HostStep)]
+        if hosts:
+            raise UsageError(
+                f"graph=True: step {hosts[0]!r} runs in Python and cannot be recorded; leave it out"
+            )
+        if not self.device.api.has_graphs:
+            raise UsageError(f"graph=True: {self.device} records no graphs; leave it out")
