@@ -8,19 +8,26 @@ import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from loopwright.errors import ArgumentError, RunError
 from loopwright.executors.program import Step
-from loopwright.runtime.arrays.host import Arena
+from loopwright.runtime.arrays.host import Arena, NDArray
 from loopwright.runtime.devices.device import Device, device
 from loopwright.runtime.kernels.constants import InPlace
+from loopwright.runtime.kernels.kernel import Kernel
 from loopwright.runtime.module import Module
 
 Array = npt.NDArray[Any]
+
+
+class Weights(Collection[int], Protocol):
+    """Arrays of constants by number of the value, on the host or on a device."""
+
+    def __getitem__(self, number: int, /) -> Any: ...
 
 
 class SharedArrays:
@@ -69,7 +76,7 @@ class HostStep:
     outputs: int
     by: str
 
-    def bind(self, *arrays: Array) -> HostCall:
+    def bind(self, *arrays: Array | NDArray) -> HostCall:
         """A call on some arrays: its inputs, then its outputs."""
         first = len(arrays) - self.outputs
         return HostCall(self, arrays[:first], arrays[first:])
@@ -77,27 +84,32 @@ class HostStep:
 
 @dataclass(frozen=True, eq=False)
 class HostCall:
-    """A step with its arrays."""
+    """A step with its arrays; those of a device are copied to the host and back."""
 
     step: HostStep
-    #: Arrays that it reads.
-    inputs: tuple[Array, ...]
-    #: Arrays that it writes.
-    outputs: tuple[Array, ...]
+    inputs: tuple[Array | NDArray, ...]
+    outputs: tuple[Array | NDArray, ...]
 
     def __call__(self) -> None:
         """Run it once; RunError where the function failed, or its results do not fit."""
         try:
-            made = self.step.function(*self.inputs)
+            read = (a.numpy() if isinstance(a, NDArray) else a for a in self.inputs)
+            made = self.step.function(*read)
         except Exception as exc:  # whatever the other library raises
             text = " ".join(str(exc).split())
             raise RunError(
                 f"step {self.step.name!r}, which {self.step.by} computes, failed: "
                 f"{type(exc).__name__}: {text:.300}"
             ) from exc
-        self._check(made)
+        wanted = [f"{a.dtype}{list(a.shape)}" for a in self.outputs]
+        got = [f"{a.dtype}{list(a.shape)}" for a in made]
+        if got != wanted:
+            raise RunError(
+                f"step {self.step.name!r}, which {self.step.by} computes, gave "
+                f"{', '.join(got) or 'nothing'} where the program has {', '.join(wanted)}"
+            )
         for out, array in zip(self.outputs, made, strict=True):
-            np.copyto(out, array)
+            copied(array, out)
 
     @property
     def device(self) -> Device:
@@ -110,21 +122,22 @@ class HostCall:
             self()
         return time.perf_counter() - begin
 
-    def _check(self, made: Sequence[Array]) -> None:
-        wanted = [f"{a.dtype}{list(a.shape)}" for a in self.outputs]
-        got = [f"{a.dtype}{list(a.shape)}" for a in made]
-        if got != wanted:
-            raise RunError(
-                f"step {self.step.name!r}, which {self.step.by} computes, gave "
-                f"{', '.join(got) or 'nothing'} where the program has {', '.join(wanted)}"
-            )
+
+def copied(source: Array | NDArray, target: Array | NDArray) -> None:
+    """Copy elements between arrays of the host and of devices."""
+    if isinstance(target, np.ndarray):
+        target[...] = source.numpy() if isinstance(source, NDArray) else source
+    elif isinstance(source, np.ndarray):
+        target.copyfrom(source)
+    else:
+        source.copyto(target)
 
 
 class Callee(NamedTuple):
     """The callee of a step."""
 
     #: A kernel, with its constants given, or a Python function.
-    function: Any
+    function: Kernel | HostStep
     #: Numbers of the values that are its constants.
     given: tuple[int, ...]
     #: Numbers of the values that it is called with.
@@ -134,7 +147,7 @@ class Callee(NamedTuple):
 def callees(
     steps: Sequence[Step],
     kernels: Mapping[str, Module | HostStep],
-    weights: Mapping[int, Any],
+    weights: Weights,
     before: Sequence[Callee] = (),
     changed: Collection[int] = (),
     shared: SharedArrays | None = None,
@@ -165,13 +178,15 @@ def callees(
 
 def _with_constants(
     module: Module | HostStep, given: Sequence[Any], kept: Callable[[Any], Any]
-) -> Any:
+) -> Kernel | HostStep:
     """A kernel with its constants; a Python function reads all its arguments in every call."""
-    if isinstance(module, HostStep) or not given:
+    if isinstance(module, HostStep):
         return module
-    made = module.with_constants(*given)
-    made.exchange(kept)
-    return made
+    if not given:
+        return module[module.entry_name]
+    kernel = module.with_constants(*given)
+    kernel.exchange(kept)
+    return kernel
 
 
 def split(

@@ -18,12 +18,12 @@ import numpy as np
 import numpy.typing as npt
 
 from loopwright.errors import ArgumentError, RunError, did_you_mean
-from loopwright.executors.callees import HostCall, HostStep, callees
+from loopwright.executors.callees import HostStep, callees
 from loopwright.executors.graph_executor import GraphExecutor
 from loopwright.executors.program import Program
 from loopwright.files import Kind, Output, marked, write
 from loopwright.runtime.arrays.host import NDArray
-from loopwright.runtime.kernels.timing import BenchmarkResult, run_repeat, time_call
+from loopwright.runtime.kernels.timing import BenchmarkResult, run_repeat
 from loopwright.runtime.module import Module
 from loopwright.runtime.ndarray import array
 from loopwright.runtime.params import save_params
@@ -288,7 +288,7 @@ class DebugExecutor(GraphExecutor):
     def _timed(self, call: Any, number: int, repeat: int, min_ms: float) -> BenchmarkResult:
         times = []
         for _ in range(repeat):
-            seconds, number = run_repeat(lambda n: _seconds(call, n), number, min_ms, 100)
+            seconds, number = run_repeat(call.time, number, min_ms, 100)
             times.append(seconds)
         return BenchmarkResult(tuple(times))
 
@@ -346,8 +346,3 @@ def _run_timed(
         if name in took:
             took[name] += time.perf_counter() - before
     return took
-
-
-def _seconds(call: Any, number: int) -> float:
-    """Seconds of `number` calls of a kernel, or of a Python function."""
-    return call.time(number) if isinstance(call, HostCall) else time_call(call, number)

@@ -8,43 +8,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from loopwright.errors import ArgumentError, OutOfMemoryError, TargetError, UsageError
-from loopwright.executors.callees import Callee, HostStep, split
+from loopwright.executors.callees import Callee, HostStep, callees
 from loopwright.executors.executor import fitted
 from loopwright.executors.graph_executor import GraphExecutor, weight_of
 from loopwright.executors.program import Program, Step, Value, placed
 from loopwright.runtime.arrays.device import DeviceArray
 from loopwright.runtime.arrays.host import NDArray
 from loopwright.runtime.devices.device import Device
-from loopwright.runtime.devices.interface import Memory, Stream
+from loopwright.runtime.devices.interface import Stream
 from loopwright.runtime.kernels.device_function import DeviceCall, DeviceFunction
+from loopwright.runtime.kernels.kernel import Kernel
 from loopwright.runtime.memory import note_use
 from loopwright.runtime.module import Module
 from loopwright.runtime.ndarray import array, device_of, empty, from_dlpack, is_on_host
 
 Array = npt.NDArray[Any]
-
-
-@dataclass(frozen=True, eq=False)
-class DeviceKernel:
-    """A kernel with its constants on a device."""
-
-    #: The code that each run calls.
-    function: DeviceFunction
-    #: An array for each argument that is a constant, or packed of constants; None: a step gives it.
-    given: tuple[DeviceArray | None, ...]
-
-    def bind(self, *rest: DeviceArray, buffers: Sequence[Memory]) -> DeviceCall:
-        """A call on the arrays of a step, with memory for the kernel's temporary buffers."""
-        following = iter(rest)
-        args = [next(following) if x is None else x for x in self.given]
-        return self.function.bind(*args, buffers=buffers)
 
 
 class DeviceWeights(Collection[int]):
@@ -57,14 +42,14 @@ class DeviceWeights(Collection[int]):
         self,
         weights: Mapping[int, Array],
         device: Device,
-        there: Mapping[int, DeviceArray] | None = None,
+        there: Mapping[int, NDArray] | None = None,
     ) -> None:
         self._weights, self.device = weights, device
         self._there = dict(there or {})
 
-    def __getitem__(self, number: int) -> DeviceArray:
+    def __getitem__(self, number: int) -> NDArray:
         if number not in self._there:
-            self._there[number] = on_device(self._weights[number], self.device)
+            self._there[number] = array(self._weights[number], device=self.device)
         return self._there[number]
 
     def __contains__(self, number: object) -> bool:
@@ -77,25 +62,13 @@ class DeviceWeights(Collection[int]):
         return len(self._weights)
 
     @property
-    def there(self) -> Mapping[int, DeviceArray]:
+    def there(self) -> Mapping[int, NDArray]:
         """Weights that are on the device."""
         return self._there
-
-    def bring(self, numbers: Iterable[int]) -> None:
-        """Copy those that are weights, where they are not there yet."""
-        for n in numbers:
-            if n in self._weights:
-                self[n]
 
     def keep(self, numbers: Collection[int]) -> None:
         """Drop all others; arrays that kernels have packed of them stay."""
         self._there = {n: a for n, a in self._there.items() if n in numbers}
-
-
-def on_device(elements: Array, device: Device) -> DeviceArray:
-    made = array(elements, device=device)
-    assert isinstance(made, DeviceArray)
-    return made
 
 
 def device_callees(
@@ -105,78 +78,25 @@ def device_callees(
     before: Sequence[Callee] = (),
     changed: Collection[int] = (),
 ) -> list[Callee]:
-    """The callee of each step; steps that give one kernel the same constants share its packed ones.
+    """`callees` on a device; weights that were packed and that no run reads are dropped.
 
-    ``before`` are the callees for other weights (empty: prepare all), of which those in ``changed``
-    differ. ArgumentError where a kernel is missing or does not fit, UsageError where it is for the
-    host.
+    UsageError where a kernel is for the host.
     """
-    made: dict[tuple[object, ...], DeviceKernel] = {}
-    found = []
-    for at, step in enumerate(steps):
-        module, given, rest = split(step, kernels, weights)
-        if before and not set(given) & set(changed):
-            found.append(before[at])
-            continue
-        if isinstance(module, HostStep):
-            found.append(Callee(module, given, rest))
-            continue
-        key = (step.kernel, *given)
-        if key not in made:
-            made[key] = _with_constants(module, step, given, weights)
-        weights.bring(rest)  # weights that the kernel takes as ordinary arguments
-        found.append(Callee(made[key], given, rest))
-    _forget_what_is_packed(weights, found)
-    return found
-
-
-def _forget_what_is_packed(weights: DeviceWeights, called: Sequence[Callee]) -> None:
-    """Drop weights that no run reads, since kernels have packed them."""
-    kernels = [c for c in called if isinstance(c.function, DeviceKernel)]
-    held = {id(a) for c in kernels for a in c.function.given}
-    numbers = {n for c in kernels for n in c.rest if n in weights}
-    weights.keep({n for n, a in weights.there.items() if id(a) in held} | numbers)
-
-
-def _with_constants(
-    module: Module, step: Step, given: Sequence[int], weights: DeviceWeights
-) -> DeviceKernel:
-    """A kernel with its constants; stages that depend on them alone are computed now."""
-    function = module[module.entry_name]
-    if not isinstance(function, DeviceFunction):
-        raise UsageError(
-            f"kernel {step.kernel!r} is built for {module.type_key}, and is no kernel of a device "
-            "with sizes that are known"
-        )
-    numbers = {place: n for place, n in enumerate(step.args) if n in given}
-    parts = module.parts()
-    if parts is None:
-        held = (weights[numbers[p]] if p in numbers else None for p in range(len(step.args)))
-        return DeviceKernel(function, tuple(held))
-    kept = parts.room(weights.device)
-    parts.prepare({place: weights[n] for place, n in numbers.items()}, kept)
-    assert isinstance(parts.second, DeviceFunction)
-    read = (weights[numbers[p]] if p in numbers else None for p in parts.read_later)
-    return DeviceKernel(parts.second, (*read, *kept))
-
-
-@dataclass(frozen=True, eq=False)
-class HostCallOnDevice:
-    """A Python step between kernels of a device; its arrays are copied to the host and back."""
-
-    step: HostStep
-    #: On the device or on the host.
-    reads: tuple[DeviceArray | Array, ...]
-    #: On the device.
-    writes: tuple[DeviceArray, ...]
-
-    def __call__(self) -> None:
-        """Run it once, after all work that was queued before."""
-        given = [a if isinstance(a, np.ndarray) else a.numpy() for a in self.reads]
-        made = [np.empty(a.shape, a.dtype) for a in self.writes]
-        self.step.bind(*given, *made)()
-        for there, here in zip(self.writes, made, strict=True):
-            there.copyfrom(here)
+    for step in steps:
+        module = kernels.get(step.kernel)
+        if isinstance(module, Module) and not isinstance(module[module.entry_name], DeviceFunction):
+            raise UsageError(
+                f"kernel {step.kernel!r} is built for {module.type_key}, and is no kernel of a "
+                "device with sizes that are known"
+            )
+    called = callees(steps, kernels, weights, before, changed, in_place=weights)
+    functions = [(c.function, c.rest) for c in called if isinstance(c.function, Kernel)]
+    read = {n for _, rest in functions for n in rest if n in weights}
+    for n in read:
+        weights[n]  # those that a kernel takes as ordinary arguments are copied now, too
+    held = {id(a) for f, _ in functions for a in f.given}
+    weights.keep({n for n, a in weights.there.items() if id(a) in held} | read)
+    return called
 
 
 class DeviceProgram:
@@ -353,25 +273,15 @@ class DeviceGraphExecutor(GraphExecutor):
 
     def _temporary(self, program: Program, called: Sequence[Callee]) -> DeviceArray:
         """Memory for the temporary buffers of any one kernel: they run one after the other."""
-        needs = (self._extent(c) for c in called if isinstance(c.function, DeviceKernel))
+        needs = (sum(map(self._aligned, buffer_bytes(c))) for c in called)
         found: DeviceArray = self._empty(
             program, "temporary buffers of its kernels", (max(needs, default=0),), "uint8"
         )
         return found
 
-    def _extent(self, callee: Callee) -> int:
-        return sum(map(self._aligned, callee.function.function.buffer_bytes))
-
     def _aligned(self, nbytes: int) -> int:
         unit = self.device.api.alignment(self.device.device_id)
         return -(-max(nbytes, 1) // unit) * unit
-
-    def _buffers(self, callee: Callee) -> list[Memory]:
-        found, at = [], 0
-        for nbytes in callee.function.function.buffer_bytes:
-            found.append(self._workspace.memory.part(at, nbytes))
-            at += self._aligned(nbytes)
-        return found
 
     def _memory(self) -> Any:
         """The memory that intermediate values share."""
@@ -391,10 +301,13 @@ class DeviceGraphExecutor(GraphExecutor):
 
     def _bound_to(self, callee: Callee) -> Any:
         arrays = [self._arrays[n] for n in callee.rest]
-        if isinstance(callee.function, DeviceKernel):
-            return callee.function.bind(*arrays, buffers=self._buffers(callee))
-        first = len(arrays) - callee.function.outputs
-        return HostCallOnDevice(callee.function, tuple(arrays[:first]), tuple(arrays[first:]))
+        if isinstance(callee.function, HostStep):
+            return callee.function.bind(*arrays)
+        sizes = buffer_bytes(callee)
+        places = accumulate(map(self._aligned, sizes), initial=0)
+        memory = self._workspace.memory
+        buffers = [memory.part(at, nbytes) for at, nbytes in zip(places, sizes, strict=False)]
+        return callee.function.bind(*arrays, buffers=buffers)
 
     def _bind_again(self, steps: Sequence[int]) -> None:
         super()._bind_again(steps)
@@ -428,10 +341,6 @@ class DeviceGraphExecutor(GraphExecutor):
     def _constants(self) -> Iterable[tuple[str, Any]]:
         return ((self.program.values[n].name, a) for n, a in self._there.there.items())
 
-    def _fill(self, place: int, elements: Any) -> None:
-        target: Any = self._input_array(place)
-        target.copyfrom(elements)
-
     def _replace(self, number: int, elements: Any) -> None:
         if not isinstance(elements, DeviceArray):
             name = self.program.values[number].name
@@ -442,22 +351,11 @@ class DeviceGraphExecutor(GraphExecutor):
             )
         super()._replace(number, elements)
 
-    def get_input(self, key: str | int) -> NDArray:
-        """A copy of an input on the device, as it is now."""
-        found: Any = self._input_array(self._input_place(key))
-        made: NDArray = found.copyto(self.device)
-        return made
-
-    def _copy_out(self, place: int, out: Any) -> Any:
-        found: Any = self._output_array(place)
+    def _output_array(self, place: int) -> Any:
+        found = super()._output_array(place)
         if isinstance(found, np.ndarray):  # a weight that no kernel reads
-            found = self._there[self.program.outputs[place]]
-        if out is None:
-            return found.copyto(self.device)
-        if isinstance(out, DeviceArray):
-            return out.copyfrom(found)
-        out[...] = found.numpy()
-        return out
+            return self._there[self.program.outputs[place]]
+        return found
 
     # -- weights -------------------------------------------------------------------------------
 
@@ -532,11 +430,9 @@ class DeviceGraphExecutor(GraphExecutor):
         held = [self._pool, self._workspace, *self._there.there.values()]
         for a in [*held, *(a for a in self._arrays if isinstance(a, DeviceArray))]:
             note_use(a.memory, stream)
-        for callee in self._callees:
-            if isinstance(callee.function, DeviceKernel):
-                for given in callee.function.given:
-                    if given is not None:
-                        note_use(given.memory, stream)
+        functions = (c.function for c in self._callees if isinstance(c.function, Kernel))
+        for given in (a for f in functions for a in f.given if a is not None):
+            note_use(given.memory, stream)
         self._noted = stream
 
     def _check_graph(self) -> None:
@@ -548,3 +444,12 @@ class DeviceGraphExecutor(GraphExecutor):
             )
         if not self.device.api.has_graphs:
             raise UsageError(f"graph=True: {self.device} records no graphs; leave it out")
+
+
+def buffer_bytes(callee: Callee) -> Sequence[int]:
+    """Bytes of each temporary buffer of a kernel on a device; a Python function has none."""
+    if isinstance(callee.function, HostStep):
+        return ()
+    function = callee.function.function
+    assert isinstance(function, DeviceFunction)
+    return function.buffer_bytes

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from loopwright.errors import ArgumentError, UsageError, did_you_mean
+from loopwright.executors.callees import copied
 from loopwright.executors.program import Value
 from loopwright.runtime.arrays.device import Extent, Taken, buffer_of, extent
 from loopwright.runtime.arrays.host import NDArray
@@ -93,20 +94,8 @@ class Executor(ABC):
         """Memory of the executor's own for an input."""
         return np.zeros(v.shape, v.dtype)
 
-    def _fill(self, place: int, elements: Any) -> None:
-        """Copy an array that fits into an input."""
-        self._input_array(place)[...] = elements
-
     def _check_idle(self) -> None:  # noqa: B027 - a run of the others has ended when it returns
         """Raise an error where a run is in progress."""
-
-    def _copy_out(self, place: int, out: Any) -> Any:
-        """Copy an output into ``out``, or into a new array."""
-        found = self._output_array(place)
-        if out is None:
-            return array(found)
-        out[...] = found
-        return out
 
     def sync(self) -> None:  # noqa: B027 - one of the host waits in each run
         """Wait until all runs that were started are done; on the host it returns at once."""
@@ -150,7 +139,7 @@ class Executor(ABC):
             if n in self._lent_inputs:
                 self._replace_input(n, self._own(self.inputs[n]))
                 del self._lent_inputs[n]
-            self._fill(n, elements)
+            copied(elements, self._input_array(n))
 
     def set_input_zero_copy(self, key: str | int, value: object) -> None:
         """Use an array of the caller's as an input; the model reads its elements at each run.
@@ -172,7 +161,7 @@ class Executor(ABC):
 
     def get_input(self, key: str | int) -> NDArray:
         """A copy of an input, as it is now."""
-        return array(self._input_array(self._input_place(key)))
+        return duplicate(self._input_array(self._input_place(key)))
 
     def _input_place(self, key: str | int) -> int:
         return _place(key, self._input_places, "input")
@@ -239,10 +228,10 @@ class Executor(ABC):
         """
         place = self._output_place(index)
         self._check_idle()
+        elements = self._output_array(place)
         if out is None:
-            made: NDArray = self._copy_out(place, None)
-            return made
-        self._copy_out(place, self._fitted(self.outputs[place], out))
+            return duplicate(elements)
+        copied(elements, self._fitted(self.outputs[place], out))
         return out
 
     def _output_place(self, key: str | int) -> int:
@@ -385,6 +374,11 @@ def _on_host(v: Value, given: object) -> Array:
         return host_array(given)  # says where it lies
     except ArgumentError as error:
         raise ArgumentError(f"{v.name!r}: {error}") from None
+
+
+def duplicate(elements: Array | NDArray) -> NDArray:
+    """A copy of an array, on the device where it lies."""
+    return elements.copyto(elements.device) if isinstance(elements, NDArray) else array(elements)
 
 
 def _overlap(one: str, other: str) -> ArgumentError:

@@ -14,12 +14,11 @@ import numpy as np
 import numpy.typing as npt
 
 from loopwright.errors import ArgumentError, UsageError
-from loopwright.executors.callees import Callee, callees
+from loopwright.executors.callees import Callee, callees, copied
 from loopwright.executors.executor import Executor
 from loopwright.executors.graph_executor import weight_of
 from loopwright.executors.program import Program, Step
 from loopwright.executors.sequence import Run, dependencies
-from loopwright.runtime.arrays.host import NDArray
 from loopwright.runtime.devices.device import Device
 from loopwright.runtime.devices.interface import HOST
 from loopwright.runtime.module import Module
@@ -452,13 +451,3 @@ class PartitionedExecutor(Executor):
 
     def _run(self) -> None:
         Run(self._calls, self._order, self._workers).begin().result()
-
-
-def copied(source: Array | NDArray, target: Array | NDArray) -> None:
-    """Copy elements between arrays of the host and of devices."""
-    if isinstance(target, np.ndarray):
-        target[...] = source.numpy() if isinstance(source, NDArray) else source
-    elif isinstance(source, np.ndarray):
-        target.copyfrom(source)
-    else:
-        source.copyto(target)

@@ -27,8 +27,8 @@ from loopwright.runtime.artifacts.artifact import Artifact
 from loopwright.runtime.artifacts.kinds import artifact_kind
 from loopwright.runtime.artifacts.manifest import ArgSpec, FunctionSpec, Manifest
 from loopwright.runtime.kernels.argument import Arg
-from loopwright.runtime.kernels.constants import FunctionWithConstants
 from loopwright.runtime.kernels.function import Function
+from loopwright.runtime.kernels.kernel import Kernel
 from loopwright.runtime.linker import Linked
 from loopwright.runtime.module import Module
 from loopwright.runtime.objects import calls_packed
@@ -74,7 +74,13 @@ class Code:
 
     def call(self, callee: Callee) -> None:
         """Call the callee of a step; where that fails, the function returns its code."""
-        function, given = _code_of(callee)
+        kernel = callee.function
+        assert isinstance(kernel, Kernel)  # steps in Python were refused before
+        function, given = kernel.function, kernel.given
+        if not isinstance(function, Function) or function.values:
+            raise UsageError(
+                f"kernel {function.name!r} of the model takes sizes, or is for a device"
+            )
         self.functions[function.name] = function
         rest = iter(callee.rest)
         pointers = [self._pointer(next(rest)) if a is None else self._constant(a) for a in given]
@@ -152,18 +158,6 @@ class Code:
                 "",
             ]
         )
-
-
-def _code_of(callee: Callee) -> tuple[Function, tuple[Any, ...]]:
-    """The function that a step calls, and its given arguments; None: by the call."""
-    if isinstance(callee.function, FunctionWithConstants):
-        function, given = callee.function.function, callee.function.given
-    else:
-        function = callee.function[callee.function.entry_name]
-        given = (None,) * len(callee.rest)
-    if not isinstance(function, Function) or function.values:
-        raise UsageError(f"kernel {function.name!r} of the model takes sizes, or is for a device")
-    return function, given
 
 
 @dataclass(frozen=True)

@@ -48,8 +48,7 @@ from loopwright.runtime.kernels.argument import Arg
 from loopwright.runtime.kernels.constants import FunctionWithConstants, Parts, PreparedCall
 from loopwright.runtime.kernels.device_function import DeviceCall, DeviceFunction
 from loopwright.runtime.kernels.function import BoundCall, Function
-from loopwright.runtime.kernels.kernel import Kernel
-from loopwright.runtime.kernels.symbolic import SymbolicFunction as SymbolicFunction
+from loopwright.runtime.kernels.symbolic import SymbolicFunction
 from loopwright.runtime.kernels.timing import (
     BenchmarkResult,
     Evaluator,
@@ -107,7 +106,8 @@ _LATER = {
     "system_lib": "loopwright.runtime.module",
 }
 
-PackedFunc.register(Kernel)
+for _function in (Function, DeviceFunction, SymbolicFunction):
+    PackedFunc.register(_function)
 enter_kind(Module, "module")
 for _kind in (LLVM_OBJECT, C_OBJECT, LIBRARY, INTERP, OPENCL_SOURCE, CUDA_CUBIN):
     register_artifact_kind(_kind)

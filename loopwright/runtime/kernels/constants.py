@@ -238,7 +238,7 @@ def _placed(memory: npt.NDArray[np.uint8], arg: Arg) -> npt.NDArray[Any]:
 
 @dataclass(frozen=True)
 class InPlace:
-    """A constant, contiguous on the host, that calls read without a copy.
+    """A constant, contiguous and on the kernel's device, that calls read without a copy.
 
     A change of it counts in the next call; arrays computed from it stay as they were.
     """
@@ -339,14 +339,18 @@ class FunctionWithConstants(Kernel):
         """
         self._function(*self._all(args))
 
-    def bind(self, *args: object) -> KernelCall:
+    def bind(self, *args: object, **memory: Any) -> KernelCall:
         """Check the arguments now and return a call that runs without checking again.
+
+        Args:
+            args: the arguments that are not constants.
+            memory: further options of the function's own ``bind``.
 
         Raises:
             ArgumentError: as when called.
             RunError: the workspace is over the limit.
         """
-        return self._function.bind(*self._all(args))
+        return self._function.bind(*self._all(args), **memory)
 
     def time_evaluator(self, number: int = 10, repeat: int = 1, **options: Any) -> Evaluator:
         """A `loopwright.runtime.Evaluator` of calls, without the computation from constants."""
@@ -410,16 +414,17 @@ def with_constants(
 
 def _home(device: Device, values: Mapping[int, object]) -> Device:
     """Device of the constants: that of the first on a device, else the first of its kind."""
-    places = [x.device for x in values.values() if isinstance(x, DeviceArray)]
-    same = [place for place in places if place.device_type == device.device_type]
-    return same[0] if same else device
+    arrays = [x.array if isinstance(x, InPlace) else x for x in values.values()]
+    places = (x.device for x in arrays if isinstance(x, DeviceArray))
+    return next((p for p in places if p.device_type == device.device_type), device)
 
 
 def _taken_over(
     name: str, number: int, arg: Arg | SymbolicArg, value: Any, home: Device, copy: bool
 ) -> Any:
     """A constant on the function's device: a copy, if calls will read it; else ArgumentError."""
-    if isinstance(value, InPlace):
+    in_place = isinstance(value, InPlace)
+    if in_place:
         value, copy = value.array, False
     try:
         data = value if isinstance(value, np.ndarray | DeviceArray) else host_array(value)
@@ -433,4 +438,4 @@ def _taken_over(
         raise ArgumentError(f"{name}: argument {number} ({arg.name!r}): expected {arg}, got {got}")
     if home.device_type == HOST:
         return np.array(data, order="C", copy=copy or None)
-    return array(data, device=home)
+    return data if in_place and isinstance(data, DeviceArray) else array(data, device=home)

@@ -70,8 +70,21 @@ class Kernel(ABC):
         """Check the arguments, then run."""
 
     @abstractmethod
-    def bind(self, *args: Any) -> KernelCall:
-        """Check the arguments now and return a call that runs without checking again."""
+    def bind(self, *args: Any, **memory: Any) -> KernelCall:
+        """Check the arguments now and return a call that runs without checking again.
+
+        `memory` is what only some kernels take, as ``buffers`` of those on a device.
+        """
+
+    @property
+    def function(self) -> Kernel:
+        """The kernel that calls run, which takes `given` beside a call's arguments."""
+        return self
+
+    @property
+    def given(self) -> Sequence[Any]:
+        """An array for each argument of `function` that is given; None where a call gives it."""
+        return (None,) * len(self.order)
 
     @property
     def order(self) -> Sequence[int | str]:

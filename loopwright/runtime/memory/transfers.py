@@ -1,9 +1,13 @@
-"""`AsyncMemoryCopier`: copies that run beside other work, in a stream of their own."""
+"""Copies beside other work: to and from a device, ahead of time, and between devices.
+
+All three copy in streams of their own (`CopyStream`) and tell by events when data has arrived.
+"""
 
 from __future__ import annotations
 
 import ctypes
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, Self
@@ -23,6 +27,11 @@ from loopwright.runtime.devices.interface import (
 )
 from loopwright.runtime.memory.allocators import device_allocator
 from loopwright.runtime.memory.pool import DeviceLike, MemoryPool, device_pair, note_use
+
+#: Path of a copy: within a device or by peer access, from or to the host, or through the host.
+Route = Literal["direct", "host", "staged"]
+Pair = tuple[int, int]
+_CHUNK = 4 << 20
 
 
 class HasMemory(Protocol):
@@ -63,18 +72,67 @@ def as_memory(x: HostOrDevice, written: bool = False) -> Memory:
     return Memory(HOST, 0, x.ctypes.data, x.nbytes, owner=x)
 
 
-def same_size(source: Memory, target: Memory, nbytes: int | None) -> int:
-    """Bytes to copy: the given number, or all, where both sides have the same size."""
-    if nbytes is not None:
-        return nbytes
-    if source.nbytes != target.nbytes:
+def two_sides(
+    source: HostOrDevice, target: HostOrDevice, nbytes: int | None
+) -> tuple[Memory, Memory, int]:
+    """Source and target of a copy, and its bytes: all where both sides have the same size."""
+    here, there = as_memory(source), as_memory(target, written=True)
+    if nbytes is None and here.nbytes != there.nbytes:
         raise ArgumentError(
-            f"a copy of {source.nbytes} bytes into {target.nbytes}; say how many by nbytes"
+            f"a copy of {here.nbytes} bytes into {there.nbytes}; say how many by nbytes"
         )
-    return source.nbytes
+    return here, there, here.nbytes if nbytes is None else nbytes
 
 
-class AsyncMemoryCopier:
+def pair_of(memory: Memory) -> Pair:
+    """Type and number of the device that holds memory."""
+    return memory.device_type, memory.device_id
+
+
+class CopyStream:
+    """A stream of one device in which copies run beside the work of other streams."""
+
+    def __init__(self, device: Pair) -> None:
+        self.device, self.api = device, device_api(device[0])
+        self.stream: Stream = self.api.create_stream(device[1])
+
+    def follow_current(self) -> None:
+        """Let later copies wait for the present work of the calling thread's current stream."""
+        current = self.api.current_stream(self.device[1])
+        self.api.sync_stream_from_to(self.device[1], current, self.stream)
+
+    def copy(
+        self, source: Memory, target: Memory, nbytes: int, source_at: int = 0, target_at: int = 0
+    ) -> None:
+        """Queue a copy; memory of an allocator is not given to another stream before."""
+        self.api.copy(source, source_at, target, target_at, nbytes, self.stream)
+        for memory in (source, target):
+            if pair_of(memory) == self.device:
+                note_use(memory, self.stream)
+
+    def record(self) -> Event:
+        """An event behind the copies so far."""
+        return self.api.record_event(self.device[1], self.stream)
+
+    def wait(self) -> None:
+        """Wait until all copies so far are done."""
+        self.api.synchronize(self.device[1], self.stream)
+
+
+class _Closing(ABC):
+    """A context manager that is closed at its end."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+
+class AsyncMemoryCopier(_Closing):
     """Copies from and to a device beside the work of other streams; a context manager closes it.
 
     A copy runs some time after it was requested. Arrays and memory that take part are kept alive
@@ -106,18 +164,11 @@ class AsyncMemoryCopier:
     """
 
     def __init__(self, device: DeviceLike) -> None:
-        self.device_type, self.device_id = device_pair(device)
-        self.api = device_api(self.device_type)
-        self.stream: Stream = self.api.create_stream(self.device_id)
+        self._copies = CopyStream(device_pair(device))
+        self.stream = self._copies.stream
         self._held: list[Memory] = []
         self._lock = threading.Lock()
         self._closed = False
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def copy_async(
         self,
@@ -144,22 +195,16 @@ class AsyncMemoryCopier:
                 contiguous or read-only.
             UsageError: the copier is closed.
         """
-        here, there = as_memory(source), as_memory(target, written=True)
-        count = same_size(here, there, nbytes)
-        if not any(self._is_ours(memory) for memory in (here, there)):
-            raise ArgumentError(
-                f"copy_async: neither {here} nor {there} is on {self.api.name}({self.device_id})"
-            )
+        here, there, count = two_sides(source, target, nbytes)
+        if self._copies.device not in (pair_of(here), pair_of(there)):
+            home = f"{self._copies.api.name}({self._copies.device[1]})"
+            raise ArgumentError(f"copy_async: neither {here} nor {there} is on {home}")
         with self._lock:
             self._require_open("copy_async")
             self._held += (here, there)
             if after_current:
-                current = self.api.current_stream(self.device_id)
-                self.api.sync_stream_from_to(self.device_id, current, self.stream)
-            self.api.copy(here, source_offset, there, target_offset, count, self.stream)
-            for memory in (here, there):
-                if self._is_ours(memory):
-                    note_use(memory, self.stream)
+                self._copies.follow_current()
+            self._copies.copy(here, there, count, source_offset, target_offset)
 
     def record(self) -> Event:
         """An event behind the copies requested so far.
@@ -168,7 +213,7 @@ class AsyncMemoryCopier:
             UsageError: the copier is closed.
         """
         self._require_open("record")
-        return self.api.record_event(self.device_id, self.stream)
+        return self._copies.record()
 
     def make_wait(self, stream: Stream | None = None) -> None:
         """Let a stream wait for the copies requested so far.
@@ -182,8 +227,9 @@ class AsyncMemoryCopier:
             UsageError: the copier is closed.
         """
         self._require_open("make_wait")
-        then = stream or self.api.current_stream(self.device_id)
-        self.api.sync_stream_from_to(self.device_id, self.stream, then)
+        api, device_id = self._copies.api, self._copies.device[1]
+        then = stream or api.current_stream(device_id)
+        api.sync_stream_from_to(device_id, self.stream, then)
 
     def sync(self) -> None:
         """Wait until all copies requested before are done.
@@ -195,7 +241,7 @@ class AsyncMemoryCopier:
         with self._lock:
             self._require_open("sync")
             held, self._held = self._held, []
-        self.api.synchronize(self.device_id, self.stream)
+        self._copies.wait()
         held.clear()  # they had to live until here
 
     def close(self) -> None:
@@ -206,10 +252,6 @@ class AsyncMemoryCopier:
             self._closed = True
         free_stream(self.stream)
         self._held.clear()
-
-    def _is_ours(self, memory: Memory) -> bool:
-        ours = (self.device_type, self.device_id)
-        return (memory.device_type, memory.device_id) == ours
 
     def _require_open(self, what: str) -> None:
         if self._closed:
@@ -231,7 +273,7 @@ class Prefetch:
     arrived: Event
 
 
-class MemoryPrefetcher:
+class MemoryPrefetcher(_Closing):
     """Allocates on a device and copies there, beside other work; a context manager closes it.
 
     Args:
@@ -258,18 +300,10 @@ class MemoryPrefetcher:
 
     def __init__(self, device: DeviceLike, pool: MemoryPool | None = None) -> None:
         self._pool = pool or device_allocator(device)
-        self._device_id = self._pool.device_id
-        self._api = self._pool.api
-        self._stream = self._api.create_stream(self._device_id)
+        self._copies = CopyStream((self._pool.device_type, self._pool.device_id))
         self._open: set[Prefetch] = set()
         self._lock = threading.Lock()
         self._closed = False
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def prefetch(self, source: HostOrDevice) -> Prefetch:
         """Allocate memory on the device, start the copy, and return.
@@ -287,23 +321,18 @@ class MemoryPrefetcher:
         with self._lock:
             if self._closed:
                 raise UsageError("prefetch: the prefetcher is closed; make another one")
-            memory = self._pool.alloc(here.nbytes, stream=self._stream)
+            stream = self._copies.stream
+            memory = self._pool.alloc(here.nbytes, stream=stream)
             try:
-                prefetch = self._start(here, memory)
+                if here.device_type != HOST:
+                    self._copies.follow_current()
+                self._copies.copy(here, memory, here.nbytes)
+                prefetch = Prefetch(memory, here, self._copies.record())
             except BaseException:
-                self._pool.free(memory, self._stream)
+                self._pool.free(memory, stream)
                 raise
             self._open.add(prefetch)
         return prefetch
-
-    def _start(self, source: Memory, memory: Memory) -> Prefetch:
-        """Queue the copy."""
-        if source.device_type != HOST:
-            current = self._api.current_stream(self._device_id)
-            self._api.sync_stream_from_to(self._device_id, current, self._stream)
-        self._api.copy(source, 0, memory, 0, source.nbytes, self._stream)
-        note_use(source, self._stream)
-        return Prefetch(memory, source, self._api.record_event(self._device_id, self._stream))
 
     def wait(self, prefetch: Prefetch) -> Memory:
         """Wait until data has arrived; returns the memory, which the caller frees.
@@ -314,7 +343,7 @@ class MemoryPrefetcher:
         """
         if prefetch not in self._open:
             raise ArgumentError("wait: this prefetch was waited for before, or is of another")
-        self._api.wait_event(prefetch.arrived)
+        self._copies.api.wait_event(prefetch.arrived)
         with self._lock:
             self._open.discard(prefetch)
         return prefetch.memory
@@ -325,19 +354,13 @@ class MemoryPrefetcher:
             if self._closed:
                 return
             self._closed = True
-        free_stream(self._stream)
+        free_stream(self._copies.stream)
         for prefetch in self._open:
             self._pool.free(prefetch.memory)
         self._open.clear()
 
 
-#: Path of a copy: within a device or by peer access, from or to the host, or through the host.
-Route = Literal["direct", "host", "staged"]
-Pair = tuple[int, int]
-_CHUNK = 4 << 20
-
-
-class DeviceCommunicator:
+class DeviceCommunicator(_Closing):
     """Copies between devices of one kind or several; a context manager closes it.
 
     A copy runs in streams of the communicator's own, behind the work in the current streams of both
@@ -374,15 +397,9 @@ class DeviceCommunicator:
         self._apis: dict[Pair, DeviceAPI] = {
             pair: device_api(pair[0]) for pair in self.devices if pair[0] != HOST
         }
-        self._streams: dict[Pair, Stream] = {}
+        self._copies: dict[Pair, CopyStream] = {}
         self._buffers: dict[Pair, list[Memory]] = {}
         self._lock = threading.Lock()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def peer_access(self) -> list[list[bool]]:
         """Matrix of devices that can read each other's memory: a row for each reader."""
@@ -423,10 +440,12 @@ class DeviceCommunicator:
             ArgumentError: bytes are outside, or an array is not contiguous or read-only.
             RunError: a device refuses, or is lost.
         """
-        first, last = as_memory(source), as_memory(target, written=True)
-        count = same_size(first, last, nbytes)
+        first, last, count = two_sides(source, target, nbytes)
         # Parts of memory are checked to be inside.
-        here, there = _part(first, source_offset, count), _part(last, target_offset, count)
+        try:
+            here, there = first.part(source_offset, count), last.part(target_offset, count)
+        except ArgumentError as error:
+            raise ArgumentError(f"copy: {error}") from None
         route = self.route(here, there)
         with self._lock:
             if route == "staged":
@@ -440,59 +459,51 @@ class DeviceCommunicator:
     def close(self) -> None:
         """Give streams and buffers back; a later copy makes new ones."""
         with self._lock:
-            while self._streams:
-                free_stream(self._streams.popitem()[1])
+            while self._copies:
+                free_stream(self._copies.popitem()[1].stream)
             self._buffers.clear()
 
     def _copy_directly(self, source: Memory, target: Memory) -> None:
         """Copy by one device, the source's where that is not the host."""
-        mine = _pair(target if source.device_type == HOST else source)
-        other = _pair(target)
+        mine = pair_of(target if source.device_type == HOST else source)
+        other = pair_of(target)
         if other != mine and other[0] != HOST:
             # Streams of two devices cannot wait for each other everywhere.
             self._apis[other].wait_event(self._apis[other].record_event(other[1]))
-        stream = self._stream_after_current(mine)
-        self._apis[mine].copy(source, 0, target, 0, target.nbytes, stream)
-        self._apis[mine].synchronize(mine[1], stream)
+        copies = self._after_current(mine)
+        copies.copy(source, target, target.nbytes)
+        copies.wait()
 
     def _copy_staged(self, source: Memory, target: Memory) -> None:
         """Copy through the host: one buffer is filled while the other is written to the target."""
-        first, last = _pair(source), _pair(target)
-        reader, writer = self._apis[first], self._apis[last]
-        reading, writing = self._stream_after_current(first), self._stream_after_current(last)
-        buffers = self._two_buffers(first)
+        first = pair_of(source)
+        reading, writing = self._after_current(first), self._after_current(pair_of(target))
+        if first not in self._buffers:  # pinned where the device allows it, so that copies overlap
+            pair = [reading.api.allocate_host(first[1], self._chunk_bytes) for _ in range(2)]
+            self._buffers[first] = pair
+        buffers = self._buffers[first]
         written: list[Event | None] = [None, None]
         for turn, start in enumerate(range(0, target.nbytes, self._chunk_bytes)):
             mine, count = turn % 2, min(self._chunk_bytes, target.nbytes - start)
             before = written[mine]
             if before is not None:
-                writer.wait_event(before)
-            reader.copy(source, start, buffers[mine], 0, count, reading)
-            reader.wait_event(reader.record_event(first[1], reading))
-            writer.copy(buffers[mine], 0, target, start, count, writing)
-            written[mine] = writer.record_event(last[1], writing)
-        writer.synchronize(last[1], writing)
+                writing.api.wait_event(before)
+            reading.copy(source, buffers[mine], count, source_at=start)
+            reading.api.wait_event(reading.record())
+            writing.copy(buffers[mine], target, count, target_at=start)
+            written[mine] = writing.record()
+        writing.wait()
 
-    def _stream_after_current(self, device: Pair) -> Stream:
+    def _after_current(self, device: Pair) -> CopyStream:
         """The communicator's stream of a device, which waits for the current one."""
-        api = self._apis[device]
-        if device not in self._streams:
-            self._streams[device] = api.create_stream(device[1])
-        stream = self._streams[device]
-        api.sync_stream_from_to(device[1], api.current_stream(device[1]), stream)
-        return stream
-
-    def _two_buffers(self, device: Pair) -> list[Memory]:
-        """Host memory, pinned where the device allows it, so that copies overlap."""
-        if device not in self._buffers:
-            api = self._apis[device]
-            pair = [api.allocate_host(device[1], self._chunk_bytes) for _ in range(2)]
-            self._buffers[device] = pair
-        return self._buffers[device]
+        if device not in self._copies:
+            self._copies[device] = CopyStream(device)
+        self._copies[device].follow_current()
+        return self._copies[device]
 
     def _home(self, memory: Memory) -> Pair:
         """The device of memory, which must be the host or one of ours."""
-        pair = _pair(memory)
+        pair = pair_of(memory)
         if pair[0] != HOST and pair not in self._apis:
             raise UsageError(
                 f"memory of device {pair} cannot be copied; this communicator has "
@@ -506,14 +517,3 @@ class DeviceCommunicator:
         if reader[0] != owner[0] or reader[0] == HOST:
             return False
         return self._apis[reader].can_access_peer(reader[1], owner[1])
-
-
-def _pair(memory: Memory) -> Pair:
-    return memory.device_type, memory.device_id
-
-
-def _part(memory: Memory, offset: int, nbytes: int) -> Memory:
-    try:
-        return memory.part(offset, nbytes)
-    except ArgumentError as error:
-        raise ArgumentError(f"copy: {error}") from None
