@@ -73,7 +73,8 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "executors": (
         ("program",),
-        ("callees", "executor", "saved"),
+        ("callees", "saved"),
+        ("executor",),
         ("sequence", "whole_program"),
         ("graph_executor", "model_library"),
         ("async_executor", "debug_executor", "device_executor", "partitioned_executor"),

@@ -92,7 +92,17 @@ class DebugExecutor(GraphExecutor):
             before = time.perf_counter()
             call()
             after = time.perf_counter()
-            events.append(self._event(number, before - begin, after - before))
+            events.append(
+                {
+                    "name": self.nodes[number],
+                    "ph": "X",
+                    "ts": 1e6 * (before - begin),
+                    "dur": 1e6 * (after - before),
+                    "pid": 0,
+                    "tid": 0,
+                    "args": {"call": number, "bytes": self._nbytes(number)},
+                }
+            )
             if self._dump_root is not None:
                 outputs |= self._outputs_by_name(number)
         if self._dump_root is not None:
@@ -305,18 +315,6 @@ class DebugExecutor(GraphExecutor):
         return {
             name: np.array(self._arrays[n], order="C")
             for name, n in zip(names, outputs, strict=True)
-        }
-
-    def _event(self, number: int, begin: float, took: float) -> dict[str, Any]:
-        """A call in Chrome's trace format; times in microseconds."""
-        return {
-            "name": self.nodes[number],
-            "ph": "X",
-            "ts": 1e6 * begin,
-            "dur": 1e6 * took,
-            "pid": 0,
-            "tid": 0,
-            "args": {"call": number, "bytes": self._nbytes(number)},
         }
 
     def _dump(self, folder: Path, events: list[dict[str, Any]], outputs: dict[str, Array]) -> None:

@@ -244,7 +244,12 @@ class DeviceGraphExecutor(GraphExecutor):
     ) -> None:
         self._noted: Stream | None = None
         self._recorded: Callable[[Stream | None], None] | None = None
-        self._workspace = self._temporary(program, called)
+        needs = (sum(map(self._aligned, buffer_bytes(c))) for c in called)
+        # Kernels run one after the other, so their temporary buffers share memory.
+        most = max(needs, default=0)
+        self._workspace: DeviceArray = self._empty(
+            program, "temporary buffers of its kernels", (most,), "uint8"
+        )
         super()._begin(program, kernels, weights, called)
         if self.graph:
             self._check_graph()
@@ -270,14 +275,6 @@ class DeviceGraphExecutor(GraphExecutor):
         nbytes = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
         with room(self.device, program, what, nbytes):
             return empty(shape, dtype, self.device)
-
-    def _temporary(self, program: Program, called: Sequence[Callee]) -> DeviceArray:
-        """Memory for the temporary buffers of any one kernel: they run one after the other."""
-        needs = (sum(map(self._aligned, buffer_bytes(c))) for c in called)
-        found: DeviceArray = self._empty(
-            program, "temporary buffers of its kernels", (max(needs, default=0),), "uint8"
-        )
-        return found
 
     def _aligned(self, nbytes: int) -> int:
         unit = self.device.api.alignment(self.device.device_id)
@@ -404,12 +401,20 @@ class DeviceGraphExecutor(GraphExecutor):
     def _run(self) -> None:
         stream = self.device.api.current_stream(self.device.device_id)
         if stream is not self._noted:
-            self._note(stream)
+            # All memory is in use there: it must not be given to others too early.
+            held = [self._pool, self._workspace, *self._there.there.values()]
+            for a in [*held, *(a for a in self._arrays if isinstance(a, DeviceArray))]:
+                note_use(a.memory, stream)
+            functions = (c.function for c in self._callees if isinstance(c.function, Kernel))
+            for given in (a for f in functions for a in f.given if a is not None):
+                note_use(given.memory, stream)
+            self._noted = stream
         if not self.graph:
             self._launch(stream)
             return
-        if self._recorded is None:
-            self._record(stream)
+        if self._recorded is None:  # drivers set kernels up at their first launch
+            self._launch(stream)
+            self._recorded = self.device.api.record_graph(self.device.device_id, self._launch)
             return
         self._recorded(stream)
 
@@ -419,21 +424,6 @@ class DeviceGraphExecutor(GraphExecutor):
                 call.launch(stream)
             else:
                 call()
-
-    def _record(self, stream: Stream) -> None:
-        """Run once, since drivers set up kernels at the first launch, and record the next runs."""
-        self._launch(stream)
-        self._recorded = self.device.api.record_graph(self.device.device_id, self._launch)
-
-    def _note(self, stream: Stream) -> None:
-        """Note that a stream uses all memory, so that it is not given to others too early."""
-        held = [self._pool, self._workspace, *self._there.there.values()]
-        for a in [*held, *(a for a in self._arrays if isinstance(a, DeviceArray))]:
-            note_use(a.memory, stream)
-        functions = (c.function for c in self._callees if isinstance(c.function, Kernel))
-        for given in (a for f in functions for a in f.given if a is not None):
-            note_use(given.memory, stream)
-        self._noted = stream
 
     def _check_graph(self) -> None:
         """Raise UsageError where a run cannot be recorded."""

@@ -209,7 +209,9 @@ class _Cutter:
             add(0, place[s], _NEVER)
         for s in sinks:
             add(place[s], 1, _NEVER)
-        size, unit = len(steps) + 2, self._unit()
+        size = len(steps) + 2
+        # Bytes that count as one, so that the sum of all nets is a number of 32 bits.
+        unit = 1 + sum(net.nbytes for net in self._nets) // _MOST
         for net in self._nets:
             inside = [place[s] for s in net.steps if s in place]
             if len(inside) < 2:
@@ -227,10 +229,6 @@ class _Cutter:
         residual.eliminate_zeros()
         reached = set(breadth_first_order(residual, 0, return_predecessors=False).tolist())
         return {s for s in steps if place[s] in reached}
-
-    def _unit(self) -> int:
-        """Bytes that count as one, so that the sum of all nets is a number of 32 bits."""
-        return 1 + sum(net.nbytes for net in self._nets) // _MOST
 
 
 @dataclass(frozen=True)

@@ -65,12 +65,9 @@ class Code:
                 f"  %place{place} = getelementptr ptr, ptr %args, i64 {place}",
                 f"  {register} = load ptr, ptr %place{place}",
             ]
-            if place < len(self._program.inputs) or self._is_made(n):
+            if place < len(self._program.inputs) or self._program.values[n].kind == "stored":
                 found.setdefault(n, register)
         return found
-
-    def _is_made(self, number: int) -> bool:
-        return self._program.values[number].kind == "stored"
 
     def call(self, callee: Callee) -> None:
         """Call the callee of a step; where that fails, the function returns its code."""
@@ -105,7 +102,8 @@ class Code:
         if number in self._weights:
             return self._constant(self._weights[number])
         offset = self._program.values[number].offset
-        register = f"%value{number}.{self._next()}"
+        self._registers += 1
+        register = f"%value{number}.{self._registers}"
         self._lines.append(f"  {register} = getelementptr i8, ptr %memory, i64 {offset}")
         return register
 
@@ -113,10 +111,6 @@ class Code:
         symbol = self._symbols.setdefault(id(array), f"lw_constant_{len(self._symbols)}")
         self.constants[symbol] = array
         return f"@{symbol}"
-
-    def _next(self) -> int:
-        self._registers += 1
-        return self._registers
 
     def _copies(self) -> list[str]:
         """Copy outputs that are also an input, a constant or another output, at the end."""

@@ -76,7 +76,8 @@ class FileStore:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             if not self._is_private():
                 return
-            self._write(path, data)
+            with replaced(path, 0o600, durable=False) as file:
+                file.write(data)
             if self._must_trim(len(data)):
                 self._trim()
         except OSError as error:
@@ -89,10 +90,6 @@ class FileStore:
                 f"the key {shown(key)} cannot name a file; use 1 to 128 letters, digits, - and _"
             )
         return self.folder / f"{key}{self.suffix}"
-
-    def _write(self, path: Path, data: bytes) -> None:
-        with replaced(path, 0o600, durable=False) as file:
-            file.write(data)
 
     def _read(self, path: Path) -> bytes:
         """The bytes of a file, which is marked as used; empty where there is none of ours."""

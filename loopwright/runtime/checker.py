@@ -63,7 +63,7 @@ class RuntimeChecker:
                 the driver of such devices is missing, which is then named.
         """
         if isinstance(device_type, Device):
-            device_type, device_id = device_type.device_type, device_type.device_id
+            device_id, device_type = device_type.device_id, device_type.device_type
         if isinstance(device_id, bool) or not isinstance(device_id, int) or device_id < 0:
             raise UsageError(
                 f"device number {shown(device_id)} is no whole number from 0; devices count from 0"

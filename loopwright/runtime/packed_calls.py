@@ -147,19 +147,16 @@ def _value(values: Any, k: int, kind: int) -> object:
         text = ctypes.c_char_p.from_address(at).value
         return (text or b"").decode()
     if kind in (TENSOR, INPUT):
-        return _array(ctypes.cast(values[k], ctypes.POINTER(Tensor)).contents, kind == INPUT)
+        t = ctypes.cast(values[k], ctypes.POINTER(Tensor)).contents
+        shape = tuple(t.shape[d] for d in range(t.ndim))
+        name = _type_name(t.code, t.bits)
+        data = np.empty(shape, name)
+        if data.size:
+            raw = (ctypes.c_char * (prod(shape) * dtypes.nbytes(name))).from_address(t.data)
+            data = np.frombuffer(memoryview(raw), name).reshape(shape)
+        data.flags.writeable = kind != INPUT
+        return view_of(data)
     raise InternalError(f"generated code passes a value of the unknown kind {kind}")
-
-
-def _array(t: Tensor, read_only: bool) -> object:
-    shape = tuple(t.shape[d] for d in range(t.ndim))
-    name = _type_name(t.code, t.bits)
-    data = np.empty(shape, name)
-    if data.size:
-        raw = (ctypes.c_char * (prod(shape) * dtypes.nbytes(name))).from_address(t.data)
-        data = np.frombuffer(memoryview(raw), name).reshape(shape)
-    data.flags.writeable = not read_only
-    return view_of(data)
 
 
 @lru_cache(maxsize=64)

@@ -375,7 +375,14 @@ class OpenCLAPI(DeviceAPI):
                 cl.enqueue_copy(queue, host, buffer_of(source), src_offset=at, is_blocking=False)
                 return
             to = target.offset + target_offset
-            _copy_inside(cl, queue, buffer_of(source), at, buffer_of(target), to, nbytes)
+            cl.enqueue_copy(
+                queue,
+                buffer_of(target),
+                buffer_of(source),
+                byte_count=nbytes,
+                src_offset=at,
+                dst_offset=to,
+            )
 
     def _copy_between(
         self, source: Memory, source_offset: int, target: Memory, target_offset: int, nbytes: int
@@ -489,10 +496,6 @@ class OpenCLAPI(DeviceAPI):
                 f"opencl({device_id}) takes source text, and the image is none; build it again"
             ) from None
         return OpenCLProgram(self, context, context.build(source), kernels)
-
-
-def _copy_inside(cl: Cl, queue: Cl, source: Cl, at: int, target: Cl, to: int, nbytes: int) -> None:
-    cl.enqueue_copy(queue, target, source, byte_count=nbytes, src_offset=at, dst_offset=to)
 
 
 def _host_bytes(address: int, nbytes: int) -> Any:

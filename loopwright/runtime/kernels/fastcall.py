@@ -211,21 +211,18 @@ def available() -> int | None:
         return None
     if object.__basicsize__ != 2 * _WORD or np.ndarray.__basicsize__ < _FLAGS_AT + _WORD:
         return None
-    if not all(map(_reads_well, _samples())):
+    plain = np.zeros((2, 3), np.float32)
+    frozen = np.zeros((4, 5, 6), np.int8)
+    frozen.flags.writeable = False
+    skewed = np.zeros(25, np.uint8)[1:].view(np.float32)
+    # Arrays of all kinds that flags tell apart.
+    samples = (plain, plain.T, plain[:, ::2], plain.view(_Owner), frozen, skewed, np.zeros(()))
+    if not all(map(_reads_well, samples)):
         return None
     inner = np.zeros(3)
     wrapper = NDArray(inner, cpu(0))
     places = range(2 * _WORD, NDArray.__basicsize__, _WORD)
     return next((at for at in places if _word(wrapper, at) == id(inner)), None)
-
-
-def _samples() -> list[npt.NDArray[Any]]:
-    """Arrays of all kinds that flags tell apart."""
-    plain = np.zeros((2, 3), np.float32)
-    frozen = np.zeros((4, 5, 6), np.int8)
-    frozen.flags.writeable = False
-    skewed = np.zeros(25, np.uint8)[1:].view(np.float32)
-    return [plain, plain.T, plain[:, ::2], plain.view(_Owner), frozen, skewed, np.zeros(())]
 
 
 def _reads_well(a: npt.NDArray[Any]) -> bool:

@@ -73,10 +73,6 @@ def _per_second(amount: float | None, seconds: float) -> float | None:
     return amount / seconds if amount is not None and seconds else None
 
 
-def _billions(nbytes: int | None) -> float | None:
-    return None if nbytes is None else nbytes * 1e-9
-
-
 #: All columns but those of collectors.
 COLUMNS = (
     Column("Name", lambda row, _: row.name, number=False),
@@ -86,7 +82,7 @@ COLUMNS = (
     Column("Count", lambda row, _: row.count),
     Column("Mean (us)", lambda row, _: row.seconds * 1e6 / row.count, 2),
     Column("Bytes", lambda row, _: row.nbytes),
-    Column("GB/s", lambda row, _: _per_second(_billions(row.nbytes), row.seconds), 2),
+    Column("GB/s", lambda row, _: _per_second(row.nbytes, 1e9 * row.seconds), 2),
     Column("GFLOP", lambda row, _: row.gflop, 3),
     Column("GFLOP/s", lambda row, _: _per_second(row.gflop, row.seconds), 2),
 )
