@@ -13,7 +13,7 @@ from loopwright.runtime.artifacts.device_code import (
     DeviceCode,
     ExtentFormulas,
     KernelResources,
-    Launch,
+    LaunchSpec,
 )
 from loopwright.runtime.artifacts.manifest import SizeFormula
 
@@ -51,7 +51,7 @@ class _Plan:
         self.program = program
         self.sizes = SizeManifest(program.func.sizes)
 
-    def launch(self, k: Kernel, shared_bytes: int) -> Launch:
+    def launch(self, k: Kernel, shared_bytes: int) -> LaunchSpec:
         f, buffers = self.program.func, self.program.buffers
         arguments: list[ArgumentSource] = [
             ("parameter", f.params.index(b)) if b in f.params else ("buffer", buffers.index(b))
@@ -61,7 +61,7 @@ class _Plan:
             ("size", n) for n, v in enumerate(f.sizes) if any(v is w for w in k.sizes)
         ]
         grid, block = self._extents(k, "blockIdx"), self._extents(k, "threadIdx")
-        return Launch(k.name, grid, block, (*arguments, *sizes), shared_bytes)
+        return LaunchSpec(k.name, grid, block, (*arguments, *sizes), shared_bytes)
 
     def _extents(self, k: Kernel, which: str) -> ExtentFormulas:
         x, y, z = (self._formula(n) for n in k.extents(which))

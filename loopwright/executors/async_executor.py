@@ -17,7 +17,7 @@ import numpy.typing as npt
 from loopwright.errors import RunError
 from loopwright.executors.graph_executor import GraphExecutor
 from loopwright.executors.program import Program, Value
-from loopwright.executors.sequence import Run, dependencies
+from loopwright.executors.sequence import ParallelRun, dependencies
 from loopwright.runtime.arrays.device import Extent
 from loopwright.runtime.arrays.host import aligned_bytes
 from loopwright.runtime.module import Module
@@ -148,7 +148,7 @@ class AsyncGraphExecutor(GraphExecutor):
             return _borrowed[-1].run
 
     def _begin_run(self) -> Future[None]:
-        self._running = Run(self._calls, self._order, self._workers).begin()
+        self._running = ParallelRun(self._calls, self._order, self._workers).begin()
         return self._running
 
     def _check_idle(self) -> None:

@@ -18,7 +18,7 @@ from loopwright.executors.callees import Callee, callees, copied
 from loopwright.executors.executor import Executor
 from loopwright.executors.graph_executor import weight_of
 from loopwright.executors.program import Program, Step
-from loopwright.executors.sequence import Run, dependencies
+from loopwright.executors.sequence import ParallelRun, dependencies
 from loopwright.runtime.devices.device import Device
 from loopwright.runtime.devices.interface import HOST
 from loopwright.runtime.module import Module
@@ -448,4 +448,4 @@ class PartitionedExecutor(Executor):
         self._calls.append(call)
 
     def _run(self) -> None:
-        Run(self._calls, self._order, self._workers).begin().result()
+        ParallelRun(self._calls, self._order, self._workers).begin().result()

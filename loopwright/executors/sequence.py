@@ -143,7 +143,7 @@ def _meet(a: Collection[int], b: Collection[int], values: Sequence[Value] | None
     return any(overlap(v, w) for v, w in product(these, those))
 
 
-class Run:
+class ParallelRun:
     """One run: the steps that still wait, and their numbers of unfinished predecessors."""
 
     def __init__(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,6 +19,7 @@ from loopwright.executors.model import Model
 from loopwright.executors.program import Kind, Program, Step, Value, placed
 from loopwright.executors.whole_program import AotExecutor
 from loopwright.runtime.artifacts.manifest import SizeFormula, evaluate, text
+from loopwright.runtime.caches import RuntimeCache
 from loopwright.runtime.module import Module
 
 _FORMAT, _VERSION = "loopwright.sized_program", 1
@@ -182,7 +182,7 @@ class SizedModel:
         self.host_steps = host_steps or {}
         self._shared = shared
         self._first: GraphExecutor | None = None
-        self._known: OrderedDict[int, Model] = OrderedDict()
+        self._kept: RuntimeCache[Model] = RuntimeCache(_KEEP)  # one "byte" a model
         self._lock = threading.Lock()
 
     def at(self, number: int) -> Model:
@@ -191,12 +191,9 @@ class SizedModel:
         Raises:
             ArgumentError: a kernel does not take values of this size.
         """
-        with self._lock:
-            found = self._known.pop(number, None) or _ModelOfSize(self, self.program.at(number))
-            self._known[number] = found
-            if len(self._known) > _KEEP:
-                self._known.popitem(last=False)
-        return found
+        return self._kept.get_or_make(
+            number, lambda: _ModelOfSize(self, self.program.at(number)), nbytes=1
+        )
 
     def executor(self, program: Program, in_place: Collection[str] = ()) -> GraphExecutor:
         """An executor of the program for a size; all share weights and their packed forms.

@@ -36,7 +36,7 @@ from loopwright.runtime.objects import calls_packed
 Array = npt.NDArray[Any]
 
 
-class Code:
+class ProgramWriter:
     """Writes the function, call by call.
 
     ``functions`` and ``constants`` are those in use, by symbol. ``values_bytes`` is the offset of
@@ -201,7 +201,7 @@ def whole_program(
     contents = [_checked(kernel, module) for kernel, module in used.items()]
     if not contents:
         raise UsageError("the model has no kernels: what it gives, it is given; there is no code")
-    code = Code(name, program, weights)
+    code = ProgramWriter(name, program, weights)
     for callee in called:
         code.call(callee)
     if name in code.functions:

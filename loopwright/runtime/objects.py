@@ -79,7 +79,7 @@ class Section(NamedTuple):
     link: int
 
 
-class Symbol(NamedTuple):
+class ElfSymbol(NamedTuple):
     """A symbol: whether the file defines it, whether it is a function, and its bytes."""
 
     defined: bool
@@ -102,21 +102,21 @@ def elf_section(data: bytes, name: bytes) -> bytes | None:
     return None
 
 
-def elf_symbols(data: bytes) -> dict[str, Symbol]:
+def elf_symbols(data: bytes) -> dict[str, ElfSymbol]:
     """The global symbols of an object file or a shared object."""
     headers, _ = _sections(data)
-    out: dict[str, Symbol] = {}
+    out: dict[str, ElfSymbol] = {}
     for s in headers:
         if s.type in _SYMBOL_TABLES:
             out |= dict(_symbols(_content(data, s), _content(data, headers[s.link])))
     return out
 
 
-def _symbols(table: bytes, names: bytes) -> Iterator[tuple[str, Symbol]]:
+def _symbols(table: bytes, names: bytes) -> Iterator[tuple[str, ElfSymbol]]:
     for name, info, _, section, _, size in struct.iter_unpack("<IBBHQQ", table):
         if name and info >> 4:  # local symbols have a binding of 0
             text = names[name : names.index(b"\0", name)].decode("ascii", "replace")
-            yield text, Symbol(section != 0, info & 15 == _FUNCTION, size)
+            yield text, ElfSymbol(section != 0, info & 15 == _FUNCTION, size)
 
 
 def _sections(data: bytes) -> tuple[list[Section], int]:
@@ -218,7 +218,7 @@ def with_callbacks(manifest: Manifest, linked: Linked) -> Linked:
     return replace(linked, complaint=complaint)
 
 
-def defined_symbols(manifest: Manifest, code: bytes) -> dict[str, Symbol]:
+def defined_symbols(manifest: Manifest, code: bytes) -> dict[str, ElfSymbol]:
     """The symbols of an ELF file; none for other formats.
 
     UsageError where a function of the manifest is missing, or the file is damaged.

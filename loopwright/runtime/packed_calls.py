@@ -43,7 +43,7 @@ _KEPT = 256
 _COUNT = 1 << 30
 
 
-class Tensor(ctypes.Structure):
+class DLTensor(ctypes.Structure):
     """DLPack's ``DLTensor``, as generated code fills it in; its strides are always NULL."""
 
     _fields_ = (
@@ -147,7 +147,7 @@ def _value(values: Any, k: int, kind: int) -> object:
         text = ctypes.c_char_p.from_address(at).value
         return (text or b"").decode()
     if kind in (TENSOR, INPUT):
-        t = ctypes.cast(values[k], ctypes.POINTER(Tensor)).contents
+        t = ctypes.cast(values[k], ctypes.POINTER(DLTensor)).contents
         shape = tuple(t.shape[d] for d in range(t.ndim))
         name = _type_name(t.code, t.bits)
         data = np.empty(shape, name)

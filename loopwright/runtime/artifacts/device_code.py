@@ -25,7 +25,7 @@ _FORMAT = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Launch:
+class LaunchSpec:
     """One launch of a kernel."""
 
     kernel: str
@@ -56,7 +56,7 @@ class KernelResources:
 class CallPlan:
     """Launches of one call of a function on a device, in order."""
 
-    launches: tuple[Launch, ...]
+    launches: tuple[LaunchSpec, ...]
     #: Bytes of each temporary buffer in the device's global memory.
     buffers: tuple[SizeFormula, ...] = ()
 
@@ -88,7 +88,7 @@ class DeviceCode:
 
     #: Source text or machine code for `loopwright.runtime.devices.interface.DeviceAPI.load`.
     image: bytes
-    launches: tuple[Launch, ...]
+    launches: tuple[LaunchSpec, ...]
     #: Bytes of each temporary buffer in the device's global memory.
     buffers: tuple[SizeFormula, ...] = ()
     resources: Mapping[str, KernelResources] = field(default_factory=dict)
@@ -162,11 +162,11 @@ class DeviceCode:
         return code
 
 
-def _launch(x: Mapping[str, Any]) -> Launch:
+def _launch(x: Mapping[str, Any]) -> LaunchSpec:
     g0, g1, g2 = x["grid"]
     b0, b1, b2 = x["block"]
     arguments = tuple((kind, number) for kind, number in x["arguments"])
-    return Launch(str(x["kernel"]), (g0, g1, g2), (b0, b1, b2), arguments, x["shared_bytes"])
+    return LaunchSpec(str(x["kernel"]), (g0, g1, g2), (b0, b1, b2), arguments, x["shared_bytes"])
 
 
 def _formula(where: str, n: object, sizes: tuple[str, ...]) -> None:

@@ -22,7 +22,7 @@ from loopwright.errors import (
     TargetError,
 )
 from loopwright.runtime.devices.checks import (
-    Block,
+    Allocation,
     check_byte,
     check_device,
     check_event,
@@ -38,7 +38,6 @@ from loopwright.runtime.devices.interface import (
     DEVICE_ALIGNMENT,
     HOST,
     AttributeValue,
-    CurrentStreams,
     DeviceAPI,
     Event,
     Extents,
@@ -46,6 +45,7 @@ from loopwright.runtime.devices.interface import (
     Memory,
     Program,
     Stream,
+    ThreadStreams,
     check_copy,
     check_request,
     note_copy,
@@ -140,7 +140,7 @@ class CudaAPI(DeviceAPI):
         self._given = driver, devices
         self._lock = threading.RLock()
         self._contexts: dict[int, Any] = {}
-        self._current = CurrentStreams()
+        self._current = ThreadStreams()
         self._defaults: dict[int, Stream] = {}
         self._peers: set[tuple[int, int]] = set()
 
@@ -247,7 +247,7 @@ class CudaAPI(DeviceAPI):
         wanted = max(nbytes, 1) + spare
         base = int(self.call(device_id, f"allocating {wanted} bytes", "cuMemAlloc", wanted))
         offset = -base % alignment if spare else 0
-        return Memory(CUDA, device_id, base, nbytes, offset, owner=Block(base))
+        return Memory(CUDA, device_id, base, nbytes, offset, owner=Allocation(base))
 
     def allocate_host(self, device_id: int, nbytes: int) -> Memory:
         check_request("the host", nbytes, 1)

@@ -433,7 +433,7 @@ def device_api(device_type: int) -> DeviceAPI:
     return api
 
 
-class CurrentStreams(threading.local):
+class ThreadStreams(threading.local):
     """The streams that were made current, a table for each thread.
 
     ``by_device`` has them by number of the device; None, or no entry: the default one.

@@ -26,7 +26,7 @@ from loopwright.errors import (
 )
 from loopwright.runtime.caches import content_key, program_cache
 from loopwright.runtime.devices.checks import (
-    Block,
+    Allocation,
     check_byte,
     check_device,
     check_event,
@@ -43,7 +43,6 @@ from loopwright.runtime.devices.interface import (
     DEVICE_ALIGNMENT,
     HOST,
     AttributeValue,
-    CurrentStreams,
     DeviceAPI,
     Event,
     Extents,
@@ -51,6 +50,7 @@ from loopwright.runtime.devices.interface import (
     Memory,
     Program,
     Stream,
+    ThreadStreams,
     check_copy,
     check_request,
     note_copy,
@@ -247,7 +247,7 @@ class OpenCLProgram(Program):
 
 def buffer_of(memory: Memory) -> Cl:
     owner = owner_of(memory)
-    assert isinstance(owner, Block), "memory of OpenCL belongs to a block"
+    assert isinstance(owner, Allocation), "memory of OpenCL belongs to a block"
     return owner.raw
 
 
@@ -275,7 +275,7 @@ class OpenCLAPI(DeviceAPI):
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._contexts: dict[int, OpenCLContext] = {}
-        self._current = CurrentStreams()
+        self._current = ThreadStreams()
 
     # ------------------------------------------------------------ devices
 
@@ -334,7 +334,7 @@ class OpenCLAPI(DeviceAPI):
         with named(where, f"allocating {nbytes} bytes"):
             flags = context.cl.mem_flags.READ_WRITE
             buffer = context.cl.Buffer(context.context, flags, max(nbytes, 1))
-        return Memory(OPENCL, device_id, int(buffer.int_ptr), nbytes, owner=Block(buffer))
+        return Memory(OPENCL, device_id, int(buffer.int_ptr), nbytes, owner=Allocation(buffer))
 
     def free(self, memory: Memory) -> None:
         buffer = release(memory, self)
@@ -405,7 +405,7 @@ class OpenCLAPI(DeviceAPI):
                 f"opencl({device_id}): the memory is of another context of OpenCL; copy it by way "
                 "of the host"
             )
-        return Memory(OPENCL, device_id, handle, nbytes, offset, owner=Block(buffer, owner))
+        return Memory(OPENCL, device_id, handle, nbytes, offset, owner=Allocation(buffer, owner))
 
     def fill(self, memory: Memory, value: int, stream: Stream | None = None) -> None:
         check_memory("fill", memory, self)

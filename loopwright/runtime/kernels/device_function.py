@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, nullcontext
 from loopwright.errors import ArgumentError, RunError
 from loopwright.runtime.arrays.device import DeviceArray, extent
 from loopwright.runtime.arrays.host import NDArray
-from loopwright.runtime.artifacts.device_code import DeviceCode, Launch
+from loopwright.runtime.artifacts.device_code import DeviceCode, LaunchSpec
 from loopwright.runtime.artifacts.manifest import FunctionSpec, evaluate
 from loopwright.runtime.devices.device import Device
 from loopwright.runtime.devices.interface import (
@@ -109,7 +109,7 @@ class DeviceFunction(Kernel):
         """Bytes of each temporary buffer."""
         return self._buffers
 
-    def steps(self, arrays: Sequence[DeviceArray], buffers: Sequence[Memory]) -> list[Step]:
+    def steps(self, arrays: Sequence[DeviceArray], buffers: Sequence[Memory]) -> list[BoundLaunch]:
         """The launches of a call with their arguments."""
         return [launch.step(arrays, buffers, self.values) for launch in self._launches]
 
@@ -168,7 +168,7 @@ class DeviceFunction(Kernel):
         return f"<DeviceFunction {self.name}({args}) on {self._image.kind.device}>"
 
 
-class Step:
+class BoundLaunch:
     """One launch with its arguments."""
 
     __slots__ = ("arguments", "block", "grid", "kernel", "shared_bytes")
@@ -193,7 +193,7 @@ class Step:
 class _Concrete:
     """A launch of the plan with numbers for its sizes."""
 
-    def __init__(self, launch: Launch, sizes: Mapping[str, int]) -> None:
+    def __init__(self, launch: LaunchSpec, sizes: Mapping[str, int]) -> None:
         self.kernel, self.sources = launch.kernel, launch.arguments
         self.grid = _extents(launch.kernel, launch.grid, sizes)
         self.block = _extents(launch.kernel, launch.block, sizes)
@@ -201,14 +201,14 @@ class _Concrete:
 
     def step(
         self, arrays: Sequence[DeviceArray], buffers: Sequence[Memory], sizes: Sequence[int]
-    ) -> Step:
+    ) -> BoundLaunch:
         pools: dict[str, Sequence[KernelArgument]] = {
             "parameter": [a.memory for a in arrays],
             "buffer": buffers,
             "size": sizes,
         }
         arguments = [pools[kind][number] for kind, number in self.sources]
-        return Step(self.kernel, self.grid, self.block, arguments, self.shared_bytes)
+        return BoundLaunch(self.kernel, self.grid, self.block, arguments, self.shared_bytes)
 
 
 def _extents(kernel: str, formulas: Sequence[object], sizes: Mapping[str, int]) -> Extents:

@@ -7,7 +7,6 @@ A call finds the sizes, checks that the shapes agree, and runs the function for 
 from __future__ import annotations
 
 import operator
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, SupportsIndex
@@ -25,6 +24,7 @@ from loopwright.runtime.artifacts.manifest import (
     linear,
     text,
 )
+from loopwright.runtime.caches import RuntimeCache
 from loopwright.runtime.devices.device import Device
 from loopwright.runtime.kernels.device_function import DeviceFunction
 from loopwright.runtime.kernels.function import Function
@@ -182,7 +182,7 @@ class SymbolicFunction(Kernel):
         self._order = sizes.order
         self._decided_by_shapes = all(isinstance(k, int) for k in sizes.order)
         self._by_shapes: dict[object, Kernel] = {}
-        self._kept: OrderedDict[tuple[int, ...], Kernel] = OrderedDict()
+        self._kept: RuntimeCache[Kernel] = RuntimeCache(_KEEP)  # one "byte" a function
 
     @property
     def sizes(self) -> tuple[str, ...]:
@@ -270,11 +270,11 @@ class SymbolicFunction(Kernel):
 
     def _at(self, values: Mapping[str, int]) -> Kernel:
         key = tuple(values[n] for n in self.sizes)
-        if key not in self._kept:
-            if len(self._kept) >= _KEEP:
-                self._kept.popitem(last=False)
-            self._kept[key] = _concrete(self._image, self._concrete(values), key)
-        return self._kept[key]
+        found = self._kept.get(key)
+        if found is None:
+            found = _concrete(self._image, self._concrete(values), key)
+            self._kept.put(key, found, nbytes=1)
+        return found
 
     def _concrete(self, values: Mapping[str, int]) -> FunctionSpec:
         """The manifest entry for given sizes."""

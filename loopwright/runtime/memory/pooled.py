@@ -26,7 +26,7 @@ from loopwright.runtime.memory.pool import (
 
 
 @dataclass(slots=True, eq=False)
-class Block:
+class PoolBlock:
     """A piece of a chunk, with its neighbours in the chunk."""
 
     chunk: Chunk
@@ -37,11 +37,11 @@ class Block:
     lease: Lease | None = None
     #: Of a free block: streams in which work that uses it may be queued.
     streams: dict[int, Stream] = field(default_factory=dict)
-    before: Block | None = None
-    after: Block | None = None
+    before: PoolBlock | None = None
+    after: PoolBlock | None = None
 
 
-def _offset(block: Block) -> int:
+def _offset(block: PoolBlock) -> int:
     return block.offset
 
 
@@ -52,7 +52,7 @@ class Chunk:
 
     def __init__(self, memory: Memory) -> None:
         self.memory = memory
-        self._first = Block(self, 0, memory.nbytes)
+        self._first = PoolBlock(self, 0, memory.nbytes)
         self.free = [self._first]
 
     @property
@@ -60,20 +60,20 @@ class Chunk:
         """Whether nobody holds a block of it."""
         return len(self.free) == 1 and self.free[0].size == self.memory.nbytes
 
-    def blocks(self) -> Iterator[Block]:
+    def blocks(self) -> Iterator[PoolBlock]:
         """All blocks in the order of their addresses."""
-        block: Block | None = self._first
+        block: PoolBlock | None = self._first
         while block is not None:
             yield block
             block = block.after
 
-    def take(self, block: Block, size: int) -> None:
+    def take(self, block: PoolBlock, size: int) -> None:
         """Take the first bytes of a free block; the rest stays free."""
         position = bisect_left(self.free, block.offset, key=_offset)
         if block.size == size:
             del self.free[position]
             return
-        rest = Block(
+        rest = PoolBlock(
             self, block.offset + size, block.size - size, None, dict(block.streams), block,
             block.after,
         )  # fmt: skip
@@ -82,7 +82,7 @@ class Chunk:
         block.after, block.size = rest, size
         self.free[position] = rest
 
-    def give(self, block: Block) -> None:
+    def give(self, block: PoolBlock) -> None:
         """Make a block free, and join it with its free neighbours."""
         position = bisect_left(self.free, block.offset, key=_offset)
         self.free.insert(position, block)
@@ -91,7 +91,7 @@ class Chunk:
         if block.before is not None and block.before.lease is None:
             self._join(block.before, block, position)
 
-    def _join(self, block: Block, after: Block, position: int) -> None:
+    def _join(self, block: PoolBlock, after: PoolBlock, position: int) -> None:
         """Join two free neighbours; ``position`` is that of the second in the free list."""
         block.size += after.size
         block.streams.update(after.streams)
@@ -148,14 +148,14 @@ class PooledAllocator(MemoryPool):
         self._next_chunk = first_chunk or (_MIB if on_host else 64 * _MIB)
         self._largest_chunk = largest_chunk or (64 * _MIB if on_host else 1024 * _MIB)
         self._chunks: list[Chunk] = []
-        self._direct: set[Block] = set()
+        self._direct: set[PoolBlock] = set()
         self._requested = self._live = self._peak = self._reserved = 0
         self._allocations = self._frees = self._device_allocations = self._device_frees = 0
         # An object that is collected while this thread is in here may free its memory: it enters
         # the lock again, finds the pool busy, and leaves the block for later.
         self._lock = threading.RLock()
         self._busy = False
-        self._late: deque[Block] = deque()
+        self._late: deque[PoolBlock] = deque()
 
     def alloc(
         self, nbytes: int, alignment: int | None = None, stream: Stream | None = None
@@ -186,7 +186,7 @@ class PooledAllocator(MemoryPool):
             raise ArgumentError(f"free: {memory} was not allocated by this pool, or is a part")
         with self._lock:
             block, lease.block = lease.block, None
-            if not isinstance(block, Block):
+            if not isinstance(block, PoolBlock):
                 raise ArgumentError(f"free: {memory} was freed before")
             lease.streams[user.handle] = user
             self._late.append(block)
@@ -210,7 +210,7 @@ class PooledAllocator(MemoryPool):
             for block in (*blocks, *self._direct):
                 (block.lease or block).streams.pop(stream.handle, None)
 
-    def _block(self, nbytes: int, size: int, alignment: int, user: Stream) -> Block:
+    def _block(self, nbytes: int, size: int, alignment: int, user: Stream) -> PoolBlock:
         """A free block that work in a stream may use."""
         if size > self._largest_chunk or alignment > self.alignment:
             return self._direct_block(nbytes, size, alignment)
@@ -222,7 +222,7 @@ class PooledAllocator(MemoryPool):
         found.streams = {}
         return found
 
-    def _direct_block(self, nbytes: int, size: int, alignment: int) -> Block:
+    def _direct_block(self, nbytes: int, size: int, alignment: int) -> PoolBlock:
         """A block of its own from the device, which goes back there."""
         memory = self._from_device(size, alignment)
         if memory is None:
@@ -235,7 +235,7 @@ class PooledAllocator(MemoryPool):
         self._direct.add(block)
         return block
 
-    def _first_fit(self, size: int, user: Stream) -> Block | None:
+    def _first_fit(self, size: int, user: Stream) -> PoolBlock | None:
         """The first free block that is large enough, preferring one that needs no wait."""
         needs_wait = None
         for chunk in self._chunks:
@@ -247,7 +247,7 @@ class PooledAllocator(MemoryPool):
                 needs_wait = needs_wait or block
         return needs_wait
 
-    def _grow(self, nbytes: int, size: int, user: Stream) -> Block:
+    def _grow(self, nbytes: int, size: int, user: Stream) -> PoolBlock:
         """A free block that is large enough, in a new chunk if the device has one."""
         wanted = self._next_chunk
         while wanted < size:
@@ -348,7 +348,7 @@ class PooledAllocator(MemoryPool):
         finally:
             self._busy = before
 
-    def _reclaim(self, block: Block) -> None:
+    def _reclaim(self, block: PoolBlock) -> None:
         """Take a block back from its holder."""
         if block in self._direct:
             self._direct.remove(block)

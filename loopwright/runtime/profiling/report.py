@@ -49,7 +49,7 @@ class Row(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class ReportColumn:
     title: str
     #: From a row and the seconds of all rows; None where it is not known.
     value: Callable[[Row, float], Value]
@@ -75,20 +75,20 @@ def _per_second(amount: float | None, seconds: float) -> float | None:
 
 #: All columns but those of collectors.
 COLUMNS = (
-    Column("Name", lambda row, _: row.name, number=False),
-    Column("Duration (us)", lambda row, _: row.seconds * 1e6, 2),
-    Column("Percent", lambda row, all_s: percent(row.seconds, all_s), 2),
-    Column("Device", lambda row, _: row.device, number=False),
-    Column("Count", lambda row, _: row.count),
-    Column("Mean (us)", lambda row, _: row.seconds * 1e6 / row.count, 2),
-    Column("Bytes", lambda row, _: row.nbytes),
-    Column("GB/s", lambda row, _: _per_second(row.nbytes, 1e9 * row.seconds), 2),
-    Column("GFLOP", lambda row, _: row.gflop, 3),
-    Column("GFLOP/s", lambda row, _: _per_second(row.gflop, row.seconds), 2),
+    ReportColumn("Name", lambda row, _: row.name, number=False),
+    ReportColumn("Duration (us)", lambda row, _: row.seconds * 1e6, 2),
+    ReportColumn("Percent", lambda row, all_s: percent(row.seconds, all_s), 2),
+    ReportColumn("Device", lambda row, _: row.device, number=False),
+    ReportColumn("Count", lambda row, _: row.count),
+    ReportColumn("Mean (us)", lambda row, _: row.seconds * 1e6 / row.count, 2),
+    ReportColumn("Bytes", lambda row, _: row.nbytes),
+    ReportColumn("GB/s", lambda row, _: _per_second(row.nbytes, 1e9 * row.seconds), 2),
+    ReportColumn("GFLOP", lambda row, _: row.gflop, 3),
+    ReportColumn("GFLOP/s", lambda row, _: _per_second(row.gflop, row.seconds), 2),
 )
 
 
-def chosen_columns(rows: Sequence[Row], titles: Sequence[str] | None) -> list[Column]:
+def chosen_columns(rows: Sequence[Row], titles: Sequence[str] | None) -> list[ReportColumn]:
     """The columns of these titles, in their order; None: all that have a value in some row."""
     counted = dict.fromkeys(name for row in rows for name in row.metrics)
     columns = {c.title: c for c in (*map(_metric, counted), *COLUMNS)}
@@ -106,8 +106,8 @@ def chosen_columns(rows: Sequence[Row], titles: Sequence[str] | None) -> list[Co
     return [columns[title] for title in titles]
 
 
-def _metric(name: str) -> Column:
-    return Column(name, lambda row, _: row.metrics.get(name))
+def _metric(name: str) -> ReportColumn:
+    return ReportColumn(name, lambda row, _: row.metrics.get(name))
 
 
 _FORMAT = 1
@@ -347,14 +347,16 @@ class Report:
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise UsageError(f"this is no report of a profile: {error}") from None
 
-    def _columns(self, titles: Sequence[str] | None) -> list[Column]:
+    def _columns(self, titles: Sequence[str] | None) -> list[ReportColumn]:
         return chosen_columns(self.calls, titles)
 
-    def _cells(self, rows: Sequence[ProfiledCall], columns: Sequence[Column]) -> list[list[str]]:
+    def _cells(
+        self, rows: Sequence[ProfiledCall], columns: Sequence[ReportColumn]
+    ) -> list[list[str]]:
         whole = self.seconds
         return [[harmless(c.text(c.value(row, whole))) for c in columns] for row in rows]
 
-    def _sums(self, columns: Sequence[Column]) -> list[list[str]]:
+    def _sums(self, columns: Sequence[ReportColumn]) -> list[list[str]]:
         """The rows below the line."""
         count = sum(call.count for call in self.calls)
         whole = DeviceTotal("Sum", self.seconds, count, percent(self.seconds, self.seconds))
@@ -379,7 +381,7 @@ class Report:
         return html_block("Profile", html_table(body, [column.title for column in columns]))
 
 
-def _line(cells: Sequence[str], widths: Sequence[int], columns: Sequence[Column]) -> str:
+def _line(cells: Sequence[str], widths: Sequence[int], columns: Sequence[ReportColumn]) -> str:
     parts = (
         cell.rjust(width) if column.number else cell.ljust(width)
         for cell, width, column in zip(cells, widths, columns, strict=True)

@@ -13,7 +13,7 @@ from loopwright import graph
 from loopwright.errors import ArgumentError, OutOfMemoryError, TargetError, UsageError
 from loopwright.executors import HostStep, Model, Program, Step, Value
 from loopwright.runtime import Artifact, Module
-from loopwright.runtime.artifacts.device_code import DeviceCode, Launch
+from loopwright.runtime.artifacts.device_code import DeviceCode, LaunchSpec
 from loopwright.runtime.artifacts.manifest import ArgSpec, FunctionSpec, Manifest
 from loopwright.runtime.devices import interface as registry
 from loopwright.runtime.devices.cuda import CUDA, CudaAPI
@@ -37,7 +37,7 @@ def kernel(arch: str = "sm_90") -> Module:
     """``f(A, W, B)``: B = A + W, and W is constant."""
     args = tuple(ArgSpec(n, (N,), "float32", n == "B", constant=n == "W") for n in "AWB")
     sources = tuple(("parameter", n) for n in range(3))
-    code = DeviceCode(b"cubin", (Launch("add", ONE, (N, 1, 1), sources),), (), arch=arch)
+    code = DeviceCode(b"cubin", (LaunchSpec("add", ONE, (N, 1, 1), sources),), (), arch=arch)
     function = FunctionSpec("f", args, 0, 0, False, (), None)
     manifest = Manifest("cuda-cubin", "f", "", "", "", 1, (function,), 1)
     return Module(Artifact(manifest.to_json(), code.to_bytes()))
