@@ -23,7 +23,7 @@ from loopwright.executors.graph_executor import GraphExecutor
 from loopwright.executors.program import Program
 from loopwright.files import Kind, Output, marked, write
 from loopwright.runtime.arrays.host import NDArray
-from loopwright.runtime.kernels.timing import BenchmarkResult, run_repeat
+from loopwright.runtime.kernels.timing import BenchmarkResult, sampled
 from loopwright.runtime.module import Module
 from loopwright.runtime.ndarray import array
 from loopwright.runtime.params import save_params
@@ -124,7 +124,7 @@ class DebugExecutor(GraphExecutor):
             For each call the seconds of its samples.
         """
         return [
-            self._timed(call, number, repeat, min_repeat_ms) for _, call in self._steps(ran=True)
+            sampled(call.time, number, repeat, min_repeat_ms) for _, call in self._steps(ran=True)
         ]
 
     def run_individual_node(
@@ -135,7 +135,7 @@ class DebugExecutor(GraphExecutor):
         Raises:
             ArgumentError: there is no such call.
         """
-        return self._timed(self._run_up_to(node), number, repeat, min_repeat_ms)
+        return sampled(self._run_up_to(node).time, number, repeat, min_repeat_ms)
 
     def profile(self, number: int = 10, **inputs: object) -> Report:
         """Run the model several times and report the time of each call inside the runs.
@@ -294,13 +294,6 @@ class DebugExecutor(GraphExecutor):
         if not 0 <= node < len(self.nodes):
             raise ArgumentError(f"there is no call {node}; the model has {len(self.nodes)}")
         return node
-
-    def _timed(self, call: Any, number: int, repeat: int, min_ms: float) -> BenchmarkResult:
-        times = []
-        for _ in range(repeat):
-            seconds, number = run_repeat(call.time, number, min_ms, 100)
-            times.append(seconds)
-        return BenchmarkResult(tuple(times))
 
     def _nbytes(self, number: int) -> int:
         return sum(self.program.values[n].nbytes for n in self.program.steps[number].args)

@@ -18,7 +18,7 @@ from loopwright.executors.callees import copied
 from loopwright.executors.program import Value
 from loopwright.runtime.arrays.device import Extent, Taken, buffer_of, extent
 from loopwright.runtime.arrays.host import NDArray
-from loopwright.runtime.kernels.timing import BenchmarkResult, check_options, run_repeat
+from loopwright.runtime.kernels.timing import BenchmarkResult, check_options, sampled
 from loopwright.runtime.ndarray import array, host_array, is_on_host
 
 Array = npt.NDArray[Any]
@@ -214,6 +214,14 @@ class Executor(ABC):
         if constant is not None:
             raise _overlap(name, f"constant {constant!r}")
 
+    def _check_own(self, place: int, *, own: bool) -> None:
+        """Refuse to write an output elsewhere that is not one stored value of its own."""
+        if not own:
+            raise ArgumentError(
+                f"output {self.outputs[place].name!r} is an input, a constant, or another output, "
+                "too; get a copy of it"
+            )
+
     def _read_always(self) -> Taken:
         """Byte ranges of the constants."""
         if self._taken is None:
@@ -303,15 +311,15 @@ class Executor(ABC):
         once = self._end_to_end(inputs) if end_to_end else self._run
         once()
         self.sync()
-        results = []
-        for sample in range(1, repeat + 1):
-            seconds, number = run_repeat(
-                lambda n: self._seconds(once, n), number, least_ms, limit_zero_time_iterations
-            )
-            results.append(seconds)
-            if cooldown_interval_ms and sample % repeats_to_cooldown == 0:
-                time.sleep(cooldown_interval_ms * 1e-3)
-        return BenchmarkResult(tuple(results))
+        return sampled(
+            lambda n: self._seconds(once, n),
+            number,
+            repeat,
+            least_ms,
+            limit_zero_time_iterations,
+            cooldown_interval_ms * 1e-3,
+            repeats_to_cooldown,
+        )
 
     def _seconds(self, once: Callable[[], object], number: int) -> float:
         """Seconds of `number` runs together, until the last has ended."""

@@ -155,12 +155,8 @@ class GraphExecutor(Executor):
 
     def _replace_output(self, place: int, elements: Array) -> None:
         number = self.program.outputs[place]
-        readers = sum(n == number for n in self.program.outputs)
-        if self.program.values[number].kind != "stored" or readers > 1:
-            raise ArgumentError(
-                f"output {self.outputs[place].name!r} is an input, a constant, or another output, "
-                "too; get a copy of it"
-            )
+        stored = self.program.values[number].kind == "stored"
+        self._check_own(place, own=stored and self.program.outputs.count(number) == 1)
         self._replace(number, elements)
 
     def _constants(self) -> Iterable[tuple[str, Any]]:

@@ -373,11 +373,8 @@ class PartitionedExecutor(Executor):
 
     def _replace_output(self, place: int, elements: Array) -> None:
         number = self.cut.program.outputs[place]
-        if number not in self._home or self.cut.program.outputs.count(number) > 1:
-            raise ArgumentError(
-                f"output {self.outputs[place].name!r} is an input, a constant, or another output, "
-                "too; get a copy of it"
-            )
+        own = number in self._home and self.cut.program.outputs.count(number) == 1
+        self._check_own(place, own=own)
         self._replace(self._output_at(place), elements)
 
     def _constants(self) -> Iterable[tuple[str, Any]]:

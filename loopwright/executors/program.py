@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, Literal
@@ -10,12 +11,12 @@ from typing import Any, Literal
 import numpy as np
 
 from loopwright import dtypes
-from loopwright.errors import RunError
+from loopwright.errors import RunError, UsageError
 
 #: Origin of a value: a caller, the weights, or a kernel, which stores it in the pool.
 Kind = Literal["input", "constant", "stored"]
 _KINDS = ("input", "constant", "stored")
-_FORMAT, _VERSION = "loopwright.program", 1
+_FORMAT, VERSION = "loopwright.program", 1
 #: Where values begin in the pool, and extents and offsets at most, whatever a file says.
 ALIGNMENT, _MOST = 64, 1 << 47
 
@@ -135,11 +136,9 @@ class Program:
         values = [[v.name, list(v.shape), v.dtype, v.kind, v.offset] for v in self.values]
         return {
             "format": _FORMAT,
-            "version": _VERSION,
+            "version": VERSION,
             "values": values,
-            "steps": [[s.kernel, list(s.args), s.outputs] for s in self.steps],
-            "inputs": list(self.inputs),
-            "outputs": list(self.outputs),
+            **steps_to_json(self.steps, self.inputs, self.outputs),
             "pool_bytes": self.pool_bytes,
             "output_names": list(self.output_names),
         }
@@ -151,24 +150,47 @@ class Program:
         Raises:
             RunError: it is something else, of another version, or is inconsistent.
         """
-        if not isinstance(data, Mapping) or data.get("format") != _FORMAT:
-            raise RunError("this is no program of a model")
-        if data.get("version") != _VERSION:
-            raise RunError(
-                f"this program has version {data.get('version')!r}, and {_VERSION} is known; "
-                "build the model again"
-            )
-        try:
+        with reading(data, _FORMAT, "program of a model"):
             return Program(
                 tuple(Value(n, tuple(s), d, k, o) for n, s, d, k, o in data["values"]),
-                tuple(Step(k, tuple(a), o) for k, a, o in data["steps"]),
-                tuple(data["inputs"]),
-                tuple(data["outputs"]),
+                *steps_from_json(data),
                 data["pool_bytes"],
                 tuple(map(str, data.get("output_names", ()))),
             )
-        except (KeyError, TypeError, ValueError) as exc:
-            raise RunError(f"this program was changed: {type(exc).__name__}: {exc}") from exc
+
+
+@contextmanager
+def reading(data: Mapping[str, Any], form: str, what: str) -> Iterator[None]:
+    """Read JSON of a format and of this version; RunError for any other, or for changed data."""
+    if not isinstance(data, Mapping) or data.get("format") != form:
+        raise RunError(f"this is no {what}")
+    if data.get("version") != VERSION:
+        raise RunError(
+            f"this program has version {data.get('version')!r}, and {VERSION} is known; build the "
+            "model again"
+        )
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, IndexError, UsageError) as exc:
+        raise RunError(f"this program was changed: {type(exc).__name__}: {exc}") from exc
+
+
+def steps_to_json(
+    steps: Sequence[Step], inputs: Sequence[int], outputs: Sequence[int]
+) -> dict[str, Any]:
+    return {
+        "steps": [[s.kernel, list(s.args), s.outputs] for s in steps],
+        "inputs": list(inputs),
+        "outputs": list(outputs),
+    }
+
+
+def steps_from_json(
+    data: Mapping[str, Any],
+) -> tuple[tuple[Step, ...], tuple[int, ...], tuple[int, ...]]:
+    """Steps, inputs and outputs, as `steps_to_json` writes them."""
+    steps = tuple(Step(k, tuple(a), o) for k, a, o in data["steps"])
+    return steps, tuple(data["inputs"]), tuple(data["outputs"])
 
 
 def _check_value(number: int, v: Value, pool_bytes: int) -> None:

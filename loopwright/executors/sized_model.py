@@ -12,17 +12,28 @@ from typing import Any, NoReturn
 
 import numpy.typing as npt
 
-from loopwright.errors import RunError, UsageError
+from loopwright.errors import UsageError
 from loopwright.executors.callees import HostStep, SharedArrays
 from loopwright.executors.graph_executor import GraphExecutor
 from loopwright.executors.model import Model
-from loopwright.executors.program import Kind, Program, Step, Value, placed
+from loopwright.executors.program import (
+    VERSION,
+    Kind,
+    Program,
+    Step,
+    Value,
+    placed,
+    reading,
+    steps_from_json,
+    steps_to_json,
+)
 from loopwright.executors.whole_program import AotExecutor
 from loopwright.runtime.artifacts.manifest import SizeFormula, evaluate, text
 from loopwright.runtime.caches import RuntimeCache
 from loopwright.runtime.module import Module
 
-_FORMAT, _VERSION = "loopwright.sized_program", 1
+Array = npt.NDArray[Any]
+_FORMAT = "loopwright.sized_program"
 #: Size for the checks of a program when it is read: any size gives the same structure.
 _ANY = 2
 
@@ -100,12 +111,10 @@ class SizedProgram:
         """The program as JSON."""
         return {
             "format": _FORMAT,
-            "version": _VERSION,
+            "version": VERSION,
             "size": self.size,
             "values": [[v.name, list(v.shape), v.dtype, v.kind] for v in self.values],
-            "steps": [[s.kernel, list(s.args), s.outputs] for s in self.steps],
-            "inputs": list(self.inputs),
-            "outputs": list(self.outputs),
+            **steps_to_json(self.steps, self.inputs, self.outputs),
             "output_names": list(self.output_names),
         }
 
@@ -116,29 +125,17 @@ class SizedProgram:
         Raises:
             RunError: it is something else, of another version, or is inconsistent.
         """
-        if not isinstance(data, Mapping) or data.get("format") != _FORMAT:
-            raise RunError("this is no program of a model whose size varies")
-        if data.get("version") != _VERSION:
-            raise RunError(
-                f"this program has version {data.get('version')!r}, and {_VERSION} is known; "
-                "build the model again"
-            )
-        try:
-            found = SizedProgram(
+        with reading(data, _FORMAT, "program of a model whose size varies"):
+            program = SizedProgram(
                 str(data["size"]),
                 tuple(SizedValue(n, tuple(s), d, k) for n, s, d, k in data["values"]),
-                tuple(Step(k, tuple(a), o) for k, a, o in data["steps"]),
-                tuple(data["inputs"]),
-                tuple(data["outputs"]),
+                *steps_from_json(data),
                 tuple(map(str, data["output_names"])),
             )
-            found.at(_ANY)
-        except (KeyError, TypeError, ValueError, IndexError, UsageError) as exc:
-            raise RunError(f"this program was changed: {type(exc).__name__}: {exc}") from exc
-        return found
+            program.at(_ANY)
+        return program
 
 
-Array = npt.NDArray[Any]
 #: Sizes whose programs are kept for the next call.
 _KEEP = 16
 

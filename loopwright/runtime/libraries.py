@@ -17,14 +17,15 @@ import struct
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from loopwright import env
 from loopwright.errors import RunError, TargetError, UsageError
 from loopwright.files import Kind, Output, check, write
-from loopwright.runtime import linker, pool
-from loopwright.runtime import packed_calls as packed_calls
+from loopwright.runtime import linker, packed_calls, pool
 from loopwright.runtime.artifacts import artifact
 from loopwright.runtime.artifacts.artifact import Artifact
 from loopwright.runtime.artifacts.kinds import ArtifactKind, artifact_kind
@@ -60,20 +61,37 @@ def read_library(path: Path, data: bytes) -> Artifact:
     UsageError where it is none, damaged, or of a newer format; TargetError, which names both CPUs,
     where it is for another one.
     """
-    try:
+    with _reading(path):
         text = elf_section(data, SECTION)
-        manifest = None if text is None else json.loads(text.rstrip(b"\0"))
-    except (struct.error, ValueError, RecursionError):
-        raise UsageError(f"{path} is damaged or cut short; export it again") from None
-    if not isinstance(manifest, dict) or "sha256" not in manifest:
+        manifest = _manifest(text)
+    if manifest is None:
         raise UsageError(f"{path} is a shared object, but not one that export_library wrote")
-    digest = str(manifest.pop("sha256"))
-    if digest != checksum(data, digest):
-        raise UsageError(f"{path} is damaged: its checksum differs; export it again")
-    library = Artifact(manifest, data)
+    library = Artifact(_unsealed(path, manifest, data), data)
     check_cpu(library.contents)
     defined_symbols(library.contents, data)
     return library
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (struct.error, ValueError, RecursionError):
+        raise UsageError(f"{path} is damaged or cut short; export it again") from None
+
+
+def _manifest(section: bytes | None) -> dict[str, Any] | None:
+    """The manifest in a section of its own; None where it is none."""
+    manifest = None if section is None else json.loads(section.rstrip(b"\0"))
+    return manifest if isinstance(manifest, dict) and "sha256" in manifest else None
+
+
+def _unsealed(path: Path, manifest: dict[str, Any], data: bytes) -> dict[str, Any]:
+    """The manifest without its checksum, which must be that of the library."""
+    digest = str(manifest.pop("sha256"))
+    if digest != checksum(data, digest):
+        raise UsageError(f"{path} is damaged: its checksum differs; export it again")
+    return manifest
 
 
 def checksum(data: bytes, digest: str) -> str:
@@ -274,7 +292,7 @@ def export(
         exported += ["lw_pool_configure"] if uses_pool else []
         files = ["manifest.c", *objects, "fastcall.o"]
         if calls_packed(source.contents):
-            (room / "packed.c").write_text(_packed_c())
+            (room / "packed.c").write_text(_PACKED % packed_calls.UNBOUND)
             files.append("packed.c")
             exported.append(packed_calls.CONFIGURE)
         if uses_pool:
@@ -318,7 +336,7 @@ def _archive(
         _run([compiler, "-c", *_COMPILED, "manifest.c", "-o", MANIFEST], room)
         files = [KERNEL, MANIFEST]
         if calls_packed(source.contents):
-            (room / "packed.c").write_text(_packed_c())
+            (room / "packed.c").write_text(_PACKED % packed_calls.UNBOUND)
             _run([compiler, "-c", *_COMPILED, "packed.c", "-o", PACKED], room)
             files.append(PACKED)
         if any(f.uses_pool for f in source.contents.functions):
@@ -402,21 +420,14 @@ def _compiler(cc: str | None) -> str:
 
 def _manifest_c(manifest: JsonObject) -> str:
     text = json.dumps(json.dumps(manifest))  # ASCII, quoted as C quotes
-    lines = [
-        '__attribute__((section(".loopwright"), used)) const char lw_manifest[] =',
-        f"  {text};",
-    ]
-    return "\n".join([*lines, ""])
+    head = '__attribute__((section(".loopwright"), used)) const char lw_manifest[] ='
+    return f"{head}\n  {text};\n"
 
 
 def _start_c(manifest: JsonObject, uses_pool: bool) -> str:
     """C code that sets up the thread pool, if there is one, when the code is loaded."""
     number = manifest["num_threads"] or "sysconf(_SC_NPROCESSORS_ONLN)"
     return _POOL % number if uses_pool else ""
-
-
-def _packed_c() -> str:
-    return _PACKED % packed_calls.UNBOUND
 
 
 def _run(command: list[str], room: Path) -> None:
@@ -462,17 +473,12 @@ def members(data: bytes) -> Iterator[tuple[str, bytes]]:
 
 def read_static_library(path: Path, data: bytes) -> Artifact:
     """The artifact in a static library; UsageError if it is none, TargetError for another CPU."""
-    try:
+    with _reading(path):
         files = dict(members(data))
-        text = elf_section(files[MANIFEST], SECTION) if MANIFEST in files else None
-        manifest = None if text is None else json.loads(text.rstrip(b"\0"))
-    except (struct.error, ValueError, RecursionError):
-        raise UsageError(f"{path} is damaged or cut short; export it again") from None
-    if not isinstance(manifest, dict) or "sha256" not in manifest or KERNEL not in files:
+        manifest = _manifest(elf_section(files[MANIFEST], SECTION) if MANIFEST in files else None)
+    if manifest is None or KERNEL not in files:
         raise UsageError(f"{path} is an archive, but not one that export_library wrote")
-    digest = str(manifest.pop("sha256"))
-    if digest != checksum(data, digest):
-        raise UsageError(f"{path} is damaged: its checksum differs; export it again")
+    manifest = _unsealed(path, manifest, data)
     artifact = Artifact(manifest, files[KERNEL])
     check_host(artifact.contents)
     defined_symbols(artifact.contents, artifact.objects)

@@ -21,6 +21,7 @@ import numpy as np
 
 from loopwright import dtypes
 from loopwright.errors import InternalError, RunError
+from loopwright.runtime.devices.dlpack import TYPE_CODES, DLTensor
 from loopwright.runtime.packed import get_global_func, view_of
 
 #: The symbol that generated code calls.
@@ -36,28 +37,9 @@ _FIRST = -3
 
 # Kinds of values in generated code; those of TVM's type codes where it has them.
 INT, UINT, FLOAT, TENSOR, TEXT, BOOL, INPUT = 0, 1, 2, 7, 11, 15, 107
-#: DLPack's codes of element types.
-TYPE_CODES = {"int": 0, "uint": 1, "float": 2, "bfloat": 4, "bool": 6}
 #: Maximum number of exceptions kept for callers; the latest stay.
 _KEPT = 256
 _COUNT = 1 << 30
-
-
-class DLTensor(ctypes.Structure):
-    """DLPack's ``DLTensor``, as generated code fills it in; its strides are always NULL."""
-
-    _fields_ = (
-        ("data", ctypes.c_void_p),
-        ("device_type", ctypes.c_int32),
-        ("device_id", ctypes.c_int32),
-        ("ndim", ctypes.c_int32),
-        ("code", ctypes.c_uint8),
-        ("bits", ctypes.c_uint8),
-        ("lanes", ctypes.c_uint16),
-        ("shape", ctypes.POINTER(ctypes.c_int64)),
-        ("strides", ctypes.c_void_p),
-        ("byte_offset", ctypes.c_uint64),
-    )
 
 
 _CALLBACK = ctypes.CFUNCTYPE(

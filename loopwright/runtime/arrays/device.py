@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import math
 import weakref
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
@@ -61,21 +60,6 @@ class DeviceArray(NDArray):
     def dtype(self) -> str:
         """Name of the element type, such as ``float32``."""
         return self._dtype.name
-
-    @property
-    def ndim(self) -> int:
-        """Number of dimensions."""
-        return len(self._shape)
-
-    @property
-    def size(self) -> int:
-        """Number of elements."""
-        return math.prod(self._shape)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all elements."""
-        return self.size * self._dtype.itemsize
 
     @property
     def data(self) -> int:

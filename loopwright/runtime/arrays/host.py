@@ -120,17 +120,17 @@ class NDArray:
     @property
     def ndim(self) -> int:
         """Number of dimensions."""
-        return self._data.ndim
+        return len(self.shape)
 
     @property
     def size(self) -> int:
         """Number of elements."""
-        return self._data.size
+        return math.prod(self.shape)
 
     @property
     def nbytes(self) -> int:
         """Bytes of all elements."""
-        return self._data.nbytes
+        return self.size * dtypes.nbytes(self.dtype)
 
     @property
     def data(self) -> int:

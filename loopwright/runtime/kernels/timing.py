@@ -211,6 +211,28 @@ def run_repeat(
             number = grown(number, seconds, min_repeat_ms)
 
 
+def sampled(
+    measure: Callable[[int], float],
+    number: int,
+    repeat: int,
+    min_repeat_ms: float = 0,
+    limit_zero: int = 100,
+    cooldown_s: float = 0,
+    repeats_to_cooldown: int = 1,
+    before: Callable[[], object] | None = None,
+) -> BenchmarkResult:
+    """`repeat` results of `run_repeat`, each after a call of `before`; `number` only grows."""
+    results = []
+    for index in range(1, repeat + 1):
+        if before is not None:
+            before()
+        seconds, number = run_repeat(measure, number, min_repeat_ms, limit_zero)
+        results.append(seconds)
+        if cooldown_s and index % repeats_to_cooldown == 0:
+            time.sleep(cooldown_s)
+    return BenchmarkResult(tuple(results))
+
+
 class Evaluator:
     """Times a function: call it with the function's arguments, get a `BenchmarkResult`.
 
@@ -299,18 +321,21 @@ class Evaluator:
                 "there"
             )
         call.run()
-        number = self.number
-        results = []
-        for index in range(self.repeat):
+
+        def before() -> None:
             self._prepare(*args)
             self._sweep_caches(call)
-            seconds, number = run_repeat(
-                lambda n: time_call(call, n), number, self.min_repeat_ms, self.limit_zero
-            )
-            results.append(seconds)
-            if self.cooldown and (index + 1) % self.repeats_to_cooldown == 0:
-                time.sleep(self.cooldown)
-        return BenchmarkResult(tuple(results))
+
+        return sampled(
+            call.time,
+            self.number,
+            self.repeat,
+            self.min_repeat_ms,
+            self.limit_zero,
+            self.cooldown,
+            self.repeats_to_cooldown,
+            before,
+        )
 
     def _sweep_caches(self, call: KernelCall) -> None:
         """Write `cache_flush_bytes` through the caches."""

@@ -111,7 +111,7 @@ class _CallWatch:
     def __call__(self, function: Any, args: tuple[object, ...]) -> Callable[[], None]:
         """Note the start of a call; returns a function to be called at its end."""
         if threading.get_ident() != self._thread:
-            return _nothing
+            return lambda: None
         home = calls.home_of(function, args)
         before = len(self._spans)
         started = _start(self._collectors, home)
@@ -126,10 +126,6 @@ class _CallWatch:
             self._spans.append(Span(function.name, str(home), timer, nbytes, metrics))
 
         return end
-
-
-def _nothing() -> None:
-    """End of a call that is not noted."""
 
 
 def _row(span: Span) -> ProfiledCall:

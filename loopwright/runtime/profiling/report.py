@@ -11,7 +11,7 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import NoReturn, Protocol
+from typing import NoReturn
 
 from loopwright.errors import UsageError, did_you_mean, shown
 from loopwright.presenting import harmless, html_block, html_table
@@ -19,40 +19,11 @@ from loopwright.presenting import harmless, html_block, html_table
 Value = str | int | float | None
 
 
-class Row(Protocol):
-    """The part of `ProfiledCall` that columns read."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def device(self) -> str: ...
-
-    @property
-    def seconds(self) -> float:
-        """Seconds of all calls."""
-
-    @property
-    def count(self) -> int: ...
-
-    @property
-    def nbytes(self) -> int | None:
-        """Bytes of the arguments of all calls."""
-
-    @property
-    def gflop(self) -> float | None:
-        """1e9 operations of all calls."""
-
-    @property
-    def metrics(self) -> Mapping[str, int | float]:
-        """Counts of collectors."""
-
-
 @dataclass(frozen=True, slots=True)
 class ReportColumn:
     title: str
     #: From a row and the seconds of all rows; None where it is not known.
-    value: Callable[[Row, float], Value]
+    value: Callable[[ProfiledCall, float], Value]
     #: None: figures as they are.
     decimals: int | None = None
     #: Figures are aligned to the right.
@@ -88,7 +59,13 @@ COLUMNS = (
 )
 
 
-def chosen_columns(rows: Sequence[Row], titles: Sequence[str] | None) -> list[ReportColumn]:
+def _metric(name: str) -> ReportColumn:
+    return ReportColumn(name, lambda row, _: row.metrics.get(name))
+
+
+def chosen_columns(
+    rows: Sequence[ProfiledCall], titles: Sequence[str] | None
+) -> list[ReportColumn]:
     """The columns of these titles, in their order; None: all that have a value in some row."""
     counted = dict.fromkeys(name for row in rows for name in row.metrics)
     columns = {c.title: c for c in (*map(_metric, counted), *COLUMNS)}
@@ -104,10 +81,6 @@ def chosen_columns(rows: Sequence[Row], titles: Sequence[str] | None) -> list[Re
                 f"no column {title!r}{did_you_mean(title, columns)}; there are {', '.join(columns)}"
             )
     return [columns[title] for title in titles]
-
-
-def _metric(name: str) -> ReportColumn:
-    return ReportColumn(name, lambda row, _: row.metrics.get(name))
 
 
 _FORMAT = 1
@@ -296,12 +269,18 @@ class Report:
         Raises:
             UsageError: there is no such column.
         """
-        shown_columns = self._columns(columns)
+        shown_columns = chosen_columns(self.calls, columns)
         body = self._cells(self.rows(sort, aggregate), shown_columns)
         foot = self._sums(shown_columns) if sums else []
         table = [[column.title for column in shown_columns], *body, *foot]
         widths = [max(map(len, cells)) for cells in zip(*table, strict=True)]
-        lines = [_line(cells, widths, shown_columns) for cells in table]
+        lines = []
+        for cells in table:
+            padded = (
+                cell.rjust(width) if column.number else cell.ljust(width)
+                for cell, width, column in zip(cells, widths, shown_columns, strict=True)
+            )
+            lines.append("  ".join(padded).rstrip())
         if foot:
             lines.insert(1 + len(body), "-" * len(lines[0]))
         return "\n".join(lines)
@@ -317,7 +296,7 @@ class Report:
         Raises:
             UsageError: there is no such column.
         """
-        shown_columns = self._columns(columns)
+        shown_columns = chosen_columns(self.calls, columns)
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow([column.title for column in shown_columns])
@@ -347,9 +326,6 @@ class Report:
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise UsageError(f"this is no report of a profile: {error}") from None
 
-    def _columns(self, titles: Sequence[str] | None) -> list[ReportColumn]:
-        return chosen_columns(self.calls, titles)
-
     def _cells(
         self, rows: Sequence[ProfiledCall], columns: Sequence[ReportColumn]
     ) -> list[list[str]]:
@@ -376,17 +352,9 @@ class Report:
         return self.table()
 
     def _repr_html_(self) -> str:
-        columns = self._columns(None)
+        columns = chosen_columns(self.calls, None)
         body = [*self._cells(self.rows(), columns), *self._sums(columns)]
         return html_block("Profile", html_table(body, [column.title for column in columns]))
-
-
-def _line(cells: Sequence[str], widths: Sequence[int], columns: Sequence[ReportColumn]) -> str:
-    parts = (
-        cell.rjust(width) if column.number else cell.ljust(width)
-        for cell, width, column in zip(cells, widths, columns, strict=True)
-    )
-    return "  ".join(parts).rstrip()
 
 
 def _figure(name: str, value: object) -> None:
