@@ -1,4 +1,9 @@
-"""A model with a program for each of some batches, and one for the rest."""
+"""A model with a program for each of some batches, and one for the rest; reading models from files.
+
+In a file, kernels and weights stand once: ``model.json`` has a program for each batch, with the
+numbers of its kernels in the archive and the names of its weights there, and a program of formulas
+for all other batches.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +28,10 @@ from loopwright.runtime.artifacts.manifest import linear
 from loopwright.runtime.module import Module
 
 Array = npt.NDArray[Any]
+
+
+#: Of files that hold such a model.
+VERSION = 2
 
 
 class BatchedModel:
@@ -193,10 +202,6 @@ class BatchedModel:
 def check_batch(size: str, batch: object) -> None:
     if isinstance(batch, bool) or not isinstance(batch, (int, np.integer)) or batch < 1:
         raise ArgumentError(f"{size} is {batch!r}; a batch is a whole number from 1")
-
-
-#: Of files that hold such a model.
-VERSION = 2
 
 
 def write(

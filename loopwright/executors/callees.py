@@ -1,4 +1,7 @@
-"""Callees of a program's steps: kernels whose constants are given, each prepared once."""
+"""Callees of a program's steps: kernels whose constants are given, each prepared once.
+
+A step of an operator without a kernel is a Python function, a `HostStep`.
+"""
 
 from __future__ import annotations
 

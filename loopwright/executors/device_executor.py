@@ -1,7 +1,8 @@
-"""The graph executor of a device: all kernels in one stream, over memory allocated there.
+"""A program on a device, and its graph executor: all kernels in one stream, over memory there.
 
 Nothing waits between two kernels: a run puts all of them into the device's current stream and
-returns. Copies to the host wait for them, as for all queued work.
+returns. Copies to the host wait for them, as for all queued work. Weights are copied once, and
+packed where kernels pack constants.
 """
 
 from __future__ import annotations

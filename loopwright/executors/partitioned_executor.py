@@ -1,7 +1,13 @@
-"""The executor of a partitioned program: each device runs its part, and passes on its values.
+"""Partition of a program for several devices, and the executor of one.
 
-A value that another device reads is copied there once, by a step of its own. Steps and copies run
-as soon as their predecessors have ended, so that devices work in parallel.
+`partition`: two devices are a bipartition by repeated minimum cuts: the side that is too light is
+merged with an adjacent step, and the cut is computed again (Yang and Wong, Efficient network flow
+based min-cut balanced partitioning, 1996). More devices are halved, and each half is cut again.
+Nets are cut, one for each value, so that a value that several steps of another device read counts
+once.
+
+`PartitionedExecutor`: a value that another device reads is copied there once, by a step of its own.
+Steps and copies run as soon as their predecessors have ended, so that devices work in parallel.
 """
 
 from __future__ import annotations
@@ -28,6 +34,13 @@ from loopwright.runtime.thread_pool import ThreadPool
 #: Edges that are never cut, and the largest sum of bytes that a cut can have: flows are of 32 bits.
 _NEVER = (1 << 31) - 1
 _MOST = 1 << 30
+
+
+Array = npt.NDArray[Any]
+#: A value on a device; its number, and that of the device.
+_Place = tuple[int, int]
+#: The number that stands for the caller's memory.
+_CALLER = -1
 
 
 class Edge(NamedTuple):
@@ -246,13 +259,6 @@ def _nets(program: Program) -> list[_Net]:
             if program.values[n].kind == "stored":
                 users.setdefault(n, set()).add(at)
     return [_Net(frozenset(s), program.values[n].nbytes) for n, s in users.items() if len(s) > 1]
-
-
-Array = npt.NDArray[Any]
-#: A value on a device; its number, and that of the device.
-_Place = tuple[int, int]
-#: The number that stands for the caller's memory.
-_CALLER = -1
 
 
 class PartitionedExecutor(Executor):

@@ -1,4 +1,8 @@
-"""A model as data: values, their places in memory, and kernels in the order of a run."""
+"""A model as data: values, their places in memory, and kernels in the order of a run.
+
+Memory is assigned by liveness: a value gets the smallest gap that holds it among the values that
+are alive while it is, the largest values first (greedy by size; Pisarchyk and Lee, 2020).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bound calls one after the other: in one piece of compiled code where possible.
+"""Runs of bound calls: in order as one piece of compiled code, or in parallel on worker threads.
 
 Python takes about half a microsecond for a call of a kernel that is bound; the code of sequence.ll
 some nanoseconds. It releases the interpreter's lock once, for all kernels together.

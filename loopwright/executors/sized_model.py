@@ -1,4 +1,4 @@
-"""A model of any batch: kernels that take every size, and memory that is planned for each."""
+"""A model of any batch: a program of formulas, kernels of every size, memory planned for each."""
 
 from __future__ import annotations
 
@@ -36,6 +36,10 @@ Array = npt.NDArray[Any]
 _FORMAT = "loopwright.sized_program"
 #: Size for the checks of a program when it is read: any size gives the same structure.
 _ANY = 2
+
+
+#: Sizes whose programs are kept for the next call.
+_KEEP = 16
 
 
 @dataclass(frozen=True)
@@ -134,10 +138,6 @@ class SizedProgram:
             )
             program.at(_ANY)
         return program
-
-
-#: Sizes whose programs are kept for the next call.
-_KEEP = 16
 
 
 class SizedModel:

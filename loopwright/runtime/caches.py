@@ -1,8 +1,16 @@
-"""Compiled code of devices by content: in memory, and on disk for later processes.
+"""Caches: values in memory by bytes, bytes in a folder by key, compiled code of devices by content.
 
-A driver that compiles when a program is loaded (OpenCL), or a compiler of machine code (CUDA),
-gives bytes that depend on a few facts: the source, the options, the device and the versions. The
-key is a hash of all of these, so that an entry never goes out of date.
+`FileStore`: an entry is one file, which several processes may share. It begins with a checksum of
+the rest, so that a damaged one counts as missing, and is written beside its place and renamed, so
+that nobody reads half of one. Code that is read here is run as it is: the folder must belong to
+this user, and nobody else may write to it.
+
+`ProgramCache`: a driver that compiles when a program is loaded (OpenCL), or a compiler of machine
+code (CUDA), gives bytes that depend on a few facts: the source, the options, the device and the
+versions. The key is a hash of all of these, so that an entry never goes out of date.
+
+A cache counts in an object of its own, a pool tells its bytes on request; nothing is reported in
+between, so that it costs nothing to be watched by `PerformanceMonitor`.
 """
 
 from __future__ import annotations
@@ -36,6 +44,24 @@ _TRIM_SHARE = 0.1
 _KEY = re.compile(r"[0-9A-Za-z_-]{1,128}")
 
 log = logging.getLogger("loopwright")
+
+
+_Owner = TypeVar("_Owner", bound=object)
+_lock = threading.Lock()
+_live: set[CacheCounts] = set()
+# Counts whose caches are gone. The collector of garbage may come at any moment, also while this
+# thread holds the lock: it appends here, and the next reading adds them up.
+_gone: deque[CacheCounts] = deque()
+_past = [0, 0]
+_pools: weakref.WeakKeyDictionary[object, Callable[[object], int]] = weakref.WeakKeyDictionary()
+V = TypeVar("V")
+#: Default limit of a cache in bytes.
+DEFAULT_LIMIT = 1 << 30
+#: Version of the entries' format, a part of every key.
+_FORMAT = 1
+#: Bytes in memory, and on disk.
+MEMORY_LIMIT = 64 << 20
+DISK_LIMIT = 512 << 20
 
 
 class FileStore:
@@ -157,17 +183,6 @@ def _say_once(text: str) -> None:
     log.warning("%s", text)
 
 
-_Owner = TypeVar("_Owner", bound=object)
-
-_lock = threading.Lock()
-_live: set[CacheCounts] = set()
-# Counts whose caches are gone. The collector of garbage may come at any moment, also while this
-# thread holds the lock: it appends here, and the next reading adds them up.
-_gone: deque[CacheCounts] = deque()
-_past = [0, 0]
-_pools: weakref.WeakKeyDictionary[object, Callable[[object], int]] = weakref.WeakKeyDictionary()
-
-
 class CacheCounts:
     """Number of requests that a cache could answer, and could not."""
 
@@ -212,11 +227,6 @@ def pooled_bytes() -> int:
     with _lock:
         pools = list(_pools.items())
     return sum(read(pool) for pool, read in pools)
-
-
-V = TypeVar("V")
-#: Default limit of a cache in bytes.
-DEFAULT_LIMIT = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -399,13 +409,6 @@ def _nbytes(value: object) -> int:
     if isinstance(nbytes, int):
         return _whole("nbytes", nbytes)
     raise UsageError(f"a {type(value).__name__} does not tell its bytes; pass nbytes")
-
-
-#: Version of the entries' format, a part of every key.
-_FORMAT = 1
-#: Bytes in memory, and on disk.
-MEMORY_LIMIT = 64 << 20
-DISK_LIMIT = 512 << 20
 
 
 def content_key(*facts: str | bytes | int | bool | None) -> str:

@@ -1,7 +1,12 @@
-"""Writing a shared object: the artifact's object file, the thread pool, and the manifest, linked.
+"""Programs as files that stand alone: shared objects and static libraries, written and read.
 
-It also holds the code of `loopwright.runtime.kernels.fastcall`, since it is loaded without LLVM.
-Linking is the system's (``cc -shared``): no package on PyPI that loopwright needs brings a linker.
+A shared object holds the artifact's object file, the thread pool, the code of
+`loopwright.runtime.kernels.fastcall`, since it is loaded without LLVM, and the manifest: JSON in a
+section of the ELF file (``.loopwright``), and the exported symbol ``lw_manifest``. It names the CPU
+features that the code needs, so that nothing is run on a CPU that lacks one, and the checksum of
+the file, taken with the checksum's own digits as zeros. A static library is an archive of the same
+parts, each an object of its own. Linking is the system's (``cc -shared``): no package on PyPI that
+loopwright needs brings a linker.
 """
 
 from __future__ import annotations
@@ -48,6 +53,41 @@ _loads = itertools.count()
 _CONFIGURE = "lw_pool_configure"
 #: Names of features that differ from those of /proc/cpuinfo by more than dots and underscores.
 _FLAGS = {"sse3": "pni", "lzcnt": "abm", "bmi": "bmi1"}
+
+
+_COMPILERS = ("cc", "gcc", "clang")
+#: Options of the C files.
+_COMPILED = ("-fPIC", "-O1", "-std=gnu11", "-w")
+_INSTALL = "apt-get install gcc libc6-dev"
+_MACROS = re.compile(
+    r"^#define __((?:S?SSE|AVX|FMA|F16C|BMI|LZCNT|POPCNT|MOVBE|XOP)\w*?)__ 1$", re.M
+)
+_POOL = """
+#include <stdint.h>
+#include <unistd.h>
+void lw_pool_configure(int32_t threads, int32_t spin);
+/* Threads until somebody says otherwise: all that are online. */
+__attribute__((constructor)) static void lw_start(void) {
+  long n = %s;
+  lw_pool_configure(n < 1 ? 1 : n > 1023 ? 1023 : (int32_t)n, 2000);
+}
+"""
+_PACKED = """
+#include <stdint.h>
+/* How packed functions are called; NULL until somebody says it. */
+static void (*volatile lw_packed)(const char *, int64_t *, const int32_t *, int32_t);
+void lw_packed_configure(void *call) {
+  lw_packed = (void (*)(const char *, int64_t *, const int32_t *, int32_t))call;
+}
+void lw_call_packed(const char *name, int64_t *values, const int32_t *kinds, int32_t count) {
+  if (lw_packed) lw_packed(name, values, kinds, count);
+  else values[count] = %d;
+}
+"""
+MAGIC = b"!<arch>\n"
+#: Members of an archive.
+KERNEL, MANIFEST, POOL, PACKED = "kernel.o", "manifest.o", "pool.o", "packed.o"
+_HEADER = 60
 
 
 def is_shared_object(data: bytes) -> bool:
@@ -190,7 +230,6 @@ def _address(library: ctypes.CDLL, name: str) -> int:
 LIBRARY = ArtifactKind("shared-library", None, "so", "library", link=link_library, check=check_host)
 
 
-_COMPILERS = ("cc", "gcc", "clang")
 #: Shared ones have the name of the manifest's section at their end, archives its symbol in front.
 LIBRARY_FILE = Kind(
     "a library",
@@ -199,34 +238,6 @@ LIBRARY_FILE = Kind(
         or (is_archive(data) and b"lw_manifest" in data)
     ),
 )
-#: Options of the C files.
-_COMPILED = ("-fPIC", "-O1", "-std=gnu11", "-w")
-_INSTALL = "apt-get install gcc libc6-dev"
-_MACROS = re.compile(
-    r"^#define __((?:S?SSE|AVX|FMA|F16C|BMI|LZCNT|POPCNT|MOVBE|XOP)\w*?)__ 1$", re.M
-)
-_POOL = """
-#include <stdint.h>
-#include <unistd.h>
-void lw_pool_configure(int32_t threads, int32_t spin);
-/* Threads until somebody says otherwise: all that are online. */
-__attribute__((constructor)) static void lw_start(void) {
-  long n = %s;
-  lw_pool_configure(n < 1 ? 1 : n > 1023 ? 1023 : (int32_t)n, 2000);
-}
-"""
-_PACKED = """
-#include <stdint.h>
-/* How packed functions are called; NULL until somebody says it. */
-static void (*volatile lw_packed)(const char *, int64_t *, const int32_t *, int32_t);
-void lw_packed_configure(void *call) {
-  lw_packed = (void (*)(const char *, int64_t *, const int32_t *, int32_t))call;
-}
-void lw_call_packed(const char *name, int64_t *values, const int32_t *kinds, int32_t count) {
-  if (lw_packed) lw_packed(name, values, kinds, count);
-  else values[count] = %d;
-}
-"""
 
 
 def export(
@@ -443,12 +454,6 @@ def _run(command: list[str], room: Path) -> None:
             f"export_library: the C library's files are missing ({lines[0]}); install: {_INSTALL}"
         )
     raise RunError(f"export_library: {command[0]} failed: {lines[0]}")
-
-
-MAGIC = b"!<arch>\n"
-#: Members of an archive.
-KERNEL, MANIFEST, POOL, PACKED = "kernel.o", "manifest.o", "pool.o", "packed.o"
-_HEADER = 60
 
 
 def is_archive(data: bytes) -> bool:

@@ -41,6 +41,9 @@ _TEXT = Kind("a text", lambda data: data.endswith(f"{_MARK}\n".encode()))
 _CUBIN = Kind("a cubin", lambda data: data[:4] == b"\x7fELF" and data[18:20] == b"\xbe\0")
 
 
+_SYMBOL = "lw_manifest"
+
+
 class Module:
     """A compiled program that can be called, inspected, timed and saved.
 
@@ -430,11 +433,12 @@ def load_module(path: str | os.PathLike[str]) -> Module:
     return Module.load(path)
 
 
-_SYMBOL = "lw_manifest"
-
-
 def system_lib(library: ctypes.CDLL | None = None) -> Module:
     """A module of the functions that are linked into this process.
+
+    A program that embeds Python may link a static library of `Module.export_library`, and a process
+    may have loaded an exported library for others to see. Both bring the symbol ``lw_manifest``,
+    which lists their functions.
 
     Args:
         library: the library; default the process itself, with libraries that were loaded for all

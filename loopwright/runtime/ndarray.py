@@ -1,4 +1,4 @@
-"""Creation of arrays, and import of those of other libraries by DLPack."""
+"""Creation of arrays, random ones among them, and import of those of other libraries by DLPack."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import ctypes
 import math
 import sys
 from collections.abc import Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -21,21 +21,12 @@ from loopwright.runtime.devices.device import Device, DeviceType, cpu, device
 from loopwright.runtime.devices.interface import HOST, Memory
 from loopwright.runtime.memory import device_allocator
 
-
-class Fillable(Protocol):
-    """An array that takes the elements of another, as NDArray does."""
-
-    @property
-    def shape(self) -> tuple[int, ...]: ...
-
-    @property
-    def dtype(self) -> str:
-        """Name of the element type."""
-
-    def copyfrom(self, source: object) -> Any: ...
+#: DLPack's codes of memory that the host reads by its address: its own, memory of it that is pinned
+#: for CUDA or ROCm, and memory that CUDA moves.
+_READABLE = (HOST, DeviceType.kDLCUDAHost, DeviceType.kDLROCMHost, 13)
 
 
-_A = TypeVar("_A", bound=Fillable)
+_A = TypeVar("_A", bound=NDArray)
 
 
 def random_fill(array: _A, seed: int = 0) -> _A:
@@ -61,7 +52,7 @@ def random_fill(array: _A, seed: int = 0) -> _A:
         >>> print(a.shape, 1 <= a.numpy().min(), a.numpy().max() <= 9)
         (2, 3) True True
     """
-    if not hasattr(array, "copyfrom"):
+    if not isinstance(array, NDArray):
         raise ArgumentError(
             f"random_fill: expected an NDArray, got a {type(array).__name__}; nd.empty makes one"
         )
@@ -82,11 +73,6 @@ def _values(
     # Cut before it is rounded to the dtype: 9.999 would become 10 in a format of few digits.
     values = 1 + 9 * rng.random(shape)
     return np.minimum(values, 10 * (1 - 2.0**-8)).astype(dtype)
-
-
-#: DLPack's codes of memory that the host reads by its address: its own, memory of it that is pinned
-#: for CUDA or ROCm, and memory that CUDA moves.
-_READABLE = (HOST, DeviceType.kDLCUDAHost, DeviceType.kDLROCMHost, 13)
 
 
 def _home(where: Device | str | None) -> Device:

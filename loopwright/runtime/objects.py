@@ -1,4 +1,14 @@
-"""Object files of the targets ``llvm`` and ``c``, and their linking into this process."""
+"""Object files of the targets ``llvm`` and ``c``: read, checked against this CPU, and linked.
+
+ELF files are read before the system, which trusts them, maps them: ValueError and struct.error mean
+that one is cut short or damaged. Whether the CPU can run the code is decided by the features that a
+manifest says it needs; only where it lacks them is the CPU's name compared (manifests of older
+versions, and architectures on which a CPU's name does not give its features).
+
+A function with checks has a record of int64 numbers: whether it is taken, then the values of the
+check that failed. Of threads that fail at once one takes it. The function returns `FIRST_CODE` and
+the number of the check.
+"""
 
 from __future__ import annotations
 
@@ -27,6 +37,12 @@ LEVELS = {
     "x86-64-v4": "sse4.2 popcnt avx2 fma bmi bmi2 f16c lzcnt movbe "
     "avx512f avx512bw avx512cd avx512dq avx512vl",
 }
+
+
+_SYMBOL_TABLES = (2, 11)  # SHT_SYMTAB, SHT_DYNSYM
+_FUNCTION = 2  # STT_FUNC
+#: Result of a function whose first check fails, one more for each further check.
+FIRST_CODE = 16
 
 
 def check_host(manifest: Manifest) -> None:
@@ -63,10 +79,6 @@ def _unfit(triple: str, cpu: str, features: str, needs: tuple[str, ...]) -> str:
 def enabled(features: str) -> set[str]:
     """The features that a string such as ``+avx2,-avx512f`` turns on."""
     return {name[1:] for name in features.split(",") if name.startswith("+")}
-
-
-_SYMBOL_TABLES = (2, 11)  # SHT_SYMTAB, SHT_DYNSYM
-_FUNCTION = 2  # STT_FUNC
 
 
 class Section(NamedTuple):
@@ -139,10 +151,6 @@ def _content(data: bytes, s: Section) -> bytes:
     if len(content) != s.length:
         raise ValueError("cut short")
     return content
-
-
-#: Result of a function whose first check fails, one more for each further check.
-FIRST_CODE = 16
 
 
 def record_name(function: str) -> str:

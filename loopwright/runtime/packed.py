@@ -1,4 +1,9 @@
-"""Functions by name, for the whole process; generated code looks up its callees here."""
+"""Packed functions: values that carry their type, functions of them, and the registry by name.
+
+Python's own containers serve: a tuple is an array and a shape, a dict a map, a str a string, None a
+missing value. They pass by reference, as any other object does. Generated code looks up its callees
+in the registry, which is one for the whole process.
+"""
 
 from __future__ import annotations
 
@@ -50,6 +55,16 @@ _CLASSES: dict[type, str] = {
     NDArray: "array",
     object: "object",
 }
+
+
+_F = TypeVar("_F", bound=Callable[..., object])
+#: Names are ASCII words with dots between them, so that they are texts of C, too.
+_NAME = re.compile(r"[A-Za-z_][\w]*([.][A-Za-z_][\w]*)*", re.ASCII)
+_LONGEST = 200
+_lock = threading.Lock()
+_functions: dict[str, PackedFunc] = {}
+#: A class that an annotation names, or None for Any; several are the members of a union.
+_Classes = tuple[type, ...] | None
 
 
 def enter_kind(cls: type, kind: str) -> None:
@@ -197,15 +212,6 @@ def _passed(value: object, who: str) -> object:
 enter_kind(PackedFunc, "function")
 
 
-_F = TypeVar("_F", bound=Callable[..., object])
-#: Names are ASCII words with dots between them, so that they are texts of C, too.
-_NAME = re.compile(r"[A-Za-z_][\w]*([.][A-Za-z_][\w]*)*", re.ASCII)
-_LONGEST = 200
-
-_lock = threading.Lock()
-_functions: dict[str, PackedFunc] = {}
-
-
 def check_name(name: object) -> str:
     if isinstance(name, str) and len(name) <= _LONGEST and _NAME.fullmatch(name):
         return name
@@ -329,10 +335,6 @@ def remove_global_func(name: str) -> None:
             return
         near = did_you_mean(str(name), _functions)
     raise UsageError(f"remove_global_func: no global function {shown(name)}{near}")
-
-
-#: A class that an annotation names, or None for Any; several are the members of a union.
-_Classes = tuple[type, ...] | None
 
 
 class TypedPackedFunc(PackedFunc):

@@ -40,6 +40,14 @@ _WINDOWS = 5
 _OPERANDS = 4
 
 
+#: Multiply-adds of float32 vectors in a cycle, and cycles in a second, of the fastest CPUs.
+_PER_CYCLE, _FASTEST_HZ = 2, 6.5e9
+#: Two vectors stored in a cycle are two bytes an operation of the FMA peak; twice that is allowed.
+_STORED_PER_FLOP = 4.0
+#: Times the roof that are allowed; the roof is that of numbers of at least `_ROOF_BYTES` bytes.
+_ROOFS, _ROOF_BYTES = 4.0, 4
+
+
 def host_unit() -> VectorUnit:
     from loopwright import target  # not needed to run built kernels
 
@@ -365,14 +373,6 @@ def bandwidth(
     return 3 * 4 * size / min(time_call(call, 1) for _ in range(passes))
 
 
-#: Multiply-adds of float32 vectors in a cycle, and cycles in a second, of the fastest CPUs.
-_PER_CYCLE, _FASTEST_HZ = 2, 6.5e9
-#: Two vectors stored in a cycle are two bytes an operation of the FMA peak; twice that is allowed.
-_STORED_PER_FLOP = 4.0
-#: Times the roof that are allowed; the roof is that of numbers of at least `_ROOF_BYTES` bytes.
-_ROOFS, _ROOF_BYTES = 4.0, 4
-
-
 def assumed_peak(threads: int, unit: VectorUnit | None = None, hertz: float = _FASTEST_HZ) -> float:
     """The FMA peak of the fastest CPUs in float32 operations a second; `hertz` is their clock."""
     lanes, _ = shape_of(unit or host_unit())
@@ -384,8 +384,10 @@ def out_of_reach(
 ) -> str:
     """The reason why no call can take so few seconds; empty where one could.
 
-    `stored` is in bytes, `peak` in float32 operations a second of fused multiply-adds.
-    `element_bytes` is the shortest type that it reads: a vector holds more elements of it.
+    Results would be stored faster than the first-level cache takes them, or more arithmetic done
+    than vector units do. `stored` is in bytes, `peak` in float32 operations a second of fused
+    multiply-adds. `element_bytes` is the shortest type that it reads: a vector holds more elements
+    of it.
     """
     took = f"a call of {seconds * 1e9:.3g} ns"
     most = _STORED_PER_FLOP * peak

@@ -3,6 +3,8 @@
 The pool itself is LLVM IR (pool.ll), linked into the process when the first kernel with a parallel
 loop is. Its threads are detached and sleep when idle; nothing has to be stopped at exit, and a
 forked child starts its own.
+
+`config_threadpool` places the threads on CPUs; its modes are `MODES`.
 """
 
 from __future__ import annotations
@@ -49,6 +51,23 @@ _home: tuple[int, ...] | None = None
 _pinned_depth = 0
 # The CPUs of each thread, the caller's first, as `config_threadpool` chose; empty: any.
 _places: tuple[frozenset[int], ...] = ()
+
+
+SYSTEM = Path("/sys/devices/system/cpu")
+#: Meaning of each mode.
+MODES = {
+    "none": "the system chooses",
+    "compact": "neighbours share cores and packages",
+    "spread": "a core of its own for each thread, in other packages by turns, while there are some",
+    "big": "the CPUs of the highest clock, one for each thread",
+    "little": "those of the lowest",
+    "one_per_thread": "the listed CPUs in their order, one for each thread",
+    "shared": "each thread on any of the listed CPUs",
+}
+#: TVM's ``AffinityMode`` in C++: kBig, kLittle, kSpecifyOneCorePerThread and
+#: kSpecifyThreadShareAllCore.
+TVM_CODES = {1: "big", -1: "little", -2: "one_per_thread", -3: "shared"}
+_LISTED = ("one_per_thread", "shared")
 
 
 def default_num_threads() -> int:
@@ -333,23 +352,6 @@ def _unpin(outermost: bool) -> None:
     _pinned_depth -= 1
     if outermost:
         _home = None
-
-
-SYSTEM = Path("/sys/devices/system/cpu")
-#: Meaning of each mode.
-MODES = {
-    "none": "the system chooses",
-    "compact": "neighbours share cores and packages",
-    "spread": "a core of its own for each thread, in other packages by turns, while there are some",
-    "big": "the CPUs of the highest clock, one for each thread",
-    "little": "those of the lowest",
-    "one_per_thread": "the listed CPUs in their order, one for each thread",
-    "shared": "each thread on any of the listed CPUs",
-}
-#: TVM's ``AffinityMode`` in C++: kBig, kLittle, kSpecifyOneCorePerThread and
-#: kSpecifyThreadShareAllCore.
-TVM_CODES = {1: "big", -1: "little", -2: "one_per_thread", -3: "shared"}
-_LISTED = ("one_per_thread", "shared")
 
 
 @dataclass(frozen=True, slots=True)

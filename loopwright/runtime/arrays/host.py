@@ -33,7 +33,13 @@ _ALIGNMENT = 64
 
 
 def huge_pages(nbytes: int) -> npt.NDArray[np.uint8]:
-    """Zero bytes, at least 1, that begin with a huge page; freed with their last reference."""
+    """Zero bytes, at least 1, that begin with a huge page; freed with their last reference.
+
+    A page of 2 MB takes one entry of the TLB in place of 512, and the processor prefetches within a
+    page, not beyond it: weights of some megabytes, which come from memory in every run of a model,
+    come faster (https://docs.kernel.org/admin-guide/mm/transhuge.html). Where Linux has none, and
+    elsewhere, ordinary pages are used.
+    """
     whole = -(-nbytes // HUGE_PAGE) * HUGE_PAGE
     try:
         # Linux aligns such a mapping by itself since 6.7 only.

@@ -1,7 +1,13 @@
 """`Manifest`: the description of an artifact's code, as data, read from JSON and checked.
 
-Format 2 adds functions of symbolic sizes (`loopwright.runtime.artifacts.manifest`); format 1
-is still read, and written for all others.
+Format 2 adds functions of symbolic sizes; format 1 is still read, and written for all others. A
+number that depends on the sizes of a call is a formula: an int, the name of a size variable, or
+``[operation, a, b]`` with ``+ - * // %`` and ``max``. `evaluate` computes it; nothing in a manifest
+is executed.
+
+A manifest is read by code that trusts it: sizes become memory, names become addresses. A checksum
+detects damage (`loopwright.runtime.artifacts.artifact`); `check_manifest` detects entries that no
+builder writes. That does not make an artifact safe to run: it is code, and trusted.
 """
 
 from __future__ import annotations
@@ -28,6 +34,24 @@ OPERATIONS: dict[str, Callable[[int, int], int]] = {
     "%": operator.mod,
     "max": max,
 }
+
+
+#: Maximum bytes of an array or of a workspace: the address space of a process.
+MAX_BYTES = 1 << 47
+_MAX_TEXT = 20_000
+_MAX_ENTRIES = 100_000
+_MAX_DEPTH = 50
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}")
+_TEXTS = ("triple", "cpu", "features", "loopwright", "llvmlite")
+#: Newest format that is read.
+FORMAT = 2
+#: A JSON object as `json.loads` gives it.
+JsonObject = Mapping[str, Any]
+_FIELDS = ("format", "kind", "entry", "triple", "cpu", "features", "num_threads", "functions")
+_FUNCTION_FIELDS = ("name", "args", "workspace_bytes", "parallel_workspace_bytes", "uses_pool")
+_ARG_FIELDS = ("name", "shape", "dtype", "output")
+_PARTS_FIELDS = ("prepare", "main", "prepare_args", "main_args")
+_SIZE_FIELDS = ("sizes", "extents", "order")
 
 
 def evaluate(e: SizeFormula, values: Mapping[str, int]) -> int:
@@ -74,15 +98,6 @@ def linear(e: SizeFormula) -> tuple[str, int, int] | None:
     if op == "*":
         return (name, factor * k, const * k) if k else None
     return name, factor, const + (k if op == "+" else -k)
-
-
-#: Maximum bytes of an array or of a workspace: the address space of a process.
-MAX_BYTES = 1 << 47
-_MAX_TEXT = 20_000
-_MAX_ENTRIES = 100_000
-_MAX_DEPTH = 50
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}")
-_TEXTS = ("triple", "cpu", "features", "loopwright", "llvmlite")
 
 
 def check_manifest(data: Mapping[str, Any], source: str) -> None:
@@ -289,17 +304,6 @@ class _Function(_Checks):
 def _place(arg: Mapping[str, Any]) -> tuple[Any, ...]:
     """The fields that must agree between two descriptions of one array."""
     return (*arg["shape"], arg["dtype"], arg["output"])
-
-
-#: Newest format that is read.
-FORMAT = 2
-#: A JSON object as `json.loads` gives it.
-JsonObject = Mapping[str, Any]
-_FIELDS = ("format", "kind", "entry", "triple", "cpu", "features", "num_threads", "functions")
-_FUNCTION_FIELDS = ("name", "args", "workspace_bytes", "parallel_workspace_bytes", "uses_pool")
-_ARG_FIELDS = ("name", "shape", "dtype", "output")
-_PARTS_FIELDS = ("prepare", "main", "prepare_args", "main_args")
-_SIZE_FIELDS = ("sizes", "extents", "order")
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,6 +62,25 @@ _STICKY = (
 )  # fmt: skip
 
 
+CUDA = 2
+#: Static shared memory that every kernel may have; more has to be asked for.
+_STATIC_SHARED = 49152
+#: The driver's flag CU_MEMHOSTALLOC_PORTABLE: pinned for every context.
+_FOR_ALL_DEVICES = 1
+#: DLPack's number of the default stream, and the driver's.
+_LEGACY = 1
+#: The driver's names of attributes.
+_ATTRIBUTES = {
+    "max_threads_per_block": "MAX_THREADS_PER_BLOCK",
+    "warp_size": "WARP_SIZE",
+    "multi_processor_count": "MULTIPROCESSOR_COUNT",
+    "max_clock_rate": "CLOCK_RATE",
+    "max_shared_memory_per_block": "MAX_SHARED_MEMORY_PER_BLOCK_OPTIN",
+    "max_registers_per_block": "MAX_REGISTERS_PER_BLOCK",
+    "l2_cache_size_bytes": "L2_CACHE_SIZE",
+}
+
+
 def call(driver: Driver, where: str, doing: str, name: str, *args: object) -> Any:
     """Call a function of the driver and return its result (a tuple where there are several).
 
@@ -88,7 +107,11 @@ def _error(status: Any, where: str, doing: str) -> Exception:
 
 @lru_cache(maxsize=1)
 def find_driver() -> tuple[Driver, int, str]:
-    """The driver's module or None, the number of devices, and the reason where that is 0."""
+    """The driver's module or None, the number of devices, and the reason where that is 0.
+
+    The bindings raise, or hang at the second call, where there is no driver. So the driver's
+    library is opened by itself first; only if that works is the package imported.
+    """
     library = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
     try:
         opened = ctypes.CDLL(library)
@@ -105,25 +128,6 @@ def find_driver() -> tuple[Driver, int, str]:
     except ImportError as error:
         return None, 0, f"cuda-bindings is missing ({error}); install it: {INSTALL_PACKAGE}"
     return driver, number.value, ""
-
-
-CUDA = 2
-#: Static shared memory that every kernel may have; more has to be asked for.
-_STATIC_SHARED = 49152
-#: The driver's flag CU_MEMHOSTALLOC_PORTABLE: pinned for every context.
-_FOR_ALL_DEVICES = 1
-#: DLPack's number of the default stream, and the driver's.
-_LEGACY = 1
-#: The driver's names of attributes.
-_ATTRIBUTES = {
-    "max_threads_per_block": "MAX_THREADS_PER_BLOCK",
-    "warp_size": "WARP_SIZE",
-    "multi_processor_count": "MULTIPROCESSOR_COUNT",
-    "max_clock_rate": "CLOCK_RATE",
-    "max_shared_memory_per_block": "MAX_SHARED_MEMORY_PER_BLOCK_OPTIN",
-    "max_registers_per_block": "MAX_REGISTERS_PER_BLOCK",
-    "l2_cache_size_bytes": "L2_CACHE_SIZE",
-}
 
 
 class CudaAPI(DeviceAPI):

@@ -45,6 +45,17 @@ _ALIASES = {"gpu": "cuda", "cl": "opencl"}
 NAMES = {code: name for name, code in DEVICE_TYPES.items()}
 
 
+#: Attributes that must agree between two devices so that one time holds for both.
+LIMITS = (
+    "device_name",
+    "arch",
+    "multi_processor_count",
+    "max_threads_per_block",
+    "max_shared_memory_per_block",
+    "warp_size",
+)
+
+
 class DeviceType(IntEnum):
     """Names and codes of device types, DLPack's and TVM's; see `Device.exist` for what is here.
 
@@ -454,17 +465,6 @@ def enabled(target: str) -> bool:
         raise UsageError(f"enabled: expected the text of a target or device, got {target!r}")
     name = type_name(target.split(" ")[0])
     return (name in DEVICE_TYPES or name in other_names().values()) and Device(name).exist
-
-
-#: Attributes that must agree between two devices so that one time holds for both.
-LIMITS = (
-    "device_name",
-    "arch",
-    "multi_processor_count",
-    "max_threads_per_block",
-    "max_shared_memory_per_block",
-    "warp_size",
-)
 
 
 def device_facts(device: Device) -> dict[str, str | int]:

@@ -1,8 +1,8 @@
 """`DeviceAPI`: the operations that the runtime needs of a kind of device, and their values.
 
-Everything above it (arrays, pools, copiers, functions) is written once against this interface.
-A third party registers another kind by `loopwright.runtime.devices.interface.register_device_api`.
-As TVM's ``DeviceAPI``, with events and programs added.
+Everything above it (arrays, pools, copiers, functions) is written once against this interface,
+which is TVM's ``DeviceAPI`` with events and programs added. `register_device_api` enters another
+kind. A backend is made at its first use, so that nothing is imported or probed before.
 """
 
 from __future__ import annotations
@@ -31,6 +31,13 @@ _FILL_BYTES = 1 << 20
 AttributeValue = int | str | tuple[int, ...] | bool | None
 #: Extents of a grid or of a block, x first.
 Extents = tuple[int, int, int]
+
+
+_lock = threading.RLock()
+_makers: dict[int, Callable[[], DeviceAPI]] = {}
+_made: dict[int, DeviceAPI] = {}
+_counting: ContextVar[CopiedBytes | None] = ContextVar("copied bytes", default=None)
+_stream_users: weakref.WeakSet[StreamUser] = weakref.WeakSet()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -381,11 +388,6 @@ class DeviceAPI(ABC):
         return device_id == other
 
 
-_lock = threading.RLock()
-_makers: dict[int, Callable[[], DeviceAPI]] = {}
-_made: dict[int, DeviceAPI] = {}
-
-
 def register_device_api(device_type: int, make: Callable[[], DeviceAPI]) -> None:
     """Enter a kind of devices.
 
@@ -468,9 +470,6 @@ class CopiedBytes:
     copies: int = 0
 
 
-_counting: ContextVar[CopiedBytes | None] = ContextVar("copied bytes", default=None)
-
-
 @contextmanager
 def counted_copies() -> Iterator[CopiedBytes]:
     """Count the bytes that this thread has copied from, to and on devices inside the block.
@@ -513,9 +512,6 @@ class StreamUser(Protocol):
 
     def forget_stream(self, stream: Stream) -> None:
         """Remember a stream no more: all its work is done, and it will be given back."""
-
-
-_stream_users: weakref.WeakSet[StreamUser] = weakref.WeakSet()
 
 
 def watch_streams(user: StreamUser) -> None:

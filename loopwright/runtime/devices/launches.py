@@ -1,7 +1,8 @@
-"""Launches of kernels, each with its own time, for functions of several kernels.
+"""Timers, and launches of kernels, each with its own time, for functions of several kernels.
 
-A function that launches kernels on a device asks for `recorded(program, api, device_id)` at each
-call and launches through that. While nobody records, this is the program itself.
+The host's clock times work of the host, events work of a device. A function that launches kernels
+on a device asks for `recorded(program, api, device_id)` at each call and launches through that.
+While nobody records, this is the program itself.
 """
 
 from __future__ import annotations

@@ -62,6 +62,9 @@ INSTALL_PACKAGE = 'pip install "loopwright[opencl]"'
 INSTALL_POCL = "apt-get install pocl-opencl-icd ocl-icd-libopencl1"
 
 
+OPENCL = 4
+
+
 @lru_cache(maxsize=1)
 def package() -> Cl:
     """The package pyopencl; ImportError where it is not installed."""
@@ -142,9 +145,6 @@ ATTRIBUTES: dict[str, Callable[[Cl], AttributeValue]] = {
     "has_float64": lambda d: "cl_khr_fp64" in d.extensions,
     "is_host_processor": lambda d: bool(d.type & package().device_type.CPU),
 }
-
-
-OPENCL = 4
 
 
 class OpenCLContext:

@@ -1,1 +1,1 @@
-"""Calls of compiled functions from Python, as fast as those of functions written in C."""
+"""Callable kernels behind one protocol (`kernel.py`)."""

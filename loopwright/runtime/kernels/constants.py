@@ -1,4 +1,9 @@
-"""Functions whose constant operands are given: `loopwright.runtime.Module.with_constants`."""
+"""Functions whose constant operands are given, and the two parts of such a function.
+
+The code of a function with constants has three entries: ``name`` does everything in each call,
+``name_prepare`` computes what the constants determine (a packed copy of weights, say), and
+``name_prepared`` the rest. Where a function serves every size, only the last depends on sizes.
+"""
 
 from __future__ import annotations
 

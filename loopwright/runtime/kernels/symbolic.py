@@ -37,6 +37,10 @@ MAX_EXTENT = 1 << 30
 _LIMITS = {"int32": (-(1 << 31), (1 << 31) - 1), "int64": (-(1 << 63), (1 << 63) - 1)}
 
 
+# Sizes whose functions, with their workspaces, are kept for the next call.
+_KEEP = 8
+
+
 @dataclass(frozen=True, slots=True)
 class _Determined:
     """The value of a size, and the argument or dimension that determined it."""
@@ -145,10 +149,6 @@ class CallSizes:
 def _with(values: Mapping[str, int]) -> str:
     shown = ", ".join(f"{n} = {v}" for n, v in values.items())
     return f" with {shown}" if shown else ""
-
-
-# Sizes whose functions, with their workspaces, are kept for the next call.
-_KEEP = 8
 
 
 class SymbolicArg(NamedTuple):

@@ -24,6 +24,8 @@ from loopwright.runtime.memory.pool import (
     PoolStatistics,
 )
 
+_MIB = 1 << 20
+
 
 @dataclass(slots=True, eq=False)
 class PoolBlock:
@@ -46,7 +48,11 @@ def _offset(block: PoolBlock) -> int:
 
 
 class Chunk:
-    """Memory that a pool has from its device in one piece."""
+    """Memory that a pool has from its device in one piece.
+
+    Its blocks lie beside each other and know their neighbours, so that a block that becomes free
+    joins those on both sides (boundary tags, as in Knuth, The Art of Computer Programming, 2.5).
+    """
 
     __slots__ = ("_first", "free", "memory")
 
@@ -99,9 +105,6 @@ class Chunk:
         if after.after is not None:
             after.after.before = block
         del self.free[position]
-
-
-_MIB = 1 << 20
 
 
 class PooledAllocator(MemoryPool):

@@ -19,6 +19,13 @@ from loopwright.presenting import harmless, html_block, html_table
 Value = str | int | float | None
 
 
+_FORMAT = 1
+#: Valid names of calls, devices and counters: a line of a table.
+_LONGEST = 1000
+#: The largest figure: sums and shares of such figures are still numbers.
+_LARGEST = 1e100
+
+
 @dataclass(frozen=True, slots=True)
 class ReportColumn:
     title: str
@@ -81,13 +88,6 @@ def chosen_columns(
                 f"no column {title!r}{did_you_mean(title, columns)}; there are {', '.join(columns)}"
             )
     return [columns[title] for title in titles]
-
-
-_FORMAT = 1
-#: Valid names of calls, devices and counters: a line of a table.
-_LONGEST = 1000
-#: The largest figure: sums and shares of such figures are still numbers.
-_LARGEST = 1e100
 
 
 @dataclass(frozen=True, slots=True)
