@@ -91,10 +91,10 @@ class AsyncGraphExecutor(GraphExecutor):
         cls, other: GraphExecutor, num_workers: int | None = None, share_memory: bool = False
     ) -> AsyncGraphExecutor:
         """An executor of the program of another one, with its weights."""
-        made = cls.__new__(cls)
-        made._configure(other.program, num_workers, share_memory)
-        made._begin(other.program, other._kernels, other._weights, other._callees)
-        return made
+        executor = cls.__new__(cls)
+        executor._configure(other.program, num_workers, share_memory)
+        executor._begin(other.program, other._kernels, other._weights, other._callees)
+        return executor
 
     def _configure(self, program: Program, num_workers: int | None, share_memory: bool) -> None:
         self._workers = ThreadPool(num_workers, "loopwright-step")

@@ -81,10 +81,10 @@ class BatchedModel:
     def _other(self, batch: int) -> Model:
         """The model for a batch that was not declared."""
         if self.rest is None:
-            known = ", ".join(map(str, self.batches))
+            declared = ", ".join(map(str, self.batches))
             raise ArgumentError(
-                f"{self.size} is {batch}, and this model has programs for {known} alone; compile "
-                "it with this one among its batches"
+                f"{self.size} is {batch}, and this model has programs for {declared} alone; "
+                "compile it with this one among its batches"
             )
         return self.rest.at(batch)
 
@@ -113,24 +113,26 @@ class BatchedModel:
             ArgumentError: as of `batch_of`; there is no such input; or none of these depends on
                 the batch.
         """
-        known = {v.name: v for v in self.inputs}
-        found: dict[int, str] = {}
+        inputs_by_name = {v.name: v for v in self.inputs}
+        batches: dict[int, str] = {}
         for name, x in inputs.items():
-            if name not in known:
-                raise ArgumentError(f"the model has no input {name!r}{did_you_mean(name, known)}")
-            v, shape = known[name], np.shape(x)
+            if name not in inputs_by_name:
+                raise ArgumentError(
+                    f"the model has no input {name!r}{did_you_mean(name, inputs_by_name)}"
+                )
+            v, shape = inputs_by_name[name], np.shape(x)
             if len(shape) != len(v.shape):
                 raise ArgumentError(f"expected {v}, got shape {list(shape)}")
             for declared, extent in zip(v.shape, shape, strict=True):
                 number = self._number(v, declared, extent)
                 if number is not None:
-                    found.setdefault(number, v.name)
-        if not found:
+                    batches.setdefault(number, v.name)
+        if not batches:
             raise ArgumentError(f"no extent of {', '.join(inputs)} tells {self.size}")
-        if len(found) > 1:
-            told = ", ".join(f"{name!r} has {number}" for number, name in found.items())
-            raise ArgumentError(f"the inputs disagree about {self.size}: {told}")
-        (batch,) = found
+        if len(batches) > 1:
+            differing = ", ".join(f"{name!r} has {number}" for number, name in batches.items())
+            raise ArgumentError(f"the inputs disagree about {self.size}: {differing}")
+        (batch,) = batches
         check_batch(self.size, batch)
         return batch
 
@@ -254,11 +256,11 @@ class _Parts:
 
     def _weight(self, name: str, array: Array) -> str:
         kept = self._shared.one_of(np.asarray(array, order="C"))
-        found = self._names.get(id(kept))
-        if found is None:
-            found = name if name not in self.weights else f"{name}.{len(self.weights)}"
-            self._names[id(kept)], self.weights[found] = found, kept
-        return found
+        stored = self._names.get(id(kept))
+        if stored is None:
+            stored = name if name not in self.weights else f"{name}.{len(self.weights)}"
+            self._names[id(kept)], self.weights[stored] = stored, kept
+        return stored
 
 
 def read(
@@ -280,12 +282,12 @@ def read(
         models[batch] = Model(program, kernels, weights, shared=reader.shared)
     if head["rest"] is None:
         return size, inputs, models, None
-    whole = SizedProgram.from_json(head["rest"]["program"])
-    if whole.size != size or whole.input_values != tuple(inputs):
+    sized = SizedProgram.from_json(head["rest"]["program"])
+    if sized.size != size or sized.input_values != tuple(inputs):
         raise RunError(f"{source}: its program for other batches takes other inputs")
     kernels, weights = reader.kernels(head["rest"]), reader.weights(head["rest"])
-    saved.check(source, whole.at(2), kernels, weights)
-    return size, inputs, models, SizedModel(whole, kernels, weights, shared=reader.shared)
+    saved.check(source, sized.at(2), kernels, weights)
+    return size, inputs, models, SizedModel(sized, kernels, weights, shared=reader.shared)
 
 
 class _Reader:

@@ -49,10 +49,10 @@ class SharedArrays:
             return array
         digest = hashlib.blake2b(array.reshape(-1).view(np.uint8).data, digest_size=16).digest()
         key = array.dtype.name, array.shape, digest
-        found = self._arrays.get(key)
-        if found is None:
-            found = self._arrays.setdefault(key, array if copy is None else copy(array))
-        return found
+        first = self._arrays.get(key)
+        if first is None:
+            first = self._arrays.setdefault(key, array if copy is None else copy(array))
+        return first
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,7 +97,7 @@ class HostCall:
         """Run it once; RunError where the function failed, or its results do not fit."""
         try:
             read = (a.numpy() if isinstance(a, NDArray) else a for a in self.inputs)
-            made = self.step.function(*read)
+            results = self.step.function(*read)
         except Exception as exc:  # whatever the other library raises
             text = " ".join(str(exc).split())
             raise RunError(
@@ -105,13 +105,13 @@ class HostCall:
                 f"{type(exc).__name__}: {text:.300}"
             ) from exc
         wanted = [f"{a.dtype}{list(a.shape)}" for a in self.outputs]
-        got = [f"{a.dtype}{list(a.shape)}" for a in made]
+        got = [f"{a.dtype}{list(a.shape)}" for a in results]
         if got != wanted:
             raise RunError(
                 f"step {self.step.name!r}, which {self.step.by} computes, gave "
                 f"{', '.join(got) or 'nothing'} where the program has {', '.join(wanted)}"
             )
-        for out, array in zip(self.outputs, made, strict=True):
+        for out, array in zip(self.outputs, results, strict=True):
             copied(array, out)
 
     @property
@@ -164,19 +164,19 @@ def callees(
     """
     arena = Arena()
     kept = arena.copy_of if shared is None else partial(shared.one_of, copy=arena.copy_of)
-    made: dict[tuple[object, ...], Any] = {}
-    found = []
+    prepared: dict[tuple[object, ...], Any] = {}
+    called = []
     for at, step in enumerate(steps):
         module, given, rest = split(step, kernels, weights)
         if before and not set(given) & set(changed):
-            found.append(before[at])
+            called.append(before[at])
             continue
         key = (step.kernel, *given)
-        if key not in made:
+        if key not in prepared:
             values = [InPlace(weights[n]) if n in in_place else weights[n] for n in given]
-            made[key] = _with_constants(module, values, kept)
-        found.append(Callee(made[key], given, rest))
-    return found
+            prepared[key] = _with_constants(module, values, kept)
+        called.append(Callee(prepared[key], given, rest))
+    return called
 
 
 def _with_constants(

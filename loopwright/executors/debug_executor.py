@@ -240,16 +240,16 @@ class DebugExecutor(GraphExecutor):
         step = self.program.steps[self._node(node)]
         if not 0 <= index < step.outputs:
             raise ArgumentError(f"call {node!r} has {step.outputs} outputs; there is no {index}")
-        found = self._arrays[step.args[len(step.args) - step.outputs + index]]
+        elements = self._arrays[step.args[len(step.args) - step.outputs + index]]
         if out is None:
-            return array(found)
-        given = out.numpy() if isinstance(out, NDArray) else out
-        if given.shape != found.shape or given.dtype != found.dtype:
+            return array(elements)
+        target = out.numpy() if isinstance(out, NDArray) else out
+        if target.shape != elements.shape or target.dtype != elements.dtype:
             raise ArgumentError(
-                f"output {index} of call {node!r} is {found.dtype}{list(found.shape)}, got "
-                f"{given.dtype}{list(given.shape)}"
+                f"output {index} of call {node!r} is {elements.dtype}{list(elements.shape)}, got "
+                f"{target.dtype}{list(target.shape)}"
             )
-        given[...] = found
+        target[...] = elements
         return out
 
     # -- steps ---------------------------------------------------------------------------------
@@ -268,10 +268,10 @@ class DebugExecutor(GraphExecutor):
         own_calls = zip(self.nodes, self._calls, strict=True)
         found = [(name, [] if name in kernels else [call]) for name, call in own_calls]
         for turn in range(max(map(len, kernels.values()), default=0)):
-            own = {name: those[turn] for name, those in kernels.items() if turn < len(those)}
-            numbers = [n for n, name in enumerate(self.nodes) if name in own]
+            candidates = {name: those[turn] for name, those in kernels.items() if turn < len(those)}
+            numbers = [n for n, name in enumerate(self.nodes) if name in candidates]
             steps = [self.program.steps[n] for n in numbers]
-            for n, callee in zip(numbers, callees(steps, own, self._weights), strict=True):
+            for n, callee in zip(numbers, callees(steps, candidates, self._weights), strict=True):
                 found[n][1].append(self._bound_to(callee))
         self._share_workspace([call for _, calls in found for call in calls])
         return found

@@ -146,7 +146,13 @@ class DeviceProgram:
         device: Device,
     ) -> None:
         device.require()
-        _check_doubles(program, device)
+        doubles = (v.name for v in program.values if np.dtype(v.dtype) == np.float64)
+        double = next(doubles, None)
+        if double is not None and device.attribute("has_float64") is False:
+            raise TargetError(
+                f"value {double!r} of the model is float64, which {device} "
+                f"({device.device_name}) does not compute; convert the model to float32"
+            )
         self.kernels, self.device = kernels, device
         self.program = placed(
             program.values,
@@ -175,24 +181,12 @@ def room(device: Device, program: Program, what: str, nbytes: int) -> Iterator[N
     except OutOfMemoryError as error:
         constants = sum(v.nbytes for v in program.values if v.kind == "constant")
         free = device.available_global_memory
-        told = "" if free is None else f", {free} are free"
+        free_text = "" if free is None else f", {free} are free"
         raise OutOfMemoryError(
-            f"{device} has no room for {what} ({nbytes} bytes{told}): the model takes {constants} "
-            f"bytes of weights and {program.pool_bytes} of values between its kernels; take a "
-            f"smaller batch or another device ({error})"
+            f"{device} has no room for {what} ({nbytes} bytes{free_text}): the model takes "
+            f"{constants} bytes of weights and {program.pool_bytes} of values between its kernels; "
+            f"take a smaller batch or another device ({error})"
         ) from error
-
-
-def _check_doubles(program: Program, device: Device) -> None:
-    """Refuse float64 where a device says that it has none."""
-    if device.attribute("has_float64") is not False:
-        return
-    found = next((v.name for v in program.values if np.dtype(v.dtype) == np.float64), None)
-    if found is not None:
-        raise TargetError(
-            f"value {found!r} of the model is float64, which {device} ({device.device_name}) does "
-            "not compute; convert the model to float32"
-        )
 
 
 class DeviceGraphExecutor(GraphExecutor):
@@ -252,8 +246,15 @@ class DeviceGraphExecutor(GraphExecutor):
             program, "temporary buffers of its kernels", (most,), "uint8"
         )
         super()._begin(program, kernels, weights, called)
-        if self.graph:
-            self._check_graph()
+        if not self.graph:
+            return
+        hosts = [c.function.name for c in called if isinstance(c.function, HostStep)]
+        if hosts:
+            raise UsageError(
+                f"graph=True: step {hosts[0]!r} runs in Python and cannot be recorded; leave it out"
+            )
+        if not self.device.api.has_graphs:
+            raise UsageError(f"graph=True: {self.device} records no graphs; leave it out")
 
     def another(self) -> DeviceGraphExecutor:
         """The same model on the same device with memory of its own; weights are shared.
@@ -261,10 +262,10 @@ class DeviceGraphExecutor(GraphExecutor):
         Raises:
             OutOfMemoryError: the device has no room for a second one.
         """
-        made = DeviceGraphExecutor.__new__(DeviceGraphExecutor)
-        made.device, made.graph, made._there = self.device, self.graph, self._there
-        made._begin(self.program, self._kernels, self._weights, self._callees)
-        return made
+        executor = DeviceGraphExecutor.__new__(DeviceGraphExecutor)
+        executor.device, executor.graph, executor._there = self.device, self.graph, self._there
+        executor._begin(self.program, self._kernels, self._weights, self._callees)
+        return executor
 
     def of_size(self, program: Program) -> GraphExecutor:
         """Refused by a UsageError: kernels of a device are built for fixed sizes."""
@@ -292,10 +293,10 @@ class DeviceGraphExecutor(GraphExecutor):
         if v.kind == "stored":
             part = self._pool.memory.part(v.offset, v.nbytes)
             return DeviceArray(part, v.shape, v.dtype, self.device, self._pool)
-        made = self._empty(self.program, f"its input {v.name!r}", v.shape, v.dtype)
+        input_array = self._empty(self.program, f"its input {v.name!r}", v.shape, v.dtype)
         if v.nbytes:
-            self.device.api.fill(made.memory, 0)
-        return made
+            self.device.api.fill(input_array.memory, 0)
+        return input_array
 
     def _bound_to(self, callee: Callee) -> Any:
         arrays = [self._arrays[n] for n in callee.rest]
@@ -324,14 +325,15 @@ class DeviceGraphExecutor(GraphExecutor):
                 "it there, or to the host"
             )
         try:
-            found = given if isinstance(given, DeviceArray) else from_dlpack(given)
+            elements = given if isinstance(given, DeviceArray) else from_dlpack(given)
         except ArgumentError as error:
             raise ArgumentError(f"{v.name!r}: {error}") from None
-        if found.shape != v.shape or found.dtype != v.dtype:
+        if elements.shape != v.shape or elements.dtype != v.dtype:
             raise ArgumentError(
-                f"{v.name!r} is {v.dtype}{list(v.shape)}, got {found.dtype}{list(found.shape)}"
+                f"{v.name!r} is {v.dtype}{list(v.shape)}, got {elements.dtype}"
+                f"{list(elements.shape)}"
             )
-        return found
+        return elements
 
     def _own(self, v: Value) -> Any:
         return self._array(-1, v)
@@ -350,10 +352,10 @@ class DeviceGraphExecutor(GraphExecutor):
         super()._replace(number, elements)
 
     def _output_array(self, place: int) -> Any:
-        found = super()._output_array(place)
-        if isinstance(found, np.ndarray):  # a weight that no kernel reads
+        elements = super()._output_array(place)
+        if isinstance(elements, np.ndarray):  # a weight that no kernel reads
             return self._there[self.program.outputs[place]]
-        return found
+        return elements
 
     # -- weights -------------------------------------------------------------------------------
 
@@ -425,16 +427,6 @@ class DeviceGraphExecutor(GraphExecutor):
                 call.launch(stream)
             else:
                 call()
-
-    def _check_graph(self) -> None:
-        """Raise UsageError where a run cannot be recorded."""
-        hosts = [c.function.name for c in self._callees if isinstance(c.function, HostStep)]
-        if hosts:
-            raise UsageError(
-                f"graph=True: step {hosts[0]!r} runs in Python and cannot be recorded; leave it out"
-            )
-        if not self.device.api.has_graphs:
-            raise UsageError(f"graph=True: {self.device} records no graphs; leave it out")
 
 
 def buffer_bytes(callee: Callee) -> Sequence[int]:

@@ -128,11 +128,11 @@ class Executor(ABC):
             ArgumentError: there is no such input, or the array has another shape or dtype; then
                 no input was changed.
         """
-        given: dict[str | int, object] = {name: x for name, x in named.items()}
+        values: dict[str | int, object] = {name: x for name, x in named.items()}
         if key is not None:
-            given[key] = value
-        places = [self._input_place(k) for k in given]
-        pairs = zip(places, given.values(), strict=True)
+            values[key] = value
+        places = [self._input_place(k) for k in values]
+        pairs = zip(places, values.values(), strict=True)
         fitting = [self._fitted(self.inputs[n], x) for n, x in pairs]
         self._check_idle()
         for n, elements in zip(places, fitting, strict=True):
@@ -188,13 +188,13 @@ class Executor(ABC):
                 it shares bytes with an input, a constant or another output.
         """
         place = self._output_place(index)
-        given = self._fitted(self.outputs[place], value)
-        if isinstance(given, np.ndarray) and not given.flags.writeable:
+        elements = self._fitted(self.outputs[place], value)
+        if isinstance(elements, np.ndarray) and not elements.flags.writeable:
             raise ArgumentError(f"the array for output {index!r} cannot be written")
         self._check_idle()
-        lent = Lent(extent(given), buffer_of(given))
+        lent = Lent(extent(elements), buffer_of(elements))
         self._check_apart(place, lent.extent, self._read_always())
-        self._replace_output(place, given)
+        self._replace_output(place, elements)
         self._lent_outputs[place] = lent
 
     def _check_apart(self, place: int, written: Extent, constants: Taken) -> None:
@@ -331,14 +331,14 @@ class Executor(ABC):
 
     def _end_to_end(self, inputs: dict[str, object]) -> Callable[[], None]:
         """A run with copies of inputs and outputs; inputs that are not given keep their values."""
-        given: dict[str, object] = {
+        values: dict[str, object] = {
             v.name: self.get_input(n).numpy() for n, v in enumerate(self.inputs)
         }
-        given |= inputs
+        values |= inputs
         outputs = [np.empty(v.shape, v.dtype) for v in self.outputs]
 
         def run() -> None:
-            self.run(**given)
+            self.run(**values)
             for n, out in enumerate(outputs):
                 self.get_output(n, out)
 
@@ -350,24 +350,26 @@ class Executor(ABC):
         Raises:
             ArgumentError: there is no such method.
         """
-        known = [n for n in dir(type(self)) if not n.startswith("_") and callable(getattr(self, n))]
-        if name not in known:
+        methods = [
+            n for n in dir(type(self)) if not n.startswith("_") and callable(getattr(self, n))
+        ]
+        if name not in methods:
             raise ArgumentError(
-                f"an executor has no function {name!r}{did_you_mean(name, known)}; it has "
-                f"{', '.join(known)}"
+                f"an executor has no function {name!r}{did_you_mean(name, methods)}; it has "
+                f"{', '.join(methods)}"
             )
-        found: Callable[..., Any] = getattr(self, name)
-        return found
+        method: Callable[..., Any] = getattr(self, name)
+        return method
 
 
 def fitted(v: Value, given: object) -> Array:
     """An array of a value's shape and dtype that shares memory with ``given``, or ArgumentError."""
-    found = _on_host(v, given)
-    if found.shape != v.shape or found.dtype != np.dtype(v.dtype):
+    elements = _on_host(v, given)
+    if elements.shape != v.shape or elements.dtype != np.dtype(v.dtype):
         raise ArgumentError(
-            f"{v.name!r} is {v.dtype}{list(v.shape)}, got {found.dtype}{list(found.shape)}"
+            f"{v.name!r} is {v.dtype}{list(v.shape)}, got {elements.dtype}{list(elements.shape)}"
         )
-    return found
+    return elements
 
 
 def _on_host(v: Value, given: object) -> Array:

@@ -98,9 +98,9 @@ class GraphExecutor(Executor):
 
         Weights and arrays computed from them are shared, so creating it costs little.
         """
-        made = GraphExecutor.__new__(GraphExecutor)
-        made._begin(self.program, self._kernels, self._weights, self._callees)
-        return made
+        executor = GraphExecutor.__new__(GraphExecutor)
+        executor._begin(self.program, self._kernels, self._weights, self._callees)
+        return executor
 
     def of_size(self, program: Program) -> GraphExecutor:
         """An executor of the same kernels on values of other sizes, with the same weights.
@@ -112,9 +112,9 @@ class GraphExecutor(Executor):
         Raises:
             ArgumentError: a kernel does not take values of these sizes.
         """
-        made = GraphExecutor.__new__(GraphExecutor)
-        made._begin(program, self._kernels, self._weights, self._callees)
-        return made
+        executor = GraphExecutor.__new__(GraphExecutor)
+        executor._begin(program, self._kernels, self._weights, self._callees)
+        return executor
 
     # -- memory --------------------------------------------------------------------------------
 
@@ -211,8 +211,13 @@ class GraphExecutor(Executor):
         """
         values = self.program.values
         numbers = {values[n].name: n for n in self._weights}
-        given = _arrays_of(params)
-        unknown = [n for n in given if n not in numbers and self.get_input_index(n) < 0]
+        if isinstance(params, Mapping):
+            arrays: Mapping[str, Any] = params
+        elif isinstance(params, bytes | bytearray):
+            arrays = decoded(bytes(params), Path("the parameters"))
+        else:
+            arrays = load_params(params)
+        unknown = [n for n in arrays if n not in numbers and self.get_input_index(n) < 0]
         if unknown:
             raise ArgumentError(
                 f"the model has no weight and no input {unknown[0]!r}"
@@ -220,10 +225,10 @@ class GraphExecutor(Executor):
             )
         fresh = {
             numbers[name]: np.array(fitted(values[numbers[name]], a), order="C")
-            for name, a in given.items()
+            for name, a in arrays.items()
             if name in numbers
         }
-        self.set_input(None, None, **{n: a for n, a in given.items() if n not in numbers})
+        self.set_input(None, None, **{n: a for n, a in arrays.items() if n not in numbers})
         self._set_weights({**self._weights, **fresh}, fresh)
 
     def share_params(self, other: GraphExecutor) -> None:
@@ -278,13 +283,13 @@ class GraphExecutor(Executor):
         Raises:
             RunError: a step failed.
         """
-        found = []
+        seconds = []
         for call in self._calls:
             begin = time.perf_counter()
             call()
             self.sync()
-            found.append(time.perf_counter() - begin)
-        return found
+            seconds.append(time.perf_counter() - begin)
+        return seconds
 
     def run_side_by_side(self, number: int = 20, gain: float = 0.05) -> tuple[tuple[str, ...], ...]:
         """Find calls that are faster in parallel than one after the other, and run them so.
@@ -304,18 +309,16 @@ class GraphExecutor(Executor):
         """
         self._run()
         groups = independent_runs(self.program.steps, self.program.values)
-        found = groups if in_one_piece(self._calls) else []
-        self._groups = tuple(g for g in found if self._takes_group(g, number, gain))
+        candidates = groups if in_one_piece(self._calls) else []
+        taken = []
+        for group in candidates:
+            apart = [self._bound(n) for n in group]  # each with a workspace of its own
+            if _faster_together(apart, number, gain):
+                self._calls[group.start : group.stop] = apart
+                taken.append(group)
+        self._groups = tuple(taken)
         self._sequence = None
         return tuple(tuple(self.program.steps[n].kernel for n in g) for g in self._groups)
-
-    def _takes_group(self, group: range, number: int, gain: float) -> bool:
-        """Give the calls of a group their own workspaces if they are faster in parallel."""
-        apart = [self._bound(n) for n in group]
-        if not _faster_together(apart, number, gain):
-            return False
-        self._calls[group.start : group.stop] = apart
-        return True
 
 
 def _faster_together(calls: Sequence[Any], number: int, gain: float) -> bool:
@@ -323,9 +326,9 @@ def _faster_together(calls: Sequence[Any], number: int, gain: float) -> bool:
     ways = sequence(calls), sequence(calls, [range(len(calls))])
     samples: tuple[list[float], list[float]] = ([], [])
     for _ in range(5):
-        for run, found in zip(ways, samples, strict=True):
+        for run, times in zip(ways, samples, strict=True):
             run()
-            found.append(seconds_of(run, number))
+            times.append(seconds_of(run, number))
     apart, together = map(median, samples)
     return together < apart * (1 - gain)
 
@@ -335,12 +338,3 @@ def weight_of(v: Value, constants: Mapping[str, Array]) -> Array:
     if v.name not in constants:
         raise ArgumentError(f"constant {v.name!r} is missing{did_you_mean(v.name, constants)}")
     return fitted(v, constants[v.name])
-
-
-def _arrays_of(params: bytes | str | os.PathLike[str] | Mapping[str, Array]) -> Mapping[str, Any]:
-    """Arrays by name, from a file, its bytes, or as given."""
-    if isinstance(params, Mapping):
-        return params
-    if isinstance(params, bytes | bytearray):
-        return decoded(bytes(params), Path("the parameters"))
-    return load_params(params)

@@ -250,12 +250,9 @@ class Model:
         return saved.write(path, self.program, self.kernels, self.constants, force=force)
 
     def __repr__(self) -> str:
-        shapes = ", ".join(self._named(n) for n in self.program.inputs)
+        values = self.program.input_values
+        shapes = ", ".join(f"{v.name}: {v.dtype}{list(v.shape)}" for v in values)
         return f"<{type(self).__name__} of {shapes}: {len(self.kernels)} kernels>"
-
-    def _named(self, number: int) -> str:
-        v = self.program.values[number]
-        return f"{v.name}: {v.dtype}{list(v.shape)}"
 
 
 def refuse_host_steps(steps: Mapping[str, HostStep], done: str) -> None:

@@ -21,7 +21,7 @@ from loopwright.executors.whole_program import WholeProgram
 from loopwright.files import Kind, Output, check, marked, write
 from loopwright.runtime import libraries as export
 from loopwright.runtime import linker
-from loopwright.runtime.artifacts.manifest import ArgSpec, FunctionSpec
+from loopwright.runtime.artifacts.manifest import FunctionSpec
 
 #: Bytes of weights at most: code reaches them by distances of 32 bits.
 _MOST = 1 << 31
@@ -132,32 +132,26 @@ def _weights_object(constants: Mapping[str, npt.NDArray[Any]], room: Path) -> by
             f"export_library: the model has {at} bytes of weights; a library holds up to {_MOST}. "
             "Use save, which has no limit"
         )
-    text = "".join(f"module asm {_quoted(line)}\n" for line in lines)
+    escaped = (line.replace("\\", "\\5C").replace('"', "\\22") for line in lines)
+    text = "".join(f'module asm "{line}"\n' for line in escaped)
     return linker.compile_text(text, optimise=False, portable=True)
-
-
-def _quoted(line: str) -> str:
-    """A line of assembly as a string of LLVM IR."""
-    escaped = line.replace("\\", "\\5C").replace('"', "\\22")
-    return f'"{escaped}"'
 
 
 def _header(whole: WholeProgram) -> str:
     spec, version = whole.manifest.functions[0], whole.manifest.loopwright
     names = _parameters(spec)
-    params = [f"{_pointer(a)}{name}" for a, name in zip(spec.args, names, strict=True)]
-    values = [
-        name if a.output else f"(void *){name}" for a, name in zip(spec.args, names, strict=True)
-    ]
-    told = [
-        f"     {name}: {a.dtype}{list(a.shape)}{', which it writes' if a.output else ''}"
-        for a, name in zip(spec.args, names, strict=True)
-    ]
+    params, values, lines = [], [], []
+    for a, name in zip(spec.args, names, strict=True):
+        c_type = _C_TYPES.get(a.dtype, f"{a.dtype}_t")
+        params.append(f"{c_type} *{name}" if a.output else f"const {c_type} *{name}")
+        values.append(name if a.output else f"(void *){name}")
+        written = ", which it writes" if a.output else ""
+        lines.append(f"     {name}: {a.dtype}{list(a.shape)}{written}")
     return _HEADER.format(
         name=spec.name,
         upper=spec.name.upper(),
         version=version,
-        args="\n".join(told),
+        args="\n".join(lines),
         workspace=spec.workspace_bytes,
         threads=_THREADS if spec.uses_pool else "",
         params=", ".join(params),
@@ -165,17 +159,12 @@ def _header(whole: WholeProgram) -> str:
     )
 
 
-def _pointer(arg: ArgSpec) -> str:
-    c_type = _C_TYPES.get(arg.dtype, f"{arg.dtype}_t")
-    return f"{c_type} *" if arg.output else f"const {c_type} *"
-
-
 def _parameters(spec: FunctionSpec) -> list[str]:
     """Names of the arguments in C, all different."""
-    found: list[str] = []
+    names: list[str] = []
     for arg in spec.args:
         name = re.sub(r"\W", "_", arg.name, flags=re.ASCII) or "value"
-        if name[0].isdigit() or name in found or name in _TAKEN:
-            name = f"{'out' if arg.output else 'in'}{len(found)}_{name}"
-        found.append(name)
-    return found
+        if name[0].isdigit() or name in names or name in _TAKEN:
+            name = f"{'out' if arg.output else 'in'}{len(names)}_{name}"
+        names.append(name)
+    return names

@@ -176,8 +176,8 @@ class _Cutter:
     def _cut(self, steps: list[int], due: float) -> set[int]:
         """The steps of the first side, whose work is to be `due`."""
         if len(steps) == 1:
-            whole = self._loads[steps[0]]
-            return set(steps) if 2 * due >= whole else set()
+            load = self._loads[steps[0]]
+            return set(steps) if 2 * due >= load else set()
         sources, sinks = {steps[0]}, {steps[-1]}
         best: tuple[float, set[int]] | None = None
         while True:
@@ -348,8 +348,8 @@ class PartitionedExecutor(Executor):
 
     def _place(self, number: int, device: int) -> _Place:
         """Place of a value for a device; the host reads a caller's array without a copy."""
-        given = self.cut.program.values[number].kind != "stored"
-        return (number, _CALLER if given and self._is_host(device) else device)
+        from_caller = self.cut.program.values[number].kind != "stored"
+        return (number, _CALLER if from_caller and self._is_host(device) else device)
 
     def _array(self, place: _Place) -> Any:
         """The array at a place, allocated at the first request."""
@@ -367,12 +367,12 @@ class PartitionedExecutor(Executor):
         return (number, home if self._is_host(home) else _CALLER)
 
     def _input_array(self, place: int) -> Array:
-        found: Array = self._array((self.cut.program.inputs[place], _CALLER))
-        return found
+        elements: Array = self._array((self.cut.program.inputs[place], _CALLER))
+        return elements
 
     def _output_array(self, place: int) -> Array:
-        found: Array = self._array(self._output_at(place))
-        return found
+        elements: Array = self._array(self._output_at(place))
+        return elements
 
     def _replace_input(self, place: int, elements: Array) -> None:
         self._replace((self.cut.program.inputs[place], _CALLER), elements)

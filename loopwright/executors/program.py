@@ -110,8 +110,8 @@ class Program:
         names = self.output_names or tuple(f"output_{n}" for n in range(len(self.outputs)))
         object.__setattr__(self, "output_names", names)
         if len(names) != len(self.outputs) or len(set(names)) != len(names):
-            told = f"{names!r:.200}"
-            raise RunError(f"a program has {len(self.outputs)} outputs, and for them {told}")
+            shown = f"{names!r:.200}"
+            raise RunError(f"a program has {len(self.outputs)} outputs, and for them {shown}")
         if not 0 <= self.pool_bytes < _MOST:
             raise RunError(f"a program asks for {self.pool_bytes} bytes of memory")
         for n, v in enumerate(self.values):
@@ -119,8 +119,8 @@ class Program:
         for n in (*self.inputs, *self.outputs, *(a for s in self.steps for a in s.args)):
             if not 0 <= n < len(self.values):
                 raise RunError(f"a program names value {n}; it has {len(self.values)}")
-        given = {n for n, v in enumerate(self.values) if v.kind == "input"}
-        if set(self.inputs) != given or len(self.inputs) != len(given):
+        input_numbers = {n for n, v in enumerate(self.values) if v.kind == "input"}
+        if set(self.inputs) != input_numbers or len(self.inputs) != len(input_numbers):
             raise RunError("the inputs of a program are not its values that are given")
         _check_order(self)
 
@@ -199,8 +199,8 @@ def steps_from_json(
 
 def _check_value(number: int, v: Value, pool_bytes: int) -> None:
     dtypes.check(v.dtype)
-    whole = all(type(n) is int and 0 <= n < _MOST for n in (*v.shape, v.offset))
-    if v.kind not in _KINDS or not whole or v.nbytes >= _MOST:
+    in_range = all(type(n) is int and 0 <= n < _MOST for n in (*v.shape, v.offset))
+    if v.kind not in _KINDS or not in_range or v.nbytes >= _MOST:
         raise RunError(f"value {number} of a program is malformed: {v!r:.120}")
     outside = v.offset + v.nbytes > pool_bytes or v.offset % ALIGNMENT
     if v.kind == "stored" and outside:
@@ -254,24 +254,17 @@ def placed(
 
     `alignment` is a power of two from 64 on.
     """
-    lives = _lives(values, steps, outputs)
-    offsets, size = share_out({n: values[n].nbytes for n in lives}, lives, alignment)
-    found = [replace(v, offset=offsets.get(n, 0)) for n, v in enumerate(values)]
-    return Program(
-        tuple(found), tuple(steps), tuple(inputs), tuple(outputs), size, tuple(output_names)
-    )
-
-
-def _lives(
-    values: Sequence[Value], steps: Sequence[Step], outputs: Sequence[int]
-) -> dict[int, tuple[int, int]]:
-    """For each stored value the step that writes it, and the last one that reads it."""
-    lives: dict[int, tuple[int, int]] = {}
+    lives: dict[int, tuple[int, int]] = {}  # the steps that write a stored value, and read it last
     for at, step in enumerate(steps):
         for n in step.args:
             if values[n].kind == "stored":
                 lives[n] = (lives.get(n, (at, at))[0], at)
-    return {n: (a, len(steps) if n in outputs else b) for n, (a, b) in lives.items()}
+    lives |= {n: (lives[n][0], len(steps)) for n in outputs if n in lives}
+    offsets, size = share_out({n: values[n].nbytes for n in lives}, lives, alignment)
+    there = [replace(v, offset=offsets.get(n, 0)) for n, v in enumerate(values)]
+    return Program(
+        tuple(there), tuple(steps), tuple(inputs), tuple(outputs), size, tuple(output_names)
+    )
 
 
 def share_out(

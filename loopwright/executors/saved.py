@@ -106,9 +106,9 @@ def opened(path: str | os.PathLike[str]) -> Iterator[tuple[zipfile.ZipFile, Mapp
     """The archive and ``model.json`` of a model; UsageError for other files and other versions."""
     source = Path(path)
     with _refusing(source), zipfile.ZipFile(source) as archive:
-        whole = source.stat().st_size
+        total = source.stat().st_size
         for part in archive.infolist():
-            if part.compress_type != zipfile.ZIP_STORED or part.file_size > whole:
+            if part.compress_type != zipfile.ZIP_STORED or part.file_size > total:
                 raise zipfile.BadZipFile(f"its part {part.filename!r:.80} is compressed")
         head = json.loads(archive.read(_MODEL))
         if not isinstance(head, dict) or head.get("format") != FORMAT:
@@ -134,8 +134,8 @@ def read(
 
 
 def weights_of(archive: zipfile.ZipFile, source: Path) -> dict[str, Array]:
-    found = decoded(archive.read(_WEIGHTS), source / _WEIGHTS)
-    return {name: array.numpy() for name, array in found.items()}
+    arrays = decoded(archive.read(_WEIGHTS), source / _WEIGHTS)
+    return {name: array.numpy() for name, array in arrays.items()}
 
 
 @contextmanager
@@ -195,13 +195,11 @@ def _takes(args: Sequence[ArgSpec], step: Step, program: Program) -> bool:
     first_output = len(args) - step.outputs
     for at, (arg, number) in enumerate(zip(args, step.args, strict=True)):
         v = program.values[number]
-        same = _fits(arg.shape, v.shape) and arg.dtype == v.dtype
+        # Formulas of sizes are computed when a kernel is bound.
+        extents = (
+            not isinstance(n, int) or n == m for n, m in zip(arg.shape, v.shape, strict=False)
+        )
+        same = len(arg.shape) == len(v.shape) and all(extents) and arg.dtype == v.dtype
         if not same or arg.output != (at >= first_output):
             return False
     return True
-
-
-def _fits(declared: Sequence[object], shape: Sequence[int]) -> bool:
-    """Whether a kernel takes an array of a shape; formulas are computed when it is bound to one."""
-    same = (not isinstance(n, int) or n == m for n, m in zip(declared, shape, strict=False))
-    return len(declared) == len(shape) and all(same)

@@ -33,7 +33,14 @@ def sequence(calls: Sequence[Any], groups: Collection[range] = ()) -> Callable[[
     behind it did not run.
     """
     held = tuple(calls)
-    return _in_one(held, groups) if in_one_piece(held) else _one_by_one(held)
+    if in_one_piece(held):
+        return _in_one(held, groups)
+
+    def run() -> None:
+        for call in held:
+            call()
+
+    return run
 
 
 def in_one_piece(calls: Sequence[object]) -> bool:
@@ -42,19 +49,8 @@ def in_one_piece(calls: Sequence[object]) -> bool:
     They can where LLVM is in this process, as it is where kernels were linked here, and all of them
     are of compiled code of the host.
     """
-    return bool(calls) and linker.is_loaded() and all(map(_is_compiled, calls))
-
-
-def _is_compiled(call: object) -> bool:
-    return isinstance(call, BoundCall) and call.function.timer is None
-
-
-def _one_by_one(calls: Sequence[Callable[[], object]]) -> Callable[[], None]:
-    def run() -> None:
-        for call in calls:
-            call()
-
-    return run
+    compiled = (isinstance(c, BoundCall) and c.function.timer is None for c in calls)
+    return bool(calls) and linker.is_loaded() and all(compiled)
 
 
 def _in_one(calls: Sequence[BoundCall], groups: Collection[range]) -> Callable[[], None]:
@@ -170,14 +166,12 @@ class ParallelRun:
         """Run a step, then one of those that waited for it alone; the others go to the workers."""
         following: int | None = step
         while following is not None:
-            following = self._after(following, self._failure_of(following))
-
-    def _failure_of(self, step: int) -> BaseException | None:
-        try:
-            self._calls[step]()
-        except BaseException as error:  # it is raised again by the future
-            return error
-        return None
+            failure: BaseException | None = None
+            try:
+                self._calls[following]()
+            except BaseException as error:  # it is raised again by the future
+                failure = error
+            following = self._after(following, failure)
 
     def _after(self, step: int, failure: BaseException | None) -> int | None:
         """Note the end of a step and begin its ready successors; returns the one to run here.
@@ -191,8 +185,10 @@ class ParallelRun:
             ended = not self._under_way
         for n in ready[1:]:
             self._workers.submit(self._work, n)
-        if ended:
-            self._end()
+        if ended and self._failure is not None:
+            self._future.set_exception(self._failure)
+        elif ended:
+            self._future.set_result(None)
         return ready[0] if ready else None
 
     def _ready_after(self, step: int) -> list[int]:
@@ -202,9 +198,3 @@ class ParallelRun:
             if not self._waits[n]:
                 ready.append(n)
         return ready
-
-    def _end(self) -> None:
-        if self._failure is not None:
-            self._future.set_exception(self._failure)
-        else:
-            self._future.set_result(None)

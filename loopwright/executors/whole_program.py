@@ -57,7 +57,7 @@ class ProgramWriter:
 
     def _arguments(self) -> dict[int, str]:
         """Load the arguments; returns registers of values that are arguments, by number."""
-        found: dict[int, str] = {}
+        registers: dict[int, str] = {}
         numbers = (*self._program.inputs, *self._program.outputs)
         for place, n in enumerate(numbers):
             register = f"%argument{place}"
@@ -66,8 +66,8 @@ class ProgramWriter:
                 f"  {register} = load ptr, ptr %place{place}",
             ]
             if place < len(self._program.inputs) or self._program.values[n].kind == "stored":
-                found.setdefault(n, register)
-        return found
+                registers.setdefault(n, register)
+        return registers
 
     def call(self, callee: Callee) -> None:
         """Call the callee of a step; where that fails, the function returns its code."""
@@ -200,7 +200,9 @@ def whole_program(
     used = {step.kernel: _compiled(step.kernel, kernels) for step in program.steps}
     contents = [_checked(kernel, module) for kernel, module in used.items()]
     if not contents:
-        raise UsageError("the model has no kernels: what it gives, it is given; there is no code")
+        raise UsageError(
+            "the model computes nothing (every output is an input); there is nothing to build"
+        )
     code = ProgramWriter(name, program, weights)
     for callee in called:
         code.call(callee)

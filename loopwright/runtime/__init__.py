@@ -189,9 +189,9 @@ if not TYPE_CHECKING:  # a type checker needs to know the names
         if name not in _LATER:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         module = importlib.import_module(_LATER[name])
-        found = module if _LATER[name] == f"{__name__}.{name}" else getattr(module, name)
-        globals()[name] = found
-        return found
+        value = module if _LATER[name] == f"{__name__}.{name}" else getattr(module, name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

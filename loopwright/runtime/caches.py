@@ -85,8 +85,8 @@ class FileStore:
     def get(self, key: str) -> bytes | None:
         """The bytes of a key, which then counts as used now; None where missing or damaged."""
         digest, _, body = self._read(self.path(key)).partition(b"\n")
-        whole = hashlib.sha256(body).hexdigest().encode() == digest
-        return body if whole else None
+        digest_now = hashlib.sha256(body).hexdigest().encode() == digest
+        return body if digest_now else None
 
     def put(self, key: str, body: bytes) -> None:
         """Keep or replace the bytes of a key; nothing is kept where they are more than the limit.

@@ -84,8 +84,8 @@ class RuntimeChecker:
         """
         with self._lock:
             if self._live.pop(id(memory), None) is None:
-                whole = any(id(piece) in self._live for piece in _chain(memory))
-                what = "is a part of a piece; free the whole" if whole else self._why_gone(memory)
+                is_part = any(id(piece) in self._live for piece in _chain(memory))
+                what = "is a part of a piece; free the whole" if is_part else self._why_gone(memory)
                 raise ArgumentError(f"{_named(memory)} {what}")
             self._freed[_place(memory)] = None
             if len(self._freed) > _REMEMBERED:

@@ -126,12 +126,12 @@ class Module:
         for module in modules:
             if name in module._functions:
                 return module._functions[name]
-        known = [known for module in modules for known in module._functions]
+        names = [names for module in modules for names in module._functions]
         elsewhere = any(name in module._functions for module in self._family())
         hint = "; an imported module has one: pass query_imports=True" if elsewhere else ""
         raise AttributeError(
-            f"module has no function {name!r}{did_you_mean(name, known)}; it has "
-            f"{', '.join(known)}{hint}"
+            f"module has no function {name!r}{did_you_mean(name, names)}; it has "
+            f"{', '.join(names)}{hint}"
         )
 
     def _family(self) -> Iterator[Module]:

@@ -113,7 +113,11 @@ def empty(
     nbytes = math.prod(extents) * dtypes.nbytes(name)
     scope = mem_scope or "global"
     if where.device_type == HOST and scope == "global":
-        return NDArray(_host_bytes(nbytes).view(name).reshape(extents), where)
+        try:
+            block = aligned_bytes(nbytes)
+        except (MemoryError, ValueError):  # more than there is, or than NumPy can count
+            raise OutOfMemoryError(f"cpu(0): no memory for an array of {nbytes} bytes") from None
+        return NDArray(block.view(name).reshape(extents), where)
     if scope == "global":
         pool = device_allocator(where)
         memory = pool.alloc(nbytes)
@@ -159,13 +163,6 @@ def _view(memory: Memory, dtype: str, shape: tuple[int, ...]) -> NDArray:
     return NDArray(np.frombuffer(raw, dtype).reshape(shape), cpu(0))  # type: ignore[call-overload]
 
 
-def _host_bytes(nbytes: int) -> npt.NDArray[np.uint8]:
-    try:
-        return aligned_bytes(nbytes)
-    except (MemoryError, ValueError):  # more than there is, or than NumPy can count
-        raise OutOfMemoryError(f"cpu(0): no memory for an array of {nbytes} bytes") from None
-
-
 NDArray._empty = empty
 
 
@@ -203,8 +200,8 @@ def array(
         raise ArgumentError(
             f"array: no array of {name or 'numbers'} can be made: {error}"
         ) from None
-    made = empty(data.shape, dtypes.check(data.dtype), device, mem_scope)
-    return made.copyfrom(data)
+    target = empty(data.shape, dtypes.check(data.dtype), device, mem_scope)
+    return target.copyfrom(data)
 
 
 def from_dlpack(source: object) -> NDArray:
@@ -271,22 +268,22 @@ def device_of(source: object) -> Device:
 
 
 def _of_capsule(capsule: object) -> NDArray:
-    found = dlpack.consume(capsule)
-    name = dtypes.check(found.dtype)
-    if not found.contiguous:
+    exchanged = dlpack.consume(capsule)
+    name = dtypes.check(exchanged.dtype)
+    if not exchanged.contiguous:
         raise ArgumentError(
-            f"from_dlpack: an array of shape {found.shape} is not row-major contiguous; make a "
+            f"from_dlpack: an array of shape {exchanged.shape} is not row-major contiguous; make a "
             "contiguous copy first"
         )
-    nbytes = math.prod(found.shape) * dtypes.nbytes(name)
-    if found.device_type in _READABLE:
-        memory = Memory(HOST, 0, found.address, nbytes, found.offset, owner=found.owner)
-        return _view(memory, name, found.shape)
-    home = Device(found.device_type, found.device_id)
+    nbytes = math.prod(exchanged.shape) * dtypes.nbytes(name)
+    if exchanged.device_type in _READABLE:
+        memory = Memory(HOST, 0, exchanged.address, nbytes, exchanged.offset, owner=exchanged.owner)
+        return _view(memory, name, exchanged.shape)
+    home = Device(exchanged.device_type, exchanged.device_id)
     home.require()
-    owner = _Borrowed(home, found.owner)
-    memory = home.api.adopt(home.device_id, found.address, found.offset, nbytes, owner)
-    return DeviceArray(memory, found.shape, name, home, owner)
+    owner = _Borrowed(home, exchanged.owner)
+    memory = home.api.adopt(home.device_id, exchanged.address, exchanged.offset, nbytes, owner)
+    return DeviceArray(memory, exchanged.shape, name, home, owner)
 
 
 class _Borrowed:
@@ -322,9 +319,9 @@ def host_array(source: object) -> npt.NDArray[Any]:
     try:
         return np.from_dlpack(source)  # type: ignore[arg-type]
     except (BufferError, RuntimeError, TypeError) as error:
-        found = _unknown_to_numpy(source)
-        if found is not None:
-            return found
+        foreign = _unknown_to_numpy(source)
+        if foreign is not None:
+            return foreign
         name = type(source).__name__
         raise ArgumentError(f"{name} does not export its memory: {error}") from error
 

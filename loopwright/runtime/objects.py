@@ -213,12 +213,12 @@ def with_callbacks(manifest: Manifest, linked: Linked) -> Linked:
     """Code that raises exceptions of the packed functions that it calls again."""
     if not calls_packed(manifest):
         return linked
-    own = linked.complaint
+    other = linked.complaint
 
     def complaint(code: int) -> Exception | None:
         error = packed_calls.failure(code)
         if error is None:
-            return own(code) if own is not None else None
+            return other(code) if other is not None else None
         if isinstance(error, Exception):
             return error
         raise error  # Ctrl-C
@@ -238,8 +238,8 @@ def defined_symbols(manifest: Manifest, code: bytes) -> dict[str, ElfSymbol]:
     except (struct.error, ValueError):
         raise UsageError("the code is damaged or cut short; build it again") from None
     for f in manifest.functions:
-        found = symbols.get(f.name)
-        if found is None or not (found.defined and found.function):
+        symbol = symbols.get(f.name)
+        if symbol is None or not (symbol.defined and symbol.function):
             raise UsageError(f"the code has no function {f.name!r}; build it again")
     return symbols
 

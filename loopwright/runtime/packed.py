@@ -88,9 +88,9 @@ def kind_of(value: object) -> str:
         return "float"
     if isinstance(value, bytearray | memoryview):
         return "bytes"
-    found = next(_CLASSES[c] for c in type(value).__mro__ if c in _CLASSES)
-    if found != "object" or isinstance(value, type):
-        return found
+    kind = next(_CLASSES[c] for c in type(value).__mro__ if c in _CLASSES)
+    if kind != "object" or isinstance(value, type):
+        return kind
     if hasattr(value, "__dlpack__") and hasattr(value, "__dlpack_device__"):
         return "array"
     return "function" if callable(value) else "object"
@@ -107,7 +107,12 @@ def packed(value: object, who: str) -> object:
         case "bool":
             return bool(value)
         case "int":
-            return _integer(int(value), who)  # type: ignore[call-overload]
+            number = int(value)  # type: ignore[call-overload]
+            if -(1 << 63) <= number < 1 << 64:
+                return number
+            raise ArgumentError(
+                f"{who}: {number} does not fit into 64 bits; pass it as a str, or as a float"
+            )
         case "float":
             return float(value)  # type: ignore[arg-type]
         case "str":
@@ -116,14 +121,6 @@ def packed(value: object, who: str) -> object:
             return bytes(value)  # type: ignore[call-overload]
         case "array":
             return _array(value, who)
-    return value
-
-
-def _integer(value: int, who: str) -> int:
-    if not -(1 << 63) <= value < 1 << 64:
-        raise ArgumentError(
-            f"{who}: {value} does not fit into 64 bits; pass it as a str, or as a float"
-        )
     return value
 
 
@@ -190,8 +187,8 @@ class PackedFunc(ABC):  # noqa: B024  (an ABC so that functions of modules are e
             ArgumentError: an argument or the result cannot be passed; names the function, the
                 position and the reason.
         """
-        given = [_passed(arg, f"{self.name}: argument {k}") for k, arg in enumerate(args)]
-        return _passed(self._function(*given), f"{self.name}: the result")
+        values = [_passed(arg, f"{self.name}: argument {k}") for k, arg in enumerate(args)]
+        return _passed(self._function(*values), f"{self.name}: the result")
 
     def __repr__(self) -> str:
         return f"<PackedFunc {self.name}>"
@@ -259,8 +256,8 @@ def register_func(
         >>> lw.runtime.remove_global_func("docs.scale")
     """
     if callable(name):
-        own = getattr(name, "__name__", getattr(name, "name", None))
-        return register_func(check_name(own), name, override)
+        own_name = getattr(name, "__name__", getattr(name, "name", None))
+        return register_func(check_name(own_name), name, override)
     if f is None:
         return lambda function: register_func(name, function, override)
     entered = as_packed_func(f, check_name(name))
@@ -295,9 +292,9 @@ def get_global_func(name: str, allow_missing: bool = False) -> PackedFunc | None
         None
     """
     with _lock:
-        found = _functions.get(name)
-        if found is not None or allow_missing:
-            return found
+        function = _functions.get(name)
+        if function is not None or allow_missing:
+            return function
         near = did_you_mean(str(name), _functions)
     raise UsageError(
         f"no global function {shown(name)}{near}; enter it with loopwright.register_func in this "
@@ -437,8 +434,8 @@ def _classes(hint: object, function: str, name: str) -> _Classes:
         return None
     if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union:
         parts = [_classes(h, function, name) for h in typing.get_args(hint)]
-        known = [p for p in parts if p is not None]
-        return tuple(c for p in known for c in p) if len(known) == len(parts) else None
+        members = [p for p in parts if p is not None]
+        return tuple(c for p in members for c in p) if len(members) == len(parts) else None
     if hint is None:
         return (type(None),)
     cls = typing.get_origin(hint) or hint

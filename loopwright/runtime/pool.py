@@ -168,13 +168,9 @@ def config_threadpool(
         if order:
             _places = places(mode, order, get_num_threads())
         if before or order:
-            _settle(max(before, len(_places)), home)
-
-
-def _settle(threads: int, home: Sequence[int]) -> None:
-    """Set the CPUs of the workers for the time outside `pinned` blocks."""
-    for place, thread in enumerate(start_workers(threads), 1):
-        os.sched_setaffinity(thread, _rest(place, home))
+            workers = start_workers(max(before, len(_places)))
+            for place, thread in enumerate(workers, 1):
+                os.sched_setaffinity(thread, _rest(place, home))
 
 
 def _rest(place: int, home: Sequence[int]) -> Sequence[int] | frozenset[int]:

@@ -78,9 +78,9 @@ class DeviceArray(NDArray):
 
     def numpy(self) -> npt.NDArray[Any]:
         """A copy as a NumPy array, after all earlier work in the current stream."""
-        made = np.empty(self._shape, self._dtype)
-        self._exchange(made, into_host=True)
-        return made
+        elements = np.empty(self._shape, self._dtype)
+        self._exchange(elements, into_host=True)
+        return elements
 
     def copyfrom(self, source: object) -> NDArray:
         """Copy the elements of `source` into this array, and return it; see `NDArray.copyfrom`."""

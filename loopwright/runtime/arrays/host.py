@@ -40,17 +40,17 @@ def huge_pages(nbytes: int) -> npt.NDArray[np.uint8]:
     come faster (https://docs.kernel.org/admin-guide/mm/transhuge.html). Where Linux has none, and
     elsewhere, ordinary pages are used.
     """
-    whole = -(-nbytes // HUGE_PAGE) * HUGE_PAGE
+    rounded = -(-nbytes // HUGE_PAGE) * HUGE_PAGE
     try:
         # Linux aligns such a mapping by itself since 6.7 only.
-        mapping = mmap.mmap(-1, whole + HUGE_PAGE, flags=_PRIVATE)
+        mapping = mmap.mmap(-1, rounded + HUGE_PAGE, flags=_PRIVATE)
     except (OSError, OverflowError, ValueError) as error:
         raise MemoryError(f"no memory for {nbytes} bytes: {error}") from None
     with suppress(OSError):  # a kernel without huge pages
         mapping.madvise(mmap.MADV_HUGEPAGE)
-    found = np.frombuffer(mapping, np.uint8)
-    start = -found.ctypes.data % HUGE_PAGE
-    return found[start : start + nbytes]
+    block = np.frombuffer(mapping, np.uint8)
+    start = -block.ctypes.data % HUGE_PAGE
+    return block[start : start + nbytes]
 
 
 class Arena:
@@ -64,9 +64,9 @@ class Arena:
 
     def copy_of(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """A copy, row-major, whose first element lies at a multiple of 64."""
-        made = self._take(array.nbytes).view(array.dtype).reshape(array.shape)
-        np.copyto(made, array)
-        return made
+        copy = self._take(array.nbytes).view(array.dtype).reshape(array.shape)
+        np.copyto(copy, array)
+        return copy
 
     def _take(self, nbytes: int) -> npt.NDArray[np.uint8]:
         if not AVAILABLE:

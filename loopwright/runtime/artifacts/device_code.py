@@ -77,8 +77,8 @@ class CallPlan:
             for n in (*launch.grid, *launch.block, launch.shared_bytes):
                 _formula(launch.kernel, n, sizes)
             for kind, number in launch.arguments:
-                known = kind in _SOURCES and type(number) is int
-                if not known or not 0 <= number < counts[kind]:
+                valid = kind in _SOURCES and type(number) is int
+                if not valid or not 0 <= number < counts[kind]:
                     _refuse(f"an argument of {launch.kernel}", [kind, number], f"one of {counts}")
 
 
@@ -142,18 +142,18 @@ class DeviceCode:
             if fields["format"] != _FORMAT:
                 _refuse("format", fields["format"], f"{_FORMAT}")
             image = base64.b64decode(fields["image"], validate=True)
-            whole = CallPlan.from_json(fields)
+            plan = CallPlan.from_json(fields)
             code = cls(
                 image,
-                whole.launches,
-                whole.buffers,
+                plan.launches,
+                plan.buffers,
                 {str(k): KernelResources(**r) for k, r in fields["resources"].items()},
                 str(fields["arch"]),
                 {str(k): CallPlan.from_json(p) for k, p in fields.get("parts", {}).items()},
             )
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise UsageError(f"the code for a device is damaged: {error}; build it again") from None
-        whole.check(parameters, sizes)
+        plan.check(parameters, sizes)
         wanted = parts or {}
         if set(code.parts) != set(wanted):
             _refuse("parts", sorted(code.parts), f"{sorted(wanted)}")

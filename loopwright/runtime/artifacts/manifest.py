@@ -157,8 +157,8 @@ class _Checks:
         return x
 
     def workload(self, x: object) -> None:
-        known = {"name", "args", "target"}
-        if not isinstance(x, Mapping) or (x and set(x) - {"expression"} != known):
+        fields = {"name", "args", "target"}
+        if not isinstance(x, Mapping) or (x and set(x) - {"expression"} != fields):
             self.refuse("workload", x, "name, args and target of a task")
         if x:
             self.text(x["name"], "workload.name")
@@ -211,11 +211,11 @@ class _Function(_Checks):
             numbers = self.entries(parts[f"{which}_args"], at)
             for n in numbers:
                 self.whole(n, at, len(args) - 1)
-            own = [_place(args[n]) for n in numbers]
+            own_places = [_place(args[n]) for n in numbers]
             taken = [_place(arg) for arg in part["args"]]
-            if len(set(numbers)) != len(numbers) or taken[: len(own)] != own:
+            if len(set(numbers)) != len(numbers) or taken[: len(own_places)] != own_places:
                 self.refuse(at, numbers, f"the first arguments of {parts[which]}")
-            kept.append(taken[len(own) :])
+            kept.append(taken[len(own_places) :])
         needed = {n for n, arg in enumerate(args) if not arg.get("constant")}
         first, second = (functions[parts[which]].get("sizes") for which in ("prepare", "main"))
         if first or second != f.get("sizes"):
@@ -293,8 +293,8 @@ class _Function(_Checks):
         order = self.entries(f["order"], "order")
         arrays = [x for x in order if isinstance(x, int) and not isinstance(x, bool)]
         passed = [x for x in order if isinstance(x, str)]
-        known = len(arrays) + len(passed) == len(order) and set(passed) <= set(self.variables)
-        if not known or arrays != list(range(len(args))) or len(set(passed)) != len(passed):
+        consistent = len(arrays) + len(passed) == len(order) and set(passed) <= set(self.variables)
+        if not consistent or arrays != list(range(len(args))) or len(set(passed)) != len(passed):
             self.refuse("order", order, "every array once, in order, and names of sizes")
         forms = [linear(n) for arg in args for n in arg["shape"]]
         for name in {*self.variables} - {*passed} - {form[0] for form in forms if form}:

@@ -181,8 +181,8 @@ def _available() -> int | None:
         text = Path("/proc/meminfo").read_text()
     except OSError:
         return None
-    found = re.search(r"^MemAvailable:\s+(\d+) kB", text, re.M)
-    return int(found[1]) * 1024 if found else None
+    match = re.search(r"^MemAvailable:\s+(\d+) kB", text, re.M)
+    return int(match[1]) * 1024 if match else None
 
 
 #: Attributes that a CPU has; all others are None: it has no blocks and no warps.

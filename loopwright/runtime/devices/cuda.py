@@ -121,8 +121,8 @@ def find_driver() -> tuple[Driver, int, str]:
     number = ctypes.c_int(0)
     code = code or opened.cuDeviceGetCount(ctypes.byref(number))
     if code or not number.value:
-        said = f"it says error {code}" if code else "it finds no device"
-        return None, 0, f"{library} is there, but {said}; see nvidia-smi"
+        problem = f"it says error {code}" if code else "it finds no device"
+        return None, 0, f"{library} is there, but {problem}; see nvidia-smi"
     try:
         from cuda.bindings import driver
     except ImportError as error:
@@ -340,8 +340,8 @@ class CudaAPI(DeviceAPI):
     def create_stream(self, device_id: int) -> Stream:
         check_device(self, device_id)
         flags = self.driver.CUstream_flags.CU_STREAM_NON_BLOCKING
-        made = self.call(device_id, "creating a stream", "cuStreamCreate", int(flags))
-        return Stream(CUDA, device_id, int(made), made)
+        handle = self.call(device_id, "creating a stream", "cuStreamCreate", int(flags))
+        return Stream(CUDA, device_id, int(handle), handle)
 
     def free_stream(self, stream: Stream) -> None:
         check_may_go(stream, self)

@@ -96,8 +96,8 @@ def other_names() -> dict[int, str]:
 def type_code(device_type: int | str) -> int:
     if isinstance(device_type, str):
         return code_of_name(device_type.strip())
-    known = isinstance(device_type, int) and not isinstance(device_type, bool)
-    if known and (device_type in NAMES or device_type in device_api_types()):
+    is_code = isinstance(device_type, int) and not isinstance(device_type, bool)
+    if is_code and (device_type in NAMES or device_type in device_api_types()):
         return int(device_type)
     raise UsageError(
         f"device type {device_type!r} is unknown; the codes are "
@@ -112,7 +112,10 @@ def code_of_name(text: str, whole: str = "") -> int:
         return DEVICE_TYPES[name]
     others = {other: code for code, other in other_names().items()}
     if name not in others:
-        raise _unknown(whole or text, name)
+        raise UsageError(
+            f"unknown device {whole or text!r}{did_you_mean(name, [*DEVICE_TYPES, *_ALIASES])}; "
+            f"known: {', '.join([*DEVICE_TYPES, *other_names().values()])}"
+        )
     return others[name]
 
 
@@ -120,13 +123,6 @@ def type_name(text: str) -> str:
     """The name of a type of devices, which may be given by a target whose code runs there."""
     name = text.lower()
     return _ALIASES.get(name) or artifact_kinds.device_of_target(name) or name
-
-
-def _unknown(text: str, name: str) -> UsageError:
-    return UsageError(
-        f"unknown device {text!r}{did_you_mean(name, [*DEVICE_TYPES, *_ALIASES])}; "
-        f"known: {', '.join([*DEVICE_TYPES, *other_names().values()])}"
-    )
 
 
 @dataclass(frozen=True, slots=True, init=False)

@@ -482,26 +482,26 @@ def counted_copies() -> Iterator[CopiedBytes]:
         ...     assert (copied.to_device, copied.to_host) == (16, 0)
         ...
     """
-    found = CopiedBytes()
-    token = _counting.set(found)
+    counts = CopiedBytes()
+    token = _counting.set(counts)
     try:
-        yield found
+        yield counts
     finally:
         _counting.reset(token)
 
 
 def note_copy(source: Memory, target: Memory, nbytes: int) -> None:
     """Count a copy, where this thread counts them; backends call it for each that they queue."""
-    found = _counting.get()
-    if found is None:
+    counts = _counting.get()
+    if counts is None:
         return
-    found.copies += 1
+    counts.copies += 1
     if source.device_type == HOST:
-        found.to_device += nbytes
+        counts.to_device += nbytes
     elif target.device_type == HOST:
-        found.to_host += nbytes
+        counts.to_host += nbytes
     else:
-        found.on_devices += nbytes
+        counts.on_devices += nbytes
 
 
 class StreamUser(Protocol):

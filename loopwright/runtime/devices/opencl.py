@@ -238,11 +238,13 @@ class OpenCLProgram(Program):
         values = [np.int64(a) if isinstance(a, int) else _argument(a) for a in arguments]
         work = tuple(g * b for g, b in zip(grid, block, strict=True))
         with self._lock, named(self._context.where, f"launching {kernel}"):
-            found = self._kernels[kernel]
-            if found.num_args != len(values):
-                raise ArgumentError(f"{kernel} takes {found.num_args} arguments, got {len(values)}")
-            found.set_args(*values)
-            self._context.cl.enqueue_nd_range_kernel(queue, found, work, block)
+            function = self._kernels[kernel]
+            if function.num_args != len(values):
+                raise ArgumentError(
+                    f"{kernel} takes {function.num_args} arguments, got {len(values)}"
+                )
+            function.set_args(*values)
+            self._context.cl.enqueue_nd_range_kernel(queue, function, work, block)
 
 
 def buffer_of(memory: Memory) -> Cl:

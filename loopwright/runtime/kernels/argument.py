@@ -45,6 +45,17 @@ class Arg:
         return f"{self.name}: {self.dtype.name}{list(self.shape)}"
 
 
+def output_pairs(args: Sequence[Arg]) -> tuple[tuple[int, int], ...]:
+    """Positions of arguments that may not share memory, since the first is an output."""
+    return tuple(
+        (i, j)
+        for i, arg in enumerate(args)
+        if arg.output
+        for j, other in enumerate(args)
+        if j != i and not (other.output and j < i)
+    )
+
+
 class ArgumentChecks:
     """Checks the arguments of a function.
 
@@ -57,13 +68,7 @@ class ArgumentChecks:
         self._sizes = tuple(arg.nbytes for arg in args)
         outputs = [arg.nbytes for arg in args if arg.output]
         self.idle = bool(outputs) and not any(outputs)
-        self.pairs = tuple(
-            (i, j)
-            for i, arg in enumerate(args)
-            if arg.output
-            for j, other in enumerate(args)
-            if j != i and not (other.output and j < i)
-        )
+        self.pairs = output_pairs(args)
 
     def check(self, args: Sequence[object]) -> tuple[list[npt.NDArray[Any]], list[int]]:
         """The arrays, and the addresses of their first bytes."""

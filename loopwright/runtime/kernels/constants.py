@@ -193,8 +193,8 @@ class Parts:
         if parts is not self:
             return parts.bind(arrays, workspace, buffers)
         self.whole.bind(*arrays)
-        given = dict(enumerate(arrays))
-        first = [given[n] for n in self._spec.prepare_args]
+        by_number = dict(enumerate(arrays))
+        first = [by_number[n] for n in self._spec.prepare_args]
         prepare, main = self._prepare, self._main
         if buffers is not None:
             assert isinstance(prepare, DeviceFunction)
@@ -207,13 +207,13 @@ class Parts:
             until = count + len(prepare.buffer_bytes)
             return PreparedCall(
                 prepare.bind(*first, *kept, buffers=buffers[count:until]),
-                main.bind(*self.main(given, kept), buffers=buffers[until:]),
+                main.bind(*self.main(by_number, kept), buffers=buffers[until:]),
             )
         sizes = [-(-arg.nbytes // _ALIGNMENT) * _ALIGNMENT for arg in self.kept]
         if workspace is None or workspace.nbytes < sum(sizes):
             on_host = self.whole.device.device_type == HOST
             kept = self.room(self.whole.device if on_host else first[0].device)
-            second = self.main(given, kept)
+            second = self.main(by_number, kept)
             return PreparedCall(prepare.bind(*first, *kept), main.bind(*second))
         assert isinstance(prepare, Function)
         assert isinstance(main, Function)
@@ -222,7 +222,7 @@ class Parts:
             _placed(workspace[at : at + arg.nbytes], arg)
             for at, arg in zip(ends, self.kept, strict=False)
         ]
-        rest, second = workspace[ends[-1] :], self.main(given, kept)
+        rest, second = workspace[ends[-1] :], self.main(by_number, kept)
         return PreparedCall(prepare.bound([*first, *kept], rest), main.bound(second, rest))
 
 
@@ -293,14 +293,14 @@ class FunctionWithConstants(Kernel):
     ) -> None:
         self.name = spec.name
         self.constants = tuple(spec.args[n].name for n in values)
-        known = whole.args
-        self.args = tuple(arg for n, arg in enumerate(known) if n not in values)
+        args = whole.args
+        self.args = tuple(arg for n, arg in enumerate(args) if n not in values)
         self.prepare_seconds = 0.0
         home = _home(whole.device, values)
         self._function, held = whole, list[Any]()
         order = whole.order if parts is None else parts.read_later
         owned = {
-            n: _taken_over(spec.name, n, known[n], x, home, copy=n in order)
+            n: _taken_over(spec.name, n, args[n], x, home, copy=n in order)
             for n, x in values.items()
         }
         if parts is not None:
@@ -400,21 +400,21 @@ def with_constants(
                 f"with_constants: {name!r} {why} of the constants of {spec.name}"
                 f"{did_you_mean(name, names)}; they are {', '.join(names)}"
             )
-    given = dict(zip(numbers, values, strict=False))
-    twice = [n for n in given if spec.args[n].name in named]
+    by_number = dict(zip(numbers, values, strict=False))
+    twice = [n for n in by_number if spec.args[n].name in named]
     if len(values) > len(numbers) or twice:
         what = f"{spec.args[twice[0]].name!r} twice" if twice else f"{len(values)} values"
         raise ArgumentError(
             f"with_constants: {spec.name} has the constants {', '.join(names)}, got {what}"
         )
-    given |= {numbers[names.index(name)]: value for name, value in named.items()}
-    missing = [spec.args[n].name for n in numbers if n not in given]
+    by_number |= {numbers[names.index(name)]: value for name, value in named.items()}
+    missing = [spec.args[n].name for n in numbers if n not in by_number]
     if missing:
         raise ArgumentError(
             f"with_constants: {spec.name} has the constants {', '.join(names)}; give "
             f"{', '.join(missing)} as well"
         )
-    return FunctionWithConstants(whole, spec, parts, {n: given[n] for n in numbers})
+    return FunctionWithConstants(whole, spec, parts, {n: by_number[n] for n in numbers})
 
 
 def _home(device: Device, values: Mapping[int, object]) -> Device:
@@ -437,8 +437,8 @@ def _taken_over(
             host_array(data)  # says where it lies
     except ArgumentError as error:
         raise ArgumentError(f"{name}: argument {number} ({arg.name!r}): {error}") from None
-    known = isinstance(arg, Arg)
-    if np.dtype(data.dtype) != arg.dtype or (known and tuple(data.shape) != arg.shape):
+    has_extents = isinstance(arg, Arg)
+    if np.dtype(data.dtype) != arg.dtype or (has_extents and tuple(data.shape) != arg.shape):
         got = f"{data.dtype}{list(data.shape)}"
         raise ArgumentError(f"{name}: argument {number} ({arg.name!r}): expected {arg}, got {got}")
     if home.device_type == HOST:

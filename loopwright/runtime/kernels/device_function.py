@@ -25,7 +25,7 @@ from loopwright.runtime.devices.interface import (
     Stream,
 )
 from loopwright.runtime.devices.launches import recorded
-from loopwright.runtime.kernels.argument import Arg
+from loopwright.runtime.kernels.argument import Arg, output_pairs
 from loopwright.runtime.kernels.image import DeviceImage
 from loopwright.runtime.kernels.kernel import Kernel, KernelCall
 from loopwright.runtime.memory import device_allocator, note_use, workspace_pool
@@ -65,6 +65,7 @@ class DeviceFunction(Kernel):
         self.workspace_bytes = sum(self._buffers)
         outputs = [arg.nbytes for arg in self.args if arg.output]
         self._idle = bool(outputs) and not any(outputs)
+        self._pairs = output_pairs(self.args)
         # Where no output has elements nothing is launched, and a grid may be empty.
         launches = () if self._idle else plan.launches
         self._launches = [_Concrete(launch, named) for launch in launches]
@@ -125,7 +126,14 @@ class DeviceFunction(Kernel):
             if problem or not isinstance(arg, DeviceArray):
                 raise ArgumentError(f"{self.name}: argument {k} ({spec.name!r}): {problem}")
             arrays.append(arg)
-        self._check_overlap(arrays)
+        extents = [*map(extent, arrays)]
+        for i, j in self._pairs:
+            if extents[i].meets(extents[j]):
+                raise ArgumentError(
+                    f"{self.name}: argument {i} ({self.args[i].name!r}): output overlaps the "
+                    f"memory of argument {j} ({self.args[j].name!r}); pass arrays that share no "
+                    "bytes"
+                )
         return arrays
 
     def _fault(self, spec: Arg, arg: object, before: Sequence[DeviceArray]) -> str:
@@ -151,17 +159,6 @@ class DeviceFunction(Kernel):
         ):
             return f"its memory does not begin at a multiple of {_ALIGNMENT} bytes; copy it"
         return ""
-
-    def _check_overlap(self, arrays: Sequence[DeviceArray]) -> None:
-        """Raise ArgumentError for outputs that share bytes with another argument."""
-        extents = [*map(extent, arrays)]
-        for i, (spec, a) in enumerate(zip(self.args, extents, strict=True)):
-            for j, b in enumerate(extents):
-                if spec.output and i != j and a.meets(b):
-                    raise ArgumentError(
-                        f"{self.name}: argument {i} ({spec.name!r}): output overlaps the memory of "
-                        f"argument {j} ({self.args[j].name!r}); pass arrays that share no bytes"
-                    )
 
     def __repr__(self) -> str:
         args = ", ".join(str(arg) for arg in self.args)
@@ -281,16 +278,15 @@ class DeviceCall(KernelCall):
         program = recorded(self._program, self.api, self.device.device_id)
         for a in self.arrays:
             note_use(a.memory, stream)
-        with self._lent(stream) as buffers:
+        # A stream works in order, so its next call may use the same buffers.
+        lent: AbstractContextManager[Sequence[Memory]] = (
+            workspace_pool(self.device).lend(*self.function.buffer_bytes, stream=stream)
+            if self._buffers is None
+            else nullcontext(self._buffers)
+        )
+        with lent as buffers:
             for step in self.function.steps(self.arrays, buffers):
                 step.launch(program, stream)
-
-    def _lent(self, stream: Stream) -> AbstractContextManager[Sequence[Memory]]:
-        """The temporary buffers of one call."""
-        if self._buffers is not None:
-            return nullcontext(self._buffers)
-        # A stream works in order, so its next call may use the same buffers.
-        return workspace_pool(self.device).lend(*self.function.buffer_bytes, stream=stream)
 
     def run(self) -> None:
         """Run the function once, and wait for it.

@@ -155,8 +155,8 @@ def _builtin(
     method = _Method(kernel.name.encode(), code[symbol], _METHODS[symbol], None)
     owner = np.frombuffer(memoryview(record), np.uint64).view(_Owner)
     owner.owners = (record, method, kernel, owners, code)
-    made: FastCall = _new()(ctypes.byref(method), owner, None)
-    return made
+    builtin: FastCall = _new()(ctypes.byref(method), owner, None)
+    return builtin
 
 
 _METHODS = {CHECKED: _FASTCALL, BOUND: _NOARGS}

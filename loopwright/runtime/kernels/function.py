@@ -156,26 +156,26 @@ class BoundCall(KernelCall):
     def _run_slowly(self) -> None:
         """Run through ``ctypes``, with a workspace that no other thread uses at the time."""
         try:
-            own = self._own.pop()
+            workspace = self._own.pop()
         except IndexError:
-            self.function._run_beside(self.pointers)
+            self.function._run_reentrant(self.pointers)
             return
         try:
-            self.function._run(self.pointers, own)
+            self.function._run(self.pointers, workspace)
         finally:
-            self._own.append(own)
+            self._own.append(workspace)
 
     def _make_fast(self) -> None:
         """Prepare a call in compiled code, with the workspace."""
         try:
-            own = self._own.pop()
+            workspace = self._own.pop()
         except IndexError:
             self._left = 1  # another thread has the workspace: after the next call then
             return
-        kernel = self.function._kernel(own, (self._held,))
+        kernel = self.function._kernel(workspace, (self._held,))
         fast = fastcall.bound_call(kernel, self.pointers)
         if fast is None:
-            self._own.append(own)
+            self._own.append(workspace)
             return
         self._fast = fast
 
@@ -272,7 +272,7 @@ class Function(Kernel):
             return
         if self._native is None:
             _ = self.address
-        self._run_beside(self._array_type(*addresses, *self.values))
+        self._run_reentrant(self._array_type(*addresses, *self.values))
         del held  # views of arrays from DLPack had to live until here
         left = self._left = self._left - 1
         if left == 0:
@@ -299,8 +299,8 @@ class Function(Kernel):
         addresses = [int(x.ctypes.data) for x in held]
         return BoundCall(self, held, addresses, space if self.workspace_bytes else None)
 
-    def _run_beside(self, pointers: ctypes.Array[ctypes.c_void_p]) -> None:
-        """Run on these addresses, with a workspace that no other call uses at the time."""
+    def _run_reentrant(self, pointers: ctypes.Array[ctypes.c_void_p]) -> None:
+        """Run on these addresses, with a workspace that no concurrent call uses."""
         if not self.workspace_bytes and not self.parallel_workspace_bytes:
             self._run(pointers, None)
             return
@@ -320,7 +320,10 @@ class Function(Kernel):
 
     def _fast_call(self) -> fastcall.FastCall | None:
         """The call that checks and runs in compiled code; None where that is not possible."""
-        if not all(arg.nbytes for arg in self.args) or not self._has_room():
+        # The workspace has to stay within the limit for any number of threads.
+        threads = self._image.num_threads or env.MAX_THREADS
+        fits = self._total_workspace(threads) <= workspace_limit()
+        if not fits or not all(arg.nbytes for arg in self.args):
             return None
         space = self._take_workspace()
         address, owners = (space[1], (space,)) if space else (None, ())
@@ -342,11 +345,6 @@ class Function(Kernel):
 
     def _total_workspace(self, threads: int) -> int:
         return self.workspace_bytes + (threads - 1) * self.parallel_workspace_bytes
-
-    def _has_room(self) -> bool:
-        """Whether the workspace stays within the limit, for any number of threads."""
-        threads = self._image.num_threads or env.MAX_THREADS
-        return self._total_workspace(threads) <= workspace_limit()
 
     def _check_limit(self) -> None:
         threads = self._image.num_threads or pool.get_num_threads()

@@ -254,9 +254,9 @@ class SymbolicFunction(Kernel):
                 f"got {len(args)}"
             )
         arrays = [a for k, a in zip(self._order, args, strict=True) if not isinstance(k, str)]
-        given = {k: a for k, a in zip(self._order, args, strict=True) if isinstance(k, str)}
+        sizes = {k: a for k, a in zip(self._order, args, strict=True) if isinstance(k, str)}
         shapes = [self._shape(k, a) for k, a in enumerate(arrays)]
-        return self._at(self._sizes.bind(self.name, shapes, given)), arrays
+        return self._at(self._sizes.bind(self.name, shapes, sizes)), arrays
 
     def _shape(self, k: int, array: object) -> tuple[int, ...]:
         shape = getattr(array, "shape", None)
@@ -270,11 +270,11 @@ class SymbolicFunction(Kernel):
 
     def _at(self, values: Mapping[str, int]) -> Kernel:
         key = tuple(values[n] for n in self.sizes)
-        found = self._kept.get(key)
-        if found is None:
-            found = _concrete(self._image, self._concrete(values), key)
-            self._kept.put(key, found, nbytes=1)
-        return found
+        kernel = self._kept.get(key)
+        if kernel is None:
+            kernel = _concrete(self._image, self._concrete(values), key)
+            self._kept.put(key, kernel, nbytes=1)
+        return kernel
 
     def _concrete(self, values: Mapping[str, int]) -> FunctionSpec:
         """The manifest entry for given sizes."""

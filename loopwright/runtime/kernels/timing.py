@@ -72,16 +72,12 @@ class BenchmarkResult:
         return max(self.results)
 
     def __str__(self) -> str:
-        unit, scale = _unit(self.median)
+        unit, scale = ("ms", 1e3) if self.median >= 1e-3 else ("us", 1e6)
+        if self.median >= 1:
+            unit, scale = "s", 1.0
         parts = ((name, getattr(self, name)) for name in ("mean", "median", "std", "min", "max"))
         figures = ", ".join(f"{name} {value * scale:.4g}" for name, value in parts)
         return f"{figures} {unit} over {len(self.results)} repeats"
-
-
-def _unit(seconds: float) -> tuple[str, float]:
-    if seconds >= 1:
-        return "s", 1.0
-    return ("ms", 1e3) if seconds >= 1e-3 else ("us", 1e6)
 
 
 def time_call(call: KernelCall, number: int) -> float:

@@ -64,9 +64,9 @@ if not TYPE_CHECKING:  # a type checker needs to know the names
     def __getattr__(name: str) -> Any:
         if name not in _LATER:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        found = getattr(importlib.import_module(_LATER[name]), name)
-        globals()[name] = found
-        return found
+        value = getattr(importlib.import_module(_LATER[name]), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

@@ -217,13 +217,13 @@ class PooledAllocator(MemoryPool):
         """A free block that work in a stream may use."""
         if size > self._largest_chunk or alignment > self.alignment:
             return self._direct_block(nbytes, size, alignment)
-        found = self._first_fit(size, user) or self._grow(nbytes, size, user)
-        for handle, stream in found.streams.items():
+        block = self._first_fit(size, user) or self._grow(nbytes, size, user)
+        for handle, stream in block.streams.items():
             if handle != user.handle and not is_retired(stream):
                 self.api.sync_stream_from_to(self.device_id, stream, user)
-        found.chunk.take(found, size)
-        found.streams = {}
-        return found
+        block.chunk.take(block, size)
+        block.streams = {}
+        return block
 
     def _direct_block(self, nbytes: int, size: int, alignment: int) -> PoolBlock:
         """A block of its own from the device, which goes back there."""
@@ -262,9 +262,9 @@ class PooledAllocator(MemoryPool):
         if memory is None:
             before = self._reserved
             self._collect()
-            found = self._first_fit(size, user)
-            if found is not None:
-                return found
+            block = self._first_fit(size, user)
+            if block is not None:
+                return block
             memory = self._after_release(size, self.alignment)
             if memory is None:
                 raise self._out_of_memory(nbytes, before)

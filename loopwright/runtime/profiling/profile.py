@@ -80,7 +80,16 @@ def profile(
         begin = time.perf_counter()
         for _ in range(number):
             work(*args)
-        rows = [_row(span) for span in recorder.spans]  # waits for the devices
+        rows = [
+            ProfiledCall(
+                span.name,
+                span.device,
+                span.timer.seconds(),  # waits for the device
+                nbytes=span.nbytes,
+                metrics=span.metrics,
+            )
+            for span in recorder.spans
+        ]
         wall = time.perf_counter() - begin
     return Report(_with_flop(rows, flop), wall, number, configuration)
 
@@ -126,11 +135,6 @@ class _CallWatch:
             self._spans.append(Span(function.name, str(home), timer, nbytes, metrics))
 
         return end
-
-
-def _row(span: Span) -> ProfiledCall:
-    seconds = span.timer.seconds()
-    return ProfiledCall(span.name, span.device, seconds, nbytes=span.nbytes, metrics=span.metrics)
 
 
 def _with_flop(rows: Sequence[ProfiledCall], flop: Flop | None) -> tuple[ProfiledCall, ...]:

@@ -78,8 +78,10 @@ def chosen_columns(
     columns = {c.title: c for c in (*map(_metric, counted), *COLUMNS)}
     if titles is None:
         order = [*(c.title for c in COLUMNS), *(n for n in counted if n in columns)]
-        known = (columns[title] for title in dict.fromkeys(order))
-        return [c for c in known if not rows or any(c.value(row, 0.0) is not None for row in rows)]
+        ordered = (columns[title] for title in dict.fromkeys(order))
+        return [
+            c for c in ordered if not rows or any(c.value(row, 0.0) is not None for row in rows)
+        ]
     if not titles:
         raise UsageError(f"a table needs a column; there are {', '.join(columns)}")
     for title in titles:
@@ -224,13 +226,13 @@ class Report:
 
     def devices(self) -> tuple[DeviceTotal, ...]:
         """Totals of the devices, in the order in which they were first used."""
-        whole = self.seconds
+        total = self.seconds
         totals = []
         for device in dict.fromkeys(call.device for call in self.calls):
             rows = [call for call in self.calls if call.device == device]
             seconds = math.fsum(call.seconds for call in rows)
             count = sum(call.count for call in rows)
-            totals.append(DeviceTotal(device, seconds, count, percent(seconds, whole)))
+            totals.append(DeviceTotal(device, seconds, count, percent(seconds, total)))
         return tuple(totals)
 
     def rows(self, sort: bool = True, aggregate: bool = True) -> tuple[ProfiledCall, ...]:
@@ -300,9 +302,9 @@ class Report:
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow([column.title for column in shown_columns])
-        whole = self.seconds
+        total = self.seconds
         for call in self.rows(sort, aggregate):
-            values = (column.value(call, whole) for column in shown_columns)
+            values = (column.value(call, total) for column in shown_columns)
             writer.writerow(["" if value is None else value for value in values])
         return text.getvalue()
 
@@ -329,15 +331,15 @@ class Report:
     def _cells(
         self, rows: Sequence[ProfiledCall], columns: Sequence[ReportColumn]
     ) -> list[list[str]]:
-        whole = self.seconds
-        return [[harmless(c.text(c.value(row, whole))) for c in columns] for row in rows]
+        total = self.seconds
+        return [[harmless(c.text(c.value(row, total))) for c in columns] for row in rows]
 
     def _sums(self, columns: Sequence[ReportColumn]) -> list[list[str]]:
         """The rows below the line."""
         count = sum(call.count for call in self.calls)
-        whole = DeviceTotal("Sum", self.seconds, count, percent(self.seconds, self.seconds))
+        everything = DeviceTotal("Sum", self.seconds, count, percent(self.seconds, self.seconds))
         rows = []
-        for total in (whole, *self.devices()):
+        for total in (everything, *self.devices()):
             cells = {
                 "Name": total.device,
                 "Duration (us)": f"{total.seconds * 1e6:.2f}",
