@@ -27,7 +27,7 @@ from loopwright.runtime.module import Module
 Array = npt.NDArray[Any]
 
 
-class Weights(Collection[int], Protocol):
+class NumberedWeights(Collection[int], Protocol):
     """Arrays of constants by number of the value, on the host or on a device."""
 
     def __getitem__(self, number: int, /) -> Any: ...
@@ -150,7 +150,7 @@ class Callee(NamedTuple):
 def callees(
     steps: Sequence[Step],
     kernels: Mapping[str, Module | HostStep],
-    weights: Weights,
+    weights: NumberedWeights,
     before: Sequence[Callee] = (),
     changed: Collection[int] = (),
     shared: SharedArrays | None = None,
@@ -160,7 +160,7 @@ def callees(
 
     Constants that kernels read lie side by side in huge pages. ``before`` are the callees for other
     weights (empty: prepare all), of which those in ``changed`` differ. Prepared arrays that equal
-    one of ``shared`` are that array. Weights in ``in_place`` are not copied.
+    one of ``shared`` are that array. NumberedWeights in ``in_place`` are not copied.
     """
     arena = Arena()
     kept = arena.copy_of if shared is None else partial(shared.one_of, copy=arena.copy_of)

@@ -49,7 +49,7 @@ class Executor(ABC):
         >>> x = lw.graph.var("x", (2,))
         >>> module = lw.graph.IRModule.from_expr(lw.graph.op.nn.relu(x))
         >>> executor = lw.graph.compile(module, "llvm").executor()
-        >>> print(isinstance(executor, lw.runtime.executors.Executor), executor.get_input_info()[0])
+        >>> print(isinstance(executor, lw.executors.Executor), executor.get_input_info()[0])
         True {'x': (2,)}
     """
 

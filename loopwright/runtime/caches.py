@@ -18,7 +18,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import logging
 import os
 import re
 import stat
@@ -42,8 +41,6 @@ _ABANDONED_S = 3600.0
 #: Fraction of the limit that a process writes before it measures the folder again.
 _TRIM_SHARE = 0.1
 _KEY = re.compile(r"[0-9A-Za-z_-]{1,128}")
-
-log = logging.getLogger("loopwright")
 
 
 _Owner = TypeVar("_Owner", bound=object)
@@ -180,7 +177,9 @@ class FileStore:
 
 @lru_cache(maxsize=64)
 def _say_once(text: str) -> None:
-    log.warning("%s", text)
+    import logging  # nothing is loaded for it unless something is to be said
+
+    logging.getLogger("loopwright").warning("%s", text)
 
 
 class CacheCounts:

@@ -14,7 +14,7 @@ import numpy as np
 from loopwright import env
 from loopwright.errors import ArgumentError, OutOfMemoryError, UsageError
 from loopwright.runtime.devices.checks import (
-    Allocation,
+    DriverAllocation,
     check_byte,
     check_device,
     check_event,
@@ -85,7 +85,7 @@ class CpuAPI(DeviceAPI):
             raise OutOfMemoryError(f"cpu(0): no memory for {nbytes} bytes") from None
         address = int(block.ctypes.data)
         start = address + -address % alignment
-        return Memory(HOST, 0, start, nbytes, scope=scope, owner=Allocation(block))
+        return Memory(HOST, 0, start, nbytes, scope=scope, owner=DriverAllocation(block))
 
     def free(self, memory: Memory) -> None:
         """Nothing to do: the bytes go when the last reference to the memory does."""

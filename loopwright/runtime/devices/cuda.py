@@ -22,7 +22,7 @@ from loopwright.errors import (
     TargetError,
 )
 from loopwright.runtime.devices.checks import (
-    Allocation,
+    DriverAllocation,
     check_byte,
     check_device,
     check_event,
@@ -251,7 +251,7 @@ class CudaAPI(DeviceAPI):
         wanted = max(nbytes, 1) + spare
         base = int(self.call(device_id, f"allocating {wanted} bytes", "cuMemAlloc", wanted))
         offset = -base % alignment if spare else 0
-        return Memory(CUDA, device_id, base, nbytes, offset, owner=Allocation(base))
+        return Memory(CUDA, device_id, base, nbytes, offset, owner=DriverAllocation(base))
 
     def allocate_host(self, device_id: int, nbytes: int) -> Memory:
         check_request("the host", nbytes, 1)

@@ -26,7 +26,7 @@ from loopwright.errors import (
 )
 from loopwright.runtime.caches import content_key, program_cache
 from loopwright.runtime.devices.checks import (
-    Allocation,
+    DriverAllocation,
     check_byte,
     check_device,
     check_event,
@@ -249,7 +249,7 @@ class OpenCLProgram(Program):
 
 def buffer_of(memory: Memory) -> Cl:
     owner = owner_of(memory)
-    assert isinstance(owner, Allocation), "memory of OpenCL belongs to a block"
+    assert isinstance(owner, DriverAllocation), "memory of OpenCL belongs to a block"
     return owner.raw
 
 
@@ -336,7 +336,9 @@ class OpenCLAPI(DeviceAPI):
         with named(where, f"allocating {nbytes} bytes"):
             flags = context.cl.mem_flags.READ_WRITE
             buffer = context.cl.Buffer(context.context, flags, max(nbytes, 1))
-        return Memory(OPENCL, device_id, int(buffer.int_ptr), nbytes, owner=Allocation(buffer))
+        return Memory(
+            OPENCL, device_id, int(buffer.int_ptr), nbytes, owner=DriverAllocation(buffer)
+        )
 
     def free(self, memory: Memory) -> None:
         buffer = release(memory, self)
@@ -407,7 +409,9 @@ class OpenCLAPI(DeviceAPI):
                 f"opencl({device_id}): the memory is of another context of OpenCL; copy it by way "
                 "of the host"
             )
-        return Memory(OPENCL, device_id, handle, nbytes, offset, owner=Allocation(buffer, owner))
+        return Memory(
+            OPENCL, device_id, handle, nbytes, offset, owner=DriverAllocation(buffer, owner)
+        )
 
     def fill(self, memory: Memory, value: int, stream: Stream | None = None) -> None:
         check_memory("fill", memory, self)
