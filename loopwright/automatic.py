@@ -124,7 +124,8 @@ def auto_schedule(
         >>> print(b[0, 0])
         2.7182817
     """
-    from loopwright.task import Task, apply_history_best
+    from loopwright.history import apply_history_best
+    from loopwright.task import Task
     from loopwright.tuner import DEFAULT_TUNER, find_tuner, log_to_file
     from loopwright.tuner.run.budget import count, seconds
     from loopwright.tuner.run.loop import check_arguments

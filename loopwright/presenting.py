@@ -28,6 +28,14 @@ def harmless(text: str) -> str:
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
+def duration(seconds: float) -> str:
+    """A time for people, such as ``1.234 ms``."""
+    for unit, scale in (("s", 1.0), ("ms", 1e3)):
+        if seconds * scale >= 1:
+            return f"{seconds * scale:.4g} {unit}"
+    return f"{seconds * 1e6:.4g} us"
+
+
 def html_block(title: str, *parts: str) -> str:
     """HTML of a plain heading and the HTML below it, for ``_repr_html_``."""
     return f"<div><b>{_escaped(title)}</b>{''.join(parts)}</div>"

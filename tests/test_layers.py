@@ -37,6 +37,7 @@ FLOORS = {
     "task": 4,
     "measure": 5,
     "cost": 5,
+    "history": 5,
     "tuner": 6,
     "space": 6,
     "ops": 6,
@@ -108,9 +109,9 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
 }
 
-# `te.create_schedule` is a name of the field, and users expect it in `te`: that one file may look
-# it up, inside a function.
-FACADES = {("te/__init__.py", "schedule")}
+# `te.create_schedule` is a name of the field, and users expect it in `te`; the contexts of history
+# were names of `task`: these files may look them up, inside a function.
+FACADES = {("te/__init__.py", "schedule"), ("task/__init__.py", "history")}
 
 
 class Import(NamedTuple):

@@ -10,8 +10,8 @@ from loopwright import records as logs
 from loopwright.auto_scheduler.loop_state import State
 from loopwright.auto_scheduler.search_task import SearchTask
 from loopwright.errors import UsageError
+from loopwright.history import ApplyHistoryBest as _History
 from loopwright.records import Record
-from loopwright.task import ApplyHistoryBest as _History
 from loopwright.task import DispatchContext
 from loopwright.task.task import TargetLike
 from loopwright.tuner import ApplyHistoryBestOrSample as _HistoryOrSample

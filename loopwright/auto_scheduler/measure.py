@@ -11,13 +11,13 @@ from typing import Any, NoReturn
 from loopwright.auto_scheduler.compute_dag import ComputeDAG
 from loopwright.auto_scheduler.loop_state import State
 from loopwright.errors import UsageError, no_such_name
+from loopwright.history.rebuild import rebuild
 from loopwright.measure import LocalBuilder, LocalRunner, MeasureError, MeasureErrorNo
 from loopwright.measure import MeasureInput as _Input
 from loopwright.measure import MeasureResult as _Result
 from loopwright.records import Log, Record
 from loopwright.records.autotvm import ERRORS
 from loopwright.target import Target
-from loopwright.task.rebuild import rebuild
 from loopwright.tuner.run.recorded import result_of
 
 __all__ = [

@@ -24,12 +24,13 @@ from loopwright.auto_scheduler.workload_registry import (
 )
 from loopwright.driver import build
 from loopwright.errors import RecordError, UsageError, did_you_mean
+from loopwright.history import ApplyHistoryBest
 from loopwright.records import Json
 from loopwright.space import AutomaticTask, Workload
 from loopwright.space import create_task as create_automatic
 from loopwright.space.automatic_task import EXPRESSION
 from loopwright.target import Target
-from loopwright.task import ApplyHistoryBest, lookup
+from loopwright.task import lookup
 from loopwright.task.task import TargetLike, resolve_target
 
 if TYPE_CHECKING:

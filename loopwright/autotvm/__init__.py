@@ -32,16 +32,18 @@ from loopwright.autotvm.measure import (
     measure_option,
 )
 from loopwright.errors import no_such_name
-from loopwright.task import (
+from loopwright.history import (
     ApplyConfig,
     ApplyFixedConfig,
     ApplyGraphBest,
     ApplyHistoryBest,
+    apply_history_best,
+)
+from loopwright.task import (
     ConfigEntity,
     ConfigSpace,
     DispatchContext,
     FallbackContext,
-    apply_history_best,
     get_config,
     template,
 )

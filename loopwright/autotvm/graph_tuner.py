@@ -22,8 +22,8 @@ from loopwright.graph.layout.prices import Measured
 from loopwright.graph.layout.tuning import LayoutCosts
 from loopwright.graph.registry import get_op
 from loopwright.graph.tasks import extract_tasks
+from loopwright.history import apply_history_best
 from loopwright.measure import LocalBuilder, LocalRunner, MeasureOption, measure_option
-from loopwright.task import apply_history_best
 from loopwright.task.task import TargetLike, resolve_target
 
 __all__ = ["BaseGraphTuner", "DPTuner", "PBQPTuner"]

@@ -13,8 +13,9 @@ from loopwright.errors import LoopwrightError, RecordError, UsageError
 from loopwright.records import Json
 
 if TYPE_CHECKING:
+    from loopwright.history import Choice
     from loopwright.records import Log, Record
-    from loopwright.task import Choice, ConfigEntity, Task
+    from loopwright.task import ConfigEntity, Task
     from loopwright.tuner import Explanation
     from loopwright.tuner.model.xgb_model import XGBCostModel
 
@@ -95,7 +96,7 @@ def _load(path: str) -> Log:
 
 def _best(task: Task, log: Log) -> Choice:
     """The best record of a task; a message on standard error when there is none."""
-    from loopwright.task import apply_history_best
+    from loopwright.history import apply_history_best
 
     choice = apply_history_best(log.records).explain(task)
     if choice.record is None:

@@ -20,17 +20,13 @@ from loopwright.graph.kernel_tasks import KernelTasks, fastest, kernel_tasks
 from loopwright.graph.layout.choice import LayoutChoice
 from loopwright.graph.pipeline import prepared
 from loopwright.graph.plan import Planned
+from loopwright.history import ApplyHistoryBest, Choice, apply_history_best
+from loopwright.history.contexts import Source
 from loopwright.runtime import Module
 from loopwright.runtime.executors import HostStep, Model
 from loopwright.runtime.executors.batches.shared_arrays import SharedArrays
 from loopwright.target import Target
-from loopwright.task import (
-    ApplyHistoryBest,
-    Choice,
-    FallbackContext,
-    apply_history_best,
-)
-from loopwright.task.applying.sources import Source
+from loopwright.task import FallbackContext
 from loopwright.task.dispatch import DispatchContext, schedule_of
 
 

@@ -14,10 +14,10 @@ from loopwright.graph.finalists import check_count
 from loopwright.graph.frontend.source import ModelLike, module_of
 from loopwright.graph.layout.choice import MEASURED, LayoutChoice, chosen_layouts
 from loopwright.graph.layout.tuning import tune_layouts
+from loopwright.history import ApplyHistoryBest, apply_history_best
+from loopwright.history.contexts import Source
 from loopwright.runtime.artifacts.kinds import device_of_target
 from loopwright.target import Target
-from loopwright.task import ApplyHistoryBest, apply_history_best
-from loopwright.task.applying.sources import Source
 from loopwright.task.task import TargetLike, resolve_target
 
 

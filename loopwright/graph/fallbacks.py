@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from loopwright.graph.step_times import seconds_by_step
-from loopwright.task import Choice, Report
+from loopwright.history import Choice, Report
 
 if TYPE_CHECKING:
     from loopwright.graph.ir.expr import HostFunction

@@ -16,20 +16,20 @@ from typing import TYPE_CHECKING
 from loopwright import driver, runtime
 from loopwright.errors import InternalError, UsageError
 from loopwright.graph.random_inputs import random_inputs
+from loopwright.history import Choice, Match
 from loopwright.measure import DeviceLock, PairedGain, paired_gain
 from loopwright.measure.devices import lock_names, measured_on
 from loopwright.measure.programs import code_of
+from loopwright.presenting import duration
 from loopwright.records import Outcome
-from loopwright.task import Choice, Match
-from loopwright.task.applying.as_called import duration
 from loopwright.task.dispatch import fallback
 
 if TYPE_CHECKING:
     from loopwright.graph.kernel_tasks import KernelTask, KernelTasks
+    from loopwright.history import ApplyHistoryBest
     from loopwright.runtime import Module
     from loopwright.runtime.executors import Model
     from loopwright.target import Target
-    from loopwright.task import ApplyHistoryBest
     from loopwright.task.template import Scheduled
 
 

@@ -15,8 +15,8 @@ from loopwright.space import AutomaticTask, Workload
 
 if TYPE_CHECKING:
     from loopwright.graph.plan import Planned
+    from loopwright.history import ApplyHistoryBest
     from loopwright.target import Target
-    from loopwright.task import ApplyHistoryBest
 
 #: Operators and shapes that the name of a task tells, at most.
 _TOLD = 4

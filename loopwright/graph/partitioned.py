@@ -12,11 +12,11 @@ from loopwright.graph.frontend.source import ModelLike, module_of
 from loopwright.graph.kernel_tasks import fastest, kernel_tasks
 from loopwright.graph.pipeline import prepared
 from loopwright.graph.plan import Planned
+from loopwright.history.contexts import Source
 from loopwright.runtime import Device, Module
 from loopwright.runtime.artifacts.kinds import artifact_kind
 from loopwright.runtime.executors import PartitionedExecutor, partition
 from loopwright.target import Target
-from loopwright.task.applying.sources import Source
 from loopwright.task.dispatch import schedule_of
 from loopwright.task.task import TargetLike, Task, resolve_target
 from loopwright.tuner.run.state import flop_of

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from loopwright.errors import LoopwrightError
+from loopwright.history.apply_best import apply_history_best
+from loopwright.history.choice import Choice, Match
+from loopwright.history.fit import Difference, Here
+from loopwright.history.selection import failed_checks, refusal
 from loopwright.records import Json, Record, by_task
 from loopwright.target import Target
-from loopwright.task.applying.choice import Choice, Match
-from loopwright.task.applying.fit import Difference, Here
-from loopwright.task.applying.judging import failed_checks, refusal
-from loopwright.task.history import apply_history_best
 from loopwright.task.task import Task, create_task
 
 #: Options of a target that default to this machine's.

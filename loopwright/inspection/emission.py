@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 from loopwright.errors import UsageError, did_you_mean
+from loopwright.history.rebuild import rebuild
 from loopwright.inspection.choosing import LogLike, choose, log_of
 from loopwright.records import Record
 from loopwright.target import Target
 from loopwright.target.kinds import KINDS
-from loopwright.task.rebuild import rebuild
 
 if TYPE_CHECKING:
     from loopwright.schedule import Schedule

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from loopwright.errors import LoopwrightError, RecordError, TensorError, UsageError
 from loopwright.files import Kind, Output, check, marked, write
+from loopwright.history.rebuild import Rebuilt, expression_of, rebuild
 from loopwright.inspection import kernel_file
 from loopwright.inspection.choosing import LogLike, choose, log_of, title
-from loopwright.presenting import harmless
+from loopwright.presenting import duration, harmless
 from loopwright.records import Checked, Expression, Json, Log, Record
 from loopwright.records.verdict import Verdict
-from loopwright.task.applying.as_called import duration
-from loopwright.task.rebuild import Rebuilt, expression_of, rebuild
 
 if TYPE_CHECKING:
     from loopwright.measure.data.plan import DataPlan

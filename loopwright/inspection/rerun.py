@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, cast
 
 from loopwright.env import usable_cpus
 from loopwright.errors import LoopwrightError
+from loopwright.history.fit import Here
+from loopwright.history.rebuild import Rebuilt, expression_of, rebuild
 from loopwright.inspection.choosing import LogLike, choose, log_of, title
 from loopwright.inspection.interval import Change, change, median_interval
 from loopwright.inspection.work import work_of
+from loopwright.presenting import duration
 from loopwright.records import Checked, Json, Log, Record
-from loopwright.task.applying.as_called import duration
-from loopwright.task.applying.fit import Here
-from loopwright.task.rebuild import Rebuilt, expression_of, rebuild
 from loopwright.time_limit import TEMPLATE_S, limited
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from loopwright.dtypes import nbytes
 from loopwright.errors import LoopwrightError
+from loopwright.history.rebuild import dag_of, expression_of
 from loopwright.records import Log, Record, fields_of
-from loopwright.task.rebuild import dag_of, expression_of
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """The line that holds a tensor expression, so that a record outlives the script it came from.
 
-The DAG is raw JSON here; `loopwright.task.rebuild` verifies its hash where it is used.
+The DAG is raw JSON here; `loopwright.history.rebuild` verifies its hash where it is used.
 """
 
 from __future__ import annotations

@@ -1,9 +1,11 @@
-"""Tasks: templates, the spaces that they span, and the choice of the configuration for a build."""
+"""Tasks: templates, the spaces that they span, and the choice of the configuration for a build.
 
-from loopwright.task.applying.as_called import AsCalled
-from loopwright.task.applying.choice import Choice, Match, Report
-from loopwright.task.applying.contexts import ApplyConfig, ApplyFixedConfig, ApplyGraphBest
-from loopwright.task.applying.why_not import why_not_applied
+What applies records is in `loopwright.history`, and has its names here as well.
+"""
+
+import importlib
+from typing import Any
+
 from loopwright.task.axes import Axis
 from loopwright.task.decorator import template
 from loopwright.task.dispatch import (
@@ -19,7 +21,6 @@ from loopwright.task.entities import (
     SplitEntity,
 )
 from loopwright.task.fallback import FallbackConfig
-from loopwright.task.history import ApplyHistoryBest, apply_history_best
 from loopwright.task.knobs import Knob
 from loopwright.task.running_config import get_config
 from loopwright.task.sampling import ValidCount
@@ -60,3 +61,17 @@ __all__ = [
     "template",
     "why_not_applied",
 ]
+
+#: Names of `loopwright.history`, which stands above this room.
+_HISTORY = frozenset(
+    {
+        *("ApplyConfig", "ApplyFixedConfig", "ApplyGraphBest", "ApplyHistoryBest", "AsCalled"),
+        *("Choice", "Match", "Report", "apply_history_best", "why_not_applied"),
+    }
+)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HISTORY:
+        raise AttributeError(f"module 'loopwright.task' has no attribute {name!r}")
+    return getattr(importlib.import_module("loopwright.history"), name)

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from loopwright.errors import LoopwrightError, TaskError, UsageError
+from loopwright.history import ApplyHistoryBest
+from loopwright.history.contexts import Source
 from loopwright.lowering import lower
 from loopwright.measure import MeasureOption, MeasurerLike
 from loopwright.records import load
-from loopwright.task import ApplyHistoryBest, ConfigEntity, Task
-from loopwright.task.applying.sources import Source
+from loopwright.task import ConfigEntity, Task
 from loopwright.task.template import Scheduled
 from loopwright.tuner.random_tuner import RandomTuner
 from loopwright.tuner.run.callbacks import log_to_file

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from loopwright import autotvm, ops, records
 from loopwright.cli import main
 from loopwright.errors import RecordError
+from loopwright.history.rebuild import rebuild
 from loopwright.measure import LocalRunner, measure_option
 from loopwright.records import Checked, Conditions, Log, Store
 from loopwright.task import apply_history_best, create_task
-from loopwright.task.rebuild import rebuild
 from loopwright.testing.tuner_contract import FakeMeasurer, bowl
 from loopwright.tuner import RandomTuner, learn, log_to_file
 from loopwright.tuner.run.log_journal import LogJournal

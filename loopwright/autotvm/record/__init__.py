@@ -10,11 +10,11 @@ from pathlib import Path
 
 from loopwright.autotvm.measure import MeasureInput
 from loopwright.errors import LoopwrightError, RecordError, UsageError
+from loopwright.history.selection import other_knobs
 from loopwright.measure import MeasureInput as AnyInput
 from loopwright.measure import MeasureResult
 from loopwright.records import Json, Log, Record, load, load_lines, pick_best, read_line, split
 from loopwright.task import TASKS, Task
-from loopwright.task.applying.replaying import other_knobs
 from loopwright.task.dispatch import say_once
 from loopwright.task.knobs import KnobKind
 from loopwright.tuner.run.recorded import result_of

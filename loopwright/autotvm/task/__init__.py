@@ -11,15 +11,12 @@ from loopwright.autotvm.task.relay_integration import (
     extract_from_program,
 )
 from loopwright.errors import no_such_name
+from loopwright.history import ApplyConfig, ApplyFixedConfig, ApplyGraphBest, ApplyHistoryBest
 from loopwright.ops import create_task
 from loopwright.records import Json
 from loopwright.target import Target
 from loopwright.task import TASKS as TASK_TABLE
 from loopwright.task import (
-    ApplyConfig,
-    ApplyFixedConfig,
-    ApplyGraphBest,
-    ApplyHistoryBest,
     ConfigEntity,
     ConfigSpace,
     DispatchContext,

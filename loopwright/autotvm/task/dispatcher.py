@@ -2,15 +2,8 @@
 
 from __future__ import annotations
 
-from loopwright.task import (
-    ApplyConfig,
-    ApplyFixedConfig,
-    ApplyGraphBest,
-    ApplyHistoryBest,
-    DispatchContext,
-    FallbackContext,
-    clear_fallback_cache,
-)
+from loopwright.history import ApplyConfig, ApplyFixedConfig, ApplyGraphBest, ApplyHistoryBest
+from loopwright.task import DispatchContext, FallbackContext, clear_fallback_cache
 
 __all__ = [
     "ApplyConfig",

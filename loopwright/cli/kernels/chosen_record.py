@@ -13,8 +13,8 @@ from loopwright.cli.workload import Workload, counted
 from loopwright.errors import RecordError, UsageError
 
 if TYPE_CHECKING:
+    from loopwright.history.rebuild import Rebuilt
     from loopwright.records import Log, Record
-    from loopwright.task.rebuild import Rebuilt
 
 
 def record_options(command: Callable[..., object]) -> Callable[..., object]:
@@ -70,7 +70,7 @@ class RecordName:
 
 def find(workload: Workload, logs: Sequence[Log], name: RecordName) -> tuple[Record, Rebuilt]:
     """The named record, rebuilt; another workload or number of threads is refused."""
-    from loopwright.task.rebuild import rebuild
+    from loopwright.history.rebuild import rebuild
 
     log = _together(logs)
     record = _chosen(workload, log, name)

@@ -18,6 +18,7 @@ from loopwright.cli.workload import Workload, counted
 from loopwright.errors import RecordError, UsageError
 
 if TYPE_CHECKING:
+    from loopwright.history import ApplyHistoryBest
     from loopwright.lowering.context import PassContext
     from loopwright.measure import MeasureOption
     from loopwright.measure.checking.check import Array
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from loopwright.runtime import Device, Module
     from loopwright.schedule import Schedule
     from loopwright.target import Target
-    from loopwright.task import ApplyHistoryBest, Task
+    from loopwright.task import Task
     from loopwright.te import Tensor
 
 
@@ -120,9 +121,9 @@ def best(
     the outcome in its log; a wrong one makes way for the next best. With ``verdicts`` the default
     takes the place of a record that is only as fast.
     """
+    from loopwright.history import apply_history_best
+    from loopwright.history.contexts import logs_of
     from loopwright.records.log import check_has_records
-    from loopwright.task import apply_history_best
-    from loopwright.task.applying.sources import logs_of
 
     name.check(history)
     if not history:
@@ -156,8 +157,8 @@ def _named(
 ) -> ChosenSchedule:
     """The schedule of the named record, checked if it never was."""
     from loopwright.measure import recheck
+    from loopwright.presenting import duration
     from loopwright.records import Checked
-    from loopwright.task.applying.as_called import duration
 
     record, rebuilt = chosen_record.find(workload, logs, name)
     time = "no time" if record.median is None else f"{duration(record.median)} per call in the log"
@@ -190,9 +191,9 @@ def _check(
     workload: Workload, context: ApplyHistoryBest, logs: Sequence[Log], device: str | None
 ) -> None:
     """Check the best record, if it never was; a wrong one makes way for the next best."""
+    from loopwright.history import Match
     from loopwright.measure import recheck
     from loopwright.records import Checked
-    from loopwright.task import Match
 
     task = workload.task
     for _ in range(_CHECKS):

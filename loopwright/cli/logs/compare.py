@@ -214,7 +214,7 @@ def _print_two(pair: _Compared) -> None:
 
 
 def _task_columns(rows: Sequence[TaskComparison]) -> list[Column]:
-    from loopwright.task.applying.as_called import duration
+    from loopwright.presenting import duration
 
     def of(side: Side | None) -> str:
         assert side is not None

@@ -111,7 +111,7 @@ def _curve_for_programs(found: Curve, as_json: bool) -> None:
 def _print_curve(found: Curve, work: Work | None, first: Record) -> None:
     from loopwright.cli.logs.text_plot import bars
     from loopwright.cli.logs.words import counted, gflops, setup_title, speed_text
-    from loopwright.task.applying.as_called import duration
+    from loopwright.presenting import duration
 
     width = terminal_width() or _PLOT_WIDTH
     unit, values = _speeds(found, work)

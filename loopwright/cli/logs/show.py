@@ -77,8 +77,8 @@ def _order_of_best(log: Log, records: Sequence[Record]) -> list[Record]:
 def _part(log: Log, record: Record, part: str) -> str:
     """The expression, schedule, loop nest or code of a record, made from the log alone."""
     from loopwright.driver import build
+    from loopwright.history.rebuild import rebuild
     from loopwright.lowering import lower
-    from loopwright.task.rebuild import rebuild
 
     rebuilt = rebuild(log, record)
     if part == "expr":

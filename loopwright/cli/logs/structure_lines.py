@@ -42,10 +42,10 @@ def structure_lines(record: Record, own: Sequence[Record]) -> Iterator[str]:
 
 def loop_lines(log: Log, record: Record) -> Iterator[str]:
     """The loops of a record that has a structure, from the log alone."""
+    from loopwright.history.rebuild import rebuild
     from loopwright.inspection.outline import outline
     from loopwright.inspection.structures import structure_of
     from loopwright.lowering import lower
-    from loopwright.task.rebuild import rebuild
 
     if structure_of(record) is None or not record.dag or not record.trace:
         return

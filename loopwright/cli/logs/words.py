@@ -32,10 +32,10 @@ def counted(count: int, what: str) -> str:
 def record_columns(log: Log, records: Sequence[Record], width: int | None) -> list[Column]:
     """A table of records: id, speed, and the knobs that vary; all facts where ``width`` is None."""
     from loopwright.inspection import works_of
+    from loopwright.presenting import duration
     from loopwright.records import fields_of
     from loopwright.records.reports.knobs import config_texts, varying_knobs
     from loopwright.records.reports.spread import spreads
-    from loopwright.task.applying.as_called import duration
 
     ids, trials, threads, medians, times, clocks = fields_of(
         records, "id", "trial", "threads", "median", "times", "ts"
@@ -179,7 +179,7 @@ def gflops(work: Work | None, seconds: float | None) -> float | None:
 
 def speed_text(work: Work | None, seconds: float | None) -> str:
     """The speed of a call for people, such as ``246.3 GFLOP/s, 136.2 us a call``."""
-    from loopwright.task.applying.as_called import duration
+    from loopwright.presenting import duration
 
     if seconds is None:
         return "no time"

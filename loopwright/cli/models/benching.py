@@ -21,7 +21,7 @@ from loopwright.records.reports.spread import spread_text
 
 if TYPE_CHECKING:
     from loopwright.graph import CompiledModel
-    from loopwright.task import Choice
+    from loopwright.history import Choice
 
 _OTHER = "ONNX Runtime"
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from loopwright.graph.building import CompiledModel
     from loopwright.graph.kernel_tasks import KernelTasks
     from loopwright.graph.plan import Planned
-    from loopwright.task import ApplyHistoryBest, Choice
+    from loopwright.history import ApplyHistoryBest, Choice
 
 #: Runs of the model that are timed.
 _RUNS = 10
@@ -118,7 +118,7 @@ def command(
     from loopwright.graph.building import built
     from loopwright.graph.kernel_tasks import kernel_tasks
     from loopwright.graph.pipeline import prepared
-    from loopwright.task import apply_history_best
+    from loopwright.history import apply_history_best
 
     given = find_model(
         model,
@@ -181,7 +181,7 @@ def _without_kernel(name: str, host: HostFunction) -> KernelRow:
 
 def _found(choice: Choice | None) -> tuple[str, str]:
     """The record that a kernel is built from, and a note about it; empty for the default."""
-    from loopwright.task import Match
+    from loopwright.history import Match
 
     if choice is None or choice.record is None:
         return "", ""
@@ -260,7 +260,7 @@ def _layouts(choice: LayoutChoice) -> str:
 
 
 def _table(rows: Sequence[KernelRow], with_records: bool) -> list[str]:
-    from loopwright.task.applying.as_called import duration
+    from loopwright.presenting import duration
 
     whole = sum(row.seconds or 0.0 for row in rows)
     cells: list[tuple[str, ...]] = [("kernel", "calls", "GFLOP", "time", "share", "built from")]

@@ -28,9 +28,9 @@ from loopwright.errors import GraphError
 from loopwright.files import check
 from loopwright.measure import lock_log
 from loopwright.measure.devices import measured_on
+from loopwright.presenting import duration
 from loopwright.records import Store
 from loopwright.runtime.artifacts.kinds import device_of_target
-from loopwright.task.applying.as_called import duration
 from loopwright.tuner import TasksSummary, TuningInterrupted, task_table
 from loopwright.tuner.run.budget import count, seconds, share
 

@@ -22,12 +22,12 @@ from loopwright.graph.building import (
 from loopwright.graph.fallbacks import ModelReport
 from loopwright.graph.pipeline import pipeline
 from loopwright.graph.plan import plan_sized
+from loopwright.history import ApplyHistoryBest
 from loopwright.lowering.context import PassContext
 from loopwright.runtime import Module
 from loopwright.runtime.executors import BatchedModel, Model, SizedModel
 from loopwright.runtime.executors.batches.shared_arrays import SharedArrays
 from loopwright.target import Target
-from loopwright.task import ApplyHistoryBest
 
 #: Models that are kept of those that were built for a batch when it first came.
 KEEP = 4

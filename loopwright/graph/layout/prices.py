@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from loopwright.cost.analytical import cycles
 from loopwright.graph.kernel_tasks import KernelTask, fastest
-from loopwright.task import ApplyHistoryBest, apply_history_best
-from loopwright.task.applying.sources import Source
+from loopwright.history import ApplyHistoryBest, apply_history_best
+from loopwright.history.contexts import Source
 from loopwright.task.dispatch import fallback
 from loopwright.tuner import log_to_file, tune_tasks
 

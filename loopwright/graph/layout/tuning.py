@@ -23,7 +23,7 @@ from loopwright.graph.layout.places import Places
 from loopwright.graph.layout.prices import Measured, Price, modelled
 from loopwright.graph.pipeline import before_layouts
 from loopwright.graph.transform.fuse_ops import calls_beside
-from loopwright.task.applying.sources import Source
+from loopwright.history.contexts import Source
 from loopwright.task.task import TargetLike, resolve_target
 
 if TYPE_CHECKING:

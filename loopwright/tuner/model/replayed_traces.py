@@ -17,8 +17,8 @@ import numpy as np
 from loopwright.cost.analytical import predicted
 from loopwright.cost.features.extract import StateFeatures
 from loopwright.errors import LoopwrightError, TimeLimitError
+from loopwright.history.rebuild import dag_of
 from loopwright.records import Expression, Record
-from loopwright.task.rebuild import dag_of
 from loopwright.time_limit import TEMPLATE_S, limited
 from loopwright.tuner.model.cost_model import Batch
 

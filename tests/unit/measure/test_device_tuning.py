@@ -12,6 +12,7 @@ import pytest
 
 from loopwright import inspection, records, te
 from loopwright.errors import BuildError
+from loopwright.history.call_overhead import time_as_called
 from loopwright.inspection.report import page_of
 from loopwright.measure import (
     LocalBuilder,
@@ -25,7 +26,6 @@ from loopwright.runtime import cpu
 from loopwright.runtime.devices.facts import facts_here
 from loopwright.schedule import create_schedule
 from loopwright.task import Task, apply_history_best, create_task, get_config, template
-from loopwright.task.applying.as_called import time_as_called
 from loopwright.task.template import TASKS
 from loopwright.tuner import RandomTuner, log_to_file
 from tests.unit.measure.device_kernels import needs_opencl

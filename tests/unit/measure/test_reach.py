@@ -104,7 +104,7 @@ def test_a_record_of_a_nanosecond_is_applied_with_a_word(tmp_path: Any) -> None:
             warnings.simplefilter("always")
             words: list[str] = []
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr("loopwright.task.history.say_once", words.append)
+                patch.setattr("loopwright.history.apply_best.say_once", words.append)
                 with lw.apply_history_best([one]), lw.Target("llvm -num-threads=1"):
                     product(64)
         text = " ".join([*words, *(str(w.message) for w in said)])

@@ -127,7 +127,7 @@ def test_what_was_checked_goes_before_what_was_not(tile, make, fakes, caplog):
 
 
 def test_a_later_check_vouches_for_a_record(tile, make, monkeypatch):
-    monkeypatch.setattr("loopwright.task.applying.fit.build_hash", lambda *args: "now")
+    monkeypatch.setattr("loopwright.history.fit.build_hash", lambda *args: "now")
     old = make(2, 1.0, build="then", **NEVER)
 
     def check(build, **changes):

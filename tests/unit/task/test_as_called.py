@@ -12,10 +12,10 @@ import pytest
 import loopwright as lw
 from loopwright import te
 from loopwright.errors import BuildError
+from loopwright.history import call_overhead as as_called
+from loopwright.history.call_overhead import AsCalled, Ratio, time_as_called
 from loopwright.records import Checked, Record, environment
 from loopwright.task import create_task, get_config, template
-from loopwright.task.applying import as_called
-from loopwright.task.applying.as_called import AsCalled, Ratio, time_as_called
 
 EVEN = Ratio(1.0, 0.98, 1.02)
 

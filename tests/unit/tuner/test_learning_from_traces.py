@@ -19,10 +19,10 @@ from loopwright.cli import main
 from loopwright.cost.analytical import AnalyticalModel, predicted
 from loopwright.cost.features import Extractor
 from loopwright.cost.features.extract import StateFeatures
+from loopwright.history.rebuild import dag_of
 from loopwright.measure import MeasureResult
 from loopwright.records import Log, load
 from loopwright.schedule import replay
-from loopwright.task.rebuild import dag_of
 from loopwright.task.vectors import digits_of
 from loopwright.testing.tuner_contract import FakeMeasurer
 from loopwright.tuner import XGBTuner, log_to_file

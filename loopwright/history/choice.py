@@ -8,9 +8,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from loopwright.history.call_overhead import AsCalled
+from loopwright.presenting import duration
 from loopwright.records import Checked, Outcome, Record, Verdict
 from loopwright.records.verdict import FACTOR, NOT_COMPARED
-from loopwright.task.applying.as_called import AsCalled, duration
 
 
 class Match(StrEnum):

@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from loopwright import dtypes
 from loopwright.errors import BuildError
+from loopwright.presenting import duration
 from loopwright.runtime import (
     Arg,
     BoundCall,
@@ -222,11 +223,3 @@ def _placed(value: Array, offset: int) -> Array:
     copy: Array = raw.view(value.dtype).reshape(value.shape)
     np.copyto(copy, value)
     return copy
-
-
-def duration(seconds: float) -> str:
-    """A time for people, such as ``1.234 ms``."""
-    for unit, scale in (("s", 1.0), ("ms", 1e3)):
-        if seconds * scale >= 1:
-            return f"{seconds * scale:.4g} {unit}"
-    return f"{seconds * 1e6:.4g} us"

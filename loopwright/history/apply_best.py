@@ -9,6 +9,19 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from loopwright.errors import RecordError, UsageError
+from loopwright.history.call_overhead import AsCalled, time_as_called
+from loopwright.history.choice import Choice, Match, Report
+from loopwright.history.contexts import Source, logs_of
+from loopwright.history.fit import Here
+from loopwright.history.selection import (
+    KnownRecords,
+    PassedOver,
+    Refused,
+    instantiate,
+    is_right,
+    verdict_of,
+)
+from loopwright.presenting import duration
 from loopwright.records import (
     Checked,
     Json,
@@ -18,13 +31,6 @@ from loopwright.records import (
 )
 from loopwright.records.playoffs import ratios
 from loopwright.records.reports.standings import default_record
-from loopwright.task.applying.as_called import AsCalled, duration, time_as_called
-from loopwright.task.applying.choice import Choice, Match, Report
-from loopwright.task.applying.fit import Here
-from loopwright.task.applying.judging import PassedOver, is_right, verdict_of
-from loopwright.task.applying.known_records import KnownRecords
-from loopwright.task.applying.replaying import Refused, instantiate
-from loopwright.task.applying.sources import Source, logs_of
 from loopwright.task.dispatch import DispatchContext, fallback, say_once, task_of
 from loopwright.task.space import ConfigEntity
 from loopwright.task.task import TargetLike, Task
