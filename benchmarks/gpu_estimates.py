@@ -32,7 +32,7 @@ from loopwright.lowering import lower_ids
 from loopwright.lowering.gpu_limits import limits_of, verify_gpu_limits
 from loopwright.runtime.artifacts.device_code import DeviceCode, KernelResources
 from loopwright.task import Task, create_task
-from loopwright.task.vectors import indices_of, random_digits
+from loopwright.task.sampling import indices_of, random_digits
 
 #: Name, operator, arguments.
 CASES = (

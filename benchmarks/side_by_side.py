@@ -19,7 +19,7 @@ from loopwright.cost.features import StateFeatures
 from loopwright.cost.symbolic.candidates import Candidates
 from loopwright.env import usable_cpus
 from loopwright.task import create_task
-from loopwright.task.vectors import Digits
+from loopwright.task.sampling import Digits
 
 #: Turns that both ways take.
 _TURNS = 3

@@ -29,7 +29,7 @@ from loopwright.measure.workers.waiting import wait_any
 from loopwright.measure.workers.worker_program import WorkerProgram
 from loopwright.records import ErrorKind
 from loopwright.task import Task
-from loopwright.task.vectors import digits_of
+from loopwright.task.sampling import digits_of
 from loopwright.tuner import XGBTuner
 from loopwright.tuner.run.state import point
 

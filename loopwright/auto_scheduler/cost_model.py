@@ -16,7 +16,7 @@ from loopwright.errors import RecordError, UsageError
 from loopwright.files import Output, write
 from loopwright.records import Record
 from loopwright.records.log import LOG
-from loopwright.task.vectors import Digits, digits_of
+from loopwright.task.sampling import Digits, digits_of
 from loopwright.tuner.model.candidates import Candidates, Measurements
 from loopwright.tuner.model.cost_model import Outcome
 from loopwright.tuner.model.xgb_model import XGBCostModel

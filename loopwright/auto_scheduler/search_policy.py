@@ -24,7 +24,7 @@ from loopwright.auto_scheduler.search_callbacks import (
 from loopwright.errors import UsageError, did_you_mean
 from loopwright.records import new_run
 from loopwright.space import AutomaticTask, Sketch, Structure
-from loopwright.task.vectors import Digits, digits_of, indices_of
+from loopwright.task.sampling import Digits, digits_of, indices_of
 from loopwright.tuner import RandomTuner, Tuner, XGBTuner
 from loopwright.tuner.evolution import Evolution, Pool
 from loopwright.tuner.run.budget import Budget

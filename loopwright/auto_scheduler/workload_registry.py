@@ -11,7 +11,7 @@ from loopwright.records import Json
 from loopwright.space import Workload
 from loopwright.space.expression import tensor_program
 from loopwright.task import TASKS, lookup
-from loopwright.task.decorator import enter
+from loopwright.task.dispatch import enter
 from loopwright.task.template import UNNAMED
 from loopwright.te import Tensor
 

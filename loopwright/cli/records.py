@@ -184,7 +184,7 @@ def top(log: str, filters: Filters, as_json: bool, as_csv: bool, count: int) -> 
 def print_records(log: Log, records: Sequence[Record], as_json: bool, as_csv: bool) -> None:
     """Print records as lines of a log, as comma-separated values, or as a table."""
     from loopwright.cli.logs import words
-    from loopwright.records.many import lines_of
+    from loopwright.records.bulk import lines_of
 
     if as_json:
         print_lines(lines_of(records))

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from loopwright.inspection.watch import Status, TaskStatus, Watcher, Writers
-    from loopwright.records.follow import Follower
+    from loopwright.records.index.open import Follower
 
 #: Seconds between two looks at the log, and between two lines where there is no terminal.
 _LOOK_S, _LINE_S = 1.0, 10.0
@@ -51,7 +51,7 @@ def command(log: str, every: float | None, once: bool) -> None:
     from loopwright.inspection.growing import check_may_grow
     from loopwright.inspection.watch import Watcher
     from loopwright.records import load
-    from loopwright.records.follow import Follower
+    from loopwright.records.index.open import Follower
     from loopwright.records.log import check_is_log
 
     check_may_grow(log)

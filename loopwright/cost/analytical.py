@@ -14,7 +14,7 @@ from loopwright.cost.symbolic.candidates import Derive
 from loopwright.cost.symbolic.population import Population
 from loopwright.schedule.state import StageId, State
 from loopwright.target import Target
-from loopwright.task.interfaces import Scheduler
+from loopwright.task.space import Scheduler
 
 
 class AnalyticalModel:

@@ -4,18 +4,21 @@ Imports neither schedules nor the runtime, so that a log can be listed with noth
 Traces and targets stay raw JSON here. ``docs/records.md`` specifies the format.
 """
 
-from loopwright.records import in_notebook
-from loopwright.records.data_frame import to_dataframe
-from loopwright.records.expression import Expression
-from loopwright.records.failures.causes import Cause, ErrorHelp
-from loopwright.records.failures.help import error_help, errors_page, next_step
-from loopwright.records.failures.kind import FAILED_AGAIN, ErrorKind
+from loopwright.records.bulk import fields_of, once_for_equal
+from loopwright.records.failures import (
+    FAILED_AGAIN,
+    Cause,
+    ErrorHelp,
+    ErrorKind,
+    error_help,
+    errors_page,
+    next_step,
+)
 from loopwright.records.files import distill_file, merge, pick, pick_best, split
 from loopwright.records.index.open import open_log
-from loopwright.records.json_value import Json
-from loopwright.records.line import canonical_json
+from loopwright.records.line import Json, canonical_json
 from loopwright.records.log import Log, Skipped, load, load_expressions, load_lines, read_line
-from loopwright.records.many import fields_of, once_for_equal
+from loopwright.records.notebook import html_of_log, html_of_record, to_dataframe
 from loopwright.records.provenance import (
     build_hash,
     device_of,
@@ -26,13 +29,13 @@ from loopwright.records.provenance import (
 )
 from loopwright.records.query import best, by_task, distill, kept, keys_of, measured, top_k
 from loopwright.records.ranking import Measurement, Ranking, ranked, vouched
-from loopwright.records.record import VERSION, Checked, Record, expression_key, task_key
+from loopwright.records.record import VERSION, Checked, Expression, Record, expression_key, task_key
 from loopwright.records.reuse import Conditions, Reuse, by_code, differences, reuse_of, reuses_of
 from loopwright.records.store import Store
 from loopwright.records.verdict import Outcome, Verdict, compared
 
-Log._html = in_notebook.html_of_log
-Record._html = in_notebook.html_of_record
+Log._html = html_of_log
+Record._html = html_of_record
 
 __all__ = [
     "FAILED_AGAIN",

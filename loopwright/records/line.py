@@ -12,10 +12,14 @@ import re
 import zlib
 from collections.abc import Mapping
 from itertools import dropwhile
-from typing import NoReturn
+from typing import Any, NoReturn, TypeAlias
 
 from loopwright.errors import RecordError
-from loopwright.records.json_value import Json
+
+#: None, bool, int, float or str, a list or tuple of such, or a dictionary of them by name. mypy
+#: cannot follow such a type through a program that looks into its values, so it is not spelled out.
+Json: TypeAlias = Any
+
 
 #: Bytes of the longest line that is read.
 MAX_LINE = 16 << 20

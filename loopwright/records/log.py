@@ -15,18 +15,17 @@ from typing import Any, BinaryIO, ClassVar, NamedTuple, TypeAlias
 from loopwright.errors import RecordError
 from loopwright.files import Kind
 from loopwright.records import autotvm
-from loopwright.records.expression import Expression
-from loopwright.records.json_value import Json
 from loopwright.records.line import (
     BOM,
     MAX_LINE,
+    Json,
     NotJsonError,
     TornLineError,
     begins_log,
     parse_line,
 )
 from loopwright.records.provenance import build_hash
-from loopwright.records.record import Record, check_version
+from loopwright.records.record import Expression, Record, check_version
 
 #: Contents of a line; a header is a dictionary.
 Line: TypeAlias = "Record | Expression | dict[str, Json]"

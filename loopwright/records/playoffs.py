@@ -14,8 +14,8 @@ from enum import IntEnum
 from typing import Generic, NamedTuple, TypeVar
 
 from loopwright.errors import RecordError
-from loopwright.records.json_value import Json
-from loopwright.records.many import fields_of
+from loopwright.records.bulk import fields_of
+from loopwright.records.line import Json
 from loopwright.records.record import Record
 from loopwright.records.verdict import Outcome, Verdict
 

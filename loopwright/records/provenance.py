@@ -20,7 +20,7 @@ from typing import Any
 
 from loopwright.env import cache_folder, machine, version
 from loopwright.files import replaced
-from loopwright.records.json_value import Json
+from loopwright.records.line import Json
 
 #: The packages whose source decides what code a trace becomes.
 _COMPILER = ("ir", "te", "schedule", "lowering", "codegen", "driver")

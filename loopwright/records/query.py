@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
-from loopwright.records.many import fields_of
+from loopwright.records.bulk import fields_of
 from loopwright.records.playoffs import is_of_playoff, playoffs, verdict_of
 from loopwright.records.ranking import ranked
 from loopwright.records.record import Checked, Record

@@ -7,8 +7,8 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from itertools import compress
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-from loopwright.records.json_value import Json
-from loopwright.records.many import fields_of
+from loopwright.records.bulk import fields_of
+from loopwright.records.line import Json
 from loopwright.records.playoffs import Basis, Place, places, searched
 from loopwright.records.record import Checked
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import compress
 
-from loopwright.records.json_value import Json
-from loopwright.records.many import fields_of, once_for_equal
+from loopwright.records.bulk import fields_of, once_for_equal
+from loopwright.records.line import Json
 from loopwright.records.record import Record
 
 #: Parts of a canonical target that name hardware or threads, which are compared on their own.

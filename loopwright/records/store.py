@@ -17,10 +17,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from loopwright.errors import RecordError
-from loopwright.records.expression import Expression
-from loopwright.records.json_value import Json
-from loopwright.records.line import BEGINNING, begins_log, canonical_json, sealed
-from loopwright.records.record import VERSION, Record
+from loopwright.records.line import BEGINNING, Json, begins_log, canonical_json, sealed
+from loopwright.records.record import VERSION, Expression, Record
 
 _REMEDY = {
     errno.ENOSPC: "the disk is full; free some space and run the same command again",

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from loopwright.errors import RecordError
-from loopwright.records.expression import Expression
 from loopwright.records.index.open import known_records
 from loopwright.records.line import (
     DamagedLineError,
@@ -18,7 +17,7 @@ from loopwright.records.line import (
     is_own_line,
 )
 from loopwright.records.log import raw_lines, read_line
-from loopwright.records.record import Record
+from loopwright.records.record import Expression, Record
 
 
 class LineKind(StrEnum):

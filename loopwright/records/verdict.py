@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 
 from loopwright.errors import RecordError
-from loopwright.records.json_value import Json
+from loopwright.records.line import Json
 
 
 class Outcome(StrEnum):

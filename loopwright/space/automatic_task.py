@@ -16,15 +16,14 @@ from loopwright.space.ranking import Ranked, put_together, ranked
 from loopwright.space.template_structure import TemplateStructure
 from loopwright.task import ConfigEntity, ConfigSpace, Task, Template
 from loopwright.task.dispatch import task_of
-from loopwright.task.running_config import running
 from loopwright.task.task import TargetLike
 from loopwright.task.template import Scheduled
-from loopwright.task.template_config import TemplateConfig
+from loopwright.task.template_config import TemplateConfig, running
 from loopwright.task.union import SpaceUnion
 from loopwright.time_limit import TEMPLATE_S, limited
 
 if TYPE_CHECKING:
-    from loopwright.task.interfaces import Scheduler
+    from loopwright.task.space import Scheduler
 
 
 #: Name of a workload given as tensors instead of a function.

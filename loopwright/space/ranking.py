@@ -20,10 +20,8 @@ from loopwright.errors import UsageError
 from loopwright.records import Json
 from loopwright.space.composition import Composed, combined
 from loopwright.space.structure import Structure
-from loopwright.task.interfaces import Scheduler
 from loopwright.task.knobs import value_text
-from loopwright.task.space import ConfigEntity, ConfigSpace
-from loopwright.task.vectors import (
+from loopwright.task.sampling import (
     Digits,
     ValidMemo,
     digits_of,
@@ -31,6 +29,7 @@ from loopwright.task.vectors import (
     indices_of,
     random_digits,
 )
+from loopwright.task.space import ConfigEntity, ConfigSpace, Scheduler
 
 #: Configurations of a leading structure that the model looks at, and the part of them that is
 #: random; those of any structure that it looks at first; and how many structures lead.

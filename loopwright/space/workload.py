@@ -12,11 +12,10 @@ from loopwright.space.automatic_task import EXPRESSION, AutomaticTask
 from loopwright.space.expression import tensor_program
 from loopwright.task import TASKS, Task, Template
 from loopwright.task import create_task as create_registered
-from loopwright.task.decorator import enter
-from loopwright.task.dispatch import schedule_for
-from loopwright.task.running_config import running_config
+from loopwright.task.dispatch import enter, schedule_for
 from loopwright.task.task import TargetLike, resolve_target
 from loopwright.task.template import UNNAMED, Function, lookup
+from loopwright.task.template_config import running_config
 
 #: Tensors of an expression: its results, or inputs and results in calling order.
 Tensors: TypeAlias = "te.Tensor | Sequence[te.Tensor]"

@@ -6,13 +6,12 @@ What applies records is in `loopwright.history`, and has its names here as well.
 import importlib
 from typing import Any
 
-from loopwright.task.axes import Axis
-from loopwright.task.decorator import template
 from loopwright.task.dispatch import (
     DispatchContext,
     FallbackContext,
     clear_fallback_cache,
     in_context,
+    template,
 )
 from loopwright.task.entities import (
     AnnotateEntity,
@@ -20,13 +19,13 @@ from loopwright.task.entities import (
     ReorderEntity,
     SplitEntity,
 )
-from loopwright.task.fallback import FallbackConfig
 from loopwright.task.knobs import Knob
-from loopwright.task.running_config import get_config
+from loopwright.task.policies import Axis
 from loopwright.task.sampling import ValidCount
 from loopwright.task.space import ConfigEntity, ConfigSpace
-from loopwright.task.task import Task, create_task
+from loopwright.task.task import FallbackConfig, Task, create_task
 from loopwright.task.template import TASKS, Template, lookup
+from loopwright.task.template_config import get_config
 
 __all__ = [
     "TASKS",

@@ -10,16 +10,22 @@ import hashlib
 import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from loopwright.errors import InstantiationError, SpaceError, TimeLimitError, shown
+from loopwright.presenting import html_block, html_table
 from loopwright.records import Json
-from loopwright.task import in_notebook, sampling
+from loopwright.target import Target
+from loopwright.task import sampling
 from loopwright.task.entities import Entity
 from loopwright.task.knobs import Knob, value_text
 from loopwright.task.sampling import Rng, ValidCount
 from loopwright.task.template_config import Filter, TemplateConfig, missing_knob
 from loopwright.time_limit import TEMPLATE_S, limited
+
+if TYPE_CHECKING:
+    from loopwright.task.template import Scheduled
+
 
 #: Number of points on which filters do not end from which on that is an error.
 _ENDLESS = 3
@@ -70,7 +76,7 @@ class ConfigEntity(TemplateConfig):
         return f"<config {self.index}: {self}>"
 
     def _repr_html_(self) -> str:
-        return in_notebook.html_of_config(self._entities, self.index)
+        return html_of_config(self._entities, self.index)
 
     @property
     def values(self) -> dict[str, Json]:
@@ -219,7 +225,7 @@ class ConfigSpace(TemplateConfig):
         return "\n".join(lines) if self.knobs else repr(self)
 
     def _repr_html_(self) -> str:
-        return in_notebook.html_of_space(list(self.knobs.values()), self.is_filtered)
+        return html_of_space(list(self.knobs.values()), self.is_filtered)
 
     @property
     def space_map(self) -> dict[str, Knob]:
@@ -443,3 +449,49 @@ class ConfigSpace(TemplateConfig):
                 what = f"the {len(knob)} candidates of knob {name!r}"
                 return f"{shown(values[name])} is not among {what}"
         return f"unknown knobs {shown(', '.join(sorted(set(values) - set(self.knobs))))}"
+
+
+#: Candidates of a knob that are shown.
+_SHOWN = 6
+
+
+def html_of_space(knobs: Sequence[Knob], filtered: bool) -> str:
+    """HTML of a space: a row for each of its knobs."""
+    rows = [(k.name, k.kind, len(k), k.entities[k.default], _few(k)) for k in knobs]
+    refused = ", of which a filter refuses some" if filtered else ""
+    points = f"{math.prod(map(len, knobs)):,} points{refused}"
+    table = html_table(rows, ("knob", "kind", "candidates", "default", "which"))
+    return html_block(f"Space of {len(knobs)} knobs, {points}", table)
+
+
+def html_of_config(entities: Mapping[str, Entity], index: int | None) -> str:
+    """HTML of a configuration: the choice for each knob; ``index`` is None outside of its space."""
+    number = "which its space does not have" if index is None else f"number {index:,}"
+    return html_block(f"Configuration, {number}", html_table(entities.items()))
+
+
+def _few(knob: Knob) -> str:
+    more = len(knob) - _SHOWN
+    shown = ", ".join(map(str, knob.entities[:_SHOWN]))
+    return f"{shown}, and {more} more" if more > 0 else shown
+
+
+class Ranking(Protocol):
+    """A task whose space is a list of structures, of which some are more promising than others."""
+
+    @property
+    def ranking(self) -> Sequence[tuple[int, float]]:
+        """Index of each structure's best point and its predicted share of the peak, best first."""
+
+
+class Scheduler(Protocol):
+    """A space whose configurations are schedules: a `loopwright.task.Task`, or a part of one."""
+
+    @property
+    def target(self) -> Target: ...
+
+    @property
+    def config_space(self) -> ConfigSpace: ...
+
+    def instantiate(self, config: ConfigEntity) -> Scheduled:
+        """The schedule of a configuration, and the arguments in calling order."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from loopwright.errors import TaskError, did_you_mean
 from loopwright.records import Json
 from loopwright.target import Target
-from loopwright.task.running_config import running_config
+from loopwright.task.template_config import running_config
 
 if TYPE_CHECKING:
     from loopwright.schedule import Schedule

@@ -16,9 +16,8 @@ from itertools import accumulate, pairwise
 from loopwright.errors import SpaceError, did_you_mean, shown
 from loopwright.records import Json
 from loopwright.task import sampling
-from loopwright.task.interfaces import Scheduler
 from loopwright.task.sampling import Rng, ValidCount
-from loopwright.task.space import ConfigEntity, ConfigSpace
+from loopwright.task.space import ConfigEntity, ConfigSpace, Scheduler
 
 #: The knob that says in which part a configuration is.
 STRUCTURE = "structure"

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from loopwright.errors import TuneError, UsageError, did_you_mean
-from loopwright.task.vectors import Digits
+from loopwright.task.sampling import Digits
 from loopwright.tuner.mutation import Mutation
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from loopwright.time_limit import TEMPLATE_S, limited
 
 if TYPE_CHECKING:
     from loopwright.task import ConfigEntity
-    from loopwright.task.interfaces import Scheduler
+    from loopwright.task.space import Scheduler
 
 #: Returns the reason why a candidate of a task is refused, in few words, or None.
 Check = Callable[["Scheduler", "ConfigEntity"], str | None]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from loopwright.task.vectors import Digits, digits_of, indices_of
+from loopwright.task.sampling import Digits, digits_of, indices_of
 from loopwright.tuner.run.state import point, speed_of
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from loopwright.task.vectors import Digits
+from loopwright.task.sampling import Digits
 
 
 def diverse(

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from loopwright.errors import SpaceError, UsageError
-from loopwright.task.vectors import indices_of
+from loopwright.task.sampling import indices_of
 from loopwright.tuner.base import Tuner
 from loopwright.tuner.descent import PVALUE, Descent
 from loopwright.tuner.model.candidates import Candidates

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from loopwright.task.vectors import (
+from loopwright.task.sampling import (
     Digits,
     digits_of,
     distinct,

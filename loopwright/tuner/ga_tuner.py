@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from loopwright.task.vectors import Digits, digits_of, distinct, indices_of
+from loopwright.task.sampling import Digits, digits_of, distinct, indices_of
 from loopwright.tuner.base import Tuner
 from loopwright.tuner.options import TunerOptions, at_least, option, share
 from loopwright.tuner.random_tuner import fresh_points, no_fresh_point

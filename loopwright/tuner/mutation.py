@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from loopwright.task.vectors import Digits
+from loopwright.task.sampling import Digits
 
 if TYPE_CHECKING:
     from loopwright.task import ConfigSpace

@@ -14,10 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from loopwright.cost.gpu.limits import MARGINS, Excess
-from loopwright.task.vectors import digits_of
+from loopwright.task.sampling import digits_of
 
 if TYPE_CHECKING:
-    from loopwright.task.interfaces import Scheduler
+    from loopwright.task.space import Scheduler
 
 #: Number of points that are remembered, so that each counts once.
 _REMEMBERED = 1 << 18

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from loopwright.measure import MeasureResult
     from loopwright.target import Target
     from loopwright.task import ConfigEntity, ConfigSpace, Task
-    from loopwright.task.interfaces import Ranking
+    from loopwright.task.space import Ranking
     from loopwright.task.template import Scheduled
     from loopwright.tuner.model.xgb_model import XGBCostModel
 

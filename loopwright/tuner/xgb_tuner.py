@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from loopwright.task.vectors import (
+from loopwright.task.sampling import (
     Digits,
     ValidMemo,
     digits_of,

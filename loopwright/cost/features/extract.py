@@ -18,8 +18,8 @@ from loopwright.cost.symbolic.symbols import Number
 from loopwright.errors import UsageError, did_you_mean
 from loopwright.schedule.state import State
 from loopwright.target import Target
-from loopwright.task.interfaces import Scheduler
-from loopwright.task.vectors import Digits
+from loopwright.task.sampling import Digits
+from loopwright.task.space import Scheduler
 
 #: Kinds of features, by the names of AutoTVM and of Ansor.
 FEATURE_TYPES = ("itervar", "knob", "curve", "per_store")

@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from loopwright.cost.features.feature import Column
 from loopwright.task import ConfigSpace
-from loopwright.task.vectors import Digits
+from loopwright.task.sampling import Digits
 
 
 class KnobTable:

@@ -16,8 +16,8 @@ from loopwright.cost.gpu.kernel import Kernel, kernels_of
 from loopwright.cost.symbolic.population import Population
 from loopwright.cost.symbolic.symbols import Number, most
 from loopwright.schedule.state import State
-from loopwright.task.interfaces import Scheduler
-from loopwright.task.vectors import Digits
+from loopwright.task.sampling import Digits
+from loopwright.task.space import Scheduler
 
 #: Limits, and the factor by which a candidate must exceed each. Threads and shared memory are known
 #: almost exactly; compilers may need far fewer registers than estimated.

@@ -23,8 +23,8 @@ from loopwright.env import usable_cpus
 from loopwright.errors import InstantiationError, TimeLimitError
 from loopwright.schedule.state import State
 from loopwright.task import ConfigEntity
-from loopwright.task.interfaces import Scheduler
-from loopwright.task.vectors import Digits
+from loopwright.task.sampling import Digits
+from loopwright.task.space import Scheduler
 from loopwright.time_limit import TEMPLATE_S, limited
 
 #: Derives numbers from a schedule's state, always the same count.

@@ -14,7 +14,7 @@ from loopwright.cost.symbolic.known_counts import KnownCounts
 from loopwright.cost.symbolic.operations import COLUMNS, Column, operands, reachable
 from loopwright.cost.symbolic.symbols import Graph, GraphNode, Number, Sym
 from loopwright.cost.symbolic.warps import COUNTS
-from loopwright.task.vectors import Digits
+from loopwright.task.sampling import Digits
 
 #: One operation: its function, the register of its value, and those of its operands: two, or any
 #: number in a tuple, and None. Without a function: the row of the block for a value, and the

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from loopwright.cost.symbolic.operations import COLUMNS, Column, operands, reachable
 from loopwright.cost.symbolic.symbols import GraphNode, NodeOperand
-from loopwright.task.vectors import Digits
+from loopwright.task.sampling import Digits
 
 #: The values of a part of a knob in each of its candidates, by the numbers of both.
 Choices = Callable[[int, int], npt.NDArray[np.float64]]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from loopwright.task.vectors import Digits
+from loopwright.task.sampling import Digits
 
 Rows = npt.NDArray[np.float32]
 #: Cached rows: 20 MB of 300 numbers.

@@ -27,8 +27,8 @@ from loopwright.cost.symbolic.known_rows import KEPT, KnownRows
 from loopwright.cost.symbolic.symbols import Graph, Number, Sym
 from loopwright.task import ConfigEntity, Knob
 from loopwright.task.entities import Entity
-from loopwright.task.interfaces import Scheduler
-from loopwright.task.vectors import Digits
+from loopwright.task.sampling import Digits
+from loopwright.task.space import Scheduler
 
 #: Number of classes that must have been divided before all are, by the same knobs.
 APART = 64

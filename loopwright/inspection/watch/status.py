@@ -12,7 +12,7 @@ from typing import NamedTuple
 from loopwright.inspection.quantities import speed_text, time_text
 from loopwright.inspection.work import work_of
 from loopwright.records import Checked, Json, Log, Ranking, Record, fields_of
-from loopwright.records.follow import News
+from loopwright.records.index.open import News
 from loopwright.records.playoffs import Place, PlayoffReader, is_of_playoff
 from loopwright.records.reports.setups import task_text
 
@@ -172,7 +172,7 @@ class _Run:
 
 
 class Watcher:
-    """Collects the news of a `loopwright.records.follow.Follower` into the state of the run.
+    """Collects the news of a `loopwright.records.index.open.Follower` into the state of the run.
 
     Args:
         path: the log.
@@ -180,7 +180,7 @@ class Watcher:
     Example:
         >>> from pathlib import Path
         >>> from loopwright.inspection.watch import Watcher
-        >>> from loopwright.records.follow import Follower
+        >>> from loopwright.records.index.open import Follower
         >>> watcher = Watcher(Path("matmul.jsonl"))
         >>> watcher.take(Follower("matmul.jsonl").look())
         >>> print(watcher.status().records > 6)

@@ -10,8 +10,8 @@ from itertools import compress
 import numpy as np
 import numpy.typing as npt
 
-from loopwright.records.json_value import Json
-from loopwright.records.many import fields_of
+from loopwright.records.bulk import fields_of
+from loopwright.records.line import Json
 from loopwright.records.query import measured
 from loopwright.records.ranking import ranked, refuted
 from loopwright.records.record import Record

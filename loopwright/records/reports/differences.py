@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from loopwright.records.json_value import Json
-from loopwright.records.line import canonical_json
+from loopwright.records.line import Json, canonical_json
 from loopwright.records.provenance import device_of
 from loopwright.records.query import measured, verdict_on
 from loopwright.records.ranking import ranked

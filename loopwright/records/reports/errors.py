@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from loopwright.records.many import fields_of
+from loopwright.records.bulk import fields_of
 from loopwright.records.query import measured
 from loopwright.records.record import Record
 from loopwright.records.reports.knobs import Knob, knobs_of

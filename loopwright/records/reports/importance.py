@@ -21,8 +21,8 @@ import numpy as np
 import numpy.typing as npt
 
 from loopwright.errors import RecordError
-from loopwright.records.json_value import Json
-from loopwright.records.many import fields_of
+from loopwright.records.bulk import fields_of
+from loopwright.records.line import Json
 from loopwright.records.query import measured
 from loopwright.records.record import Record
 from loopwright.records.reports.knobs import ABSENT, Knob, knobs_of, value_text

@@ -14,8 +14,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from loopwright.records.json_value import Json
-from loopwright.records.many import fields_of
+from loopwright.records.bulk import fields_of
+from loopwright.records.line import Json
 from loopwright.records.record import Record
 
 #: The text of a knob that a record does not have.

@@ -8,7 +8,7 @@ from itertools import compress
 
 import numpy as np
 
-from loopwright.records.many import fields_of
+from loopwright.records.bulk import fields_of
 from loopwright.records.ranking import refuted
 from loopwright.records.record import Record
 from loopwright.records.reports.differences import Ratio, time_ratio

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from loopwright.records.json_value import Json
-from loopwright.records.many import fields_of
+from loopwright.records.bulk import fields_of
+from loopwright.records.line import Json
 from loopwright.records.query import keys_of
 from loopwright.records.record import Record
 

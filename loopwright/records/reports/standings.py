@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import compress
 
-from loopwright.records.many import fields_of
+from loopwright.records.bulk import fields_of
 from loopwright.records.playoffs import playoffs, ratios
 from loopwright.records.query import verdict_on
 from loopwright.records.ranking import ranked, vouched

@@ -11,14 +11,14 @@ import numpy.typing as npt
 
 from loopwright.cost.analytical import AnalyticalModel
 from loopwright.cost.features import Extractor
-from loopwright.task.vectors import Digits, digits_of, random_digits
+from loopwright.task.sampling import Digits, digits_of, random_digits
 from loopwright.tuner.model.cost_model import Batch, CostModel, Outcome, Samples, concatenated
 from loopwright.tuner.run.state import point, speed_of
 
 if TYPE_CHECKING:
     from loopwright.measure import MeasureResult
     from loopwright.task import ConfigEntity
-    from loopwright.task.interfaces import Scheduler
+    from loopwright.task.space import Scheduler
 
 
 #: Number of points for which the template is probed; it is slow when it ran for nine in ten.

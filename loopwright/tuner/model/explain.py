@@ -13,7 +13,7 @@ from loopwright.cost.analytical import AnalyticalModel
 from loopwright.cost.features import Extractor
 from loopwright.errors import TuneError
 from loopwright.task import ConfigEntity, Task
-from loopwright.task.vectors import digits_of
+from loopwright.task.sampling import digits_of
 from loopwright.tuner.model.cost_model import Batch
 from loopwright.tuner.model.parts import part_of
 

@@ -9,9 +9,9 @@ import numpy as np
 from loopwright.cost.features import Extractor
 from loopwright.cost.features.extract import Rows
 from loopwright.errors import UsageError
-from loopwright.task.interfaces import Scheduler
+from loopwright.task.sampling import digits_of
+from loopwright.task.space import Scheduler
 from loopwright.task.union import SpaceUnion
-from loopwright.task.vectors import digits_of
 
 
 def part_of(task: Scheduler, index: int) -> tuple[Scheduler, int]:

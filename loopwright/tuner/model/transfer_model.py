@@ -16,8 +16,8 @@ import numpy as np
 from loopwright.errors import LoopwrightError
 from loopwright.records import Record
 from loopwright.task import ConfigEntity, Task
-from loopwright.task.interfaces import Scheduler
-from loopwright.task.vectors import digits_of
+from loopwright.task.sampling import digits_of
+from loopwright.task.space import Scheduler
 from loopwright.tuner.model.candidates import Candidates, score_of
 from loopwright.tuner.model.cost_model import Batch, Outcome, Samples, concatenated, joined
 from loopwright.tuner.model.parts import part_of

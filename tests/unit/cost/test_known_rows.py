@@ -10,7 +10,7 @@ from loopwright.cost.features import Extractor
 from loopwright.cost.symbolic.evaluation import ColumnProgram
 from loopwright.cost.symbolic.known_rows import KnownRows
 from loopwright.task import create_task
-from loopwright.task.vectors import random_digits
+from loopwright.task.sampling import random_digits
 from tests.unit.cost import workloads
 
 

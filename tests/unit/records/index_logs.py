@@ -6,9 +6,8 @@ import os
 
 from loopwright.errors import RecordError
 from loopwright.records import Record, Store, load, open_log, ranked
-from loopwright.records.index.columns import COLUMNS
-from loopwright.records.index.encoding import Values
-from loopwright.records.index.file import read_index
+from loopwright.records.index.columns import COLUMNS, Values
+from loopwright.records.index.open import read_index
 
 
 def record(trial, seconds=1e-3, **fields):

@@ -12,9 +12,8 @@ import pytest
 from loopwright.errors import RecordError
 from loopwright.records import Checked, Store, best, load, open_log
 from loopwright.records.index import open as opening
-from loopwright.records.index.columns import COLUMNS
-from loopwright.records.index.encoding import Values, decode, encode
-from loopwright.records.index.stored import index_path
+from loopwright.records.index.block import index_path
+from loopwright.records.index.columns import COLUMNS, Values, decode, encode
 from tests.unit.records.index_logs import from_index, record, same, write
 
 

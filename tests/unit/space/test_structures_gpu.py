@@ -21,7 +21,7 @@ from loopwright.ir.interp.interpreter import interpret
 from loopwright.ir.stmt import Func
 from loopwright.space import ranked, structures
 from loopwright.space.rules.knobs_gpu import Choices, Names
-from loopwright.task.vectors import digits_of
+from loopwright.task.sampling import digits_of
 from loopwright.tuner.pruning import Pruning
 from tests import opencl_runner
 from tests.unit.space.expressions import placeholder, product

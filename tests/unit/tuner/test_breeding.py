@@ -7,7 +7,7 @@ import pytest
 
 import loopwright as lw
 from loopwright.errors import TuneError, UsageError
-from loopwright.task.vectors import digits_of, indices_of, random_digits
+from loopwright.task.sampling import digits_of, indices_of, random_digits
 from loopwright.testing.tuner_contract import FakeMeasurer, FakeSpace, FakeTask, TunerContract
 from loopwright.tuner import Evolution, XGBTuner, crossings, mutations, populations
 from loopwright.tuner.breeding import Breeding, Known, own_rules

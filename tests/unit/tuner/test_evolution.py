@@ -5,7 +5,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from loopwright.task.vectors import ValidMemo, digits_of, random_digits
+from loopwright.task.sampling import ValidMemo, digits_of, random_digits
 from loopwright.testing.tuner_contract import FakeSpace
 from loopwright.tuner.breeding import Breeding
 from loopwright.tuner.diversity import diverse, in_turn

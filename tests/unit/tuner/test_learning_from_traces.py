@@ -23,7 +23,7 @@ from loopwright.history.rebuild import dag_of
 from loopwright.measure import MeasureResult
 from loopwright.records import Log, load
 from loopwright.schedule import replay
-from loopwright.task.vectors import digits_of
+from loopwright.task.sampling import digits_of
 from loopwright.testing.tuner_contract import FakeMeasurer
 from loopwright.tuner import XGBTuner, log_to_file
 from loopwright.tuner.model.replayed_traces import Expressions, traced_batch

@@ -11,7 +11,7 @@ import pytest
 import loopwright as lw
 from loopwright.errors import UsageError
 from loopwright.measure import ErrorKind, MeasureResult
-from loopwright.task.vectors import indices_of, random_digits
+from loopwright.task.sampling import indices_of, random_digits
 from loopwright.testing.tuner_contract import (
     FakeMeasurer,
     FakeSpace,

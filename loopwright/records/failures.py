@@ -8,8 +8,50 @@ more. The text of a failure tells them apart.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
-from loopwright.records.failures.kind import ErrorKind
+
+class ErrorKind(StrEnum):
+    """Kinds of failures of a trial.
+
+    A record holds the name as text; a newer version may know more.
+
+    Example:
+        >>> from loopwright.measure import ErrorKind
+        >>> print(sorted(kind.value for kind in ErrorKind)[:3])
+        ['BUILD_CRASH', 'BUILD_TIMEOUT', 'COMPILE']
+    """
+
+    #: The template or the schedule refused the configuration.
+    INSTANTIATION = "INSTANTIATION"
+    #: The compiler reported an error.
+    COMPILE = "COMPILE"
+    BUILD_TIMEOUT = "BUILD_TIMEOUT"
+    #: The builder process died.
+    BUILD_CRASH = "BUILD_CRASH"
+    RUN_TIMEOUT = "RUN_TIMEOUT"
+    #: The runner process died.
+    RUN_CRASH = "RUN_CRASH"
+    #: The builder or the kernel needs more memory than there is.
+    MEMORY = "MEMORY"
+    #: The kernel, or loading it, reported an error.
+    RUN_ERROR = "RUN_ERROR"
+    #: The outputs differ from the reference, or memory outside of the arguments was written.
+    WRONG_ANSWER = "WRONG_ANSWER"
+
+
+#: Failures of a kernel that had a time before: one in the playoff, or when it is measured again,
+#: excludes it. Failures of a builder are no evidence against the kernel.
+FAILED_AGAIN = frozenset(
+    {
+        ErrorKind.RUN_TIMEOUT,
+        ErrorKind.RUN_CRASH,
+        ErrorKind.MEMORY,
+        ErrorKind.RUN_ERROR,
+        ErrorKind.WRONG_ANSWER,
+    }
+)
+
 
 #: The options that allow more, or take less, in the words of the command line and of Python.
 _BUILD_TIME = "`--build-timeout` (in Python `LocalBuilder(timeout=...)`)"
@@ -427,3 +469,64 @@ HELP: dict[str, ErrorHelp] = {
         _WRONG_ANSWER,
     )
 }
+
+
+_INTRODUCTION = """# Why a trial failed
+
+<!-- Made by `loopwright explain-error --markdown`; texts: loopwright/records/failures.py -->
+
+A trial that fails is no trouble as long as others succeed: it is recorded with its kind and its
+text, the tuner learns from it, and the run goes on. The summary of a run counts the failures of
+each kind; this page says for each kind what happened, how that comes about, and what to do. The
+same texts are printed by `loopwright explain-error KIND`.
+"""
+
+
+def error_help(kind: str) -> ErrorHelp | None:
+    """The help for a kind of error; None for a kind that this version does not know.
+
+    Example:
+        >>> help = lw.records.error_help("RUN_TIMEOUT")
+        >>> print(help.kind.value, len(help.causes) > 0)
+        RUN_TIMEOUT True
+    """
+    return HELP.get(kind)
+
+
+def next_step(kind: str, text: str = "") -> str:
+    """The remedy of a failure, in one line without a full stop.
+
+    Args:
+        kind: name of its `ErrorKind`.
+        text: text of the error in the record; with it the advice fits the cause.
+
+    Returns:
+        The advice; empty for a kind that this version does not know.
+
+    Example:
+        >>> print(len(lw.records.next_step("RUN_TIMEOUT")) > 0)
+        True
+    """
+    found = error_help(kind)
+    if found is None:
+        return ""
+    fitting = (cause.next_step for cause in found.causes if cause.fits(text))
+    return next(fitting, found.next_step)
+
+
+def errors_page() -> str:
+    """The page ``docs/errors.md``: a section for each kind of error, in Markdown.
+
+    Example:
+        >>> print(lw.records.errors_page().splitlines()[0])
+        # Why a trial failed
+    """
+    return "\n".join([_INTRODUCTION, *map(_section, HELP.values())])
+
+
+def _section(of: ErrorHelp) -> str:
+    lines = [f"## {of.kind}", "", of.meaning, "", f"**In general:** {of.next_step}.", ""]
+    for cause in of.causes:
+        lines += [f"- **Cause:** {cause.what}", f"  **Example:** `{cause.example}`"]
+        lines += [f"  **Next step:** {cause.next_step}.", ""]
+    return "\n".join(lines)

@@ -7,8 +7,8 @@ from itertools import groupby
 from operator import attrgetter, itemgetter
 from typing import Any, TypeVar
 
+from loopwright.records.index.block import StoredBlock
 from loopwright.records.index.columns import NESTED
-from loopwright.records.index.stored import StoredBlock
 from loopwright.records.line import is_own_line
 from loopwright.records.record import Record
 
