@@ -32,7 +32,6 @@ FLOORS = {
     "lowering": 3,
     "codegen": 3,
     "driver": 4,
-    "tir": 4,
     "transform": 4,
     "task": 4,
     "measure": 5,
@@ -44,10 +43,12 @@ FLOORS = {
     "automatic": 7,
     "inspection": 7,
     "graph": 7,
-    "auto_scheduler": 8,
-    "autotvm": 8,
+    "compat": 8,
     "testing": 8,
+    "auto_scheduler": 9,
+    "autotvm": 9,
     "cli": 9,
+    "tir": 9,
     "__main__": 10,
 }
 

@@ -10,10 +10,11 @@ import sys
 from collections.abc import Sequence
 from itertools import islice
 
-from loopwright.autotvm.record import Pair, load_from_file, pick_best, split_workload
+from loopwright.compat.autotvm import Pair, load_from_file, split_workload
 from loopwright.driver import build
 from loopwright.errors import LoopwrightError
 from loopwright.lowering import lower
+from loopwright.records import pick_best
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -1,4 +1,4 @@
-"""``auto_scheduler.cost_model``: models that predict which programs are fast."""
+"""Ansor's cost models: predictions which programs are fast."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from loopwright.auto_scheduler.measure_record import RecordReader
+from loopwright.compat.measuring import RecordReader
+from loopwright.compat.states import State
 from loopwright.cost.analytical import AnalyticalModel
 from loopwright.errors import RecordError, UsageError
 from loopwright.files import Output, write
 from loopwright.records import Record
 from loopwright.records.log import LOG
+from loopwright.space import AutomaticTask
 from loopwright.task.sampling import Digits, digits_of
 from loopwright.tuner.model.candidates import Candidates, Measurements
 from loopwright.tuner.model.cost_model import Outcome
@@ -25,13 +27,10 @@ from loopwright.tuner.run.state import point, speed_of
 from loopwright.tuner.structures import StructureTask, union_of
 
 if TYPE_CHECKING:
-    from loopwright.auto_scheduler.loop_state import State
-    from loopwright.auto_scheduler.measure import MeasureInput, MeasureResult
-    from loopwright.measure import MeasureResult as AnyResult
-    from loopwright.space import AutomaticTask
+    from loopwright.compat.measuring import MeasureInput, MeasureResult
+    from loopwright.measure import MeasureResult as TrialResult
     from loopwright.task import ConfigEntity
 
-__all__ = ["CostModel", "RandomModel", "XGBModel"]
 
 Floats = npt.NDArray[np.float64]
 Scorer = Callable[[Digits], Floats]
@@ -238,7 +237,7 @@ class XGBModel(CostModel):
             apart += (speeds - AnalyticalModel(own).predict(digits)).tolist()
         return float(np.mean(apart)) if apart else 0.0
 
-    def _trials(self, own: StructureTask) -> list[tuple[ConfigEntity, AnyResult]]:
+    def _trials(self, own: StructureTask) -> list[tuple[ConfigEntity, TrialResult]]:
         """The trials of a structure that it learned from."""
         space = own.config_space
         mine = [r for r in self.records if r.task == own.key and not r.phase]

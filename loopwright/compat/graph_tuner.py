@@ -1,4 +1,4 @@
-"""``autotvm.graph_tuner``: tuners of the layouts of a whole network, under AutoTVM's names.
+"""Tuners of the layouts of a whole network, under AutoTVM's names.
 
 `loopwright.graph.tune_layouts` does the same in one call. Both classes use the same solver: exact
 dynamic programming if the data flow between calls allows it, else a heuristic for partitioned
@@ -11,8 +11,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from loopwright.autotvm.measure import MeasureInput
-from loopwright.autotvm.record import Pair
+from loopwright.compat.autotvm import MeasureInput, Pair
 from loopwright.errors import UsageError
 from loopwright.graph import Function, IRModule, LayoutChoice, from_onnx
 from loopwright.graph.frontend.source import ModelLike
@@ -25,8 +24,6 @@ from loopwright.graph.tasks import extract_tasks
 from loopwright.history import apply_history_best
 from loopwright.measure import LocalBuilder, LocalRunner, MeasureOption, measure_option
 from loopwright.task.task import TargetLike, resolve_target
-
-__all__ = ["BaseGraphTuner", "DPTuner", "PBQPTuner"]
 
 #: The operator whose layouts are chosen; pools, and what joins several images, go with it.
 _CONVOLUTION = "nn.conv"

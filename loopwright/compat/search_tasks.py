@@ -1,43 +1,43 @@
-"""``auto_scheduler.search_task``: the expression, target and hardware of a search."""
+"""Ansor's tasks: what is searched on which hardware, under which options, one or several."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from loopwright.auto_scheduler.compute_dag import (
+from loopwright import records as logs
+from loopwright.compat.autotvm import with_host
+from loopwright.compat.cost_models import XGBModel
+from loopwright.compat.measuring import TuningOptions, key_of
+from loopwright.compat.searching import SearchPolicy, SketchPolicy
+from loopwright.compat.states import (
     ComputeDAG,
+    State,
     check_layout_rewrite,
-)
-from loopwright.auto_scheduler.cost_model import XGBModel
-from loopwright.auto_scheduler.hardware_params import HardwareParams
-from loopwright.auto_scheduler.measure import key_of
-from loopwright.auto_scheduler.search_policy import SearchPolicy, SketchPolicy
-from loopwright.auto_scheduler.tuning_options import TuningOptions
-from loopwright.auto_scheduler.workload_registry import (
     make_workload_key,
     named_workload,
     registered_tensors,
 )
 from loopwright.driver import build
 from loopwright.errors import RecordError, UsageError, did_you_mean
-from loopwright.history import ApplyHistoryBest
-from loopwright.records import Json
+from loopwright.history import ApplyHistoryBest as HistoryBest
+from loopwright.records import Json, Record
 from loopwright.space import AutomaticTask, Workload
 from loopwright.space import create_task as create_automatic
 from loopwright.space.automatic_task import EXPRESSION
 from loopwright.target import Target
 from loopwright.task import lookup
 from loopwright.task.task import TargetLike, resolve_target
+from loopwright.tuner import ApplyHistoryBestOrSample as HistoryBestOrSample
 
 if TYPE_CHECKING:
     from loopwright.task.template import Scheduled, Template
     from loopwright.tuner import Summary
-
-__all__ = ["HardwareParams", "SearchTask", "TuningOptions", "auto_schedule", "create_task"]
 
 
 class SearchTask:
@@ -115,9 +115,7 @@ class SearchTask:
                 "SearchTask: arrays are not written to files; keep them by numpy.save, and give "
                 "them to the task again"
             )
-        resolved = resolve_target(target)
-        if target_host is not None:
-            resolved = Target(resolved, target_host)
+        resolved = resolve_target(with_host(target, target_host))
         self.hardware_params = hardware_params
         self.target = resolved if hardware_params is None else hardware_params.applied_to(resolved)
         self.layout_rewrite_option = layout_rewrite_option
@@ -181,7 +179,7 @@ class SearchTask:
             RecordError: the log cannot be read, or no record fits; the message has the reason.
         """
         check_layout_rewrite(layout_rewrite_option)
-        history = ApplyHistoryBest(log_file, any_hardware=include_compatible)
+        history = HistoryBest(log_file, any_hardware=include_compatible)
         choice, scheduled = history.choose(self.automatic_task)
         if scheduled is None:
             why = "; ".join(choice.reasons) or "it has none"
@@ -334,3 +332,245 @@ def auto_schedule(
     if summary is None or summary.best_config is None:
         return own.instantiate(own.config_space.default_index)
     return own.instantiate(summary.best_config)
+
+
+#: Options of GPU targets by Ansor's names.
+_GPU = {
+    "num_cores": "multi_processor_count",
+    "max_shared_memory_per_block": "max_shared_memory_per_block",
+    "max_local_memory_per_block": "max_local_memory_per_thread",
+    "max_threads_per_block": "max_threads_per_block",
+    "max_vthread_extent": "max_vthread",
+    "warp_size": "thread_warp_size",
+    "vector_unit_bytes": "max_vector_bytes",
+}
+
+
+@dataclass(frozen=True)
+class HardwareParams:
+    """Facts of the hardware for a `SearchTask`; None keeps the target's.
+
+    They become options of its target, for which kernels are built and which records hold.
+
+    Attributes:
+        num_cores: threads of a CPU; multiprocessors of a device.
+        vector_unit_bytes: width of vectors; for a CPU only a width below the target's has an
+            effect.
+        cache_line_bytes: bytes of a cache line of a CPU; accepted for devices.
+        max_shared_memory_per_block: bytes; for devices alone, as are the following ones.
+        max_local_memory_per_block: bytes; of one thread here.
+        max_threads_per_block: threads.
+        max_vthread_extent: virtual threads.
+        warp_size: threads that run together.
+        target: source of the values that are None.
+        target_host: accepted: the host has no part in schedules.
+
+    Raises:
+        UsageError: a number is no positive integer.
+
+    Example:
+        >>> from loopwright import auto_scheduler
+        >>> params = auto_scheduler.HardwareParams(num_cores=1, vector_unit_bytes=32)
+        >>> print(params.applied_to(lw.Target("llvm -mcpu=x86-64-v4")))
+        llvm -num-threads=1 -prefer-vector-width=256 -mcpu=x86-64-v4
+    """
+
+    num_cores: int | None = None
+    vector_unit_bytes: int | None = None
+    cache_line_bytes: int | None = None
+    max_shared_memory_per_block: int | None = None
+    max_local_memory_per_block: int | None = None
+    max_threads_per_block: int | None = None
+    max_vthread_extent: int | None = None
+    warp_size: int | None = None
+    target: TargetLike = None
+    target_host: TargetLike = None
+
+    def __post_init__(self) -> None:
+        for name in (*_GPU, "cache_line_bytes"):
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, int) or value < 1):
+                raise UsageError(f"HardwareParams: {name} is a positive integer, got {value!r}")
+        if self.target is not None:
+            self._fill(resolve_target(self.target))
+
+    def _fill(self, target: Target) -> None:
+        found: dict[str, Any] = {}
+        if "gpu" in target.keys:
+            found = {name: target.canonical.get(option) for name, option in _GPU.items()}
+        else:
+            hardware = target.hardware
+            found = {
+                "num_cores": hardware.num_cores or None,
+                "vector_unit_bytes": hardware.vector_unit_bytes,
+                "cache_line_bytes": target.options.get("cache_line_bytes") or None,
+            }
+        for name, value in found.items():
+            if getattr(self, name) is None and value is not None:
+                object.__setattr__(self, name, value)
+
+    def applied_to(self, target: Target) -> Target:
+        """A target with these facts.
+
+        Raises:
+            UsageError: a limit of devices is given for a CPU.
+        """
+        given = {name: getattr(self, name) for name in _GPU if getattr(self, name) is not None}
+        if "gpu" in target.keys:
+            options = {_GPU[name]: value for name, value in given.items()}
+        else:
+            options = _of_cpu(given, target)
+            if self.cache_line_bytes is not None:
+                options["cache_line_bytes"] = self.cache_line_bytes
+        return Target({**target.canonical, **options}, target.host)
+
+
+def _of_cpu(given: dict[str, int], target: Target) -> dict[str, Any]:
+    options: dict[str, Any] = {}
+    if "num_cores" in given:
+        options["num_threads"] = given.pop("num_cores")
+    if "vector_unit_bytes" in given:
+        width = given.pop("vector_unit_bytes")
+        if width < target.vector_bytes and target.kind.name == "llvm":
+            options["prefer_vector_width"] = 8 * width
+    if given:
+        raise UsageError(
+            f"HardwareParams: {', '.join(given)} says something of devices, and the target is "
+            f"{target.kind}; leave it out"
+        )
+    return options
+
+
+def _first(records: Any, n_lines: int | None) -> Any:
+    """The first records of a log, or of pairs."""
+    if isinstance(records, (str, bytes)) or hasattr(records, "__fspath__"):
+        return records if n_lines is None else list(islice(logs.load(records), n_lines))
+    if records is None:
+        return None
+    return [_record(item) for item in islice(records, n_lines)]
+
+
+def _record(item: Any) -> Record:
+    """The record of an item of `load_records`, or the record itself."""
+    found = item if isinstance(item, Record) else getattr(item[0], "record", None)
+    if not isinstance(found, Record):
+        raise UsageError(
+            "records are those of a log: give its path, or what load_records yields; got "
+            f"{item!r:.60}"
+        )
+    return found
+
+
+class ApplyHistoryBest(HistoryBest):
+    """Build with the best records of a log: ``loopwright.apply_history_best`` with Ansor's
+    arguments.
+
+    Inside the context ``loopwright.build(tensors)``, and calls of functions that
+    `loopwright.workload` decorates, get the schedule of the best record of their expression.
+
+    Args:
+        records: the path of a log, or pairs as `load_records` yields them.
+        n_lines: number of records from the beginning; None: all.
+        include_compatible: also records of other hardware. (Ansor: of other sizes.)
+
+    Raises:
+        RecordError: the log is missing or cannot be read.
+        UsageError: ``records`` is of another kind.
+
+    Example:
+        >>> from loopwright import auto_scheduler
+        >>> A, B = (te.placeholder((64, 64), name=name) for name in "AB")
+        >>> k = te.reduce_axis((0, 64), name="k")
+        >>> C = te.compute((64, 64), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")
+        >>> with auto_scheduler.ApplyHistoryBest("matmul.jsonl") as history:
+        ...     f = lw.build([A, B, C], "llvm")
+        ...
+        >>> print(history.report()[0].record is not None)
+        True
+    """
+
+    def __init__(
+        self,
+        records: Any,
+        n_lines: int | None = None,
+        include_compatible: bool = False,
+    ) -> None:
+        super().__init__(_first(records, n_lines), any_hardware=include_compatible)
+
+    def load(self, records: Any, n_lines: int | None = None) -> None:
+        """Add more records; arguments and errors as of the class."""
+        super().load(_first(records, n_lines))
+
+    def query(  # type: ignore[override]  # Ansor's arguments, and a state
+        self,
+        target: TargetLike,
+        workload_key: str,
+        has_complex_op: bool = True,
+        dag: ComputeDAG | None = None,
+    ) -> State | None:
+        """The state of the best record of a workload; None where no record fits.
+
+        Args:
+            workload_key: the key of the workload.
+            has_complex_op: accepted.
+            dag: the expression, in place of the key.
+        """
+        key = None if dag is not None else workload_key
+        task = SearchTask(compute_dag=dag, workload_key=key, target=target)
+
+        def best() -> Scheduled | None:
+            return self.choose(task.automatic_task)[1]
+
+        return None if best() is None else State(cast("Any", best), task.compute_dag.places)
+
+
+class ApplyHistoryBestOrSample(HistoryBestOrSample):
+    """`ApplyHistoryBest` that samples a configuration for an expression without a record.
+
+    Args:
+        records: as of `ApplyHistoryBest`; None for no log.
+        sample_simple_workloads: accepted: every workload is sampled.
+        cost_model_file: accepted only as None: the analytical model needs no file.
+        num_measure: trials of a short search for each such expression; no search below 1.
+
+    Raises:
+        UsageError: a file of a model is given.
+        RecordError: as of `ApplyHistoryBest`.
+
+    Example:
+        >>> from loopwright import auto_scheduler
+        >>> X = te.placeholder((256,), name="X")
+        >>> Y = te.compute((256,), lambda i: X[i] * 2, name="Y")
+        >>> with auto_scheduler.ApplyHistoryBestOrSample(None):
+        ...     f = lw.build([X, Y], "llvm")
+        ...
+        >>> y = np.empty(256, "float32")
+        >>> f(np.ones(256, "float32"), y)
+        >>> print(y[0])
+        2.0
+    """
+
+    def __init__(
+        self,
+        records: str | Iterable[Any] | None,
+        sample_simple_workloads: bool = False,
+        cost_model_file: str | None = None,
+        num_measure: int = -1,
+    ) -> None:
+        if cost_model_file is not None:
+            raise UsageError(
+                "ApplyHistoryBestOrSample: models are trained from records and kept in no file; "
+                "leave cost_model_file out"
+            )
+        super().__init__(_first(records, None), num_measure=max(0, num_measure))
+
+
+def is_auto_scheduler_enabled() -> bool:
+    """Whether expressions without a schedule get an automatic one: always, by `loopwright.build`.
+
+    Example:
+        >>> from loopwright import auto_scheduler
+        >>> print(auto_scheduler.is_auto_scheduler_enabled())
+        True
+    """
+    return True
