@@ -1,4 +1,4 @@
-"""What AutoTVM's, Ansor's and TVM's tir names need beyond a name of loopwright.
+"""Adapters to AutoTVM's, Ansor's and TVM's tir names, where another name is not enough.
 
 The tables of names are `loopwright.autotvm`, `loopwright.auto_scheduler` and `loopwright.tir`.
 """

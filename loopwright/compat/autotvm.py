@@ -1,4 +1,4 @@
-"""What AutoTVM's names mean where it is more than a name: the table is `loopwright.autotvm`."""
+"""Adapters to AutoTVM's names; the table of all of them is `loopwright.autotvm`."""
 
 from __future__ import annotations
 
