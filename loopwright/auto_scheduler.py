@@ -25,7 +25,7 @@ _PROCESSES = (
     "LocalRunner"
 )
 _DECLARED = "operands have the layout in which they are declared"
-#: Names of Ansor's measuring that cannot be had, and what takes their place.
+#: Names of Ansor's measuring that loopwright lacks, and their replacements.
 _NO_MEASURING = {
     "ProgramBuilder": _PROCESSES,
     "ProgramRunner": _PROCESSES,
@@ -68,8 +68,7 @@ _TABLES = {
     ),
     "compute_dag": Table("Expressions, and schedules of them from states.", {_STATES: _DAGS}),
     "cost_model": Table(
-        "Models that predict which programs are fast.",
-        {_MODELS: "CostModel RandomModel XGBModel"},
+        "Models that predict which programs are fast.", {_MODELS: "CostModel RandomModel XGBModel"}
     ),
     "dispatcher": Table(
         "Contexts in which the best records are applied.",

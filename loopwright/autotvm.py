@@ -16,6 +16,8 @@ Accepted, and without effect: ``log_interval`` of XGBTuner, ``min_seed_records``
 
 from __future__ import annotations
 
+import importlib
+
 from loopwright.compat.facade import Table, install
 
 _OWN = "loopwright.compat.autotvm"
@@ -137,9 +139,7 @@ _TABLES = {
         "``autotvm.database``: stores of results by their inputs, for "
         "``callback.log_to_database``.",
         {_OWN: "Database DummyDatabase filter_inputs"},
-        {
-            "RedisDatabase": "write a log by callback.log_to_file, or derive a class from Database",
-        },
+        {"RedisDatabase": "write a log by callback.log_to_file, or derive a class from Database"},
     ),
     "env": Table(
         "``autotvm.env``: AutoTVM's global scope, which tells templates whether they are tuned.",
@@ -158,3 +158,4 @@ _TABLES = {
 }
 
 install(__name__, _TABLES)
+importlib.import_module("loopwright.ops")  # scripts expect its templates to be registered

@@ -455,8 +455,8 @@ def decode(row: str | bytes, protocol: str = "json") -> Pair | None:
 def _check_protocol(verb: str, protocol: str) -> None:
     if protocol != "json":
         raise UsageError(
-            f'{verb}: protocol={protocol!r} is not there; leave it out, which means "json" '
-            "(what was pickled could run any code when it is read)"
+            f"{verb}: protocol={protocol!r} is not supported; leave it out, which means "
+            '"json" (reading a pickle can run any code)'
         )
 
 

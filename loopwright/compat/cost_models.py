@@ -52,12 +52,9 @@ class CostModel(ABC):
     def predict(self, task: Any, states: Sequence[State]) -> Floats:
         """Scores of states, float64 ``(n,)``; higher is faster.
 
-        Args:
-            task: the `SearchTask`.
-            states: points of its structures, as a `SketchPolicy` makes them.
-
         Raises:
-            UsageError: a state is no point of a structure.
+            UsageError: a state is no point of a structure of the `SearchTask`, as a `SketchPolicy`
+                makes them.
         """
         union = union_of(task.automatic_task)
         scores = np.empty(len(states))
@@ -73,7 +70,7 @@ def placed(task: AutomaticTask, states: Sequence[State]) -> dict[int, list[tuple
     refused.
     """
     union = union_of(task)
-    found: dict[int, list[tuple[int, int]]] = {}
+    positions: dict[int, list[tuple[int, int]]] = {}
     for position, state in enumerate(states):
         index = None if state.config is None else union.find(state.config)
         if index is None:
@@ -82,15 +79,12 @@ def placed(task: AutomaticTask, states: Sequence[State]) -> dict[int, list[tuple
                 "SketchPolicy without further steps"
             )
         number, local = union.place(index)
-        found.setdefault(number, []).append((position, local))
-    return found
+        positions.setdefault(number, []).append((position, local))
+    return positions
 
 
 class RandomModel(CostModel):
-    """Random scores: a search with it draws points at random.
-
-    Args:
-        seed: seed of the scores.
+    """Random scores, from a seed: a search with it draws points at random.
 
     Example:
         >>> from loopwright import auto_scheduler
@@ -159,30 +153,19 @@ class XGBModel(CostModel):
             self.load(model_file)
 
     def update(self, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
-        """Learn from trials of logs.
-
-        Args:
-            inputs: measured inputs, as `RecordReader` returns them.
-            results: accepted: those of the records count.
+        """Learn from trials of logs, as `RecordReader` returns them; the results of the records
+        count.
 
         Raises:
             UsageError: an input is not from a log.
         """
-        found = [item.record for item in inputs]
-        if None in found:
+        records = [item.record for item in inputs]
+        if None in records:
             raise UsageError("XGBModel.update takes inputs of a log, see RecordReader")
-        self._take([record for record in found if record is not None])
+        self._take([record for record in records if record is not None])
 
     def update_from_file(self, file_name: str, n_lines: int | None = None) -> None:
-        """Learn from the trials of a log.
-
-        Args:
-            file_name: the log.
-            n_lines: number of lines from the beginning; None: all.
-
-        Raises:
-            RecordError: the log does not exist or cannot be read.
-        """
+        """Learn from the first ``n_lines`` trials of a log, or from all; see `RecordReader`."""
         inputs, _ = RecordReader(file_name).read_lines(n_lines)
         self._take([item.record for item in inputs if item.record is not None])
 
@@ -208,13 +191,13 @@ class XGBModel(CostModel):
 
     def scorer(self, task: AutomaticTask, number: int) -> Scorer:
         """Log2 of calls per second of a measured task, else of the share of the machine's peak."""
-        own: Any = StructureTask(task, number)
+        structure: Any = StructureTask(task, number)
         measured = Measurements()
-        measured.add(self._trials(own))
+        measured.add(self._trials(structure))
         if measured.ran < _FIRST:
-            analytical, distance = AnalyticalModel(own), self._distance(task)
+            analytical, distance = AnalyticalModel(structure), self._distance(task)
             return lambda digits: analytical.predict(digits) + distance
-        candidates = Candidates(own, "itervar", analytical=True)
+        candidates = Candidates(structure, "itervar", analytical=True)
         model = XGBCostModel(candidates.names)
         samples = measured.samples(candidates, len(measured))
         model.fit(samples)
@@ -227,14 +210,14 @@ class XGBModel(CostModel):
         """Offset from predicted shares of the peak to the unit of the task's measurements, or 0."""
         apart: list[float] = []
         for number in range(len(union_of(task).parts)):
-            own: Any = StructureTask(task, number)
-            ran = [(config, speed_of(result)) for config, result in self._trials(own)]
+            structure: Any = StructureTask(task, number)
+            ran = [(config, speed_of(result)) for config, result in self._trials(structure)]
             ran = [(config, speed) for config, speed in ran if speed]
             if not ran:
                 continue
-            digits = digits_of(own.config_space, [point(config) for config, _ in ran])
+            digits = digits_of(structure.config_space, [point(config) for config, _ in ran])
             speeds = np.log2([speed for _, speed in ran])
-            apart += (speeds - AnalyticalModel(own).predict(digits)).tolist()
+            apart += (speeds - AnalyticalModel(structure).predict(digits)).tolist()
         return float(np.mean(apart)) if apart else 0.0
 
     def _trials(self, own: StructureTask) -> list[tuple[ConfigEntity, TrialResult]]:

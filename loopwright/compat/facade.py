@@ -23,7 +23,7 @@ class Table(NamedTuple):
     #: Names by the modules that have them: ``"Target"``; ``"create=create_task"`` where the name
     #: there is another one; ``"callback="`` for the module itself.
     names: Mapping[str, str]
-    #: Names that cannot be had, each with what takes its place.
+    #: Names of the system that loopwright lacks, each with its replacement.
     instead: Mapping[str, str] = {}
     script: bool = False  # whether ``python -m`` of it runs `loopwright.compat.__main__`
 
@@ -38,8 +38,8 @@ class Facade(ModuleType):
         if name.startswith("__") or name not in self._targets:
             raise no_such_name(self.__name__, name, self._instead)
         module, attribute = self._targets[name]
-        found = importlib.import_module(module)
-        value = getattr(found, attribute) if attribute else found
+        source = importlib.import_module(module)
+        value = getattr(source, attribute) if attribute else source
         setattr(self, name, value)
         return value
 
@@ -55,8 +55,8 @@ def install(home: str, tables: Mapping[str, Table]) -> None:
         targets: dict[str, tuple[str, str]] = {}
         for source, names in table.names.items():
             for entry in names.split():
-                own, renamed, attribute = entry.partition("=")
-                targets[own] = (source, attribute if renamed else own)
+                alias, renamed, attribute = entry.partition("=")
+                targets[alias] = (source, attribute if renamed else alias)
         inside = [p.rpartition(".")[2] for p in tables if p and p.rpartition(".")[0] == path]
         vars(module).update(
             _targets=targets, _instead=table.instead, __all__=sorted({*targets, *inside})

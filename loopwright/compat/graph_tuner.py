@@ -71,7 +71,14 @@ class BaseGraphTuner:
         log_level: object = None,
         name: str = "graph_tuner",
     ) -> None:
-        _check_operators(target_ops)
+        names = [one if isinstance(one, str) else getattr(one, "name", one) for one in target_ops]
+        for operator in names:
+            get_op(operator)
+        if _CONVOLUTION not in names:
+            raise UsageError(
+                f"target_ops has {', '.join(map(str, names)) or 'nothing'}: layouts are chosen for "
+                f'convolutions, and for pools with them; give ["{_CONVOLUTION}"]'
+            )
         self._module = _module(graph, input_shapes)
         self._target = resolve_target(target)
         self._history = apply_history_best(records)
@@ -129,9 +136,6 @@ class BaseGraphTuner:
     def run(self, **kwargs: Any) -> None:
         """Choose the layouts, after measuring everything that was not measured yet.
 
-        Args:
-            kwargs: accepted.
-
         Raises:
             TuneError, NothingRan, TuningInterrupted: as of `loopwright.tune_tasks`.
         """
@@ -149,14 +153,14 @@ class BaseGraphTuner:
             UsageError: nothing was chosen yet.
         """
         tasks = extract_tasks(self._module, self._target, layouts=self._chosen())
-        found = []
+        pairs = []
         for one in tasks:
             record = self._history.choose(one.task)[0].record
             config = None if record is None else self._history.config_for(one.task)
             if record is not None and config is not None:
-                given = MeasureInput(one.task.target, one.task, config, record.trial)
-                found.append(Pair(record, given))
-        return found
+                item = MeasureInput(one.task.target, one.task, config, record.trial)
+                pairs.append(Pair(record, item))
+        return pairs
 
     def write_opt_sch2record_file(
         self, record_file: str | os.PathLike[str] = "graph_opt_schedule.log"
@@ -177,9 +181,9 @@ class BaseGraphTuner:
         return self.choice
 
     def _prices(self, option: MeasureOption | None, more: Any) -> Measured:
-        made = Measured(self._history, self._log, measure_option=option)
-        made.know(more)
-        return made
+        prices = Measured(self._history, self._log, measure_option=option)
+        prices.know(more)
+        return prices
 
 
 class DPTuner(BaseGraphTuner):
@@ -208,29 +212,18 @@ class PBQPTuner(BaseGraphTuner):
     """
 
 
-def _check_operators(target_ops: Iterable[Any]) -> None:
-    names = [one if isinstance(one, str) else getattr(one, "name", one) for one in target_ops]
-    for name in names:
-        get_op(name)
-    if _CONVOLUTION not in names:
-        raise UsageError(
-            f"target_ops has {', '.join(map(str, names)) or 'nothing'}: layouts are chosen for "
-            f'convolutions, and for pools with them; give ["{_CONVOLUTION}"]'
-        )
-
-
 def _module(graph: ModelLike | Function, shapes: Mapping[str, Sequence[int]]) -> IRModule:
     """The network as a module whose inputs have the given shapes."""
     if isinstance(graph, Function):
         graph = IRModule({MAIN: graph})
     if not isinstance(graph, IRModule):
         return from_onnx(graph, shape=dict(shapes))
-    known = {p.name: p.type for p in graph[MAIN].params}
+    types = {p.name: p.type for p in graph[MAIN].params}
     for name, shape in shapes.items():
-        t = known.get(name)
+        t = types.get(name)
         if not isinstance(t, TensorType):
             raise UsageError(
-                f"input_shapes: the graph has no input {name!r}; it has {', '.join(known)}"
+                f"input_shapes: the graph has no input {name!r}; it has {', '.join(types)}"
             )
         if tuple(t.shape) != tuple(shape):
             raise UsageError(

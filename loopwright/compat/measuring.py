@@ -100,24 +100,14 @@ def input_of(log: Log, record: Record, unnamed: str) -> MeasureInput:
 
 def input_of_tuner(item: TrialInput, task: Any) -> MeasureInput:
     """The input of a tuner, for a `SearchTask`."""
-    own = item.task
-    state = State(lambda: own.instantiate(item.config), task.compute_dag.places, item.config)
+    tuned = item.task
+    state = State(lambda: tuned.instantiate(item.config), task.compute_dag.places, item.config)
     return MeasureInput(task, state)
 
 
 class MeasureResult(TrialResult):
-    """The result of a trial: ``loopwright.MeasureResult`` with Ansor's order of arguments.
-
-    Args:
-        costs: seconds of each sample.
-        error_no: `MeasureErrorNo`, or its number; 0: no failure.
-        error_msg: the text of the failure.
-        all_cost: seconds that the trial took.
-        timestamp: Unix time of its end.
-        fields: those of ``loopwright.MeasureResult`` by name, which take precedence.
-
-    Raises:
-        UsageError: there is no such error.
+    """The result of a trial: that of ``autotvm`` with ``error_msg``, the text of a failure, as
+    third argument; its other arguments and errors apply.
 
     Example:
         >>> from loopwright import auto_scheduler
@@ -137,8 +127,8 @@ class MeasureResult(TrialResult):
         timestamp: float = 0.0,
         **fields: Any,
     ) -> None:
-        given = result_fields(costs, error_no, error_msg or "", all_cost, timestamp)
-        super().__init__(**(given | fields))
+        values = result_fields(costs, error_no, error_msg or "", all_cost, timestamp)
+        super().__init__(**(values | fields))
 
     @property
     def error_msg(self) -> str:
@@ -198,7 +188,7 @@ class LocalRPCMeasureContext:
     ) -> None:
         if isinstance(device, int) and device != 0:
             raise UsageError(
-                f"LocalRPCMeasureContext: device {device} is of which kind? Name it, such as "
+                f"LocalRPCMeasureContext: device {device} does not say its kind; name it, such as "
                 f'device="opencl:{device}"'
             )
         if (number, repeat, min_repeat_ms) != (None, None, None):  # all have Ansor's meaning then
@@ -221,10 +211,9 @@ _FILE = "auto_scheduler_tuning.json"
 
 
 class RecordToFile(LogToFile):
-    """The log of a search, for ``measure_callbacks``; as ``loopwright.callback.log_to_file``.
+    """The log of a search, for ``measure_callbacks``: ``loopwright.callback.log_to_file``.
 
-    Args:
-        filename: the log, JSON lines; created when it does not exist. A search continues it.
+    JSON lines; created when it does not exist. A search continues it.
 
     Example:
         >>> from loopwright import auto_scheduler
@@ -238,13 +227,7 @@ class RecordToFile(LogToFile):
 
 
 class RecordReader:
-    """Reads a log.
-
-    Args:
-        filename: the log.
-
-    Raises:
-        RecordError: it does not exist or cannot be read.
+    """Reads a log; raises a RecordError where it does not exist or cannot be read.
 
     Example:
         >>> from loopwright import auto_scheduler
@@ -289,10 +272,7 @@ class RecordReader:
 
 
 def load_records(filename: AnyPath) -> Iterator[tuple[MeasureInput, MeasureResult]]:
-    """Yield ``(MeasureInput, MeasureResult)`` of each trial of a log.
-
-    Raises:
-        RecordError: the log does not exist or cannot be read.
+    """Yield ``(MeasureInput, MeasureResult)`` of each trial of a log, as `RecordReader` does.
 
     Example:
         >>> from loopwright import auto_scheduler
@@ -309,19 +289,16 @@ def load_best_record(
     target: Target | str | None = None,
     include_compatible: bool = False,
 ) -> tuple[MeasureInput, MeasureResult] | tuple[None, None]:
-    """The best trial of a log, by the rule of `loopwright.records.best`.
+    """The best trial of a log, by the rule of `loopwright.records.best`: input and result, or
+    ``(None, None)`` where there is none.
 
     Args:
-        filename: the log.
+        filename: the log; see `RecordReader`.
         workload_key: key of the workload; all records of an equal expression count. None: any.
         target: only trials for targets of its kind; None: any.
         include_compatible: accepted: exactly the records of an equal expression count.
 
-    Returns:
-        Input and result; ``(None, None)`` where there is none.
-
     Raises:
-        RecordError: the log does not exist or cannot be read.
         TaskError: no workload has the key.
 
     Example:
@@ -331,13 +308,13 @@ def load_best_record(
         True
     """
     reader = RecordReader(filename)
-    found = reader.records
+    candidates = reader.records
     if workload_key is not None:
-        found = _of_workload(found, workload_key)
+        candidates = _of_workload(candidates, workload_key)
     if target is not None:
         kind = (target if isinstance(target, Target) else Target(target)).canonical["kind"]
-        found = [record for record in found if record.target.get("kind") == kind]
-    best = records.best(found)
+        candidates = [record for record in candidates if record.target.get("kind") == kind]
+    best = records.best(candidates)
     return (None, None) if best is None else reader.pair(best)
 
 
@@ -357,16 +334,12 @@ def _of_workload(found: Sequence[Record], workload_key: str) -> list[Record]:
 def save_records(
     filename: AnyPath, inputs: Sequence[MeasureInput], results: Sequence[TrialResult]
 ) -> None:
-    """Append trials to a log.
+    """Append trials to a log, which is created when it does not exist.
 
-    Args:
-        filename: the log; created when it does not exist.
-        inputs: inputs from a log, whose records are written as they are, or states of a
-            `SearchTask`.
-        results: the result of each.
+    The inputs are of a log, whose records are written as they are, or states of a `SearchTask`.
 
     Raises:
-        UsageError: their numbers differ.
+        UsageError: the numbers of inputs and results differ.
         RecordError: the log cannot be written.
 
     Example:
@@ -380,15 +353,10 @@ def save_records(
         raise UsageError(f"save_records: {len(inputs)} inputs and {len(results)} results")
     with Store(filename) as store:
         for item, result in zip(inputs, results, strict=True):
-            store.expression(_expression(item))
+            schedule, (_, op, args) = item.state.schedule, _identity(item)
+            ids, dag = list(schedule.arg_ids(item.state.args)), schedule.dag
+            store.expression(Expression(dag.hash, dag.to_json(), ids, op, args))
             store.append(item.record or _record(item, result))
-
-
-def _expression(item: MeasureInput) -> Expression:
-    schedule, task = item.state.schedule, _identity(item)
-    ids: list[Any] = list(schedule.arg_ids(item.state.args))
-    dag = schedule.dag
-    return Expression(dag.hash, dag.to_json(), ids, task[1], task[2])
 
 
 def _identity(item: MeasureInput) -> tuple[str, str, list[Any]]:

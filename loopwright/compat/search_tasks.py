@@ -36,7 +36,7 @@ from loopwright.task.task import TargetLike, resolve_target
 from loopwright.tuner import ApplyHistoryBestOrSample as HistoryBestOrSample
 
 if TYPE_CHECKING:
-    from loopwright.task.template import Scheduled, Template
+    from loopwright.task.template import Scheduled
     from loopwright.tuner import Summary
 
 
@@ -120,11 +120,11 @@ class SearchTask:
         self.target = resolved if hardware_params is None else hardware_params.applied_to(resolved)
         self.layout_rewrite_option = layout_rewrite_option
         self.desc = desc
-        made = _automatic(func, args, compute_dag, workload_key, self.target)
-        self.automatic_task = _with_inputs(made, task_inputs) if task_inputs else made
-        self.compute_dag = compute_dag or ComputeDAG(list(made.program.args))
-        own = key_of(made.name, list(made.args), made.dag_hash, EXPRESSION)
-        self.workload_key = workload_key or own
+        automatic = _automatic(func, args, compute_dag, workload_key, self.target)
+        self.automatic_task = _with_inputs(automatic, task_inputs) if task_inputs else automatic
+        self.compute_dag = compute_dag or ComputeDAG(list(automatic.program.args))
+        key = key_of(automatic.name, list(automatic.args), automatic.dag_hash, EXPRESSION)
+        self.workload_key = workload_key or key
 
     def __repr__(self) -> str:
         return f"SearchTask({self.desc or self.automatic_task}, {self.target})"
@@ -140,15 +140,12 @@ class SearchTask:
         search_policy: SearchPolicy | None = None,
         adaptive_training: bool = False,
     ) -> Summary | None:
-        """Search schedules.
+        """Search schedules; returns the summary, or None where ``num_measure_trials`` is 0.
 
         Args:
             tuning_options: limits, settings of measuring, and the log.
             search_policy: the policy; None: a `SketchPolicy` with an `XGBModel`.
             adaptive_training: accepted.
-
-        Returns:
-            The summary; None where ``num_measure_trials`` is 0.
 
         Raises:
             UsageError: the policy is of another task.
@@ -165,15 +162,12 @@ class SearchTask:
         include_compatible: bool = False,
         layout_rewrite_option: int | None = None,
     ) -> Scheduled:
-        """The schedule of the best record of a log.
+        """The schedule of the best record of a log, and its arguments.
 
         Args:
             log_file: the log; records of templates of the same expression count, too.
             include_compatible: also records of other hardware. (Ansor: of other sizes.)
             layout_rewrite_option: see `LayoutRewriteOption`.
-
-        Returns:
-            ``(schedule, [tensors])`` as `loopwright.lower` and `loopwright.build` take it.
 
         Raises:
             RecordError: the log cannot be read, or no record fits; the message has the reason.
@@ -189,16 +183,10 @@ class SearchTask:
     def print_best(
         self, log_file: str, print_mode: str = "schedule", include_compatible: bool = False
     ) -> str:
-        """The schedule of the best record of a log, as text.
-
-        Args:
-            log_file: the log.
-            print_mode: ``"schedule"`` for a Python function of its steps; ``"cuda"`` for the code
-                that is compiled for the target: CUDA, OpenCL, C or LLVM IR.
-            include_compatible: as of `apply_best`.
+        """The schedule of `apply_best` as text: a Python function of its steps, or for ``"cuda"``
+        the code that is compiled for the target: CUDA, OpenCL, C or LLVM IR.
 
         Raises:
-            RecordError: as of `apply_best`.
             UsageError: there is no such mode.
         """
         if print_mode not in ("schedule", "cuda"):
@@ -220,27 +208,22 @@ def _automatic(
     if func is not None:
         workload_key = make_workload_key(func, args or ())
     if workload_key is not None and registered_tensors(workload_key) is None and not compute_dag:
-        name, given = named_workload(workload_key)
-        return _made(lookup(name), given, target)
+        name, values = named_workload(workload_key)
+        task = create_automatic(lookup(name), values, target)
+        if not isinstance(task, AutomaticTask):
+            raise UsageError(
+                f"SearchTask: {name!r} is a template, with a space of its own; tune it by "
+                "loopwright.create_task, or register a function that returns its tensors alone"
+            )
+        return task
     tensors = registered_tensors(workload_key or "") if compute_dag is None else compute_dag.tensors
     if tensors is None:
         raise UsageError(
-            "SearchTask: nothing says what is computed; give func and args, compute_dag or "
-            "workload_key"
+            "SearchTask: there is no expression; give func and args, compute_dag or workload_key"
         )
-    found = create_automatic(list(tensors), target=target)
-    assert isinstance(found, AutomaticTask)
-    return found
-
-
-def _made(template: Template, args: Sequence[Json], target: Target) -> AutomaticTask:
-    found = create_automatic(template, args, target)
-    if not isinstance(found, AutomaticTask):
-        raise UsageError(
-            f"SearchTask: {template.name!r} is a template, with a space of its own; tune it by "
-            "loopwright.create_task, or register a function that returns its tensors alone"
-        )
-    return found
+    task = create_automatic(list(tensors), target=target)
+    assert isinstance(task, AutomaticTask)
+    return task
 
 
 def _with_inputs(task: AutomaticTask, given: Mapping[str, npt.ArrayLike]) -> AutomaticTask:
@@ -248,22 +231,24 @@ def _with_inputs(task: AutomaticTask, given: Mapping[str, npt.ArrayLike]) -> Aut
     inputs = [t for t in task.program.args if t not in task.program.outputs]
     arrays = {name: np.asarray(array) for name, array in given.items()}
     for name, array in arrays.items():
-        found = next((t for t in inputs if t.name == name), None)
-        if found is None:
+        tensor = next((t for t in inputs if t.name == name), None)
+        if tensor is None:
             near = did_you_mean(name, [t.name for t in inputs])
             raise UsageError(f"SearchTask: {task} has no input {name!r} for task_inputs{near}")
-        if (array.shape, str(array.dtype)) != (tuple(found.shape), found.dtype):
+        if (array.shape, str(array.dtype)) != (tuple(tensor.shape), tensor.dtype):
             raise UsageError(
                 f"SearchTask: task_inputs[{name!r}] is {array.dtype}{list(array.shape)}; the input "
-                f"is {found.dtype}{list(found.shape)}"
+                f"is {tensor.dtype}{list(tensor.shape)}"
             )
 
     def make_inputs(*args: Json) -> list[npt.ArrayLike]:
         rng = np.random.default_rng(0)
         return [arrays.get(t.name, _filler(t, rng)) for t in inputs]
 
-    own = task.template
-    workload = Workload(own.name, own.function, own.reference, make_inputs, own.make_reference)
+    template = task.template
+    workload = Workload(
+        template.name, template.function, template.reference, make_inputs, template.make_reference
+    )
     return AutomaticTask(workload, task.args, task.target)
 
 
@@ -328,10 +313,10 @@ def auto_schedule(
     summary = task.tune(options, policy)
     if options.log is not None:
         return task.apply_best(options.log)
-    own = policy.automatic_task
+    automatic = policy.automatic_task
     if summary is None or summary.best_config is None:
-        return own.instantiate(own.config_space.default_index)
-    return own.instantiate(summary.best_config)
+        return automatic.instantiate(automatic.config_space.default_index)
+    return automatic.instantiate(summary.best_config)
 
 
 #: Options of GPU targets by Ansor's names.
@@ -395,17 +380,17 @@ class HardwareParams:
             self._fill(resolve_target(self.target))
 
     def _fill(self, target: Target) -> None:
-        found: dict[str, Any] = {}
+        facts: dict[str, Any] = {}
         if "gpu" in target.keys:
-            found = {name: target.canonical.get(option) for name, option in _GPU.items()}
+            facts = {name: target.canonical.get(option) for name, option in _GPU.items()}
         else:
             hardware = target.hardware
-            found = {
+            facts = {
                 "num_cores": hardware.num_cores or None,
                 "vector_unit_bytes": hardware.vector_unit_bytes,
                 "cache_line_bytes": target.options.get("cache_line_bytes") or None,
             }
-        for name, value in found.items():
+        for name, value in facts.items():
             if getattr(self, name) is None and value is not None:
                 object.__setattr__(self, name, value)
 
@@ -415,30 +400,24 @@ class HardwareParams:
         Raises:
             UsageError: a limit of devices is given for a CPU.
         """
-        given = {name: getattr(self, name) for name in _GPU if getattr(self, name) is not None}
+        facts = {name: getattr(self, name) for name in _GPU if getattr(self, name) is not None}
+        options: dict[str, Any] = {}
         if "gpu" in target.keys:
-            options = {_GPU[name]: value for name, value in given.items()}
-        else:
-            options = _of_cpu(given, target)
-            if self.cache_line_bytes is not None:
-                options["cache_line_bytes"] = self.cache_line_bytes
-        return Target({**target.canonical, **options}, target.host)
-
-
-def _of_cpu(given: dict[str, int], target: Target) -> dict[str, Any]:
-    options: dict[str, Any] = {}
-    if "num_cores" in given:
-        options["num_threads"] = given.pop("num_cores")
-    if "vector_unit_bytes" in given:
-        width = given.pop("vector_unit_bytes")
-        if width < target.vector_bytes and target.kind.name == "llvm":
+            options = {_GPU[name]: value for name, value in facts.items()}
+            return Target({**target.canonical, **options}, target.host)
+        cores, width = facts.pop("num_cores", None), facts.pop("vector_unit_bytes", None)
+        if facts:
+            raise UsageError(
+                f"HardwareParams: {', '.join(facts)} holds for devices only, and the target is "
+                f"{target.kind}; leave it out"
+            )
+        if cores is not None:
+            options["num_threads"] = cores
+        if width is not None and width < target.vector_bytes and target.kind.name == "llvm":
             options["prefer_vector_width"] = 8 * width
-    if given:
-        raise UsageError(
-            f"HardwareParams: {', '.join(given)} says something of devices, and the target is "
-            f"{target.kind}; leave it out"
-        )
-    return options
+        if self.cache_line_bytes is not None:
+            options["cache_line_bytes"] = self.cache_line_bytes
+        return Target({**target.canonical, **options}, target.host)
 
 
 def _first(records: Any, n_lines: int | None) -> Any:
@@ -452,13 +431,13 @@ def _first(records: Any, n_lines: int | None) -> Any:
 
 def _record(item: Any) -> Record:
     """The record of an item of `load_records`, or the record itself."""
-    found = item if isinstance(item, Record) else getattr(item[0], "record", None)
-    if not isinstance(found, Record):
+    record = item if isinstance(item, Record) else getattr(item[0], "record", None)
+    if not isinstance(record, Record):
         raise UsageError(
             "records are those of a log: give its path, or what load_records yields; got "
             f"{item!r:.60}"
         )
-    return found
+    return record
 
 
 class ApplyHistoryBest(HistoryBest):
@@ -490,10 +469,7 @@ class ApplyHistoryBest(HistoryBest):
     """
 
     def __init__(
-        self,
-        records: Any,
-        n_lines: int | None = None,
-        include_compatible: bool = False,
+        self, records: Any, n_lines: int | None = None, include_compatible: bool = False
     ) -> None:
         super().__init__(_first(records, n_lines), any_hardware=include_compatible)
 

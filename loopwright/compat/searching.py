@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -16,7 +15,7 @@ from loopwright.compat.cost_models import CostModel, RandomModel, XGBModel, plac
 from loopwright.compat.states import State
 from loopwright.errors import InternalError, SpaceError, UsageError, did_you_mean
 from loopwright.records import new_run
-from loopwright.space import AutomaticTask, Sketch, SpaceRule, Structure, remove_rule
+from loopwright.space import AutomaticTask, Sketch, SpaceRule, Structure
 from loopwright.space.registry import RULES, enter
 from loopwright.task.sampling import Digits, digits_of, indices_of
 from loopwright.tuner import RandomTuner, Tuner, XGBTuner
@@ -114,19 +113,19 @@ def space_rule_of(policy: Any, custom: PreloadCustomSketchRule) -> SpaceRule:
         return State(_no_schedule, places, sketch=lambda: Sketch(outputs, args))
 
     probe = initial(task.program.outputs, task.program.args)
-    said = {
+    answers = {
         stage: custom.meet_condition_func(policy, probe.copy(), stage)
         for stage in reversed(range(len(probe.stages)))
     }
 
     def rule(outputs: Sequence[Tensor], args: Sequence[Tensor]) -> list[Structure]:
-        found: list[State] = []
-        for stage in (n for n, answer in said.items() if answer != custom.PASS):
-            made = custom.apply_func(policy, initial(outputs, args), stage)
-            found += [state for state, *_ in made]
-        return [_finished(state, custom.rule_name, number) for number, state in enumerate(found)]
+        states: list[State] = []
+        for stage in (n for n, answer in answers.items() if answer != custom.PASS):
+            pairs = custom.apply_func(policy, initial(outputs, args), stage)
+            states += [state for state, *_ in pairs]
+        return [_finished(state, custom.rule_name, number) for number, state in enumerate(states)]
 
-    stops = custom.APPLY_AND_SKIP_REST in said.values()
+    stops = custom.APPLY_AND_SKIP_REST in answers.values()
     return rule_of(task, custom.rule_name, rule, stops)
 
 
@@ -152,23 +151,15 @@ def rule_of(task: AutomaticTask, name: str, rule: Any, stops: bool) -> SpaceRule
 
 def with_rules(task: AutomaticTask, rules: Sequence[SpaceRule]) -> AutomaticTask:
     """A copy of the task, with the structures of other rules."""
-    with ExitStack() as stack:
-        for rule in rules:
-            stack.enter_context(_entered(rule))
-        return AutomaticTask(task.template, task.args, task.target)
-
-
-@contextmanager
-def _entered(rule: SpaceRule) -> Iterator[None]:
-    """Register a rule for the duration of the context."""
-    before = RULES.pop(rule.name, None)
-    enter(rule)
+    before = dict(RULES)
     try:
-        yield
+        for rule in rules:
+            RULES.pop(rule.name, None)
+            enter(rule)
+        return AutomaticTask(task.template, task.args, task.target)
     finally:
-        remove_rule(rule.name)
-        if before is not None:
-            enter(before)
+        RULES.clear()
+        RULES.update(before)
 
 
 class SearchPolicy(ABC):
@@ -195,8 +186,8 @@ class SearchPolicy(ABC):
     @cached_property
     def automatic_task(self) -> AutomaticTask:
         """The task with the space that is searched."""
-        found: AutomaticTask = self.task.automatic_task
-        return found
+        task: AutomaticTask = self.task.automatic_task
+        return task
 
     @property
     def structures(self) -> tuple[Any, ...]:
@@ -213,16 +204,8 @@ class SearchPolicy(ABC):
         self.verbose = verbose
 
     def search(self, tuning_options: TuningOptions) -> Summary | None:
-        """Measure until a limit is reached; a log is continued.
-
-        Args:
-            tuning_options: the limits, and the settings of measuring.
-
-        Returns:
-            The summary; None if there was nothing to measure.
-
-        Raises:
-            UsageError, TargetError, TuneError: as of `loopwright.tuner.Tuner.tune`.
+        """Measure until a limit is reached; a log is continued. Returns the summary, or None if
+        there was nothing to measure; errors are those of `loopwright.tuner.Tuner.tune`.
         """
         if not tuning_options.num_measure_trials:
             return None
@@ -280,11 +263,7 @@ def valid_trials(
 
 
 class EmptyPolicy(SearchPolicy):
-    """Measures the expression without any step of a schedule.
-
-    Args:
-        task: the `SearchTask`.
-        init_search_callbacks: as of `SketchPolicy`.
+    """Measures the expression without any step of a schedule; arguments as of `SearchPolicy`.
 
     Example:
         >>> from loopwright import auto_scheduler
@@ -394,8 +373,8 @@ class SketchPolicy(SearchPolicy):
     def automatic_task(self) -> AutomaticTask:
         """The task with the space of the rules, including custom ones."""
         task: AutomaticTask = self.task.automatic_task
-        given = [one for one in self._callbacks if isinstance(one, PreloadCustomSketchRule)]
-        return with_rules(task, [space_rule_of(self, one) for one in given]) if given else task
+        custom = [one for one in self._callbacks if isinstance(one, PreloadCustomSketchRule)]
+        return with_rules(task, [space_rule_of(self, one) for one in custom]) if custom else task
 
     @cached_property
     def tuner(self) -> Tuner:
@@ -416,14 +395,12 @@ class SketchPolicy(SearchPolicy):
             "generations": "evolutionary_search_num_iters",
             "measured": "sample_init_use_measured_ratio",
         }
-        given = {ours: self.params[name] for ours, name in names.items() if name in self.params}
-        return Evolution(**given)
+        values = {ours: self.params[name] for ours, name in names.items() if name in self.params}
+        return Evolution(**values)
 
     def generate_sketches(self, print_for_debug: bool = False) -> list[State]:
-        """One state for each structure, with the default of every knob.
-
-        Args:
-            print_for_debug: also print them, with the reasons of the rules.
+        """One state for each structure, with the default of every knob; ``print_for_debug`` also
+        prints them, with the reasons of the rules.
         """
         union = union_of(self.automatic_task)
         states = []
@@ -442,27 +419,20 @@ class SketchPolicy(SearchPolicy):
         return [self._state(index) for index in space.sample_ints(count, self.seed)]
 
     def evolutionary_search(self, init_populations: Sequence[State], out_size: int) -> list[State]:
-        """The states with the best scores of the cost model, evolved from others.
-
-        Args:
-            init_populations: points of the structures to begin with; the best of a structure are
-                crossed with random points of it.
-            out_size: number of states.
-
-        Returns:
-            Up to ``out_size`` states, the best first.
+        """Up to ``out_size`` states with the best scores of the cost model, the best first, evolved
+        from others: the best of a structure are crossed with random points of it.
 
         Raises:
-            UsageError: a state is no point of a structure.
+            UsageError: a state of ``init_populations`` is no point of a structure.
         """
         union = union_of(self.automatic_task)
-        found: list[tuple[float, int]] = []
+        scored: list[tuple[float, int]] = []
         for number, places in placed(self.automatic_task, init_populations).items():
             seeds = digits_of(union.parts[number].config_space, [local for _, local in places])
             liked = self._bred(number, seeds, out_size)
-            found += [(score, union.offsets[number] + local) for score, local in liked]
-        found.sort(key=lambda pair: (-pair[0], pair[1]))
-        return [self._state(index) for _, index in found[:out_size]]
+            scored += [(score, union.offsets[number] + local) for score, local in liked]
+        scored.sort(key=lambda pair: (-pair[0], pair[1]))
+        return [self._state(index) for _, index in scored[:out_size]]
 
     def _bred(self, number: int, seeds: Digits, count: int) -> list[tuple[float, int]]:
         """The points of a structure with the best scores of the model, and these scores."""
@@ -507,16 +477,16 @@ _HAD = (
 
 def _checked_params(params: dict[str, Any]) -> dict[str, Any]:
     """The parameters that have an effect; unknown and unsupported ones are refused."""
-    known = SketchPolicy.DEFAULT_PARAMS
+    defaults = SketchPolicy.DEFAULT_PARAMS
     for name, value in params.items():
-        if name not in known:
-            near = did_you_mean(name, known)
+        if name not in defaults:
+            near = did_you_mean(name, defaults)
             raise UsageError(
-                f"SketchPolicy has no parameter {name!r}{near}; it has {', '.join(known)}"
+                f"SketchPolicy has no parameter {name!r}{near}; it has {', '.join(defaults)}"
             )
-        if name not in _HAD and value != known[name]:
+        if name not in _HAD and value != defaults[name]:
             raise UsageError(
-                f"SketchPolicy: {name}={value!r} cannot be had: rules decide that; leave it out, "
-                "or write a rule (loopwright.space_rule)"
+                f"SketchPolicy: {name}={value!r} is not supported, since rules decide it; leave "
+                "it out, or write a rule (loopwright.space_rule)"
             )
     return {name: value for name, value in params.items() if name in _HAD}

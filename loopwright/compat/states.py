@@ -218,7 +218,7 @@ class State:
         if max_unroll is not None:
             if self.sketch is not None:
                 raise ScheduleError(
-                    "unroll: what a loop of a sketch runs is chosen by knobs; leave max_unroll out"
+                    "unroll: knobs choose the extents of a sketch's loops; leave max_unroll out"
                 )
             extent = self[stage].extents[loop]
             if not isinstance(extent, int) or extent > max_unroll:
@@ -423,7 +423,7 @@ def check_layout_rewrite(option: int | None) -> None:
         LayoutRewriteOption.INSERT_TRANSFORM_STAGE,
     ):
         raise UsageError(
-            f"layout_rewrite_option={option!r} is not there: kernels take operands as they are "
+            f"layout_rewrite_option={option!r} is not supported: kernels take operands as they are "
             "declared, and pack them themselves; leave it out, or declare the packed operand"
         )
 
@@ -472,17 +472,17 @@ class ComputeDAG:
 
     def __init__(self, compute_or_sche: str | Tensor | Sequence[Tensor] | Schedule) -> None:
         if isinstance(compute_or_sche, str):
-            given: Tensor | Sequence[Tensor] = workload_key_to_tensors(compute_or_sche)
+            tensors: Tensor | Sequence[Tensor] = workload_key_to_tensors(compute_or_sche)
         elif isinstance(compute_or_sche, Schedule):
-            given = [op.output(0) for op in compute_or_sche.outputs]
+            tensors = [op.output(0) for op in compute_or_sche.outputs]
         elif isinstance(compute_or_sche, (Tensor, list, tuple)):
-            given = compute_or_sche
+            tensors = compute_or_sche
         else:
             raise UsageError(
                 "ComputeDAG takes tensors, the key of a workload or a schedule; it got a "
                 f"{type(compute_or_sche).__name__}"
             )
-        program = tensor_program(given)
+        program = tensor_program(tensors)
         self.tensors = list(program.args)
         outputs = [t.op for t in program.outputs]
         self._dag, self.places = Dag.from_ops(outputs)
@@ -491,16 +491,16 @@ class ComputeDAG:
     @classmethod
     def of_schedule(cls, schedule: Schedule, args: Sequence[Tensor]) -> ComputeDAG:
         """The expression of a replayed schedule, with arguments in calling order."""
-        made = cls.__new__(cls)
+        dag = cls.__new__(cls)
         ids = schedule.arg_ids(args)
 
         def fresh() -> Scheduled:
             new = replay(schedule.dag, [])
             return new, [new.tensor(a) for a in ids]
 
-        made._dag, made.places, made._fresh = schedule.dag, {}, fresh
-        made.tensors = fresh()[1]
-        return made
+        dag._dag, dag.places, dag._fresh = schedule.dag, {}, fresh
+        dag.tensors = fresh()[1]
+        return dag
 
     @property
     def ops(self) -> list[Operation]:
@@ -528,17 +528,11 @@ class ComputeDAG:
     def apply_steps_from_state(
         self, state: State, layout_rewrite: int | None = LayoutRewriteOption.NO_REWRITE
     ) -> Scheduled:
-        """A schedule with the steps of a state.
-
-        Args:
-            state: the state; it stays as it is.
-            layout_rewrite: see `LayoutRewriteOption`.
-
-        Returns:
-            ``(schedule, [tensors])`` as `loopwright.build` takes it.
+        """A schedule with the steps of a state, which stays as it is, and its arguments.
 
         Raises:
-            UsageError: the state is of another expression, or the option is refused.
+            UsageError: the state is of another expression, or the option of `LayoutRewriteOption`
+                is refused.
         """
         check_layout_rewrite(layout_rewrite)
         self._check(state)
@@ -546,21 +540,13 @@ class ComputeDAG:
         return fresh.schedule, fresh.args
 
     def print_python_code_from_state(self, state: State) -> str:
-        """The steps of a state as a Python function.
-
-        Raises:
-            UsageError: the state is of another expression.
-        """
+        """The steps of a state of this expression as a Python function."""
         self._check(state)
         return state.schedule.as_python()
 
     def infer_bound_from_state(self, state: State) -> State:
         """A copy of a state after bound inference: ``state[stage].extents`` holds the trip count of
-        every loop.
-
-        Raises:
-            ScheduleError: an extent contradicts a step.
-            UsageError: the state is of another expression.
+        every loop. A ScheduleError says that an extent contradicts a step.
         """
         self._check(state)
         copy = state.copy()
@@ -588,7 +574,8 @@ _TENSORS: dict[str, list[Tensor]] = {}
 def register_workload(
     func_name: str | Function, f: Function | None = None, override: bool = False
 ) -> Any:
-    """Register a function of plain arguments that returns ``[inputs..., outputs...]``.
+    """Register a function of plain arguments that returns ``[inputs..., outputs...]``, and return
+    it.
 
     The function is unchanged: a call returns its tensors. `loopwright.workload` also registers, but
     returns a function that gives the best schedule.
@@ -598,9 +585,6 @@ def register_workload(
             name.
         f: the function, if a name was given; without it, this is a decorator.
         override: replace another function of the name.
-
-    Returns:
-        The function, or a decorator.
 
     Raises:
         TaskError: another function has the name.
@@ -634,15 +618,8 @@ def _register(name: str, function: Function, override: bool) -> Function:
 def register_workload_tensors(
     workload_key: str, tensors: Sequence[Tensor], override: bool = True
 ) -> str:
-    """Register the tensors of an expression under a key.
-
-    Args:
-        workload_key: the key, any text.
-        tensors: inputs and results in calling order.
-        override: replace tensors under the same key.
-
-    Returns:
-        The key.
+    """Register tensors, inputs and results in calling order, under any text as key, and return the
+    key.
 
     Raises:
         TaskError: the key is taken, and ``override`` is False.
@@ -663,14 +640,10 @@ def register_workload_tensors(
 
 
 def make_workload_key(func: str | Function, args: Iterable[Json]) -> str:
-    """The key of a workload: JSON of its name and its arguments.
-
-    Args:
-        func: the registered function, or its name.
-        args: its arguments; defaults are filled in.
+    """The key of a workload: JSON of its name and its arguments, defaults filled in.
 
     Raises:
-        TaskError: the function is not registered, or does not accept the arguments.
+        TaskError: the function, or its name, is not registered, or does not accept the arguments.
 
     Example:
         >>> from loopwright import auto_scheduler
@@ -687,10 +660,7 @@ def make_workload_key(func: str | Function, args: Iterable[Json]) -> str:
 
 
 def workload_key_to_tensors(workload_key: str) -> list[Tensor]:
-    """Inputs and results of a workload, in calling order.
-
-    Args:
-        workload_key: a key of `make_workload_key` or `register_workload_tensors`.
+    """Inputs and results of the workload of a key, in calling order.
 
     Raises:
         TaskError: the key is malformed, or its function is not registered.

@@ -10,26 +10,14 @@ from typing import TYPE_CHECKING, Any
 import numpy.typing as npt
 
 from loopwright.compat.cost_models import RandomModel, XGBModel
-from loopwright.compat.searching import (
-    PreloadMeasuredStates,
-    SearchPolicy,
-    SketchPolicy,
-)
-from loopwright.compat.states import (
-    ComputeDAG,
-)
+from loopwright.compat.searching import PreloadMeasuredStates, SearchPolicy, SketchPolicy
+from loopwright.compat.states import ComputeDAG
 from loopwright.errors import UsageError
 from loopwright.files import Kind, Output, marked, write
 from loopwright.space import AutomaticTask
 from loopwright.task import Task
 from loopwright.task.task import TargetLike, resolve_target
-from loopwright.tuner import (
-    TasksMonitor,
-    TasksSummary,
-    Tuner,
-    task_table,
-    tune_tasks,
-)
+from loopwright.tuner import TasksMonitor, TasksSummary, Tuner, task_table, tune_tasks
 from loopwright.tuner.tasks.scheduler import ALPHA, BACKWARD_WINDOW, BETA
 
 if TYPE_CHECKING:
@@ -191,19 +179,16 @@ class TaskScheduler:
         adaptive_training: bool = False,
         per_task_early_stopping: int | None = None,
     ) -> TasksSummary:
-        """Tune all tasks.
+        """Tune all tasks; returns their table.
 
         Args:
-            tune_option: the trials of all tasks together, beyond those in the log, and the
-                settings of measuring.
+            tune_option: the trials of all tasks together, beyond those in the log, and the settings
+                of measuring.
             search_policy: ``"default"`` or ``"sketch.xgb"``, ``"sketch.random"``, or a policy for
                 each task.
             search_policy_params: ``params`` of `SketchPolicy`.
             adaptive_training: accepted.
             per_task_early_stopping: number of trials without a better one that ends a task.
-
-        Returns:
-            The table of tasks.
 
         Raises:
             UsageError: the policy is unknown, the numbers of policies and tasks differ, or there
@@ -247,10 +232,12 @@ class TaskScheduler:
         self, search_policy: str | Sequence[SearchPolicy], params: dict[str, Any] | None
     ) -> list[SearchPolicy]:
         if not isinstance(search_policy, str):
-            given = list(search_policy)
-            if len(given) != len(self.tasks):
-                raise UsageError(f"{len(given)} policies for {len(self.tasks)} tasks; one for each")
-            return given
+            policies = list(search_policy)
+            if len(policies) != len(self.tasks):
+                raise UsageError(
+                    f"{len(policies)} policies for {len(self.tasks)} tasks; one for each"
+                )
+            return policies
         if search_policy not in _MODELS:
             raise UsageError(
                 f"there is no search policy {search_policy!r}; there are {', '.join(_MODELS)}"
@@ -294,29 +281,23 @@ def extract_tasks(
     opt_level: int = 3,
     other_targets: object = None,
 ) -> tuple[list[SearchTask], list[int]]:
-    """The tasks of a network, and their number of calls in a run of it.
+    """The tasks of a network in the order in which it first needs them, and their number of calls
+    in a run of it.
 
     They belong to the kernels that `loopwright.compile` builds for the same target. If a kernel has
     several implementations, such as a convolution by Winograd's algorithm, the task is that of the
     one that is built without records; `loopwright.tune` compares them.
 
     Args:
-        mod: a module of `loopwright.graph`, a function of it, or an ONNX model.
-        params: arrays by the names of the parameters that are weights; None: none are.
-        target: such as ``"llvm"`` or a ``Target``; None: the current or the default one.
-        target_host: None, or the target of the code that calls the kernels, a CPU.
+        mod, params, target, target_host: as of ``autotvm.task.extract_from_program``, whose errors
+            apply.
         hardware_params: facts of the hardware that override those of the target.
         include_simple_tasks: also tasks that only move and map elements.
         dump_workload_to_dag_log: a file of JSON with the expression of each key; None: none.
         opt_level: accepted: the passes are those of `loopwright.compile`.
         other_targets: accepted only as None.
 
-    Returns:
-        Tasks, in the order in which the network first needs them, and their weights.
-
     Raises:
-        GraphError: the model is invalid, or a parameter has another name, shape or dtype.
-        TargetError: a target is not understood.
         UsageError: other targets are given.
 
     Example:
@@ -337,8 +318,8 @@ def extract_tasks(
     if hardware_params is not None:
         resolved = hardware_params.applied_to(resolved)
     module = bound_module(mod, params)
-    found = tasks_of(module, resolved, include_simple_tasks=include_simple_tasks)
-    first = [one for one in found if one.rank == 0]
+    kernels = tasks_of(module, resolved, include_simple_tasks=include_simple_tasks)
+    first = [one for one in kernels if one.rank == 0]
     tasks = [_search_task(one.task, hardware_params) for one in first]
     if dump_workload_to_dag_log is not None:
         text = json.dumps({task.workload_key: str(task.compute_dag) for task in tasks})

@@ -1,4 +1,7 @@
-"""TVM's ``tir`` names: the table, and statements written by hand."""
+"""Statements written by hand, calls by name and buffers, under TVM's ``tir`` names.
+
+`loopwright.te.IRBuilder` does the work of the builder.
+"""
 
 from __future__ import annotations
 
@@ -136,7 +139,7 @@ def prim_func(
     Raises:
         TensorError: a buffer has gaps, the name cannot be used, the body returns no statement, or
             it writes an input.
-        LowerError: the statements are malformed; it is said which, and how.
+        LowerError: a statement is malformed; the message names it.
 
     Example:
         >>> from loopwright import tir
@@ -235,10 +238,10 @@ class BufferVar:
 
     def _at(self, indices: ExprLike | tuple[ExprLike, ...]) -> ExprLike | tuple[ExprLike, ...]:
         """The indices by dimension."""
-        given = indices if isinstance(indices, tuple) else (indices,)
-        if len(given) != 1 or len(self.shape) == 1:
+        listed = indices if isinstance(indices, tuple) else (indices,)
+        if len(listed) != 1 or len(self.shape) == 1:
             return indices
-        rest, at = given[0], list[ExprLike]()
+        rest, at = listed[0], list[ExprLike]()
         for extent in reversed(self.shape[1:]):
             at.append(rest % extent)
             rest = rest // extent
@@ -343,7 +346,7 @@ class IRBuilder:
             TensorError: another scope, or an extent that is no positive number.
         """
         if scope not in ("", "local", "global"):
-            raise TensorError(f"allocate {name!r}: scope={scope!r} is not there; leave it out")
+            raise TensorError(f"allocate {name!r}: scope={scope!r} is not supported; leave it out")
         view = self._scopes[-1].enter_context(self._statements.allocate(shape, dtype, name))
         return BufferVar(self, view)
 
@@ -368,8 +371,8 @@ class IRBuilder:
     @contextmanager
     def _scope(self) -> Iterator[None]:
         """End the life of what is allocated inside with the block."""
-        with ExitStack() as own:
-            self._scopes.append(own)
+        with ExitStack() as stack:
+            self._scopes.append(stack)
             try:
                 yield
             finally:
@@ -382,6 +385,9 @@ def create_builder() -> IRBuilder:
 
 
 Function = Callable[..., Expr]
+
+# What may be called by name are the functions of `loopwright.te`, which have one definition and one
+# bound of their error on every target: C's mathematics and TVM's own names stand for them.
 
 #: C's functions of doubles; those of floats have an ``f`` behind. ``round`` is not among them: C
 #: rounds ties away from zero.
@@ -404,11 +410,8 @@ _ARGUMENTS: dict[Function, int] = {te.fma: 3, te.fmod: 2, te.power: 2}
 def call_pure_extern(dtype: str, func_name: str, *args: ExprLike) -> Expr:
     """A function of C's mathematics, such as ``expf``: that of `loopwright.te` in its place.
 
-    Args:
-        dtype: type of the result.
-        func_name: C's name. Functions of doubles are computed in float64, those with ``f`` behind
-            in float32.
-        args: their arguments, which are converted to that type.
+    Functions of doubles are computed in float64, those with ``f`` behind in float32; their
+    arguments are converted to that type, and the result to ``dtype``.
 
     Raises:
         TensorError: it is no such function, or has another number of arguments: code of other
@@ -428,11 +431,6 @@ def call_pure_extern(dtype: str, func_name: str, *args: ExprLike) -> Expr:
 
 def call_intrin(dtype: str, func_name: str, *args: ExprLike) -> Expr:
     """A function of TVM by its full name, such as ``"tir.exp"``: that of `loopwright.te`.
-
-    Args:
-        dtype: type of the result.
-        func_name: the name.
-        args: its arguments.
 
     Raises:
         TensorError: it is no function of floats, or has another number of arguments. An intrinsic
@@ -513,9 +511,9 @@ def decl_buffer(
         >>> b.strides
         (None, 1)
     """
-    given = {"data": data is not None, "buffer_type": buffer_type != ""}
-    given["scope"] = scope not in ("", "global")
-    for argument, is_given in given.items():
+    refused = {"data": data is not None, "buffer_type": buffer_type != ""}
+    refused["scope"] = scope not in ("", "global")
+    for argument, is_given in refused.items():
         if is_given:
             raise TensorError(
                 f"decl_buffer {name!r}: {argument}= is not supported; leave it out (operands lie "

@@ -11,14 +11,6 @@ from loopwright.history.contexts import ApplyConfig, ApplyFixedConfig, ApplyGrap
 from loopwright.history.selection import why_not_applied
 
 __all__ = [
-    "ApplyConfig",
-    "ApplyFixedConfig",
-    "ApplyGraphBest",
-    "ApplyHistoryBest",
-    "AsCalled",
-    "Choice",
-    "Match",
-    "Report",
-    "apply_history_best",
-    "why_not_applied",
-]
+    "ApplyConfig", "ApplyFixedConfig", "ApplyGraphBest", "ApplyHistoryBest", "AsCalled", "Choice",
+    "Match", "Report", "apply_history_best", "why_not_applied",
+]  # fmt: skip

@@ -22,13 +22,7 @@ from loopwright.history.selection import (
     verdict_of,
 )
 from loopwright.presenting import duration
-from loopwright.records import (
-    Checked,
-    Json,
-    Record,
-    canonical_json,
-    vouched,
-)
+from loopwright.records import Checked, Json, Record, canonical_json, vouched
 from loopwright.records.playoffs import ratios
 from loopwright.records.reports.standings import default_record
 from loopwright.task.dispatch import DispatchContext, fallback, say_once, task_of
@@ -36,7 +30,7 @@ from loopwright.task.space import ConfigEntity
 from loopwright.task.task import TargetLike, Task
 from loopwright.task.template import Scheduled
 from loopwright.te.dag import call_work, read_arg_id
-from loopwright.te.index_ranges import Span, index_spans
+from loopwright.te.index_ranges import index_spans
 
 if TYPE_CHECKING:
     from loopwright.runtime import Module
@@ -158,7 +152,7 @@ class ApplyHistoryBest(DispatchContext):
             if choice.checked is not Checked.YES:
                 say_once(f"{record} applied, and its answer was not checked")
             if problem := _out_of_reach(task, choice.record, scheduled):
-                say_once(f"{record} not to be believed: {problem}")
+                say_once(f"{record} implausible: {problem}")
         if scheduled is not None:
             scheduled[0].origin = _Applied(self, task)
         return scheduled
@@ -196,7 +190,10 @@ class ApplyHistoryBest(DispatchContext):
         """
         choice = self.explain(task)
         if task.make_inputs is None:
-            actual = time_as_called(module, choice.expected, spans=_index_spans(task))
+            s, tensors = task.expression()
+            ranges = index_spans(s.dag)  # of arguments that are used as indices
+            spans = [ranges.get(read_arg_id(i)[0]) for i in s.arg_ids(tensors)]
+            actual = time_as_called(module, choice.expected, spans=spans)
         else:
             actual = time_as_called(module, choice.expected, task.make_inputs())
         self._choices[_name(task)] = replace(choice, actual=actual)
@@ -217,8 +214,8 @@ class ApplyHistoryBest(DispatchContext):
 
         Nothing is entered in the report, and nothing is refused.
         """
-        found, passed = self._chosen(task, needs_playoff=task.of_model)
-        first = next(found, None)
+        choices, passed = self._chosen(task, needs_playoff=task.of_model)
+        first = next(choices, None)
         if first is not None:
             return first
         near = tuple(passed.near_misses)
@@ -269,19 +266,19 @@ class ApplyHistoryBest(DispatchContext):
     def _choice(
         self, task: Task, record: Record, here: Here, passed: PassedOver, replayed: bool
     ) -> Choice:
-        own = self._known.of_expression(task)
+        records = self._known.of_expression(task)
         fit = here.fit(record)
-        right = is_right(record, vouched(own), here)
+        right = is_right(record, vouched(records), here)
         comparable = fit.same_options and not fit.refused and record.task == task.alias
-        verdict = verdict_of(record, own) if comparable else None
-        ratio = ratios(own).get(record.candidate) if comparable else None
+        verdict = verdict_of(record, records) if comparable else None
+        ratio = ratios(records).get(record.candidate) if comparable else None
         match = Match.EXACT if fit.exact else Match.COMPATIBLE
         no_faster = ratio is not None and ratio >= 1.0
         if verdict is not None and verdict.is_compared:
             no_faster = verdict.nothing_faster
         if self.verdicts and no_faster:
             match = Match.DEFAULT
-        default = default_record(own) if ratio is None else None
+        default = default_record(records) if ratio is None else None
         return Choice(
             str(task),
             task.key,
@@ -344,13 +341,6 @@ class _Applied:
 def _name(task: Task) -> tuple[str, str]:
     """Key of a task in a report: its name and all options of the target."""
     return task.alias, canonical_json(task.target.canonical)
-
-
-def _index_spans(task: Task) -> list[Span | None]:
-    """For each argument of a task's kernels its values as an index; None where it is no index."""
-    s, tensors = task.expression()
-    spans = index_spans(s.dag)
-    return [spans.get(read_arg_id(i)[0]) for i in s.arg_ids(tensors)]
 
 
 def _here(task: Task) -> Here:

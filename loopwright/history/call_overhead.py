@@ -50,7 +50,7 @@ _LARGE = 1.1
 
 
 @dataclass(frozen=True)
-class Ratio:
+class TurnRatio:
     """Ratio of times taken in turns: median over the rounds, and its interval of 96 %."""
 
     middle: float
@@ -58,7 +58,7 @@ class Ratio:
     high: float
 
     @classmethod
-    def of(cls, slow: Sequence[float], fast: Sequence[float]) -> Ratio:
+    def of(cls, slow: Sequence[float], fast: Sequence[float]) -> TurnRatio:
         ratios = sorted(a / b for a, b in zip(slow, fast, strict=True))
         edge = min(1, (len(ratios) - 1) // 2)
         return cls(statistics.median(ratios), ratios[edge], ratios[-1 - edge])
@@ -82,39 +82,39 @@ class AsCalled:
     seconds: float
     tuned_way: float
     expected: float | None
-    calls: Ratio
-    arrays: Ratio
+    calls: TurnRatio
+    arrays: TurnRatio
 
     @property
     def causes(self) -> tuple[str, ...]:
         """Reasons why it takes longer than expected, with remedies; empty where it does not."""
-        found = []
+        remarks = []
         if self.arrays.low > _LARGE:
-            found.append(
+            remarks.append(
                 f"NumPy's arrays begin at a multiple of {_NUMPY_ALIGNMENT} bytes and this kernel "
                 f"wants {ALIGNMENT}, which costs {self.arrays}: allocate them with "
                 "loopwright.nd.empty or nd.array (np.from_dlpack gives a view for NumPy)"
             )
         if self.calls.low > _LARGE:
-            found.append(
+            remarks.append(
                 f"calling it from Python, not pinned, costs {self.calls}: bind the arguments once "
                 "(module[name].bind(...).run()), call within loopwright.runtime.pinned(), or "
                 "tune with as many threads as there are free cores"
             )
         if self.expected is not None and self.tuned_way > _LARGE * self.expected:
-            found.append(
+            remarks.append(
                 f"timed as in tuning it takes {self.tuned_way / self.expected:.2f} x what the "
                 "record says: the machine is busy or slower than then; try again when it is "
                 "idle, or tune again"
             )
-        return tuple(found)
+        return tuple(remarks)
 
     def __str__(self) -> str:
-        said = f"called on NumPy arrays it takes {duration(self.seconds)}"
+        text = f"called on NumPy arrays it takes {duration(self.seconds)}"
         if self.expected is not None:
             ratio = self.seconds / self.expected
-            said += f", expected {duration(self.expected)} ({ratio:.2f} x)"
-        return "; ".join([said, *self.causes])
+            text += f", expected {duration(self.expected)} ({ratio:.2f} x)"
+        return "; ".join([text, *self.causes])
 
 
 def time_as_called(
@@ -135,7 +135,7 @@ def time_as_called(
             "begins the work; time it with time_evaluator on arrays there, or by `loopwright bench`"
         )
     if not isinstance(function, Function):
-        raise BuildError(f"verify: {function.name} takes any size; time it on arrays of yours")
+        raise BuildError(f"verify: {function.name} takes any size; time it on arrays of your own")
     values = _values(function.args, inputs, spans)
     aligned = [_placed(value, 0) for value in values]
     apart = [_placed(value, _NUMPY_ALIGNMENT) for value in values]
@@ -161,8 +161,8 @@ def time_as_called(
         statistics.median(numpys),
         statistics.median(tuned),
         expected,
-        Ratio.of(plain, tuned),
-        Ratio.of(numpys, plain),
+        TurnRatio.of(plain, tuned),
+        TurnRatio.of(numpys, plain),
     )
 
 
@@ -197,16 +197,16 @@ def _values(
     args: Sequence[Arg], inputs: Sequence[npt.ArrayLike] | None, spans: Sequence[Span | None]
 ) -> list[Array]:
     if inputs is not None:
-        given = iter(inputs)
+        arrays = iter(inputs)
         return [
             np.ones(arg.shape, arg.dtype)
             if arg.output
-            else np.asarray(next(given)).astype(arg.dtype).reshape(arg.shape)
+            else np.asarray(next(arrays)).astype(arg.dtype).reshape(arg.shape)
             for arg in args
         ]
     rng = np.random.default_rng(0)
-    known = spans or [None] * len(args)
-    return [_drawn(rng, arg, span) for arg, span in zip(args, known, strict=True)]
+    ranges = spans or [None] * len(args)
+    return [_drawn(rng, arg, span) for arg, span in zip(args, ranges, strict=True)]
 
 
 def _drawn(rng: np.random.Generator, arg: Arg, span: Span | None) -> Array:

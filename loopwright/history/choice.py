@@ -131,7 +131,9 @@ class Choice:
         if self.age is not None:
             parts.append(f"{span(self.age)} old")
         parts += [f"{self.match} match"] if self.match is not Match.DEFAULT else []
-        parts += [self._checked_words, self.against_default]
+        unchecked = "not checked" + (f": {self.check_reason}" if self.check_reason else "")
+        parts.append("checked" if self.checked is Checked.YES else unchecked)
+        parts.append(self.against_default)
         if self.replayed:
             parts.append("its trace replayed, the template has changed")
         if self.note:
@@ -141,16 +143,10 @@ class Choice:
         parts += self.near_misses
         if self.match is Match.DEFAULT:
             by = "since it is not verified:" if self.unverified else "by the verdict of"
-            found = f"default configuration, {by} record {self.record.id}"
+            source = f"default configuration, {by} record {self.record.id}"
         else:
-            found = f"record {self.record.id}"
-        return f"{self.task}: {found} ({', '.join(parts)}){self._verified}"
-
-    @property
-    def _checked_words(self) -> str:
-        if self.checked is Checked.YES:
-            return "checked"
-        return "not checked" + (f": {self.check_reason}" if self.check_reason else "")
+            source = f"record {self.record.id}"
+        return f"{self.task}: {source} ({', '.join(parts)}){self._verified}"
 
     @property
     def _verified(self) -> str:

@@ -1,4 +1,4 @@
-"""Dispatch contexts that hold configurations themselves, without a ranking of records."""
+"""Sources of logs, and dispatch contexts that hold configurations without ranking records."""
 
 from __future__ import annotations
 
@@ -45,7 +45,10 @@ def logs_of(source: Source | Iterable[Any] | None) -> Iterator[Log]:
     elif isinstance(source, Iterable):
         yield from _parts(source)
     else:
-        raise _neither(source)
+        raise UsageError(
+            "apply_history_best takes the path of a log or of a folder of *.jsonl, an open file, "
+            f"its lines, records, a Log, a Store, or a list of these; got {source!r:.60}"
+        )
 
 
 def _parts(source: Iterable[Any]) -> Iterator[Log]:
@@ -66,8 +69,8 @@ def _parts(source: Iterable[Any]) -> Iterator[Log]:
 
 
 def _record(source: object) -> Record | None:
-    own = source if isinstance(source, Record) else getattr(source, "record", None)
-    return own if isinstance(own, Record) else None
+    record = source if isinstance(source, Record) else getattr(source, "record", None)
+    return record if isinstance(record, Record) else None
 
 
 def _is_line(source: object) -> bool:
@@ -89,13 +92,6 @@ def _files(path: Path) -> list[Path]:
     if not files:
         raise RecordError(f"the folder {str(path)!r} holds no *.jsonl; name a log file")
     return files
-
-
-def _neither(source: object) -> UsageError:
-    return UsageError(
-        "apply_history_best takes the path of a log or of a folder of *.jsonl, an open file, its "
-        f"lines, records, a Log, a Store, or a list of these; got {source!r:.60}"
-    )
 
 
 #: A configuration, its index, or ``{knob: value}``.
@@ -177,16 +173,16 @@ class ApplyFixedConfig(_ConfigContext):
         schedule_names: str | Sequence[str] = (),
         configs: Mapping[str, Config] | None = None,
     ) -> None:
-        known = {task.name for task in tasks}
+        names = {task.name for task in tasks}
         chosen = (schedule_names,) if isinstance(schedule_names, str) else tuple(schedule_names)
         self._configs: dict[str, Config] = dict(configs or {})
         for name in (*chosen, *self._configs):
-            if name not in known:
-                there = ", ".join(sorted(known)) or "none"
+            if name not in names:
+                there = ", ".join(sorted(names)) or "none"
                 raise UsageError(
                     f"ApplyFixedConfig: no task is of template {name!r}; there are {there}"
                 )
-        self._names = frozenset(chosen or known)
+        self._names = frozenset(chosen or names)
 
     def config_for(self, task: Task) -> ConfigEntity | None:
         """The template's configuration; None for templates that are not named."""

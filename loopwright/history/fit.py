@@ -13,14 +13,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from loopwright.errors import TargetError
-from loopwright.records import (
-    Json,
-    Record,
-    build_hash,
-    device_of,
-    environment,
-    once_for_equal,
-)
+from loopwright.records import Json, Record, build_hash, device_of, environment, once_for_equal
 from loopwright.records import threads as threads_of
 from loopwright.runtime.devices.facts import facts_here, models_here
 from loopwright.target import Target, same_code
@@ -30,7 +23,7 @@ _APART = frozenset({"kind", "mcpu", "mattr", "model", "num_threads", "keys", "ho
 _SHOWN = 40
 
 
-class Difference(NamedTuple):
+class FieldDifference(NamedTuple):
     """A field in which a record differs from what is built here."""
 
     field: str
@@ -51,9 +44,9 @@ class Fit:
     """Differences between a record and what is built here."""
 
     #: Differences of hardware, which keep it from being used.
-    refused: tuple[Difference, ...]
+    refused: tuple[FieldDifference, ...]
     #: Differences that may change its time; another machine that ran the same code is one.
-    others: tuple[Difference, ...]
+    others: tuple[FieldDifference, ...]
     #: ``"same"``, ``"other"``, or ``"unknown"`` where the record does not say.
     hardware: str
 
@@ -86,8 +79,9 @@ class Here:
         """Compare a record; a field that it does not state does not differ."""
         machine = [d for d in self._machine(record) if d.differs]
         code = [d for d in self._code(record) if d.differs]
-        hardware = "same" if self._says_hardware(record) else "unknown"
-        hardware = "other" if machine or code else hardware
+        # Whether the record and this machine both name the hardware.
+        named = device_of(self.env) if device_of(record.env) else record.env.get("cpu")
+        hardware = "other" if machine or code else "same" if named else "unknown"
         others = self._others(record)
         if machine and not code and record.target.get("mcpu") and self._runs_here:
             return Fit((), (*machine, *others), hardware)
@@ -105,52 +99,41 @@ class Here:
         except TargetError:  # a CPU that this LLVM does not know
             return False
 
-    def _says_hardware(self, record: Record) -> bool:
-        """Whether the record and this machine both name the hardware."""
-        if device_of(record.env):
-            return bool(device_of(self.env))
-        return bool(record.env.get("cpu"))
-
-    def _machine(self, record: Record) -> list[Difference]:
-        if then := device_of(record.env):
-            return self._device(then)
+    def _machine(self, record: Record) -> list[FieldDifference]:
+        if then := device_of(record.env):  # a device of its model will do, on any host
+            if then.get("name") in models_here(str(self.target.get("kind", ""))):
+                return []
+            return [FieldDifference("device", then.get("name"), device_of(self.env).get("name"))]
         return [
-            Difference("CPU", record.env.get("cpu"), self.env.get("cpu")),
-            Difference("instruction set", record.env.get("isa"), self.env.get("isa")),
+            FieldDifference("CPU", record.env.get("cpu"), self.env.get("cpu")),
+            FieldDifference("instruction set", record.env.get("isa"), self.env.get("isa")),
         ]
 
-    def _device(self, then: Mapping[str, Json]) -> list[Difference]:
-        """A record of a device fits where one of its model is; its host does not matter."""
-        now = device_of(self.env)
-        if then.get("name") in models_here(str(self.target.get("kind", ""))):
-            return []
-        return [Difference("device", then.get("name"), now.get("name"))]
-
-    def _code(self, record: Record) -> list[Difference]:
+    def _code(self, record: Record) -> list[FieldDifference]:
         then, now = record.target, self.target
-        model = Difference("model", then.get("model"), now.get("model"))
+        model = FieldDifference("model", then.get("model"), now.get("model"))
         if _cpu(then) != _cpu(now) and self._runs_here and same_code(_cpu(then), _cpu(now)):
             return [model]
         return [
-            Difference("target CPU", then.get("mcpu"), now.get("mcpu")),
-            Difference("target features", _features(then), _features(now)),
+            FieldDifference("target CPU", then.get("mcpu"), now.get("mcpu")),
+            FieldDifference("target features", _features(then), _features(now)),
             model,
         ]
 
-    def _others(self, record: Record) -> list[Difference]:
+    def _others(self, record: Record) -> list[FieldDifference]:
         then, now = record.target, self.target
-        found = [
-            Difference(name, then[name], now.get(name))
+        differences = [
+            FieldDifference(name, then[name], now.get(name))
             for name in then
             if name not in _APART and then[name] != now.get(name)
         ]
         if bool(then.get("model")) != bool(now.get("model")):
-            found.append(Difference("model", then.get("model"), now.get("model")))
+            differences.append(FieldDifference("model", then.get("model"), now.get("model")))
         if record.threads and record.threads != self.threads:
-            found.append(Difference("threads", record.threads, self.threads))
+            differences.append(FieldDifference("threads", record.threads, self.threads))
         if record.build and record.build != self.build:
-            found.append(Difference("compiler", record.build, self.build))
-        return found
+            differences.append(FieldDifference("compiler", record.build, self.build))
+        return differences
 
 
 def _features(target: Mapping[str, Json]) -> Json:
@@ -167,6 +150,6 @@ def _cpu(target: Mapping[str, Json]) -> tuple[str, str]:
 def _show(value: Json) -> str:
     """A value for people; long lists, such as features of a CPU, are cut."""
     if value is None:
-        return "not said"
+        return "not given"
     text = " ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."

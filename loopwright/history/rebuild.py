@@ -24,9 +24,9 @@ def expression_of(log: Log, record: Record) -> Expression:
     if not record.dag and record.error is not None:
         text = f"{record.error.get('kind')}: {record.error.get('text')}"
         raise RecordError(f"record {record.id} has no schedule, since it failed before: {text}")
-    found = log.expression(record)
-    if found is not None:
-        return found
+    expression = log.expression(record)
+    if expression is not None:
+        return expression
     why = f"it holds {len(log.dags)} others" if log.dags else "it was written before logs kept them"
     name = f"expression {record.dag[:20]!r}" if record.dag else "expression (AutoTVM keeps none)"
     raise RecordError(f"{log.path} does not hold the {name} of record {record.id}: {why}")
@@ -106,8 +106,8 @@ def _target(record: Record) -> Target:
     for flag in shlex.split(flags) if isinstance(flags, str) else []:
         if not _HARMLESS_FLAG.fullmatch(flag):
             raise RecordError(
-                f"its target has the compiler flag {flag[:40]!r}, and a log may not choose that "
-                "one; build its schedule for the target in a program of yours"
+                f"its target has the compiler flag {flag[:40]!r}, which a log may not set; build "
+                "its schedule for the target in a program of your own"
             )
     return Target({name: value for name, value in record.target.items() if name != "cc"})
 

@@ -1,4 +1,4 @@
-"""The records of a history by task and by expression, and which may be applied to a task."""
+"""Selection of records for a task: by task and expression, usable, fitting, checked, replayed."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from loopwright.records import (
     top_k,
     vouched,
 )
+from loopwright.records.bulk import grouped
 from loopwright.records.query import latest_verdict
 from loopwright.task.dispatch import say_once
 from loopwright.task.task import TargetLike, Task, create_task, resolve_target
@@ -57,8 +58,8 @@ def unusable(record: Record) -> str:
 def failed_checks(own: Sequence[Record]) -> dict[str, str]:
     """Candidates that failed a later check, such as by a crash, with the reason."""
     (phases,) = fields_of(own, "phase")
-    found = [record for record, phase in zip(own, phases, strict=True) if phase == CHECK]
-    checks = sorted(found, key=lambda r: r.ts)
+    checked = [record for record, phase in zip(own, phases, strict=True) if phase == CHECK]
+    checks = sorted(checked, key=lambda r: r.ts)
     latest = {record.candidate: record.error for record in checks}
     return {c: f"failed when checked again ({e.get('kind')})" for c, e in latest.items() if e}
 
@@ -119,7 +120,8 @@ class KnownRecords:
         self._expressions: dict[tuple[str, str], dict[str, list[Record]]] | None = None
 
     def add(self, records: Iterable[Record]) -> None:
-        for name, more in _by_name(records).items():
+        records = list(records)
+        for name, more in grouped(records, fields_of(records, "task")[0]).items():
             self._records.setdefault(name, []).extend(more)
         self._expressions = None
 
@@ -129,11 +131,11 @@ class KnownRecords:
         """Records to try, best first, and the number that were passed over for each reason."""
         exact, near, refused = [], [], []
         passed = PassedOver()
-        own = self.of_expression(task)
-        failed = failed_checks(own)
-        phases, candidates, usable = fields_of(own, "phase", "candidate", "usable")
-        known = zip(own, phases, candidates, usable, here.fits(own), strict=True)
-        for record, phase, candidate, is_usable, fit in known:
+        records = self.of_expression(task)
+        failed = failed_checks(records)
+        phases, candidates, usable = fields_of(records, "phase", "candidate", "usable")
+        rows = zip(records, phases, candidates, usable, here.fits(records), strict=True)
+        for record, phase, candidate, is_usable, fit in rows:
             if phase == CHECK:
                 continue
             if reason := refusal(record, fit, failed, any_hardware=any_hardware):
@@ -143,16 +145,16 @@ class KnownRecords:
                 exact.append(record)
             else:
                 near.append(record)
-        if not own:
+        if not records:
             passed = self._other_tasks(task)
         for record in top_k(refused, _NEAR_MISSES):
             fields = "; ".join(map(str, here.fit(record).refused))
             passed.near_misses.append(f"record {record.id} was refused: {fields}")
         # Failures are passed on as well: a wrong answer found later takes its candidate out.
-        rest = [record for record, is_usable in zip(own, usable, strict=True) if not is_usable]
+        rest = [record for record, is_usable in zip(records, usable, strict=True) if not is_usable]
         groups = filter(None, (exact, near))
         order = [record for group in groups for record in top_k([*group, *rest], _TRIES)]
-        right = vouched(own)
+        right = vouched(records)
         order.sort(key=lambda record: not is_right(record, right, here))
         return order[:_TRIES], passed
 
@@ -160,12 +162,12 @@ class KnownRecords:
         """Records of a task, and others of its expression (an automatic space's) and kind of
         target."""
         names = dict.fromkeys((task.alias, task.key))
-        own = [record for key in names for record in self._records.get(key, [])]
+        named = [record for key in names for record in self._records.get(key, [])]
         if not task.dag_hash:
-            return own
+            return named
         groups = [self._by_expression().get((dag, task.kind), {}) for dag in task.dag_hashes]
         others = chain.from_iterable(group.items() for group in groups)
-        return [*own, *chain.from_iterable(g for key, g in others if key not in names)]
+        return [*named, *chain.from_iterable(g for key, g in others if key not in names)]
 
     def _by_expression(self) -> Mapping[tuple[str, str], Mapping[str, list[Record]]]:
         """Records by expression and kind of target, and then by task."""
@@ -192,16 +194,6 @@ class KnownRecords:
         return PassedOver(reasons, none)
 
 
-def _by_name(records: Iterable[Record]) -> dict[str, list[Record]]:
-    """Records by the name of their task, in order of first appearance."""
-    groups: dict[str, list[Record]] = {}
-    records = list(records)
-    (names,) = fields_of(records, "task")
-    for record, name in zip(records, names, strict=True):
-        groups.setdefault(name, []).append(record)
-    return groups
-
-
 class Refused(Exception):
     """Error of a record that cannot be applied; the text says why."""
 
@@ -212,14 +204,16 @@ def other_knobs(task: Task, config: Mapping[str, Json]) -> str:
     unknown = ", ".join(sorted(set(config) - set(knobs)))
     missing = ", ".join(sorted(set(knobs) - set(config)))
     parts = [f"{unknown} too many" if unknown else "", f"{missing} missing" if missing else ""]
-    said = ", ".join(filter(None, parts))
-    return f"it has other knobs than the template now ({said})" if said else ""
+    differences = ", ".join(filter(None, parts))
+    return f"it has other knobs than the template now ({differences})" if differences else ""
 
 
 def instantiate(task: Task, record: Record) -> tuple[Scheduled, bool]:
     """The schedule of a record, and whether its trace was replayed in place of the template."""
     if task.automatic or record.task != task.alias:
-        return _replayed(task, record), record.task != task.alias
+        if record.dag not in task.dag_hashes:
+            raise Refused("it is of another tensor expression")
+        return _on_expression(task.expression(record.dag), record), record.task != task.alias
     if not record.trace and (differing := other_knobs(task, record.config)):
         raise Refused(f"{differing}, and no trace")
     try:
@@ -233,13 +227,6 @@ def instantiate(task: Task, record: Record) -> tuple[Scheduled, bool]:
     if canonical_json(schedule.trace_json()) == canonical_json(record.trace):
         return (schedule, tensors), False
     return _on_expression((schedule, tensors), record), True
-
-
-def _replayed(task: Task, record: Record) -> Scheduled:
-    """Replay the trace of a record on the expression of a task."""
-    if record.dag not in task.dag_hashes:
-        raise Refused("it is of another tensor expression")
-    return _on_expression(task.expression(record.dag), record)
 
 
 def _on_expression(scheduled: Scheduled, record: Record) -> Scheduled:
@@ -278,12 +265,12 @@ def why_not_applied(
         >>> why_not_applied([line])
         ["the template 'no/such' is not registered; import the file that defines it"]
     """
-    known: dict[str, Here | None] = {}
+    machines: dict[str, Here | None] = {}
 
     def hardware(record: Record) -> str:
-        if record.kind not in known:
-            known[record.kind] = _here(record, target)
-        here = known[record.kind]
+        if record.kind not in machines:
+            machines[record.kind] = _here(record, target)
+        here = machines[record.kind]
         return of_other_hardware(here.fit(record)) if here is not None else ""
 
     tasks = once_for_equal(lambda record: _task_of(record, target), records, ("task",))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from loopwright.errors import LoopwrightError
 from loopwright.history.apply_best import apply_history_best
 from loopwright.history.choice import Choice, Match
-from loopwright.history.fit import Difference, Here
+from loopwright.history.fit import FieldDifference, Here
 from loopwright.history.selection import failed_checks, refusal
 from loopwright.records import Json, Record, by_task
 from loopwright.target import Target
@@ -25,7 +25,7 @@ class AppliesHere:
     #: whether a build of its task on this machine, with the record's target options, gets it
     applied: bool
     reason: str  # reason for the answer, in words
-    differs: tuple[Difference, ...]  # fields in which record and machine differ
+    differs: tuple[FieldDifference, ...]  # fields in which record and machine differ
     #: False where the template is not known here: the record was judged by itself, without a test
     #: whether its configuration still makes the same program.
     known: bool
@@ -64,7 +64,7 @@ def applies_here(record: Record, records: Iterable[Record]) -> AppliesHere:
     return _by_choice(record, apply_history_best(own).explain(task), differs)
 
 
-def _by_choice(record: Record, choice: Choice, differs: tuple[Difference, ...]) -> AppliesHere:
+def _by_choice(record: Record, choice: Choice, differs: tuple[FieldDifference, ...]) -> AppliesHere:
     """Answer by the choice of a build."""
     if choice.record is None:
         return AppliesHere(False, "; ".join(choice.reasons), differs, True)

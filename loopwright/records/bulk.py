@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from itertools import groupby
 from operator import attrgetter, itemgetter
 from typing import Any, TypeVar
@@ -14,6 +14,7 @@ from loopwright.records.record import Record
 
 _M = TypeVar("_M")
 _T = TypeVar("_T")
+_K = TypeVar("_K", bound=Hashable)
 _place_of = attrgetter("_place")
 #: The place of a record that is of no index: no block, and no row.
 _NOWHERE: tuple[StoredBlock | None, int] = (None, 0)
@@ -38,7 +39,7 @@ def fields_of(records: Iterable[object], *names: str) -> list[list[Any]]:
         True {'matmul'}
     """
     records = list(records)
-    found: list[list[Any]] = [[] for _ in names]
+    columns: list[list[Any]] = [[] for _ in names]
     places = _places(records)
     done = 0
     for block, group in groupby(places, itemgetter(0)):
@@ -46,14 +47,14 @@ def fields_of(records: Iterable[object], *names: str) -> list[list[Any]]:
         members = records[done : done + len(rows)]
         done += len(rows)
         if block is None:
-            for name, values in zip(names, found, strict=True):
+            for name, values in zip(names, columns, strict=True):
                 values.extend([getattr(member, name) for member in members])
             continue
-        whole = rows == list(range(block.block.count))
-        for name, values in zip(names, found, strict=True):
+        complete = rows == list(range(block.block.count))
+        for name, values in zip(names, columns, strict=True):
             column = block.values[name]
-            values.extend(column if whole else map(column.__getitem__, rows))
-    return found
+            values.extend(column if complete else map(column.__getitem__, rows))
+    return columns
 
 
 def _places(records: Sequence[object]) -> list[tuple[StoredBlock | None, int]]:
@@ -62,6 +63,14 @@ def _places(records: Sequence[object]) -> list[tuple[StoredBlock | None, int]]:
         return list(map(_place_of, records))  # most often all are; this is three times as fast
     except AttributeError:
         return [getattr(record, "_place", _NOWHERE) for record in records]
+
+
+def grouped(records: Sequence[_M], keys: Iterable[_K]) -> dict[_K, list[_M]]:
+    """Records by key, in order of first appearance."""
+    groups: dict[_K, list[_M]] = {}
+    for record, key in zip(records, keys, strict=True):
+        groups.setdefault(key, []).append(record)
+    return groups
 
 
 def lines_of(records: Iterable[Record]) -> Iterator[str]:
@@ -108,8 +117,8 @@ def once_for_equal(
         for name, column in zip(names, columns, strict=True)
     )
     keys = list(zip(*parts, strict=True))
-    said: dict[object, _T] = {}
+    judged: dict[object, _T] = {}
     for key, record in zip(keys, records, strict=True):
-        if key not in said:
-            said[key] = judge(record)
-    return [said[key] for key in keys]
+        if key not in judged:
+            judged[key] = judge(record)
+    return [judged[key] for key in keys]

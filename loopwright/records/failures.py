@@ -1,4 +1,7 @@
-"""Meaning, causes and remedies of each kind of error: the one source of these texts.
+"""Kinds of failures of trials, with meaning, causes and remedies: the one source of these texts.
+
+``loopwright explain-error`` and the summary of a run print them; ``loopwright explain-error
+--markdown`` makes the page ``docs/errors.md`` of them.
 
 One kind may have several causes: a kernel that was killed after 20 times the time of the best is
 slow, and more time does not help it; one that was killed at the runner's own limit may only need
@@ -137,6 +140,12 @@ def _killed(role: str, remedy: str) -> Cause:
     )
 
 
+#: Exceptions that show a fault of the template.
+_FAULTS = (
+    *("AssertionError", "AttributeError", "IndexError", "KeyError", "NameError", "RuntimeError"),
+    *("SystemExit", "TypeError", "ValueError", "ZeroDivisionError"),
+)
+
 _INSTANTIATION = ErrorHelp(
     ErrorKind.INSTANTIATION,
     "The template or a step of the schedule refused the configuration, before anything was built.",
@@ -155,21 +164,7 @@ _INSTANTIATION = ErrorHelp(
             "matmul(64, 64) with tile=[-1, 8]: mine.py:12: KeyError: 'tile_x'",
             "run the template on this configuration with the traceback: "
             "`task.instantiate(task.config_space.get(index))`",
-            tuple(
-                f"{name}: "
-                for name in (
-                    "AssertionError",
-                    "AttributeError",
-                    "IndexError",
-                    "KeyError",
-                    "NameError",
-                    "RuntimeError",
-                    "SystemExit",
-                    "TypeError",
-                    "ValueError",
-                    "ZeroDivisionError",
-                )
-            ),
+            tuple(f"{name}: " for name in _FAULTS),
         ),
         Cause(
             "The template took longer than a build may.",
@@ -454,22 +449,12 @@ _WRONG_ANSWER = ErrorHelp(
     ),
 )
 
+_KINDS = (
+    *(_INSTANTIATION, _COMPILE, _BUILD_TIMEOUT, _BUILD_CRASH, _RUN_TIMEOUT, _RUN_CRASH),
+    *(_MEMORY, _RUN_ERROR, _WRONG_ANSWER),
+)
 #: The help for each kind, in the order of `ErrorKind`.
-HELP: dict[str, ErrorHelp] = {
-    help.kind: help
-    for help in (
-        _INSTANTIATION,
-        _COMPILE,
-        _BUILD_TIMEOUT,
-        _BUILD_CRASH,
-        _RUN_TIMEOUT,
-        _RUN_CRASH,
-        _MEMORY,
-        _RUN_ERROR,
-        _WRONG_ANSWER,
-    )
-}
-
+HELP: dict[str, ErrorHelp] = {help.kind: help for help in _KINDS}
 
 _INTRODUCTION = """# Why a trial failed
 
@@ -507,11 +492,11 @@ def next_step(kind: str, text: str = "") -> str:
         >>> print(len(lw.records.next_step("RUN_TIMEOUT")) > 0)
         True
     """
-    found = error_help(kind)
-    if found is None:
+    advice = error_help(kind)
+    if advice is None:
         return ""
-    fitting = (cause.next_step for cause in found.causes if cause.fits(text))
-    return next(fitting, found.next_step)
+    fitting = (cause.next_step for cause in advice.causes if cause.fits(text))
+    return next(fitting, advice.next_step)
 
 
 def errors_page() -> str:

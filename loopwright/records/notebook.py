@@ -1,4 +1,4 @@
-"""Records as a table of pandas: a row for each record, a column for each field and each knob."""
+"""Logs and records in notebooks: HTML, and a table of pandas with a row for each record."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from loopwright.records.log import Log
 from loopwright.records.provenance import device_of
 from loopwright.records.query import best, by_task
 from loopwright.records.record import Record
+from loopwright.records.reports.setups import task_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,19 +29,8 @@ RecordsLike: TypeAlias = "Log | str | os.PathLike[str] | Iterable[Record]"
 KNOB = "config."
 #: Columns of text that has few different values.
 _WORDS = (
-    *(
-        "task",
-        "op",
-        "kind",
-        "hardware",
-        "cpu",
-        "run",
-        "error",
-        "checked",
-        "check_reason",
-        "outcome",
-    ),
-    *("phase", "dag", "space", "build"),
+    *("task", "op", "kind", "hardware", "cpu", "run", "error", "checked", "check_reason"),
+    *("outcome", "phase", "dag", "space", "build"),
 )
 _TEXTS = ("id", "error_text", "program", "code", "same_as", "times_of")
 _COUNTS = ("threads", "round", "trial", "windows")
@@ -149,11 +139,11 @@ def _tuples(column: Sequence[Json]) -> list[Json]:
     if not any(isinstance(value, list | tuple) for value in column):
         return list(column)
     # A log has few different values; those that an index holds are the same objects.
-    known: dict[int, Json] = {}
+    tuples: dict[int, Json] = {}
     for value in column:
-        if id(value) not in known:
-            known[id(value)] = _tuple(value)
-    return [known[id(value)] for value in column]
+        if id(value) not in tuples:
+            tuples[id(value)] = _tuple(value)
+    return [tuples[id(value)] for value in column]
 
 
 def _tuple(value: Json) -> Json:
@@ -166,8 +156,8 @@ def _typed(name: str, values: list[Json]) -> pd.Series[Any]:
 
     if name == "ts":
         # The clock of some logs says nothing, which is no moment of 1970.
-        known = [ts if ts else None for ts in values]
-        times = pd.Series(known, dtype="float64")
+        moments = [ts if ts else None for ts in values]
+        times = pd.Series(moments, dtype="float64")
         return pd.to_datetime(times, unit="s", utc=True, errors="coerce")
     dtype = _DTYPES.get(name) or _dtype_of(values)
     if dtype == "category":
@@ -178,11 +168,11 @@ def _typed(name: str, values: list[Json]) -> pd.Series[Any]:
 
 def _encodable(words: Sequence[Json]) -> list[Json]:
     """Texts with lone surrogates escaped, since pandas cannot take them."""
-    known = {
+    escaped = {
         word: word.encode("utf-8", "backslashreplace").decode() if isinstance(word, str) else None
         for word in set(words)
     }
-    return [known[word] for word in words]
+    return [escaped[word] for word in words]
 
 
 def _dtype_of(values: Sequence[Json]) -> str:
@@ -218,7 +208,7 @@ def html_of_record(record: Record) -> str:
     knobs = html_table((name, json.dumps(value)) for name, value in record.config.items())
     steps = html_text("\n".join(json.dumps(step) for step in record.trace))
     return html_block(
-        f"Record {record.id}: {_task(record)}",
+        f"Record {record.id}: {task_text(record.op, record.args)}",
         html_table(_facts(record)),
         html_folded(_counted(len(record.config), "knob"), knobs),
         html_folded(_counted(len(record.trace), "step"), steps),
@@ -230,7 +220,7 @@ def _row(records: list[Record]) -> tuple[object, ...]:
     winner = best(records)
     failed = len(errors) - errors.count(None)
     names = ("-", "-") if winner is None else (_milliseconds(winner), winner.id)
-    return _task(records[0]), len(records), failed, *names
+    return task_text(records[0].op, records[0].args), len(records), failed, *names
 
 
 def _facts(record: Record) -> Iterator[tuple[str, object]]:
@@ -244,35 +234,22 @@ def _facts(record: Record) -> Iterator[tuple[str, object]]:
         yield "time", f"{_milliseconds(record)} ({low} to {high} ms, {windows}{rough})"
     reason = f": {record.check_reason}" if record.check_reason else ""
     yield "answer", "checked" if record.checked == "yes" else f"not checked{reason}"
-    yield "trial", f"{record.trial} of run {record.run or 'unknown'}{_clock(record.ts)}"
-    yield "target", _target(record.target)
-    yield "hardware", _hardware(record)
-
-
-def _hardware(record: Record) -> str:
-    if device := device_of(record.env):
-        return f"{device.get('name') or 'unknown'} ({device.get('kind') or 'a device'})"
-    return f"{record.env.get('cpu') or 'unknown'}, threads: {record.threads or '?'}"
-
-
-def _target(target: Mapping[str, Json]) -> str:
+    dated = 0 < record.ts < 1e11
+    when = time.strftime(", %Y-%m-%d %H:%M UTC", time.gmtime(record.ts)) if dated else ""
+    yield "trial", f"{record.trial} of run {record.run or 'unknown'}{when}"
     long = ("kind", "mattr", "num_threads")
-    parts = [f"{name}={value}" for name, value in target.items() if name not in long and value]
-    return " ".join([str(target.get("kind", "unknown")), *parts])
-
-
-def _clock(ts: float) -> str:
-    if not 0 < ts < 1e11:
-        return ""
-    return time.strftime(", %Y-%m-%d %H:%M UTC", time.gmtime(ts))
+    options = [f"{n}={value}" for n, value in record.target.items() if n not in long and value]
+    yield "target", " ".join([str(record.target.get("kind", "unknown")), *options])
+    if device := device_of(record.env):
+        name, kind = device.get("name") or "unknown", device.get("kind") or "a device"
+        yield "hardware", f"{name} ({kind})"
+    else:
+        cpu = record.env.get("cpu") or "unknown"
+        yield "hardware", f"{cpu}, threads: {record.threads or '?'}"
 
 
 def _milliseconds(record: Record) -> str:
     return "-" if record.median is None else f"{record.median * 1e3:.4g} ms"
-
-
-def _task(record: Record) -> str:
-    return f"{record.op}({', '.join(map(str, record.args))})"
 
 
 def _counted(count: int, name: str) -> str:

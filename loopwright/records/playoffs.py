@@ -106,13 +106,7 @@ class PlayoffReader(Generic[_T]):
         self._left: list[tuple[_T, Sequence[float]]] = []
 
     def add(
-        self,
-        item: _T,
-        candidate: str,
-        run: str,
-        times: Sequence[float],
-        verdict: object,
-        ts: float,
+        self, item: _T, candidate: str, run: str, times: Sequence[float], verdict: object, ts: float
     ) -> list[tuple[_T, Place]]:
         """Take in a record; returns the items whose places are known now.
 
@@ -130,9 +124,9 @@ class PlayoffReader(Generic[_T]):
             group.played = Played(times, verdict_of(verdict), ts)
         if group.played is None:
             return []
-        known = [(one, group.played.place(own)) for one, own in group.waiting]
+        placed = [(one, group.played.place(own)) for one, own in group.waiting]
         group.waiting.clear()
-        return known
+        return placed
 
     def number(self, run: str) -> int:
         """Number of the playoff that a run's latest record belongs to, from 0."""
@@ -169,11 +163,11 @@ def places(records: Sequence[object]) -> dict[int, Place]:
     kinds = zip(phases, verdicts, strict=True)
     rows = [row for row, (phase, said) in enumerate(kinds) if phase == PLAYOFF or said is not None]
     reader: PlayoffReader[int] = PlayoffReader()
-    found: dict[int, Place] = {}
+    ranks: dict[int, Place] = {}
     columns = fields_of([records[row] for row in rows], *_TAKEN)
     for row, *own in zip(rows, *columns, strict=True):
-        found.update(reader.add(row, *own))
-    return {**found, **dict(reader.cut_off())}
+        ranks.update(reader.add(row, *own))
+    return {**ranks, **dict(reader.cut_off())}
 
 
 def playoffs(records: Sequence[Record]) -> dict[str, tuple[str, int]]:
@@ -184,12 +178,12 @@ def playoffs(records: Sequence[Record]) -> dict[str, tuple[str, int]]:
     """
     phases, verdicts = fields_of(records, "phase", "verdict")
     reader: PlayoffReader[None] = PlayoffReader()
-    found = {}
+    numbers = {}
     for record, phase, verdict in zip(records, phases, verdicts, strict=True):
         if is_of_playoff(phase, verdict):
             reader.add(None, *(getattr(record, name) for name in _TAKEN))
-            found[record.id] = (record.run, reader.number(record.run))
-    return found
+            numbers[record.id] = (record.run, reader.number(record.run))
+    return numbers
 
 
 def ratios(records: Iterable[Record]) -> dict[str, float]:
@@ -197,6 +191,6 @@ def ratios(records: Iterable[Record]) -> dict[str, float]:
     the latest playoff that compared the two.
     """
     records = list(records)
-    known = [(row, p.value) for row, p in places(records).items() if p.basis is Basis.VERIFIED]
-    known.sort(key=lambda found: records[found[0]].ts)
-    return {records[row].candidate: value for row, value in known}
+    verified = [(row, p.value) for row, p in places(records).items() if p.basis is Basis.VERIFIED]
+    verified.sort(key=lambda found: records[found[0]].ts)
+    return {records[row].candidate: value for row, value in verified}

@@ -13,12 +13,7 @@ from loopwright.task.dispatch import (
     in_context,
     template,
 )
-from loopwright.task.entities import (
-    AnnotateEntity,
-    OtherOptionEntity,
-    ReorderEntity,
-    SplitEntity,
-)
+from loopwright.task.entities import AnnotateEntity, OtherOptionEntity, ReorderEntity, SplitEntity
 from loopwright.task.knobs import Knob
 from loopwright.task.policies import Axis
 from loopwright.task.sampling import ValidCount
@@ -28,38 +23,13 @@ from loopwright.task.template import TASKS, Template, lookup
 from loopwright.task.template_config import get_config
 
 __all__ = [
-    "TASKS",
-    "AnnotateEntity",
-    "ApplyConfig",
-    "ApplyFixedConfig",
-    "ApplyGraphBest",
-    "ApplyHistoryBest",
-    "AsCalled",
-    "Axis",
-    "Choice",
-    "ConfigEntity",
-    "ConfigSpace",
-    "DispatchContext",
-    "FallbackConfig",
-    "FallbackContext",
-    "Knob",
-    "Match",
-    "OtherOptionEntity",
-    "ReorderEntity",
-    "Report",
-    "SplitEntity",
-    "Task",
-    "Template",
-    "ValidCount",
-    "apply_history_best",
-    "clear_fallback_cache",
-    "create_task",
-    "get_config",
-    "in_context",
-    "lookup",
-    "template",
-    "why_not_applied",
-]
+    "TASKS", "AnnotateEntity", "ApplyConfig", "ApplyFixedConfig", "ApplyGraphBest",
+    "ApplyHistoryBest", "AsCalled", "Axis", "Choice", "ConfigEntity", "ConfigSpace",
+    "DispatchContext", "FallbackConfig", "FallbackContext", "Knob", "Match", "OtherOptionEntity",
+    "ReorderEntity", "Report", "SplitEntity", "Task", "Template", "ValidCount",
+    "apply_history_best", "clear_fallback_cache", "create_task", "get_config", "in_context",
+    "lookup", "template", "why_not_applied",
+]  # fmt: skip
 
 #: Names of `loopwright.history`, which stands above this room.
 _HISTORY = frozenset(

@@ -1,4 +1,4 @@
-"""Choice of the configuration that a template runs under when it is called directly.
+"""Templates that are called directly: registration, and the choice of their configuration.
 
 Contexts nest: the innermost is asked first, then the ones around it, and at the root there is the
 default configuration. The stack is a context variable: asynchronous tasks inherit it, threads do
@@ -300,11 +300,11 @@ def template(
 
     def register(function: Function) -> Template:
         label = name if isinstance(name, str) else f"{UNNAMED}{function.__name__}"
-        made = Template(
+        registered = Template(
             label, function, schedule_for, reference, make_inputs, default, make_reference
         )
-        enter(made)
-        return made
+        enter(registered)
+        return registered
 
     return register(name) if callable(name) else register
 

@@ -14,7 +14,7 @@ import json
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import combinations, pairwise
+from itertools import combinations, pairwise, permutations
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -39,8 +39,8 @@ Column = tuple[str, list[float]]
 _MOST_WITH_NEIGHBOURS = 8192
 #: Number of values of a knob that are printed.
 _SHOWN = 8
-#: The numbers of annotations; a place to attach a cache at is its own number.
-_ANNOTATION_NUMBERS = {"none": -1, "unroll": -2, "vec": -3, "fuse": -4}
+#: The numbers of annotations.
+_ANNOTATION_NUMBERS: dict[str | int, int] = {"none": -1, "unroll": -2, "vec": -3, "fuse": -4}
 #: Thread axes come behind these, from -5 on, in the order in which `THREAD_TAGS` has them.
 _ANNOTATION_NUMBERS |= {tag: -5 - at for at, tag in enumerate(THREAD_TAGS)}
 
@@ -235,7 +235,8 @@ class SplitKnob(Knob):
         left = self.length
         for place in reversed(range(len(limits))):
             if place not in free:
-                sizes[place] = _largest_divisor(left, limits[place])
+                largest = min(limits[place], left)
+                sizes[place] = max(n for n in range(1, largest + 1) if left % n == 0)
                 left //= sizes[place]
         sizes[free[0] if free else 0] *= left
         return [-1, *sizes[1:]]
@@ -319,7 +320,9 @@ class AnnotateKnob(Knob):
         return "places of caches" if anchors else f"annotation of {len(self.value(0))} loops"
 
     def columns(self) -> list[Column]:
-        columns = self._numbered([[_number(a) for a in e.anns] for e in self.entities])
+        numbers = _ANNOTATION_NUMBERS  # a place to attach a cache at is its own number
+        rows = [[float(numbers.get(a, a)) for a in e.anns] for e in self.entities]
+        columns = self._numbered(rows)
         return columns if len(columns) != 1 else [(self.name, columns[0][1])]
 
     def _entity_of(self, value: Json) -> Entity:
@@ -404,14 +407,6 @@ def checked_order(name: str, order: Sequence[int], count: int) -> Sequence[int]:
     if sorted(order) != list(range(count)):
         raise SpaceError(f"knob {name!r}: {list(order)} is no permutation of {count} axes")
     return order
-
-
-def _largest_divisor(number: int, limit: int) -> int:
-    return max(n for n in range(1, min(limit, number) + 1) if number % n == 0)
-
-
-def _number(annotation: str | int) -> float:
-    return float(_ANNOTATION_NUMBERS[annotation] if isinstance(annotation, str) else annotation)
 
 
 def _is_number(value: object) -> bool:
@@ -500,36 +495,29 @@ def _replaced(value: tuple[object, ...], words: Sequence[object]) -> Iterator[tu
 
 
 def _moved_factors(size: tuple[int, ...], primes: Sequence[int]) -> Iterator[tuple[int, ...]]:
-    """Sizes after one prime went from a loop to another; the outermost one takes what is left."""
-    for source in range(-1, len(size)):
-        for prime in [p for p in primes if source < 0 or size[source] % p == 0]:
-            yield from _moved_factor(size, prime, source)
-
-
-def _moved_factor(size: tuple[int, ...], prime: int, source: int) -> Iterator[tuple[int, ...]]:
-    for target in range(-1, len(size)):
-        if target == source:
-            continue
-        moved = list(size)
-        if source >= 0:
-            moved[source] //= prime
-        if target >= 0:
-            moved[target] *= prime
-        yield tuple(moved)
+    """Sizes after one prime went from a loop to another; the outermost one, which is -1 here, takes
+    what is left.
+    """
+    for source, target in permutations(range(-1, len(size)), 2):
+        for prime in primes:
+            if source >= 0 and size[source] % prime:
+                continue
+            moved = list(size)
+            if source >= 0:
+                moved[source] //= prime
+            if target >= 0:
+                moved[target] *= prime
+            yield tuple(moved)
 
 
 def _primes(numbers: set[int]) -> list[int]:
+    """The prime factors of some numbers."""
     primes: set[int] = set()
     for number in numbers:
-        primes |= _prime_factors(number)
+        rest = number
+        for prime in range(2, math.isqrt(number) + 1):
+            while rest % prime == 0:
+                primes.add(prime)
+                rest //= prime
+        primes |= {rest} - {1}
     return sorted(primes)
-
-
-def _prime_factors(number: int) -> set[int]:
-    factors: set[int] = set()
-    rest = number
-    for prime in range(2, math.isqrt(number) + 1):
-        while rest % prime == 0:
-            factors.add(prime)
-            rest //= prime
-    return factors | ({rest} - {1})

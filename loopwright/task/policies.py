@@ -1,4 +1,4 @@
-"""Candidates of knobs by policy, for ``define_split``, ``define_reorder`` and their like."""
+"""Axes under knobs, and candidates of knobs by policy: ``define_split`` and its like."""
 
 from __future__ import annotations
 
@@ -11,12 +11,7 @@ from typing import Protocol, TypeAlias
 from loopwright.errors import SpaceError, did_you_mean
 from loopwright.ir.expr import Expr
 from loopwright.records import Json
-from loopwright.task.entities import (
-    AnnotateEntity,
-    OtherOptionEntity,
-    ReorderEntity,
-    SplitEntity,
-)
+from loopwright.task.entities import AnnotateEntity, OtherOptionEntity, ReorderEntity, SplitEntity
 from loopwright.task.knobs import (
     AnnotateKnob,
     Knob,
@@ -109,24 +104,12 @@ def _extent(source: object) -> int | None:
 
 SPLIT_POLICIES = ("factors", "power2", "verbose", "candidate")
 REORDER_POLICIES = (
-    "identity",
-    "all",
-    "interval_all",
-    "candidate",
-    "interleave",
-    "interleave_cuda",
+    *("identity", "all", "interval_all", "candidate"),
+    *("interleave", "interleave_cuda"),
 )
 ANNOTATE_POLICIES = (
-    "none",
-    "unroll",
-    "try_unroll",
-    "vec",
-    "try_vec",
-    "unroll_vec",
-    "try_unroll_vec",
-    "locate_cache",
-    "bind_gpu",
-    "bind_gpu_virtual",
+    *("none", "unroll", "try_unroll", "vec", "try_vec", "unroll_vec", "try_unroll_vec"),
+    *("locate_cache", "bind_gpu", "bind_gpu_virtual"),
 )
 #: The parts of a launch that ``bind_gpu`` and ``bind_gpu_virtual`` bind loops to, outermost first.
 _LAUNCHES = {
@@ -214,7 +197,12 @@ def reorder_knob(
     elif policy == "all":
         perms = permutations(numbers)
     elif policy == "interval_all":
-        begin, end = _interval(name, interval, count)
+        if interval is None or len(interval) != 2 or not 0 <= interval[0] < interval[1] <= count:
+            raise SpaceError(
+                f"knob {name!r}: policy 'interval_all' needs interval=(begin, end) within {count} "
+                "axes"
+            )
+        begin, end = interval
         perms = [
             (*numbers[:begin], *middle, *numbers[end:])
             for middle in permutations(numbers[begin:end])
@@ -229,25 +217,17 @@ def reorder_knob(
     return ReorderKnob(name, entities)
 
 
-def _interval(name: str, interval: tuple[int, int] | None, count: int) -> tuple[int, int]:
-    if interval is None or len(interval) != 2 or not 0 <= interval[0] < interval[1] <= count:
-        raise SpaceError(
-            f"knob {name!r}: policy 'interval_all' needs interval=(begin, end) within {count} axes"
-        )
-    return interval
-
-
 def _where(name: str, axes: Sequence[AxisLike], order: Sequence[AxisLike]) -> list[int]:
     """Positions of ``order`` in ``axes``; ints are positions, axes are told apart by identity."""
-    found = []
+    positions = []
     for item in order:
         same = [number for number, axis in enumerate(axes) if axis is item]
         if isinstance(item, int):
             same = [item]
         if len(same) != 1:
             raise SpaceError(f"knob {name!r}: {item!r} is not one of its {len(axes)} axes")
-        found += same
-    return found
+        positions += same
+    return positions
 
 
 def _interleave(
@@ -270,8 +250,8 @@ def _interleave(
     outer_merged = _merges([chain[:-1] for chain in chains])
     innermost = [chain[-1:] for chain in chains]
     if policy == "interleave_cuda":
-        own = tuple(axis for chain in innermost for axis in chain)
-        inner_merged = [(*merged, *own) for merged in _merges(inner)]
+        last = tuple(axis for chain in innermost for axis in chain)
+        inner_merged = [(*merged, *last) for merged in _merges(inner)]
     else:
         inner_merged = list(_merges(innermost + inner))
     return [(*head, *tail) for head in outer_merged for tail in inner_merged]

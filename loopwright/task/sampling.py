@@ -115,16 +115,6 @@ def sample_ints(
     return list(chosen)
 
 
-def rand_index(space: PointSpace, rng: Rng, to_exclude: Collection[int]) -> int:
-    """See ``ConfigSpace.get_rand_index``."""
-    chosen = sample_ints(space, 1, rng, frozenset(to_exclude))
-    if not chosen:
-        raise SpaceError(
-            f"no valid point found among {space.range_length}, {len(to_exclude)} being excluded"
-        )
-    return chosen[0]
-
-
 def random_walk(space: PointSpace, index: int, rng: Rng) -> int:
     """See ``ConfigSpace.random_walk``."""
     source = generator(rng)
@@ -145,18 +135,6 @@ def random_walk(space: PointSpace, index: int, rng: Rng) -> int:
         if space.is_valid(point):
             return point
     return index
-
-
-def next_index(space: PointSpace, index: int, step: int) -> int | None:
-    """See ``ConfigSpace.get_next_index``."""
-    if step < 1:
-        raise SpaceError(f"step must be at least 1, got {step}")
-    count = 0
-    for candidate in range(index + 1, space.range_length):
-        count += space.is_valid(candidate)
-        if count == step:
-            return candidate
-    return None
 
 
 def nearest_valid(space: PointSpace, index: int) -> int:
@@ -274,13 +252,10 @@ class ValidMemo:
             return np.ones(len(indices), np.bool_)
         if len(self._known) > self._limit:
             self._known.clear()
-        return np.fromiter(map(self._ask, indices), np.bool_, len(indices))
-
-    def _ask(self, index: int) -> bool:
-        known = self._known.get(index)
-        if known is None:
-            known = self._known[index] = self._space.is_valid(index)
-        return known
+        for index in indices:
+            if index not in self._known:
+                self._known[index] = self._space.is_valid(index)
+        return np.fromiter(map(self._known.__getitem__, indices), np.bool_, len(indices))
 
 
 def distinct(indices: Sequence[int], taken: Iterable[int] = ()) -> npt.NDArray[np.int64]:

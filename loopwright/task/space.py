@@ -10,6 +10,7 @@ import hashlib
 import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol
 
 from loopwright.errors import InstantiationError, SpaceError, TimeLimitError, shown
@@ -380,7 +381,8 @@ class ConfigSpace(TemplateConfig):
             return False
         config = self.get(index)
         try:
-            return limited(TEMPLATE_S, "a filter", self._accepts, config, often=True)
+            accepted = (accepts(config) for accepts in self._filters)
+            return limited(TEMPLATE_S, "a filter", all, accepted, often=True)
         except KeyboardInterrupt:
             raise
         except TimeLimitError as exc:
@@ -390,16 +392,15 @@ class ConfigSpace(TemplateConfig):
             text = f"a filter failed on configuration {index} ({config}): "
             raise SpaceError(f"{text}{type(exc).__name__}: {exc}") from exc
 
-    def _accepts(self, config: ConfigEntity) -> bool:
-        return all(accepts(config) for accepts in self._filters)
-
     def _note_endless(self, config: ConfigEntity, exc: TimeLimitError) -> None:
         """Remember a point on which a filter does not end; too many are an error."""
         assert config.index is not None
         self._endless.add(config.index)
         text = f"{exc} on configuration {config.index} ({config})"
         if len(self._endless) >= _ENDLESS:
-            raise SpaceError(f"{text}, the {_ENDLESS}rd such one; see to multi_filter") from exc
+            raise SpaceError(
+                f"{text}, the {_ENDLESS}rd such point; correct the multi_filter"
+            ) from exc
         _log.warning("%s, which counts as refused", text)
 
     # -- choosing points ------------------------------------------------------------------------
@@ -425,7 +426,12 @@ class ConfigSpace(TemplateConfig):
         Raises:
             SpaceError: none was found.
         """
-        return sampling.rand_index(self, rng, to_exclude)
+        chosen = sampling.sample_ints(self, 1, rng, frozenset(to_exclude))
+        if not chosen:
+            raise SpaceError(
+                f"no valid point found among {self.range_length}, {len(to_exclude)} being excluded"
+            )
+        return chosen[0]
 
     def random_walk(self, index: int, rng: Rng = None) -> int:
         """A valid point that differs from ``index`` in one knob; ``index`` where there is none."""
@@ -433,7 +439,10 @@ class ConfigSpace(TemplateConfig):
 
     def get_next_index(self, index: int, step: int = 1) -> int | None:
         """The ``step``-th valid index after ``index`` (-1 is before the first); None at the end."""
-        return sampling.next_index(self, index, step)
+        if step < 1:
+            raise SpaceError(f"step must be at least 1, got {step}")
+        valid = filter(self.is_valid, range(index + 1, self.range_length))
+        return next(islice(valid, step - 1, None), None)
 
     def _check(self, index: int) -> None:
         if not 0 <= index < self.range_length:
@@ -457,7 +466,12 @@ _SHOWN = 6
 
 def html_of_space(knobs: Sequence[Knob], filtered: bool) -> str:
     """HTML of a space: a row for each of its knobs."""
-    rows = [(k.name, k.kind, len(k), k.entities[k.default], _few(k)) for k in knobs]
+    rows = []
+    for knob in knobs:
+        shown_ones = ", ".join(map(str, knob.entities[:_SHOWN]))
+        more = f", and {len(knob) - _SHOWN} more" if len(knob) > _SHOWN else ""
+        default = knob.entities[knob.default]
+        rows.append((knob.name, knob.kind, len(knob), default, shown_ones + more))
     refused = ", of which a filter refuses some" if filtered else ""
     points = f"{math.prod(map(len, knobs)):,} points{refused}"
     table = html_table(rows, ("knob", "kind", "candidates", "default", "which"))
@@ -470,13 +484,7 @@ def html_of_config(entities: Mapping[str, Entity], index: int | None) -> str:
     return html_block(f"Configuration, {number}", html_table(entities.items()))
 
 
-def _few(knob: Knob) -> str:
-    more = len(knob) - _SHOWN
-    shown = ", ".join(map(str, knob.entities[:_SHOWN]))
-    return f"{shown}, and {more} more" if more > 0 else shown
-
-
-class Ranking(Protocol):
+class StructureRanking(Protocol):
     """A task whose space is a list of structures, of which some are more promising than others."""
 
     @property

@@ -1,4 +1,4 @@
-"""Tasks: a template with its arguments and target, and the space that it spans."""
+"""Tasks: a template with its arguments and target, the space that it spans, and its default."""
 
 from __future__ import annotations
 
@@ -54,7 +54,12 @@ class FallbackConfig(ConfigEntity):
         Raises:
             SpaceError: the knob is no split, or the limits do not fit it.
         """
-        self[name] = SplitEntity(self._within(name, constraints))
+        knob = self.space.knobs.get(name)
+        if knob is None:
+            raise missing_knob(name, list(self._entities))
+        if not isinstance(knob, SplitKnob):
+            raise SpaceError(f"knob {name!r} is no split into {len(constraints)} loops")
+        self[name] = SplitEntity(knob.within(constraints))
 
     def fallback_with_reference_log(self, ref_log: Iterable[Record]) -> None:
         """Take over the choices of a record of this template for another shape.
@@ -71,30 +76,15 @@ class FallbackConfig(ConfigEntity):
         for record in ranked(ref_log):
             if set(record.config) != set(self._entities):
                 continue
-            values, kept = self._translated(record)
+            adapted = {
+                name: self.space.knobs[name].adapted(value) for name, value in record.config.items()
+            }
+            fitting = {name: pair for name, pair in adapted.items() if pair is not None}
+            kept = sum(unchanged for _, unchanged in fitting.values())
             if kept > most:
-                best, most = values, kept
+                best, most = {name: value for name, (value, _) in fitting.items()}, kept
         for name, value in best.items():
             self[name] = self.space.knobs[name].entity(value)
-
-    def _translated(self, record: Record) -> tuple[dict[str, Any], int]:
-        """The record's values made to fit here, and the number of unchanged inner sizes."""
-        values: dict[str, Any] = {}
-        kept = 0
-        for name, value in record.config.items():
-            adapted = self.space.knobs[name].adapted(value)
-            if adapted is not None:
-                values[name] = adapted[0]
-                kept += adapted[1]
-        return values, kept
-
-    def _within(self, name: str, limits: Sequence[int]) -> list[int]:
-        knob = self.space.knobs.get(name)
-        if knob is None:
-            raise missing_knob(name, list(self._entities))
-        if not isinstance(knob, SplitKnob):
-            raise SpaceError(f"knob {name!r} is no split into {len(limits)} loops")
-        return knob.within(limits)
 
 
 #: A target, its text such as ``"llvm"``, its canonical form, or None for the current one.
@@ -356,9 +346,7 @@ class Task:
 
 
 def create_task(
-    name: str | Template | Callable[..., Any],
-    args: Iterable[Json] = (),
-    target: TargetLike = None,
+    name: str | Template | Callable[..., Any], args: Iterable[Json] = (), target: TargetLike = None
 ) -> Task:
     """Make a task of what is registered.
 

@@ -1,4 +1,4 @@
-"""`TemplateConfig`: methods that a template calls on its configuration, of whichever kind.
+"""`TemplateConfig`: methods that a template calls on its configuration, which `get_config` returns.
 
 The first run of a template is under a `ConfigSpace`, which collects the knobs; every later run is
 under a `ConfigEntity`, for which the definitions are known already.

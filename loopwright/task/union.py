@@ -112,8 +112,8 @@ class SpaceUnion(ConfigSpace):
     @property
     def default_index(self) -> int:
         if self._default is None:
-            own = self.parts[0].config_space
-            self._default = own.default_index if self._choose is None else self._choose()
+            first = self.parts[0].config_space
+            self._default = first.default_index if self._choose is None else self._choose()
         return self._default
 
     # -- points ---------------------------------------------------------------------------------
@@ -186,9 +186,9 @@ class SpaceUnion(ConfigSpace):
         for number in order:
             begin, end = self.offsets[number], self.offsets[number + 1]
             taken = frozenset(i - begin for i in to_exclude if begin <= i < end)
-            found = sampling.sample_ints(self.parts[number].config_space, 1, source, taken)
-            if found:
-                return begin + found[0]
+            drawn = sampling.sample_ints(self.parts[number].config_space, 1, source, taken)
+            if drawn:
+                return begin + drawn[0]
         raise SpaceError(
             f"no valid point found among {self.range_length}, {len(to_exclude)} being excluded"
         )

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from loopwright.measure import MeasureResult
     from loopwright.target import Target
     from loopwright.task import ConfigEntity, ConfigSpace, Task
-    from loopwright.task.space import Ranking
+    from loopwright.task.space import StructureRanking
     from loopwright.task.template import Scheduled
     from loopwright.tuner.model.xgb_model import XGBCostModel
 
@@ -148,7 +148,7 @@ class StructuresTuner(Tuner):
         self._union = union_of(task)
         self._predicted = {
             self._union.place(index)[0]: (index, math.log2(max(speed, 1e-9)))
-            for index, speed in cast("Ranking", task).ranking
+            for index, speed in cast("StructureRanking", task).ranking
         }
         self._ranking = self._predicted
         self._arms: dict[int, Arm] = {}

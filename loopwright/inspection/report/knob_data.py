@@ -11,7 +11,7 @@ from loopwright.errors import RecordError
 from loopwright.inspection.report.page_data import Axis, KnobEffect, KnobValue, Parallel
 from loopwright.records import Json, Record, fields_of, measured
 from loopwright.records.reports.importance import importance
-from loopwright.records.reports.knobs import Knob, knobs_of
+from loopwright.records.reports.knobs import KnobColumn, knobs_of
 
 #: Values of a knob that are shown: of more the fastest and the slowest.
 _VALUES = 12
@@ -67,7 +67,7 @@ def _sample(trials: Sequence[Record], most: int) -> Sequence[Record]:
     return [trials[row] for row in sorted(rows.tolist())]
 
 
-def _effect(knob: Knob, share: float | None, seconds: np.ndarray) -> KnobEffect:
+def _effect(knob: KnobColumn, share: float | None, seconds: np.ndarray) -> KnobEffect:
     values = []
     order = np.argsort(knob.codes, kind="stable")
     ends = np.searchsorted(knob.codes[order], np.arange(len(knob.texts) + 1))

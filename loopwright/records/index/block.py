@@ -1,4 +1,7 @@
-"""A block of a log: some whole lines, and the values that the index keeps of them."""
+"""A block of a log: some whole lines, the values that the index keeps of them, and its records.
+
+The long fields of a record are parsed from its line on first access.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ from loopwright.records.index.columns import (
     LONG,
     NESTED,
     PROPERTIES,
-    Values,
+    SharedValues,
     agrees,
     can_be_kept,
     columns_of,
@@ -42,7 +45,7 @@ _LENGTHS = "lengths"
 
 
 @dataclass(frozen=True)
-class Block:
+class LogBlock:
     """The bytes ``start`` to ``end`` of a log, whole lines, with their values in the index."""
 
     start: int
@@ -53,10 +56,10 @@ class Block:
     others: Sequence[int]
     #: Encoded values, one for each record, by the name of the field or property.
     columns: Mapping[str, bytes | memoryview]
-    known: Values = field(repr=False)  # values that the blocks of the log share
+    known: SharedValues = field(repr=False)  # values that the blocks of the log share
 
     @classmethod
-    def of(cls, path: Path, start: int, data: bytes, known: Values) -> Block:
+    def of(cls, path: Path, start: int, data: bytes, known: SharedValues) -> LogBlock:
         """Parse lines; ``data`` ends with a newline."""
         log = Log(path)
         lengths, others = [], []
@@ -84,7 +87,9 @@ class Block:
 
         A malformed column, made by another program, raises a RecordError when it is first read.
         """
-        return _Decoded(self)
+        return LazyColumns(
+            lambda name: decode(name, memoryview(self.columns[name]), self.count, self.known)
+        )
 
     @functools.cached_property
     def begins(self) -> list[int]:
@@ -112,7 +117,7 @@ class Block:
         return json.dumps(data, separators=(",", ":")).encode("ascii"), b"".join(parts.values())
 
     @classmethod
-    def from_parts(cls, head: bytes, body: memoryview, known: Values) -> Block:
+    def from_parts(cls, head: bytes, body: memoryview, known: SharedValues) -> LogBlock:
         """Read the result of `to_parts`; raises a RecordError where it is malformed."""
         try:
             data = json.loads(head)
@@ -120,12 +125,12 @@ class Block:
             parts = _cut(data["parts"], body)
             lengths = array("Q")
             lengths.frombytes(parts.pop(_LENGTHS))
-            whole = {type(start), type(end), *map(type, others)} == {int} and start >= 0
-            whole = whole and min(lengths) > 0 and sum(lengths) == end - start
+            consistent = {type(start), type(end), *map(type, others)} == {int} and start >= 0
+            consistent = consistent and min(lengths) > 0 and sum(lengths) == end - start
             inside = set(others) <= set(range(len(lengths))) and others == sorted(set(others))
         except (ValueError, TypeError, KeyError, RecursionError) as exc:
             raise RecordError("a block of the index is malformed") from exc
-        if not whole or not inside or set(parts) != set(COLUMNS):
+        if not consistent or not inside or set(parts) != set(COLUMNS):
             raise RecordError("a block of the index is malformed")
         return cls(start, end, digest, lengths, others, parts, known)
 
@@ -150,8 +155,10 @@ class Block:
         try:
             fresh = self._unconfirmed(confirmed)
             rows = {*fresh.values(), *self._refuting(data)}
-            if not all(self._is_true(data, row) for row in rows):
-                return False
+            for row in rows:
+                record = parse(self._line(data, self.positions[row]))
+                if record is None or not agrees(self.values, CHOOSING, row, record):
+                    return False
         except RecordError:
             return False
         confirmed.update(fresh)
@@ -160,10 +167,6 @@ class Block:
     def _line(self, data: bytes, position: int) -> bytes:
         at = self.begins[position] - self.start
         return data[at : at + self.lengths[position]]
-
-    def _is_true(self, data: bytes, row: int) -> bool:
-        record = parse(self._line(data, self.positions[row]))
-        return record is not None and agrees(self.values, CHOOSING, row, record)
 
     def _unconfirmed(self, confirmed: set[tuple[str, bytes]]) -> dict[tuple[str, bytes], int]:
         """One row for each value with parts that has not been compared with a line yet."""
@@ -183,16 +186,14 @@ class Block:
         return rows
 
 
-class _Decoded(dict[str, list[Json]]):
-    """Values of columns, each decoded on first access."""
+class LazyColumns(dict[str, list[Json]]):
+    """Values of columns, each put in on first access."""
 
-    def __init__(self, block: Block) -> None:
-        super().__init__()
-        self._columns, self._count, self._known = block.columns, block.count, block.known
+    def __init__(self, column: Callable[[str], list[Json]]) -> None:
+        self._column = column
 
     def __missing__(self, name: str) -> list[Json]:
-        data = memoryview(self._columns[name])
-        values = self[name] = decode(name, data, self._count, self._known)
+        values = self[name] = self._column(name)
         return values
 
 
@@ -246,9 +247,9 @@ class StoredBlock:
     ``values`` holds one value for each record, by field or property.
     """
 
-    def __init__(self, file: LogFile, block: Block) -> None:
+    def __init__(self, file: LogFile, block: LogBlock) -> None:
         self.file, self.block = file, block
-        self.values = _Values(self)
+        self.values = LazyColumns(self.column)
 
     def records(self) -> Iterable[StoredRecord]:
         return (StoredRecord.at(self, row) for row in range(self.block.count))
@@ -277,7 +278,7 @@ class StoredBlock:
         if record is None or not agrees(self.values, COLUMNS, row, record):
             raise RecordError(
                 f"{path}: the line at byte {begin} is not what its index says: the log was changed "
-                f"just now, or somebody else made the index; {self._remedy()}"
+                f"just now, or another program made the index; {self._remedy()}"
             )
         return record
 
@@ -295,17 +296,6 @@ class StoredBlock:
 
     def _remedy(self) -> str:
         return f"remove {str(index_path(self.file.path))!r} and run the same command again"
-
-
-class _Values(dict[str, list[Json]]):
-    """Values of columns, each put in on first access."""
-
-    def __init__(self, block: StoredBlock) -> None:
-        self._column = block.column
-
-    def __missing__(self, name: str) -> list[Json]:
-        values = self[name] = self._column(name)
-        return values
 
 
 class StoredRecord(Record):

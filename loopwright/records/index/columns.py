@@ -1,7 +1,8 @@
-"""Encoding of columns: numbers in the form of the machine, the rest as JSON.
+"""Columns of the index: one of values for each field of records, except the longest fields.
 
-The first byte of a column names its form. Reading one never executes anything; whatever its bytes
-are, it gives values of the types that the field has, or a `RecordError`.
+Numbers are encoded in the form of the machine, the rest as JSON. The first byte of a column names
+its form. Reading one never executes anything; whatever its bytes are, it gives values of the types
+that the field has, or a `RecordError`.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import math
 from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
+from functools import partial
 from itertools import chain, islice, repeat
 
 from loopwright.errors import RecordError
@@ -40,7 +42,7 @@ _INTEGERS = ("trial", "round")
 _JSON, _DOUBLES, _LONGS, _FEW, _MANY, _TIMES, _CONFIGS = b"j", b"d", b"q", b"B", b"I", b"T", b"C"
 
 
-class Values(dict[bytes, Json]):
+class SharedValues(dict[bytes, Json]):
     """Values by their JSON text, so that the columns of a log share equal ones."""
 
     def __missing__(self, text: bytes) -> Json:
@@ -70,7 +72,7 @@ def encode(name: str, values: Sequence[Json]) -> bytes:
     return form + array(form.decode(), table).tobytes() + _joined(places)
 
 
-def decode(name: str, data: memoryview, count: int, known: Values) -> list[Json]:
+def decode(name: str, data: memoryview, count: int, known: SharedValues) -> list[Json]:
     """Decode a column; raises a RecordError unless it has ``count`` values of its field's types."""
     try:
         values = _READERS[bytes(data[:1])](name, data[1:], count, known)
@@ -123,28 +125,22 @@ def _checked_types(name: str, values: Sequence[Json]) -> Sequence[Json]:
     return list(map(Checked, values)) if name == "checked" else values
 
 
-def _read_few(name: str, data: memoryview, count: int, known: Values) -> list[Json]:
-    return _read_table("B", name, data, count, known)
-
-
-def _read_many(name: str, data: memoryview, count: int, known: Values) -> list[Json]:
-    return _read_table("I", name, data, count, known)
-
-
-def _read_table(form: str, name: str, data: memoryview, count: int, known: Values) -> list[Json]:
+def _read_table(
+    form: str, name: str, data: memoryview, count: int, known: SharedValues
+) -> list[Json]:
     places, texts = _places_and_texts(form, data, count)
     values = _checked_types(name, [known[text] for text in texts])
     return list(map(values.__getitem__, places))
 
 
-def _read_json(name: str, data: memoryview, count: int, known: Values) -> list[Json]:
+def _read_json(name: str, data: memoryview, count: int, known: SharedValues) -> list[Json]:
     values = json.loads(bytes(data))
     if type(values) is not list:
         raise TypeError(name)
     return list(_checked_types(name, values))
 
 
-def _read_doubles(name: str, data: memoryview, count: int, known: Values) -> list[Json]:
+def _read_doubles(name: str, data: memoryview, count: int, known: SharedValues) -> list[Json]:
     numbers = array("d")
     numbers.frombytes(data)
     values: list[Json] = numbers.tolist()
@@ -154,14 +150,14 @@ def _read_doubles(name: str, data: memoryview, count: int, known: Values) -> lis
     return values
 
 
-def _read_longs(name: str, data: memoryview, count: int, known: Values) -> list[Json]:
+def _read_longs(name: str, data: memoryview, count: int, known: SharedValues) -> list[Json]:
     numbers = array("q")
     numbers.frombytes(data)
     _checked_types(name, numbers[:1])
     return list(numbers)
 
 
-def _read_times(name: str, data: memoryview, count: int, known: Values) -> list[Json]:
+def _read_times(name: str, data: memoryview, count: int, known: SharedValues) -> list[Json]:
     counts, times = array("I"), array("d")
     end = count * counts.itemsize
     counts.frombytes(data[:end])
@@ -182,7 +178,7 @@ def _encode_configs(configs: Sequence[Mapping[str, Json]]) -> bytes:
     return b"".join([sizes.tobytes(), *parts, _joined(texts)])
 
 
-def _read_configs(name: str, data: memoryview, count: int, known: Values) -> list[Json]:
+def _read_configs(name: str, data: memoryview, count: int, known: SharedValues) -> list[Json]:
     sizes = array("I")
     at = 3 * sizes.itemsize
     sizes.frombytes(data[:at])
@@ -210,12 +206,12 @@ def _read_configs(name: str, data: memoryview, count: int, known: Values) -> lis
     ]
 
 
-_READERS: dict[bytes, Callable[[str, memoryview, int, Values], list[Json]]] = {
+_READERS: dict[bytes, Callable[[str, memoryview, int, SharedValues], list[Json]]] = {
     _JSON: _read_json,
     _DOUBLES: _read_doubles,
     _LONGS: _read_longs,
-    _FEW: _read_few,
-    _MANY: _read_many,
+    _FEW: partial(_read_table, "B"),
+    _MANY: partial(_read_table, "I"),
     _TIMES: _read_times,
     _CONFIGS: _read_configs,
 }

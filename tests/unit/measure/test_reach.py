@@ -108,4 +108,4 @@ def test_a_record_of_a_nanosecond_is_applied_with_a_word(tmp_path: Any) -> None:
                 with lw.apply_history_best([one]), lw.Target("llvm -num-threads=1"):
                     product(64)
         text = " ".join([*words, *(str(w.message) for w in said)])
-        assert ("is not to be believed" in text) is expected
+        assert ("is implausible" in text) is expected

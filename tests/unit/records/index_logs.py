@@ -6,7 +6,7 @@ import os
 
 from loopwright.errors import RecordError
 from loopwright.records import Record, Store, load, open_log, ranked
-from loopwright.records.index.columns import COLUMNS, Values
+from loopwright.records.index.columns import COLUMNS, SharedValues
 from loopwright.records.index.open import read_index
 
 
@@ -56,4 +56,6 @@ def value(record, name):
 
 def from_index(path):
     """Which part of the log the index on disk knows."""
-    return sum(b.end - b.start for b in read_index(path, 1 << 30, Values())) / os.path.getsize(path)
+    return sum(
+        b.end - b.start for b in read_index(path, 1 << 30, SharedValues())
+    ) / os.path.getsize(path)
