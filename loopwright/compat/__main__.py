@@ -19,16 +19,6 @@ from loopwright.records import pick_best
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the script; returns 0, or 1 with one line on standard error."""
-    options = _options().parse_args(argv)
-    try:
-        _run(options)
-    except LoopwrightError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    return 0
-
-
-def _options() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m loopwright.autotvm.record",
         description="Read, pick or split a log, as AutoTVM's script does.",
@@ -41,19 +31,20 @@ def _options() -> argparse.ArgumentParser:
     parser.add_argument("--end", type=int, default=5, help="read: the record behind the last")
     parser.add_argument("--ir", action="store_true", help="read: print the loop nest, too")
     parser.add_argument("--code", action="store_true", help="read: print the code, too")
-    return parser
-
-
-def _run(options: argparse.Namespace) -> None:
-    if options.mode == "pick":
-        pick_best(options.i, options.o or f"{options.i}.best.log")
-        return
-    if options.mode == "split":
-        for path in split_workload(options.i):
-            print(path)
-        return
-    for pair in islice(load_from_file(options.i), max(options.begin, 0), max(options.end, 0)):
-        _show(pair, options.ir, options.code)
+    options = parser.parse_args(argv)
+    begin, end = max(options.begin, 0), max(options.end, 0)
+    try:
+        if options.mode == "pick":
+            pick_best(options.i, options.o or f"{options.i}.best.log")
+        elif options.mode == "split":
+            print(*split_workload(options.i), sep="\n")
+        else:
+            for pair in islice(load_from_file(options.i), begin, end):
+                _show(pair, options.ir, options.code)
+    except LoopwrightError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
 
 
 def _show(pair: Pair, ir: bool, code: bool) -> None:

@@ -240,28 +240,20 @@ class ApplyHistoryBest(DispatchContext):
         """Choices for a task with their schedules, best first, and what was passed over so far."""
         here = _here(task)
         fitting, passed = self._known.select(task, here, any_hardware=self.any_hardware)
-        needs = needs_playoff and self.verdicts
-        return self._scheduled(task, here, fitting, passed, needs_playoff=needs), passed
 
-    def _scheduled(
-        self,
-        task: Task,
-        here: Here,
-        fitting: Iterable[Record],
-        passed: PassedOver,
-        *,
-        needs_playoff: bool,
-    ) -> Iterator[tuple[Choice, Scheduled]]:
-        for record in fitting:
-            try:
-                scheduled, replayed = instantiate(task, record)
-            except Refused as exc:
-                passed.reasons[str(exc)] += 1
-                continue
-            choice = self._choice(task, record, here, passed, replayed)
-            if needs_playoff and choice.unverified:
-                choice = replace(choice, match=Match.DEFAULT)
-            yield choice, scheduled
+        def choices() -> Iterator[tuple[Choice, Scheduled]]:
+            for record in fitting:
+                try:
+                    scheduled, replayed = instantiate(task, record)
+                except Refused as exc:
+                    passed.reasons[str(exc)] += 1
+                    continue
+                choice = self._choice(task, record, here, passed, replayed)
+                if needs_playoff and self.verdicts and choice.unverified:
+                    choice = replace(choice, match=Match.DEFAULT)
+                yield choice, scheduled
+
+        return choices(), passed
 
     def _choice(
         self, task: Task, record: Record, here: Here, passed: PassedOver, replayed: bool

@@ -132,7 +132,7 @@ def test_importance_of_too_few_records(cli, tmp_path):
     path = write(tmp_path / "few.jsonl", [record(i) for i in range(5)])
     ran = cli("records", "importance", path)
     assert ran.code == 1
-    assert "from 5 records with a time; tune until there are 20" in ran.error
+    assert "by 5 records with a time; tune until there are 20" in ran.error
 
 
 def test_compare_two_records(cli, log):
