@@ -99,10 +99,8 @@ def test_the_wheel_holds_the_files_of_the_package_and_no_others(wheel: Path) -> 
     """Those that are no Python among them: parts of the report's page, LLVM IR, py.typed."""
     with zipfile.ZipFile(wheel) as archive:
         names = {name for name in archive.namelist() if ".dist-info/" not in name}
-    files = (path for path in (ROOT / "loopwright").rglob("*") if path.is_file())
-    wanted = {
-        path.relative_to(ROOT).as_posix() for path in files if "__pycache__" not in path.parts
-    }
+    files = (path.relative_to(ROOT) for path in (ROOT / "loopwright").rglob("*") if path.is_file())
+    wanted = {path.as_posix() for path in files if "__pycache__" not in path.parts}
     assert names == wanted
     assert {PurePosixPath(name).suffix for name in names} >= {".py", ".ll", ".js", ".css", ".typed"}
 
