@@ -40,13 +40,10 @@ class BaseGraphTuner:
         target_ops: operators whose layouts are chosen, as names or ``loopwright.graph.Op``;
             ``nn.conv`` must be among them.
         target: the target of the kernels.
-        max_sch_num: accepted: only the best record of each kernel counts.
-        dtype: accepted: the types of the graph count.
-        verbose: accepted.
         log_file: the log that measurements are appended to, and from which known ones are taken;
             None: they are forgotten.
-        log_level: accepted.
-        name: accepted.
+        max_sch_num, dtype, verbose, log_level, name: accepted: the best record of each kernel and
+            the types of the graph count.
 
     Attributes:
         choice: the layouts that `run` chose; None before.
@@ -110,17 +107,13 @@ class BaseGraphTuner:
         Args:
             min_exec_num: runs of each transform.
             timeout: seconds for one transform.
-            use_rpc: False; there is no RPC.
-            device_key, host, port: accepted: settings of RPC.
-            n_parallel: transforms built at the same time; None: as many as cores.
-            build_func: as of ``LocalBuilder``.
+            n_parallel, build_func: as of ``LocalBuilder``.
             layout_records: a log of earlier measurements of transforms.
-            target_host: accepted.
-            infer_layout: accepted: always so.
             runner: the runner, in place of one made from the arguments above.
+            device_key, host, port, target_host, infer_layout: accepted.
 
         Raises:
-            UsageError: RPC is asked for.
+            UsageError: RPC is asked for by ``use_rpc``.
             TuneError, NothingRan, TuningInterrupted: as of `loopwright.tune_tasks`.
         """
         if use_rpc:

@@ -150,15 +150,11 @@ class LocalRPCMeasureContext:
     """Ansor's runner in a process of its own, which every runner of loopwright is.
 
     Args:
-        priority: accepted; nobody else is served.
-        n_parallel: accepted; kernels of one device run one after the other.
-        timeout: seconds that one candidate may run.
-        number: calls of a sample; without this, ``repeat`` and ``min_repeat_ms``, samples are
-            those of `loopwright.LocalRunner`.
-        repeat: samples.
-        min_repeat_ms: least time of a sample in milliseconds.
-        cooldown_interval: seconds of rest before each candidate.
-        enable_cpu_cache_flush: empty the caches before each call.
+        priority, n_parallel: accepted: nobody else is served, and kernels of one device run one
+            after the other.
+        timeout, cooldown_interval, enable_cpu_cache_flush: as of `loopwright.LocalRunner`.
+        number, repeat, min_repeat_ms: calls of a sample, samples, and the least time of a sample in
+            milliseconds; without any of them, samples are those of `loopwright.LocalRunner`.
         device: 0, the first device of the target's kind; or a name, such as ``"opencl:1"``.
 
     Attributes:

@@ -44,12 +44,9 @@ class SearchTask:
     """An expression, and the target of its schedules.
 
     Args:
-        func: a function that `register_workload` registered, or its name.
-        args: its arguments.
-        compute_dag: the expression, in place of a function.
-        workload_key: the key of a workload, in place of both.
-        target: such as ``"llvm"`` or a ``Target``; None: the current or the default one.
-        target_host: None, or the target of the code that calls the kernel, a CPU.
+        func, args: a function that `register_workload` registered, or its name, and its arguments.
+        compute_dag, workload_key: the expression, or the key of a workload, in place of both.
+        target, target_host: as of ``autotvm.task.create``.
         hardware_params: facts of the hardware that override those of the target.
         layout_rewrite_option: see `LayoutRewriteOption`.
         task_inputs: arrays by names of inputs, on which candidates are checked and timed; other
@@ -66,8 +63,7 @@ class SearchTask:
 
     Raises:
         UsageError: the expression is missing, or an array fits no input.
-        TaskError: the function is not registered, or does not accept the arguments.
-        TargetError: a target is not understood.
+        TaskError, TargetError: as of ``autotvm.task.create``.
 
     Example:
         >>> from loopwright import auto_scheduler

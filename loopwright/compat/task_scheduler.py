@@ -94,20 +94,15 @@ class LogEstimatedLatency(TaskSchedulerCallback):
 
 
 class TaskScheduler:
-    """Tunes several tasks; each round of trials goes to the most promising one, as in
-    `loopwright.tune_tasks`.
+    """Tunes several tasks; each round of trials goes to the most promising one: Ansor's arguments
+    of `loopwright.tune_tasks`, whose ``weights`` are ``task_weights``, whose ``objective`` is
+    ``objective_func`` and whose ``backward_window`` is ``backward_window_size``.
 
     Args:
-        tasks: the tasks.
-        task_weights: number of calls of each; None: one each.
-        objective_func: cost of the best times in seconds, in place of their weighted sum.
-        strategy: ``"gradient"`` or ``"round-robin"``.
+        tasks, task_weights, objective_func, strategy, alpha, beta, backward_window_size: as there.
         load_model_file: accepted only as None: models are trained from records.
         load_log_file: a log to continue; the log that is written is continued anyway.
-        alpha: weight of the gains of past rounds.
-        beta: factor, at least 1, within which a task is expected to reach the fastest similar one.
         gamma: accepted.
-        backward_window_size: number of past rounds that count.
         callbacks: see `TaskSchedulerCallback`; None: `PrintTableInfo` where options are not silent.
 
     Attributes:

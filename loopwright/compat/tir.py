@@ -489,17 +489,14 @@ def decl_buffer(
     """Describe an operand's place in memory: `loopwright.te.decl_buffer` with TVM's arguments.
 
     Args:
-        shape: that of the tensor; numbers.
-        dtype: that of the tensor; None is float32.
-        name: printed name.
-        data: None only: loopwright finds the memory.
+        shape, dtype, name: those of the tensor; numbers, float32 for None, and the printed name.
         strides: for each dimension the elements from one index to the next: a number, or a variable
             or None where any stride will do. None, or empty: row-major without gaps.
-        elem_offset: without effect, as are ``data_alignment`` and ``offset_factor``: an operand may
-            begin at any element, and code assumes no alignment.
         scope: ``""`` or ``"global"``.
-        data_alignment, offset_factor: see ``elem_offset``.
-        buffer_type: ``""`` only; ``"auto_broadcast"`` is refused.
+        elem_offset, data_alignment, offset_factor: without effect: an operand may begin at any
+            element, and code assumes no alignment.
+        data, buffer_type: None and ``""`` only: loopwright finds the memory, and does not
+            broadcast.
 
     Raises:
         TensorError: as of `loopwright.te.decl_buffer`; or ``data``, another scope, or a
