@@ -22,9 +22,9 @@ from rich.console import Console
 from rich.table import Table
 
 from loopwright import ops
+from loopwright.cost.analytical import Excess
 from loopwright.cost.gpu.device import Device, device_of
 from loopwright.cost.gpu.kernel import Kernel, kernels_of
-from loopwright.cost.gpu.limits import Excess
 from loopwright.driver import compile_schedule
 from loopwright.env import machine
 from loopwright.errors import BuildError, InstantiationError, LowerError, ScheduleError

@@ -16,7 +16,7 @@ import numpy as np
 
 from benchmarks.scoring import branching
 from loopwright.cost.features import StateFeatures
-from loopwright.cost.symbolic.candidates import Candidates
+from loopwright.cost.symbolic.population import Candidates
 from loopwright.env import usable_cpus
 from loopwright.task import create_task
 from loopwright.task.vectors import Digits

@@ -34,7 +34,7 @@ from loopwright.cli.numpy_process import NumpyProcess
 from loopwright.cli.workload import Workload, find_workload
 from loopwright.env import machine, usable_cpus
 from loopwright.runtime import pinned
-from loopwright.space.automatic_task import AutomaticTask
+from loopwright.space.tasks import AutomaticTask
 
 #: Rounds in which all sides take turns, seconds of calls in each, and before them.
 ROUNDS, WINDOW_S, WARM_UP_S = 5, 0.01, 0.01

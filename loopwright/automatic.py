@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 from loopwright import driver
 from loopwright.errors import UsageError, did_you_mean
 from loopwright.schedule import Schedule
-from loopwright.space.workload import Tensors, create_task
+from loopwright.space.tasks import Tensors, create_task
 from loopwright.task.dispatch import schedule_of
 from loopwright.te import Tensor
 

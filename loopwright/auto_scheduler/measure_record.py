@@ -17,8 +17,8 @@ from loopwright.auto_scheduler.workload_registry import (
 from loopwright.errors import TaskError, UsageError
 from loopwright.measure import MeasureResult as AnyResult
 from loopwright.records import Expression, Record, Store
-from loopwright.space.automatic_task import EXPRESSION
 from loopwright.space.expression import tensor_program
+from loopwright.space.tasks import EXPRESSION
 from loopwright.target import Target
 from loopwright.task import TASKS
 from loopwright.te import Dag

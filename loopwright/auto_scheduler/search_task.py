@@ -27,7 +27,7 @@ from loopwright.errors import RecordError, UsageError, did_you_mean
 from loopwright.records import Json
 from loopwright.space import AutomaticTask, Workload
 from loopwright.space import create_task as create_automatic
-from loopwright.space.automatic_task import EXPRESSION
+from loopwright.space.tasks import EXPRESSION
 from loopwright.target import Target
 from loopwright.task import ApplyHistoryBest, lookup
 from loopwright.task.task import TargetLike, resolve_target

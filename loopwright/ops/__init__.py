@@ -20,7 +20,7 @@ from loopwright.ops.rows import (
     softmax_compute,
 )
 from loopwright.ops.tensor_core import matmul_tensor_core
-from loopwright.space.workload import create_task
+from loopwright.space.tasks import create_task
 
 __all__ = [
     "WORKLOADS",

@@ -16,7 +16,7 @@ from loopwright.ir.expr import Expr, IterVar
 from loopwright.ops import gpu
 from loopwright.records import Json
 from loopwright.schedule import Schedule
-from loopwright.space.workload import Workload, workload
+from loopwright.space.tasks import Workload, workload
 from loopwright.task import Template
 from loopwright.te import Tensor
 

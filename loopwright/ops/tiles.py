@@ -8,7 +8,10 @@ from loopwright import dtypes, te
 from loopwright.ir.expr import IterVar
 from loopwright.ops.operator import Array
 from loopwright.schedule import Schedule
-from loopwright.space.registers import column_tiles, fitting, lanes, registers, row_tiles
+from loopwright.space.rules.common_cpu import column_tiles, row_tiles
+from loopwright.space.rules.common_cpu import fits_registers as fitting
+from loopwright.space.rules.common_cpu import vector_lanes as lanes
+from loopwright.space.rules.common_cpu import vector_registers as registers
 from loopwright.te.tensor import shape_of
 
 __all__ = [

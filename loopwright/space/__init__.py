@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from loopwright.space.analysis import OperandUse, StageAnalysis, StageClass, analyze
-from loopwright.space.automatic_task import AutomaticTask
 from loopwright.space.derivation import structures
 from loopwright.space.expression import TensorProgram, tensor_program
 from loopwright.space.kernels import Kernel
 from loopwright.space.ranking import Ranked, ranked
 from loopwright.space.registry import SpaceRule, remove_rule, space_rule
-from loopwright.space.sampled import structure_of
-from loopwright.space.sketch import Sketch
-from loopwright.space.structure import Structure
-from loopwright.space.variant import Variant
-from loopwright.space.workload import Workload, create_task, workload
+from loopwright.space.sketch import Sketch, Variant
+from loopwright.space.structure import Structure, structure_of
+from loopwright.space.tasks import AutomaticTask, Workload, create_task, workload
 
 __all__ = [
     "AutomaticTask",

@@ -19,7 +19,7 @@ from loopwright.ir.expr import IterVar
 from loopwright.ir.reduction import Reduce
 from loopwright.ir.scans import Scan, scan_of
 from loopwright.records import Json
-from loopwright.space.access import Access, accesses, extents, is_computed, producers
+from loopwright.space.expression import Access, accesses, extents, is_computed, producers
 
 
 class StageClass(StrEnum):

@@ -9,24 +9,20 @@ from typing import Any
 from loopwright import te
 from loopwright.cost.symbolic.symbols import DataDependent
 from loopwright.errors import LoopwrightError, SpaceError, TargetError, TensorError, TimeLimitError
-from loopwright.space.composition import Composition
 from loopwright.space.expression import tensor_program
-from loopwright.space.kernel_rules import variants_by
-from loopwright.space.registry import SpaceRule, enter, rules_for
+from loopwright.space.registry import SpaceRule, enter, rules_for, variants_by
 from loopwright.space.rules.contraction_cpu import contractions
 from loopwright.space.rules.dot_instructions_cpu import dot_instructions
 from loopwright.space.rules.injective_cpu import injective
 from loopwright.space.rules.programs_gpu import programs
-from loopwright.space.rules.rows_cpu import rows
+from loopwright.space.rules.rows_cpu import rows, whole
 from loopwright.space.rules.scans_cpu import scans
-from loopwright.space.rules.several_cpu import several
+from loopwright.space.rules.several_cpu import Composition, several
 from loopwright.space.rules.tensor_core_gpu import tensor_cores
 from loopwright.space.rules.transformed_cpu import transformed
-from loopwright.space.rules.whole_cpu import whole
 from loopwright.space.rules.windows_cpu import windows
-from loopwright.space.sketch import Sketch
+from loopwright.space.sketch import Sketch, kernels_of, structures_of
 from loopwright.space.structure import Structure
-from loopwright.space.variant import kernels_of, structures_of
 from loopwright.target import Target
 from loopwright.time_limit import TEMPLATE_S, limited
 

@@ -2,14 +2,186 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import gcd, prod
 from typing import Any
 
 from loopwright import te
 from loopwright.errors import TensorError
+from loopwright.ir.affine import to_affine
+from loopwright.ir.expr import Binary, Const, Expr, IterVar, Read, Var
+from loopwright.ir.traversal import walk
 from loopwright.schedule.surface.resolution import StageOp
-from loopwright.space.access import is_computed, producers
+from loopwright.te.tensor import body_parts
+
+
+@dataclass(frozen=True)
+class Index:
+    """Index of one dimension: ``sum(moves[axis] * axis) + offset * something``."""
+
+    moves: Mapping[IterVar, int]  # distance that an iteration of each axis moves
+    #: Divisor of the rest: constants, and blocks ``axis // n``, which stand still in a tile of
+    #: fewer than n iterations; 0 where there is none.
+    offset: int = 0
+
+
+@dataclass(frozen=True)
+class Access:
+    """One read of a stage."""
+
+    tensor: te.Tensor
+    #: For each axis that the element depends on, after how many of its iterations the element may
+    #: change: 1, or n where the axis stands in ``axis // n`` only.
+    steps: Mapping[IterVar, int]
+    dims: tuple[Index | None, ...]  # index of each dimension of the tensor; None where not affine
+    data_dependent: bool = False  # whether an index holds an element of a tensor
+
+    def moves_with(self, axis: IterVar) -> bool:
+        """Whether the element depends on an axis."""
+        return axis in self.steps
+
+    @property
+    def contiguous(self) -> IterVar | None:
+        """Axis whose next iteration reads the next element of memory, if one axis alone moves in
+        the last dimension of the tensor.
+        """
+        last = self.dims[-1] if self.dims else None
+        if last is None or list(last.moves.values()) != [1]:
+            return None
+        return next(iter(last.moves))
+
+    def tile(self, sizes: Mapping[IterVar, int]) -> list[int]:
+        """Extents of the smallest box that a tile of some axes reads; other axes stand still.
+
+        A dimension that is no affine function of the axes counts in full.
+        """
+        extents = []
+        for dim, whole in zip(self.dims, self.tensor.static_shape, strict=True):
+            reach = whole
+            if dim is not None:
+                reach = 1 + sum(abs(c) * (sizes.get(x, 1) - 1) for x, c in dim.moves.items())
+            extents.append(min(reach, whole))
+        return extents
+
+
+def is_own(dim: Index | None, axis: IterVar) -> bool:
+    """Whether an index is exactly an axis; 0 is that of an axis of one iteration."""
+    return dim == Index({axis: 1}) or (axis.count == 1 and dim == Index({}))
+
+
+def accesses(tensor: te.Tensor, start: bool = True) -> list[Access]:
+    """Reads of a computed tensor in order, each once; ``start`` adds those of ``init``."""
+    op = tensor.op
+    axes = {x.var: x for x in [*op.axis, *op.reduce_axis]}
+    found: dict[tuple[object, ...], Access] = {}
+    parts = expressions(op)
+    for read in _reads_of(parts if start else parts[: len(parts) - len(_start(op))]):
+        key = (read.source, read.value_index, read.indices)
+        found.setdefault(key, _access(read, axes))
+    return list(found.values())
+
+
+def read_at_start(tensor: te.Tensor) -> set[te.Tensor]:
+    """Tensors that ``init`` of a reduction reads, before its loops begin."""
+    return {read.source for read in _reads_of(_start(tensor.op))}
+
+
+def _start(op: te.Operation) -> tuple[Expr, ...]:
+    return getattr(getattr(op, "body", None), "init", None) or ()
+
+
+def extents(axes: Iterable[IterVar]) -> int:
+    """Number of points of some axes."""
+    return prod(x.count for x in axes)
+
+
+def is_computed(tensor: te.Tensor) -> bool:
+    """Whether a tensor is no input."""
+    return getattr(tensor.op, "body", None) is not None
+
+
+def producers(tensor: te.Tensor) -> list[te.Tensor]:
+    """Computed tensors that a tensor needs, inputs first, itself last."""
+    order: dict[te.Tensor, None] = {}
+    pending = [(tensor, False)]
+    while pending:  # no recursion: an expression may have hundreds of stages
+        t, entered = pending.pop()
+        if t in order or not is_computed(t):
+            continue
+        if entered:
+            order[t] = None
+            continue
+        pending += [(t, True), *((x, False) for x in reversed(t.op.input_tensors))]
+    return list(order)
+
+
+def readers(tensor: te.Tensor, among: Sequence[te.Tensor]) -> list[te.Tensor]:
+    """Tensors among some that read a tensor."""
+    return [t for t in among if tensor in t.op.input_tensors]
+
+
+def expressions(op: te.Operation) -> list[Expr]:
+    """Expressions that a stage evaluates; none for an input."""
+    body = getattr(op, "body", None)
+    return [] if body is None else body_parts(body)
+
+
+def _reads_of(parts: Iterable[Expr]) -> list[Read]:
+    out: list[Read] = []
+    for part in parts:
+        walk(part, lambda n: out.append(n) if isinstance(n, Read) else None)
+    return out
+
+
+def _access(read: Read, axes: Mapping[Var, IterVar]) -> Access:
+    steps: dict[IterVar, int] = {}
+    for v, n in (found for index in read.indices for found in _steps(index).items()):
+        steps[axes[v]] = gcd(n, steps.get(axes[v], n))
+    blocked = {v for v, x in axes.items() if steps.get(x, 1) > 1}
+    dims = tuple(_index(e, axes, blocked) for e in read.indices)
+    return Access(read.source, steps, dims, any(map(_holds_a_read, read.indices)))
+
+
+def _holds_a_read(index: Expr) -> bool:
+    found: list[Read] = []
+    walk(index, lambda n: found.append(n) if isinstance(n, Read) else None)
+    return bool(found)
+
+
+def _index(e: Expr, axes: Mapping[Var, IterVar], blocked: set[Var]) -> Index | None:
+    """Index in terms of axes, and of blocks of axes that move by blocks alone, or None."""
+    blocks: dict[tuple[Var, int], Var] = {}
+
+    def with_blocks(n: Any) -> Any:  # an expression gives an expression
+        match n:
+            case Binary(op="//", a=Var() as v, b=Const(value=int(m))) if v in blocked:
+                return blocks.setdefault((v, m), Var(f"{v.name}_block", v.dtype))
+        return n.map_children(with_blocks)
+
+    e = with_blocks(e)
+    ranges = {v: (0, x.count - 1) for v, x in axes.items()}
+    ranges |= {u: (0, (axes[v].count - 1) // m) for (v, m), u in blocks.items()}
+    form = to_affine(e, {}, ranges)
+    if form is None:
+        return None
+    still = [c for v, c in form.terms.items() if v not in axes]
+    moves = {axes[v]: c for v, c in form.terms.items() if c and v in axes}
+    return Index(moves, gcd(form.const, *still))
+
+
+def _steps(e: Expr) -> dict[Var, int]:
+    """For each variable of an index, after how many of its values the index may change."""
+    match e:
+        case Var():
+            return {e: 1}
+        case Binary(op="//", a=Var() as v, b=Const(value=int(n))):
+            return {v: n}
+    out: dict[Var, int] = {}
+    for child in e.children():
+        for v, n in _steps(child).items() if isinstance(child, Expr) else ():
+            out[v] = gcd(n, out.get(v, n))
+    return out
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,7 +18,7 @@ from loopwright.cost.cpu.machine import machine_of
 from loopwright.cost.gpu.device import device_of
 from loopwright.errors import UsageError
 from loopwright.records import Json
-from loopwright.space.composition import Composed, combined
+from loopwright.space.rules.several_cpu import Composed, combined
 from loopwright.space.structure import Structure
 from loopwright.task.interfaces import Scheduler
 from loopwright.task.knobs import value_text

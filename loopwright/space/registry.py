@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from loopwright import te
 from loopwright.errors import SpaceError, did_you_mean
+from loopwright.space.kernels import Kernel
+from loopwright.space.sketch import Variant
 from loopwright.space.structure import Structure
+from loopwright.target import Target
 
 if TYPE_CHECKING:
     from loopwright.space.kernels import Kernel
-    from loopwright.space.variant import Variant
+    from loopwright.space.sketch import Variant
+
 
 #: A rule: the structures that it knows for some results and arguments, none where it knows none.
 ExpressionRule: TypeAlias = Callable[
@@ -167,3 +171,38 @@ def _origin(function: Rule) -> tuple[object, object]:
     """Key that is equal for repeated definitions of one function."""
     code = getattr(function, "__code__", None)
     return getattr(function, "__qualname__", None), code and code.co_filename
+
+
+def kernel_rules() -> list[SpaceRule]:
+    """Kernel rules for the target in force, in the order in which they are asked."""
+    target = Target.current()
+    return [r for r in rules_for((target.kind, *target.keys)) if r.scope == "kernel"]
+
+
+def variants_by(rule: SpaceRule, kernel: Kernel) -> list[Variant]:
+    """Variants of a rule for a kernel; any other result raises `SpaceError`."""
+    function: Any = rule.function  # its scope says what it takes
+    made = function(kernel)
+    found = list(made) if isinstance(made, (list, tuple)) else [] if made is None else [made]
+    for variant in found:
+        if not isinstance(variant, Variant):
+            raise SpaceError(
+                f"the rule {rule.name!r} ({rule.where}) returned {variant!r:.60}; a rule for "
+                "kernels returns loopwright.space.Variant, several, or None"
+            )
+    return found
+
+
+def with_rules_of_users(kernel: Kernel, along: Callable[[], list[Variant]]) -> list[Variant]:
+    """Variants of a kernel by all rules by priority; built-in ones, of ``along``, have 0."""
+    found: list[Variant] = []
+    asked_along = False
+    for rule in kernel_rules():
+        if rule.priority <= 0 and not asked_along:
+            found += along()
+            asked_along = True
+        own = variants_by(rule, kernel)
+        found += own
+        if own and rule.stops:
+            return found
+    return found if asked_along else found + along()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from loopwright.cost.gpu.limits import MARGINS, Excess
+from loopwright.cost.analytical import MARGINS, Excess
 from loopwright.task.vectors import digits_of
 
 if TYPE_CHECKING:

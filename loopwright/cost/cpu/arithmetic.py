@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 
 from loopwright import dtypes
+from loopwright.cost.symbolic.index_steps import number_of
+from loopwright.cost.symbolic.loop_nest import StageNest, nests_of
 from loopwright.ir.expr import Binary, Call, Cast, IfThenElse, Read, Select, Unary
 from loopwright.ir.node import Node
 from loopwright.ir.reduction import outputs_of
+from loopwright.schedule.state import State
 from loopwright.te.op_node import OpNode
 
 
@@ -82,3 +86,19 @@ def _count(e: Node, out: Work) -> None:
             out.other += dtypes.is_float(dtype) or dtypes.is_float(v.dtype)
     for c in e.children():
         _count(c, out)
+
+
+def by_arithmetic(state: State) -> list[StageNest]:
+    """Computed stages, the one with the most arithmetic first.
+
+    Recomputed work counts once, so all schedules of a program have one order.
+    """
+    nests = nests_of(state)
+    order = sorted(range(len(nests)), key=lambda i: (-_arithmetic(nests[i]), -i))
+    return [nests[i] for i in order]
+
+
+def _arithmetic(nest: StageNest) -> int:
+    """Operations of a stage's whole tensor, at least 1 an element; unknown extents count as 1."""
+    extents = [*nest.op.shape, *(number_of(a.extent) for a in nest.op.reduce_axes)]
+    return prod(n for n in extents if isinstance(n, int)) * (1 + work_of(nest.op).flop)

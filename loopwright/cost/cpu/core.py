@@ -13,10 +13,9 @@ from functools import cached_property
 
 from loopwright.cost.cpu.arithmetic import combining, work_of
 from loopwright.cost.cpu.footprint import Touched, Touches
-from loopwright.cost.cpu.guards import Guards
+from loopwright.cost.cpu.guards import Guards, Tails
 from loopwright.cost.cpu.register_tile import Tile
-from loopwright.cost.cpu.tails import Tails
-from loopwright.cost.symbolic.nest_buffers import NestBuffer
+from loopwright.cost.symbolic.loop_nest import NestBuffer
 from loopwright.cost.symbolic.symbols import Number, at_most, least, most, total, where
 from loopwright.ir.node import distinct
 from loopwright.te.op_node import OpNode

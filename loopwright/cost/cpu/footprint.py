@@ -14,8 +14,7 @@ from math import gcd
 
 from loopwright.cost.cpu.machine import Machine
 from loopwright.cost.symbolic.index_steps import LoopKey
-from loopwright.cost.symbolic.loop_nest import StageNest
-from loopwright.cost.symbolic.nest_buffers import Access
+from loopwright.cost.symbolic.loop_nest import Access, NestBuffer, StageNest
 from loopwright.cost.symbolic.symbols import (
     Number,
     at_most,
@@ -27,6 +26,7 @@ from loopwright.cost.symbolic.symbols import (
     total,
     where,
 )
+from loopwright.schedule.state import StageId
 
 #: Bytes of a page of memory.
 PAGE = 4096
@@ -268,3 +268,34 @@ class Touches:
             return 1 / lanes
         n = self.nest.loops[self.vector_loop].extent
         return n / (ceil_div(n, lanes) * lanes)
+
+
+class BufferUsage:
+    def __init__(self, nests: Sequence[StageNest]) -> None:
+        self._accesses: dict[StageId, list[tuple[StageNest, Access]]] = {}
+        for nest in nests:
+            for a in nest.accesses:
+                self._accesses.setdefault(a.buffer.stage, []).append((nest, a))
+        self.made = frozenset(nest.stage.id for nest in nests)
+        buffers = [accesses[0][1].buffer for accesses in self._accesses.values()]
+        #: Bytes of all inputs, results and intermediate tensors that outlive one parallel task. A
+        #: larger cache holds them from one call of the kernel to the next.
+        self.used = total(b.elements * b.itemsize for b in buffers if not b.within)
+
+    def resident(self, buffer: NestBuffer) -> Number:
+        """Whether a buffer lives in registers: no remaining loop moves an index of it."""
+        if not buffer.within:
+            return False
+        out: Number = True
+        for nest, a in self._accesses[buffer.stage]:
+            for extent in _moving_extents(nest, a):
+                out = where(at_most(extent, 1), out, False)
+        return out
+
+
+def _moving_extents(nest: StageNest, access: Access) -> list[Number]:
+    """Extents of the loops that move an access and are still loops in the generated code."""
+    moving = {m.loop for moves in access.moves for m in moves}
+    return [
+        x.extent for x in nest.loops if x.key in moving and x.mark not in ("unrolled", "vectorized")
+    ]

@@ -8,9 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from loopwright.cost.cpu.machine import machine_of
-from loopwright.cost.features import curve, itervar, kernel, per_store
+from loopwright.cost.features import itervar, kernel, per_store
 from loopwright.cost.features.feature import Column, FeatureType
-from loopwright.cost.features.knob import KnobTable
 from loopwright.cost.gpu.device import device_of
 from loopwright.cost.symbolic.evaluation import constant_row
 from loopwright.cost.symbolic.population import Population
@@ -18,15 +17,37 @@ from loopwright.cost.symbolic.symbols import Number
 from loopwright.errors import UsageError, did_you_mean
 from loopwright.schedule.state import State
 from loopwright.target import Target
+from loopwright.task import ConfigSpace
 from loopwright.task.interfaces import Scheduler
 from loopwright.task.vectors import Digits
+
+
+class KnobTable:
+    """Columns of all candidates of knobs, such as ``tile_i.2`` (innermost size) or ``order``."""
+
+    def __init__(self, space: ConfigSpace) -> None:
+        named = [
+            (name, k, np.array(values, np.float32))
+            for k, knob in enumerate(space.knobs.values())
+            for name, values in knob.columns()
+        ]
+        self.columns = tuple(Column(name) for name, _, _ in named)
+        self._values = [(k, values) for _, k, values in named]
+
+    def rows(self, digits: Digits) -> npt.NDArray[np.float32]:
+        """Columns, float32 (n, columns), of int64 (n, knobs), the positions of choices."""
+        out = np.empty((len(digits), len(self.columns)), np.float32)
+        for column, (knob, values) in enumerate(self._values):
+            out[:, column] = values[digits[:, knob]]
+        return out
+
 
 #: Kinds of features, by the names of AutoTVM and of Ansor.
 FEATURE_TYPES = ("itervar", "knob", "curve", "per_store")
 #: Kinds of features derived from schedules.
 _DERIVED = {
     "itervar": itervar.FEATURES,
-    "curve": curve.FEATURES,
+    "curve": itervar.CURVE_FEATURES,
     "per_store": per_store.FEATURES,
 }
 #: The same for targets of the family ``gpu``. Caches and threads of the host that tunes, and the

@@ -10,12 +10,16 @@ from __future__ import annotations
 
 from functools import partial
 
-from loopwright.cost.features.feature import AnySlot, Feature, FeatureType, Slot
-from loopwright.cost.features.figures import (
+from loopwright.cost.features.feature import (
     AccessFigures,
+    AnySlot,
+    Feature,
+    FeatureType,
     LoopFigures,
     ScheduleFigures,
+    Slot,
     StageFigures,
+    WindowView,
 )
 from loopwright.cost.symbolic.symbols import Number, most, product
 
@@ -231,6 +235,35 @@ FEATURES = FeatureType(
             )
             for number, (name, words) in enumerate(ACCESSES)
             for k in range(LOOPS)
+        ),
+    ]
+)
+
+
+#: Points of a curve: 1, 4, 16, ... iterations.
+SAMPLES = 12
+_WINDOW: tuple[Feature[WindowView], ...] = (
+    Feature("bytes", "bytes touched", lambda w: w.elements * w.itemsize),
+    Feature("reuse", "uses of each element", lambda w: w.iterations / w.elements),
+)
+
+
+def _window(p: ScheduleFigures, number: int, iterations: int) -> WindowView | None:
+    return p.main.window(number, iterations)
+
+
+CURVE_FEATURES = FeatureType(
+    [
+        *SUMS,
+        *(
+            Slot(
+                f"{name}.at{4**k}",
+                f"{words}, within {4**k} iterations",
+                _WINDOW,
+                partial(_window, number=number, iterations=4**k),
+            )
+            for number, (name, words) in enumerate(ACCESSES)
+            for k in range(SAMPLES)
         ),
     ]
 )

@@ -9,11 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import partial
 
-from loopwright.cost.features.feature import AnySlot, Feature, Slot
-from loopwright.cost.features.figures import ScheduleFigures
+from loopwright.cost.features.feature import AnySlot, Feature, ScheduleFigures, Slot
 from loopwright.cost.gpu import cycles
-from loopwright.cost.gpu.accesses import ThreadAccess
-from loopwright.cost.gpu.kernel import Kernel, KernelStage
+from loopwright.cost.gpu.kernel import Kernel, KernelStage, ThreadAccess
 from loopwright.cost.symbolic.symbols import Number, most, total
 
 #: Kernels besides the main one that have slots.

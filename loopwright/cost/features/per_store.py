@@ -21,8 +21,15 @@ from functools import cache, partial
 
 from loopwright import dtypes
 from loopwright.cost.cpu.footprint import Touched
-from loopwright.cost.features.feature import AnySlot, Column, Feature, FeatureType, Slot
-from loopwright.cost.features.figures import ScheduleFigures, StageFigures
+from loopwright.cost.features.feature import (
+    AnySlot,
+    Column,
+    Feature,
+    FeatureType,
+    ScheduleFigures,
+    Slot,
+    StageFigures,
+)
 from loopwright.cost.symbolic.loop_nest import NestLoop
 from loopwright.cost.symbolic.symbols import Number, at_most, most, product, total, where
 from loopwright.ir.expr import Binary, Call, Cast, IfThenElse, Read, Select, Unary

@@ -9,9 +9,8 @@ candidates matters, not the absolute time.
 
 from __future__ import annotations
 
-from loopwright.cost.gpu.accesses import ThreadAccess
 from loopwright.cost.gpu.device import Device
-from loopwright.cost.gpu.kernel import Kernel, KernelStage, kernels_of
+from loopwright.cost.gpu.kernel import Kernel, KernelStage, ThreadAccess, kernels_of
 from loopwright.cost.symbolic.index_steps import extent_of
 from loopwright.cost.symbolic.symbols import (
     Number,

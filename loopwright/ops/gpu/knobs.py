@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from loopwright.schedule import Schedule
-from loopwright.space.rules.knobs_gpu import LoopSizes, Values
+from loopwright.space.rules.common_gpu import LoopSizes, Values
 from loopwright.task.entities import SplitEntity
 from loopwright.task.space import ConfigSpace
 from loopwright.task.template_config import TemplateConfig

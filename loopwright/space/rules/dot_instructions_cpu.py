@@ -21,22 +21,28 @@ from loopwright.ir.expr import Binary, Cast, IterVar, Read, Var, position_of
 from loopwright.ir.instructions import DOT_OPERANDS, DotProduct
 from loopwright.ir.reduction import Reduce
 from loopwright.ir.traversal import walk
-from loopwright.space import registers
-from loopwright.space.access import expressions, extents
 from loopwright.space.analysis import OperandUse, StageAnalysis, StageClass
+from loopwright.space.expression import expressions, extents
 from loopwright.space.kernels import Kernel
-from loopwright.space.rules.contraction_cpu import by_one_thread, roles_of
-from loopwright.space.rules.outer_products_cpu import OuterProducts
-from loopwright.space.rules.pieces import (
+from loopwright.space.rules.common_cpu import (
     ALONE,
     compute_in_vectors,
     compute_inline,
     cut_short,
     fused,
+    vector_lanes,
+    vector_registers,
 )
-from loopwright.space.rules.roles_cpu import Plan, Roles, dimension_of
+from loopwright.space.rules.contraction_cpu import (
+    OuterProducts,
+    Plan,
+    Roles,
+    by_one_thread,
+    dimension_of,
+    roles_of,
+)
+from loopwright.space.sketch import Variant, structures_of
 from loopwright.space.structure import Structure
-from loopwright.space.variant import Variant, structures_of
 from loopwright.target import Target
 
 _UNROLL = (1, 2, 4, 8)
@@ -120,7 +126,7 @@ class DotRoles(Roles):
         by_pairs = Target.current().has_dots_by_pairs
         if self.dot.result == "float32" or not (by_pairs or self.dot.data == self.dot.kernel):
             return found
-        lanes, room = self.dot.lanes, registers.registers()
+        lanes, room = self.dot.lanes, vector_registers()
         fits = [(r, w) for r, w in found if r * (w // lanes) + 2 * (w // lanes) + 2 <= room]
         return fits or found[:1]
 
@@ -353,7 +359,7 @@ class _DotTiles(OuterProducts):
             s[packed].vectorize(few)
             outer = axes[:-1]
         else:
-            lanes = registers.lanes("int32")
+            lanes = vector_lanes("int32")
             last, inner = s[packed].split(last, factor=lanes)
             s[packed].reorder(*axes[:-1], last, few, inner)
             s[packed].unroll(few)

@@ -12,23 +12,23 @@ from typing import Any
 
 from loopwright import te
 from loopwright.ir.expr import IterVar, position_of
-from loopwright.space import registers
-from loopwright.space.access import extents
 from loopwright.space.analysis import StageClass
+from loopwright.space.expression import extents
 from loopwright.space.kernels import Kernel
-from loopwright.space.rules.pieces import (
+from loopwright.space.rules.common_cpu import (
     LINE,
     MIN_TASKS,
     compute_in_vectors,
     compute_inline,
+    element_bytes,
     fused,
     most_with_tasks,
     past_the_caches,
     run,
+    vector_lanes,
 )
-from loopwright.space.sketch import Sketch
+from loopwright.space.sketch import Sketch, Variant, structures_of
 from loopwright.space.structure import Structure
-from loopwright.space.variant import Variant, structures_of
 
 _VECTORS = (1, 2, 4, 8)
 _ROWS = (1, 2, 4, 8, 16, 32, 64)
@@ -105,7 +105,7 @@ def _along_memory(sketch: Sketch, kernel: Kernel) -> IterVar:
     Rows that read the same places go through memory side by side, so that these are loaded once.
     """
     out = kernel.out
-    s, lanes = sketch.s, registers.lanes(out.dtype)
+    s, lanes = sketch.s, vector_lanes(out.dtype)
     *outer, last = s[out].op.axis
     widths = [lanes * v for v in _VECTORS if lanes * v <= max(last.count, lanes)]
     even = [w for w in widths if w <= 4 * lanes and last.count % w == 0]
@@ -180,7 +180,7 @@ def _is_turned(along: IterVar | None, access: Any, last: IterVar) -> bool:
 
 
 def _schedule_squares(kernel: Kernel, at: int, sketch: Sketch) -> None:
-    s, out, lanes = sketch.s, kernel.out, registers.lanes(kernel.out.dtype)
+    s, out, lanes = sketch.s, kernel.out, vector_lanes(kernel.out.dtype)
     axes = list(s[out].op.axis)
     across, last = axes[at], axes[-1]
     sides = [n for n in _SIDES if n <= across.count] or [across.count]
@@ -194,7 +194,7 @@ def _schedule_squares(kernel: Kernel, at: int, sketch: Sketch) -> None:
     others = [x for x in axes if x is not across and x is not last]
     s[out].reorder(*others, a0, l0, l1, a1, lane)
     run(s, out, (a1, lane))
-    if square * registers.nbytes(out) >= LINE:
+    if square * element_bytes(out) >= LINE:
         past_the_caches(sketch, out, lane)
     enough = extents(others) * -(-across.count // _SIDES[-1]) >= MIN_TASKS
     s[out].parallel(fused(s, out, [*others, a0] if enough else [*others, a0, l0]))

@@ -16,15 +16,23 @@ from typing import Any
 from loopwright import dtypes, te
 from loopwright.ir.expr import IterVar
 from loopwright.schedule import Schedule
-from loopwright.space.access import accesses, extents, is_computed
-from loopwright.space.chains import row_chain
-from loopwright.space.rules.device_gpu import Device, common_width, fused, powers
-from loopwright.space.rules.kernel_gpu import Kernel
-from loopwright.space.rules.knobs_gpu import Knobs, Values, is_one, width_of
+from loopwright.space.expression import accesses, extents, is_computed
+from loopwright.space.kernels import row_chain
+from loopwright.space.rules.common_gpu import (
+    Device,
+    Kernel,
+    Knobs,
+    Values,
+    common_width,
+    fused,
+    is_one,
+    powers,
+    width_of,
+)
 
 #: Threads of a row that the default takes, along and across memory, and elements worth a thread.
 _THREADS, _ACROSS, _WORTH = 256, 8, 4
-#: Rows of a block, and threads that a block has at least where the shape allows.
+#: RowReductions of a block, and threads that a block has at least where the shape allows.
 _ROWS, _FEWEST = (1, 2, 4, 8, 16, 32, 64), 32
 #: Unrolled elements that a thread adds up in turn.
 _UNROLLED = (1, 2, 4)
@@ -35,7 +43,7 @@ _MOST_PARTS = 256
 
 
 @dataclass(frozen=True)
-class Rows:
+class RowReductions:
     """Chain of reductions over rows."""
 
     out: te.Tensor  # a number a row, or a row
@@ -65,12 +73,12 @@ class Rows:
         return prod(self.reductions[0].static_shape)
 
 
-def rows_of(out: te.Tensor) -> Rows | None:
+def rows_of(out: te.Tensor) -> RowReductions | None:
     """Chain in an expression, or None where it is none; see `row_chain`."""
     chain = row_chain(out)
     if chain is None:
         return None
-    return Rows(
+    return RowReductions(
         out,
         chain.reductions,
         chain.whole,
@@ -80,7 +88,7 @@ def rows_of(out: te.Tensor) -> Rows | None:
     )
 
 
-def is_long(rows: Rows) -> bool:
+def is_long(rows: RowReductions) -> bool:
     """Whether there are too few rows for the processors, and each is long."""
     return rows.length >= _LONG and rows.count < Device.current().processors
 
@@ -98,7 +106,7 @@ def _side_by_side(reduction: te.Tensor) -> tuple[te.Tensor, ...]:
     return tuple(a.tensor for a in once if a.contiguous is last and not is_computed(a.tensor))
 
 
-def schedule_rows(knobs: Knobs, rows: Rows, prefix: str = "") -> None:
+def schedule_rows(knobs: Knobs, rows: RowReductions, prefix: str = "") -> None:
     """Define the knobs of a chain of reductions and schedule it, in one kernel, by them.
 
     The knobs are ``threads`` (of a row), ``rows`` (of a block), ``vector`` (whether a thread reads
@@ -131,7 +139,7 @@ def schedule_rows(knobs: Knobs, rows: Rows, prefix: str = "") -> None:
 class _Sizes:
     """Knobs of `schedule_rows`, and their effects on a stage."""
 
-    def __init__(self, knobs: Knobs, rows: Rows, device: Device, prefix: str) -> None:
+    def __init__(self, knobs: Knobs, rows: RowReductions, device: Device, prefix: str) -> None:
         self.knobs, self.prefix, self.device = knobs, prefix, device
         # Neighbouring threads take neighbouring elements of memory.
         tags = ("threadIdx.x", "threadIdx.y")
@@ -144,7 +152,7 @@ class _Sizes:
     def _value(self, name: str) -> Any:
         return self.knobs.value(self.prefix + name)
 
-    def _define_threads(self, rows: Rows) -> None:
+    def _define_threads(self, rows: RowReductions) -> None:
         most, p = self.device.threads, self.prefix
         width = self._widest(rows)
         threads = [t for t in powers(most) if t <= max(1, rows.length // width)]
@@ -166,7 +174,7 @@ class _Sizes:
         flag = self.knobs.flag(f"{p}vector", [True, False] if width > 1 else [False])
         self.width = width_of(flag, width)  # elements that a thread reads at once
 
-    def _widest(self, rows: Rows) -> int:
+    def _widest(self, rows: RowReductions) -> int:
         """Widest vector that divides every row."""
         if not rows.along:
             return 1
@@ -178,7 +186,7 @@ class _Sizes:
         width = self.device.lanes(rows.out.dtype, *read)
         return common_width(width, *lengths) if lengths else 1
 
-    def _define_kept(self, rows: Rows) -> list[te.Tensor]:
+    def _define_kept(self, rows: RowReductions) -> list[te.Tensor]:
         p, shared = self.prefix, self.device.shared
         sizes = {t: prod(t.static_shape[rows.rank :]) * dtypes.nbytes(t.dtype) for t in rows.whole}
         for t, size in sizes.items():
@@ -229,7 +237,7 @@ def schedule_alone(knobs: Knobs, kernel: Kernel, prefix: str = "") -> None:
     """
     s, r = knobs.s, kernel.out
     kernel.inline(s, but=[r])
-    rows = Rows(r, (r,), along=_lies_along(r))
+    rows = RowReductions(r, (r,), along=_lies_along(r))
     parts = _parts(knobs, rows, prefix)
     if parts > 1:
         loop, _ = s[r].split(fused(s, r, s[r].op.reduce_axis), nparts=parts)
@@ -237,9 +245,9 @@ def schedule_alone(knobs: Knobs, kernel: Kernel, prefix: str = "") -> None:
         assert isinstance(partial, te.Tensor)
         unit = extents(r.op.reduce_axis) // _MOST_PARTS
         loads = (_side_by_side(r),) if extents(r.op.reduce_axis) % _MOST_PARTS == 0 else ((),)
-        part = Rows(partial, (partial,), along=rows.along, loads=loads, unit=unit)
+        part = RowReductions(partial, (partial,), along=rows.along, loads=loads, unit=unit)
         schedule_rows(knobs, part, f"{prefix}part_")
-        rows = Rows(r, (r,), along=False)
+        rows = RowReductions(r, (r,), along=False)
     if r.shape:
         schedule_rows(knobs, rows, prefix)
     else:
@@ -274,7 +282,7 @@ def schedule_several(knobs: Knobs, kernel: Kernel, prefix: str = "") -> None:
     s[out].bind(thread, te.thread_axis("threadIdx.x"))
 
 
-def _parts(knobs: Knobs, rows: Rows, prefix: str) -> int:
+def _parts(knobs: Knobs, rows: RowReductions, prefix: str) -> int:
     """Blocks that reduce parts of a row; defines the knob where rows are few and long.
 
     One part would need other knobs than several, so there are two at least.

@@ -16,14 +16,20 @@ from loopwright import te
 from loopwright.ir.expr import IterVar, position_of
 from loopwright.ir.scans import Scan
 from loopwright.schedule import Schedule
-from loopwright.space import registers
-from loopwright.space.access import extents
 from loopwright.space.analysis import StageAnalysis
+from loopwright.space.expression import extents
 from loopwright.space.kernels import Kernel
-from loopwright.space.rules.pieces import ALONE, MAY_BE_ALONE, MIN_TASKS, compute_inline, fused, run
-from loopwright.space.sketch import Sketch
+from loopwright.space.rules.common_cpu import (
+    ALONE,
+    MAY_BE_ALONE,
+    MIN_TASKS,
+    compute_inline,
+    fused,
+    run,
+    vector_lanes,
+)
+from loopwright.space.sketch import Sketch, Variant, structures_of
 from loopwright.space.structure import Structure
-from loopwright.space.variant import Variant, structures_of
 
 #: Places of a block where vectors run across the scan; vectors of a block where they run along it.
 _ACROSS, _ALONG = (8, 4), (1,)
@@ -50,7 +56,7 @@ def scan_variants(kernel: Kernel) -> list[Variant]:
         return []
     low, high = scan.range
     along = scan.place is stage.spatial[-1]
-    lanes = registers.lanes(stage.tensor.dtype)
+    lanes = vector_lanes(stage.tensor.dtype)
     blocks = [lanes * v for v in _ALONG] if along else list(_ACROSS)
     found = [_Scan(kernel, stage, scan, n) for n in blocks if 1 < n < high - low]
     alone = [replace(x, alone=True) for x in found if kernel.work * x.block <= MAY_BE_ALONE]
@@ -146,7 +152,7 @@ class _Scan:
 
     def _width(self, sketch: Sketch) -> Any:
         assert self._vector is not None
-        lanes, count = registers.lanes(self.stage.tensor.dtype), self._vector.count
+        lanes, count = vector_lanes(self.stage.tensor.dtype), self._vector.count
         widths = [lanes * v for v in _VECTORS[:2] if lanes * v <= max(count, lanes)]
         return sketch.number("width", widths, widths[-1])
 
@@ -154,7 +160,7 @@ class _Scan:
         """Number of independent scans, vectors of them counted as one."""
         if self._vector is None:
             return extents(self._rows)
-        lanes = registers.lanes(self.stage.tensor.dtype)
+        lanes = vector_lanes(self.stage.tensor.dtype)
         return extents(self._rows) * -(-self._vector.count // (2 * lanes))
 
     def _within(self, s: Schedule, out: te.Tensor, acc: te.Tensor, at: IterVar) -> None:
@@ -177,7 +183,7 @@ class _Scan:
             s[t].compute_at(s[out], task)
         elif extents(axes[: self._place + 1]) >= _WORTH_TASKS:
             self._share_out(s, t, fused(s, t, axes[: self._place + 1]))
-        lanes = registers.lanes(t.dtype)
+        lanes = vector_lanes(t.dtype)
         if self._vector is None and is_total:
             _, lane = s[t].split(reduce[-1], factor=lanes)
         elif self._vector is not None or task is not None:

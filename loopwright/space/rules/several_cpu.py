@@ -1,32 +1,155 @@
-"""Expressions of several kernels on CPUs: each kernel is scheduled by the rule that knows it.
+"""Structures of expressions of several kernels: a variant of each kernel, in one schedule.
 
-One structure has the most sensible variant of every kernel; the others differ from it in one
-kernel, the heaviest first. The best variants of kernels are combined once single kernels are ranked
-(`loopwright.space.composition`).
+Common parts of structures are scheduled once: each goes on from a copy of the sketch that has the
+kernels before the first one in which it differs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property, partial
+from itertools import count
 
 from loopwright import te
 from loopwright.ir.expr import IterVar
-from loopwright.space.access import extents
-from loopwright.space.composition import Chosen, Composition
-from loopwright.space.kernel_rules import with_rules_of_users
+from loopwright.space.expression import extents
 from loopwright.space.kernels import Kernel, heaviest
+from loopwright.space.registry import with_rules_of_users
+from loopwright.space.rules.common_cpu import MIN_TASKS, compute_inline, fused
 from loopwright.space.rules.contraction_cpu import contraction_variants
 from loopwright.space.rules.dot_instructions_cpu import dot_instruction_variants
 from loopwright.space.rules.injective_cpu import injective_variants
-from loopwright.space.rules.pieces import MIN_TASKS, compute_inline, fused
-from loopwright.space.rules.rows_cpu import chain_variants
+from loopwright.space.rules.rows_cpu import chain_variants, whole_variants
 from loopwright.space.rules.scans_cpu import scan_variants
-from loopwright.space.rules.whole_cpu import whole_variants
 from loopwright.space.rules.windows_cpu import window_variants
-from loopwright.space.sketch import Sketch
+from loopwright.space.sketch import Sketch, Variant, Variants, kernels_of
 from loopwright.space.structure import Structure
-from loopwright.space.variant import Variant, Variants, kernels_of
+
+#: The variant of every kernel, by its result.
+Chosen = Mapping[te.Tensor, Variant]
+#: Structures that are added once single kernels are ranked.
+_ADDED = 4
+
+
+@dataclass(frozen=True, eq=False)
+class Composition:
+    """Expression of several kernels, with ways to schedule each."""
+
+    outputs: Sequence[te.Tensor]
+    args: Sequence[te.Tensor]  # in calling order
+    kernels: Sequence[Kernel]  # in execution order
+    choices: Mapping[te.Tensor, Sequence[Variant]]  # variants of each, the most sensible first
+
+    @cached_property
+    def base(self) -> Chosen:
+        """Most sensible variant of every kernel."""
+        return {k.out: self.choices[k.out][0] for k in self.kernels}
+
+    @cached_property
+    def names(self) -> dict[te.Tensor, str]:
+        """Names of kernels, with a number where several have one name."""
+        counts = Counter(k.out.name for k in self.kernels)
+        numbers = {name: count(1) for name in counts}
+        return {
+            k.out: f"{k.out.name}#{next(numbers[k.out.name])}"
+            if counts[k.out.name] > 1
+            else k.out.name
+            for k in self.kernels
+        }
+
+    def prefix(self, kernel: te.Tensor) -> str:
+        """Prefix of the names of a kernel's knobs."""
+        return f"{self.names[kernel]}." if len(self.kernels) > 1 else ""
+
+    def structures(self, wanted: Sequence[Chosen]) -> list[Composed]:
+        """Structure for each choice; kernels before the first in which it differs from the first
+        choice are scheduled once for all.
+        """
+        firsts = [self._first_other(chosen, wanted[0]) for chosen in wanted]
+        kept: dict[int, Sketch] = {}
+        sketch = self._begun()
+        for number in range(len(self.kernels) + 1):
+            if number in firsts:
+                kept[number] = sketch.copy()
+            if number < len(self.kernels):
+                self._schedule(sketch, number, wanted[0])
+        return [
+            self._finished(kept[first].copy(), first, chosen)
+            for first, chosen in zip(firsts, wanted, strict=True)
+        ]
+
+    def alone(self, kernel: Kernel, variant: Variant) -> None:
+        """Schedule one kernel and no other, to see whether that is possible."""
+        self._schedule(self._begun(), self.kernels.index(kernel), {kernel.out: variant})
+
+    def _first_other(self, chosen: Chosen, other: Chosen) -> int:
+        differing = (n for n, k in enumerate(self.kernels) if chosen[k.out] is not other[k.out])
+        return next(differing, len(self.kernels))
+
+    def _begun(self) -> Sketch:
+        sketch = Sketch(self.outputs, self.args)
+        # One stage has one place: what several kernels compute, since it is cheap, none of them
+        # keeps.
+        standing = Counter(t for k in self.kernels for t in k.tensors)
+        for t in (t for t, times in standing.items() if times > 1):
+            sketch.s[t].compute_inline()
+        return sketch
+
+    def _schedule(self, sketch: Sketch, number: int, chosen: Chosen) -> None:
+        out = self.kernels[number].out
+        sketch.prefix = self.prefix(out)
+        chosen[out].schedule(sketch)
+        sketch.why.append(f"{self.names[out]}: {chosen[out].why}")
+
+    def _finished(self, sketch: Sketch, first: int, chosen: Chosen) -> Composed:
+        for number in range(first, len(self.kernels)):
+            self._schedule(sketch, number, chosen)
+        texts = [f"{self.names[k.out]}: {chosen[k.out].name}" for k in self.kernels]
+        made = sketch.finished("; ".join(texts))
+        known = {f.name: getattr(made, f.name) for f in fields(made)}
+        return Composed(**known, composition=self, chosen=chosen)
+
+
+@dataclass(frozen=True, eq=False)
+class Composed(Structure):
+    """Structure of an expression of several kernels."""
+
+    composition: Composition
+    chosen: Chosen  # variant of every kernel
+
+    @property
+    def others(self) -> list[te.Tensor]:
+        """Kernels without their most sensible variant."""
+        base = self.composition.base
+        return [t for t, variant in self.chosen.items() if variant is not base[t]]
+
+
+def combined(seconds: Mapping[Composed, float]) -> list[dict[te.Tensor, Composed]]:
+    """New choices for given times, in any unit, of structures that differ in one kernel.
+
+    Kernels run one after the other, so a saving of one holds in any company. A choice maps each
+    kernel that differs from the first structure to the structure of its variant. First comes the
+    choice with the best variant of each, then those with the second best of one kernel, the fastest
+    first.
+    """
+    base = next((s for s in seconds if not s.others), None)
+    if base is None:
+        return []
+    options: dict[te.Tensor, list[Composed]] = {}
+    for structure in sorted(seconds, key=seconds.__getitem__):
+        if len(structure.others) == 1:
+            options.setdefault(structure.others[0], []).append(structure)
+    # The base itself is an option of each kernel.
+    ordered = {t: sorted([base, *found], key=seconds.__getitem__) for t, found in options.items()}
+    best = {t: found[0] for t, found in ordered.items()}
+    choices = [best, *({**best, t: found[1]} for t, found in ordered.items())]
+    new = [{t: s for t, s in choice.items() if s is not base} for choice in choices]
+    new = [choice for choice in new if len(choice) > 1]
+    new.sort(key=lambda choice: sum(seconds[s] - seconds[base] for s in choice.values()))
+    return new[:_ADDED]
+
 
 _KNOWN: tuple[Variants, ...] = (
     dot_instruction_variants,

@@ -15,13 +15,22 @@ from functools import partial
 
 from loopwright import te
 from loopwright.ir.expr import IterVar
-from loopwright.space import registers
-from loopwright.space.access import accesses, is_computed, is_own, producers
 from loopwright.space.analysis import StageClass, analyze
-from loopwright.space.rules.pieces import MIN_TASKS, compute_in_vectors, fused, run
-from loopwright.space.sketch import Sketch
+from loopwright.space.expression import accesses, is_computed, is_own, producers
+from loopwright.space.rules.common_cpu import (
+    MIN_TASKS,
+    column_tiles,
+    compute_in_vectors,
+    element_bytes,
+    fits_registers,
+    fused,
+    row_tiles,
+    run,
+    vector_lanes,
+    vector_registers,
+)
+from loopwright.space.sketch import Sketch, Variant
 from loopwright.space.structure import Structure
-from loopwright.space.variant import Variant
 
 #: Channels, and tiles across and down, of a register tile.
 _Tile = tuple[int, int, int]
@@ -94,7 +103,7 @@ class _Parts:
         """Bytes between the transforms of some rows of tiles, for some channels of the result."""
         inner = self.image.static_shape[-1]
         tiles = rows * self.tiles[1]
-        return self.places * tiles * (inner + channels) * registers.nbytes(self.product)
+        return self.places * tiles * (inner + channels) * element_bytes(self.product)
 
 
 def _parts(out: te.Tensor) -> _Parts | None:
@@ -176,16 +185,16 @@ def _schedule(parts: _Parts, before: bool, sketch: Sketch) -> None:
 def _tiles(parts: _Parts) -> tuple[list[_Tile], _Tile]:
     """Register tiles, (channels, tiles across, tiles down), and the one to begin with."""
     down, across = parts.tiles
-    dtype, room = parts.product.dtype, registers.registers()
-    lanes = registers.lanes(dtype)
-    widths = registers.column_tiles(parts.channels, dtype, _VECTORS)
+    dtype, room = parts.product.dtype, vector_registers()
+    lanes = vector_lanes(dtype)
+    widths = column_tiles(parts.channels, dtype, _VECTORS)
     even = [w for w in widths if parts.channels % w == 0] or widths[:1]
-    fits = registers.fitting(dtype)
+    fits = fits_registers(dtype)
     found = [
         (w, a, d)
         for w in even
-        for a in registers.row_tiles(across, _ACROSS)
-        for d in registers.row_tiles(down, _DOWN)
+        for a in row_tiles(across, _ACROSS)
+        for d in row_tiles(down, _DOWN)
         if fits(a * d, w)
     ]
 
@@ -202,7 +211,7 @@ def _tiles(parts: _Parts) -> tuple[list[_Tile], _Tile]:
 
 def _tasks(sketch: Sketch, parts: _Parts, before: bool, width: int) -> tuple[IterVar, IterVar]:
     """Tile the result; returns the loops of a task, and of rows of tiles of a panel."""
-    s, out, lanes = sketch.s, parts.out, registers.lanes(parts.out.dtype)
+    s, out, lanes = sketch.s, parts.out, vector_lanes(parts.out.dtype)
     images, down = out.static_shape[0], parts.tiles[0]
     rows = [r for r in _ROWS if r <= down]
     panels = [p for p in _PANELS if p * lanes <= parts.channels]
@@ -260,7 +269,7 @@ def _weights(sketch: Sketch, parts: _Parts, width: int) -> None:
     """
     s, weights = sketch.s, parts.weights
     s[weights].transform_layout(lambda a, b, c, o: (a, b, o // width, c, o % width))
-    lanes = registers.lanes(weights.dtype)
+    lanes = vector_lanes(weights.dtype)
     a, b, c, o = s[weights].op.axis
     o, lane = s[weights].split(o, factor=lanes)
     s[weights].reorder(c, o, a, b, lane)
@@ -275,7 +284,7 @@ def _weights(sketch: Sketch, parts: _Parts, width: int) -> None:
 
 def _image(sketch: Sketch, parts: _Parts, task: IterVar | None) -> None:
     """Transform the image for each task, or before all of them."""
-    s, image, lanes = sketch.s, parts.image, registers.lanes(parts.image.dtype)
+    s, image, lanes = sketch.s, parts.image, vector_lanes(parts.image.dtype)
     a, b, n, y, x, c = s[image].op.axis
     c, lane = s[image].split(c, factor=lanes)
     s[image].reorder(n, y, x, c, a, b, lane)

@@ -16,21 +16,23 @@ from loopwright import te
 from loopwright.ir.expr import IfThenElse, IterVar
 from loopwright.ir.node import Node
 from loopwright.ir.traversal import free_vars, walk
-from loopwright.space import registers
-from loopwright.space.access import expressions, extents
 from loopwright.space.analysis import OperandUse, StageAnalysis, StageClass
+from loopwright.space.expression import expressions, extents
 from loopwright.space.kernels import Kernel
-from loopwright.space.rules.pieces import (
+from loopwright.space.rules.common_cpu import (
     MIN_TASKS,
+    column_tiles,
     compute_in_vectors,
     compute_inline,
+    fits_registers,
     fused,
     most_with_tasks,
+    row_tiles,
     run,
+    vector_lanes,
 )
-from loopwright.space.sketch import Sketch
+from loopwright.space.sketch import Sketch, Variant, structures_of
 from loopwright.space.structure import Structure
-from loopwright.space.variant import Variant, structures_of
 
 _VECTORS = (1, 2, 3, 4, 7, 8)
 _ROWS = (1, 2, 3, 4, 6, 8)
@@ -103,10 +105,10 @@ class _Tiles:
     def _fitting(self) -> list[tuple[int, int]]:
         vector = self._stage.spatial[-1]
         dtype = self._stage.tensor.dtype
-        fits = registers.fitting(dtype)
+        fits = fits_registers(dtype)
         row = self._row
-        heights = [1] if row is None else registers.row_tiles(row.count, _ROWS)
-        widths = registers.column_tiles(vector.count, dtype, _VECTORS)
+        heights = [1] if row is None else row_tiles(row.count, _ROWS)
+        widths = column_tiles(vector.count, dtype, _VECTORS)
         return [(r, w) for r in heights for w in widths if fits(r, w)]
 
     def _length(self, tile: tuple[int, int]) -> int:
@@ -115,7 +117,7 @@ class _Tiles:
         taps, count = extents(self._stage.reduced), self._stage.spatial[-1].count
         if taps > _WINDOW:
             return _WRITTEN + 1
-        vectors = -(-width // registers.lanes(self._stage.tensor.dtype))
+        vectors = -(-width // vector_lanes(self._stage.tensor.dtype))
         return taps * rows * vectors * (-(-count // width) if self._whole_rows else 1)
 
     def _schedule(self, sketch: Sketch) -> None:
@@ -152,7 +154,7 @@ class _Tiles:
         return [*reduce, last], [inner]
 
     def _tile(self, sketch: Sketch) -> tuple[Any, ...]:
-        lanes, count = registers.lanes(self._stage.tensor.dtype), self._stage.spatial[-1].count
+        lanes, count = vector_lanes(self._stage.tensor.dtype), self._stage.spatial[-1].count
         liked = [(r, w) for r, w in self.tiles if r <= _TOGETHER and r * w <= _AT_ONCE * lanes]
 
         def cost(tile: tuple[int, int]) -> float:
@@ -240,7 +242,7 @@ def _schedule_lines(kernel: Kernel, stage: StageAnalysis, sketch: Sketch) -> Non
     s, out, reduction = sketch.s, kernel.out, stage.tensor
     compute_inline(s, kernel, [])
     acc = s.cache_write(out, "local") if out is reduction else reduction
-    lanes, count = registers.lanes(reduction.dtype), stage.spatial[-1].count
+    lanes, count = vector_lanes(reduction.dtype), stage.spatial[-1].count
     runs = [lanes * v for v in _RUNS if lanes * v < count] or [lanes]
     others = extents(stage.spatial[:-1])
     length = sketch.number("columns", runs, _longest_run(runs, count, others))

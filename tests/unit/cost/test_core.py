@@ -6,13 +6,12 @@ import pytest
 
 from loopwright import te
 from loopwright.cost.cpu import cycles
-from loopwright.cost.cpu.buffer_usage import BufferUsage
+from loopwright.cost.cpu.arithmetic import by_arithmetic
 from loopwright.cost.cpu.core import LATENCY, Core
-from loopwright.cost.cpu.footprint import MISPLACED, Touches
+from loopwright.cost.cpu.cycles import Memory
+from loopwright.cost.cpu.footprint import MISPLACED, BufferUsage, Touches
 from loopwright.cost.cpu.machine import Machine
-from loopwright.cost.cpu.memory import Memory
 from loopwright.cost.cpu.register_tile import pieces
-from loopwright.cost.cpu.stage_order import by_arithmetic
 from loopwright.cost.symbolic.symbols import Number
 from loopwright.schedule import Schedule
 from loopwright.target.caches import Caches

@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 
 import loopwright as lw
-from loopwright.cost.gpu.accesses import ThreadAccess
 from loopwright.cost.gpu.device import device_of
-from loopwright.cost.gpu.kernel import Kernel, kernels_of
+from loopwright.cost.gpu.kernel import Kernel, ThreadAccess, kernels_of
 from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import Binary, Const, Expr, Var
 from loopwright.ir.stmt import For, If, Let, Stmt, Store

@@ -10,11 +10,10 @@ import pytest
 
 import loopwright as lw
 from loopwright import te
-from loopwright.cost.cpu.buffer_usage import BufferUsage
 from loopwright.cost.cpu.core import Core
-from loopwright.cost.cpu.footprint import PAGE, Touches
+from loopwright.cost.cpu.cycles import JUMP_MEMORY, MEMORY, PAGES, STREAMS, Memory
+from loopwright.cost.cpu.footprint import PAGE, BufferUsage, Touches
 from loopwright.cost.cpu.machine import Machine
-from loopwright.cost.cpu.memory import JUMP_MEMORY, MEMORY, PAGES, STREAMS, Memory
 from loopwright.cost.symbolic.loop_nest import nests_of
 from loopwright.target.caches import Caches
 

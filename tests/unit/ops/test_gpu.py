@@ -19,8 +19,8 @@ from loopwright.ir.stmt import Allocate, Func
 from loopwright.ir.traversal import walk
 from loopwright.lowering.gpu_limits import limits_of, verify_gpu_limits
 from loopwright.ops.gpu import schedule_for_gpu
-from loopwright.space.rules.device_gpu import Device
-from loopwright.space.rules.tiles_gpu import tiles_of
+from loopwright.space.rules.common_gpu import Device
+from loopwright.space.rules.contraction_gpu import tiles_of
 from tests import opencl_runner
 
 SMALL = [

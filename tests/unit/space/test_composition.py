@@ -9,10 +9,9 @@ import pytest
 
 import loopwright as lw
 from loopwright import te
-from loopwright.space.composition import Composed, combined
 from loopwright.space.derivation import structures
 from loopwright.space.ranking import put_together, ranked
-from loopwright.space.rules.several_cpu import composition
+from loopwright.space.rules.several_cpu import Composed, combined, composition
 from loopwright.space.sketch import Sketch
 from tests.unit.space.composed import COMPOSED
 
@@ -145,7 +144,7 @@ def test_a_task_is_known_without_a_look_at_its_points(monkeypatch: pytest.Monkey
     def looked(*_: object) -> None:
         raise AssertionError("ranked")
 
-    monkeypatch.setattr("loopwright.space.automatic_task.ranked", looked)
+    monkeypatch.setattr("loopwright.space.tasks.ranked", looked)
     task = lw.create_task(two_products(), target=TARGET)
     assert task.key
     assert len(task.config_space.given) > 3

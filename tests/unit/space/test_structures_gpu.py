@@ -20,7 +20,7 @@ from loopwright.cost.analytical import AnalyticalModel
 from loopwright.ir.interp.interpreter import interpret
 from loopwright.ir.stmt import Func
 from loopwright.space import ranked, structures
-from loopwright.space.rules.knobs_gpu import Choices, Names
+from loopwright.space.rules.common_gpu import Choices, Names
 from loopwright.task.vectors import digits_of
 from loopwright.tuner.pruning import Pruning
 from tests import opencl_runner

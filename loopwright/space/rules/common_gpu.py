@@ -12,13 +12,17 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
-from math import log2
+from math import gcd, log2
 from typing import Any, Protocol, TypeVar
 
-from loopwright import te
+from loopwright import dtypes, te
+from loopwright.ir.expr import IterVar
 from loopwright.schedule import Schedule
+from loopwright.space.expression import accesses, is_computed, producers, readers
 from loopwright.space.sketch import Sketch
 from loopwright.space.structure import Structure
+from loopwright.target import Target
+from loopwright.target.gpu import OPENCL_DEFAULTS
 
 T = TypeVar("T")
 #: Reads the value of a name: a number, a tuple of sizes, a bool; symbols in structures.
@@ -285,3 +289,155 @@ def every_structure(
         found.append(knobs.sketch.finished(", ".join([name, *choices.words])))
         waiting += choices.others
     return found
+
+
+#: Blocks of the axes y and z that every device launches.
+MOST_BLOCKS_YZ = 65535
+#: Registers of a block where the target does not say: those of all CUDA devices.
+_REGISTERS = 65536
+#: Unrolled copies of a statement by default.
+_UNROLLED = 16
+
+
+@dataclass(frozen=True)
+class Device:
+    """Limits of a target, and the properties that its default configurations depend on."""
+
+    threads: int  # of a block, at most
+    shared: int  # bytes of shared memory of a block, at most
+    vthreads: int  # virtual threads of a loop, at most
+    vector_bytes: int  # bytes that a thread reads or writes at once
+    warp: int  # threads that run in lockstep
+    processors: int  # processors that run blocks
+    registers: int  # of a block, at most, in words of 4 bytes
+
+    @classmethod
+    def current(cls) -> Device:
+        """Limits of the target in force; those of any OpenCL device where it names none."""
+        options = {**OPENCL_DEFAULTS, **Target.current().options}
+        return cls(
+            options["max_threads_per_block"],
+            options["max_shared_memory_per_block"],
+            options["max_vthread"],
+            options["max_vector_bytes"],
+            options["thread_warp_size"],
+            options["multi_processor_count"],
+            options.get("registers_per_block", _REGISTERS),
+        )
+
+    def lanes(self, *types: str) -> int:
+        """Elements, at most four, that a thread reads at once of tensors of some types."""
+        return max(1, min(4, *(self.vector_bytes // dtypes.nbytes(x) for x in types)))
+
+
+def powers(most: int, least: int = 1) -> list[int]:
+    """Powers of two between two numbers."""
+    return [1 << n for n in range(most.bit_length()) if least <= 1 << n <= most]
+
+
+def common_width(widest: int, *lengths: int) -> int:
+    """Widest vector, a power of two of at most ``widest``, that divides some lengths."""
+    return max(w for w in powers(widest) if gcd(w, *lengths) == w)
+
+
+def copy_together(s: Schedule, stage: te.Tensor, threads: Any, width: Any) -> None:
+    """Fill a stage in shared memory by all threads of a block, neighbours side by side.
+
+    ``stage`` is computed at a loop of the kernel. A thread copies ``width`` elements at once, as a
+    vector; few rounds are unrolled.
+    """
+    rest = fused(s, stage, s[stage].op.axis)
+    if not is_one(width):
+        rest, lanes = s[stage].split(rest, factor=width)
+        s[stage].vectorize(lanes)
+    rounds, thread = s[stage].split(rest, factor=threads)
+    s[stage].bind(thread, te.thread_axis("threadIdx.x"))
+    s[stage].pragma(rounds, "auto_unroll_max_step", _UNROLLED)
+
+
+def inline_all(s: Schedule, tensors: Sequence[te.Tensor], but: Callable[[te.Tensor], bool]) -> None:
+    """Inline tensors, except those for which ``but`` is true."""
+    for t in tensors:
+        if not but(t):
+            s[t].compute_inline()
+
+
+def fused(s: Schedule, stage: te.Tensor, loops: Sequence[IterVar]) -> IterVar:
+    return s[stage].fuse(*loops) if len(loops) > 1 else loops[0]
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """Result in global memory with the stages that it computes on its way."""
+
+    out: te.Tensor
+    #: stages of the kernel, the result last; other reads are inputs, and results of other kernels
+    stages: tuple[te.Tensor, ...]
+    program: tuple[te.Tensor, ...]  # all stages of the program
+
+    @property
+    def reductions(self) -> list[te.Tensor]:
+        """Reducing stages, inputs first."""
+        return [t for t in self.stages if t.op.reduce_axis]
+
+    @property
+    def dtypes(self) -> set[str]:
+        """Types of the reads of its stages and of its result."""
+        return {self.out.dtype, *(x.dtype for t in self.stages for x in t.op.input_tensors)}
+
+    def computes(self, tensor: te.Tensor) -> bool:
+        return any(tensor.op is t.op for t in self.stages)
+
+    def inline(self, s: Schedule, but: Sequence[te.Tensor]) -> None:
+        """Inline the stages but some; those that an earlier kernel inlines already are so here."""
+        for t in self.stages:
+            if t not in but and s.state.stages[s[t].id].attach.kind != "inline":
+                s[t].compute_inline()
+
+
+def whole_program(*outs: te.Tensor) -> Kernel:
+    """All stages of an expression as one kernel, of the last result."""
+    of = {t.op: t for out in outs for t in producers(out)}  # outputs of an operation are one stage
+    of |= {out.op: out for out in outs}
+    chain = tuple(of.values())
+    return Kernel(outs[-1], chain, chain)
+
+
+def kernel_of(out: te.Tensor, program: Sequence[te.Tensor], others: Sequence[te.Tensor]) -> Kernel:
+    """Kernel of a result, given all stages, inputs first, and the results of all kernels."""
+    mine, elsewhere = {out.op}, {t.op for t in others if t is not out}
+    for t in reversed(program):
+        if t.op in mine:
+            mine |= {x.op for x in t.op.input_tensors if is_computed(x)} - elsewhere
+    return Kernel(out, tuple(t for t in program if t.op in mine), tuple(program))
+
+
+def is_elementwise_over(kernel: Kernel, reduction: te.Tensor) -> bool:
+    """Whether every stage behind a reduction reads it, and stages over it, at its own element."""
+    out, chain = kernel.out, kernel.stages
+    behind = {reduction}
+    for t in chain[chain.index(reduction) + 1 :]:
+        if _reads_otherwise(t, behind):
+            return False
+        behind |= {t} if any(a.tensor in behind for a in accesses(t)) else set()
+    return out in behind and out.static_shape == reduction.static_shape
+
+
+def last_elementwise(reduction: te.Tensor, program: Sequence[te.Tensor]) -> te.Tensor:
+    """Last stage that depends elementwise on a reduction alone, which computes it as its epilogue;
+    one with several results has a kernel of its own.
+    """
+    found = reduction
+    while True:
+        behind = readers(found, program)
+        if len(behind) != 1 or behind[0].op.reduce_axis or _reads_otherwise(behind[0], {found}):
+            return found
+        if behind[0].static_shape != reduction.static_shape or behind[0].op.num_outputs > 1:
+            return found
+        found = behind[0]
+
+
+def _reads_otherwise(t: te.Tensor, sources: set[te.Tensor]) -> bool:
+    own = [{x: 1} for x in t.op.axis]
+    mine = [a for a in accesses(t) if a.tensor in sources]
+    return any([d and dict(d.moves) for d in a.dims] != own for a in mine)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import prod
 
-from loopwright import te
+from loopwright import dtypes, te
 from loopwright.ir.expr import IterVar
 from loopwright.schedule import Schedule
-from loopwright.space import registers
 from loopwright.space.kernels import Kernel
 from loopwright.space.sketch import Sketch
+from loopwright.target import Target
 
 #: Parallel tasks that default configurations leave at least, where the shape allows.
 MIN_TASKS = 8
@@ -31,7 +31,7 @@ def compute_in_vectors(s: Schedule, t: te.Tensor, reader: te.Tensor, task: IterV
     if s.state.stages[s.stage_id(t, "compute_in_vectors")].attach.kind == "inline":
         return  # several kernels read it, each computes it where it does
     *outer, last = s[t].op.axis
-    _, inner = s[t].split(last, factor=registers.lanes(t.dtype))
+    _, inner = s[t].split(last, factor=vector_lanes(t.dtype))
     s[t].vectorize(inner)
     if task is not None:
         s[t].compute_at(s[reader], task)
@@ -81,7 +81,7 @@ def past_the_caches(sketch: Sketch, t: te.Tensor, lane: IterVar) -> None:
 
     For small results, and rows that begin within a line, there is no choice.
     """
-    size, row = registers.nbytes(t), t.static_shape[-1] * registers.nbytes(t)
+    size, row = element_bytes(t), t.static_shape[-1] * element_bytes(t)
     if prod(t.static_shape) * size >= LARGE and row % LINE == 0:
         past = sketch.number("nontemporal", [0, 1])
         sketch.s[t].pragma(lane, "nontemporal", past)
@@ -91,3 +91,60 @@ def rfactored(s: Schedule, t: te.Tensor, loop: IterVar) -> te.Tensor:
     """Stage of partial results along a reduction loop; a reduction of tuples has several."""
     made = s.rfactor(t, loop)
     return made if isinstance(made, te.Tensor) else made[0]
+
+
+def vector_lanes(dtype: str) -> int:
+    """Lanes of a vector register of the target in force."""
+    target = Target.current()
+    return max(1, target.vector_bytes // dtypes.nbytes(dtype))
+
+
+def vector_registers() -> int:
+    """Vector registers of the target in force: 32 with AVX-512, else 16 (aarch64: 32)."""
+    return Target.current().vector_registers
+
+
+def row_tiles(extent: int, choices: tuple[int, ...]) -> list[int]:
+    """Tile heights worth trying for an extent: the choices below it, and itself if it is small."""
+    found = sorted(
+        {t for t in choices if t <= extent} | ({extent} if extent <= choices[-1] else set())
+    )
+    return found or [1]
+
+
+def column_tiles(extent: int, dtype: str, vectors: tuple[int, ...] = (1, 2, 3, 4, 6)) -> list[int]:
+    """Tile widths: whole vectors that do not over-run the extent by more than a vector."""
+    w = vector_lanes(dtype)
+    limit = -(-extent // w) * w
+    return [w * v for v in vectors if w * v <= limit] or [w]
+
+
+def fits_registers(dtype: str) -> Callable[[int, int], bool]:
+    """Test of (rows, columns): accumulators, operands and one broadcast fit the vector registers.
+
+    The registers are those of the target in force now: filters of a space run later, when no target
+    is. A tile of 14 x 32 floats (28 accumulators of 32 registers) was measured to spill.
+    """
+    width, room = vector_lanes(dtype), vector_registers()
+
+    def fits(rows: int, columns: int) -> bool:
+        wide = -(-columns // width)
+        return rows * wide + wide + 1 <= room
+
+    return fits
+
+
+def run_in_tiles(extent: int, tile: int, multiple: int = 1, at_least: int = 1) -> int:
+    """Iterations that tiles of an extent run: the last tile only the rest.
+
+    Its iterations are rounded up to a ``multiple``; a tile takes as long as ``at_least``
+    iterations.
+    """
+    whole, rest = divmod(extent, tile)
+    last = min(max(-(-rest // multiple) * multiple, at_least), tile) if rest else 0
+    return whole * tile + last
+
+
+def element_bytes(tensor: te.Tensor) -> int:
+    """Bytes of an element."""
+    return dtypes.nbytes(tensor.dtype)
