@@ -23,8 +23,10 @@ from rich.table import Table
 
 from loopwright import ops
 from loopwright.cost.analytical import Excess
-from loopwright.cost.gpu.device import Device, device_of
-from loopwright.cost.gpu.kernel import Kernel, kernels_of
+from loopwright.cost.gpu.device import device_of
+from loopwright.cost.gpu.device import GpuProperties
+from loopwright.cost.gpu.kernel import kernels_of
+from loopwright.cost.gpu.kernel import GpuKernel
 from loopwright.driver import compile_schedule
 from loopwright.env import machine
 from loopwright.errors import BuildError, InstantiationError, LowerError, ScheduleError
@@ -69,7 +71,7 @@ class Estimates:
     pruned_valid: int = 0
     refused: int = 0
     skipped: int = 0
-    kernels: list[tuple[Kernel, KernelResources]] = field(default_factory=list)
+    kernels: list[tuple[GpuKernel, KernelResources]] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
 
 
@@ -100,7 +102,7 @@ def estimates_of(task: Task, points: int, seed: int) -> Estimates:
     return out
 
 
-def _compile(task: Task, index: int, device: Device, out: Estimates) -> None:
+def _compile(task: Task, index: int, device: GpuProperties, out: Estimates) -> None:
     """Compile one point, and note its kernels."""
     s, args = task.instantiate(task.config_space.get(index))
     kernels = kernels_of(s.state, device)

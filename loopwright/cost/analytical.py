@@ -11,8 +11,8 @@ import numpy.typing as npt
 from loopwright.cost.cpu import cycles as cpu_cycles
 from loopwright.cost.cpu.machine import machine_of
 from loopwright.cost.gpu import cycles as gpu_cycles
-from loopwright.cost.gpu.device import Device, device_of
-from loopwright.cost.gpu.kernel import Kernel, kernels_of
+from loopwright.cost.gpu.device import GpuProperties, device_of
+from loopwright.cost.gpu.kernel import GpuKernel, kernels_of
 from loopwright.cost.symbolic.population import Derive, Population
 from loopwright.cost.symbolic.symbols import Number, most
 from loopwright.schedule.state import StageId, State
@@ -102,7 +102,7 @@ class Excess:
         return np.asarray(found > np.array(list(MARGINS.values()), np.float32))
 
 
-def shares(state: State, device: Device) -> list[Number]:
+def shares(state: State, device: GpuProperties) -> list[Number]:
     """Largest use of each limit of `MARGINS` by a schedule's kernels, as share of the limit."""
     out: list[Number] = [0] * len(MARGINS)
     for k in kernels_of(state, device):
@@ -110,7 +110,7 @@ def shares(state: State, device: Device) -> list[Number]:
     return out
 
 
-def _shares(k: Kernel, device: Device) -> list[Number]:
+def _shares(k: GpuKernel, device: GpuProperties) -> list[Number]:
     registers = k.registers / most(k.register_cap, 1) if device.registers else 0
     return [
         k.threads / device.max_threads,

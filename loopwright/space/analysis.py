@@ -19,7 +19,7 @@ from loopwright.ir.expr import IterVar
 from loopwright.ir.reduction import Reduce
 from loopwright.ir.scans import Scan, scan_of
 from loopwright.records import Json
-from loopwright.space.expression import Access, accesses, extents, is_computed, producers
+from loopwright.space.expression import AccessMap, accesses, extents, is_computed, producers
 
 
 class StageClass(StrEnum):
@@ -79,7 +79,7 @@ class OperandUse:
         [('A', 1)]
     """
 
-    access: Access
+    access: AccessMap
     reuse: int
     strides: Mapping[IterVar, int]
 
@@ -262,13 +262,13 @@ def _check_sizes(tensor: te.Tensor) -> None:
             )
 
 
-def _use(access: Access, tensor: te.Tensor) -> OperandUse:
+def _use(access: AccessMap, tensor: te.Tensor) -> OperandUse:
     loops = [*tensor.op.axis, *tensor.op.reduce_axis]
     reuse = prod(min(access.steps.get(x, x.count), x.count) for x in loops)
     return OperandUse(access, reuse, _strides(access))
 
 
-def _strides(access: Access) -> dict[IterVar, int]:
+def _strides(access: AccessMap) -> dict[IterVar, int]:
     """Elements of memory that an iteration of each loop moves by."""
     shape = access.tensor.static_shape
     found: dict[IterVar, int] = {}
@@ -296,7 +296,7 @@ def _class_of(tensor: te.Tensor, operands: Sequence[OperandUse]) -> StageClass:
     return StageClass.ROW_REDUCTION
 
 
-def _slides(access: Access, tensor: te.Tensor) -> bool:
+def _slides(access: AccessMap, tensor: te.Tensor) -> bool:
     """Whether a loop of the result and one of the reduction move in one dimension."""
     spatial, reduced = set(tensor.op.axis), set(tensor.op.reduce_axis)
     moves = [set(dim.moves) for dim in access.dims if dim is not None]
@@ -311,7 +311,7 @@ def _without_reduction(tensor: te.Tensor, operands: Sequence[OperandUse]) -> Sta
     return StageClass.INJECTIVE
 
 
-def _is_read_across(access: Access, tensor: te.Tensor) -> bool:
+def _is_read_across(access: AccessMap, tensor: te.Tensor) -> bool:
     """Whether memory of an operand and of the result run along different common loops."""
     along = access.contiguous
     if along is None or not tensor.op.axis:

@@ -27,7 +27,7 @@ class Index:
 
 
 @dataclass(frozen=True)
-class Access:
+class AccessMap:
     """One read of a stage."""
 
     tensor: te.Tensor
@@ -70,13 +70,13 @@ def is_own(dim: Index | None, axis: IterVar) -> bool:
     return dim == Index({axis: 1}) or (axis.count == 1 and dim == Index({}))
 
 
-def accesses(tensor: te.Tensor, start: bool = True) -> list[Access]:
+def accesses(tensor: te.Tensor, start: bool = True) -> list[AccessMap]:
     """Reads of a computed tensor in order, each once; ``start`` adds those of ``init``."""
     op = tensor.op
     axes = {x.var: x for x in [*op.axis, *op.reduce_axis]}
-    found: dict[tuple[object, ...], Access] = {}
+    found: dict[tuple[object, ...], AccessMap] = {}
     parts = expressions(op)
-    for read in _reads_of(parts if start else parts[: len(parts) - len(_start(op))]):
+    for read in reads_of(parts if start else parts[: len(parts) - len(_start(op))]):
         key = (read.source, read.value_index, read.indices)
         found.setdefault(key, _access(read, axes))
     return list(found.values())
@@ -84,7 +84,7 @@ def accesses(tensor: te.Tensor, start: bool = True) -> list[Access]:
 
 def read_at_start(tensor: te.Tensor) -> set[te.Tensor]:
     """Tensors that ``init`` of a reduction reads, before its loops begin."""
-    return {read.source for read in _reads_of(_start(tensor.op))}
+    return {read.source for read in reads_of(_start(tensor.op))}
 
 
 def _start(op: te.Operation) -> tuple[Expr, ...]:
@@ -127,20 +127,20 @@ def expressions(op: te.Operation) -> list[Expr]:
     return [] if body is None else body_parts(body)
 
 
-def _reads_of(parts: Iterable[Expr]) -> list[Read]:
+def reads_of(parts: Iterable[Expr]) -> list[Read]:
     out: list[Read] = []
     for part in parts:
         walk(part, lambda n: out.append(n) if isinstance(n, Read) else None)
     return out
 
 
-def _access(read: Read, axes: Mapping[Var, IterVar]) -> Access:
+def _access(read: Read, axes: Mapping[Var, IterVar]) -> AccessMap:
     steps: dict[IterVar, int] = {}
     for v, n in (found for index in read.indices for found in _steps(index).items()):
         steps[axes[v]] = gcd(n, steps.get(axes[v], n))
     blocked = {v for v, x in axes.items() if steps.get(x, 1) > 1}
     dims = tuple(_index(e, axes, blocked) for e in read.indices)
-    return Access(read.source, steps, dims, any(map(_holds_a_read, read.indices)))
+    return AccessMap(read.source, steps, dims, any(map(_holds_a_read, read.indices)))
 
 
 def _holds_a_read(index: Expr) -> bool:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 ExpressionRule: TypeAlias = Callable[
     [Sequence[te.Tensor], Sequence[te.Tensor]], "Sequence[Structure] | Structure | None"
 ]
-#: A rule for kernels: ways to schedule one.
+#: A rule for kernels: variants of one.
 KernelRule: TypeAlias = Callable[["Kernel"], "Sequence[Variant] | Variant | None"]
 Rule: TypeAlias = "ExpressionRule | KernelRule"
 #: Units that rules may be asked about.
@@ -68,6 +68,9 @@ class SpaceRule:
         """``file:line`` of the function."""
         code = getattr(self.function, "__code__", None)
         return f"{Path(code.co_filename).name}:{code.co_firstlineno}" if code else "?"
+
+    def __str__(self) -> str:
+        return f"the rule {self.name!r} ({self.where})"
 
 
 def space_rule(
@@ -173,36 +176,36 @@ def _origin(function: Rule) -> tuple[object, object]:
     return getattr(function, "__qualname__", None), code and code.co_filename
 
 
-def kernel_rules() -> list[SpaceRule]:
-    """Kernel rules for the target in force, in the order in which they are asked."""
-    target = Target.current()
-    return [r for r in rules_for((target.kind, *target.keys)) if r.scope == "kernel"]
-
-
 def variants_by(rule: SpaceRule, kernel: Kernel) -> list[Variant]:
     """Variants of a rule for a kernel; any other result raises `SpaceError`."""
     function: Any = rule.function  # its scope says what it takes
-    made = function(kernel)
-    found = list(made) if isinstance(made, (list, tuple)) else [] if made is None else [made]
+    found = as_list(function(kernel))
     for variant in found:
         if not isinstance(variant, Variant):
             raise SpaceError(
-                f"the rule {rule.name!r} ({rule.where}) returned {variant!r:.60}; a rule for "
-                "kernels returns loopwright.space.Variant, several, or None"
+                f"{rule} returned {variant!r:.60}; a rule for kernels returns "
+                "loopwright.space.Variant, several, or None"
             )
     return found
 
 
-def with_rules_of_users(kernel: Kernel, along: Callable[[], list[Variant]]) -> list[Variant]:
-    """Variants of a kernel by all rules by priority; built-in ones, of ``along``, have 0."""
+def as_list(answer: Any) -> list[Any]:
+    """Answer of a rule, which may be one thing, several, or None, as a list."""
+    return list(answer) if isinstance(answer, (list, tuple)) else [] if answer is None else [answer]
+
+
+def with_rules_of_users(kernel: Kernel, built_in: Callable[[], list[Variant]]) -> list[Variant]:
+    """Variants of a kernel by all rules by priority; built-in ones, ``built_in``, have 0."""
+    target = Target.current()
+    rules = [r for r in rules_for((target.kind, *target.keys)) if r.scope == "kernel"]
     found: list[Variant] = []
-    asked_along = False
-    for rule in kernel_rules():
-        if rule.priority <= 0 and not asked_along:
-            found += along()
-            asked_along = True
-        own = variants_by(rule, kernel)
-        found += own
-        if own and rule.stops:
+    asked = False
+    for rule in rules:
+        if rule.priority <= 0 and not asked:
+            found += built_in()
+            asked = True
+        by_rule = variants_by(rule, kernel)
+        found += by_rule
+        if by_rule and rule.stops:
             return found
-    return found if asked_along else found + along()
+    return found if asked else found + built_in()

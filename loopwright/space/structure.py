@@ -1,4 +1,4 @@
-"""Structures: ways to schedule an expression whose sizes are knobs that are not chosen yet.
+"""Structures: traces of an expression whose sizes are knobs.
 
 Orders of loops, annotations and placements are fixed; factors are symbols, each of which stands for
 a part of a knob's choice. So a structure is a trace as data, and a schedule is that trace with
@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from itertools import islice
 from typing import Any
 
 from loopwright import te
@@ -21,6 +23,7 @@ from loopwright.ir.symbol import Symbol
 from loopwright.schedule import Schedule, replay
 from loopwright.schedule.rules import SampleCategorical, SamplePerfectTile
 from loopwright.schedule.rules.sampling import perfect_tiles
+from loopwright.schedule.state import State
 from loopwright.schedule.steps import Step
 from loopwright.space.expression import TensorProgram
 from loopwright.target import Target
@@ -33,7 +36,7 @@ from loopwright.te.dag import ArgId, Dag
 
 @dataclass(frozen=True, eq=False)
 class Structure:
-    """One way to schedule an expression.
+    """Trace of an expression with symbols for sizes, and the knobs that choose these.
 
     Attributes:
         name: its name in records, such as ``"C: tile i x j, B packed for each panel"``.
@@ -96,17 +99,15 @@ class Structure:
 
     def steps(self, config: ConfigEntity) -> list[Step]:
         """Steps of a configuration of its space, with its numbers."""
-        return [_resolved(step, self._chosen(config)) for step in self.trace]
 
-    def _chosen(self, config: ConfigEntity) -> Callable[[Sym], Any]:
         def leaf(number: int) -> Any:
             if number not in self.symbols:
                 raise InternalError(f"structure {self.name}: symbol {number} is no part of a knob")
             knob, part = self.symbols[number]
-            chosen = config[knob].val
-            return chosen[part] if isinstance(chosen, tuple) else chosen
+            choice = config[knob].val
+            return choice[part] if isinstance(choice, tuple) else choice
 
-        return lambda symbol: with_leaves(symbol, leaf)
+        return [_resolved(step, lambda symbol: with_leaves(symbol, leaf)) for step in self.trace]
 
     def __str__(self) -> str:
         return f"{self.name} ({self.config_space.range_length} configurations)"
@@ -123,9 +124,9 @@ def _symbols_in(x: object) -> Iterator[Sym]:
 
 def _resolved(step: Step, value: Callable[[Sym], Any]) -> Step:
     """Step with numbers in place of symbols."""
-    given = {f.name: getattr(step, f.name) for f in fields(step)}
-    found = {name: _with_values(x, value) for name, x in given.items()}
-    changed = {name: x for name, x in found.items() if x is not given[name]}
+    old = {f.name: getattr(step, f.name) for f in fields(step)}
+    new = {name: _with_values(x, value) for name, x in old.items()}
+    changed = {name: x for name, x in new.items() if x is not old[name]}
     return replace(step, **changed) if changed else step
 
 
@@ -136,6 +137,46 @@ def _with_values(x: Any, value: Callable[[Sym], Any]) -> Any:
         return x
     parts = tuple(_with_values(part, value) for part in x)
     return parts if any(a is not b for a, b in zip(parts, x, strict=True)) else x
+
+
+class SymbolicKnobs:
+    """Knobs of a structure under construction, and the symbols of their choices.
+
+    Copies share a graph, in which numbers of knobs tell their symbols apart.
+    """
+
+    def __init__(self) -> None:
+        self.space, self.graph = ConfigSpace(), Graph()
+        self.symbols: dict[int, tuple[str, int]] = {}
+
+    def copy(self) -> SymbolicKnobs:
+        twin = copy(self)
+        twin.space, twin.symbols = ConfigSpace(), dict(self.symbols)
+        twin.space.knobs.update(self.space.knobs)
+        return twin
+
+    def define(self, number: int, name: str, candidates: list[Any], default: Any) -> Any:
+        """Define a knob; returns its choice: symbols, or the numbers of a single candidate."""
+        self.space.define_knob(name, candidates, default=default)
+        parts = self.space.knobs[name].parts()
+        choice = tuple(self.graph.leaf(number, part, values) for part, values in enumerate(parts))
+        symbols = [(x.number, part) for part, x in enumerate(choice) if isinstance(x, Sym)]
+        self.symbols |= {symbol: (name, part) for symbol, part in symbols}
+        return choice
+
+    def structure(
+        self,
+        name: str,
+        why: Sequence[str],
+        dag: Dag,
+        arg_ids: tuple[ArgId, ...],
+        trace: Sequence[Step],
+    ) -> Structure:
+        """Structure of a trace for the target in force; no knob can be defined afterwards."""
+        self.space.freeze()
+        symbols = dict(self.symbols)
+        target = Target.current()
+        return Structure(name, tuple(why), self.space, target, dag, arg_ids, tuple(trace), symbols)
 
 
 class TemplateStructure:
@@ -153,7 +194,14 @@ class TemplateStructure:
         # A task of its own: the knob that names it is none of the template's own space.
         self._task = Task(task.template, task.args, task.target)
         space = self.config_space = self._task.config_space
-        self._check(program, like)
+        schedule, args = self._task.instantiate(self._task.fallback())
+        if schedule.dag.hash != like.dag.hash or tuple(schedule.arg_ids(args)) != like.arg_ids:
+            wanted = ", ".join(f"{t.dtype}{list(t.shape)}" for t in program.args)
+            got = ", ".join(f"{t.dtype}{list(t.shape)}" for t in args)
+            raise SpaceError(
+                f"{self.name} does not compute this expression of ({wanted}), but another one of "
+                f"({got}); give the template the arguments with which it does"
+            )
         default = space.default_index
         space.extend(lambda: space.define_knob(STRUCTURE, [self.name]))
         space.set_default(default)
@@ -168,18 +216,6 @@ class TemplateStructure:
 
     def __str__(self) -> str:
         return f"{self.name} ({self.config_space.range_length} configurations)"
-
-    def _check(self, program: TensorProgram, like: Structure) -> None:
-        schedule, args = self._task.instantiate(self._task.fallback())
-        ids = tuple(schedule.arg_ids(args))
-        if schedule.dag.hash == like.dag.hash and ids == like.arg_ids:
-            return
-        wanted = ", ".join(f"{t.dtype}{list(t.shape)}" for t in program.args)
-        got = ", ".join(f"{t.dtype}{list(t.shape)}" for t in args)
-        raise SpaceError(
-            f"{self.name} does not compute this expression of ({wanted}), but another one of "
-            f"({got}); give the template the arguments with which it does"
-        )
 
 
 #: Most tiles that a knob may list.
@@ -217,59 +253,36 @@ def structure_of(s: Schedule, args: Sequence[te.Tensor], name: str = "sampled") 
         >>> print([made.trace[0].decision for made in points])
         [(64, 1), (32, 2), (16, 4), (8, 8)]
     """
-    knobs = _Knobs(s)
-    for step in s.trace:
+    knobs, trace, so_far = SymbolicKnobs(), list[Step](), replay(s.dag, [])
+    for t, step in enumerate(s.trace):
+        number = len(knobs.space.knobs)
         if isinstance(step, SampleCategorical):
-            (number,) = knobs.define(list(dict.fromkeys(step.candidates)), step.decision)
-            step = replace(step, decision=number)
+            candidates: list[Any] = list(dict.fromkeys(step.candidates))
+            (decision,) = knobs.define(number, f"v{t}", candidates, step.decision)
+            step = replace(step, decision=decision)
         elif isinstance(step, SamplePerfectTile):
-            step = replace(step, decision=knobs.define(knobs.tiles(step), step.decision))
-        knobs.add(step)
-    knobs.space.freeze()
+            candidates = _tiles(so_far.state, t, step)
+            step = replace(step, decision=knobs.define(number, f"v{t}", candidates, step.decision))
+        trace.append(step)
+        so_far.apply_step(step)
     why = ("a schedule whose sampled numbers are knobs",)
-    ids, trace = tuple(s.arg_ids(args)), tuple(knobs.trace)
-    return Structure(name, why, knobs.space, Target.current(), s.dag, ids, trace, knobs.symbols)
+    return knobs.structure(name, why, s.dag, tuple(s.arg_ids(args)), trace)
 
 
-class _Knobs:
-    """Knobs, and steps with symbols, of the part of a trace walked so far."""
-
-    def __init__(self, s: Schedule) -> None:
-        self.space, self.trace = ConfigSpace(), list[Any]()
-        self.symbols: dict[int, tuple[str, int]] = {}
-        self._graph, self._so_far = Graph(), replay(s.dag, [])
-
-    def add(self, step: Any) -> None:
-        self.trace.append(step)
-        self._so_far.apply_step(step)
-
-    def define(self, candidates: list[Any], default: Any) -> tuple[Any, ...]:
-        """Numbers of a knob: symbols, or the numbers where there is one candidate."""
-        name, number = f"v{len(self.trace)}", len(self.space.knobs)
-        self.space.define_knob(name, candidates, default=default)
-        parts = self.space.knobs[name].parts()
-        found = [self._graph.leaf(number, part, values) for part, values in enumerate(parts)]
-        for part, x in enumerate(found):
-            if isinstance(x, Sym):
-                self.symbols[x.number] = (name, part)
-        return tuple(found)
-
-    def tiles(self, step: SamplePerfectTile) -> list[tuple[int, ...]]:
-        """All decisions of a step, with the errors of `structure_of`."""
-        state, t = self._so_far.state, len(self.trace)
-        loop = state.stages[step.stage].loops[step.loop]
-        label = state.loop_label(state.stages[step.stage], step.loop)
-        if isinstance(loop.nominal, Symbol) or not isinstance(loop.nominal, int):
-            raise SpaceError(
-                f"structure_of: step {t} samples a tile of {label!r}, whose extent depends on "
-                "what was sampled before; sample tiles of axes, or of loops split by numbers"
-            )
-        tiles = []
-        for tile in perfect_tiles(loop.nominal, step.n, step.max_innermost_factor):
-            tiles.append(tile)
-            if len(tiles) > _MOST_TILES:
-                raise SpaceError(
-                    f"structure_of: {label!r} has more than {_MOST_TILES} tiles of {step.n} "
-                    f"factors (step {t}); sample fewer factors"
-                )
-        return tiles
+def _tiles(state: State, t: int, step: SamplePerfectTile) -> list[tuple[int, ...]]:
+    """All decisions of step ``t`` in a state, with the errors of `structure_of`."""
+    loop = state.stages[step.stage].loops[step.loop]
+    label = state.loop_label(state.stages[step.stage], step.loop)
+    if isinstance(loop.nominal, Symbol) or not isinstance(loop.nominal, int):
+        raise SpaceError(
+            f"structure_of: step {t} samples a tile of {label!r}, whose extent depends on "
+            "what was sampled before; sample tiles of axes, or of loops split by numbers"
+        )
+    every = perfect_tiles(loop.nominal, step.n, step.max_innermost_factor)
+    tiles = list(islice(every, _MOST_TILES + 1))
+    if len(tiles) > _MOST_TILES:
+        raise SpaceError(
+            f"structure_of: {label!r} has more than {_MOST_TILES} tiles of {step.n} "
+            f"factors (step {t}); sample fewer factors"
+        )
+    return tiles

@@ -16,7 +16,7 @@ from loopwright.te.op_node import OpNode
 
 
 @dataclass(slots=True)
-class Work:
+class OperationCounts:
     """Operations of one element; ``extreme`` counts minima and maxima of two floats."""
 
     add: int = 0
@@ -32,9 +32,9 @@ class Work:
         return self.add + self.mul + self.div + 16 * self.call + self.extreme + self.other
 
 
-def work_of(op: OpNode) -> Work:
+def work_of(op: OpNode) -> OperationCounts:
     """Operations of one iteration of an operation's statement; indices are not counted."""
-    out = Work()
+    out = OperationCounts()
     if op.body is None:
         return out
     for e in outputs_of(op.body):
@@ -43,20 +43,20 @@ def work_of(op: OpNode) -> Work:
     return out
 
 
-def combining(op: OpNode) -> Work:
+def combining(op: OpNode) -> OperationCounts:
     """Operations that combine one element into a reduction."""
-    out = Work()
+    out = OperationCounts()
     _combined(op, out)
     return out
 
 
-def _combined(op: OpNode, out: Work) -> None:
+def _combined(op: OpNode, out: OperationCounts) -> None:
     if op.reduction is not None:
         for e in op.reduction.combiner.result:
             _count(e, out)
 
 
-def _count(e: Node, out: Work) -> None:
+def _count(e: Node, out: OperationCounts) -> None:
     match e:
         case Read():
             return

@@ -13,7 +13,7 @@ from functools import cached_property
 
 from loopwright.cost.cpu.arithmetic import combining, work_of
 from loopwright.cost.cpu.footprint import Touched, Touches
-from loopwright.cost.cpu.guards import Guards, Tails
+from loopwright.cost.cpu.guards import ReadGuards, Tails
 from loopwright.cost.cpu.register_tile import Tile
 from loopwright.cost.symbolic.loop_nest import NestBuffer
 from loopwright.cost.symbolic.symbols import Number, at_most, least, most, total, where
@@ -84,7 +84,7 @@ class Core:
     def __init__(self, t: Touches, resident: Callable[[NestBuffer], Number]) -> None:
         self._t, self.tile, self._machine = t, Tile(t), t.machine
         self.tails = Tails(self.tile)
-        self.guards = Guards(t, self.tile, self.tails)
+        self.guards = ReadGuards(t, self.tile, self.tails)
         self._is_resident = resident
         self._sums = t.nest.op.reduction is not None
         self._store, *self._loads = t.accesses

@@ -107,7 +107,7 @@ class Level:
     jump: int  # cycles to move to another page behind it
 
 
-class Memory:
+class MemoryModel:
     """Memory behind the first cache for all stages of a program, given in execution order."""
 
     def __init__(self, stages: Sequence[Touches], usage: BufferUsage) -> None:
@@ -230,7 +230,7 @@ def cycles(state: State, machine: Machine, constants: Collection[StageId] = froz
     cached = stages
     if as_loops is not state:
         cached = [Touches(nest, machine) for nest in nests_of(as_loops)]
-    memory = Memory(cached, usage)
+    memory = MemoryModel(cached, usage)
     done = _done_before(nests, constants)
     timed = [(t, c) for t, c in zip(stages, cached, strict=True) if t.nest.stage.id not in done]
     return total(stage_cycles(t, usage, memory.cycles(c)) for t, c in timed)

@@ -14,7 +14,7 @@ from math import gcd
 
 from loopwright.cost.cpu.machine import Machine
 from loopwright.cost.symbolic.index_steps import LoopKey
-from loopwright.cost.symbolic.loop_nest import Access, NestBuffer, StageNest
+from loopwright.cost.symbolic.loop_nest import NestAccess, NestBuffer, StageNest
 from loopwright.cost.symbolic.symbols import (
     Number,
     at_most,
@@ -38,7 +38,7 @@ MISPLACED = 0.25
 class Touched:
     """Data that one access touches at every depth of its nest; lists have one entry per depth."""
 
-    def __init__(self, access: Access, nest: StageNest, line: int) -> None:
+    def __init__(self, access: NestAccess, nest: StageNest, line: int) -> None:
         self.access = access
         # The neighbours in the line of an element that is read once are read soon after.
         self._misplaced = access.buffer.given and nest.op.reduction is not None
@@ -272,7 +272,7 @@ class Touches:
 
 class BufferUsage:
     def __init__(self, nests: Sequence[StageNest]) -> None:
-        self._accesses: dict[StageId, list[tuple[StageNest, Access]]] = {}
+        self._accesses: dict[StageId, list[tuple[StageNest, NestAccess]]] = {}
         for nest in nests:
             for a in nest.accesses:
                 self._accesses.setdefault(a.buffer.stage, []).append((nest, a))
@@ -293,7 +293,7 @@ class BufferUsage:
         return out
 
 
-def _moving_extents(nest: StageNest, access: Access) -> list[Number]:
+def _moving_extents(nest: StageNest, access: NestAccess) -> list[Number]:
     """Extents of the loops that move an access and are still loops in the generated code."""
     moving = {m.loop for moves in access.moves for m in moves}
     return [

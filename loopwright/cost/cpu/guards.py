@@ -248,7 +248,7 @@ EDGE = 0.5
 MASKS = 4
 
 
-class Guards:
+class ReadGuards:
     def __init__(self, t: Touches, tile: Tile, tails: Tails) -> None:
         self._t, self._tile, self._tails = t, tile, tails
         self._loads = t.accesses[1:]

@@ -16,8 +16,8 @@ from loopwright.cost.cpu.arithmetic import by_arithmetic, work_of
 from loopwright.cost.cpu.core import Core
 from loopwright.cost.cpu.footprint import BufferUsage, Touched, Touches
 from loopwright.cost.cpu.machine import Machine
-from loopwright.cost.gpu.device import Device
-from loopwright.cost.gpu.kernel import Kernel, kernels_of
+from loopwright.cost.gpu.device import GpuProperties
+from loopwright.cost.gpu.kernel import GpuKernel, kernels_of
 from loopwright.cost.symbolic.index_steps import extent_of
 from loopwright.cost.symbolic.loop_nest import NestLoop
 from loopwright.cost.symbolic.symbols import Number, at_most, most, product, total, where
@@ -27,7 +27,7 @@ from loopwright.schedule.state import State
 class ScheduleFigures:
     """A whole schedule; split factors may be `Sym`."""
 
-    def __init__(self, state: State, machine: Machine, device: Device | None = None) -> None:
+    def __init__(self, state: State, machine: Machine, device: GpuProperties | None = None) -> None:
         self.machine = machine
         nests = by_arithmetic(state)
         kernels = kernels_of(state, device, nests) if device is not None else []
@@ -41,7 +41,7 @@ class ScheduleFigures:
         """Stage by number; the main one is 0."""
         return self.stages[number] if number < len(self.stages) else None
 
-    def kernel(self, number: int) -> Kernel | None:
+    def kernel(self, number: int) -> GpuKernel | None:
         """Kernel by number; that of the main stage is 0."""
         return self.kernels[number] if number < len(self.kernels) else None
 
@@ -224,7 +224,7 @@ class Feature(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class FeatureColumn:
     """One column of the rows that models learn from."""
 
     name: str  # name of the feature with that of its slot, such as ``load0.loop2.stride``
@@ -235,7 +235,7 @@ class Column:
 class AnySlot(Protocol):
     """Slot of any subject."""
 
-    def columns(self) -> Iterator[Column]: ...
+    def columns(self) -> Iterator[FeatureColumn]: ...
 
     def values(self, schedule: ScheduleFigures) -> list[Number]: ...
 
@@ -253,11 +253,11 @@ class Slot(Generic[T]):
     #: finds the subject in a schedule; None where the schedule has none
     subject: Callable[[ScheduleFigures], T | None]
 
-    def columns(self) -> Iterator[Column]:
+    def columns(self) -> Iterator[FeatureColumn]:
         for feature in self.features:
             name = f"{self.name}.{feature.name}" if self.name else feature.name
             meaning = f"{self.place}, {feature.meaning}" if self.place else feature.meaning
-            yield Column(name, meaning, feature.logged)
+            yield FeatureColumn(name, meaning, feature.logged)
 
     def values(self, schedule: ScheduleFigures) -> list[Number]:
         subject = self.subject(schedule)
@@ -280,7 +280,9 @@ class FeatureType:
     def names(self) -> tuple[str, ...]:
         return tuple(column.name for column in self.columns)
 
-    def values(self, state: State, machine: Machine, device: Device | None = None) -> list[Number]:
+    def values(
+        self, state: State, machine: Machine, device: GpuProperties | None = None
+    ) -> list[Number]:
         """Number for each of ``columns``, before taking logarithms; split factors may be `Sym`."""
         schedule = ScheduleFigures(state, machine, device)
         return [number for slot in self.slots for number in slot.values(schedule)]

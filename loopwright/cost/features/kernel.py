@@ -11,41 +11,41 @@ from functools import partial
 
 from loopwright.cost.features.feature import AnySlot, Feature, ScheduleFigures, Slot
 from loopwright.cost.gpu import cycles
-from loopwright.cost.gpu.kernel import Kernel, KernelStage, ThreadAccess
+from loopwright.cost.gpu.kernel import GpuKernel, KernelStage, ThreadAccess
 from loopwright.cost.symbolic.symbols import Number, most, total
 
 #: Kernels besides the main one that have slots.
 OTHERS = 2
 
 
-def _accesses(k: Kernel, scope: str, write: bool) -> Iterable[tuple[KernelStage, ThreadAccess]]:
+def _accesses(k: GpuKernel, scope: str, write: bool) -> Iterable[tuple[KernelStage, ThreadAccess]]:
     for s in k.stages:
         for a in s.accesses:
             if a.scope == scope and a.access.write == write:
                 yield s, a
 
 
-def _coalescing(k: Kernel, write: bool) -> Number:
+def _coalescing(k: GpuKernel, write: bool) -> Number:
     """Segments of global memory that a block touches, over those of dense accesses."""
     found = list(_accesses(k, "global", write))
     dense = total(a.requests * s.warps * a.dense for s, a in found)
     return total(a.requests * s.warps * a.sectors for s, a in found) / most(dense, 1)
 
 
-def _conflicts(k: Kernel, write: bool) -> Number:
+def _conflicts(k: GpuKernel, write: bool) -> Number:
     """Turns of a block's shared-memory accesses, over those without bank conflicts."""
     found = list(_accesses(k, "shared", write))
     fewest = total(a.requests * s.warps * a.fewest_turns for s, a in found)
     return total(a.requests * s.warps * a.wavefronts for s, a in found) / most(fewest, 1)
 
 
-def _requests(k: Kernel, scope: str) -> Number:
+def _requests(k: GpuKernel, scope: str) -> Number:
     """Instructions of a block's warps that access a memory scope."""
     both = (*_accesses(k, scope, False), *_accesses(k, scope, True))
     return total(a.requests * s.warps for s, a in both)
 
 
-def _widest(k: Kernel) -> Number:
+def _widest(k: GpuKernel) -> Number:
     """Most bytes that a thread loads from global memory at once."""
     out: Number = 0
     for _, a in _accesses(k, "global", False):
@@ -53,7 +53,7 @@ def _widest(k: Kernel) -> Number:
     return out
 
 
-def _unrolled(k: Kernel) -> Number:
+def _unrolled(k: GpuKernel) -> Number:
     """Copies of the most unrolled statement."""
     out: Number = 1
     for s in k.stages:
@@ -61,23 +61,23 @@ def _unrolled(k: Kernel) -> Number:
     return out
 
 
-def _independent(k: Kernel) -> Number:
+def _independent(k: GpuKernel) -> Number:
     """Independent results of the stage with the most arithmetic."""
     return max(k.stages, key=lambda s: s.operations).independent
 
 
-def _arithmetic(k: Kernel) -> Number:
+def _arithmetic(k: GpuKernel) -> Number:
     return total(s.operations * s.iterations * s.warps for s in k.stages)
 
 
-_LAUNCH: tuple[Feature[Kernel], ...] = (
+_LAUNCH: tuple[Feature[GpuKernel], ...] = (
     Feature("blocks", "blocks", lambda k: k.grid),
     Feature("threads", "threads of a block", lambda k: k.threads),
     Feature("occupancy", "warps that a processor holds of those it could", lambda k: k.occupancy,
             logged=False),
     Feature("cycles", "cycles by the analytical model", cycles.kernel_cycles),
 )  # fmt: skip
-_KERNEL: tuple[Feature[Kernel], ...] = (
+_KERNEL: tuple[Feature[GpuKernel], ...] = (
     *_LAUNCH,
     Feature("warps", "warps of a block", lambda k: k.warps),
     Feature("vthreads", "virtual threads of a thread", lambda k: k.vthreads),

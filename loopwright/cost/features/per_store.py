@@ -23,8 +23,8 @@ from loopwright import dtypes
 from loopwright.cost.cpu.footprint import Touched
 from loopwright.cost.features.feature import (
     AnySlot,
-    Column,
     Feature,
+    FeatureColumn,
     FeatureType,
     ScheduleFigures,
     Slot,
@@ -407,9 +407,11 @@ STORE: tuple[Feature[StageFigures], ...] = (
 class Sums:
     """Sums, feature by feature, of the stores without a slot."""
 
-    def columns(self) -> Iterator[Column]:
+    def columns(self) -> Iterator[FeatureColumn]:
         for f in STORE:
-            yield Column(f"others.{f.name}", f"all other stores together, {f.meaning}", f.logged)
+            yield FeatureColumn(
+                f"others.{f.name}", f"all other stores together, {f.meaning}", f.logged
+            )
 
     def values(self, schedule: ScheduleFigures) -> list[Number]:
         others = schedule.stages[STORES:]

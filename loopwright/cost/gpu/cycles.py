@@ -9,8 +9,8 @@ candidates matters, not the absolute time.
 
 from __future__ import annotations
 
-from loopwright.cost.gpu.device import Device
-from loopwright.cost.gpu.kernel import Kernel, KernelStage, ThreadAccess, kernels_of
+from loopwright.cost.gpu.device import GpuProperties
+from loopwright.cost.gpu.kernel import GpuKernel, KernelStage, ThreadAccess, kernels_of
 from loopwright.cost.symbolic.index_steps import extent_of
 from loopwright.cost.symbolic.symbols import (
     Number,
@@ -43,18 +43,18 @@ _SCALAR, _MANY, _FULL, _RESULT, _TURN, _FAR = 0.8, 1.7, 2.1, 2.9, 3.5, 31
 _HELD, _ROOM, _NEAR = 64, 16 << 10, 48 << 10
 
 
-def slowdown(state: State, device: Device) -> Number:
+def slowdown(state: State, device: GpuProperties) -> Number:
     """Cycles over those of the arithmetic at peak, at least about 1; factors may be `Sym`."""
     return cycles(state, device) / _ideal(state, device)
 
 
-def cycles(state: State, device: Device) -> Number:
+def cycles(state: State, device: GpuProperties) -> Number:
     """Cycles of a schedule, with the arguments of `slowdown`."""
     kernels = kernels_of(state, device)
     return total(kernel_cycles(k) for k in kernels) + _on_the_host(state, kernels)
 
 
-def _on_the_host(state: State, kernels: list[Kernel]) -> Number:
+def _on_the_host(state: State, kernels: list[GpuKernel]) -> Number:
     """Cycles of a schedule without any kernel: nothing of it can run on the device."""
     return 0 if kernels else total(_work(state))
 
@@ -64,12 +64,12 @@ def _work(state: State) -> list[Number]:
     return [product(extent_of(n) for n in op.extents) for op in ops if op.body is not None]
 
 
-def _ideal(state: State, device: Device) -> Number:
+def _ideal(state: State, device: GpuProperties) -> Number:
     """Cycles of the arithmetic on all lanes of all processors, whatever the schedule."""
     return most(total(_work(state)) / (device.processor.lanes * device.processors), 1)
 
 
-def kernel_cycles(k: Kernel) -> Number:
+def kernel_cycles(k: GpuKernel) -> Number:
     """Cycles from the launch of a kernel to that of the next."""
     d = k.device
     each = ceil_div(k.grid, d.processors)
@@ -82,7 +82,7 @@ def kernel_cycles(k: Kernel) -> Number:
     return where(at_most(1, k.resident), cycles, cycles * 16) + d.launch
 
 
-def block_cycles(k: Kernel) -> Number:
+def block_cycles(k: GpuKernel) -> Number:
     """Cycles in which a block occupies the busiest part of a processor."""
     d = k.device
     arithmetic = total(s.operations * s.iterations * s.warps for s in k.stages) * d.warp
@@ -98,7 +98,7 @@ def block_cycles(k: Kernel) -> Number:
     return out if d.lockstep else out + _one_by_one(k)
 
 
-def _one_by_one(k: Kernel) -> Number:
+def _one_by_one(k: GpuKernel) -> Number:
     """Cycles of a core that runs a block's threads in turn between barriers: longer-lived values
     lie in memory meanwhile, the context of each thread.
     """
@@ -117,14 +117,14 @@ def _one_by_one(k: Kernel) -> Number:
     return out
 
 
-def _instructions(s: KernelStage, k: Kernel) -> Number:
+def _instructions(s: KernelStage, k: GpuKernel) -> Number:
     """Instructions of the warps of a block for a stage."""
     accesses = total(a.requests * (1 + _ADDRESS) for a in s.accesses if a.scope != "local")
     spills = k.spilled * _SPILL * s.chain if s.nest.op.reduction is not None else 0
     return (s.operations * s.iterations + accesses + s.chain * _LOOP + spills) * s.warps
 
 
-def shared_wavefronts(k: Kernel) -> Number:
+def shared_wavefronts(k: GpuKernel) -> Number:
     """Turns of the banks of shared memory for a block."""
     turns = total(
         a.requests * a.wavefronts * s.warps
@@ -136,12 +136,12 @@ def shared_wavefronts(k: Kernel) -> Number:
     return turns + combined
 
 
-def _traffic(a: ThreadAccess, s: KernelStage, d: Device) -> Number:
+def _traffic(a: ThreadAccess, s: KernelStage, d: GpuProperties) -> Number:
     """Bytes that a block moves from or to the second-level cache."""
     return a.requests * s.warps * a.sectors * d.segment
 
 
-def memory_bytes(k: Kernel) -> Number:
+def memory_bytes(k: GpuKernel) -> Number:
     """Bytes from and to memory: data that concurrent blocks share, or that fits in the second-level
     cache, comes once.
     """
@@ -159,7 +159,7 @@ def memory_bytes(k: Kernel) -> Number:
     return out
 
 
-def barriers(k: Kernel) -> Number:
+def barriers(k: GpuKernel) -> Number:
     """Barriers of a block: around writes of shared memory, and between levels of combinations."""
     out: Number = 0
     for s in k.stages:
@@ -178,7 +178,7 @@ def _runs(s: KernelStage) -> Number:
     return product(x.extent for x in outside if x.mark != "thread")
 
 
-def block_latency(k: Kernel) -> Number:
+def block_latency(k: GpuKernel) -> Number:
     """Cycles that a thread of a block waits: for memory, barriers, and its own results."""
     d = k.device
     out = barriers(k) * d.barrier[0]

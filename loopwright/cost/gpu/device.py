@@ -23,7 +23,7 @@ class Processor:
 
 
 @dataclass(frozen=True, slots=True)
-class Device:
+class GpuProperties:
     """A device, with limits of its target and rates of a usual card of its architecture."""
 
     warp: int  # threads that run in lockstep; 1 where work-groups are tasks of a CPU's cores
@@ -76,7 +76,7 @@ _ANY, _ANY_MEMORY = 80, (4 << 20, 300)
 _CORE = Processor(1, 1, 1 << 20, 0, 16)
 
 
-def device_of(target: Target) -> Device:
+def device_of(target: Target) -> GpuProperties:
     """The device of a target of the family ``gpu``."""
     options = target.options
     warp = int(options.get("thread_warp_size", 1))
@@ -85,7 +85,7 @@ def device_of(target: Target) -> Device:
     found = re.match(r"sm_(\d+)", str(options.get("arch", "")))
     capability = int(found[1]) if found else _ANY
     l2, rate = MEMORY.get(capability, _ANY_MEMORY) if found else _ANY_MEMORY
-    return Device(
+    return GpuProperties(
         warp,
         _option(options, "multi_processor_count", 1),
         PROCESSORS.get(capability, PROCESSORS[_ANY]),
@@ -105,9 +105,9 @@ def device_of(target: Target) -> Device:
     )
 
 
-def _core_device(options: Mapping[str, Any]) -> Device:
+def _core_device(options: Mapping[str, Any]) -> GpuProperties:
     """Cores of a CPU as a device: each runs a work-group as a task, thread by thread."""
-    return Device(
+    return GpuProperties(
         1,
         _option(options, "multi_processor_count", 1),
         _CORE,
@@ -140,7 +140,7 @@ _USUAL = 32
 
 
 def blocks_per_processor(
-    device: Device, threads: Number, registers: Number, shared: Number
+    device: GpuProperties, threads: Number, registers: Number, shared: Number
 ) -> Number:
     """Number of blocks that a processor holds, given threads of a block, registers of a thread and
     bytes of shared memory of a block; 0 where it holds none.
@@ -157,11 +157,11 @@ def blocks_per_processor(
     return least(out, p.shared // most(taken, 1))
 
 
-def warps_of(device: Device, threads: Number) -> Number:
+def warps_of(device: GpuProperties, threads: Number) -> Number:
     return ceil_div(threads, device.warp)
 
 
-def register_cap(device: Device, threads: Number) -> Number:
+def register_cap(device: GpuProperties, threads: Number) -> Number:
     """Registers that a thread of a block of this size can have."""
     if not device.registers:
         return MOST_REGISTERS
@@ -171,7 +171,7 @@ def register_cap(device: Device, threads: Number) -> Number:
     return least(MOST_REGISTERS, each)
 
 
-def free_registers(device: Device, threads: Number) -> Number:
+def free_registers(device: GpuProperties, threads: Number) -> Number:
     """Registers of a thread that cost no occupancy: more leave fewer blocks on a processor."""
     if not device.registers:
         return _USUAL

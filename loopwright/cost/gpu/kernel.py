@@ -7,14 +7,14 @@ from functools import cached_property
 
 from loopwright.cost.cpu.arithmetic import work_of
 from loopwright.cost.gpu.device import (
-    Device,
+    GpuProperties,
     blocks_per_processor,
     free_registers,
     register_cap,
     warps_of,
 )
 from loopwright.cost.symbolic.index_steps import LoopKey
-from loopwright.cost.symbolic.loop_nest import OWN, Access, NestLoop, StageNest, nests_of
+from loopwright.cost.symbolic.loop_nest import OWN, NestAccess, NestLoop, StageNest, nests_of
 from loopwright.cost.symbolic.symbols import (
     Number,
     Sym,
@@ -45,11 +45,11 @@ class ThreadAccess:
 
     def __init__(
         self,
-        access: Access,
+        access: NestAccess,
         loops: Sequence[NestLoop],
         straight: Sequence[Number],
         launch: Mapping[str, Number],
-        device: Device,
+        device: GpuProperties,
     ) -> None:
         self.access, self._launch, self._device = access, launch, device
         self._loops = {x.key: x for x in loops}
@@ -190,7 +190,9 @@ TENSOR_CORE = 8
 class KernelStage:
     """A stage as the threads of a kernel compute it."""
 
-    def __init__(self, nest: StageNest, launch: Mapping[str, Number], device: Device) -> None:
+    def __init__(
+        self, nest: StageNest, launch: Mapping[str, Number], device: GpuProperties
+    ) -> None:
         self.nest, self._device = nest, device
         loops = nest.loops
         self.threads = _extents(loops, "threadIdx")  # threads of a block that take part
@@ -265,10 +267,10 @@ class KernelStage:
         return product(x.extent for x in spatial) if self.crosses else 0
 
 
-class Kernel:
+class GpuKernel:
     """A kernel of stages in topological order."""
 
-    def __init__(self, nests: Sequence[StageNest], device: Device) -> None:
+    def __init__(self, nests: Sequence[StageNest], device: GpuProperties) -> None:
         self.device, self.nests = device, list(nests)
         self.launch = _launch(nests)  # extents of its axes, by tag
         self.grid = product(n for t, n in self.launch.items() if t.startswith("blockIdx"))  # blocks
@@ -402,8 +404,8 @@ class Kernel:
 
 
 def kernels_of(
-    state: State, device: Device, nests: Iterable[StageNest] | None = None
-) -> list[Kernel]:
+    state: State, device: GpuProperties, nests: Iterable[StageNest] | None = None
+) -> list[GpuKernel]:
     """Kernels of a schedule in execution order; ``nests`` are its stages, if already known."""
     members: dict[StageId, list[StageNest]] = {}
     place = {sid: n for n, sid in enumerate(state.order)}
@@ -411,7 +413,7 @@ def kernels_of(
         if nest.kernel:
             members.setdefault(nest.root, []).append(nest)
     order = [i for i in state.order if i in members]
-    return [Kernel(members[i], device) for i in order]
+    return [GpuKernel(members[i], device) for i in order]
 
 
 def _launch(nests: Sequence[StageNest]) -> dict[str, Number]:

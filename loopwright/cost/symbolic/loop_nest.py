@@ -88,7 +88,7 @@ class NestBuffer:
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class NestAccess:
     """Load or store of a stage; ``moves`` has the movement of each dimension of the buffer."""
 
     buffer: NestBuffer
@@ -139,11 +139,15 @@ def _placed(source: LayoutDim, indices: Sequence[SteppedIndex]) -> SteppedIndex:
             return indices[d] if whole else indices[d].digit(div, mod)
 
 
-def access_of(buffer: NestBuffer, indices: Sequence[SteppedIndex | None], write: bool) -> Access:
+def access_of(
+    buffer: NestBuffer, indices: Sequence[SteppedIndex | None], write: bool
+) -> NestAccess:
     """Load or store at some indices; None where one is no sum of steps."""
     still = SteppedIndex(0, ())
     moving = [still if x is None else x.without(buffer.within) for x in indices]
-    return Access(buffer, write, tuple(_placed(dim.source, moving).moves for dim in buffer.dims))
+    return NestAccess(
+        buffer, write, tuple(_placed(dim.source, moving).moves for dim in buffer.dims)
+    )
 
 
 _ARITHMETIC = SteppedArithmetic()
@@ -211,7 +215,7 @@ class StageNest:
     shape: list[Number] = field(default_factory=list)  # extents of the region that it covers
     buffer: NestBuffer | None = None
     #: its store, then its loads in the order of the expression, each once
-    accesses: list[Access] = field(default_factory=list)
+    accesses: list[NestAccess] = field(default_factory=list)
     #: conditions of its expression under which it reads (inlined padding)
     conditions: list[ReadCondition] = field(default_factory=list)
 
@@ -432,7 +436,7 @@ def _stored(nest: StageNest, within: frozenset[LoopKey]) -> list[Number]:
 
 def _accesses(
     nest: StageNest, nests: Mapping[StageId, StageNest], ops: Mapping[StageId, OpNode]
-) -> Iterator[Access]:
+) -> Iterator[NestAccess]:
     assert nest.buffer is not None
     own = [nest.axes[a.var] for a in nest.op.axes]
     yield access_of(nest.buffer, own, True)

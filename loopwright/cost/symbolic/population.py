@@ -6,7 +6,7 @@ of every candidate of the class. Numbers derived from the schedule are expressio
 evaluated in NumPy columns. Where a template asks for a value (``if tile > 8:``), the knobs of that
 value are fixed as well, and the smaller classes are derived anew. Where it cannot run on symbols at
 all (a size becomes the shape of a tensor), knobs are fixed until it can: in the worst case every
-candidate is a class of its own (`Candidates`).
+candidate is a class of its own (`CandidateRows`).
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ def rows_of(
     return out, texts
 
 
-class Candidates:
+class CandidateRows:
     """Rows of a task's candidates, each derived by itself."""
 
     def __init__(self, task: Scheduler, derive: Derive, logged: Sequence[bool]) -> None:
@@ -249,7 +249,7 @@ class Population:
         self._columns: dict[tuple[int, int], npt.NDArray[np.float64]] = {}
         self._known = KnownRows(len(self.logged), by=sorted(self._fixed))
         self._counts = KnownCounts()
-        self._candidates = Candidates(task, derive, logged)
+        self._candidates = CandidateRows(task, derive, logged)
 
     def evaluate(self, digits: Digits) -> _Row:
         """Numbers, float32 (n, numbers), of candidates (n, knobs); NaN where a template fails."""

@@ -272,13 +272,18 @@ _FOLD: dict[str, Callable[[Number, Number], Number]] = {
     "ceil": lambda a, b: -(-a // b),
     "%": operator.mod,
     "/": operator.truediv,
-    "min": min,
-    "max": max,
+    "min": lambda a, b: _elementwise(np.minimum, min, a, b),
+    "max": lambda a, b: _elementwise(np.maximum, max, a, b),
     "<": operator.lt,
     "<=": operator.le,
     "==": operator.eq,
     "!=": operator.ne,
 }
+
+
+def _elementwise(of_arrays: np.ufunc, of_numbers: Callable[..., Any], a: Any, b: Any) -> Any:
+    arrays = isinstance(a, np.ndarray) or isinstance(b, np.ndarray)
+    return of_arrays(a, b) if arrays else of_numbers(a, b)
 
 
 def _operation(op: str, a: Any, b: Any) -> Any:
@@ -395,12 +400,14 @@ def _bounds(op: str, args: tuple[Number, ...]) -> ValueRange:
 
 
 def least(a: Number, b: Number) -> Number:
+    """Minimum of two numbers, or elementwise of arrays."""
     if type(a) is int and type(b) is int:
         return a if a <= b else b
     return _apply("min", a, b)
 
 
 def most(a: Number, b: Number) -> Number:
+    """Maximum of two numbers, or elementwise of arrays."""
     if type(a) is int and type(b) is int:
         return a if a >= b else b
     return _apply("max", a, b)

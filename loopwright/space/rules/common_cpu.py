@@ -1,4 +1,4 @@
-"""Common steps of several rules."""
+"""Steps and register tiles that the rules for CPUs share."""
 
 from __future__ import annotations
 
@@ -56,15 +56,12 @@ def most_with_tasks(blocks: Sequence[int], count: int, others: int, wanted: int 
     return max(enough, default=blocks[0])
 
 
-def fused(s: Schedule, t: te.Tensor, axes: Sequence[IterVar]) -> IterVar:
-    return s[t].fuse(*axes) if len(axes) > 1 else axes[0]
-
-
 def run(s: Schedule, t: te.Tensor, tile: Sequence[IterVar]) -> None:
     """Run the loops of a tile in registers: vectors inside, all others unrolled."""
-    for x in tile[:-1]:
+    *outer, lane = tile
+    for x in outer:
         s[t].unroll(x)
-    s[t].vectorize(tile[-1])
+    s[t].vectorize(lane)
 
 
 def cut_short(s: Schedule, t: te.Tensor, *loops: IterVar, multiple: int = 1) -> None:
@@ -81,22 +78,20 @@ def past_the_caches(sketch: Sketch, t: te.Tensor, lane: IterVar) -> None:
 
     For small results, and rows that begin within a line, there is no choice.
     """
-    size, row = element_bytes(t), t.static_shape[-1] * element_bytes(t)
-    if prod(t.static_shape) * size >= LARGE and row % LINE == 0:
-        past = sketch.number("nontemporal", [0, 1])
-        sketch.s[t].pragma(lane, "nontemporal", past)
+    size = element_bytes(t)
+    if prod(t.static_shape) * size >= LARGE and t.static_shape[-1] * size % LINE == 0:
+        sketch.s[t].pragma(lane, "nontemporal", sketch.number("nontemporal", [0, 1]))
 
 
 def rfactored(s: Schedule, t: te.Tensor, loop: IterVar) -> te.Tensor:
     """Stage of partial results along a reduction loop; a reduction of tuples has several."""
-    made = s.rfactor(t, loop)
-    return made if isinstance(made, te.Tensor) else made[0]
+    partial = s.rfactor(t, loop)
+    return partial if isinstance(partial, te.Tensor) else partial[0]
 
 
 def vector_lanes(dtype: str) -> int:
     """Lanes of a vector register of the target in force."""
-    target = Target.current()
-    return max(1, target.vector_bytes // dtypes.nbytes(dtype))
+    return max(1, Target.current().vector_bytes // dtypes.nbytes(dtype))
 
 
 def vector_registers() -> int:
@@ -106,10 +101,8 @@ def vector_registers() -> int:
 
 def row_tiles(extent: int, choices: tuple[int, ...]) -> list[int]:
     """Tile heights worth trying for an extent: the choices below it, and itself if it is small."""
-    found = sorted(
-        {t for t in choices if t <= extent} | ({extent} if extent <= choices[-1] else set())
-    )
-    return found or [1]
+    heights = {t for t in choices if t <= extent}
+    return sorted(heights | ({extent} if extent <= choices[-1] else set())) or [1]
 
 
 def column_tiles(extent: int, dtype: str, vectors: tuple[int, ...] = (1, 2, 3, 4, 6)) -> list[int]:

@@ -9,17 +9,16 @@ written once.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import product
+from itertools import chain, count, product
 from math import gcd, log2
 from typing import Any, Protocol, TypeVar
 
 from loopwright import dtypes, te
-from loopwright.ir.expr import IterVar
 from loopwright.schedule import Schedule
 from loopwright.space.expression import accesses, is_computed, producers, readers
-from loopwright.space.sketch import Sketch
+from loopwright.space.sketch import Sketch, fused
 from loopwright.space.structure import Structure
 from loopwright.target import Target
 from loopwright.target.gpu import OPENCL_DEFAULTS
@@ -101,7 +100,7 @@ def is_one(size: Any) -> bool:
 class Choices:
     """Choices beside sizes of one structure; after ``decided``, the first option is taken."""
 
-    def __init__(self, decided: tuple[int, ...] = ()) -> None:
+    def __init__(self, decided: tuple[int, ...]) -> None:
         self._decided = decided
         self.taken: dict[str, int] = {}  # choices by name
         #: decisions of other structures: one choice differs, the later ones are open
@@ -110,8 +109,8 @@ class Choices:
     @property
     def words(self) -> list[str]:
         """Choices in words; flags that are off are left out."""
-        found = [(name, x) for name, x in self.taken.items() if x is not False]
-        return [name if x is True else f"{name} {x}" for name, x in found]
+        choices = self.taken.items()
+        return [name if x is True else f"{name} {x}" for name, x in choices if x is not False]
 
     def take(self, name: str, options: Sequence[int]) -> int:
         before = tuple(self.taken.values())
@@ -125,38 +124,38 @@ class Choices:
 
 
 class StructureKnobs:
-    """Knobs of a structure under construction; ``known`` has values computed once for the rule."""
+    """Knobs of a structure under construction; ``once`` has values computed once for the rule."""
 
     def __init__(
         self,
         outputs: Sequence[te.Tensor],
         args: Sequence[te.Tensor],
         choices: Choices,
-        known: dict[str, Any],
+        once: dict[str, Any],
     ) -> None:
         self.sketch = Sketch(outputs, args)
         self.s = self.sketch.s
         self.choices = choices
         self.collects = True
         self._values: dict[str, Any] = {}
-        self._parts: dict[str, _Part] = {}
-        self._known = known
+        self._positions: dict[str, _Position] = {}
+        self._once = once
 
     def value(self, name: str) -> Any:
         """Symbols chosen under a name."""
         return self._values[name]
 
     def once(self, name: str, make: Callable[[], T]) -> T:
-        if name not in self._known:
-            self._known[name] = make()
-        found: T = self._known[name]
-        return found
+        if name not in self._once:
+            self._once[name] = make()
+        value: T = self._once[name]
+        return value
 
     def number(self, name: str, candidates: Sequence[int], default: int | None = None) -> Any:
         value = candidates[0]
         if len(candidates) > 1:
             value = self.sketch.number(name, candidates, default)
-            self._parts[name] = _Part(name)
+            self._positions[name] = _Position(name)
         self._values[name] = value
         return value
 
@@ -168,20 +167,16 @@ class StructureKnobs:
     ) -> None:
         """Define sizes as one knob of fitting ones; by default those nearest to the defaults."""
         names = list(each)
-        found = [
-            sizes
-            for sizes in product(*(candidates for candidates, _ in each.values()))
-            if accepts(dict(zip(names, sizes, strict=True)).__getitem__)
-        ]
-        wanted = [default for _, default in each.values()]
+        every = product(*(candidates for candidates, _ in each.values()))
+        fitting = [x for x in every if accepts(dict(zip(names, x, strict=True)).__getitem__)]
+        defaults = [default for _, default in each.values()]
 
         def distance(sizes: Sequence[int]) -> float:
-            return sum(abs(log2(a / b)) for a, b in zip(sizes, wanted, strict=True))
+            return sum(abs(log2(a / b)) for a, b in zip(sizes, defaults, strict=True))
 
-        chosen = self.sketch.numbers(name, found, min(found, key=distance))
-        for at, part in enumerate(names):
-            self._values[part] = chosen[at]
-            self._parts[part] = _Part(name, at)
+        choice = self.sketch.numbers(name, fitting, min(fitting, key=distance))
+        self._values |= dict(zip(names, choice, strict=True))
+        self._positions |= {size: _Position(name, at) for at, size in enumerate(names)}
 
     def loops(
         self,
@@ -192,18 +187,16 @@ class StructureKnobs:
         if together is None:
             for part, loop in each.items():
                 self._values[part] = self.sketch.numbers(part, loop.candidates, loop.default)
-                self._parts[part] = _Part(part, 0, len(loop.default))
+                self._positions[part] = _Position(part, 0, len(loop.default))
             return
         default = tuple(n for loop in each.values() for n in loop.default)
-        found = self.once(
-            name, lambda: [tuple(n for sizes in point for n in sizes) for point in together()]
-        )
-        chosen = self.sketch.numbers(name, found, default)
+        candidates = self.once(name, lambda: [tuple(chain(*point)) for point in together()])
+        chosen = self.sketch.numbers(name, candidates, default)
         at = 0
         for part, loop in each.items():
             end = at + len(loop.default)
             self._values[part] = chosen[at:end]
-            self._parts[part] = _Part(name, at, end)
+            self._positions[part] = _Position(name, at, end)
             at = end
 
     def flag(self, name: str, candidates: Sequence[bool], default: bool | None = None) -> Any:
@@ -219,19 +212,16 @@ class StructureKnobs:
         return chosen
 
     def keep(self, accepts: Callable[[Values], bool]) -> None:
-        parts, fixed = dict(self._parts), self._values
+        positions, fixed = dict(self._positions), self._values
 
         def passes(config: Any) -> bool:
-            def value(name: str) -> Any:
-                return parts[name].of(config) if name in parts else fixed[name]
-
-            return accepts(value)
+            return accepts(lambda n: positions[n].of(config) if n in positions else fixed[n])
 
         self.sketch.space.multi_filter(passes)
 
 
 @dataclass(frozen=True)
-class _Part:
+class _Position:
     """Position of a value: a knob, or some of its numbers."""
 
     knob: str
@@ -246,24 +236,17 @@ class _Part:
 
 
 @dataclass
-class Names:
+class UniqueNames:
     """Unique names of knobs: axes and stages may have equal names."""
 
     taken: set[str] = field(default_factory=set)
 
     def of(self, name: str) -> str:
         """Name, with a number where it is taken."""
-        found = next(n for n in _numbered(name) if n not in self.taken)
-        self.taken.add(found)
-        return found
-
-
-def _numbered(name: str) -> Iterator[str]:
-    yield name
-    number = 1
-    while True:
-        yield f"{name}_{number}"
-        number += 1
+        numbered = (f"{name}_{n}" if n else name for n in count())
+        unique = next(n for n in numbered if n not in self.taken)
+        self.taken.add(unique)
+        return unique
 
 
 def every_structure(
@@ -279,11 +262,11 @@ def every_structure(
     the other choices.
     """
     found: list[Structure] = []
-    waiting = deque([()])  # type: deque[tuple[int, ...]]
-    known: dict[str, Any] = {}
+    waiting: deque[tuple[int, ...]] = deque([()])
+    once: dict[str, Any] = {}
     while waiting and len(found) < _MOST_STRUCTURES:
         choices = Choices(waiting.popleft())
-        knobs = StructureKnobs(outputs, args, choices, known)
+        knobs = StructureKnobs(outputs, args, choices, once)
         schedule(knobs)
         knobs.sketch.why.append(why)
         found.append(knobs.sketch.finished(", ".join([name, *choices.words])))
@@ -300,7 +283,7 @@ _UNROLLED = 16
 
 
 @dataclass(frozen=True)
-class Device:
+class GpuLimits:
     """Limits of a target, and the properties that its default configurations depend on."""
 
     threads: int  # of a block, at most
@@ -312,7 +295,7 @@ class Device:
     registers: int  # of a block, at most, in words of 4 bytes
 
     @classmethod
-    def current(cls) -> Device:
+    def current(cls) -> GpuLimits:
         """Limits of the target in force; those of any OpenCL device where it names none."""
         options = {**OPENCL_DEFAULTS, **Target.current().options}
         return cls(
@@ -362,12 +345,8 @@ def inline_all(s: Schedule, tensors: Sequence[te.Tensor], but: Callable[[te.Tens
             s[t].compute_inline()
 
 
-def fused(s: Schedule, stage: te.Tensor, loops: Sequence[IterVar]) -> IterVar:
-    return s[stage].fuse(*loops) if len(loops) > 1 else loops[0]
-
-
 @dataclass(frozen=True)
-class Kernel:
+class KernelStages:
     """Result in global memory with the stages that it computes on its way."""
 
     out: te.Tensor
@@ -395,24 +374,26 @@ class Kernel:
                 s[t].compute_inline()
 
 
-def whole_program(*outs: te.Tensor) -> Kernel:
+def whole_program(*outs: te.Tensor) -> KernelStages:
     """All stages of an expression as one kernel, of the last result."""
-    of = {t.op: t for out in outs for t in producers(out)}  # outputs of an operation are one stage
-    of |= {out.op: out for out in outs}
-    chain = tuple(of.values())
-    return Kernel(outs[-1], chain, chain)
+    # Outputs of an operation are one stage.
+    by_op = {t.op: t for out in outs for t in producers(out)} | {out.op: out for out in outs}
+    stages = tuple(by_op.values())
+    return KernelStages(outs[-1], stages, stages)
 
 
-def kernel_of(out: te.Tensor, program: Sequence[te.Tensor], others: Sequence[te.Tensor]) -> Kernel:
+def kernel_of(
+    out: te.Tensor, program: Sequence[te.Tensor], others: Sequence[te.Tensor]
+) -> KernelStages:
     """Kernel of a result, given all stages, inputs first, and the results of all kernels."""
     mine, elsewhere = {out.op}, {t.op for t in others if t is not out}
     for t in reversed(program):
         if t.op in mine:
             mine |= {x.op for x in t.op.input_tensors if is_computed(x)} - elsewhere
-    return Kernel(out, tuple(t for t in program if t.op in mine), tuple(program))
+    return KernelStages(out, tuple(t for t in program if t.op in mine), tuple(program))
 
 
-def is_elementwise_over(kernel: Kernel, reduction: te.Tensor) -> bool:
+def is_elementwise_over(kernel: KernelStages, reduction: te.Tensor) -> bool:
     """Whether every stage behind a reduction reads it, and stages over it, at its own element."""
     out, chain = kernel.out, kernel.stages
     behind = {reduction}
@@ -427,17 +408,17 @@ def last_elementwise(reduction: te.Tensor, program: Sequence[te.Tensor]) -> te.T
     """Last stage that depends elementwise on a reduction alone, which computes it as its epilogue;
     one with several results has a kernel of its own.
     """
-    found = reduction
+    last = reduction
     while True:
-        behind = readers(found, program)
-        if len(behind) != 1 or behind[0].op.reduce_axis or _reads_otherwise(behind[0], {found}):
-            return found
+        behind = readers(last, program)
+        if len(behind) != 1 or behind[0].op.reduce_axis or _reads_otherwise(behind[0], {last}):
+            return last
         if behind[0].static_shape != reduction.static_shape or behind[0].op.num_outputs > 1:
-            return found
-        found = behind[0]
+            return last
+        last = behind[0]
 
 
 def _reads_otherwise(t: te.Tensor, sources: set[te.Tensor]) -> bool:
-    own = [{x: 1} for x in t.op.axis]
-    mine = [a for a in accesses(t) if a.tensor in sources]
-    return any([d and dict(d.moves) for d in a.dims] != own for a in mine)
+    point = [{x: 1} for x in t.op.axis]
+    reads = [a for a in accesses(t) if a.tensor in sources]
+    return any([d and dict(d.moves) for d in a.dims] != point for a in reads)

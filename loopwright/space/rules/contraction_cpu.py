@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import product
 from math import prod
 from typing import Any, TypeVar
@@ -30,7 +30,6 @@ from loopwright.space.rules.common_cpu import (
     cut_short,
     element_bytes,
     fits_registers,
-    fused,
     most_with_tasks,
     rfactored,
     row_tiles,
@@ -40,10 +39,7 @@ from loopwright.space.rules.common_cpu import (
     vector_registers,
 )
 from loopwright.space.rules.rows_cpu import dot_variants, pays_by_dots
-from loopwright.space.sketch import Sketch, Variant, structures_of
-from loopwright.space.structure import Structure
-
-__all__ = ["OuterProducts", "Plan", "Roles"]
+from loopwright.space.sketch import Sketch, Variant, fused
 
 _BLOCKS = (1, 2, 4, 8, 16, 32, 64)
 _BESIDE = (1, 2, 4, 7, 8, 14, 16, 28, 32, 56, 64)
@@ -154,7 +150,8 @@ class OuterProducts:
         panels = -(-roles.vectors // wide) * extents(roles.others) // beside
         panels *= roles.vector.count // roles.group if roles.group else 1
         count = -(-roles.row.count // high) if roles.row is not None else 1
-        columns = [b for b in _BLOCKS if b <= -(-roles.vectors // self._narrowest())]
+        narrowest = min(w for _, w in roles.tiles())
+        columns = [b for b in _BLOCKS if b <= -(-roles.vectors // narrowest)]
         rows = [b for b in _BLOCKS if roles.row is not None and b <= roles.row.count] or [1]
         liked = most_with_tasks(rows, count, panels * beside)
         panels *= -(-count // liked)
@@ -164,9 +161,6 @@ class OuterProducts:
             self.sketch.number("vector_block", columns),
             self.sketch.number("beside", run_here, most_with_tasks(run_here, beside, panels)),
         )
-
-    def _narrowest(self) -> int:
-        return min(w for _, w in self.roles.tiles())
 
     def _registers(self, t: te.Tensor, turned: bool) -> list[IterVar]:
         """Compute a register tile; returns the reduction loops that stay loops."""
@@ -190,13 +184,15 @@ class OuterProducts:
         # The steps of a block are a symbol, and many.
         count = reduce[-1].extent if reduce else 0
         if isinstance(count, int) and count <= _SHORT:
-            return self._short(t, reduce)
+            return self._unrolled_short(t, reduce)
         unroll = [u for u in _UNROLL if not isinstance(count, int) or u <= count]
         steps = self.sketch.number("unroll", unroll)
         outer, inner = self.s[t].split(reduce[-1], factor=steps)
         return [*reduce[:-1], outer], [inner]
 
-    def _short(self, t: te.Tensor, reduce: list[IterVar]) -> tuple[list[IterVar], list[IterVar]]:
+    def _unrolled_short(
+        self, t: te.Tensor, reduce: list[IterVar]
+    ) -> tuple[list[IterVar], list[IterVar]]:
         """Unroll a short last loop, and perhaps the one outside it.
 
         Not where next to nothing of the reduction is left outside: compilers would unroll that too,
@@ -223,28 +219,28 @@ class OuterProducts:
         steps = roles.block_steps(blocked)
         step = self.sketch.number("steps", steps, min(steps, key=lambda n: abs(n - _USUAL_STEPS)))
         loop, _ = s[stage].split(s[stage].op.reduce_axis[at], factor=step)
-        partial = rfactored(s, stage, loop)
-        s[partial].set_scope("local")
+        sums = rfactored(s, stage, loop)
+        s[sums].set_scope("local")
         row_block, vector_block, _ = self._blocks()
         task = self._task(row_block, vector_block) if out is not stage else None
         own, position, block, inner = self._accumulated(row_block, vector_block, task is None)
         if task is not None:
             s[stage].compute_at(s[out], task)
-        s[partial].compute_at(s[stage], inner)
-        spatial = dict(zip(roles.stage.spatial, s[partial].op.axis[1:], strict=True))
-        reduce, written_out = self._unrolled(partial)
+        s[sums].compute_at(s[stage], inner)
+        spatial = dict(zip(roles.stage.spatial, s[sums].op.axis[1:], strict=True))
+        reduce, written_out = self._unrolled(sums)
         tile = [*written_out, spatial[roles.row], spatial[roles.vector]]  # type: ignore[index]
         others = [spatial[x] for x in roles.others]
-        s[partial].reorder(s[partial].op.axis[0], *others, *reduce, *tile)
-        run(s, partial, tile)
-        self._cut_short(partial, *tile[-2:])
-        cut_short(s, partial, reduce[-1])
+        s[sums].reorder(s[sums].op.axis[0], *others, *reduce, *tile)
+        run(s, sums, tile)
+        self._cut_short(sums, *tile[-2:])
+        cut_short(s, sums, reduce[-1])
         if self.plan.packing != "none":
-            packed = self._pack(partial, stage, position)
+            packed = self._pack(sums, stage, position)
             host, loop = (stage, own) if task is None else (out, task)
-            self._fetch_ahead(packed, partial, reduce, host, loop)
+            self._fetch_ahead(packed, sums, reduce, host, loop)
         if self.plan.rows_packed:
-            self._pack_rows(partial, stage, block)
+            self._pack_rows(sums, stage, block)
         return block if task is None else task
 
     def _task(self, row_block: Any, vector_block: Any) -> IterVar:
@@ -523,26 +519,26 @@ _TURNED = 10
 _SHORT_REDUCTION = 512
 
 
-def contractions(outputs: Sequence[te.Tensor], args: Sequence[te.Tensor]) -> list[Structure]:
-    """Structures of an expression whose one reduction is a contraction, over which its one result
-    is elementwise; none for others.
-    """
-    return structures_of(contraction_variants, outputs, args)
-
-
 def contraction_variants(kernel: Kernel) -> list[Variant]:
-    """Ways to schedule a contraction, the most sensible first; none for other kernels."""
+    """Variants of a contraction, the most sensible first; none for other kernels."""
     stage = kernel.single
     if stage is None or stage.kind is not StageClass.CONTRACTION:
         return []
-    roles = sorted(roles_of(kernel, stage), key=_cost)
+
+    def cost(roles: Roles) -> float:
+        """Cost per point of the best register tile, with a transpose if memory is across."""
+        turned = _TURNED / extents(stage.reduced) if roles.turned else 0.0
+        return min(map(roles.cost, roles.tiles())) + turned
+
+    roles = sorted(roles_of(kernel, stage), key=cost)
     plans = [p for r in roles for p in _plans(kernel, r)]
     if roles:
         plans += _blocked(kernel, roles)
         plans += by_one_thread(kernel, plans)
         alone = any(p.alone for p in plans) and kernel.work <= ALONE
         plans.sort(key=lambda p: p.alone is not alone or not _is_sensible(p, roles[0]))
-    dots, outer = dot_variants(kernel), [_variant(kernel, p) for p in plans]
+    outer = [Variant(p.name, p.why, partial(_schedule, kernel, p)) for p in plans]
+    dots = dot_variants(kernel)
     return [*dots, *outer] if pays_by_dots(stage) else [*outer, *dots]
 
 
@@ -592,12 +588,6 @@ def _nearest(still: Sequence[IterVar], stage: StageAnalysis, operand: OperandUse
     return min(moved, key=distance, default=None)
 
 
-def _cost(roles: Roles) -> float:
-    """Cost per point of the best register tile, with a transpose if memory is across."""
-    turned = _TURNED / extents(roles.stage.reduced) if roles.turned else 0.0
-    return min(map(roles.cost, roles.tiles())) + turned
-
-
 def _plans(kernel: Kernel, roles: Roles) -> Iterator[Plan]:
     """Packing of the loaded operand, outer loop, and place of producers."""
     computed = [o for o in roles.stage.operands if kernel.computes(o.tensor)]
@@ -632,17 +622,12 @@ def by_one_thread(kernel: Kernel, plans: Sequence[PlanT], group: int = 1) -> lis
 
     ``group`` is the number of points that an instruction takes at once.
     """
-    little = kernel.work <= MAY_BE_ALONE * group
-    if not little or any(kernel.computes(t) for t in _operands(kernel)):
-        return []
-    found = [p for p in plans if p.order == "vectors" and p.blocked is None]
-    return [replace(p, alone=True) for p in found if p.packing != "task"]
-
-
-def _operands(kernel: Kernel) -> list[te.Tensor]:
-    """Tensors that the one reduction of a kernel reads."""
     assert kernel.single is not None
-    return [o.tensor for o in kernel.single.operands]
+    computed = any(kernel.computes(o.tensor) for o in kernel.single.operands)
+    if computed or kernel.work > MAY_BE_ALONE * group:
+        return []
+    fitting = [p for p in plans if p.order == "vectors" and p.blocked is None]
+    return [replace(p, alone=True) for p in fitting if p.packing != "task"]
 
 
 def _is_sensible(plan: Plan, best: Roles) -> bool:
@@ -654,14 +639,10 @@ def _is_sensible(plan: Plan, best: Roles) -> bool:
         packing = "none"
     elif roles.beside is not None or (roles.turned and not roles.moves_with_others):
         packing = "root"
-    wanted = (best, packing, "vectors", None)
-    given = (roles, plan.packing, plan.order, plan.blocked)
-    return plan.place in ("root", "inline") and given == wanted
+    sensible = (best, packing, "vectors", None)
+    choices = (roles, plan.packing, plan.order, plan.blocked)
+    return plan.place in ("root", "inline") and choices == sensible
 
 
-def _variant(kernel: Kernel, plan: Plan) -> Variant:
-    return Variant(
-        plan.name,
-        plan.why,
-        lambda sketch: OuterProducts(sketch, kernel, plan).schedule(),
-    )
+def _schedule(kernel: Kernel, plan: Plan, sketch: Sketch) -> None:
+    OuterProducts(sketch, kernel, plan).schedule()

@@ -20,24 +20,25 @@ import numpy as np
 import numpy.typing as npt
 
 from loopwright import dtypes, te
+from loopwright.cost.symbolic.symbols import ceil_div, least, most
 from loopwright.ir.expr import IterVar
 from loopwright.schedule import Schedule
-from loopwright.space.expression import Access, accesses, extents, read_at_start, readers
+from loopwright.space.expression import AccessMap, accesses, extents, read_at_start, readers
 from loopwright.space.rules.common_gpu import (
     MOST_BLOCKS_YZ,
-    Device,
-    Kernel,
+    GpuLimits,
+    KernelStages,
     Knobs,
     LoopSizes,
-    Names,
+    UniqueNames,
     Values,
     common_width,
     copy_together,
-    fused,
     is_one,
     powers,
     width_of,
 )
+from loopwright.space.sketch import fused
 from loopwright.task.entities import SplitEntity
 
 #: A tile (virtual threads, threads, registers) of one loop, or arrays of each.
@@ -49,10 +50,10 @@ _SECTOR = 32
 
 
 @dataclass(frozen=True)
-class Operand:
+class StagedOperand:
     """Operand that goes through shared memory."""
 
-    access: Access  # its read in the reduction
+    access: AccessMap  # its read in the reduction
     computed: bool  # whether it is computed there, not copied
     tiled: tuple[IterVar, ...]  # loops that have tiles
     lanes: int  # elements that a thread reads at once
@@ -69,11 +70,12 @@ class Operand:
     def order(self, turn: bool) -> tuple[int, ...]:
         """Order of dimensions in shared memory: with ``turn`` those that tiles move come last."""
         dims = range(len(self.access.dims))
-        return tuple(sorted(dims, key=self._in_tile) if turn else dims)
 
-    def _in_tile(self, dim: int) -> bool:
-        index = self.access.dims[dim]
-        return index is not None and any(x in index.moves for x in self.tiled)
+        def moves(dim: int) -> bool:
+            index = self.access.dims[dim]
+            return index is not None and any(x in index.moves for x in self.tiled)
+
+        return tuple(sorted(dims, key=moves) if turn else dims)
 
     def side_by_side(self, turn: bool) -> IterVar | None:
         """Tiled loop whose register tile is contiguous in shared memory, if any."""
@@ -92,7 +94,7 @@ class Operand:
             found.append(whole if index is None else least(reach, whole))
         return found
 
-    def fetch_width(self, device: Device) -> int:
+    def fetch_width(self, device: GpuLimits) -> int:
         """Elements that may be copied at once: none crosses the end of a row of the tensor."""
         if self.computed or self.access.contiguous is None:
             return 1
@@ -110,21 +112,10 @@ class Operand:
         return prod(box) // line * (line + 2 * pad) * dtypes.nbytes(self.tensor.dtype)
 
 
-def least(a: Count, b: Count) -> Count:
-    """Minimum of two numbers, or elementwise of arrays."""
-    arrays = isinstance(a, np.ndarray) or isinstance(b, np.ndarray)
-    return np.minimum(a, b) if arrays else min(a, b)
-
-
-def ceil_div(a: Count, b: Count) -> Count:
-    """``ceil(a / b)`` of whole numbers or arrays, b positive."""
-    return -(-a // b)
-
-
-def sectors(o: Operand, sizes: Mapping[IterVar, Count]) -> Count:
+def sectors(o: StagedOperand, sizes: Mapping[IterVar, Count]) -> Count:
     """Loaded elements per element of a row of a tile, since whole sectors are loaded."""
     row = o.box(sizes)[-1] * dtypes.nbytes(o.tensor.dtype)
-    return -least(-1.0, -_SECTOR / row)
+    return most(1.0, _SECTOR / row)
 
 
 _VIRTUAL, _REGISTERS = (1, 2, 4), 8
@@ -159,11 +150,11 @@ _SHARED_COST, _GLOBAL_COST, _ENOUGH_THREADS = 1.0, 16.0, 128
 class ContractionSpace:
     """Inputs of the knobs of a contraction."""
 
-    device: Device
+    device: GpuLimits
     dtype: str  # of the sums
     lengths: Mapping[IterVar, int]  # lengths of the tiled loops
     reduce: tuple[IterVar, ...]  # reduction loops
-    operands: tuple[Operand, ...]  # those that go through shared memory
+    operands: tuple[StagedOperand, ...]  # those that go through shared memory
     blocks: int  # blocks for each block of the tiled loops
     alone: bool = True  # whether the program is this kernel
     store_width: int = 1  # elements of the result that a thread may store at once
@@ -172,7 +163,7 @@ class ContractionSpace:
     @cached_property
     def names(self) -> dict[IterVar, str]:
         """Names of the knobs of loops."""
-        names = Names()
+        names = UniqueNames()
         tiles = {x: names.of(f"{self.prefix}tile_{x.name}") for x in self.lengths}
         return tiles | {k: names.of(f"{self.prefix}split_{k.name}") for k in self.reduce}
 
@@ -284,14 +275,14 @@ class ContractionSpace:
         count = self.blocks * prod(ceil_div(n, block[x]) for x, n in self.lengths.items())
         waves = count / self.device.processors
         threads = prod(t for _, t, _ in tiles.values())
-        hidden = -least(-1.0, -_ENOUGH_THREADS / threads)
+        hidden: Count = most(1.0, _ENOUGH_THREADS / threads)
         loads = _SHARED_COST * shared + _GLOBAL_COST * outside
         return overrun * ceil_div(count, self.device.processors) / waves * hidden**0.5 * (1 + loads)
 
-    def _reusing(self, o: Operand) -> list[IterVar]:
+    def _reusing(self, o: StagedOperand) -> list[IterVar]:
         return [x for x in self.lengths if not o.access.moves_with(x)]
 
-    def _loads(self, o: Operand, tiles: Mapping[IterVar, Tile]) -> Count:
+    def _loads(self, o: StagedOperand, tiles: Mapping[IterVar, Tile]) -> Count:
         """Loads of shared memory for each multiplication; neighbours whose register tiles are wider
         than a vector conflict in its banks.
         """
@@ -312,6 +303,9 @@ def define_contraction_space(knobs: Knobs, space: ContractionSpace) -> None:
         return
     steps = _default_steps(space)
     tiles = knobs.once(f"{space.prefix}default tile", lambda: _default_tiles(space, steps))
+    # Where one knob cannot offer all tiles together of which a block can be launched, each loop of
+    # a kernel alone has its own, so that none is missing and neighbours differ in one loop; of a
+    # program of several kernels hardly any point would pass the limits of all.
     one_each = space.alone and knobs.once("one each", lambda: _has_many_tiles(space))
     knobs.loops(
         f"{space.prefix}tile",
@@ -432,11 +426,7 @@ def _tiles_together(
 
 
 def _has_many_tiles(space: ContractionSpace) -> bool:
-    """Whether one knob cannot offer all tiles together of which a block can be launched.
-
-    Then each loop of a kernel alone has its own, so that none is missing and neighbours differ in
-    one loop; of a program of several kernels hardly any point would pass the limits of all.
-    """
+    """Whether more tiles can be launched than one knob offers."""
     choices = [tiles_of(n) for n in space.lengths.values()]
     return prod(map(len, choices)) > _COUNTED or len(_launchable(space, choices)) > _TOGETHER
 
@@ -493,9 +483,9 @@ _LEAST_REUSE = 4
 
 @dataclass(frozen=True)
 class Contraction:
-    kernel: Kernel  # its stages; the result is elementwise over the reduction, or that itself
+    kernel: KernelStages  # its stages; the result is elementwise over the reduction, or that itself
     reduction: te.Tensor  # the sum
-    operands: tuple[Access, ...]  # its reads
+    operands: tuple[AccessMap, ...]  # its reads
     tiled: tuple[IterVar, ...]  # spatial loops that get tiles, in their order
     #: For a loop that moves an operand by blocks alone, their length: a tile lies in one of them.
     groups: Mapping[IterVar, int]
@@ -505,7 +495,7 @@ class Contraction:
         return self.kernel.out
 
 
-def contraction_of(kernel: Kernel, reduction: te.Tensor) -> Contraction | None:
+def contraction_of(kernel: KernelStages, reduction: te.Tensor) -> Contraction | None:
     """Contraction in a kernel, or None where its operands have too little in common.
 
     ``reduction`` is the only one, of the shape of the result.
@@ -522,7 +512,7 @@ def contraction_of(kernel: Kernel, reduction: te.Tensor) -> Contraction | None:
 
 
 def _worth_tiles(
-    axes: Sequence[IterVar], alone: Sequence[IterVar], operands: Sequence[Access]
+    axes: Sequence[IterVar], alone: Sequence[IterVar], operands: Sequence[AccessMap]
 ) -> tuple[IterVar, ...]:
     """The last loop, along which memory runs, then the longest loop of each other set of operands,
     then the longest of the rest.
@@ -550,7 +540,7 @@ def schedule_contraction(knobs: Knobs, c: Contraction, prefix: str = "") -> None
 
 
 def _space_of(c: Contraction, prefix: str) -> ContractionSpace:
-    device = Device.current()
+    device = GpuLimits.current()
     lengths = {x: c.groups.get(x, x.count) for x in c.tiled}
     program = c.kernel.program
     operands = []
@@ -561,7 +551,7 @@ def _space_of(c: Contraction, prefix: str) -> ContractionSpace:
         alone = readers(a.tensor, program) == [c.reduction]
         affine = bool(a.dims) and None not in a.dims  # one element needs no tile
         if affine and not again and (alone or not computed):
-            operands.append(Operand(a, computed, c.tiled, device.lanes(a.tensor.dtype)))
+            operands.append(StagedOperand(a, computed, c.tiled, device.lanes(a.tensor.dtype)))
     axes = c.reduction.op.axis
     blocks = prod(x.count // lengths.get(x, 1) if x in c.groups else 1 for x in axes)
     blocks *= extents(x for x in axes if x not in lengths)
@@ -644,7 +634,9 @@ def _stage_operands(knobs: Knobs, space: ContractionSpace, acc: te.Tensor) -> No
         _to_registers(knobs, space, own, o)
 
 
-def _to_shared(knobs: Knobs, space: ContractionSpace, o: Operand, acc: te.Tensor) -> te.Tensor:
+def _to_shared(
+    knobs: Knobs, space: ContractionSpace, o: StagedOperand, acc: te.Tensor
+) -> te.Tensor:
     """Copy of an operand in shared memory, in the layout of the configuration."""
     s, value = knobs.s, knobs.value
     if o.computed:
@@ -666,7 +658,7 @@ def _to_shared(knobs: Knobs, space: ContractionSpace, o: Operand, acc: te.Tensor
     return staged
 
 
-def _to_registers(knobs: Knobs, space: ContractionSpace, own: te.Tensor, o: Operand) -> None:
+def _to_registers(knobs: Knobs, space: ContractionSpace, own: te.Tensor, o: StagedOperand) -> None:
     """Copy the data of a thread for one step; in vectors where it is contiguous."""
     s, turn = knobs.s, space.flag("turn", knobs.value)
     axes = list(s[own].op.axis)

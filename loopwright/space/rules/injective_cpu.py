@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 from loopwright import te
 from loopwright.ir.expr import IterVar, position_of
@@ -21,14 +20,12 @@ from loopwright.space.rules.common_cpu import (
     compute_in_vectors,
     compute_inline,
     element_bytes,
-    fused,
     most_with_tasks,
     past_the_caches,
     run,
     vector_lanes,
 )
-from loopwright.space.sketch import Sketch, Variant, structures_of
-from loopwright.space.structure import Structure
+from loopwright.space.sketch import Sketch, Variant, fused
 
 _VECTORS = (1, 2, 4, 8)
 _ROWS = (1, 2, 4, 8, 16, 32, 64)
@@ -41,17 +38,14 @@ _TOGETHER = (1, 2, 4)
 _SIDES, _SQUARE = (4, 8, 16, 32), 16
 
 
-def injective(outputs: Sequence[te.Tensor], args: Sequence[te.Tensor]) -> list[Structure]:
-    """Structures of an expression of one result without reductions; none for others."""
-    return structures_of(injective_variants, outputs, args)
-
-
 def injective_variants(kernel: Kernel) -> list[Variant]:
-    """Ways to schedule a kernel without reductions, the most sensible first; none for others."""
+    """Variants of a kernel without reductions, the most sensible first; none for others."""
     if kernel.reductions or not kernel.out.shape:
         return []
     found = _turned_squares(kernel)
-    spread = _read_at_several_places(kernel)
+    # Stages that another one reads at more than one place.
+    reads = ([o.tensor for o in s.operands if kernel.computes(o.tensor)] for s in kernel.stages)
+    spread = tuple(dict.fromkeys(t for read in reads for t in read if read.count(t) > 1))
     names = ", ".join(t.name for t in spread)
     if spread:
         why = "what is read at several places is computed once"
@@ -80,15 +74,6 @@ def _but_one(kernel: Kernel, spread: Sequence[te.Tensor]) -> list[Variant]:
         schedule = partial(_schedule, kernel, kept, True)
         found.append(Variant(f"{names} in tiles, {again.name} computed again", why, schedule))
     return found
-
-
-def _read_at_several_places(kernel: Kernel) -> tuple[te.Tensor, ...]:
-    """Stages that another one reads at more than one place."""
-    found: dict[te.Tensor, None] = {}
-    for s in kernel.stages:
-        read = [o.tensor for o in s.operands if kernel.computes(o.tensor)]
-        found.update(dict.fromkeys(t for t in read if read.count(t) > 1))
-    return tuple(found)
 
 
 def _schedule(kernel: Kernel, kept: Sequence[te.Tensor], in_tiles: bool, sketch: Sketch) -> None:
@@ -166,17 +151,14 @@ def _turned_squares(kernel: Kernel) -> list[Variant]:
         return []
     (stage,) = kernel.stages
     last = stage.spatial[-1]
-    turned = [o for o in stage.operands if _is_turned(o.access.contiguous, o.access, last)]
-    along = turned[0].access.contiguous
+    reads = [o.access for o in stage.operands if o.access.contiguous is not None]
+    turned = next(a for a in reads if a.contiguous is not last and a.moves_with(last))
+    along = turned.contiguous
     assert along is not None
-    why = f"{turned[0].tensor.name} lies in memory along {along.name}, the result along {last.name}"
+    why = f"{turned.tensor.name} lies in memory along {along.name}, the result along {last.name}"
     name = f"squares of {along.name} x {last.name}"
     at = position_of(along, stage.spatial)
     return [Variant(name, why, partial(_schedule_squares, kernel, at))]
-
-
-def _is_turned(along: IterVar | None, access: Any, last: IterVar) -> bool:
-    return along is not None and along is not last and bool(access.moves_with(last))
 
 
 def _schedule_squares(kernel: Kernel, at: int, sketch: Sketch) -> None:

@@ -7,21 +7,21 @@ elementwise stages over them, stages too large to be recomputed for each reader,
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from math import prod
 
 from loopwright import te
 from loopwright.ir.expr import position_of
 from loopwright.schedule import Schedule
-from loopwright.space.expression import Access, accesses, extents
+from loopwright.space.expression import AccessMap, accesses, extents
 from loopwright.space.rules.common_gpu import (
-    Device,
-    Kernel,
+    GpuLimits,
+    KernelStages,
     Knobs,
-    Names,
+    UniqueNames,
     Values,
     common_width,
     every_structure,
-    fused,
     is_elementwise_over,
     is_one,
     kernel_of,
@@ -39,6 +39,7 @@ from loopwright.space.rules.rows_gpu import (
     schedule_rows,
     schedule_several,
 )
+from loopwright.space.sketch import fused
 from loopwright.space.structure import Structure
 
 #: Elements that a thread computes one after the other; unrolled loops of a window.
@@ -51,7 +52,7 @@ _SIDE, _COPIED = 32, 4
 
 
 def schedule_injective(
-    knobs: Knobs, kernel: Kernel, window: te.Tensor | None = None, prefix: str = ""
+    knobs: Knobs, kernel: KernelStages, window: te.Tensor | None = None, prefix: str = ""
 ) -> None:
     """One thread for some neighbouring elements.
 
@@ -64,7 +65,7 @@ def schedule_injective(
     if not out.shape:
         s[out].env_threads([te.thread_axis((0, 1), "threadIdx.x")])
         return
-    device = Device.current()
+    device = GpuLimits.current()
     *_, last = out.static_shape or (1,)
     total = prod(out.static_shape)
     width = common_width(device.lanes(*kernel.dtypes), last)
@@ -75,7 +76,9 @@ def schedule_injective(
     few = [t for t in threads if t <= max(_THREADS // 2, total // device.processors)]
     default = max((t for t in few if t <= _THREADS), default=threads[0])
     count = knobs.number(f"{prefix}threads", threads, default)
-    acc = _accumulator(s, out, window)
+    acc = s.cache_write(out, "local") if window is out else window
+    if acc is not None and acc is window:
+        s[acc].set_scope("local")
     loops = list(s[out].op.axis)
     lanes = None
     width = width_of(flag, width)
@@ -93,15 +96,6 @@ def schedule_injective(
         _sum_window(s, acc)
 
 
-def _accumulator(s: Schedule, out: te.Tensor, window: te.Tensor | None) -> te.Tensor | None:
-    if window is None:
-        return None
-    if window is out:
-        return s.cache_write(out, "local")
-    s[window].set_scope("local")
-    return window
-
-
 def _sum_window(s: Schedule, acc: te.Tensor) -> None:
     spatial, reduce = list(s[acc].op.axis), list(s[acc].op.reduce_axis)
     s[acc].reorder(*reduce, *spatial)
@@ -114,7 +108,7 @@ def _sum_window(s: Schedule, acc: te.Tensor) -> None:
             s[acc].unroll(loop)
 
 
-def turned_axis(kernel: Kernel) -> tuple[Access, int] | None:
+def turned_axis(kernel: KernelStages) -> tuple[AccessMap, int] | None:
     """Read of an elementwise result that goes across memory, and the axis of the result along which
     that input lies; None where every input is read along memory.
     """
@@ -131,7 +125,7 @@ def turned_axis(kernel: Kernel) -> tuple[Access, int] | None:
 
 
 def schedule_transpose(
-    knobs: Knobs, kernel: Kernel, read: Access, across: int, prefix: str = ""
+    knobs: Knobs, kernel: KernelStages, read: AccessMap, across: int, prefix: str = ""
 ) -> None:
     """Transpose squares of the input through shared memory, read and written along memory.
 
@@ -141,7 +135,7 @@ def schedule_transpose(
     input lies.
     """
     s, out, p = knobs.s, kernel.out, prefix
-    device = Device.current()
+    device = GpuLimits.current()
     kernel.inline(s, but=[out])
     most = min(device.threads, out.op.axis[across].count, out.op.axis[-1].count)
     sides = [n for n in _SIDES if n <= most]
@@ -188,7 +182,7 @@ def schedule_transpose(
 _WINDOW, _BUSY = 32, 1024
 #: Most stages, counted once per read, that are inlined into one.
 _MOST_INLINED = 64
-#: Names of structures, and their reasons.
+#: UniqueNames of structures, and their reasons.
 _NAMES = {
     "contraction": ("tiles in shared memory", "each operand stays along some loop of the result"),
     "window": ("windows in registers", "a thread reduces what its element needs"),
@@ -202,19 +196,16 @@ _NAMES = {
 def programs(outputs: Sequence[te.Tensor], args: Sequence[te.Tensor]) -> list[Structure]:
     """Structures of any expression: all of its stages in kernels."""
     if len(outputs) > 1:
-        return every_structure(
-            outputs, args, *_NAMES["apart"], lambda k: _schedule_apart(k, outputs)
-        )
+        return every_structure(outputs, args, *_NAMES["apart"], partial(_schedule_apart, outputs))
     (out,) = outputs
     kind = kind_of(out)
-    found = every_structure(outputs, args, *_NAMES[kind], lambda k: schedule_program(k, out, kind))
+    schedule = partial(schedule_program, out=out, kind=kind)
+    found = every_structure(outputs, args, *_NAMES[kind], schedule)
     chain = rows_of(out)
     if kind == "rows" and chain is not None and len(chain.reductions) > 1:
-        name = _NAMES["apart"][0]
         why = "each reduction may take as many threads as it likes"
-        found += every_structure(
-            outputs, args, name, why, lambda k: schedule_program(k, out, "apart")
-        )
+        apart = partial(_schedule_apart, [out])
+        found += every_structure(outputs, args, _NAMES["apart"][0], why, apart)
     return found
 
 
@@ -238,7 +229,7 @@ def kind_of(out: te.Tensor) -> str:
 def schedule_program(knobs: Knobs, out: te.Tensor, kind: str) -> None:
     """Schedule an expression by a rule that applies; see `kind_of`."""
     if kind == "apart":
-        _schedule_apart(knobs, [out])
+        _schedule_apart([out], knobs)
     elif kind == "rows":
         rows = rows_of(out)
         assert isinstance(rows, RowReductions)
@@ -247,22 +238,20 @@ def schedule_program(knobs: Knobs, out: te.Tensor, kind: str) -> None:
         _schedule_kernel(knobs, whole_program(out), "")
 
 
-def _schedule_apart(knobs: Knobs, outs: Sequence[te.Tensor]) -> None:
+def _schedule_apart(outs: Sequence[te.Tensor], knobs: Knobs) -> None:
     """Make a kernel for each reduction, and one for each result that comes after them."""
     for kernel, prefix in knobs.once("kernels", lambda: _kernels(outs)):
         _schedule_kernel(knobs, kernel, prefix)
 
 
-def _kernels(outs: Sequence[te.Tensor]) -> list[tuple[Kernel, str]]:
+def _kernels(outs: Sequence[te.Tensor]) -> list[tuple[KernelStages, str]]:
     """Kernels of a program, inputs first, and the prefixes of the names of their knobs."""
     program = whole_program(*outs).stages
     results = _results(outs, program)
-    names = Names()
+    names = UniqueNames()
     prefixes = ["" if t is outs[-1] else names.of(t.name) + "_" for t in results]
-    return [
-        (kernel_of(t, program, results), prefix)
-        for t, prefix in zip(results, prefixes, strict=True)
-    ]
+    kernels = [kernel_of(t, program, results) for t in results]
+    return list(zip(kernels, prefixes, strict=True))
 
 
 def _results(outs: Sequence[te.Tensor], program: Sequence[te.Tensor]) -> list[te.Tensor]:
@@ -284,7 +273,7 @@ def _results(outs: Sequence[te.Tensor], program: Sequence[te.Tensor]) -> list[te
     return [t for t in program if t in found | ends]
 
 
-def _schedule_kernel(knobs: Knobs, kernel: Kernel, prefix: str) -> None:
+def _schedule_kernel(knobs: Knobs, kernel: KernelStages, prefix: str) -> None:
     """Schedule a kernel of one reduction at most."""
     if kernel.out.op.num_outputs > 1:
         schedule_several(knobs, kernel, prefix)
@@ -306,22 +295,19 @@ def _schedule_kernel(knobs: Knobs, kernel: Kernel, prefix: str) -> None:
         schedule_alone(knobs, kernel, prefix)
 
 
-def _tiled_or_window(kernel: Kernel) -> str | None:
+def _tiled_or_window(kernel: KernelStages) -> str | None:
     """Rule for the one reduction of a kernel that also computes its epilogue, or None."""
     (reduction,) = kernel.reductions
     if not reduction.shape or reduction.op.num_outputs > 1:
         return None
     if contraction_of(kernel, reduction) is not None:
         return "contraction"
-    return "window" if _is_window(reduction) else None
-
-
-def _is_window(reduction: te.Tensor) -> bool:
-    """Whether one thread sums all of an element: little work, or enough threads."""
+    # One thread sums all of an element where that is little work, or there are enough threads.
     points, elements = extents(reduction.op.reduce_axis), extents(reduction.op.axis)
     along = [a.contiguous for a in accesses(reduction)]
     slides = set(reduction.op.reduce_axis).isdisjoint(along)
-    return points < _WINDOW or (slides and elements >= _BUSY * Device.current().processors)
+    enough = slides and elements >= _BUSY * GpuLimits.current().processors
+    return "window" if points < _WINDOW or enough else None
 
 
 def _heavy(program: Sequence[te.Tensor], outs: Sequence[te.Tensor]) -> list[te.Tensor]:

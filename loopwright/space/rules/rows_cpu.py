@@ -25,7 +25,6 @@ from loopwright.space.rules.common_cpu import (
     compute_inline,
     cut_short,
     element_bytes,
-    fused,
     most_with_tasks,
     rfactored,
     run,
@@ -33,8 +32,7 @@ from loopwright.space.rules.common_cpu import (
     vector_lanes,
     vector_registers,
 )
-from loopwright.space.sketch import Sketch, Variant, structures_of
-from loopwright.space.structure import Structure
+from loopwright.space.sketch import Sketch, Variant, fused
 from loopwright.target import Target
 
 _SIDES = (1, 2, 3, 4, 5, 6, 8)
@@ -47,15 +45,8 @@ _FEW_ROWS = 64
 _IN_FLIGHT = 16
 
 
-def dots(outputs: Sequence[te.Tensor], args: Sequence[te.Tensor]) -> list[Structure]:
-    """Structure of a reduction along memory that is no contraction, by dot products; the one result
-    is elementwise over it.
-    """
-    return structures_of(row_variants, outputs, args)
-
-
 def row_variants(kernel: Kernel) -> list[Variant]:
-    """Ways to schedule a reduction of rows along memory by dot products; none for other kernels."""
+    """Variants of a reduction of rows along memory by dot products; none for other kernels."""
     stage = kernel.single
     if stage is None or stage.kind is not StageClass.ROW_REDUCTION:
         return []
@@ -63,23 +54,23 @@ def row_variants(kernel: Kernel) -> list[Variant]:
 
 
 def dot_variants(kernel: Kernel) -> list[Variant]:
-    """Ways to schedule a reduction along memory by dot products; none for other kernels."""
+    """Variants of a reduction along memory by dot products; none for other kernels."""
     stage = kernel.single
     if stage is None or not stage.spatial or not runs_along_memory(stage):
         return []
     if stage.reduced[-1].count < vector_lanes(stage.tensor.dtype):
         return []
     why = "every operand runs along memory with the reduction"
-    found = [Variant("dot products", why, partial(_scheduled, kernel, stage, False))]
+    found = [Variant("dot products", why, partial(_schedule_dots, kernel, stage, False))]
     reads = any(kernel.computes(o.tensor) for o in stage.operands)
     if kernel.work > MAY_BE_ALONE or reads:
         return found
     name = "dot products, one thread"
-    alone = Variant(name, why, partial(_scheduled, kernel, stage, True))
+    alone = Variant(name, why, partial(_schedule_dots, kernel, stage, True))
     return [alone, *found] if kernel.work <= ALONE else [*found, alone]
 
 
-def _scheduled(kernel: Kernel, stage: StageAnalysis, alone: bool, sketch: Sketch) -> None:
+def _schedule_dots(kernel: Kernel, stage: StageAnalysis, alone: bool, sketch: Sketch) -> None:
     _Dots(sketch, kernel, stage, alone).schedule()
 
 
@@ -92,24 +83,16 @@ def pays_by_dots(stage: StageAnalysis) -> bool:
 
 
 class _Dots:
-    def __init__(
-        self, sketch: Sketch, kernel: Kernel, stage: StageAnalysis, alone: bool = False
-    ) -> None:
+    def __init__(self, sketch: Sketch, kernel: Kernel, stage: StageAnalysis, alone: bool) -> None:
         self.alone = alone
         self.sketch, self.s, self.kernel, self.stage = sketch, sketch.s, kernel, stage
         self.lanes = vector_lanes(stage.tensor.dtype)
         self.column = max(reversed(stage.spatial), key=lambda x: x.count > 1)
-        self.row = self._row()
-
-    def _row(self) -> IterVar | None:
-        """Longest loop that moves an operand but not another one, which the columns move."""
-        moving = [o for o in self.stage.operands if o.access.moves_with(self.column)]
-        found = [
-            x for x in self.stage.spatial
-            if x is not self.column and x.count > 1
-            and not all(o.access.moves_with(x) for o in moving)
-        ]  # fmt: skip
-        return max(found, key=lambda x: x.count, default=None)
+        # The longest loop that moves an operand but not another one, which the columns move.
+        moving = [o for o in stage.operands if o.access.moves_with(self.column)]
+        others = [x for x in stage.spatial if x is not self.column and x.count > 1]
+        rows = [x for x in others if not all(o.access.moves_with(x) for o in moving)]
+        self.row = max(rows, key=lambda x: x.count, default=None)
 
     def _tiles(self) -> tuple[list[tuple[int, int, int]], tuple[int, int, int]]:
         """Rows, columns and lanes of partial results, and those with the fewest loads."""
@@ -191,26 +174,26 @@ _AT_ONCE = 4
 _MOST_CHOICES = 3
 
 
-def rows(outputs: Sequence[te.Tensor], args: Sequence[te.Tensor]) -> list[Structure]:
-    """Structures of a chain over rows along memory with one result; none for other expressions."""
-    return structures_of(chain_variants, outputs, args)
-
-
 def chain_variants(kernel: Kernel) -> list[Variant]:
-    """Ways to schedule a chain over rows along memory, best first; none for other kernels."""
+    """Variants of a chain over rows along memory, best first; none for other kernels."""
     chain = kernel.chain
     if chain is None:
         return []
     if kernel.single is not None and kernel.single.kind is StageClass.CONTRACTION:
         return []
     again = [t for t in chain.whole if not t.op.reduce_axis][:_MOST_CHOICES]
-    choices = product([True, False], repeat=len(again))
-    found = [
-        _variant(chain, [t for t, keep in zip(again, kept, strict=True) if not keep])
-        for kept in choices
-    ]
+    why, found = "every stage needs its own row of the others alone", []
+    for kept in product([True, False], repeat=len(again)):
+        inlined = [t for t, keep in zip(again, kept, strict=True) if not keep]
+        names = ", ".join(t.name for t in inlined)
+        name = f"rows in cache, {names} computed again" if names else "rows in cache"
+        found.append(Variant(name, why, partial(_schedule, chain, inlined)))
     several = [*_across(kernel), *row_variants(kernel)]
-    return [*several, *found] if _is_streamed(chain) else [*found, *several]
+    # Several rows at once keep memory busy, where rows come from there.
+    inputs = {x for r in chain.reductions for x in r.op.input_tensors}
+    size = sum(prod(x.static_shape) * element_bytes(x) for x in inputs)
+    streamed = size > Target.current().hardware.caches.l3
+    return [*several, *found] if streamed else [*found, *several]
 
 
 def _across(kernel: Kernel) -> list[Variant]:
@@ -248,22 +231,6 @@ def _schedule_across(kernel: Kernel, stage: StageAnalysis, sketch: Sketch) -> No
     last, again = s[partial_results].split(last, factor=sketch.number("unroll", _UNROLL))
     s[partial_results].reorder(*still, *reduce, last, again, column)
     run(s, partial_results, (again, column))
-
-
-def _is_streamed(chain: RowChain) -> bool:
-    """Whether rows come from memory: several at once then keep it busy."""
-    inputs = {x for r in chain.reductions for x in r.op.input_tensors}
-    size = sum(prod(x.static_shape) * element_bytes(x) for x in inputs)
-    return size > Target.current().hardware.caches.l3
-
-
-def _variant(chain: RowChain, inlined: Sequence[te.Tensor]) -> Variant:
-    again = ", ".join(t.name for t in inlined)
-    return Variant(
-        f"rows in cache, {again} computed again" if again else "rows in cache",
-        "every stage needs its own row of the others alone",
-        partial(_schedule, chain, inlined),
-    )
 
 
 def _schedule(chain: RowChain, inlined: Sequence[te.Tensor], sketch: Sketch) -> None:
@@ -319,15 +286,8 @@ _LARGE, _TOGETHER = 1 << 20, (4, 8, 16)
 _WORTH_THREADS = 1 << 18
 
 
-def whole(outputs: Sequence[te.Tensor], args: Sequence[te.Tensor]) -> list[Structure]:
-    """Structure of a long reduction to few elements, over which the one result is elementwise; none
-    for other expressions.
-    """
-    return structures_of(whole_variants, outputs, args)
-
-
 def whole_variants(kernel: Kernel) -> list[Variant]:
-    """Ways to schedule a long reduction to few elements; none for other kernels."""
+    """Variants of a long reduction to few elements; none for other kernels."""
     stage = kernel.single
     if stage is None:
         return []

@@ -8,9 +8,7 @@ three; where there are too few rows, each of the three is divided by blocks.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from loopwright import te
 from loopwright.ir.expr import IterVar, position_of
@@ -24,12 +22,10 @@ from loopwright.space.rules.common_cpu import (
     MAY_BE_ALONE,
     MIN_TASKS,
     compute_inline,
-    fused,
     run,
     vector_lanes,
 )
-from loopwright.space.sketch import Sketch, Variant, structures_of
-from loopwright.space.structure import Structure
+from loopwright.space.sketch import Sketch, Variant, fused
 
 #: Places of a block where vectors run across the scan; vectors of a block where they run along it.
 _ACROSS, _ALONG = (8, 4), (1,)
@@ -40,16 +36,11 @@ _LITTLE = ALONE // 4
 #: Blocks for which threads are woken.
 _WORTH_TASKS = 64
 _ROWS = (1, 2, 4, 8, 16, 32)
-_VECTORS = (1, 2, 4, 8)
-
-
-def scans(outputs: Sequence[te.Tensor], args: Sequence[te.Tensor]) -> list[Structure]:
-    """Structures of a scan over which the one result is elementwise; none for other expressions."""
-    return structures_of(scan_variants, outputs, args)
+_VECTORS = (1, 2)
 
 
 def scan_variants(kernel: Kernel) -> list[Variant]:
-    """Ways to schedule a scan, the most sensible first; none for other kernels."""
+    """Variants of a scan, the most sensible first; none for other kernels."""
     stage = kernel.single
     scan = stage.scan if stage is not None else None
     if stage is None or scan is None:
@@ -100,11 +91,11 @@ class _Scan:
         s, out, t = sketch.s, self.kernel.out, self.stage.tensor
         compute_inline(s, self.kernel, [])
         k = s[t].op.reduce_axis[position_of(self.scan.over, self.stage.reduced)]
-        made: list[tuple[te.Tensor, bool]] = []
+        stages: list[tuple[te.Tensor, bool]] = []
         blocks, block = t, self.block
         while True:
             blocks, totals = s.blocked_scan(blocks, k, block)
-            made += [(totals, True), (blocks, False)]
+            stages += [(totals, True), (blocks, False)]
             (k,) = s[blocks].op.reduce_axis
             if k.count <= _FEW:
                 break
@@ -112,7 +103,7 @@ class _Scan:
         acc = s.cache_write(out, "local") if out is t else t
         task, at = self._tiled(sketch, out)
         self._within(s, out, acc, at)
-        for t, is_total in made:
+        for t, is_total in stages:
             self._between(sketch, t, is_total, out, task)
 
     def _tiled(self, sketch: Sketch, out: te.Tensor) -> tuple[IterVar | None, IterVar]:
@@ -126,36 +117,30 @@ class _Scan:
         column: IterVar | None = None
         lane = inner
         if self._vector is not None:
-            column, lane = s[out].split(axis[self._vector], factor=self._width(sketch))
+            lanes, count = vector_lanes(self.stage.tensor.dtype), self._vector.count
+            widths = [lanes * v for v in _VECTORS if lanes * v <= max(count, lanes)]
+            width = sketch.number("width", widths, widths[-1])
+            column, lane = s[out].split(axis[self._vector], factor=width)
             s[out].reorder(*rows, column, place, inner, lane)
             s[out].unroll(inner)
         else:
             s[out].reorder(*rows, place, lane)
         s[out].vectorize(lane)
         outer = [*rows, *([column] if column is not None else [])]
-        if not outer or (self._tasks() < MIN_TASKS and not self.alone):
+        if not outer or (self._tasks < MIN_TASKS and not self.alone):
             task = fused(s, out, [*outer, place])
-            self._share_out(s, out, task)
+            if not self.alone:
+                s[out].parallel(task)
             return None, task
         task = fused(s, out, outer)
         if self.alone:
             return task, place
-        counts = [n for n in _ROWS if n * MIN_TASKS <= self._tasks()]
+        counts = [n for n in _ROWS if n * MIN_TASKS <= self._tasks]
         task, row = s[out].split(task, factor=sketch.number("rows", counts, counts[-1]))
         s[out].parallel(task)
         return row, place
 
-    def _share_out(self, s: Schedule, t: te.Tensor, loop: IterVar) -> None:
-        """Run a loop in parallel, unless one thread does all."""
-        if not self.alone:
-            s[t].parallel(loop)
-
-    def _width(self, sketch: Sketch) -> Any:
-        assert self._vector is not None
-        lanes, count = vector_lanes(self.stage.tensor.dtype), self._vector.count
-        widths = [lanes * v for v in _VECTORS[:2] if lanes * v <= max(count, lanes)]
-        return sketch.number("width", widths, widths[-1])
-
+    @property
     def _tasks(self) -> int:
         """Number of independent scans, vectors of them counted as one."""
         if self._vector is None:
@@ -182,7 +167,9 @@ class _Scan:
         if task is not None:
             s[t].compute_at(s[out], task)
         elif extents(axes[: self._place + 1]) >= _WORTH_TASKS:
-            self._share_out(s, t, fused(s, t, axes[: self._place + 1]))
+            shared = fused(s, t, axes[: self._place + 1])
+            if not self.alone:
+                s[t].parallel(shared)
         lanes = vector_lanes(t.dtype)
         if self._vector is None and is_total:
             _, lane = s[t].split(reduce[-1], factor=lanes)

@@ -15,20 +15,20 @@ from itertools import count
 from loopwright import te
 from loopwright.ir.expr import IterVar
 from loopwright.space.expression import extents
-from loopwright.space.kernels import Kernel, heaviest
+from loopwright.space.kernels import Kernel
 from loopwright.space.registry import with_rules_of_users
-from loopwright.space.rules.common_cpu import MIN_TASKS, compute_inline, fused
+from loopwright.space.rules.common_cpu import MIN_TASKS, compute_inline
 from loopwright.space.rules.contraction_cpu import contraction_variants
 from loopwright.space.rules.dot_instructions_cpu import dot_instruction_variants
 from loopwright.space.rules.injective_cpu import injective_variants
 from loopwright.space.rules.rows_cpu import chain_variants, whole_variants
 from loopwright.space.rules.scans_cpu import scan_variants
 from loopwright.space.rules.windows_cpu import window_variants
-from loopwright.space.sketch import Sketch, Variant, Variants, kernels_of
+from loopwright.space.sketch import Sketch, Variant, Variants, fused, kernels_of
 from loopwright.space.structure import Structure
 
 #: The variant of every kernel, by its result.
-Chosen = Mapping[te.Tensor, Variant]
+Selection = Mapping[te.Tensor, Variant]
 #: Structures that are added once single kernels are ranked.
 _ADDED = 4
 
@@ -40,12 +40,12 @@ class Composition:
     outputs: Sequence[te.Tensor]
     args: Sequence[te.Tensor]  # in calling order
     kernels: Sequence[Kernel]  # in execution order
-    choices: Mapping[te.Tensor, Sequence[Variant]]  # variants of each, the most sensible first
+    variants: Mapping[te.Tensor, Sequence[Variant]]  # of each kernel, the most sensible first
 
     @cached_property
-    def base(self) -> Chosen:
+    def base(self) -> Selection:
         """Most sensible variant of every kernel."""
-        return {k.out: self.choices[k.out][0] for k in self.kernels}
+        return {k.out: self.variants[k.out][0] for k in self.kernels}
 
     @cached_property
     def names(self) -> dict[te.Tensor, str]:
@@ -63,7 +63,7 @@ class Composition:
         """Prefix of the names of a kernel's knobs."""
         return f"{self.names[kernel]}." if len(self.kernels) > 1 else ""
 
-    def structures(self, wanted: Sequence[Chosen]) -> list[Composed]:
+    def structures(self, wanted: Sequence[Selection]) -> list[Composed]:
         """Structure for each choice; kernels before the first in which it differs from the first
         choice are scheduled once for all.
         """
@@ -84,7 +84,7 @@ class Composition:
         """Schedule one kernel and no other, to see whether that is possible."""
         self._schedule(self._begun(), self.kernels.index(kernel), {kernel.out: variant})
 
-    def _first_other(self, chosen: Chosen, other: Chosen) -> int:
+    def _first_other(self, chosen: Selection, other: Selection) -> int:
         differing = (n for n, k in enumerate(self.kernels) if chosen[k.out] is not other[k.out])
         return next(differing, len(self.kernels))
 
@@ -97,19 +97,19 @@ class Composition:
             sketch.s[t].compute_inline()
         return sketch
 
-    def _schedule(self, sketch: Sketch, number: int, chosen: Chosen) -> None:
+    def _schedule(self, sketch: Sketch, number: int, chosen: Selection) -> None:
         out = self.kernels[number].out
         sketch.prefix = self.prefix(out)
         chosen[out].schedule(sketch)
         sketch.why.append(f"{self.names[out]}: {chosen[out].why}")
 
-    def _finished(self, sketch: Sketch, first: int, chosen: Chosen) -> Composed:
+    def _finished(self, sketch: Sketch, first: int, chosen: Selection) -> Composed:
         for number in range(first, len(self.kernels)):
             self._schedule(sketch, number, chosen)
         texts = [f"{self.names[k.out]}: {chosen[k.out].name}" for k in self.kernels]
-        made = sketch.finished("; ".join(texts))
-        known = {f.name: getattr(made, f.name) for f in fields(made)}
-        return Composed(**known, composition=self, chosen=chosen)
+        plain = sketch.finished("; ".join(texts))
+        values = {f.name: getattr(plain, f.name) for f in fields(plain)}
+        return Composed(**values, composition=self, chosen=chosen)
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,7 +117,7 @@ class Composed(Structure):
     """Structure of an expression of several kernels."""
 
     composition: Composition
-    chosen: Chosen  # variant of every kernel
+    chosen: Selection  # variant of every kernel
 
     @property
     def others(self) -> list[te.Tensor]:
@@ -151,7 +151,7 @@ def combined(seconds: Mapping[Composed, float]) -> list[dict[te.Tensor, Composed
     return new[:_ADDED]
 
 
-_KNOWN: tuple[Variants, ...] = (
+_BUILT_IN: tuple[Variants, ...] = (
     dot_instruction_variants,
     contraction_variants,
     window_variants,
@@ -159,7 +159,7 @@ _KNOWN: tuple[Variants, ...] = (
     chain_variants,
     injective_variants,
 )
-#: The variant of a kernel that nothing knows.
+#: The variant of a kernel that no rule knows.
 _PLAIN = "as written"
 #: Structures of an expression, each of which schedules every kernel: fewest, and most for one
 #: kernel; and the share of the work below which a kernel has only one variant.
@@ -167,64 +167,48 @@ _FEWEST, _MOST, _LITTLE = 6, 36, 0.05
 
 
 def several(outputs: Sequence[te.Tensor], args: Sequence[te.Tensor]) -> list[Structure]:
-    """Structures of several kernels, or of one kernel that no other rule knows; else none."""
+    """Structures of several kernels, or of one kernel that no other rule knows; else none.
+
+    The first has the most sensible variant of every kernel, the others another one in one kernel.
+    """
     program = composition(outputs, args)
-    only = program.kernels[0].out
-    if len(program.kernels) == 1 and program.choices[only][0].name != _PLAIN:
+    kernels, variants = program.kernels, program.variants
+    if len(kernels) == 1 and variants[kernels[0].out][0].name != _PLAIN:
         return []
-    return list(program.structures(_chosen(program)))
+    total = sum(k.work for k in kernels)
+    heavy = sorted((k for k in kernels if k.work >= _LITTLE * total), key=lambda k: -k.work)
+    selections: list[Selection] = [program.base]
+    for depth in range(1, max((len(variants[k.out]) for k in heavy), default=0)):
+        fitting = [k.out for k in heavy if depth < len(variants[k.out])]
+        selections += [{**program.base, t: variants[t][depth]} for t in fitting]
+    return list(program.structures(selections[: max(_FEWEST, _MOST // len(kernels))]))
 
 
 def composition(outputs: Sequence[te.Tensor], args: Sequence[te.Tensor]) -> Composition:
     """Expression as kernels with their variants; kernels that no rule knows run as written."""
-    parts = kernels_of(tuple(outputs))
-    found = {k.out: _variants(k) for k in parts}
-    choices = {k.out: found[k.out] or [_plain(k)] for k in parts}
-    return Composition(tuple(outputs), tuple(args), parts, choices)
+    kernels = kernels_of(tuple(outputs))
+    why = "no rule knows this kernel: its loops run as they were written, in parallel"
+    variants = {
+        k.out: _variants(k) or [Variant(_PLAIN, why, partial(_schedule, k))] for k in kernels
+    }
+    return Composition(tuple(outputs), tuple(args), kernels, variants)
 
 
 def _variants(kernel: Kernel) -> list[Variant]:
     # A scan as the reduction that it is written as takes so much longer that it is no choice.
     return with_rules_of_users(
-        kernel,
-        lambda: scan_variants(kernel) or [v for known in _KNOWN for v in known(kernel)],
+        kernel, lambda: scan_variants(kernel) or [v for rule in _BUILT_IN for v in rule(kernel)]
     )
 
 
-def _chosen(program: Composition) -> list[Chosen]:
-    """Most sensible variant of every kernel, and the same with another one in one kernel."""
-    parts, choices = program.kernels, program.choices
-    heavy = heaviest(parts, _LITTLE)
-    found: list[Chosen] = [program.base]
-    most = max(_FEWEST, _MOST // len(parts))
-    depth = 1
-    while len(found) < most and any(depth < len(choices[k.out]) for k in heavy):
-        for k in heavy:
-            if depth < len(choices[k.out]) and len(found) < most:
-                found.append({**program.base, k.out: choices[k.out][depth]})
-        depth += 1
-    return found
-
-
-def _plain(kernel: Kernel) -> Variant:
-    why = "no rule knows this kernel: its loops run as they were written, in parallel"
-    return Variant(_PLAIN, why, partial(_schedule, kernel))
-
-
 def _schedule(kernel: Kernel, sketch: Sketch) -> None:
-    """Run rows of the result in parallel; the rest is left to the compiler."""
-    s, out = sketch.s, kernel.out
+    """Run rows of the results in parallel; the rest is left to the compiler."""
+    s = sketch.s
     compute_inline(s, kernel, [])
-    for r in kernel.reductions:
-        if r.tensor is not out:
-            _parallel(sketch, r.tensor)
-    _parallel(sketch, out)
-
-
-def _parallel(sketch: Sketch, t: te.Tensor) -> None:
-    axes: list[IterVar] = []
-    for x in sketch.s[t].op.axis:
-        if extents(axes) < MIN_TASKS:
-            axes.append(x)
-    if extents(axes) > 1:
-        sketch.s[t].parallel(fused(sketch.s, t, axes))
+    for t in dict.fromkeys([*(r.tensor for r in kernel.reductions), kernel.out]):
+        axes: list[IterVar] = []
+        for x in s[t].op.axis:
+            if extents(axes) < MIN_TASKS:
+                axes.append(x)
+        if extents(axes) > 1:
+            s[t].parallel(fused(s, t, axes))

@@ -23,13 +23,12 @@ from loopwright.space.rules.common_cpu import (
     compute_in_vectors,
     element_bytes,
     fits_registers,
-    fused,
     row_tiles,
     run,
     vector_lanes,
     vector_registers,
 )
-from loopwright.space.sketch import Sketch, Variant
+from loopwright.space.sketch import Sketch, Variant, fused, scheduled
 from loopwright.space.structure import Structure
 
 #: Channels, and tiles across and down, of a register tile.
@@ -50,21 +49,19 @@ def transformed(outputs: Sequence[te.Tensor], args: Sequence[te.Tensor]) -> list
     """Structures of a product between two transforms with one result, whose last loop is that of
     the channels; none for other expressions.
     """
-    parts = _parts(outputs[0]) if len(outputs) == 1 else None
+    parts = _transforms_of(outputs[0]) if len(outputs) == 1 else None
     if parts is None:
         return []
-    begun = Sketch(outputs, args)
-    made = []
-    for variant in _variants(parts):
-        sketch = begun.copy()
-        variant.schedule(sketch)
-        sketch.why.append(variant.why)
-        made.append(sketch.finished(variant.name))
-    return made
+    why = "a task makes all three steps for some rows of tiles: what lies between stays in cache"
+    alone = Variant("transforms at tasks", why, partial(_schedule, parts, False))
+    why = "tiles are few: they are transformed once, and tasks share out the channels"
+    shared = Variant("image transformed before", why, partial(_schedule, parts, True))
+    few = parts.out.static_shape[0] * parts.tiles[0] < MIN_TASKS
+    return scheduled([shared, alone] if few else [alone, shared], outputs, args)
 
 
 @dataclass(frozen=True, eq=False)
-class _Parts:
+class _Transforms:
     """Stages of a product between two transforms."""
 
     out: te.Tensor  # (images, rows, columns, channels)
@@ -106,7 +103,7 @@ class _Parts:
         return self.places * tiles * (inner + channels) * element_bytes(self.product)
 
 
-def _parts(out: te.Tensor) -> _Parts | None:
+def _transforms_of(out: te.Tensor) -> _Transforms | None:
     """Stages of an expression as parts; None for other expressions."""
     products = [s for s in analyze(out) if s.kind is StageClass.CONTRACTION]
     if len(products) != 1 or len(out.shape) != 4 or len(products[0].tensor.shape) != 6:
@@ -130,11 +127,11 @@ def _parts(out: te.Tensor) -> _Parts | None:
     within = tuple(t for t in producers(weights) if t is not weights)
     known = {out, columns, product, image, rows, pad, weights, *within}
     inlined = tuple(t for t in every if t not in known)
-    found = _Parts(out, columns, product, weights, within, image, rows, pad, inlined)
+    found = _Transforms(out, columns, product, weights, within, image, rows, pad, inlined)
     return found if _fit(found, every) else None
 
 
-def _fit(parts: _Parts, every: Sequence[te.Tensor]) -> bool:
+def _fit(parts: _Transforms, every: Sequence[te.Tensor]) -> bool:
     """Whether loops and shapes are those of tiles of an image with its channels last."""
     out, product = parts.out.static_shape, parts.product.static_shape
     step, (down, across) = parts.step, parts.tiles
@@ -160,18 +157,7 @@ def _along_channels(t: te.Tensor) -> bool:
     return all(a.dims and a.dims[-1] is not None and is_own(a.dims[-1], last) for a in reads)
 
 
-def _variants(parts: _Parts) -> list[Variant]:
-    """Variants with both places for the first transform, the better one first."""
-    why = "a task makes all three steps for some rows of tiles: what lies between stays in cache"
-    alone = Variant("transforms at tasks", why, partial(_schedule, parts, False))
-    why = "tiles are few: they are transformed once, and tasks share out the channels"
-    shared = Variant("image transformed before", why, partial(_schedule, parts, True))
-    images, rows = parts.out.static_shape[0], parts.tiles[0]
-    small = images * rows < MIN_TASKS
-    return [shared, alone] if small else [alone, shared]
-
-
-def _schedule(parts: _Parts, before: bool, sketch: Sketch) -> None:
+def _schedule(parts: _Transforms, before: bool, sketch: Sketch) -> None:
     s = sketch.s
     for t in parts.inlined:
         s[t].compute_inline()
@@ -182,7 +168,7 @@ def _schedule(parts: _Parts, before: bool, sketch: Sketch) -> None:
     _image(sketch, parts, None if before else task)
 
 
-def _tiles(parts: _Parts) -> tuple[list[_Tile], _Tile]:
+def _tiles(parts: _Transforms) -> tuple[list[_Tile], _Tile]:
     """Register tiles, (channels, tiles across, tiles down), and the one to begin with."""
     down, across = parts.tiles
     dtype, room = parts.product.dtype, vector_registers()
@@ -209,7 +195,7 @@ def _tiles(parts: _Parts) -> tuple[list[_Tile], _Tile]:
     return found, min(found, key=cost)
 
 
-def _tasks(sketch: Sketch, parts: _Parts, before: bool, width: int) -> tuple[IterVar, IterVar]:
+def _tasks(sketch: Sketch, parts: _Transforms, before: bool, width: int) -> tuple[IterVar, IterVar]:
     """Tile the result; returns the loops of a task, and of rows of tiles of a panel."""
     s, out, lanes = sketch.s, parts.out, vector_lanes(parts.out.dtype)
     images, down = out.static_shape[0], parts.tiles[0]
@@ -240,7 +226,9 @@ def _tasks(sketch: Sketch, parts: _Parts, before: bool, width: int) -> tuple[Ite
     return task, (task if before else panel)
 
 
-def _product(sketch: Sketch, parts: _Parts, panel: IterVar, tile: tuple[int, int, int]) -> None:
+def _product(
+    sketch: Sketch, parts: _Transforms, panel: IterVar, tile: tuple[int, int, int]
+) -> None:
     """Schedule the product for every place, in register tiles of image tiles and channels."""
     s, product, (down, across, width) = sketch.s, parts.product, tile
     local = s.cache_write(product, "local")
@@ -263,7 +251,7 @@ def _product(sketch: Sketch, parts: _Parts, panel: IterVar, tile: tuple[int, int
     s[local].prefetch_next(parts.weights, k, product, place, sketch.number("ahead", [1, 0]))
 
 
-def _weights(sketch: Sketch, parts: _Parts, width: int) -> None:
+def _weights(sketch: Sketch, parts: _Transforms, width: int) -> None:
     """Schedule the weights as the product reads them, panels of the width of a register tile,
     transformed once where they are constant.
     """
@@ -282,7 +270,7 @@ def _weights(sketch: Sketch, parts: _Parts, width: int) -> None:
         run(s, t, [*rest[:2], lane])
 
 
-def _image(sketch: Sketch, parts: _Parts, task: IterVar | None) -> None:
+def _image(sketch: Sketch, parts: _Transforms, task: IterVar | None) -> None:
     """Transform the image for each task, or before all of them."""
     s, image, lanes = sketch.s, parts.image, vector_lanes(parts.image.dtype)
     a, b, n, y, x, c = s[image].op.axis

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from loopwright.cost.features import Extractor
-from loopwright.cost.features.extract import Rows
+from loopwright.cost.features.extract import FeatureRows
 from loopwright.errors import UsageError
 from loopwright.task.interfaces import Scheduler
 from loopwright.task.union import SpaceUnion
@@ -23,7 +23,7 @@ def part_of(task: Scheduler, index: int) -> tuple[Scheduler, int]:
     return space.parts[number], local
 
 
-def rows_of(task: Scheduler, indices: Sequence[int], feature_type: str) -> Rows:
+def rows_of(task: Scheduler, indices: Sequence[int], feature_type: str) -> FeatureRows:
     """Features of one or more points; those of knobs are refused for several structures."""
     members: dict[int, tuple[Scheduler, list[int], list[int]]] = {}
     for row, index in enumerate(indices):
@@ -41,7 +41,7 @@ def rows_of(task: Scheduler, indices: Sequence[int], feature_type: str) -> Rows:
         for part, rows, locals_ in members.values()
     ]
     order = np.argsort(np.concatenate([rows for rows, _ in found]))
-    return Rows(
+    return FeatureRows(
         np.concatenate([own.values for _, own in found])[order],
         np.concatenate([own.failed for _, own in found])[order],
     )

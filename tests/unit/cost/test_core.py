@@ -8,7 +8,7 @@ from loopwright import te
 from loopwright.cost.cpu import cycles
 from loopwright.cost.cpu.arithmetic import by_arithmetic
 from loopwright.cost.cpu.core import LATENCY, Core
-from loopwright.cost.cpu.cycles import Memory
+from loopwright.cost.cpu.cycles import MemoryModel
 from loopwright.cost.cpu.footprint import MISPLACED, BufferUsage, Touches
 from loopwright.cost.cpu.machine import Machine
 from loopwright.cost.cpu.register_tile import pieces
@@ -306,7 +306,7 @@ def test_rows_a_power_of_two_apart_miss_the_first_cache(row: int, misses: bool) 
     needed = t.ways(4096)[2]
     assert (needed > 16) == misses
     # B (64 KB) comes in each of four blocks either way; A comes once, or once in every step.
-    cycles = Memory([t], BufferUsage([nest])).cycles(t)
+    cycles = MemoryModel([t], BufferUsage([nest])).cycles(t)
     once = (4 * row * 64 + 64 * row * 4) / 40
     assert cycles == pytest.approx(once + misses * 64 * (row - row / 16) * 64 / 40, rel=0.1)
 

@@ -11,7 +11,7 @@ import pytest
 import loopwright as lw
 from loopwright import te
 from loopwright.cost.cpu.core import Core
-from loopwright.cost.cpu.cycles import JUMP_MEMORY, MEMORY, PAGES, STREAMS, Memory
+from loopwright.cost.cpu.cycles import JUMP_MEMORY, MEMORY, PAGES, STREAMS, MemoryModel
 from loopwright.cost.cpu.footprint import PAGE, BufferUsage, Touches
 from loopwright.cost.cpu.machine import Machine
 from loopwright.cost.symbolic.loop_nest import nests_of
@@ -65,7 +65,7 @@ def test_narrow_pieces_of_many_rows_take_longer(steps: int, columns: int) -> Non
     s[C].vectorize(jv)
     nests = nests_of(s.state)
     touches = Touches(nests[0], MACHINE)
-    cycles_here = Memory([touches], BufferUsage(nests)).cycles(touches)
+    cycles_here = MemoryModel([touches], BufferUsage(nests)).cycles(touches)
     # What is read once comes in whole lines, whatever the order.
     least = n * n * 4 / MEMORY
     pieces_of = n * n // (columns if steps <= STREAMS else 16)
