@@ -23,10 +23,8 @@ from rich.table import Table
 
 from loopwright import ops
 from loopwright.cost.analytical import Excess
-from loopwright.cost.gpu.device import device_of
-from loopwright.cost.gpu.device import GpuProperties
-from loopwright.cost.gpu.kernel import kernels_of
-from loopwright.cost.gpu.kernel import GpuKernel
+from loopwright.cost.gpu.device import GpuProperties, device_of
+from loopwright.cost.gpu.kernel import GpuKernel, kernels_of
 from loopwright.driver import compile_schedule
 from loopwright.env import machine
 from loopwright.errors import BuildError, InstantiationError, LowerError, ScheduleError
