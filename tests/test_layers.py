@@ -93,6 +93,16 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("llvm", "c"),
         ("gpu",),
     ),
+    "space": (
+        ("expression",),
+        ("analysis", "structure"),
+        ("kernels",),
+        ("sketch",),
+        ("registry",),
+        ("rules",),
+        ("derivation", "ranking"),
+        ("tasks",),
+    ),
     "cost": (("symbolic",), ("cpu",), ("gpu",), ("features", "analytical")),
     "tuner": (
         ("run", "options", "diversity", "pruning", "candidate_checks"),
