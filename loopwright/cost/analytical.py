@@ -12,9 +12,9 @@ from loopwright.cost.cpu import cycles as cpu_cycles
 from loopwright.cost.cpu.machine import machine_of
 from loopwright.cost.gpu import cycles as gpu_cycles
 from loopwright.cost.gpu.device import GpuProperties, device_of
-from loopwright.cost.gpu.kernel import GpuKernel, kernels_of
+from loopwright.cost.gpu.kernel import kernels_of
 from loopwright.cost.symbolic.population import Derive, Population
-from loopwright.cost.symbolic.symbols import Number, most
+from loopwright.cost.symbolic.symbols import Number, largest, most
 from loopwright.schedule.state import StageId, State
 from loopwright.target import Target
 from loopwright.task.interfaces import Scheduler
@@ -104,17 +104,10 @@ class Excess:
 
 def shares(state: State, device: GpuProperties) -> list[Number]:
     """Largest use of each limit of `MARGINS` by a schedule's kernels, as share of the limit."""
-    out: list[Number] = [0] * len(MARGINS)
-    for k in kernels_of(state, device):
-        out = [most(a, b) for a, b in zip(out, _shares(k, device), strict=True)]
-    return out
-
-
-def _shares(k: GpuKernel, device: GpuProperties) -> list[Number]:
-    registers = k.registers / most(k.register_cap, 1) if device.registers else 0
+    kernels = kernels_of(state, device)
     return [
-        k.threads / device.max_threads,
-        k.shared_bytes / device.max_shared,
-        k.local_bytes / device.max_local,
-        registers,
+        largest(k.threads / device.max_threads for k in kernels),
+        largest(k.shared_bytes / device.max_shared for k in kernels),
+        largest(k.local_bytes / device.max_local for k in kernels),
+        largest(k.registers / most(k.register_cap, 1) if device.registers else 0 for k in kernels),
     ]

@@ -34,26 +34,18 @@ class OperationCounts:
 
 def work_of(op: OpNode) -> OperationCounts:
     """Operations of one iteration of an operation's statement; indices are not counted."""
-    out = OperationCounts()
-    if op.body is None:
-        return out
-    for e in outputs_of(op.body):
+    out = combining(op)
+    for e in outputs_of(op.body) if op.body is not None else ():
         _count(e, out)
-    _combined(op, out)
     return out
 
 
 def combining(op: OpNode) -> OperationCounts:
     """Operations that combine one element into a reduction."""
     out = OperationCounts()
-    _combined(op, out)
+    for e in op.reduction.combiner.result if op.reduction is not None else ():
+        _count(e, out)
     return out
-
-
-def _combined(op: OpNode, out: OperationCounts) -> None:
-    if op.reduction is not None:
-        for e in op.reduction.combiner.result:
-            _count(e, out)
 
 
 def _count(e: Node, out: OperationCounts) -> None:

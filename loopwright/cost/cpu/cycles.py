@@ -14,7 +14,7 @@ from loopwright.cost.cpu.core import OPERATIONS, Core, operations
 from loopwright.cost.cpu.footprint import PAGE, BufferUsage, Touched, Touches
 from loopwright.cost.cpu.machine import Machine
 from loopwright.cost.symbolic.index_steps import extent_of
-from loopwright.cost.symbolic.loop_nest import StageNest, nests_of
+from loopwright.cost.symbolic.loop_nest import nests_of
 from loopwright.cost.symbolic.symbols import (
     Number,
     at_most,
@@ -99,12 +99,14 @@ PAGES, PAGE_MOVE = 64, 6
 
 @dataclass(frozen=True, slots=True)
 class Level:
+    """A level of cache, and the data that comes from behind it."""
+
     capacity: int  # bytes
-    way: int  # bytes of a way
-    ways: float  # ways that can be counted on
-    rate: int  # bytes per cycle from behind it
-    crowded: int  # factor by which lines in crowded sets take longer
-    jump: int  # cycles to move to another page behind it
+    way_bytes: int
+    effective_ways: float  # those that a loop can count on
+    bytes_per_cycle: int  # from behind it
+    conflict_penalty: int  # factor by which lines in crowded sets take longer
+    page_cross_cycles: int  # to move to another page behind it
 
 
 class MemoryModel:
@@ -130,9 +132,12 @@ class MemoryModel:
         out: Number = 0
         for level in _levels(t.machine):
             moved = self._moved(t, part, level)
-            cycles = total(moved.values()) / level.rate
-            if level.jump:
-                cycles = cycles + total(n * _jumps(a) for a, n in moved.items()) * level.jump
+            cycles = total(moved.values()) / level.bytes_per_cycle
+            if level.page_cross_cycles:
+                cycles = (
+                    cycles
+                    + total(n * _jumps(a) for a, n in moved.items()) * level.page_cross_cycles
+                )
             out = most(out, where(at_most(self._usage.used, level.capacity), 0, cycles))
         return most(out, part.page_moves(PAGES) * PAGE_MOVE)
 
@@ -145,16 +150,19 @@ class MemoryModel:
             for depth in depths:
                 together = total(s.bytes[depth] for s in self._stages if _common(s, t) >= depth)
                 out[a] = where(at_most(together, level.capacity), 0, out[a])
-        crowded = t.crowded(level.way)
+        crowded = t.crowded(level.way_bytes)
         if not crowded:
             return out
         # Sets that need a few lines more than they have lose some, and lose all that need twice.
-        ways = t.ways(level.way)
-        held = [where(at_most(n, level.ways), x, False) for n, x in zip(ways, fits, strict=True)]
-        lost = t.outermost(fits, [least(most(n / level.ways - 1, 0), 1) for n in ways], 0)
+        ways = t.ways(level.way_bytes)
+        held = [
+            where(at_most(n, level.effective_ways), x, False)
+            for n, x in zip(ways, fits, strict=True)
+        ]
+        lost = t.outermost(fits, [least(most(n / level.effective_ways - 1, 0), 1) for n in ways], 0)
         for a in crowded:
             again = t.moved([a], held) - t.moved([a], fits)
-            out[a] = out[a] + again * lost * level.crowded
+            out[a] = out[a] + again * lost * level.conflict_penalty
         return out
 
     def _touched_before(self, t: Touches, a: Touched) -> list[int]:
@@ -218,7 +226,10 @@ def slowdown(
     ``constants`` are inputs known before the program is called: stages at root computed from these
     alone, such as a packed copy, cost nothing. Split factors of ``state`` may be `Sym`.
     """
-    return cycles(state, machine, constants) / _ideal(state, machine)
+    computed = [op for op in (state.stages[i].op for i in state.order) if op.body is not None]
+    work = total(product(map(extent_of, op.extents)) * operations(op) for op in computed)
+    lanes = machine.datapath // 4 * OPERATIONS * machine.threads
+    return cycles(state, machine, constants) / most(work / lanes, 1)
 
 
 def cycles(state: State, machine: Machine, constants: Collection[StageId] = frozenset()) -> Number:
@@ -231,45 +242,25 @@ def cycles(state: State, machine: Machine, constants: Collection[StageId] = froz
     if as_loops is not state:
         cached = [Touches(nest, machine) for nest in nests_of(as_loops)]
     memory = MemoryModel(cached, usage)
-    done = _done_before(nests, constants)
-    timed = [(t, c) for t, c in zip(stages, cached, strict=True) if t.nest.stage.id not in done]
-    return total(stage_cycles(t, usage, memory.cycles(c)) for t, c in timed)
-
-
-def _done_before(nests: Sequence[StageNest], constants: Collection[StageId]) -> set[StageId]:
-    """Constant inputs, and the stages at root that need no others."""
+    # Constant inputs, and the stages at root that need no others.
     done = set(constants)
     for nest in nests:
         sources = {read.source for read in nest.op.reads()}
         if sources and sources <= done and not nest.attached:
             done.add(nest.stage.id)
-    return done
-
-
-def _ideal(state: State, machine: Machine) -> Number:
-    """Cycles of the arithmetic on all lanes of all threads, whatever the schedule."""
-    ops = [state.stages[i].op for i in state.order]
-    work = total(
-        product(extent_of(n) for n in op.extents) * operations(op)
-        for op in ops
-        if op.body is not None
-    )
-    lanes = machine.datapath // 4 * OPERATIONS * machine.threads
-    return most(work / lanes, 1)
+    timed = [(t, c) for t, c in zip(stages, cached, strict=True) if t.nest.stage.id not in done]
+    return total(stage_cycles(t, usage, memory.cycles(c)) for t, c in timed)
 
 
 def stage_cycles(t: Touches, usage: BufferUsage, moved: Number) -> Number:
     """Cycles of one stage, summed over its threads, if its data takes ``moved`` cycles to come."""
     busy = Core(t, usage.resident).cycles
     cycles = most(busy, moved) + least(busy, moved) * APART
-    at_once = most(t.balance * t.machine.threads, 1)
-    return cycles / at_once + _launches(t.nest, t.machine.threads)
-
-
-def _launches(nest: StageNest, threads: int) -> Number:
-    """Cycles to start the parallel loop of a stage; one thread, or one iteration, needs none."""
+    threads, nest = t.machine.threads, t.nest
+    cycles = cycles / most(t.balance * threads, 1)
     if threads == 1:
-        return 0
+        return cycles
+    # One iteration needs no other thread to be woken.
     own = nest.loops[len(nest.loops) - nest.own :]
     each = LAUNCH + LAUNCH_THREAD * threads
-    return total(where(at_most(x.extent, 1), 0, each) for x in own if x.mark == "parallel")
+    return cycles + total(where(at_most(x.extent, 1), 0, each) for x in own if x.mark == "parallel")

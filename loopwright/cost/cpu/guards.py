@@ -162,8 +162,8 @@ class Tails:
             x = self._tile.loops[d]
             if x.mark in ("unrolled", "vectorized"):
                 continue
-            two = at_most(x.extent, 2) if self._may_be_told_apart(d) else False
-            one = where(at_most(x.extent, 1), True, where(two, self.told_apart, False))
+            two = at_most(x.extent, 2) if self._has_partial_tile(d) else False
+            one = where(at_most(x.extent, 1), True, where(two, self.partial_tile_is_known, False))
             out = where(one, out, False)
         return out
 
@@ -179,14 +179,14 @@ class Tails:
                 found.append((index, inside, extent))
         return found
 
-    def _may_be_told_apart(self, d: int) -> bool:
+    def _has_partial_tile(self, d: int) -> bool:
         """Whether a loop moves an axis that may reach beyond the result, and runs in one thread."""
         x = self._tile.loops[d]
         keys = {m.loop for index, *_ in self._reaching for m in index.moves}
         return x.mark == "" and x.key in keys
 
     @cached_property
-    def told_apart(self) -> Number:
+    def partial_tile_is_known(self) -> Number:
         """Whether the test of the tail determines the position of a tile: one axis alone reaches
         beyond the result, in one or two tiles; masks are then constants, and vectors beyond the
         result are gone.
@@ -228,12 +228,12 @@ class Tails:
             for here, x in zip(self._tile.inside, self._tile.loops, strict=True)
             if x.kind == "reduce"
         )
-        return where(self.told_apart, where(at_most(reducing, 1), out, 1), 1)
+        return where(self.partial_tile_is_known, where(at_most(reducing, 1), out, 1), 1)
 
     @cached_property
     def cut(self) -> Number:
         """Share of the tiles that reach beyond the result where that is tested at run time."""
-        return where(self.told_apart, 0, self.partial)
+        return where(self.partial_tile_is_known, 0, self.partial)
 
 
 #: Instructions of a comparison that guards a read, for 8 lanes where it differs between lanes.

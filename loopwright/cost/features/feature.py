@@ -20,7 +20,7 @@ from loopwright.cost.gpu.device import GpuProperties
 from loopwright.cost.gpu.kernel import GpuKernel, kernels_of
 from loopwright.cost.symbolic.index_steps import extent_of
 from loopwright.cost.symbolic.loop_nest import NestLoop
-from loopwright.cost.symbolic.symbols import Number, at_most, most, product, total, where
+from loopwright.cost.symbolic.symbols import Number, at_most, largest, most, product, total, where
 from loopwright.schedule.state import State
 
 
@@ -108,10 +108,7 @@ class StageFigures:
     @property
     def farthest_load(self) -> Number:
         """Largest distance of neighbouring lanes among its loads, in bytes."""
-        longest: Number = 0
-        for stride in [self.lane_stride(a) for a in self.touches.accesses[1:]]:
-            longest = most(longest, stride)
-        return longest
+        return largest(map(self.lane_stride, self.touches.accesses[1:]))
 
     @property
     def buffer_bytes(self) -> Number:

@@ -12,7 +12,7 @@ from functools import partial
 from loopwright.cost.features.feature import AnySlot, Feature, ScheduleFigures, Slot
 from loopwright.cost.gpu import cycles
 from loopwright.cost.gpu.kernel import GpuKernel, KernelStage, ThreadAccess
-from loopwright.cost.symbolic.symbols import Number, most, total
+from loopwright.cost.symbolic.symbols import Number, largest, most, total
 
 #: Kernels besides the main one that have slots.
 OTHERS = 2
@@ -47,27 +47,12 @@ def _requests(k: GpuKernel, scope: str) -> Number:
 
 def _widest(k: GpuKernel) -> Number:
     """Most bytes that a thread loads from global memory at once."""
-    out: Number = 0
-    for _, a in _accesses(k, "global", False):
-        out = most(out, a.width)
-    return out
+    return largest(a.width for _, a in _accesses(k, "global", False))
 
 
 def _unrolled(k: GpuKernel) -> Number:
     """Copies of the most unrolled statement."""
-    out: Number = 1
-    for s in k.stages:
-        out = most(out, s.written)
-    return out
-
-
-def _independent(k: GpuKernel) -> Number:
-    """Independent results of the stage with the most arithmetic."""
-    return max(k.stages, key=lambda s: s.operations).independent
-
-
-def _arithmetic(k: GpuKernel) -> Number:
-    return total(s.operations * s.iterations * s.warps for s in k.stages)
+    return largest((s.written for s in k.stages), 1)
 
 
 _LAUNCH: tuple[Feature[GpuKernel], ...] = (
@@ -89,8 +74,10 @@ _KERNEL: tuple[Feature[GpuKernel], ...] = (
     Feature("registers", "registers of a thread, estimated", lambda k: k.registers),
     Feature("spilled", "registers that a thread wants and cannot have", lambda k: k.spilled),
     Feature("unrolled", "copies of the statement with most of them", _unrolled),
-    Feature("independent", "results of a thread that do not wait for one another", _independent),
-    Feature("arithmetic", "operations of the warps of a block", _arithmetic),
+    Feature("independent", "results of a thread that do not wait for one another",
+            lambda k: max(k.stages, key=lambda s: s.operations).independent),
+    Feature("arithmetic", "operations of the warps of a block",
+            lambda k: total(s.operations * s.iterations * s.warps for s in k.stages)),
     Feature("barriers", "barriers of a block", cycles.barriers),
     Feature("global_requests", "accesses of global memory of the warps of a block",
             partial(_requests, scope="global")),

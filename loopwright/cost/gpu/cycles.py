@@ -16,6 +16,7 @@ from loopwright.cost.symbolic.symbols import (
     Number,
     at_most,
     ceil_div,
+    largest,
     least,
     most,
     product,
@@ -45,28 +46,21 @@ _HELD, _ROOM, _NEAR = 64, 16 << 10, 48 << 10
 
 def slowdown(state: State, device: GpuProperties) -> Number:
     """Cycles over those of the arithmetic at peak, at least about 1; factors may be `Sym`."""
-    return cycles(state, device) / _ideal(state, device)
+    ideal = most(_points(state) / (device.processor.lanes * device.processors), 1)
+    return cycles(state, device) / ideal
 
 
 def cycles(state: State, device: GpuProperties) -> Number:
     """Cycles of a schedule, with the arguments of `slowdown`."""
     kernels = kernels_of(state, device)
-    return total(kernel_cycles(k) for k in kernels) + _on_the_host(state, kernels)
+    # Without any kernel nothing of it can run on the device.
+    return total(kernel_cycles(k) for k in kernels) if kernels else _points(state)
 
 
-def _on_the_host(state: State, kernels: list[GpuKernel]) -> Number:
-    """Cycles of a schedule without any kernel: nothing of it can run on the device."""
-    return 0 if kernels else total(_work(state))
-
-
-def _work(state: State) -> list[Number]:
+def _points(state: State) -> Number:
+    """Iterations of all computed stages, whatever the schedule."""
     ops = [state.stages[i].op for i in state.order]
-    return [product(extent_of(n) for n in op.extents) for op in ops if op.body is not None]
-
-
-def _ideal(state: State, device: GpuProperties) -> Number:
-    """Cycles of the arithmetic on all lanes of all processors, whatever the schedule."""
-    return most(total(_work(state)) / (device.processor.lanes * device.processors), 1)
+    return total(product(map(extent_of, op.extents)) for op in ops if op.body is not None)
 
 
 def kernel_cycles(k: GpuKernel) -> Number:
@@ -87,14 +81,11 @@ def block_cycles(k: GpuKernel) -> Number:
     d = k.device
     arithmetic = total(s.operations * s.iterations * s.warps for s in k.stages) * d.warp
     issued = total(_instructions(s, k) for s in k.stages)
-    shared = shared_wavefronts(k)
     outside = total(_traffic(a, s, d) for s in k.stages for a in s.accesses if a.scope == "global")
-    parts = [arithmetic / d.processor.lanes, shared, outside / d.l2_rate]
+    parts = [arithmetic / d.processor.lanes, shared_wavefronts(k), outside / d.l2_rate]
     if d.lockstep:
         parts.append(issued / _SCHEDULERS)
-    out: Number = 0
-    for x in parts:
-        out = most(out, x)
+    out = largest(parts)
     return out if d.lockstep else out + _one_by_one(k)
 
 
@@ -146,16 +137,14 @@ def memory_bytes(k: GpuKernel) -> Number:
     cache, comes once.
     """
     out: Number = 0
-    for s in k.stages:
-        for a in s.accesses:
-            if a.scope != "global":
-                continue
-            buffer = a.access.buffer
-            once = buffer.elements * buffer.itemsize
-            traffic = _traffic(a, s, k.device) * k.grid
-            again = traffic * a.wave_share(least(k.at_once, k.grid))
-            kept = at_most(once, k.device.l2 // 2)
-            out = out + where(kept, least(once, traffic), most(least(once, traffic), again))
+    accesses = [(s, a) for s in k.stages for a in s.accesses if a.scope == "global"]
+    for s, a in accesses:
+        buffer = a.access.buffer
+        once = buffer.elements * buffer.itemsize
+        traffic = _traffic(a, s, k.device) * k.grid
+        again = traffic * a.wave_share(least(k.at_once, k.grid))
+        kept = at_most(once, k.device.l2 // 2)
+        out = out + where(kept, least(once, traffic), most(least(once, traffic), again))
     return out
 
 
@@ -166,16 +155,12 @@ def barriers(k: GpuKernel) -> Number:
         if s.nest.attached and s.nest.scope in SHARED:
             assert s.nest.buffer is not None
             again = where(at_most(s.nest.buffer.places, 1), 2, 1)
-            out = out + _runs(s) * again
+            # Number of times that a block computes the stage.
+            outside = s.nest.loops[: len(s.nest.loops) - s.nest.own]
+            out = out + product(x.extent for x in outside if x.mark != "thread") * again
         if s.crosses:
             out = out + s.combinations * (_LEVELS + 1)
     return out
-
-
-def _runs(s: KernelStage) -> Number:
-    """Number of times that a block computes a stage."""
-    outside = s.nest.loops[: len(s.nest.loops) - s.nest.own]
-    return product(x.extent for x in outside if x.mark != "thread")
 
 
 def block_latency(k: GpuKernel) -> Number:
@@ -186,9 +171,7 @@ def block_latency(k: GpuKernel) -> Number:
         ahead = s.nest.buffer.places if s.nest.buffer is not None else 1
         loads = [a for a in s.accesses[1:] if a.scope == "global"]
         if loads:
-            steps: Number = 1
-            for a in loads:
-                steps = most(steps, a.steps)
+            steps = largest((a.steps for a in loads), 1)
             out = out + steps * d.memory_latency / ahead
         if any(a.scope == "shared" for a in s.accesses[1:]):
             out = out + s.chain * d.shared_latency

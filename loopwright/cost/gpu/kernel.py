@@ -20,6 +20,7 @@ from loopwright.cost.symbolic.symbols import (
     Sym,
     at_most,
     ceil_div,
+    largest,
     least,
     magnitude,
     most,
@@ -120,17 +121,12 @@ class ThreadAccess:
 
     def _faster(self, tag: str) -> Number:
         """Neighbouring threads with one value of an axis."""
-        out: Number = 1
-        for faster in "xyz"[: "xyz".index(tag[-1])]:
-            out = out * self._launch.get(f"threadIdx.{faster}", 1)
-        return out
+        faster = "xyz"[: "xyz".index(tag[-1])]
+        return product(self._launch.get(f"threadIdx.{axis}", 1) for axis in faster)
 
     @property
     def _threads(self) -> Number:
-        out: Number = 1
-        for tag, n in self._launch.items():
-            out = out * n if tag.startswith("threadIdx") else out
-        return out
+        return product(n for tag, n in self._launch.items() if tag.startswith("threadIdx"))
 
     @property
     def sectors(self) -> Number:
@@ -200,9 +196,10 @@ class KernelStage:
         self.iterations = product(x.extent for x in inner)  # runs of the statement per thread
         if nest.scope == "warp":  # its lanes share the work
             self.threads = self.threads * launch.get("threadIdx.x", 1)
-            self.iterations = self.iterations / (device.warp * self._tensor_core)
+            speedup = 1 if nest.stage.tensorized is None else TENSOR_CORE
+            self.iterations = self.iterations / (device.warp * speedup)
         self.warps = warps_of(device, self.threads)
-        straight = self._straight()
+        straight = self._straight = self._unrolled_inside()
         #: its store, then its loads
         self.accesses = [ThreadAccess(a, loops, straight, launch, device) for a in nest.accesses]
         #: iterations, together, of a thread's loops that remain loops in the generated code
@@ -217,20 +214,14 @@ class KernelStage:
             if x.mark != "thread" or x.tag == "vthread"
         )
 
-    @property
-    def _tensor_core(self) -> int:
-        """Speedup of a tensor core instruction over single multiplications."""
-        return 1 if self.nest.stage.tensorized is None else TENSOR_CORE
-
-    def _straight(self) -> list[Number]:
+    def _unrolled_inside(self) -> list[Number]:
         """For each loop, whether it is unrolled with all inside; loops over registers are."""
         registers = [a for a in self.nest.accesses if a.buffer.scope in OWN]
         moving = {m.loop for a in registers for moves in a.moves for m in moves}
         out: list[Number] = []
         here: Number = True
         for x in reversed(self.nest.loops):
-            plain = x.mark not in ("unrolled", "vectorized", "thread") and x.key not in moving
-            if plain:
+            if x.mark not in ("unrolled", "vectorized", "thread") and x.key not in moving:
                 here = where(at_most(x.extent, 1), here, False)
             out.insert(0, True if x.tag == "vthread" else here)
         return out
@@ -248,10 +239,9 @@ class KernelStage:
             return self.written
         nest = self.nest
         moving = {m.loop for a in nest.op.axes for m in nest.axes[a.var].moves}
-        moved = self._straight()
         return product(
             where(here, x.extent, 1)
-            for x, here in zip(self.nest.loops, moved, strict=True)
+            for x, here in zip(nest.loops, self._straight, strict=True)
             if x.key in moving and (x.mark != "thread" or x.tag == "vthread")
         )
 
@@ -339,10 +329,9 @@ class GpuKernel:
         free = free_registers(self.device, self.threads)
         loaded = least(self._loaded, free * _AHEAD[0] // _AHEAD[1])
         out = _OTHER + addresses + self.local_bytes // 4 * _KEPT + loaded * _LOADED
-        return most(
-            out // 4,
-            where(at_most(_REPEATED, self._repeated), free * _OVERLAPPED[0] // _OVERLAPPED[1], 0),
-        )
+        # Iterations of the loop that loads most often.
+        repeated = at_most(_REPEATED, largest(s.chain for s in self._loading))
+        return most(out // 4, where(repeated, free * _OVERLAPPED[0] // _OVERLAPPED[1], 0))
 
     @property
     def _loaded(self) -> Number:
@@ -352,14 +341,6 @@ class GpuKernel:
             loads = [a for a in s.accesses[1:] if a.scope != "local"]
             each = total(ceil_div(a.requests * a.width, 4 * most(a.steps, 1)) for a in loads)
             out = most(out, least(each, s.written))
-        return out
-
-    @property
-    def _repeated(self) -> Number:
-        """Iterations of the loop that loads most often."""
-        out: Number = 0
-        for s in self._loading:
-            out = most(out, s.chain)
         return out
 
     @property
@@ -420,9 +401,8 @@ def _launch(nests: Sequence[StageNest]) -> dict[str, Number]:
     """Extents of the launch axes: the first stage with an axis decides, the root first and readers
     before the stages that they read.
     """
-    out: dict[str, Number] = {}
-    given = {t: n for nest in nests[-1:] for t, n in nest.stage.env_threads if n is not None}
-    out.update(given)
+    axes = [axis for nest in nests[-1:] for axis in nest.stage.env_threads]
+    out: dict[str, Number] = {tag: n for tag, n in axes if n is not None}
     for nest in reversed(nests):
         for x in nest.loops[len(nest.loops) - nest.own :]:
             if x.mark == "thread" and x.tag != "vthread":

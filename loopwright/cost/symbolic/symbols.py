@@ -310,9 +310,7 @@ def _apply(op: str, a: Number, b: Number) -> Number:
 
 
 def _simple_sum(a: Number, b: Number) -> Number | None:
-    if type(a) is not Sym and a == 0:
-        return b
-    return _simple_difference(a, b)
+    return b if type(a) is not Sym and a == 0 else _simple_difference(a, b)
 
 
 def _simple_difference(a: Number, b: Number) -> Number | None:
@@ -430,6 +428,14 @@ def total(values: Iterable[Number]) -> Number:
     out: Number = 0
     for v in values:
         out = out + v
+    return out
+
+
+def largest(values: Iterable[Number], at_least: Number = 0) -> Number:
+    """Maximum of numbers, compared in order, and of ``at_least``."""
+    out = at_least
+    for v in values:
+        out = most(out, v)
     return out
 
 
