@@ -18,23 +18,32 @@ from typing import Any
 from loopwright.errors import GraphError, RunError
 from loopwright.graph.building import CompiledModel, built, records_in_force
 from loopwright.graph.frontend.torch.any_size import AnySize
-from loopwright.graph.frontend.torch.arrays import as_array, dtype_of, is_tensor, torch_package
-from loopwright.graph.frontend.torch.decompositions import decompositions
-from loopwright.graph.frontend.torch.fallback import elements_of, held, held_type, is_empty
-from loopwright.graph.frontend.torch.importer import Importer, attribute, lacks_converter
-from loopwright.graph.frontend.torch.memory import Memory
-from loopwright.graph.frontend.torch.model import input_type
+from loopwright.graph.frontend.torch.fallback import (
+    FallbackShare,
+    elements_of,
+    held,
+    held_type,
+    is_empty,
+)
+from loopwright.graph.frontend.torch.importer import TorchImporter, attribute, lacks_converter
+from loopwright.graph.frontend.torch.memory import (
+    TensorLayout,
+    as_array,
+    dtype_of,
+    is_tensor,
+    torch_package,
+)
+from loopwright.graph.frontend.torch.model import decompositions, input_type
 from loopwright.graph.frontend.torch.options import Options, options_of
 from loopwright.graph.frontend.torch.outputs import (
     Empty,
     InputView,
-    View,
+    StorageView,
     eager_layouts,
     eager_outputs,
     input_views,
     outputs_of,
 )
-from loopwright.graph.frontend.torch.share import FallbackShare
 from loopwright.graph.frontend.torch.weights import Weights, is_weight
 from loopwright.graph.ir.expr import Expr, Function, HostFunction, Tuple, Var
 from loopwright.graph.ir.module import MAIN, IRModule
@@ -280,7 +289,7 @@ class _Build:
             raise (error.__cause__ or error) from None
         made = [self._storage(place, tensor) for place, tensor in enumerate(fresh)]
         return [
-            o.tensor(made, args) if isinstance(o, (View, InputView, Empty)) else o
+            o.tensor(made, args) if isinstance(o, (StorageView, InputView, Empty)) else o
             for o in self._outputs
         ]
 
@@ -327,7 +336,7 @@ class _Build:
 
     def _module(self, args: Sequence[Any], weights: Weights) -> IRModule:
         bound, sources = self._bound(args, weights)
-        importer = Importer(self._options.fallback)
+        importer = TorchImporter(self._options.fallback)
         importer.outputs(self._graph, bound)
         made = outputs_of(importer, self._graph, self._eager)
         self._outputs, self._layouts = made.outputs, made.layouts
@@ -423,7 +432,7 @@ def _turned(tensor: Any) -> tuple[int, ...] | None:
 
     None where it is as it is, or in none, or where no kernel reads it.
     """
-    memory = Memory.of(tensor)
+    memory = TensorLayout.of(tensor)
     if memory is None or memory.permutation is None or dtype_of(tensor) is None:
         return None
     return None if tensor.is_contiguous() else memory.permutation

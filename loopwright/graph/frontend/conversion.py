@@ -1,8 +1,9 @@
-"""Types of expressions while a model is imported, each inferred once, when first asked for."""
+"""Conversion of models of other systems: types of expressions, and nodes without a converter."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from loopwright.graph.ir.types import TensorType, TupleType, Type
 from loopwright.graph.ir.visitor import called
 from loopwright.graph.registry import Pattern, get_op
 
+E = TypeVar("E")
 #: Operators whose results are among their operands, or of a format that has them.
 _EXACT = (
     *("maximum", "minimum", "clip", "nn.relu", "negative", "abs", "where", "max", "min", "topk"),
@@ -20,8 +22,42 @@ _EXACT = (
 )
 
 
-class Types:
-    """Types of variables, constants, calls, and tuples."""
+#: Nodes that a message names, and letters of each reason.
+_MOST_NODES, _LETTERS = 12, 160
+
+
+class Unconverted:
+    """Placeholder for a value that could not be converted."""
+
+
+UNCONVERTED = Unconverted()
+
+
+def refusal(nodes: Sequence[tuple[str, str]]) -> str:
+    """Message about nodes that cannot be converted, each with its reason."""
+    shown = [f"{node} ({reason:.{_LETTERS}})" for node, reason in nodes[:_MOST_NODES]]
+    more = len(nodes) - len(shown)
+    text = "; ".join(shown) + (f"; and {more} more" if more else "")
+    return f"{len(nodes)} node{'s' * (len(nodes) > 1)} cannot be converted: {text}"
+
+
+def listed(outputs: Expr | Sequence[E]) -> list[Expr | E]:
+    """Outputs of a converter, which returns one or several, as a list."""
+    return [outputs] if isinstance(outputs, Expr) else list(outputs)
+
+
+def standardised(call: Callable[..., Expr], x: Expr, axes: tuple[int, ...], epsilon: float) -> Expr:
+    """A tensor minus its mean, divided by its standard deviation, over some axes.
+
+    ``call`` makes calls of operators, as `Node.call` does.
+    """
+    centred = call("subtract", x, call("mean", x, axis=axes, keepdims=True))
+    variance = call("mean", call("multiply", centred, centred), axis=axes, keepdims=True)
+    return call("multiply", centred, call("rsqrt", call("add", variance, epsilon)))
+
+
+class ExprTypes:
+    """Types of variables, constants, calls, and tuples, each inferred when first asked for."""
 
     def __init__(self) -> None:
         self._known: dict[Expr, Type] = {}
@@ -50,10 +86,10 @@ class Types:
 
     def tensor(self, e: Expr) -> TensorType:
         """The type of a tensor; GraphError where it is something else."""
-        found = self[e]
-        if not isinstance(found, TensorType):
-            raise GraphError(f"{found} stands where a tensor is needed")
-        return found
+        t = self[e]
+        if not isinstance(t, TensorType):
+            raise GraphError(f"{t} stands where a tensor is needed")
+        return t
 
     def round_once(self, outputs: Iterable[Expr], inputs: Iterable[Expr]) -> bool:
         """Whether outputs are rounded to 16 bits at most once on the way from inputs.
