@@ -1,4 +1,4 @@
-"""A cost model that needs no measurements."""
+"""Models that need no measurements: speed, and excess over the limits of a device."""
 
 from __future__ import annotations
 
@@ -83,6 +83,11 @@ MARGINS = {
     "local memory": 1.25,
     "registers": 2.0,
 }
+
+
+# Candidates that far exceed the limits of their device, found before anything is built. Resources
+# are estimated from the schedule, so only a large excess counts; `loopwright.lowering.gpu_limits`
+# checks the lowered program exactly.
 
 
 class Excess:

@@ -1,4 +1,4 @@
-"""Results and arguments of an expression, found from the tensors that users give."""
+"""Expressions: access maps of their stages, and the arguments and results that users give."""
 
 from __future__ import annotations
 
@@ -14,6 +14,10 @@ from loopwright.ir.expr import Binary, Const, Expr, IterVar, Read, Var
 from loopwright.ir.traversal import walk
 from loopwright.schedule.surface.resolution import StageOp
 from loopwright.te.tensor import body_parts
+
+# Access maps: the loops of a stage that move each operand, and by how many elements of memory.
+# Rules that schedule an expression look at nothing else of it: not at names of operators, not at
+# tags. Access maps are those of polyhedral compilers, as in Ansor (Zheng et al., OSDI 2020).
 
 
 @dataclass(frozen=True)
@@ -56,13 +60,12 @@ class AccessMap:
 
         A dimension that is no affine function of the axes counts in full.
         """
-        extents = []
-        for dim, whole in zip(self.dims, self.tensor.static_shape, strict=True):
-            reach = whole
+        box = list(self.tensor.static_shape)
+        for d, dim in enumerate(self.dims):
             if dim is not None:
                 reach = 1 + sum(abs(c) * (sizes.get(x, 1) - 1) for x, c in dim.moves.items())
-            extents.append(min(reach, whole))
-        return extents
+                box[d] = min(reach, box[d])
+        return box
 
 
 def is_own(dim: Index | None, axis: IterVar) -> bool:
@@ -74,12 +77,12 @@ def accesses(tensor: te.Tensor, start: bool = True) -> list[AccessMap]:
     """Reads of a computed tensor in order, each once; ``start`` adds those of ``init``."""
     op = tensor.op
     axes = {x.var: x for x in [*op.axis, *op.reduce_axis]}
-    found: dict[tuple[object, ...], AccessMap] = {}
+    maps: dict[tuple[object, ...], AccessMap] = {}
     parts = expressions(op)
     for read in reads_of(parts if start else parts[: len(parts) - len(_start(op))]):
         key = (read.source, read.value_index, read.indices)
-        found.setdefault(key, _access(read, axes))
-    return list(found.values())
+        maps.setdefault(key, _access(read, axes))
+    return list(maps.values())
 
 
 def read_at_start(tensor: te.Tensor) -> set[te.Tensor]:
@@ -101,10 +104,10 @@ def is_computed(tensor: te.Tensor) -> bool:
     return getattr(tensor.op, "body", None) is not None
 
 
-def producers(tensor: te.Tensor) -> list[te.Tensor]:
-    """Computed tensors that a tensor needs, inputs first, itself last."""
+def producers(*tensors: te.Tensor) -> list[te.Tensor]:
+    """Computed tensors that some tensors need, each once, inputs first, themselves last."""
     order: dict[te.Tensor, None] = {}
-    pending = [(tensor, False)]
+    pending = [(t, False) for t in reversed(tensors)]
     while pending:  # no recursion: an expression may have hundreds of stages
         t, entered = pending.pop()
         if t in order or not is_computed(t):
@@ -127,11 +130,12 @@ def expressions(op: te.Operation) -> list[Expr]:
     return [] if body is None else body_parts(body)
 
 
-def reads_of(parts: Iterable[Expr]) -> list[Read]:
-    out: list[Read] = []
-    for part in parts:
-        walk(part, lambda n: out.append(n) if isinstance(n, Read) else None)
-    return out
+def reads_of(expressions: Iterable[Expr]) -> list[Read]:
+    """Reads in some expressions, those in indices included."""
+    reads: list[Read] = []
+    for e in expressions:
+        walk(e, lambda n: reads.append(n) if isinstance(n, Read) else None)
+    return reads
 
 
 def _access(read: Read, axes: Mapping[Var, IterVar]) -> AccessMap:
@@ -140,13 +144,7 @@ def _access(read: Read, axes: Mapping[Var, IterVar]) -> AccessMap:
         steps[axes[v]] = gcd(n, steps.get(axes[v], n))
     blocked = {v for v, x in axes.items() if steps.get(x, 1) > 1}
     dims = tuple(_index(e, axes, blocked) for e in read.indices)
-    return AccessMap(read.source, steps, dims, any(map(_holds_a_read, read.indices)))
-
-
-def _holds_a_read(index: Expr) -> bool:
-    found: list[Read] = []
-    walk(index, lambda n: found.append(n) if isinstance(n, Read) else None)
-    return bool(found)
+    return AccessMap(read.source, steps, dims, bool(reads_of(read.indices)))
 
 
 def _index(e: Expr, axes: Mapping[Var, IterVar], blocked: set[Var]) -> Index | None:
@@ -225,20 +223,21 @@ def tensor_program(tensors: te.Tensor | Sequence[te.Tensor]) -> TensorProgram:
     """
     if not isinstance(tensors, (te.Tensor, list, tuple)):
         raise TensorError(f"expected tensors (inputs and results), got {tensors!r:.80}")
-    given = [tensors] if isinstance(tensors, te.Tensor) else list(tensors)
-    _check(given)
-    outputs = tuple(t for t in given if is_computed(t))
-    inputs = _inputs(outputs)
-    named = [t for t in given if not is_computed(t)]
-    if not named:
+    args = [tensors] if isinstance(tensors, te.Tensor) else list(tensors)
+    _check(args)
+    outputs = tuple(t for t in args if is_computed(t))
+    # Inputs in the order of reading.
+    reads = (x for t in producers(*outputs) for x in t.op.input_tensors)
+    inputs = dict.fromkeys(x for x in reads if not is_computed(x))
+    if len(args) == len(outputs):
         return TensorProgram(outputs, (*inputs, *outputs))
-    missing = [t.name for t in inputs if t not in named]
+    missing = [t.name for t in inputs if t not in args]
     if missing:
         raise TensorError(
             f"the expression reads {', '.join(missing)}, not among the tensors given; give all "
             "inputs and results in calling order, or the results alone"
         )
-    return TensorProgram(outputs, tuple(given))
+    return TensorProgram(outputs, tuple(args))
 
 
 def _check(given: Sequence[Any]) -> None:
@@ -256,25 +255,9 @@ def _check(given: Sequence[Any]) -> None:
     for number, t in enumerate(given):
         if t in given[:number]:
             raise TensorError(f"{t.name!r} is given twice; give each tensor once")
-    for t in producers_of([t for t in given if is_computed(t)]):
+    for t in producers(*(t for t in given if is_computed(t))):
         if not all(isinstance(n, int) for n in t.shape):
             raise TensorError(
                 f"the shape of {t.name!r} has variables, {list(t.shape)}; a space is derived for "
                 "sizes that are known: give ints"
             )
-
-
-def producers_of(outputs: Sequence[te.Tensor]) -> list[te.Tensor]:
-    """All computed tensors of some results, inputs left out, each once, readers last."""
-    found: dict[te.Tensor, None] = {}
-    for out in outputs:
-        found.update(dict.fromkeys(producers(out)))
-    return list(found)
-
-
-def _inputs(outputs: Sequence[te.Tensor]) -> list[te.Tensor]:
-    """Inputs in the order of reading."""
-    found: dict[te.Tensor, None] = {}
-    for t in producers_of(outputs):
-        found.update((read, None) for read in t.op.input_tensors if not is_computed(read))
-    return list(found)

@@ -98,7 +98,10 @@ class AutomaticTask(Task):
         """
         numbers = {id(part): number for number, part in enumerate(self.structures)}
         both = sorted([*self._ranked_singly, *self._together], key=lambda r: -r.speed)
-        return tuple(self._ranked(numbers[id(r.structure)], r) for r in both)
+        begins = [self._union.offsets[numbers[id(r.structure)]] for r in both]
+        return tuple(
+            (n + (r.config.index or 0), r.speed) for n, r in zip(begins, both, strict=True)
+        )
 
     @cached_property
     def _ranked_singly(self) -> list[Ranked]:
@@ -124,10 +127,6 @@ class AutomaticTask(Task):
         assert isinstance(self.config_space, SpaceUnion)
         return self.config_space
 
-    def _ranked(self, number: int, found: Ranked) -> tuple[int, float]:
-        assert found.config.index is not None
-        return self._union.offsets[number] + found.config.index, found.speed
-
     @property
     def dag_hashes(self) -> tuple[str, ...]:
         """Hashes of the expressions whose records apply; see `loopwright.Task.dag_hashes`."""
@@ -144,8 +143,11 @@ class AutomaticTask(Task):
         programs, former = [self.program], getattr(self.template, "former", None)
         if former is not None:
             programs.append(tensor_program(former(*self.args)))
-        made = [_unscheduled(program) for program in programs]
-        return {schedule.dag.hash: (schedule, args) for schedule, args in made}
+        found: dict[str, Scheduled] = {}
+        for program in programs:
+            schedule = create_schedule(list(dict.fromkeys(t.op for t in program.outputs)))
+            found[schedule.dag.hash] = (schedule, list(program.args))
+        return found
 
     def _alias(self) -> str:
         return self.key
@@ -201,11 +203,6 @@ class AutomaticTask(Task):
                 "@loopwright.template, or return its tensors alone and let the space be derived"
             )
         return found
-
-
-def _unscheduled(program: TensorProgram) -> Scheduled:
-    made = create_schedule(list(dict.fromkeys(t.op for t in program.outputs)))
-    return made, list(program.args)
 
 
 #: Tensors of an expression: its results, or inputs and results in calling order.
@@ -377,7 +374,9 @@ def create_task(
     if isinstance(name, (te.Tensor, list, tuple)):
         if tuple(args):
             raise TaskError("create_task: tensors take no arguments; give a function for these")
-        return _of_tensors(name, target, templates)
+        tensors = name
+        tensor_program(tensors)  # raises where they are something else
+        return AutomaticTask(Workload(EXPRESSION, lambda: tensors), (), target, templates)
     if isinstance(name, (str, Template)):
         return _registered(name, args, target, templates)
     if not callable(name):
@@ -406,14 +405,3 @@ def _registered(
             " give its tensors"
         )
     return create_registered(template, args, target)
-
-
-def _of_tensors(
-    tensors: Tensors, target: TargetLike, templates: Iterable[Task | Sequence[Json]]
-) -> Task:
-    tensor_program(tensors)  # raises where they are something else
-
-    def expression() -> Any:
-        return tensors
-
-    return AutomaticTask(Workload(EXPRESSION, expression), (), target, templates)

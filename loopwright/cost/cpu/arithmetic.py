@@ -85,12 +85,10 @@ def by_arithmetic(state: State) -> list[StageNest]:
 
     Recomputed work counts once, so all schedules of a program have one order.
     """
-    nests = nests_of(state)
-    order = sorted(range(len(nests)), key=lambda i: (-_arithmetic(nests[i]), -i))
-    return [nests[i] for i in order]
 
+    def arithmetic(nest: StageNest) -> int:
+        """Operations of the whole tensor, at least 1 an element; unknown extents count as 1."""
+        extents = [*nest.op.shape, *(number_of(a.extent) for a in nest.op.reduce_axes)]
+        return prod(n for n in extents if isinstance(n, int)) * (1 + work_of(nest.op).flop)
 
-def _arithmetic(nest: StageNest) -> int:
-    """Operations of a stage's whole tensor, at least 1 an element; unknown extents count as 1."""
-    extents = [*nest.op.shape, *(number_of(a.extent) for a in nest.op.reduce_axes)]
-    return prod(n for n in extents if isinstance(n, int)) * (1 + work_of(nest.op).flop)
+    return sorted(reversed(nests_of(state)), key=lambda nest: -arithmetic(nest))

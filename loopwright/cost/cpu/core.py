@@ -116,7 +116,11 @@ class Core:
             + iterations * LOOP
         )
         spilled = self.spilled * tile.steps * runs
-        fed = _with_waits(arithmetic / OPERATIONS, self._shared / LOADS)
+        d = self._t.vector_loop
+        # Loads of elements that all lanes share.
+        alike = [a for a in self._loads if d is not None and not a.moves[d]]
+        shared = total(tile.loaded(a, narrow) * self._times_loaded(a) for a in alike)
+        fed = _with_waits(arithmetic / OPERATIONS, shared / LOADS)
         held_up = most(stored / STORES, most(issued / ISSUED, guards.masks / MASKED))
         busy = most(most(fed, (halves + again) / LOADS), held_up)
         spills = spilled * self._split / STORES + guards.reads * guards.unmasked * UNMASKED
@@ -163,13 +167,6 @@ class Core:
             tile.loaded(a, narrow) * self._times_loaded(a) * (tile.lines_of(a, narrow) - 1)
             for a in self._loads
         )
-
-    @cached_property
-    def _shared(self) -> Number:
-        """Loads of elements that all lanes share, in data-path operations."""
-        d, narrow = self._t.vector_loop, self._machine.datapath
-        shared = [a for a in self._loads if d is not None and not a.moves[d]]
-        return total(self.tile.loaded(a, narrow) * self._times_loaded(a) for a in shared)
 
     def _masked(self, vectors: Number) -> Number:
         """Instructions for masks of loads if all tiles reach beyond the result.

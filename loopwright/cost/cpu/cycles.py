@@ -97,6 +97,12 @@ STREAMS, JUMP_L3, JUMP_MEMORY = 32, 10, 30
 PAGES, PAGE_MOVE = 64, 6
 
 
+# Cycles in which data comes to a core from the memory levels behind its first cache. Levels work in
+# parallel, each at its rate: prefetching asks the third level for the data that the second will be
+# asked for next. Data of an earlier stage in the same iteration of the loops around both is still
+# cached where all data of the iteration fits.
+
+
 @dataclass(frozen=True, slots=True)
 class Level:
     """A level of cache, and the data that comes from behind it."""

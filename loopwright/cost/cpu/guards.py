@@ -26,6 +26,11 @@ from loopwright.cost.symbolic.symbols import (
     where,
 )
 
+# Tiles that reach beyond the result: their number, their tests, the code that compilers make. A
+# nest with guards is written twice, once for tiles in which all of them hold
+# (`loopwright.lowering.nest.partition`). Where that test determines the position of a tile, masks
+# of the other copy are constants, and it has no code for elements beyond the result.
+
 
 def _loops_of(a: Touched) -> set[LoopKey]:
     return {m.loop for moves in a.access.moves for m in moves}
@@ -52,14 +57,11 @@ class Tails:
 
     def _fits(self, index: SteppedIndex, extent: Number) -> Number:
         """Whether no tile of an axis reaches beyond the result."""
-        return where(self._is_exact(index, extent), True, at_most(index.width, extent))
-
-    def _is_exact(self, index: SteppedIndex, extent: Number) -> Number:
-        """Whether the last tile of an axis has its own code and ends where the axis does."""
         whole, part, found = self._last_tile(index, extent)
-        if not found:
-            return False
-        return where(at_most((whole + part) * self._iterations(index), extent), True, False)
+        exact: Number = False  # the last tile has its own code and ends where the axis does
+        if found:
+            exact = where(at_most((whole + part) * self._iterations(index), extent), True, False)
+        return where(exact, True, at_most(index.width, extent))
 
     def _iterations(self, index: SteppedIndex) -> Number:
         """Points of an axis in a tile."""
@@ -162,7 +164,9 @@ class Tails:
             x = self._tile.loops[d]
             if x.mark in ("unrolled", "vectorized"):
                 continue
-            two = at_most(x.extent, 2) if self._has_partial_tile(d) else False
+            # A loop that moves an axis that may reach beyond the result, in one thread.
+            keys = {m.loop for index, *_ in self._reaching for m in index.moves}
+            two = at_most(x.extent, 2) if x.mark == "" and x.key in keys else False
             one = where(at_most(x.extent, 1), True, where(two, self.partial_tile_is_known, False))
             out = where(one, out, False)
         return out
@@ -178,12 +182,6 @@ class Tails:
             if inside is not True and isinstance(extent, int) and self._is_tested(index):
                 found.append((index, inside, extent))
         return found
-
-    def _has_partial_tile(self, d: int) -> bool:
-        """Whether a loop moves an axis that may reach beyond the result, and runs in one thread."""
-        x = self._tile.loops[d]
-        keys = {m.loop for index, *_ in self._reaching for m in index.moves}
-        return x.mark == "" and x.key in keys
 
     @cached_property
     def partial_tile_is_known(self) -> Number:

@@ -23,6 +23,10 @@ from loopwright.cost.symbolic.loop_nest import NestLoop
 from loopwright.cost.symbolic.symbols import Number, at_most, largest, most, product, total, where
 from loopwright.schedule.state import State
 
+# Subjects of features: a schedule, its stages, the loops and accesses of its main stage. The main
+# stage is the one with the most arithmetic. Its loops are counted from the inside; its accesses are
+# its store and then its loads.
+
 
 class ScheduleFigures:
     """A whole schedule; split factors may be `Sym`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from loopwright.cost.symbolic.symbols import Number, at_most, ceil_div, least, most, where
@@ -80,12 +80,10 @@ def device_of(target: Target) -> GpuProperties:
     """The device of a target of the family ``gpu``."""
     options = target.options
     warp = int(options.get("thread_warp_size", 1))
-    if warp == 1:
-        return _core_device(options)
     found = re.match(r"sm_(\d+)", str(options.get("arch", "")))
     capability = int(found[1]) if found else _ANY
     l2, rate = MEMORY.get(capability, _ANY_MEMORY) if found else _ANY_MEMORY
-    return GpuProperties(
+    device = GpuProperties(
         warp,
         _option(options, "multi_processor_count", 1),
         PROCESSORS.get(capability, PROCESSORS[_ANY]),
@@ -103,17 +101,12 @@ def device_of(target: Target) -> GpuProperties:
         barrier=(30, 0),
         launch=4000,
     )
-
-
-def _core_device(options: Mapping[str, Any]) -> GpuProperties:
-    """Cores of a CPU as a device: each runs a work-group as a task, thread by thread."""
-    return GpuProperties(
-        1,
-        _option(options, "multi_processor_count", 1),
-        _CORE,
-        _option(options, "max_threads_per_block", 256),
-        _option(options, "max_shared_memory_per_block", 32768),
-        _option(options, "max_local_memory_per_thread", 524288),
+    if device.lockstep:
+        return device
+    # Cores of a CPU: each runs a work-group as a task, thread by thread.
+    return replace(
+        device,
+        processor=_CORE,
         registers=0,
         segment=64,
         l2=32 << 20,
@@ -137,6 +130,11 @@ MOST_REGISTERS, _REGISTER_UNIT, _WARP_UNIT = 255, 256, 4
 _SHARED_UNIT = 128
 #: Free registers of a thread where the device is unknown: 65536 for 2048 threads.
 _USUAL = 32
+
+
+# Number of blocks that a processor holds, as in NVIDIA's occupancy calculator. Blocks, warps,
+# registers and shared memory each set a limit. Registers are given to warps in units, warps of a
+# block in groups of four, shared memory in units too.
 
 
 def blocks_per_processor(

@@ -116,13 +116,11 @@ class ThreadAccess:
                     *(n.number if isinstance(n, Sym) else (n,) for n in (m.run, m.count)),
                 )
                 before = found.get(key, (0, 1, 1))[0]
-                found[key] = (before + stride, m.run * self._faster(x.tag), m.count)
+                # Neighbouring threads with one value of the axis.
+                faster = "xyz"[: "xyz".index(x.tag[-1])]
+                run = m.run * product(self._launch.get(f"threadIdx.{a}", 1) for a in faster)
+                found[key] = (before + stride, run, m.count)
         return list(found.values())
-
-    def _faster(self, tag: str) -> Number:
-        """Neighbouring threads with one value of an axis."""
-        faster = "xyz"[: "xyz".index(tag[-1])]
-        return product(self._launch.get(f"threadIdx.{axis}", 1) for axis in faster)
 
     @property
     def _threads(self) -> Number:

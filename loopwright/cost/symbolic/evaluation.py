@@ -20,6 +20,10 @@ Choices = Callable[[int, int], npt.NDArray[np.float64]]
 MOST = 2048
 
 
+# Tables of expressions of a single knob, computed once for each of its candidates. A knob has tens
+# of candidates where a population has thousands, and a third of all expressions are of that kind.
+
+
 class KnobTables:
     """Columns of the expressions that a population's programs begin with."""
 
@@ -89,21 +93,14 @@ def _leaf(args: tuple[NodeOperand, ...]) -> tuple[int, int]:
 Column = np.ndarray[Any, np.dtype[Any]]
 
 
+# Operations of expressions on columns, and walks over graphs of them. All is float64, exact for
+# whole numbers up to 2**53; tests are bools.
+
+
 def _quotient(a: Column, b: Column) -> Column:
     # Exact: quotients of whole numbers below 2**53 do not round up to the next whole number.
     quotient: Column = np.floor(np.divide(a, b))
     return quotient
-
-
-def _quotient_up(a: Column, b: Column) -> Column:
-    # Exact in the same way.
-    quotient: Column = np.ceil(np.divide(a, b))
-    return quotient
-
-
-def _remainder(a: Column, b: Column) -> Column:
-    remainder: Column = a - _quotient(a, b) * b
-    return remainder
 
 
 #: Operations that look at each candidate alone.
@@ -112,8 +109,8 @@ COLUMNS: dict[str, Callable[..., Column]] = {
     "-": np.subtract,
     "*": np.multiply,
     "//": _quotient,
-    "ceil": _quotient_up,
-    "%": _remainder,
+    "ceil": lambda a, b: np.ceil(np.divide(a, b)),  # exact in the same way
+    "%": lambda a, b: a - _quotient(a, b) * b,
     "/": np.divide,
     "min": np.minimum,
     "max": np.maximum,
@@ -229,7 +226,8 @@ class ColumnProgram:
                 )
                 free += [places[a] for a in set(operands(nodes[n])) if last[a] == n]
                 places[n] = self._place_of(free)
-                steps.append(_step(self._functions[op], places[n], made_of))
+                registers = made_of if len(made_of) == 2 else (made_of, None)
+                steps.append((self._functions[op], places[n], *registers))
             steps += [(None, row, places[n], None) for row in wanted.get(n, ())]
             if n not in last:
                 free.append(places[n])
@@ -291,7 +289,8 @@ class ColumnProgram:
         """
         values: list[Any] = [*columns, *[None] * (self._places - len(columns))]
         values += [np.full(len(out), x) if whole else x for x, whole in self._numbers]
-        block = _rows(self._height, len(out))
+        # The distance of rows is no power of two: columns of those share few cache sets.
+        block = np.empty((self._height, len(out) + 16), np.float32)[:, : len(out)]
         for row, number in self._plain:
             block[row] = number
         for function, place, a, b in self._steps:
@@ -316,14 +315,5 @@ def constant_row(numbers: Sequence[float], logged: np.ndarray) -> np.ndarray:
     return out
 
 
-def _step(function: Callable[..., Column], place: int, made_of: tuple[int, ...]) -> _Step:
-    return (function, place, *made_of) if len(made_of) == 2 else (function, place, made_of, None)
-
-
 def _take_logarithms(values: np.ndarray) -> None:
     np.log2(np.add(values, np.float32(1), out=values), out=values)
-
-
-def _rows(count: int, length: int) -> np.ndarray:
-    """Rows of float32 whose distance is no power of two: columns of those share few cache sets."""
-    return np.empty((count, length + 16), np.float32)[:, :length]

@@ -241,12 +241,17 @@ def nests_of(state: State) -> list[StageNest]:
             nests[sid] = nest
     out = [nests[i] for i in state.order if i in nests]
     for nest in out:
-        within = _within(nest, nests)
-        buffer = buffer_of(nest.stage, _stored(nest, within), nest.op, within)
-        plain = not nest.attached and nest.stage.layout is None and not nest.stage.align
-        nest.buffer = replace(
-            buffer, scope=nest.scope, places=_places(nest, nests), row_major=plain
-        )
+        stage, within, shape = nest.stage, _within(nest, nests), nest.shape
+        if stage.store is not None:  # it outlives one computation of the region
+            indices = [nest.axes[a.var] for a in nest.op.axes]
+            shape = [width([m for m in x.moves if m.loop not in within]) for x in indices]
+        places: Number = 1
+        if stage.double is not None and stage.store is None and nest.attached:
+            loop = _outside(stage.attach.stage, stage.attach.loop, nests)[-1]
+            places = least(stage.copies, loop.extent)
+        plain = not nest.attached and stage.layout is None and not stage.align
+        buffer = buffer_of(stage, shape, nest.op, within)
+        nest.buffer = replace(buffer, scope=nest.scope, places=places, row_major=plain)
     for nest in out:
         nest.accesses = list(_accesses(nest, nests, ops))
         nest.conditions = list(_conditions(nest))
@@ -275,7 +280,15 @@ def _fill_in(nest: StageNest, nests: Mapping[StageId, StageNest]) -> None:
     nest.loops, nest.own = outside + own, len(own)
     leaves = {x.key[1]: SteppedIndex(0, (Move(x.key, 1, x.extent),)) for x in own}
     values = loop_values(stage, leaves, extents, _ARITHMETIC)
-    nest.splits = tuple(_splits(stage, values, extents))
+    nest.splits = tuple(
+        NestSplit(
+            frozenset(m.loop for m in values[rel.parent].moves),
+            extents[rel.parent],
+            extents[rel.outer] * extents[rel.inner],
+        )
+        for rel in stage.relations
+        if isinstance(rel, SplitRel)
+    )
     if nest.attached:
         around = {x.key for x in outside}
         nest.splits += tuple(x for x in nests[stage.attach.stage].splits if x.loops <= around)
@@ -304,16 +317,6 @@ def _dot_of(stage: StageState) -> DotProduct | None:
     return found[0] if len(found) == 1 else None
 
 
-def _splits(
-    stage: StageState, values: Mapping[str, SteppedIndex], extents: Mapping[str, Number]
-) -> Iterator[NestSplit]:
-    for rel in stage.relations:
-        if isinstance(rel, SplitRel):
-            loops = frozenset(m.loop for m in values[rel.parent].moves)
-            slots = extents[rel.outer] * extents[rel.inner]
-            yield NestSplit(loops, extents[rel.parent], slots)
-
-
 def _around(nest: StageNest, nests: Mapping[StageId, StageNest]) -> tuple[NestLoop, ...]:
     """Loops around an attached stage, in each iteration of which it runs anew.
 
@@ -329,15 +332,6 @@ def _around(nest: StageNest, nests: Mapping[StageId, StageNest]) -> tuple[NestLo
         return tuple(x for x in outside if not x.in_block)
     gone = {*cross_tags(nest.stage), *(("threadIdx.x",) if nest.scope == "warp" else ())}
     return tuple(x for x in outside if x.tag not in gone)
-
-
-def _places(nest: StageNest, nests: Mapping[StageId, StageNest]) -> Number:
-    """Number of iterations of the loop around that have a place in the buffer of a stage."""
-    stage = nest.stage
-    if stage.double is None or stage.store is not None or not nest.attached:
-        return 1
-    loop = _outside(stage.attach.stage, stage.attach.loop, nests)[-1]
-    return least(stage.copies, loop.extent)
 
 
 def _outside(sid: StageId, loop: str, nests: Mapping[StageId, StageNest]) -> tuple[NestLoop, ...]:
@@ -424,14 +418,6 @@ def _within(nest: StageNest, nests: Mapping[StageId, StageNest]) -> frozenset[Lo
         kept = tuple(x for x in outside if not x.in_block)
     mates = [n for n in nests.values() if n.kernel and n.root == nest.root]
     return frozenset(x.key for x in kept).union(*(_same_threads(n, kept) for n in mates))
-
-
-def _stored(nest: StageNest, within: frozenset[LoopKey]) -> list[Number]:
-    """Extents of the buffer: more than the region where it outlives one computation."""
-    if nest.stage.store is None:
-        return nest.shape
-    indices = [nest.axes[a.var] for a in nest.op.axes]
-    return [width([m for m in x.moves if m.loop not in within]) for x in indices]
 
 
 def _accesses(

@@ -112,6 +112,14 @@ _PARTS = 4
 _log = logging.getLogger("loopwright.cost")
 
 
+# Numbers derived from schedules of candidates one by one, where templates branch on every knob. A
+# template then runs for each candidate, in Python, about a thousand times a second. Where that
+# takes long enough to pay for the start of processes, and there are enough CPUs (two bring
+# nothing), candidates are shared out over them (joblib's loky; processes stay for the next time).
+# The results are the same, in the same order: each candidate is derived by the same code,
+# independently.
+
+
 def derived(
     task: Scheduler, derive: Derive, config: ConfigEntity
 ) -> tuple[list[Number] | None, str]:
@@ -209,8 +217,6 @@ APART = 64
 #: Cached structure classes, and rows evaluated at once (columns then stay in the cache).
 CLASSES, CHUNK = 4096, 2048
 
-_Row = npt.NDArray[np.float32]
-
 
 @dataclass(frozen=True, slots=True)
 class _FixMore:
@@ -221,7 +227,7 @@ class _FixMore:
 
 #: Result for a class: a program for all its candidates, their common row, or the demand to divide
 #: it.
-_Class = ColumnProgram | _Row | _FixMore
+_Class = ColumnProgram | Rows | _FixMore
 
 
 class Population:
@@ -251,11 +257,11 @@ class Population:
         self._counts = KnownCounts()
         self._candidates = CandidateRows(task, derive, logged)
 
-    def evaluate(self, digits: Digits) -> _Row:
+    def evaluate(self, digits: Digits) -> Rows:
         """Numbers, float32 (n, numbers), of candidates (n, knobs); NaN where a template fails."""
         return self._known.rows(np.ascontiguousarray(digits, np.int64), self._evaluate)
 
-    def _evaluate(self, digits: Digits, out: _Row) -> None:
+    def _evaluate(self, digits: Digits, out: Rows) -> None:
         # Where most classes were taken apart, that is not tried again for each.
         fixed = self._fixed | self._asked if self._apart >= APART else self._fixed
         alone: list[Digits] = [np.zeros(0, np.int64)]
@@ -268,7 +274,7 @@ class Population:
         digits: Digits,
         rows: Digits,
         fixed: frozenset[int],
-        out: _Row,
+        out: Rows,
         alone: list[Digits],
     ) -> None:
         """Fill the rows ``rows`` of ``out``, which belong to the candidates ``digits``; rows of
@@ -287,7 +293,7 @@ class Population:
                 self._run(structure, digits[members], rows[members], out)
                 self._run_whole(structure, fixed, digits[members[0]])
 
-    def _rows_alone(self, digits: Digits) -> _Row:
+    def _rows_alone(self, digits: Digits) -> Rows:
         """Rows of candidates that are classes of their own."""
         if not len(digits):
             return np.empty((0, len(self.logged)), np.float32)
@@ -310,7 +316,7 @@ class Population:
         self._run(program, digits, np.arange(len(digits)), out)
         self._known.add(digits, out)
 
-    def _run(self, program: ColumnProgram, digits: Digits, rows: Digits, out: _Row) -> None:
+    def _run(self, program: ColumnProgram, digits: Digits, rows: Digits, out: Rows) -> None:
         for at in range(0, len(rows), CHUNK):
             part = slice(at, at + CHUNK)
             columns, these = program.columns(digits[part]), rows[part]
@@ -345,9 +351,9 @@ class Population:
     def _derive_class(self, fixed: frozenset[int], sample: Digits) -> _Class:
         graph = Graph()
         with _collector_paused():
-            found = self._derived_in(graph, fixed, sample)
+            derived = self._derived_in(graph, fixed, sample)
             graph.forget()
-        return found
+        return derived
 
     def _derived_in(self, graph: Graph, fixed: frozenset[int], sample: Digits) -> _Class:
         numbers = self._numbers(fixed, sample, graph)
@@ -362,9 +368,16 @@ class Population:
 
     def _numbers(self, fixed: frozenset[int], sample: Digits, graph: Graph) -> list[Number] | None:
         """Numbers of a class; None where its template fails, or asks for a value."""
+
+        def symbolic(knob: Knob, number: int) -> Entity:
+            """Entity with symbols, in place of a candidate of a knob that has parts."""
+            return knob.from_parts(
+                [graph.leaf(number, part, values) for part, values in enumerate(knob.parts())]
+            )
+
         self.derived += 1
         chosen = {
-            knob.name: knob.entities[sample[k]] if k in fixed else _symbolic(knob, k, graph)
+            knob.name: knob.entities[sample[k]] if k in fixed else symbolic(knob, k)
             for k, knob in enumerate(self._knobs)
         }
         config = ConfigEntity(self.task.config_space, chosen, None)
@@ -415,9 +428,3 @@ def _groups(
     return [
         (tuple(digits[members[0], fixed].tolist()), members) for members in np.split(order, ends)
     ]
-
-
-def _symbolic(knob: Knob, number: int, graph: Graph) -> Entity:
-    """Entity with symbols, in place of a candidate of a knob that has parts."""
-    leaves = [graph.leaf(number, part, values) for part, values in enumerate(knob.parts())]
-    return knob.from_parts(leaves)

@@ -41,15 +41,13 @@ def _product(alo: float, ahi: float, blo: float, bhi: float) -> ValueRange:
 
 
 def _floor(alo: float, ahi: float, blo: float, bhi: float) -> ValueRange:
-    if blo <= 0:
-        return _EVERYTHING
-    return _hull([x // y for x in (alo, ahi) for y in (blo, bhi)])
+    ends = [x // y for x in (alo, ahi) for y in (blo, bhi)] if blo > 0 else [math.nan]
+    return _hull(ends)
 
 
 def _ceil(alo: float, ahi: float, blo: float, bhi: float) -> ValueRange:
-    if blo <= 0:
-        return _EVERYTHING
-    return _hull([-(-x // y) for x in (alo, ahi) for y in (blo, bhi)])
+    ends = [-(-x // y) for x in (alo, ahi) for y in (blo, bhi)] if blo > 0 else [math.nan]
+    return _hull(ends)
 
 
 def _quotient(alo: float, ahi: float, blo: float, bhi: float) -> ValueRange:
@@ -58,14 +56,6 @@ def _quotient(alo: float, ahi: float, blo: float, bhi: float) -> ValueRange:
     if alo >= 0 and ahi < _INF and bhi < _INF:
         return alo / bhi, ahi / blo
     return _hull([x / y for x in (alo, ahi) for y in (blo, bhi)])
-
-
-def _less(alo: float, ahi: float, blo: float, bhi: float) -> ValueRange:
-    return (1, 1) if ahi < blo else (0, 0) if alo >= bhi else (0, 1)
-
-
-def _at_most(alo: float, ahi: float, blo: float, bhi: float) -> ValueRange:
-    return (1, 1) if ahi <= blo else (0, 0) if alo > bhi else (0, 1)
 
 
 #: Bounds of an operation from the least and largest value of both operands.
@@ -79,8 +69,8 @@ RANGES: dict[str, Callable[[float, float, float, float], ValueRange]] = {
     "%": lambda _alo, _ahi, blo, bhi: (0, bhi - 1) if blo > 0 else _EVERYTHING,
     "min": lambda alo, ahi, blo, bhi: (min(alo, blo), min(ahi, bhi)),
     "max": lambda alo, ahi, blo, bhi: (max(alo, blo), max(ahi, bhi)),
-    "<": _less,
-    "<=": _at_most,
+    "<": lambda alo, ahi, blo, bhi: (1, 1) if ahi < blo else (0, 0) if alo >= bhi else (0, 1),
+    "<=": lambda alo, ahi, blo, bhi: (1, 1) if ahi <= blo else (0, 0) if alo > bhi else (0, 1),
     "==": lambda alo, ahi, blo, bhi: (0, 0) if ahi < blo or bhi < alo else (0, 1),
     "!=": lambda alo, ahi, blo, bhi: (1, 1) if ahi < blo or bhi < alo else (0, 1),
 }

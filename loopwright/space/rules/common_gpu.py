@@ -32,7 +32,7 @@ _MOST_STRUCTURES = 8
 
 @dataclass(frozen=True)
 class LoopSizes:
-    """Ways to split a loop."""
+    """Candidates of the sizes into which a loop is split."""
 
     length: int  # of the loop
     #: sizes of its parts but the outermost, from the outside in
@@ -236,7 +236,7 @@ class _Position:
 
 
 @dataclass
-class UniqueNames:
+class KnobNames:
     """Unique names of knobs: axes and stages may have equal names."""
 
     taken: set[str] = field(default_factory=set)
@@ -256,7 +256,7 @@ def every_structure(
     why: str,
     schedule: Callable[[Knobs], object],
 ) -> list[Structure]:
-    """Structures of a rule: one for each way to choose, at most 8.
+    """Structures of a rule: one for each combination of choices, at most 8.
 
     All defaults come first, then structures that differ in one choice, and so on; their names list
     the other choices.
@@ -283,7 +283,7 @@ _UNROLLED = 16
 
 
 @dataclass(frozen=True)
-class GpuLimits:
+class LaunchLimits:
     """Limits of a target, and the properties that its default configurations depend on."""
 
     threads: int  # of a block, at most
@@ -295,7 +295,7 @@ class GpuLimits:
     registers: int  # of a block, at most, in words of 4 bytes
 
     @classmethod
-    def current(cls) -> GpuLimits:
+    def current(cls) -> LaunchLimits:
         """Limits of the target in force; those of any OpenCL device where it names none."""
         options = {**OPENCL_DEFAULTS, **Target.current().options}
         return cls(

@@ -26,11 +26,11 @@ from loopwright.schedule import Schedule
 from loopwright.space.expression import AccessMap, accesses, extents, read_at_start, readers
 from loopwright.space.rules.common_gpu import (
     MOST_BLOCKS_YZ,
-    GpuLimits,
     KernelStages,
+    KnobNames,
     Knobs,
+    LaunchLimits,
     LoopSizes,
-    UniqueNames,
     Values,
     common_width,
     copy_together,
@@ -94,7 +94,7 @@ class StagedOperand:
             found.append(whole if index is None else least(reach, whole))
         return found
 
-    def fetch_width(self, device: GpuLimits) -> int:
+    def fetch_width(self, device: LaunchLimits) -> int:
         """Elements that may be copied at once: none crosses the end of a row of the tensor."""
         if self.computed or self.access.contiguous is None:
             return 1
@@ -146,11 +146,15 @@ _COPIES = 2048
 _SHARED_COST, _GLOBAL_COST, _ENOUGH_THREADS = 1.0, 16.0, 128
 
 
+# Space of contractions on a GPU: the tiles, those that fit, and a good first one. Functions of
+# tiles take one tile or arrays of them.
+
+
 @dataclass(frozen=True)
 class ContractionSpace:
     """Inputs of the knobs of a contraction."""
 
-    device: GpuLimits
+    device: LaunchLimits
     dtype: str  # of the sums
     lengths: Mapping[IterVar, int]  # lengths of the tiled loops
     reduce: tuple[IterVar, ...]  # reduction loops
@@ -163,7 +167,7 @@ class ContractionSpace:
     @cached_property
     def names(self) -> dict[IterVar, str]:
         """Names of the knobs of loops."""
-        names = UniqueNames()
+        names = KnobNames()
         tiles = {x: names.of(f"{self.prefix}tile_{x.name}") for x in self.lengths}
         return tiles | {k: names.of(f"{self.prefix}split_{k.name}") for k in self.reduce}
 
@@ -306,7 +310,12 @@ def define_contraction_space(knobs: Knobs, space: ContractionSpace) -> None:
     # Where one knob cannot offer all tiles together of which a block can be launched, each loop of
     # a kernel alone has its own, so that none is missing and neighbours differ in one loop; of a
     # program of several kernels hardly any point would pass the limits of all.
-    one_each = space.alone and knobs.once("one each", lambda: _has_many_tiles(space))
+
+    def has_many_tiles() -> bool:
+        every = [tiles_of(n) for n in space.lengths.values()]
+        return prod(map(len, every)) > _COUNTED or len(_launchable(space, every)) > _TOGETHER
+
+    one_each = space.alone and knobs.once("one each", has_many_tiles)
     knobs.loops(
         f"{space.prefix}tile",
         {space.names[x]: LoopSizes(n, tiles_of(n), tiles[x]) for x, n in space.lengths.items()},
@@ -425,12 +434,6 @@ def _tiles_together(
     return list(dict.fromkeys([first, *chosen]))
 
 
-def _has_many_tiles(space: ContractionSpace) -> bool:
-    """Whether more tiles can be launched than one knob offers."""
-    choices = [tiles_of(n) for n in space.lengths.values()]
-    return prod(map(len, choices)) > _COUNTED or len(_launchable(space, choices)) > _TOGETHER
-
-
 def _launchable(
     space: ContractionSpace, choices: Sequence[Sequence[Tile]]
 ) -> npt.NDArray[np.int64]:
@@ -540,7 +543,7 @@ def schedule_contraction(knobs: Knobs, c: Contraction, prefix: str = "") -> None
 
 
 def _space_of(c: Contraction, prefix: str) -> ContractionSpace:
-    device = GpuLimits.current()
+    device = LaunchLimits.current()
     lengths = {x: c.groups.get(x, x.count) for x in c.tiled}
     program = c.kernel.program
     operands = []

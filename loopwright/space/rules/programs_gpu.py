@@ -15,10 +15,10 @@ from loopwright.ir.expr import position_of
 from loopwright.schedule import Schedule
 from loopwright.space.expression import AccessMap, accesses, extents
 from loopwright.space.rules.common_gpu import (
-    GpuLimits,
     KernelStages,
+    KnobNames,
     Knobs,
-    UniqueNames,
+    LaunchLimits,
     Values,
     common_width,
     every_structure,
@@ -51,6 +51,11 @@ _SIDES, _ROWS = (8, 16, 32, 64), (1, 2, 4, 8)
 _SIDE, _COPIED = 32, 4
 
 
+# Rules for kernels with no reduction worth sharing: elementwise chains, windows, transposes.
+# Threads lie side by side along the last dimension, so that neighbours touch neighbouring elements
+# of memory. A window (pooling, depthwise convolution) is summed by one thread in registers.
+
+
 def schedule_injective(
     knobs: Knobs, kernel: KernelStages, window: te.Tensor | None = None, prefix: str = ""
 ) -> None:
@@ -65,7 +70,7 @@ def schedule_injective(
     if not out.shape:
         s[out].env_threads([te.thread_axis((0, 1), "threadIdx.x")])
         return
-    device = GpuLimits.current()
+    device = LaunchLimits.current()
     *_, last = out.static_shape or (1,)
     total = prod(out.static_shape)
     width = common_width(device.lanes(*kernel.dtypes), last)
@@ -135,7 +140,7 @@ def schedule_transpose(
     input lies.
     """
     s, out, p = knobs.s, kernel.out, prefix
-    device = GpuLimits.current()
+    device = LaunchLimits.current()
     kernel.inline(s, but=[out])
     most = min(device.threads, out.op.axis[across].count, out.op.axis[-1].count)
     sides = [n for n in _SIDES if n <= most]
@@ -182,7 +187,7 @@ def schedule_transpose(
 _WINDOW, _BUSY = 32, 1024
 #: Most stages, counted once per read, that are inlined into one.
 _MOST_INLINED = 64
-#: UniqueNames of structures, and their reasons.
+#: KnobNames of structures, and their reasons.
 _NAMES = {
     "contraction": ("tiles in shared memory", "each operand stays along some loop of the result"),
     "window": ("windows in registers", "a thread reduces what its element needs"),
@@ -248,7 +253,7 @@ def _kernels(outs: Sequence[te.Tensor]) -> list[tuple[KernelStages, str]]:
     """Kernels of a program, inputs first, and the prefixes of the names of their knobs."""
     program = whole_program(*outs).stages
     results = _results(outs, program)
-    names = UniqueNames()
+    names = KnobNames()
     prefixes = ["" if t is outs[-1] else names.of(t.name) + "_" for t in results]
     kernels = [kernel_of(t, program, results) for t in results]
     return list(zip(kernels, prefixes, strict=True))
@@ -306,7 +311,7 @@ def _tiled_or_window(kernel: KernelStages) -> str | None:
     points, elements = extents(reduction.op.reduce_axis), extents(reduction.op.axis)
     along = [a.contiguous for a in accesses(reduction)]
     slides = set(reduction.op.reduce_axis).isdisjoint(along)
-    enough = slides and elements >= _BUSY * GpuLimits.current().processors
+    enough = slides and elements >= _BUSY * LaunchLimits.current().processors
     return "window" if points < _WINDOW or enough else None
 
 

@@ -1,7 +1,8 @@
-"""Chains over rows on CPUs: the stages of a row are computed when its turn comes, in vectors.
+"""Rows of a kernel on CPUs: dot products, chains over rows, and reductions to few elements.
 
-A row then lies in the first-level cache while all of its reductions run over it. Reductions run
-over several vectors of partial results, so that additions do not wait for one another.
+The stages of a chain are computed when the turn of their row comes, in vectors. The row then lies
+in the first-level cache while all of its reductions run over it. Reductions run over several
+vectors of partial results, so that additions do not wait for one another.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 
 from loopwright import te
 from loopwright.ir.expr import IterVar, position_of
+from loopwright.schedule import Schedule
 from loopwright.space.analysis import StageAnalysis, StageClass
 from loopwright.space.expression import extents
 from loopwright.space.kernels import Kernel, RowChain, runs_along_memory
@@ -38,11 +40,30 @@ from loopwright.target import Target
 _SIDES = (1, 2, 3, 4, 5, 6, 8)
 _DOT_VECTORS = (1, 2, 4)
 _BLOCKS = (1, 2, 4, 8, 16, 32, 64)
-_DOT_UNROLL = (1, 2, 4)
+_UNROLL = (1, 2, 4)
 #: Rows up to which a product is better made of dot products than with a packed operand.
 _FEW_ROWS = 64
 #: Accumulators that hide how long an addition takes.
 _IN_FLIGHT = 16
+_VECTORS = (1, 2, 4, 8)
+_ROWS = (1, 2, 4, 8, 16, 32, 64, 128)
+#: Vectors at once that the default configuration has.
+_AT_ONCE = 4
+#: Intermediate rows of which each may be kept or recomputed; of more all are kept.
+_MOST_CHOICES = 3
+_PARTS = (2, 4, 8, 16, 32, 64)
+#: Elements of a result that threads do not share out, and of a reduction that is worth parts.
+_FEW, _LONG = 64, 4096
+#: Bytes of a matrix that is read row by row where one row is the result; rows read at a time.
+_LARGE, _TOGETHER = 1 << 20, (4, 8, 16)
+#: Elements for which threads are woken by default.
+_WORTH_THREADS = 1 << 18
+
+
+# Reductions along memory on CPUs as dot products: a register tile of vectors of partial results.
+# Where the last loop of the reduction moves every operand along memory, as with weights stored (N,
+# K), nothing has to be packed: vectors run along the reduction, and several elements of the result
+# are computed at once, so that loaded data is used for more than one.
 
 
 def row_variants(kernel: Kernel) -> list[Variant]:
@@ -132,7 +153,7 @@ class _Dots:
         others = [axis[x] for x in self.stage.spatial if axis[x] not in set(tile)]
         *reduce, last = s[acc].op.reduce_axis
         k0, k1 = s[acc].split(last, factor=width)
-        k0, again = s[acc].split(k0, factor=self.sketch.number("unroll", _DOT_UNROLL))
+        k0, again = s[acc].split(k0, factor=self.sketch.number("unroll", _UNROLL))
         s[acc].reorder(*others, *reduce, k0, again, *tile, k1)
         for x in [again, *tile]:
             s[acc].unroll(x)
@@ -163,15 +184,6 @@ class _Dots:
             s[out].unroll(x)
         cut_short(s, out, *inner, c2)
         return c1
-
-
-_VECTORS = (1, 2, 4, 8)
-_ROWS = (1, 2, 4, 8, 16, 32, 64, 128)
-_UNROLL = (1, 2, 4)
-#: Vectors at once that the default configuration has.
-_AT_ONCE = 4
-#: Intermediate rows of which each may be kept or recomputed; of more all are kept.
-_MOST_CHOICES = 3
 
 
 def chain_variants(kernel: Kernel) -> list[Variant]:
@@ -233,6 +245,11 @@ def _schedule_across(kernel: Kernel, stage: StageAnalysis, sketch: Sketch) -> No
     run(s, partial_results, (again, column))
 
 
+# Reductions to few elements, or to one row, on CPUs: threads take parts of the reduction. Partial
+# results are a stage of their own, an element or a row for each part, in parallel; the rest is
+# little.
+
+
 def _schedule(chain: RowChain, inlined: Sequence[te.Tensor], sketch: Sketch) -> None:
     s, out = sketch.s, chain.out
     for t in inlined:
@@ -264,7 +281,7 @@ class _Knobs:
         self.unroll: Any = sketch.number("unroll", _UNROLL)
 
 
-def _vectors(s: Any, t: te.Tensor, rank: int, knobs: _Knobs) -> None:
+def _vectors(s: Schedule, t: te.Tensor, rank: int, knobs: _Knobs) -> None:
     """Vectorize the last loop of a stage, a reduction loop where it has one."""
     loops: list[IterVar] = [*s[t].op.axis[rank:], *s[t].op.reduce_axis]
     if not loops:
@@ -273,17 +290,6 @@ def _vectors(s: Any, t: te.Tensor, rank: int, knobs: _Knobs) -> None:
     _, again = s[t].split(rest, factor=knobs.unroll)
     s[t].unroll(again)
     s[t].vectorize(lane)
-
-
-_PARTS = (2, 4, 8, 16, 32, 64)
-_WHOLE_VECTORS = (1, 2, 4, 8)
-_WHOLE_UNROLL = (1, 2, 4)
-#: Elements of a result that threads do not share out, and of a reduction that is worth parts.
-_FEW, _LONG = 64, 4096
-#: Bytes of a matrix that is read row by row where one row is the result; rows read at a time.
-_LARGE, _TOGETHER = 1 << 20, (4, 8, 16)
-#: Elements for which threads are woken by default.
-_WORTH_THREADS = 1 << 18
 
 
 def whole_variants(kernel: Kernel) -> list[Variant]:
@@ -328,7 +334,7 @@ def _schedule_row(kernel: Kernel, stage: StageAnalysis, sketch: Sketch) -> None:
     (step,) = s[parts].op.reduce_axis
     step, together = s[parts].split(step, factor=sketch.number("together", _TOGETHER, 8))
     lanes = vector_lanes(t.dtype)
-    width = sketch.number("width", [lanes * v for v in _WHOLE_VECTORS[:3]], 2 * lanes)
+    width = sketch.number("width", [lanes * v for v in _VECTORS[:3]], 2 * lanes)
     block, lane = s[parts].split(column, factor=width)
     s[parts].reorder(part, *others, step, block, together, lane)
     s[parts].unroll(together)
@@ -371,7 +377,7 @@ def _schedule_parts(kernel: Kernel, stage: StageAnalysis, sketch: Sketch) -> Non
 def _step(count: int, parts: int, lanes: int) -> int:
     """Iterations of a part: whole vectors where there are many."""
     step = -(-count // parts)
-    whole = lanes * _WHOLE_VECTORS[-1]
+    whole = lanes * _VECTORS[-1]
     return -(-step // whole) * whole if step > whole else step
 
 
@@ -386,9 +392,9 @@ def _in_partial_sums(sketch: Sketch, t: te.Tensor, reduce: Sequence[IterVar]) ->
     # The steps of a part are a symbol, and many.
     loops = [x for x in reduce if not isinstance(x.extent, int) or x.extent > 1]
     last = loops[-1] if loops else reduce[-1]
-    most = last.extent if isinstance(last.extent, int) else lanes * _WHOLE_VECTORS[-1]
-    widths = [lanes * v for v in _WHOLE_VECTORS if lanes * v <= max(lanes, most)]
+    most = last.extent if isinstance(last.extent, int) else lanes * _VECTORS[-1]
+    widths = [lanes * v for v in _VECTORS if lanes * v <= max(lanes, most)]
     rest, lane = s[t].split(last, factor=sketch.number("width", widths, max(widths[:3])))
-    _, again = s[t].split(rest, factor=sketch.number("unroll", _WHOLE_UNROLL))
+    _, again = s[t].split(rest, factor=sketch.number("unroll", _UNROLL))
     s[t].unroll(again)
     s[t].vectorize(lane)

@@ -19,9 +19,9 @@ from loopwright.schedule import Schedule
 from loopwright.space.expression import accesses, extents, is_computed
 from loopwright.space.kernels import row_chain
 from loopwright.space.rules.common_gpu import (
-    GpuLimits,
     KernelStages,
     Knobs,
+    LaunchLimits,
     Values,
     common_width,
     is_one,
@@ -90,7 +90,7 @@ def rows_of(out: te.Tensor) -> RowReductions | None:
 
 def is_long(rows: RowReductions) -> bool:
     """Whether there are too few rows for the processors, and each is long."""
-    return rows.length >= _LONG and rows.count < GpuLimits.current().processors
+    return rows.length >= _LONG and rows.count < LaunchLimits.current().processors
 
 
 def _lies_along(reduction: te.Tensor) -> bool:
@@ -113,7 +113,7 @@ def schedule_rows(knobs: Knobs, rows: RowReductions, prefix: str = "") -> None:
     neighbours at once), ``unroll``, and for each intermediate row ``keep_<name>``: in shared
     memory, or recomputed where it is needed.
     """
-    s, sizes = knobs.s, _Sizes(knobs, rows, GpuLimits.current(), prefix)
+    s, sizes = knobs.s, _Sizes(knobs, rows, prefix)
     out, rank = rows.out, rows.rank
     reductions = [s.cache_write(r, "local") if r is out else r for r in rows.reductions]
     loops = list(s[out].op.axis)
@@ -139,8 +139,8 @@ def schedule_rows(knobs: Knobs, rows: RowReductions, prefix: str = "") -> None:
 class _Sizes:
     """Knobs of `schedule_rows`, and their effects on a stage."""
 
-    def __init__(self, knobs: Knobs, rows: RowReductions, device: GpuLimits, prefix: str) -> None:
-        self.knobs, self.prefix, self.device = knobs, prefix, device
+    def __init__(self, knobs: Knobs, rows: RowReductions, prefix: str) -> None:
+        self.knobs, self.prefix, self.device = knobs, prefix, LaunchLimits.current()
         # Neighbouring threads take neighbouring elements of memory.
         tags = ("threadIdx.x", "threadIdx.y")
         #: thread axis over the rows of a block
@@ -259,7 +259,7 @@ def _reduce_to_one(knobs: Knobs, r: te.Tensor, prefix: str) -> None:
     s = knobs.s
     loop = fused(s, r, s[r].op.reduce_axis)
     most = max(1, extents(r.op.reduce_axis) // _WORTH)
-    threads = powers(min(GpuLimits.current().threads, most))
+    threads = powers(min(LaunchLimits.current().threads, most))
     count = knobs.number(f"{prefix}threads", threads, max(n for n in threads if n <= _THREADS))
     _, thread = s[r].split(loop, factor=count)
     s[r].bind(thread, te.thread_axis("threadIdx.x"))
@@ -275,7 +275,7 @@ def schedule_several(knobs: Knobs, kernel: KernelStages, prefix: str = "") -> No
     if not out.shape:
         s[out].env_threads([te.thread_axis((0, 1), "threadIdx.x")])
         return
-    threads = powers(GpuLimits.current().threads, min(_FEWEST, GpuLimits.current().threads))
+    threads = powers(LaunchLimits.current().threads, min(_FEWEST, LaunchLimits.current().threads))
     count = knobs.number(f"{prefix}threads", threads, max(n for n in threads if n <= _THREADS))
     block, thread = s[out].split(fused(s, out, s[out].op.axis), factor=count)
     s[out].bind(block, te.thread_axis("blockIdx.x"))
@@ -289,7 +289,7 @@ def _parts(knobs: Knobs, rows: RowReductions, prefix: str) -> int:
     """
     if not is_long(rows):
         return 1
-    device = GpuLimits.current()
+    device = LaunchLimits.current()
     choices = [n for n in powers(_MOST_PARTS) if 2 <= n <= rows.length // 1024]
     wanted = max(2, 2 * device.processors // rows.count)
     chosen = max((n for n in choices if n <= wanted), default=choices[0])

@@ -1,7 +1,9 @@
 """Structures of expressions of several kernels: a variant of each kernel, in one schedule.
 
-Common parts of structures are scheduled once: each goes on from a copy of the sketch that has the
-kernels before the first one in which it differs.
+One structure has the most sensible variant of every kernel; the others differ from it in one
+kernel, the heaviest first. The best variants of kernels are combined once single kernels are
+ranked. What structures have in common is scheduled once: each goes on from a copy of the sketch
+that has the kernels before the first one in which it differs.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ _ADDED = 4
 
 @dataclass(frozen=True, eq=False)
 class Composition:
-    """Expression of several kernels, with ways to schedule each."""
+    """Expression of several kernels, with the variants of each."""
 
     outputs: Sequence[te.Tensor]
     args: Sequence[te.Tensor]  # in calling order
@@ -64,10 +66,14 @@ class Composition:
         return f"{self.names[kernel]}." if len(self.kernels) > 1 else ""
 
     def structures(self, wanted: Sequence[Selection]) -> list[Composed]:
-        """Structure for each choice; kernels before the first in which it differs from the first
-        choice are scheduled once for all.
+        """Structure for each selection; kernels before the first in which it differs from the
+        first one are scheduled once for all.
         """
-        firsts = [self._first_other(chosen, wanted[0]) for chosen in wanted]
+        outs, base = [k.out for k in self.kernels], wanted[0]
+        firsts = [
+            next((n for n, t in enumerate(outs) if chosen[t] is not base[t]), len(outs))
+            for chosen in wanted
+        ]
         kept: dict[int, Sketch] = {}
         sketch = self._begun()
         for number in range(len(self.kernels) + 1):
@@ -83,10 +89,6 @@ class Composition:
     def alone(self, kernel: Kernel, variant: Variant) -> None:
         """Schedule one kernel and no other, to see whether that is possible."""
         self._schedule(self._begun(), self.kernels.index(kernel), {kernel.out: variant})
-
-    def _first_other(self, chosen: Selection, other: Selection) -> int:
-        differing = (n for n, k in enumerate(self.kernels) if chosen[k.out] is not other[k.out])
-        return next(differing, len(self.kernels))
 
     def _begun(self) -> Sketch:
         sketch = Sketch(self.outputs, self.args)

@@ -19,7 +19,7 @@ from loopwright.ir.stmt import Allocate, Func
 from loopwright.ir.traversal import walk
 from loopwright.lowering.gpu_limits import limits_of, verify_gpu_limits
 from loopwright.ops.gpu import schedule_for_gpu
-from loopwright.space.rules.common_gpu import GpuLimits
+from loopwright.space.rules.common_gpu import LaunchLimits
 from loopwright.space.rules.contraction_gpu import tiles_of
 from tests import opencl_runner
 
@@ -319,12 +319,12 @@ def test_tiles_of_a_loop(length: int) -> None:
 
 def test_limits_come_from_the_target() -> None:
     with lw.Target("opencl -max-threads-per-block=128 -max-shared-memory-per-block=16384"):
-        device = GpuLimits.current()
+        device = LaunchLimits.current()
     assert (device.threads, device.shared, device.vector_bytes) == (128, 16384, 16)
     assert device.lanes("float32") == 4
     assert device.lanes("float64") == 2
     with lw.Target("cuda -arch=sm_80"):
-        assert GpuLimits.current().shared == 166912
+        assert LaunchLimits.current().shared == 166912
 
 
 def test_long_rows_are_shared_by_blocks() -> None:
