@@ -36,7 +36,7 @@ from loopwright.runtime.artifacts.artifact import manifest_checksum
 from loopwright.task import Task, apply_history_best, create_task
 from loopwright.task.rebuild import rebuild
 from loopwright.tuner import RandomTuner, learn, log_to_file
-from loopwright.tuner.run.log_journal import LogJournal
+from loopwright.tuner.run.journal import LogJournal
 from tests.property.hostile_lines import VALUES, hostile_line, of_all_kinds, paths
 
 Json = Any

@@ -25,10 +25,10 @@ import loopwright as lw
 from loopwright import runtime
 from loopwright.cli.workload import find_workload
 from loopwright.measure import Measurer, PlayoffPlan, measure_option, paired_gain
-from loopwright.measure.equipment import Equipment
 from loopwright.measure.options import WINDOW_S
-from loopwright.measure.playoff.paired_ratios import SMALLEST_GAIN
-from loopwright.measure.playoff.playoff import JUDGING
+from loopwright.measure.paired_ratios import SMALLEST_GAIN
+from loopwright.measure.playoff import JUDGING
+from loopwright.measure.session import Equipment
 from loopwright.records import Outcome
 from loopwright.tuner import DEFAULT_TUNER, TUNERS
 from loopwright.tuner.run.state import flop_of

@@ -23,12 +23,13 @@ from benchmarks.spaces.ledger import Ledger
 from loopwright import records
 from loopwright.errors import InternalError, TuneError
 from loopwright.measure import LocalBuilder, LocalRunner, MeasureError, Measurer, measure_option
-from loopwright.measure.building import Build, BuildPool, Candidate, instantiate
+from loopwright.measure.building import Build, BuildPool
+from loopwright.measure.candidate import Candidate, instantiate
 from loopwright.measure.options import DROP_RATIO
 from loopwright.measure.result import ErrorKind
-from loopwright.measure.running import wrong_answer
+from loopwright.measure.runner import wrong_answer
 from loopwright.measure.space_file import MeasuredSpace, Point
-from loopwright.measure.workers.messages import RaceReply
+from loopwright.measure.workers.protocol import RaceReply
 from loopwright.runtime import Artifact
 
 #: A point that is this many times slower than the best is not sampled.

@@ -20,12 +20,12 @@ import numpy.typing as npt
 
 from loopwright.records import Log, Record, load
 from loopwright.target import Target
-from loopwright.tuner.diversity import in_turn
 from loopwright.tuner.model.candidates import faded, score_of
 from loopwright.tuner.model.cost_model import Outcome, Samples, joined
-from loopwright.tuner.model.replayed_traces import Expressions, traced_batch
+from loopwright.tuner.model.transfer_model import Expressions, traced_batch
 from loopwright.tuner.model.xgb_model import XGBCostModel
 from loopwright.tuner.run.recorded import result_of
+from loopwright.tuner.xgb_tuner import in_turn
 
 #: The records that come along.
 RECORDS = Path(__file__).parent / "records.jsonl.gz"

@@ -28,8 +28,7 @@ from loopwright.task.vectors import Digits, digits_of, indices_of
 from loopwright.tuner import RandomTuner, Tuner, XGBTuner
 from loopwright.tuner.evolution import Evolution, Pool
 from loopwright.tuner.run.budget import Budget
-from loopwright.tuner.run.journal import Journal
-from loopwright.tuner.run.log_journal import open_journal
+from loopwright.tuner.run.journal import Journal, open_journal
 from loopwright.tuner.run.state import RunState
 from loopwright.tuner.structures import union_of
 

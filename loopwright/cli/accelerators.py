@@ -30,8 +30,8 @@ class MeasuredLimits:
 def measured_limits(device: Device) -> MeasuredLimits:
     """The limits of a device, which is held for this process while they are measured."""
     from loopwright.cli.kernels import workload_kernels
-    from loopwright.measure.playoff.device_limit import in_this_process
-    from loopwright.measure.yardsticks import programs
+    from loopwright.measure import device_limit as programs
+    from loopwright.measure.device_limit import in_this_process
     from loopwright.target import Target
 
     rate = in_this_process(device)

@@ -186,8 +186,8 @@ def _print(
 ) -> None:
     from rich.console import Console
 
-    from loopwright.tuner.run.output.summary import speed
     from loopwright.tuner.run.state import flop_of
+    from loopwright.tuner.run.summary import speed
 
     click.echo(f"{task} on {task.target}, configuration {explanation.config.index}")
     if measured is not None and measured.record is not None and measured.expected:

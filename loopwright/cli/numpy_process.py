@@ -21,15 +21,12 @@ import numpy.typing as npt
 from loopwright import dtypes
 from loopwright.cli.workload import Workload, find_workload
 from loopwright.errors import InternalError, RunError
-from loopwright.measure.data.planning import task_inputs
 from loopwright.measure.options import machine_memory
-from loopwright.measure.workers.messages import Done, Failed
-from loopwright.measure.workers.process import Outcome, Worker, take
-from loopwright.measure.workers.process_exit import FailureCause
-from loopwright.measure.workers.protocol import Message, Reply
-from loopwright.measure.workers.waiting import wait_any
+from loopwright.measure.task_inputs import task_inputs
+from loopwright.measure.workers.os_process import FailureCause, WorkerProgram
+from loopwright.measure.workers.process import Outcome, Worker, take, wait_any
+from loopwright.measure.workers.protocol import Done, Failed, Message, Reply
 from loopwright.measure.workers.worker import main
-from loopwright.measure.workers.worker_program import WorkerProgram
 from loopwright.runtime import Arg
 
 #: Length of one sample in seconds; it holds at least one call.

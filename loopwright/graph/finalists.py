@@ -17,8 +17,8 @@ from loopwright import driver, runtime
 from loopwright.errors import InternalError, UsageError
 from loopwright.graph.random_inputs import random_inputs
 from loopwright.measure import DeviceLock, PairedGain, paired_gain
+from loopwright.measure.building import code_of
 from loopwright.measure.devices import lock_names, measured_on
-from loopwright.measure.programs import code_of
 from loopwright.records import Outcome
 from loopwright.task import Choice, Match
 from loopwright.task.applying.as_called import duration

@@ -11,8 +11,8 @@ from loopwright.inspection.interval import Change, change, median_interval
 from loopwright.inspection.outline import outline
 from loopwright.inspection.rerun import Rerun, rerun
 from loopwright.inspection.work import Work, work_of, works_of
-from loopwright.measure.checking.check import Closeness, Comparison, compare, poison
-from loopwright.measure.data.plan import DataPlan, input_set
+from loopwright.measure.comparison import Closeness, Comparison, compare, poison
+from loopwright.measure.inputs import DataPlan, input_set
 
 __all__ = [
     "EMITTED",

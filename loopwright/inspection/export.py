@@ -20,7 +20,7 @@ from loopwright.task.applying.as_called import duration
 from loopwright.task.rebuild import Rebuilt, expression_of, rebuild
 
 if TYPE_CHECKING:
-    from loopwright.measure.data.plan import DataPlan
+    from loopwright.measure.inputs import DataPlan
     from loopwright.te.dag import Dag
 
 #: Forms of a program in an exported file: calls of te and of the schedule's primitives, or
@@ -196,8 +196,8 @@ def _inputs(expression: Expression, plan: DataPlan | None) -> str:
 
 def _plan(rebuilt: Rebuilt) -> DataPlan | None:
     """Plan of its inputs; None where an input is an index of unknown range."""
-    from loopwright.measure.building import make_candidate
-    from loopwright.measure.data.planning import plan_of
+    from loopwright.measure.candidate import make_candidate
+    from loopwright.measure.task_inputs import plan_of
 
     schedule = rebuilt.schedule
     ids = schedule.arg_ids(rebuilt.args)
@@ -210,7 +210,7 @@ def _plan(rebuilt: Rebuilt) -> DataPlan | None:
 def _constants(
     rebuilt: Rebuilt, expression: Expression, record: Record, plan: DataPlan | None
 ) -> str:
-    from loopwright.measure.checking.check import computed_in, reduction_length
+    from loopwright.measure.comparison import computed_in, reduction_length
 
     dag = rebuilt.schedule.dag
     close = f"Closeness({reduction_length(dag)}, {computed_in(dag)!r})"

@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from loopwright.measure.playoff.paired_ratios import CONFIDENCE, SMALLEST_GAIN
+from loopwright.measure.paired_ratios import CONFIDENCE, SMALLEST_GAIN
 from loopwright.records import Outcome
 from loopwright.records.reports.differences import FEWEST_WINDOWS, ratio_interval
 

@@ -21,7 +21,7 @@ from loopwright.time_limit import TEMPLATE_S, limited
 
 if TYPE_CHECKING:
     from loopwright.measure import MeasureResult
-    from loopwright.measure.scheduled_task import ScheduledTask
+    from loopwright.measure.record_check import ScheduledTask
     from loopwright.task import Task
 
 #: Samples of a new timing, each a window of so many milliseconds at least.
@@ -208,7 +208,7 @@ def _seed(log: Log, record: Record) -> int:
 
 def _task(record: Record, rebuilt: Rebuilt) -> tuple[ScheduledTask, str]:
     """Kernel of a record as a task, and the reference of its answer."""
-    from loopwright.measure.scheduled_task import ScheduledTask
+    from loopwright.measure.record_check import ScheduledTask
 
     known = _known_task(record, rebuilt)
     reference = None if known is None else known.reference

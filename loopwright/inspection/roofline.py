@@ -60,7 +60,7 @@ def limits_in(log: Log, records: Sequence[Record]) -> Limits:
 
     They are of one hardware and one number of threads, of any tasks that compute in one type.
     """
-    from loopwright.measure.playoff.machine_limit import BANDWIDTH
+    from loopwright.measure.machine_limit import BANDWIDTH
 
     limits = Limits()
     verdicts, medians, ids = fields_of(records, "verdict", "median", "id")

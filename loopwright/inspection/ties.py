@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from loopwright.measure.playoff.paired_ratios import paired_gain
+from loopwright.measure.paired_ratios import paired_gain
 from loopwright.records import Outcome, Record, ranked
 from loopwright.records.playoffs import playoffs
 from loopwright.records.reports.differences import time_ratio

@@ -70,7 +70,7 @@ def arithmetic_in(log: Log, records: Iterable[Record]) -> str:
     """Operand type of the products in the records' expression, see `arithmetic_of`; empty where the
     log does not hold it.
     """
-    from loopwright.measure.playoff.machine_limit import arithmetic_of
+    from loopwright.measure.machine_limit import arithmetic_of
 
     for record in records:
         if record.dag:

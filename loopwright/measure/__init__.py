@@ -6,14 +6,12 @@ error. `Replay` stands for a device that has measured a whole space already.
 """
 
 from loopwright.measure.batch import BuildResult, MeasureBatch, create_measure_batch
-from loopwright.measure.checking.recheck import recheck
-from loopwright.measure.interfaces import MeasurerLike
-from loopwright.measure.lock import DeviceLock, lock_log
+from loopwright.measure.devices import DeviceLock, lock_log
+from loopwright.measure.interfaces import FinalistResult, MeasurerLike, PlayoffPlan, PlayoffResult
 from loopwright.measure.measurer import Measurer
 from loopwright.measure.options import LocalBuilder, LocalRunner, MeasureOption, measure_option
-from loopwright.measure.playoff.paired_ratios import PairedGain, paired_gain
-from loopwright.measure.playoff.result import FinalistResult, PlayoffPlan, PlayoffResult
-from loopwright.measure.replay import Replay
+from loopwright.measure.paired_ratios import PairedGain, paired_gain
+from loopwright.measure.record_check import recheck
 from loopwright.measure.result import (
     ErrorKind,
     MeasureError,
@@ -22,7 +20,7 @@ from loopwright.measure.result import (
     MeasureResult,
     TaskLike,
 )
-from loopwright.measure.space_file import MeasuredSpace, load_space
+from loopwright.measure.space_file import MeasuredSpace, Replay, load_space
 
 __all__ = [
     "BuildResult",

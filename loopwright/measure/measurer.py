@@ -18,17 +18,13 @@ from typing import TYPE_CHECKING
 
 from loopwright.env import usable_cpus
 from loopwright.errors import UsageError
-from loopwright.measure.again import Again
-from loopwright.measure.building import Build, Candidate
-from loopwright.measure.checking.gate import checked_result
-from loopwright.measure.checking.reach import time_out_of_reach
-from loopwright.measure.description import Descriptions
-from loopwright.measure.equipment import Equipment
-from loopwright.measure.lanes import Lanes
+from loopwright.measure.building import Build, Programs, code_of, resources_of, stands_for_program
+from loopwright.measure.candidate import Candidate, Descriptions
+from loopwright.measure.device_pool import Lanes
+from loopwright.measure.interfaces import PlayoffPlan, PlayoffResult
+from loopwright.measure.machine_limit import time_out_of_reach
 from loopwright.measure.options import WINDOWS, MeasureOption, measure_option
-from loopwright.measure.playoff.playoff import playoff
-from loopwright.measure.playoff.result import PlayoffPlan, PlayoffResult
-from loopwright.measure.programs import Programs, code_of, resources_of, stands_for_program
+from loopwright.measure.playoff import playoff
 from loopwright.measure.result import (
     MeasureError,
     MeasureInput,
@@ -37,6 +33,7 @@ from loopwright.measure.result import (
     faster,
     would_lead,
 )
+from loopwright.measure.session import Again, Equipment, checked_result
 from loopwright.records import Checked
 from loopwright.runtime import Artifact
 

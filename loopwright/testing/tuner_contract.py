@@ -31,11 +31,11 @@ from loopwright.measure import (
     PlayoffPlan,
     PlayoffResult,
 )
-from loopwright.measure.playoff.result import played
+from loopwright.measure.interfaces import played
 from loopwright.task import ConfigEntity, ConfigSpace
 from loopwright.tuner.base import Tuner
-from loopwright.tuner.run.output.summary import Summary
 from loopwright.tuner.run.state import point
+from loopwright.tuner.run.summary import Summary
 
 
 class FakeSpace(ConfigSpace):

@@ -9,21 +9,17 @@ from loopwright.tuner.candidate_checks import register_check, remove_check
 from loopwright.tuner.droplet_tuner import DropletTuner
 from loopwright.tuner.evolution import Annealing, Evolution
 from loopwright.tuner.ga_tuner import GATuner
-from loopwright.tuner.gridsearch_tuner import GridSearchTuner
 from loopwright.tuner.history_or_sample import ApplyHistoryBestOrSample
-from loopwright.tuner.model.explain import Explanation, explain
-from loopwright.tuner.model.train_from_log import learn
-from loopwright.tuner.random_tuner import RandomTuner
+from loopwright.tuner.model.explain import Explanation, explain, learn
+from loopwright.tuner.range_tuners import GridSearchTuner, RandomTuner
 from loopwright.tuner.registry import DEFAULT_TUNER, TUNERS, find_tuner
 from loopwright.tuner.run.callbacks import EarlyStop, log_to_file, progress_bar, stop_at
-from loopwright.tuner.run.interfaces import Callback, TunerLike
+from loopwright.tuner.run.interfaces import Callback, Monitor, TunerLike
 from loopwright.tuner.run.loop import PLAN_SIZE, TuningInterrupted, tune
-from loopwright.tuner.run.monitor import Monitor
-from loopwright.tuner.run.output.summary import NothingRan, Summary
 from loopwright.tuner.run.state import Failure, RunState, Trial
+from loopwright.tuner.run.summary import NothingRan, Summary
 from loopwright.tuner.structures import StructuresTuner
-from loopwright.tuner.tasks.summary import TaskRow, TasksSummary
-from loopwright.tuner.tasks.table import TasksMonitor, task_table
+from loopwright.tuner.tasks.summary import TaskRow, TasksMonitor, TasksSummary, task_table
 from loopwright.tuner.tasks.tune_tasks import tune_tasks
 from loopwright.tuner.xgb_tuner import XGBTuner
 

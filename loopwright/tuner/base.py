@@ -24,9 +24,8 @@ from loopwright.errors import UsageError
 from loopwright.measure import MeasureInput
 from loopwright.records import Expression, Log, Record
 from loopwright.task.union import SpaceUnion
-from loopwright.tuner.candidate_checks import CandidateChecks
+from loopwright.tuner.candidate_checks import CandidateChecks, Pruning
 from loopwright.tuner.options import TunerOptions
-from loopwright.tuner.pruning import Pruning
 from loopwright.tuner.run.interfaces import Callback
 from loopwright.tuner.run.loop import PLAN_SIZE, tune
 from loopwright.tuner.run.state import flop_of, point, speed_of
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     from loopwright.measure.interfaces import MeasurerLike
     from loopwright.task import ConfigEntity, Task
     from loopwright.tuner.run.journal import Journal
-    from loopwright.tuner.run.output.summary import Summary
+    from loopwright.tuner.run.summary import Summary
 
 
 def _unheard(text: str) -> None:
@@ -351,7 +350,7 @@ class Tuner(ABC):
                 which may find it a little slower).
             min_gain: stop when the best is expected to become faster by less than this share within
                 a minute: 0.01 or ``"1%"``. Estimated from the latest 64 trials, see
-                `loopwright.tuner.run.gain`; before them it never stops a run.
+                `loopwright.tuner.run.budget`; before them it never stops a run.
 
         Returns:
             The summary: best, default, speed-up, failures, where the time went, why it stopped.

@@ -14,7 +14,7 @@ from loopwright.records import load
 from loopwright.task import ApplyHistoryBest, ConfigEntity, Task
 from loopwright.task.applying.sources import Source
 from loopwright.task.template import Scheduled
-from loopwright.tuner.random_tuner import RandomTuner
+from loopwright.tuner.range_tuners import RandomTuner
 from loopwright.tuner.run.callbacks import log_to_file
 
 #: Random configurations that are tried until one can be lowered.

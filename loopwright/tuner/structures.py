@@ -21,8 +21,7 @@ from loopwright.records import Json, Record
 from loopwright.task.union import STRUCTURE, SpaceUnion
 from loopwright.tuner.base import Tuner
 from loopwright.tuner.candidate_checks import ChecksOfPart
-from loopwright.tuner.model.teacher import Teacher
-from loopwright.tuner.model.transfer_model import History
+from loopwright.tuner.model.transfer_model import History, Teacher
 from loopwright.tuner.run.state import point, speed_of
 from loopwright.tuner.xgb_tuner import XGBTuner
 

@@ -19,7 +19,7 @@ from loopwright.task import apply_history_best, create_task
 from loopwright.task.rebuild import rebuild
 from loopwright.testing.tuner_contract import FakeMeasurer, bowl
 from loopwright.tuner import RandomTuner, learn, log_to_file
-from loopwright.tuner.run.log_journal import LogJournal
+from loopwright.tuner.run.journal import LogJournal
 from tests.property.hostile_lines import hostile_line, of_all_kinds
 
 WORKLOAD = ("matmul", "M=16", "N=16", "K=16", "--threads", "1")

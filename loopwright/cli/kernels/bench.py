@@ -33,7 +33,7 @@ from loopwright.records.reports.spread import spread_text
 
 if TYPE_CHECKING:
     from loopwright.measure import PairedGain
-    from loopwright.measure.playoff.machine_limit import MachineLimit
+    from loopwright.measure.machine_limit import MachineLimit
     from loopwright.runtime import Device, Module
     from loopwright.target import VectorUnit
 
@@ -102,7 +102,7 @@ def command(
     """
     from loopwright import runtime
     from loopwright.cli.kernels.device_limits import DeviceLimits
-    from loopwright.measure.playoff.machine_limit import BANDWIDTH, arithmetic_of, bytes_of, moving
+    from loopwright.measure.machine_limit import BANDWIDTH, arithmetic_of, bytes_of, moving
     from loopwright.target import roof_of
     from loopwright.tuner.run.state import flop_of
 

@@ -16,7 +16,7 @@ from loopwright.cli.workload import Workload
 from loopwright.errors import LoopwrightError, RunError, UsageError
 
 if TYPE_CHECKING:
-    from loopwright.measure.checking.check import Array, Closeness
+    from loopwright.measure.comparison import Array, Closeness
     from loopwright.runtime import Arg, Module
     from loopwright.task import Task
     from loopwright.te import Dag
@@ -63,7 +63,7 @@ def check(file: str, module: Module, arrays: Sequence[Array]) -> str:
     """Check the outputs among the arguments of a call, and return in words what they were compared
     with; without a reference they must be finite.
     """
-    from loopwright.measure.arguments import arguments
+    from loopwright.measure.inputs import arguments
 
     pairs = list(zip(arguments(module.artifact), arrays, strict=True))
     says = module.artifact.contents.workload
@@ -110,7 +110,7 @@ def _task_of(says: Any) -> Task | None:
 
 
 def _compare_with_reference(file: str, task: Task, pairs: Sequence[tuple[Arg, Array]]) -> str:
-    from loopwright.measure.checking import check as checking
+    from loopwright.measure import comparison as checking
 
     schedule, tensors = task.expression()
     shapes = [(t.dtype, tuple(t.shape)) for t in tensors]
@@ -129,7 +129,7 @@ def _compare_with_expression(file: str, says: Any, pairs: Sequence[tuple[Arg, Ar
 
     NumPy evaluates a small one; a large one is compiled without any schedule.
     """
-    from loopwright.measure.checking import check as checking
+    from loopwright.measure import comparison as checking
     from loopwright.te import Dag
     from loopwright.te.dag import read_arg_id
 
@@ -187,7 +187,7 @@ def _compare(
     close: Closeness,
 ) -> float:
     """The largest error of any output; a wrong output is an error."""
-    from loopwright.measure.checking import check as checking
+    from loopwright.measure import comparison as checking
 
     worst = 0.0
     outputs = [(arg, array) for arg, array in pairs if arg.output]

@@ -7,13 +7,13 @@ from typing import TypeVar
 
 from loopwright.cli.kernels.workload_kernels import ChosenSchedule
 from loopwright.errors import BuildError, CodegenError, LowerError, RunError, UsageError
-from loopwright.measure.playoff.device_limit import (
+from loopwright.measure.device_limit import (
     arithmetic_limit,
     bandwidth_limit,
     in_this_process,
     uses_tensor_cores,
 )
-from loopwright.measure.playoff.machine_limit import MachineLimit, bytes_of, stays_in_cache
+from loopwright.measure.machine_limit import MachineLimit, bytes_of, stays_in_cache
 from loopwright.runtime import Artifact, Device
 from loopwright.task import Task
 from loopwright.tuner.run.state import flop_of

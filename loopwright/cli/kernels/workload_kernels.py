@@ -20,7 +20,7 @@ from loopwright.errors import RecordError, UsageError
 if TYPE_CHECKING:
     from loopwright.lowering.context import PassContext
     from loopwright.measure import MeasureOption
-    from loopwright.measure.checking.check import Array
+    from loopwright.measure.comparison import Array
     from loopwright.records import Log, Record
     from loopwright.runtime import Device, Module
     from loopwright.schedule import Schedule
@@ -248,10 +248,9 @@ def random_arguments(module: Module, task: Task | None = None) -> list[Array]:
     """Arrays for the entry function: random inputs, outputs full of NaN or of a pattern. A task
     knows the meaning of its inputs, such as indices; without it they are small numbers.
     """
-    from loopwright.measure.arguments import arguments
-    from loopwright.measure.checking.check import poison
-    from loopwright.measure.data.plan import DataPlan, input_set
-    from loopwright.measure.data.planning import task_inputs
+    from loopwright.measure.comparison import poison
+    from loopwright.measure.inputs import DataPlan, arguments, input_set
+    from loopwright.measure.task_inputs import task_inputs
 
     args = arguments(module.artifact)
     if task is None:

@@ -13,8 +13,8 @@ from rich.text import Text
 from loopwright.cli.harmless import harmless, harmless_lines
 from loopwright.tuner import Monitor, RunState, Summary, Trial, TunerLike
 from loopwright.tuner.run.budget import clock
-from loopwright.tuner.run.output.phases import Ticker
-from loopwright.tuner.run.output.progress import Part, line_with_bar
+from loopwright.tuner.run.phases import Ticker
+from loopwright.tuner.run.progress import Part, line_with_bar
 
 #: Seconds between two lines where there is no terminal.
 _LINE_S = 10.0

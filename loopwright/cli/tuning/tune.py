@@ -51,12 +51,12 @@ from loopwright.runtime.devices.facts import runs_on_cpu
 from loopwright.tuner import Summary, Tuner, TuningInterrupted, log_to_file
 from loopwright.tuner.run.budget import count, seconds, share
 from loopwright.tuner.run.budget import speed as enough
-from loopwright.tuner.run.output.summary import failure_lines, time_line
 from loopwright.tuner.run.state import flop_of
+from loopwright.tuner.run.summary import failure_lines, time_line
 
 if TYPE_CHECKING:
     from loopwright.cli.numpy_process import NumpyProcess
-    from loopwright.measure.playoff.machine_limit import MachineLimit
+    from loopwright.measure.machine_limit import MachineLimit
 
 #: Spread of the yardsticks, as a share of their median, above which they are called noisy.
 NOISY = 0.3
@@ -379,7 +379,7 @@ def _limit(workload: Workload) -> MachineLimit | None:
     """
     from loopwright import dtypes
     from loopwright.cli.kernels import workload_kernels
-    from loopwright.measure.playoff.machine_limit import arithmetic_of, limit_of
+    from loopwright.measure.machine_limit import arithmetic_of, limit_of
     from loopwright.target import roof_of
 
     try:

@@ -12,14 +12,15 @@ import json
 from loopwright import driver
 from loopwright.driver.backends import backend_names
 from loopwright.errors import InternalError
-from loopwright.measure.workers.messages import (
+from loopwright.measure.workers.protocol import (
     BuildReply,
     CompileRequest,
     LoweredReply,
     LowerRequest,
+    Message,
+    Reply,
     UnknownTarget,
 )
-from loopwright.measure.workers.protocol import Message, Reply
 from loopwright.target import Target
 from loopwright.te import Dag
 from loopwright.te.intrin_proof import vouch_for

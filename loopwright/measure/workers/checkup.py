@@ -16,24 +16,18 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from loopwright import runtime
-from loopwright.measure.checking.check import (
-    OTHER_PATTERN,
-    Array,
-    Closeness,
-    Comparison,
-    KnownElements,
-)
-from loopwright.measure.data.plan import EDGES
-from loopwright.measure.workers.array_bytes import same_bytes
-from loopwright.measure.workers.arrays import KernelArrays
+from loopwright.measure.comparison import OTHER_PATTERN, Array, Closeness, Comparison, KnownElements
+from loopwright.measure.inputs import EDGES
 from loopwright.measure.workers.kernel_host import (
     AnyCall,
     ArgumentMemory,
     CheckMemory,
+    KernelArrays,
     LoadedKernel,
     prepared,
+    same_bytes,
 )
-from loopwright.measure.workers.messages import CheckReply, CheckRequest
+from loopwright.measure.workers.protocol import CheckReply, CheckRequest
 from loopwright.runtime.guarded_memory import Side
 
 #: A call that does its work may take this many times what one took when it was timed, and this many

@@ -13,16 +13,17 @@ import numpy as np
 
 from loopwright import runtime
 from loopwright.errors import InternalError, RunError
-from loopwright.measure.checking.check import Array, poison
-from loopwright.measure.workers.array_bytes import guard_pattern, outside_text
+from loopwright.measure.comparison import Array, poison
 from loopwright.measure.workers.kernel_host import (
     ArgumentMemory,
     CheckMemory,
     KernelHost,
     LoadedKernel,
+    guard_pattern,
+    outside_text,
     prepared,
 )
-from loopwright.measure.yardsticks.sampling import Yardstick
+from loopwright.measure.workers.yardstick import Yardstick
 from loopwright.runtime import Arg, Device
 from loopwright.runtime.arrays.device import DeviceArray
 from loopwright.runtime.devices.function import DeviceCall, DeviceFunction, sweep

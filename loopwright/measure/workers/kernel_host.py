@@ -1,8 +1,8 @@
-"""`KernelHost`: the processor that the kernels of a runner run on.
+"""`KernelHost`: the processor that a runner's kernels run on, and the arrays of their arguments.
 
 A runner makes data, races kernels and checks them in one way everywhere. The differences between
 CPUs and devices are behind the classes here: the place and guards of arrays, the loading and timing
-of kernels. ``cpu_host.py`` and ``device_kernels.py`` implement them.
+of kernels. ``cpu_kernels.py`` and ``device_kernels.py`` implement them.
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
+import numpy as np
+
 from loopwright import runtime
 from loopwright.errors import InternalError
-from loopwright.measure.checking.check import (
+from loopwright.measure.comparison import (
     PATTERN,
     Array,
     Closeness,
@@ -22,8 +24,9 @@ from loopwright.measure.checking.check import (
     KnownElements,
     compare,
     compare_known,
+    split,
 )
-from loopwright.measure.workers.array_bytes import same_bytes
+from loopwright.measure.inputs import DataPlan, input_set
 from loopwright.runtime import Arg, Artifact
 from loopwright.runtime.devices.function import DeviceCall
 from loopwright.runtime.function import BoundCall
@@ -39,6 +42,29 @@ def prepared(call: AnyCall) -> float:
     of it, 0 where there is none.
     """
     return runtime.time_call(call.prepare, 1) if isinstance(call, PreparedCall) else 0.0
+
+
+def guard_pattern(number: int) -> int:
+    """The byte that guards the array of an argument.
+
+    It differs from array to array: a kernel that runs past the end of all of them copies the guards
+    of one into those of another.
+    """
+    return (0x5A + 29 * number) % 256
+
+
+def outside_text(names: Sequence[str]) -> str | None:
+    """One line about writes outside of the arrays of these arguments; None where there are none."""
+    return f"it wrote outside the memory of {', '.join(names)}" if names else None
+
+
+def same_bytes(a: Array, b: Array) -> bool:
+    """Whether two arrays of one type hold the same bits; a NaN equals itself."""
+    return bool(np.array_equal(_bits(a), _bits(b)))
+
+
+def _bits(a: Array) -> Array:
+    return np.ascontiguousarray(a).reshape(-1).view(np.uint8)
 
 
 class ArgumentMemory(ABC):
@@ -169,7 +195,7 @@ class CheckMemory(ABC):
 
 
 class SampledLimit(Protocol):
-    """A limit of a processor; see `loopwright.measure.yardsticks.sampling.Yardstick`."""
+    """A limit of a processor; see `loopwright.measure.workers.yardstick.Yardstick`."""
 
     def rate(self) -> float:
         """Units of work per second, measured now."""
@@ -202,3 +228,45 @@ class KernelHost(ABC):
     @abstractmethod
     def probe(self) -> None:
         """Test whether the processor still works; raises a RunError where it does not."""
+
+
+#: Inputs of a set beside the first that are larger than this together are made for each check.
+_KEPT_BYTES = 1 << 28
+
+
+class KernelArrays:
+    """The arrays of all arguments of one kind of kernel, and their data.
+
+    Inputs keep a pristine copy on the host, so that a kernel that writes an input is detected and
+    cannot spoil the data of the next one. ``data`` is set 0 of the inputs one after the other,
+    row-major; empty: random ones from the seed.
+    """
+
+    def __init__(
+        self, memory: ArgumentMemory, seed: int, data: bytes = b"", plan: DataPlan | None = None
+    ) -> None:
+        self.memory, self.args = memory, memory.args
+        self._seed, self._plan = seed, plan or DataPlan()
+        self._given = split(data, [a for a in self.args if not a.output]) if data else None
+        self._pristine = input_set(self._plan, self.args, seed, self._given, 0)
+        self._others: dict[int, list[Array]] = {}
+        self.restore()
+
+    def inputs(self, number: int) -> list[Array]:
+        """The inputs of a set, read-only."""
+        if number == 0:
+            return self._pristine
+        if number in self._others:
+            return self._others[number]
+        made = input_set(self._plan, self.args, self._seed, self._given, number)
+        if sum(a.nbytes for a in made) <= _KEPT_BYTES:
+            self._others[number] = made
+        return made
+
+    def restore(self, number: int = 0) -> None:
+        """Reset the inputs and poison the outputs."""
+        self.memory.fill(self.inputs(number))
+
+    def split(self, data: bytes) -> list[Array]:
+        """The outputs, which lie in ``data`` one after the other, as read-only arrays."""
+        return split(data, [arg for arg in self.args if arg.output])

@@ -11,36 +11,35 @@ from typing import TypeVar
 
 from loopwright import runtime
 from loopwright.errors import DeviceLostError, InternalError, LoopwrightError, RunError
-from loopwright.measure.arguments import arguments
-from loopwright.measure.checking.check import Closeness
-from loopwright.measure.data.plan import DataPlan
-from loopwright.measure.workers.array_bytes import known_from
-from loopwright.measure.workers.arrays import KernelArrays
+from loopwright.measure.comparison import Closeness, known_from
+from loopwright.measure.inputs import DataPlan, arguments
 from loopwright.measure.workers.checkup import Answers, Checkup, KnownAnswers
-from loopwright.measure.workers.cpu_host import CpuHost
+from loopwright.measure.workers.cpu_kernels import CpuHost
 from loopwright.measure.workers.kernel_host import (
     CheckMemory,
+    KernelArrays,
     KernelHost,
     LoadedKernel,
     SampledLimit,
 )
-from loopwright.measure.workers.messages import (
+from loopwright.measure.workers.protocol import (
     CheckReply,
     CheckRequest,
     CountsRequest,
     DataRequest,
     Done,
     Failed,
+    Message,
     OutputsReply,
     OutputsRequest,
     RaceReply,
     RaceRequest,
+    Reply,
     SamplesReply,
     WindowsRequest,
     YardstickReply,
     YardstickRequest,
 )
-from loopwright.measure.workers.protocol import Message, Reply
 from loopwright.records import ErrorKind
 from loopwright.runtime import timing
 from loopwright.runtime.artifacts.kinds import artifact_kind

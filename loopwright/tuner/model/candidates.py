@@ -11,6 +11,10 @@ import numpy.typing as npt
 
 from loopwright.cost.analytical import AnalyticalModel
 from loopwright.cost.features import Extractor
+from loopwright.cost.features.extract import Rows
+from loopwright.errors import UsageError
+from loopwright.task.interfaces import Scheduler
+from loopwright.task.union import SpaceUnion
 from loopwright.task.vectors import Digits, digits_of, random_digits
 from loopwright.tuner.model.cost_model import Batch, CostModel, Outcome, Samples, concatenated
 from loopwright.tuner.run.state import point, speed_of
@@ -198,3 +202,36 @@ def score_of(result: MeasureResult) -> tuple[Outcome, float]:
     if speed == 0:
         return Outcome.FAILED, 0.0
     return (Outcome.CENSORED if result.dropped else Outcome.EXACT), math.log2(speed)
+
+
+def part_of(task: Scheduler, index: int) -> tuple[Scheduler, int]:
+    """The structure that a point is of, and its index there; a task of one space is its own."""
+    space = task.config_space
+    if not isinstance(space, SpaceUnion):
+        return task, index
+    number, local = space.place(index)
+    return space.parts[number], local
+
+
+def rows_of(task: Scheduler, indices: Sequence[int], feature_type: str) -> Rows:
+    """Features of one or more points; those of knobs are refused for several structures."""
+    members: dict[int, tuple[Scheduler, list[int], list[int]]] = {}
+    for row, index in enumerate(indices):
+        part, local = part_of(task, index)
+        _, rows, locals_ = members.setdefault(id(part), (part, [], []))
+        rows.append(row)
+        locals_.append(local)
+    if feature_type == "knob" and len(members) > 1:
+        raise UsageError(
+            f"features of knobs: the records are of {len(members)} structures, each with knobs of "
+            "its own; ask for the features 'itervar' or 'curve'"
+        )
+    found = [
+        (rows, Extractor(part, feature_type).rows(digits_of(part.config_space, locals_)))
+        for part, rows, locals_ in members.values()
+    ]
+    order = np.argsort(np.concatenate([rows for rows, _ in found]))
+    return Rows(
+        np.concatenate([own.values for _, own in found])[order],
+        np.concatenate([own.failed for _, own in found])[order],
+    )

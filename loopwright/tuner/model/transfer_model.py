@@ -2,31 +2,127 @@
 
 These measurements never count as trials and are never compared with those of the task. A model of
 its own, the transfer model, learns from them, each workload apart; its prediction weighs less and
-less as the task's own results come in.
+less as the task's own results come in. A record of a template, of another structure or of another
+workload has a trace: replayed on its expression it is a schedule, and features of schedules are the
+same numbers for all; only those of knobs are of one space alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+import logging
+import math
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from loopwright.errors import LoopwrightError
-from loopwright.records import Record
+from loopwright.cost.analytical import predicted
+from loopwright.cost.features.extract import StateFeatures
+from loopwright.errors import LoopwrightError, TimeLimitError
+from loopwright.records import Expression, Record
 from loopwright.task import ConfigEntity, Task
 from loopwright.task.interfaces import Scheduler
+from loopwright.task.rebuild import dag_of
 from loopwright.task.vectors import digits_of
-from loopwright.tuner.model.candidates import Candidates, score_of
+from loopwright.time_limit import TEMPLATE_S, limited
+from loopwright.tuner.model.candidates import Candidates, part_of, score_of
 from loopwright.tuner.model.cost_model import Batch, Outcome, Samples, concatenated, joined
-from loopwright.tuner.model.parts import part_of
-from loopwright.tuner.model.replayed_traces import Expressions, traced_batch
+from loopwright.tuner.model.xgb_model import XGBCostModel
 from loopwright.tuner.run.recorded import result_of
 from loopwright.tuner.run.state import point
 
 if TYPE_CHECKING:
     from loopwright.measure import MeasureInput, MeasureResult
+    from loopwright.schedule.state import State
+    from loopwright.target import Target
+    from loopwright.te.dag import Dag
+    from loopwright.tuner.run.interfaces import TunerLike
+
+
+_log = logging.getLogger("loopwright.cost")
+
+
+class Expressions:
+    """Tensor expressions by hash: those of logs, and that of a task itself, which needs no log."""
+
+    def __init__(self, own: str = "", make: Callable[[], Dag] | None = None) -> None:
+        self._own, self._make = own, make
+        self._dags: dict[str, Dag | None] = {}
+        self._lines: dict[str, Expression] = {}
+
+    def add(self, lines: Mapping[str, Sequence[Expression]]) -> None:
+        """Take in the expressions of a log, `loopwright.records.Log.dags`."""
+        for digest, expressions in lines.items():
+            if expressions:
+                self._lines.setdefault(digest, expressions[0])
+
+    def __contains__(self, digest: str) -> bool:
+        return digest in self._lines or bool(digest and digest == self._own)
+
+    def dag(self, digest: str) -> Dag | None:
+        """The DAG of a hash; None where no log held it, or its line is damaged."""
+        if digest not in self._dags:
+            self._dags[digest] = self._find(digest)
+        return self._dags[digest]
+
+    def _find(self, digest: str) -> Dag | None:
+        if digest == self._own and self._make is not None:
+            dag = self._make()
+            if dag.hash == digest:
+                return dag
+        return _dag(self._lines[digest]) if digest in self._lines else None
+
+
+def _dag(line: Expression) -> Dag | None:
+    try:
+        return dag_of(line)
+    except LoopwrightError as exc:
+        _log.warning("%s; its records are not learned from", exc)
+        return None
+
+
+def traced_batch(
+    records: Sequence[Record],
+    expressions: Expressions,
+    target: Target,
+    feature_type: str,
+    analytical: bool,
+) -> Batch:
+    """Features and offsets of the schedules that the traces of records make, for the target of now.
+
+    Records are of one kind of target, and ``feature_type`` is not ``"knob"``; a row that cannot be
+    replayed is marked as failed.
+    """
+    features = StateFeatures(target, feature_type)
+    values = np.full((len(records), len(features.columns)), np.nan, np.float32)
+    offset = np.zeros(len(records))
+    failed = np.ones(len(records), np.bool_)
+    for row, record in enumerate(records):
+        state = _state(record, expressions)
+        if state is None:
+            continue
+        values[row] = features.row(state)
+        prediction = predicted(state, target) if analytical else 0.0
+        failed[row] = math.isnan(prediction) or not np.isfinite(values[row]).all()
+        offset[row] = 0.0 if failed[row] else prediction
+    values[failed] = np.nan
+    return Batch(values, offset, failed)
+
+
+def _state(record: Record, expressions: Expressions) -> State | None:
+    """The schedule of a record; None where it cannot be made again."""
+    from loopwright.schedule import replay
+
+    dag = expressions.dag(record.dag)
+    if dag is None or not record.trace:
+        return None
+    try:
+        schedule = limited(TEMPLATE_S, "a trace", replay, dag, record.trace, often=True)
+    except (LoopwrightError, TimeLimitError):
+        return None
+    return schedule.state
+
 
 #: Largest number of measurements of one other task, the latest: more make no better model.
 _LATEST = 2048
@@ -211,3 +307,41 @@ def _batch(points: Sequence[_Point], candidates: Candidates) -> Batch | None:
         return None
     digits = digits_of(part.config_space, [index for _, index in points])
     return own.without_transfer(digits)
+
+
+class Teacher:
+    """Trains a model on a tuner's ``elsewhere``, ``pretrained``, ``relatives`` when they grow."""
+
+    def __init__(self, tuner: TunerLike) -> None:
+        self._tuner = tuner
+        self._size = (0, 0, 0)
+        self.history = History()
+        self.model: XGBCostModel | None = None
+
+    def taught(self, candidates: Candidates, loss_type: str, threads: int) -> XGBCostModel | None:
+        """The model for the features of ``candidates``; None without anything to learn from."""
+        tuner = self._tuner
+        size = (len(tuner.pretrained), len(tuner.elsewhere), len(tuner.relatives))
+        if size == self._size:
+            return self.model
+        self._size = size
+        self.model = None
+        history = self.history = History(self._expressions(), tuner.task.name)
+        history.add(tuner.task, tuner.elsewhere)
+        history.add_given(tuner.task, tuner.pretrained)
+        history.add_records(tuner.task, tuner.relatives)
+        samples = history.samples(candidates)
+        if samples is None:
+            return None
+        model = XGBCostModel(candidates.names, loss_type, threads)
+        model.fit(samples)
+        self.model = model if model.ready else None
+        return self.model
+
+    def _expressions(self) -> Expressions:
+        """Expressions of the logs that were given, and that of the task itself."""
+        task = self._tuner.task
+        default = task.config_space.default_index
+        found = Expressions(task.dag_hash, lambda: task.instantiate(default)[0].dag)
+        found.add(self._tuner.expressions)
+        return found

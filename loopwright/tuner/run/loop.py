@@ -21,13 +21,12 @@ from loopwright.measure.interfaces import MeasurerLike
 from loopwright.records.log import without_collector
 from loopwright.tuner.run.budget import Budget, seconds, share
 from loopwright.tuner.run.callbacks import LogToFile
-from loopwright.tuner.run.interfaces import Callback, TunerLike
-from loopwright.tuner.run.log_journal import open_journal
-from loopwright.tuner.run.monitor import Monitor
-from loopwright.tuner.run.output.phases import Phases
-from loopwright.tuner.run.output.summary import Summary
+from loopwright.tuner.run.interfaces import Callback, Monitor, TunerLike
+from loopwright.tuner.run.journal import open_journal
+from loopwright.tuner.run.phases import Phases
 from loopwright.tuner.run.run import Run
 from loopwright.tuner.run.state import flop_of
+from loopwright.tuner.run.summary import Summary
 
 #: Number of trials of one round, which the tuner is asked for, and told of, at once.
 PLAN_SIZE = 16

@@ -12,6 +12,8 @@ import sys
 import time
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from loopwright.errors import InternalError, SpaceError
 from loopwright.measure import MeasureInput, MeasureOption, MeasureResult
@@ -25,20 +27,102 @@ from loopwright.records import Verdict
 from loopwright.records.verdict import NOT_COMPARED
 from loopwright.task.refusals import refusals
 from loopwright.tuner.run.budget import PLAYOFF_SHARE, Budget
-from loopwright.tuner.run.callbacks import EarlyStop
-from loopwright.tuner.run.capacity import capacity, shortage
-from loopwright.tuner.run.final_playoff import FINALISTS, FinalPlayoff
-from loopwright.tuner.run.interfaces import Callback, TunerLike
+from loopwright.tuner.run.callbacks import EarlyStop, log_end, log_round, log_start, log_trial
+from loopwright.tuner.run.final_playoff import FINALISTS, FinalPlayoff, Remeasuring
+from loopwright.tuner.run.interfaces import Callback, Monitor, TunerLike
 from loopwright.tuner.run.journal import Journal
-from loopwright.tuner.run.monitor import Monitor
-from loopwright.tuner.run.output import trial_log
-from loopwright.tuner.run.output.phases import MEASURING, Phases
-from loopwright.tuner.run.output.summary import NothingRan, Summary, summarize
-from loopwright.tuner.run.remeasuring import Remeasuring
-from loopwright.tuner.run.round import Round
+from loopwright.tuner.run.phases import MEASURING, Phases, StallWatch
 from loopwright.tuner.run.sentinel import Sentinel
-from loopwright.tuner.run.stall import StallWatch
 from loopwright.tuner.run.state import RunState, Trial, flop_of, point
+from loopwright.tuner.run.summary import NothingRan, Summary, summarize
+
+if TYPE_CHECKING:
+    from loopwright.task import ConfigEntity, ConfigSpace
+
+
+#: Largest number of configurations that are counted, so that a total is shown.
+COUNTED = 20_000
+#: Seconds after which counting is given up: a filter may be slow, or never end.
+_PATIENCE_S = 2.0
+
+
+@runtime_checkable
+class SearchesRange(Protocol):
+    """A tuner that proposes only indices from ``begin_idx`` on, below ``end_idx``."""
+
+    begin_idx: int
+    end_idx: int
+
+
+def capacity(tuner: TunerLike, state: RunState) -> int | None:
+    """Largest number of configurations in the log of a run; None above 20 000 or for slow filters.
+
+    These are the valid ones that the tuner may propose, the default one, and those of the log.
+    """
+    space = tuner.space
+    lo, hi = 0, space.range_length
+    if isinstance(tuner, SearchesRange):
+        lo, hi = tuner.begin_idx, tuner.end_idx
+    if hi - lo > COUNTED:
+        return None
+    inside = _valid(space, lo, hi)
+    if inside is None:
+        return None
+    known = {trial.index for trial in (*state.trials, *state.duplicates)}
+    known |= set() if state.default_index is None else {state.default_index}
+    outside = sum(not (lo <= index < hi and space.is_valid(index)) for index in known)
+    return inside + outside
+
+
+def shortage(state: RunState) -> str:
+    """Warning that a run asks for more trials than there can be; else empty."""
+    wanted, room = state.budget.n_trial, state.capacity
+    if wanted is None or room is None or wanted <= room:
+        return ""
+    return (
+        f"{wanted} trials were asked for, but there are only {room} valid configurations: "
+        "the run ends when these are measured"
+    )
+
+
+def _valid(space: ConfigSpace, lo: int, hi: int) -> int | None:
+    """Number of valid indices in a range; None where counting takes too long."""
+    if not space.is_filtered:
+        return hi - lo
+    until, count = time.monotonic() + _PATIENCE_S, 0
+    for index in range(lo, hi):
+        count += space.is_valid(index)
+        if time.monotonic() > until:
+            return None
+    return count
+
+
+@dataclass
+class Round:
+    """The configurations of one round in order, and their trials."""
+
+    number: int
+    #: Seed of the tuner that proposed it.
+    seed: int | None
+    #: Trial number of its first configuration.
+    first: int
+    configs: list[ConfigEntity]
+    #: Trials so far by index, those of the log included.
+    done: dict[int, Trial] = field(default_factory=dict)
+    #: Trials of this run.
+    fresh: list[Trial] = field(default_factory=list)
+
+    def todo(self) -> list[tuple[int, ConfigEntity]]:
+        """Trial numbers and configurations that are not measured yet."""
+        return [
+            (self.first + i, c) for i, c in enumerate(self.configs) if point(c) not in self.done
+        ]
+
+    def results(self) -> list[tuple[ConfigEntity, MeasureResult]]:
+        """Results of its trials so far, in the order of trial numbers."""
+        trials = [self.done[i] for i in map(point, self.configs) if i in self.done]
+        return [(t.config, t.result) for t in trials]
+
 
 #: Number of failures in a row, all of one kind and none valid before, that end a run.
 FAILURES_OF_ONE_KIND = 32
@@ -137,7 +221,7 @@ class Run:
         if isinstance(self.measurer, KnowsCode):
             self.measurer.know(self.journal.by_code)
         self.state.resume((t for _, trials in rounds for t in trials), self.journal.later)
-        trial_log.log_start(self.tuner, self.state)
+        log_start(self.tuner, self.state)
         with self.phases.entered("counting the configurations"):
             self.state.capacity = capacity(self.tuner, self.state)
         for monitor in self.monitors:
@@ -191,7 +275,7 @@ class Run:
             self.tuner.tell([*plan.results(), *self.journal.drift.get(plan.number, ())])
         self._round = None
         self.tuner.ttl = self.budget.trials_left(self.state.progress)
-        trial_log.log_round(self.tuner, self.state, plan)
+        log_round(self.tuner, self.state, plan.number, plan.fresh)
         inputs = [MeasureInput(self.task, t.config, t.number) for t in plan.fresh]
         for callback in self.callbacks:
             self._call(callback, inputs, [t.result for t in plan.fresh])
@@ -231,7 +315,7 @@ class Run:
             self._round = None
         self._set_best()
         assert self.stop is not None
-        trial_log.log_end(self.tuner, self.state, self.stop[1])
+        log_end(self.tuner, self.state, self.stop[1])
         summary = summarize(
             self.state,
             self.chosen,
@@ -339,7 +423,7 @@ class Run:
         plan.done[trial.index] = trial
         plan.fresh.append(trial)
         self.state.add(trial)
-        trial_log.log_trial(self.state, trial)
+        log_trial(self.state, trial)
         for monitor in self.monitors:
             monitor.trial(self.state, trial)
 

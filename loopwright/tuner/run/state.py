@@ -9,11 +9,18 @@ from typing import TYPE_CHECKING
 
 from loopwright.errors import TaskError
 from loopwright.measure import ErrorKind
-from loopwright.measure.programs import stands_for_program
+from loopwright.measure.building import stands_for_program
 from loopwright.records import FAILED_AGAIN, Checked, Ranking
 from loopwright.records.playoffs import Basis, Place
-from loopwright.tuner.run.budget import PLAYOFF_S, PLAYOFF_SHARE, Budget, Progress
-from loopwright.tuner.run.gain import AHEAD, WINDOW, expected_gain
+from loopwright.tuner.run.budget import (
+    AHEAD,
+    PLAYOFF_S,
+    PLAYOFF_SHARE,
+    WINDOW,
+    Budget,
+    Progress,
+    expected_gain,
+)
 
 if TYPE_CHECKING:
     from loopwright.measure import MeasureResult

@@ -6,14 +6,13 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from loopwright.tuner.run.monitor import Monitor
-from loopwright.tuner.run.output.summary import NothingRan
+from loopwright.tuner.run.interfaces import Monitor
 from loopwright.tuner.run.run import Run
 from loopwright.tuner.run.state import RunState, Trial
+from loopwright.tuner.run.summary import NothingRan
 from loopwright.tuner.tasks.scheduler import Scheduler, TaskProgress
 from loopwright.tuner.tasks.shared_budget import TaskBudget, TotalBudget, verdict_seconds
-from loopwright.tuner.tasks.summary import TaskRow, TasksSummary
-from loopwright.tuner.tasks.table import TasksMonitor
+from loopwright.tuner.tasks.summary import TaskRow, TasksMonitor, TasksSummary
 
 if TYPE_CHECKING:
     from loopwright.task import Task

@@ -31,8 +31,7 @@ from loopwright.tuner.tasks.scheduler import (
     weighted_sum,
 )
 from loopwright.tuner.tasks.shared_budget import TaskBudget, TotalBudget
-from loopwright.tuner.tasks.summary import TasksSummary
-from loopwright.tuner.tasks.table import TasksMonitor
+from loopwright.tuner.tasks.summary import TasksMonitor, TasksSummary
 from loopwright.tuner.tasks.task_runs import AllRuns, Relay, TaskRun
 
 if TYPE_CHECKING:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from loopwright.measure import Measurer
-from loopwright.measure.building import Build, Candidate
+from loopwright.measure.building import Build
+from loopwright.measure.candidate import Candidate
 from tests.unit.measure import kernels
 
 

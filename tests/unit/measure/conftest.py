@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from loopwright.measure import LocalRunner, Measurer
-from loopwright.measure.running import RunSession
-from loopwright.measure.workers.waiting import wait_any
+from loopwright.measure.runner import RunSession
+from loopwright.measure.workers.process import wait_any
 from tests.unit.measure.programs import OPTION, MatmulTask
 
 

@@ -9,10 +9,10 @@ from typing import Any
 from loopwright import te
 from loopwright.driver import build
 from loopwright.measure import Measurer
-from loopwright.measure.building import Candidate
+from loopwright.measure.candidate import Candidate
 from loopwright.measure.result import MeasureError
-from loopwright.measure.running import wrong_answer
-from loopwright.measure.workers.messages import RaceReply
+from loopwright.measure.runner import wrong_answer
+from loopwright.measure.workers.protocol import RaceReply
 from loopwright.runtime import Artifact
 from loopwright.target import Target
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from loopwright.measure.checking.check import Closeness
-from loopwright.measure.data.plan import SETS, DataPlan, input_set
+from loopwright.measure.comparison import Closeness
+from loopwright.measure.inputs import SETS, DataPlan, input_set
 from loopwright.measure.result import MeasureError
-from loopwright.measure.running import Answers, RunSession
-from loopwright.measure.workers.messages import CheckReply, RaceReply
+from loopwright.measure.runner import Answers, RunSession
+from loopwright.measure.workers.protocol import CheckReply, RaceReply
 from loopwright.runtime import Arg
 from tests.unit.measure import kernels
 

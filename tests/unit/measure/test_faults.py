@@ -18,7 +18,7 @@ from loopwright.measure import (
     Measurer,
     measure_option,
 )
-from loopwright.measure.building import Candidate
+from loopwright.measure.candidate import Candidate
 from tests.unit.measure import kernels
 from tests.unit.measure.canned import Canned
 from tests.unit.measure.programs import OPTION, MatmulTask, error_kinds, never, product

@@ -10,7 +10,7 @@ import pytest
 from loopwright import te
 from loopwright.errors import UsageError
 from loopwright.measure import Measurer
-from loopwright.measure.checking.check import make_input
+from loopwright.measure.inputs import make_input
 from loopwright.te.index_ranges import index_spans, is_data_dependent
 from tests.unit.measure.programs import OPTION, MatmulTask
 

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from loopwright.errors import RunError
-from loopwright.measure.equipment import Clock
-from loopwright.measure.lanes import Lanes, result_of
+from loopwright.measure.device_pool import Lanes, result_of
 from loopwright.measure.result import MeasureResult
+from loopwright.measure.session import Clock
 from loopwright.records import Checked
 from tests.unit.measure.device_kernels import needs_opencl
 

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from loopwright.errors import TuneError
-from loopwright.measure import DeviceLock, lock, lock_log
+from loopwright.measure import DeviceLock, lock_log
+from loopwright.measure import devices as lock
 
 ROOT = Path(__file__).parents[3]
 
@@ -84,7 +85,7 @@ def test_a_lock_that_cannot_be_signed_is_given_back(monkeypatch: pytest.MonkeyPa
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr("loopwright.measure.lock._sign", full)
+        patch.setattr("loopwright.measure.devices._sign", full)
         for take in (DeviceLock().try_acquire, DeviceLock().acquire):
             with pytest.raises(OSError, match="No space left"):
                 take()

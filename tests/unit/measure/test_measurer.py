@@ -20,7 +20,7 @@ from loopwright.measure import (
     PlayoffPlan,
     measure_option,
 )
-from loopwright.measure.equipment import Clock
+from loopwright.measure.session import Clock
 from loopwright.schedule import create_schedule
 from loopwright.transform import PassContext, PassTimingInstrument
 from tests.unit.measure.programs import OPTION, MatmulTask, error_kinds, product

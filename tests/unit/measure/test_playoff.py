@@ -17,8 +17,8 @@ from loopwright.measure import (
     PlayoffPlan,
 )
 from loopwright.measure.options import WINDOW_S
-from loopwright.measure.playoff.paired_ratios import FEWEST_ROUNDS
-from loopwright.measure.playoff.playoff import CHOOSING
+from loopwright.measure.paired_ratios import FEWEST_ROUNDS
+from loopwright.measure.playoff import CHOOSING
 from loopwright.records import Checked, Outcome
 from loopwright.target import host_unit
 from tests.unit.measure import kernels

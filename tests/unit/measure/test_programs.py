@@ -15,8 +15,7 @@ from loopwright.measure import (
     Measurer,
     MeasureResult,
 )
-from loopwright.measure.building import Build, Same
-from loopwright.measure.programs import Programs, stands_for_program
+from loopwright.measure.building import Build, Programs, Same, stands_for_program
 from loopwright.runtime import Artifact
 from tests.unit.measure import kernels
 from tests.unit.measure.programs import OPTION, MatmulTask, matmul

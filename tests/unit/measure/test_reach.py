@@ -11,8 +11,8 @@ import pytest
 import loopwright as lw
 from loopwright import te
 from loopwright.measure import ErrorKind, Measurer
-from loopwright.measure.building import Candidate
-from loopwright.measure.checking.reach import time_out_of_reach
+from loopwright.measure.candidate import Candidate
+from loopwright.measure.machine_limit import time_out_of_reach
 from loopwright.runtime.plausible import assumed_peak, out_of_reach
 from loopwright.schedule import create_schedule
 from tests.unit.measure.planted import PlainTask, Program, scheduled

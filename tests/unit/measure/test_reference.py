@@ -16,10 +16,10 @@ from loopwright.measure import (
     MeasureInput,
     Measurer,
 )
-from loopwright.measure.arguments import arguments
-from loopwright.measure.building import Candidate
-from loopwright.measure.checking.check import Closeness, compare, tolerance
-from loopwright.measure.checking.reference import References
+from loopwright.measure.candidate import Candidate
+from loopwright.measure.comparison import Closeness, compare, tolerance
+from loopwright.measure.inputs import arguments
+from loopwright.measure.reference import References
 from loopwright.runtime import Artifact
 from loopwright.time_limit import limited
 from tests.unit.measure.programs import OPTION, MatmulTask, error_kinds, never, product
@@ -121,7 +121,7 @@ def test_a_reference_that_never_returns_is_replaced(
     measurer: Measurer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     short = lambda seconds, *call: limited(0.1, *call)  # noqa: E731
-    monkeypatch.setattr("loopwright.measure.checking.reference.limited", short)
+    monkeypatch.setattr("loopwright.measure.reference.limited", short)
     task = MatmulTask(reference=never)
     said: list[str] = []
     with Measurer(task, OPTION, said.append, beside=measurer) as m:
@@ -135,7 +135,7 @@ def test_a_reference_that_never_returns_is_replaced(
 def test_inputs_that_are_never_made_cost_their_trials(
     measurer: Measurer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("loopwright.measure.checking.reference.PREPARE_S", 0.1)
+    monkeypatch.setattr("loopwright.measure.reference.PREPARE_S", 0.1)
     task = MatmulTask(make_inputs=never)
     with Measurer(task, OPTION, beside=measurer) as m:
         results = list(m.measure(task.inputs(8, 4)))

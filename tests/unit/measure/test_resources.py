@@ -9,7 +9,7 @@ import pytest
 import loopwright as lw
 from loopwright.driver import compile_lowered, lower_trace
 from loopwright.errors import RecordError
-from loopwright.measure.programs import resources_of
+from loopwright.measure.building import resources_of
 from loopwright.records import Record
 from loopwright.records.field_checks import checked_fields
 from loopwright.runtime.artifacts.device_code import KernelResources

@@ -9,12 +9,12 @@ import time
 import pytest
 
 from loopwright.errors import RunError
-from loopwright.measure.checking.check import Closeness
+from loopwright.measure.comparison import Closeness
 from loopwright.measure.options import LocalRunner
 from loopwright.measure.result import ErrorKind, MeasureError
-from loopwright.measure.running import RunSession
-from loopwright.measure.workers.messages import CheckReply, RaceReply
-from loopwright.measure.workers.waiting import wait_any
+from loopwright.measure.runner import RunSession
+from loopwright.measure.workers.process import wait_any
+from loopwright.measure.workers.protocol import CheckReply, RaceReply
 from loopwright.records import next_step
 from tests.unit.measure import kernels
 from tests.unit.measure.sessions import RIGHT, race, survives

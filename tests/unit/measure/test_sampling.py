@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from loopwright.measure.options import LocalRunner
-from loopwright.measure.running import RunSession
-from loopwright.measure.workers.messages import RaceReply
-from loopwright.measure.workers.waiting import wait_any
+from loopwright.measure.runner import RunSession
+from loopwright.measure.workers.process import wait_any
+from loopwright.measure.workers.protocol import RaceReply
 from tests.unit.measure import kernels
 from tests.unit.measure.sessions import race, sample, survives
 

@@ -15,15 +15,19 @@ import pytest
 from loopwright.errors import (
     RunError,
 )
-from loopwright.measure.workers import process_start
+from loopwright.measure.workers import os_process as process_start
+from loopwright.measure.workers.os_process import (
+    FailureCause,
+    WorkerFailure,
+    WorkerProgram,
+    cause_of_exit,
+)
 from loopwright.measure.workers.process import (
     Outcome,
     Worker,
     take,
+    wait_any,
 )
-from loopwright.measure.workers.process_exit import FailureCause, WorkerFailure, cause_of_exit
-from loopwright.measure.workers.waiting import wait_any
-from loopwright.measure.workers.worker_program import WorkerProgram
 from tests.unit.measure.echo import EchoReply, EchoRequest
 
 

@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 from loopwright.measure import LocalBuilder, Measurer, measure_option
-from loopwright.measure.checking.check import Closeness
-from loopwright.measure.data.plan import SETS, DataPlan, input_set
+from loopwright.measure.comparison import Closeness
+from loopwright.measure.inputs import SETS, DataPlan, input_set
 from loopwright.measure.options import LocalRunner
 from loopwright.measure.result import ErrorKind, MeasureError
-from loopwright.measure.running import Answers, RunSession
-from loopwright.measure.workers.messages import CheckReply, RaceReply
-from loopwright.measure.workers.waiting import wait_any
+from loopwright.measure.runner import Answers, RunSession
+from loopwright.measure.workers.process import wait_any
+from loopwright.measure.workers.protocol import CheckReply, RaceReply
 from loopwright.runtime import Arg
 from tests.unit.measure import kernels, wrong_kernels
 from tests.unit.measure.canned import Canned

@@ -22,11 +22,11 @@ from loopwright.driver.device_plan import device_code
 from loopwright.errors import BuildError, OutOfMemoryError, RunError, UsageError
 from loopwright.lowering.gpu_limits import limits_of
 from loopwright.measure import ErrorKind, MeasureError, PlayoffPlan
-from loopwright.measure.playoff import device_limit as limits
-from loopwright.measure.playoff.playoff import Playoff
-from loopwright.measure.yardsticks import programs
-from loopwright.measure.yardsticks.programs import YardstickProgram
-from loopwright.measure.yardsticks.sampling import Yardstick
+from loopwright.measure import device_limit as limits
+from loopwright.measure import device_limit as programs
+from loopwright.measure.device_limit import YardstickProgram
+from loopwright.measure.playoff import Playoff
+from loopwright.measure.workers.yardstick import Yardstick
 from loopwright.runtime import (
     ArtifactKind,
     Device,

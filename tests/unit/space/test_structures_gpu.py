@@ -22,7 +22,7 @@ from loopwright.ir.stmt import Func
 from loopwright.space import ranked, structures
 from loopwright.space.rules.knobs_gpu import Choices, Names
 from loopwright.task.vectors import digits_of
-from loopwright.tuner.pruning import Pruning
+from loopwright.tuner.candidate_checks import Pruning
 from tests import opencl_runner
 from tests.unit.space.expressions import placeholder, product
 from tests.unit.space.on_devices import (

@@ -13,7 +13,7 @@ import pytest
 import loopwright
 from loopwright import records, te
 from loopwright.errors import RecordError
-from loopwright.measure.description import describe
+from loopwright.measure.candidate import describe
 from loopwright.records import Expression, Log, Record
 from loopwright.task import Task, template
 from loopwright.task.rebuild import rebuild

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from loopwright import dtypes, te
-from loopwright.measure.checking.check import make_input
+from loopwright.measure.inputs import make_input
 from loopwright.te.exactness import Exactness, exactness
 
 

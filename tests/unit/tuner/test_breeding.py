@@ -10,9 +10,8 @@ from loopwright.errors import TuneError, UsageError
 from loopwright.task.vectors import digits_of, indices_of, random_digits
 from loopwright.testing.tuner_contract import FakeMeasurer, FakeSpace, FakeTask, TunerContract
 from loopwright.tuner import Evolution, XGBTuner, crossings, mutations, populations
-from loopwright.tuner.breeding import Breeding, Known, own_rules
+from loopwright.tuner.breeding import Breeding, Known, Mutation, own_rules
 from loopwright.tuner.evolution import ansor
-from loopwright.tuner.mutation import Mutation
 
 
 class TestXGBTunerAsAnsorSearches(TunerContract):

@@ -14,9 +14,9 @@ from loopwright.space import create_task as create_automatic
 from loopwright.task import Task, create_task
 from loopwright.task.vectors import digits_of
 from loopwright.tuner import learn
+from loopwright.tuner.model.candidates import rows_of
 from loopwright.tuner.model.cost_model import Batch, Samples
 from loopwright.tuner.model.explain import explain
-from loopwright.tuner.model.parts import rows_of
 from loopwright.tuner.model.xgb_model import XGBCostModel
 from tests.unit.cost import workloads
 

@@ -26,7 +26,7 @@ from loopwright.task.rebuild import dag_of
 from loopwright.task.vectors import digits_of
 from loopwright.testing.tuner_contract import FakeMeasurer
 from loopwright.tuner import XGBTuner, log_to_file
-from loopwright.tuner.model.replayed_traces import Expressions, traced_batch
+from loopwright.tuner.model.transfer_model import Expressions, traced_batch
 
 LOGS = Path(__file__).parent / "logs"
 OPS = ("matmul", "dense")

@@ -13,8 +13,8 @@ import pytest
 from loopwright.measure import DeviceLock, LocalBuilder, LocalRunner, Measurer, measure_option
 from loopwright.testing.tuner_contract import FakeMeasurer, FakeTask, bowl
 from loopwright.tuner import Monitor, RandomTuner
-from loopwright.tuner.run import stall
-from loopwright.tuner.run.stall import StallWatch
+from loopwright.tuner.run import phases as stall
+from loopwright.tuner.run.phases import StallWatch
 from tests.unit.measure.programs import MatmulTask
 
 

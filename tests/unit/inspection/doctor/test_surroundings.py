@@ -199,7 +199,7 @@ def test_no_folder_for_temporary_files(tmp_path, monkeypatch):
 
 
 def test_a_disk_without_room_for_a_lock(tmp_path, monkeypatch):
-    monkeypatch.setattr("loopwright.measure.lock._sign", _raiser(OSError(28, "No space left")))
+    monkeypatch.setattr("loopwright.measure.devices._sign", _raiser(OSError(28, "No space left")))
     found = noise([1])
     assert found.state is State.UNKNOWN
     assert "No space left" in found.found

@@ -1,0 +1,485 @@
+"""The playoff: the fastest candidates are checked and measured again, in turns with the default.
+
+It has two parts. In the first all finalists are sampled in turns, which finds the best; in the
+second the best, the default configuration, the limit of the machine and the caller's programs are
+sampled in turns, which finds the gain. A drift of the machine hits all alike.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from loopwright.errors import BuildError, CodegenError, LowerError, RunError, UsageError
+from loopwright.measure.building import Build
+from loopwright.measure.interfaces import FinalistResult, PlayoffPlan, PlayoffResult
+from loopwright.measure.machine_limit import (
+    MachineLimit,
+    arithmetic_of,
+    bytes_of,
+    limit_of,
+    time_out_of_reach,
+)
+from loopwright.measure.options import PLAYOFF_WINDOW_S, WINDOW_S
+from loopwright.measure.paired_ratios import FEWEST_ROUNDS, SMALLEST_GAIN, paired_gain
+from loopwright.measure.result import MeasureError
+from loopwright.measure.runner import wrong_answer
+from loopwright.measure.session import Equipment
+from loopwright.measure.workers.protocol import CheckReply
+from loopwright.records import Checked
+from loopwright.runtime import Artifact, get_num_threads
+from loopwright.target import roof_of
+
+if TYPE_CHECKING:
+    from loopwright.task import ConfigEntity
+
+
+#: A finalist leaves the first part when it was slower than the leader by this factor in each round
+#: so far, of which there were at least so many.
+LOSING, LOSES_AFTER = 1.1, 3
+
+
+class Finalist:
+    """One configuration in the playoff.
+
+    Its slot is where the runner keeps its code. Slot 0 belongs to ordinary trials: filling it
+    empties the others.
+    """
+
+    def __init__(self, slot: int, config: ConfigEntity) -> None:
+        self.slot, self.config = slot, config
+        self.build: Build | None = None
+        # Another finalist whose code is equal to the byte; it is measured for both.
+        self.twin: Finalist | None = None
+        # Seconds of its first run.
+        self.first = 0.0
+        # Number of the runner process that holds its code.
+        self.launched = -1
+        # Seconds per call, one for each round: of the first part, of the second, of the latest
+        # round (empty where it failed).
+        self.times: list[float] = []
+        self.judged: list[float] = []
+        self.latest: list[float] = []
+        # Whether it left the first part before its end. Its times are then of fewer rounds, perhaps
+        # of faster minutes of the machine, so that it wins against none that stayed.
+        self.left = False
+        self.error: MeasureError | None = None
+        self.checked = Checked.NO
+        self.check_reason = ""
+        self.max_error: float | None = None
+
+    @property
+    def artifact(self) -> Artifact:
+        assert self.build is not None
+        artifact = self.build.compiled
+        assert not isinstance(artifact, MeasureError)
+        return artifact
+
+    @property
+    def order(self) -> tuple[bool, bool, bool, float]:
+        """Sort key of finalists, the best first."""
+        result = self.result()
+        unchecked, median = result.order
+        return result.error is not None, unchecked, (self.twin or self).left, median
+
+    def result(self) -> FinalistResult:
+        """Result of the first part where there was one."""
+        of = self.twin or self
+        error = self.error or of.error
+        return FinalistResult(
+            self.config,
+            () if error else tuple(of.times or of.judged),
+            error,
+            of.checked,
+            of.check_reason,
+            of.max_error,
+        )
+
+
+def may_win(players: Sequence[Finalist]) -> list[Finalist]:
+    """Players that were not clearly slower than the leader in every round, without the failed ones.
+
+    All have a sample of each round, except those that failed.
+    """
+    playing = [f for f in players if f.error is None]
+    if not playing:
+        return []
+    leader = min(playing, key=lambda f: statistics.median(f.times))
+    return [
+        f
+        for f in playing
+        if any(own <= LOSING * best for own, best in zip(f.times, leader.times, strict=True))
+    ]
+
+
+#: Rounds of the first part, and of the second: as many as there is time for between these.
+CHOOSING = (5, 20)
+JUDGING = (20, 60)
+#: Rounds of the first part that even the slowest kernels get.
+_FEWEST_CHOOSING = 2
+#: Share of the time of the playoff at which the first part ends, where there is a choice.
+_CHOOSING_SHARE = 0.5
+#: Seconds that the rounds of a part may take before fewer than the least count are made.
+_PATIENCE_S = 2.5
+#: Note where there is no limit to compare with, followed by the reason.
+_UNKNOWN = "how near the best is to the limit of its device is not known"
+#: The reason where tensor cores multiply and memory is not the limit.
+_TENSOR_CORES = "its products are made by tensor cores, whose peak is not measured"
+
+
+class Playoff:
+    """One playoff in progress."""
+
+    def __init__(self, equipment: Equipment, plan: PlayoffPlan) -> None:
+        self.equipment, self.plan = equipment, plan
+        self.started = time.perf_counter()
+        self.entered: list[Finalist] = []
+        self.limit: MachineLimit | None = None
+        self.at_peak: list[float] = []
+        self.beside: dict[str, list[float]] = {name: [] for name in plan.beside}
+        self.notes: list[str] = []
+        self._no_limit = False
+
+    def hold(self, candidates: Sequence[ConfigEntity]) -> PlayoffResult:
+        """Let the right and distinct candidates play; the fastest come first."""
+        self._enter_default()
+        self._fill_places(candidates)
+        if len(self._players()) > 2 or self._default is None:
+            self._choose()
+        best = self._judge_best()
+        ranked = sorted(self.entered, key=lambda f: f.order)
+        default = self._default
+        return PlayoffResult(
+            tuple(f.result() for f in ranked),
+            () if best is None else tuple(best.judged),
+            () if default is None else tuple(default.judged),
+            "" if self.limit is None else self.limit.name,
+            tuple(self.at_peak),
+            {name: tuple(taken) for name, taken in self.beside.items()},
+            tuple(self.notes),
+        )
+
+    # -- who takes part -----------------------------------------------------------------------
+
+    @property
+    def _default(self) -> Finalist | None:
+        """The default configuration while it takes part."""
+        if self.plan.default is None or self.entered[0].error is not None:
+            return None
+        return self.entered[0]
+
+    def _enter_default(self) -> None:
+        if self.plan.default is not None:
+            self._enter([self.plan.default])
+
+    def _fill_places(self, candidates: Sequence[ConfigEntity]) -> None:
+        """Check candidates in the given order until enough are right."""
+        waiting = iter([c for c in candidates if c != self.plan.default])
+        while (free := self.plan.places - self._placed) > 0 and not self._late():
+            batch = list(islice(waiting, free))
+            if not batch:
+                return
+            self._enter(batch)
+
+    @property
+    def _placed(self) -> int:
+        return sum(f.config != self.plan.default for f in self._players())
+
+    def _players(self) -> list[Finalist]:
+        """Finalists that are measured: not excluded, and one of each program."""
+        return [f for f in self.entered if f.error is None and f.twin is None]
+
+    def _enter(self, configs: Sequence[ConfigEntity]) -> list[Finalist]:
+        """Build and check these configurations."""
+        first = len(self.entered) + 1
+        fresh = [Finalist(first + i, config) for i, config in enumerate(configs)]
+        self._build(fresh)
+        self.equipment.take_device()
+        for f in fresh:
+            if f.error is None:
+                self._admit(f)
+            self.entered.append(f)
+        return fresh
+
+    def _build(self, finalists: Sequence[Finalist]) -> None:
+        """Build all of them; equal candidates share one build."""
+        builds: dict[str, Build] = {}
+        for f in finalists:
+            candidate = self.equipment.instantiate(f.config)
+            if isinstance(candidate, MeasureError):
+                self._fail(f, candidate)
+                continue
+            if candidate.key not in builds:
+                builds[candidate.key] = self.equipment.builds.add(candidate)
+            f.build = builds[candidate.key]
+        self.equipment.wait_for(list(builds.values()))
+        for f in finalists:
+            if f.build is not None and isinstance(f.build.outcome, MeasureError):
+                self._fail(f, f.build.outcome)
+
+    def _admit(self, f: Finalist) -> None:
+        """Check a finalist, unless one with equal code was checked already."""
+        code = f.artifact.objects
+        alike = (o for o in self.entered if o.twin is None and o.build is not None)
+        f.twin = next((o for o in alike if _code(o) == code), None)
+        if f.twin is not None:
+            return
+        if not self.equipment.option.runner.check:
+            f.checked, f.check_reason = Checked.OFF, "checking is switched off"
+            return
+        reply = self.equipment.runs.undisturbed(lambda: self._check(f))
+        if isinstance(reply, CheckReply):
+            f.max_error = reply.max_error
+        error = wrong_answer(reply)
+        if error is not None:
+            self._fail(f, error)
+        elif reply is None:
+            f.check_reason = self.equipment.why_unchecked
+        else:
+            f.checked = Checked.YES
+
+    def _check(self, f: Finalist) -> CheckReply | MeasureError | None:
+        assert f.build is not None
+        problem = self._load(f)
+        return problem or self.equipment.check(f.build.candidate, f.artifact, slot=f.slot)
+
+    # -- the two parts ------------------------------------------------------------------------
+
+    def _choose(self) -> None:
+        """The first part: all in turns, each as often as the others while it may still win."""
+        players = self._players()
+        for turn in self._rounds(CHOOSING, _FEWEST_CHOOSING, _CHOOSING_SHARE):
+            if turn >= LOSES_AFTER:
+                players = self._staying(players)
+            if turn >= LOSES_AFTER and len(players) < 2:
+                return
+            self._round(players, turn, PLAYOFF_WINDOW_S)
+            for f in players:
+                f.times += f.latest
+
+    def _staying(self, players: Sequence[Finalist]) -> list[Finalist]:
+        """Players that may still win; the others leave."""
+        staying = may_win(players)
+        for f in players:
+            f.left = f not in staying
+        return staying
+
+    def _judge_best(self) -> Finalist | None:
+        """Judge the best; where it fails now, the next one. None when all failed."""
+        while (best := self._best()) is not None:
+            self._judge(best)
+            if best.error is None and self._best() is best and self._of_peak(best) > 1:
+                self._judge(best)
+                self._doubt_peak(best)
+            if best.error is None:
+                return self._best()
+        return None
+
+    def _best(self) -> Finalist | None:
+        playing = [f for f in self._players() if f.times or f.judged or not self._chosen]
+        return min(playing, key=lambda f: f.order, default=None)
+
+    @property
+    def _chosen(self) -> bool:
+        return any(f.times for f in self.entered)
+
+    def _judge(self, best: Finalist) -> None:
+        """The second part: the best, the default and all yardsticks in turns.
+
+        It ends early when the interval is narrow enough, which favours neither side (Chow and
+        Robbins, "On the asymptotic theory of fixed-width sequential confidence intervals", Ann.
+        Math. Stat. 36, 1965). Two finalists alone need no first part: both are judged.
+        """
+        players = self._players()
+        pair = [f for f in players if f in (best, self._default) or not self._chosen]
+        self._begin_judging(best)
+        for turn in self._rounds(JUDGING, FEWEST_ROUNDS, 1.0, lambda: _narrow(pair)):
+            self._sample_beside(turn)
+            self._round(pair, turn, WINDOW_S)
+            for f in pair:
+                f.judged += f.latest
+            if any(f.error for f in pair):
+                return
+        for f in pair:
+            assert f.build is not None
+            error = time_out_of_reach(self.equipment, f.build.candidate, f.judged)
+            if error is not None:
+                self._fail(f, error)
+        if self.limit is not None and not self.limit.each_round:
+            self._sample_limit(self.limit)
+
+    def _begin_judging(self, best: Finalist) -> None:
+        for f in self.entered:
+            f.judged = []
+        self.beside = {name: [] for name in self.plan.beside}
+        self.at_peak = []
+        if self.limit is not None or self._no_limit:
+            return
+        if not self.equipment.on_cpu:
+            self._find_device_limit(best)
+            return
+        target = self.equipment.task.target
+        threads = target.canonical.get("num_threads") or get_num_threads()
+        assert best.build is not None
+        roof = roof_of(target, arithmetic_of(best.build.candidate.dag))
+        self.limit = limit_of(bytes_of(best.artifact), self.plan.flop, threads, roof)
+
+    def _find_device_limit(self, best: Finalist) -> None:
+        """Find the limit of the device that the runner has, or note why there is none."""
+        from loopwright.measure import device_limit
+
+        assert best.build is not None
+        candidate, equipment = best.build.candidate, self.equipment
+        on_tensor_cores = device_limit.uses_tensor_cores(candidate.trace)
+        try:
+            self.limit = device_limit.device_limit(
+                best.artifact,
+                candidate.dag,
+                self.plan.flop,
+                equipment.task.target,
+                equipment.devices[0],
+                device_limit.in_runner(equipment.runs),
+                on_tensor_cores=on_tensor_cores,
+            )
+        except (BuildError, CodegenError, LowerError, RunError, UsageError) as error:
+            self._give_up_limit(str(error))
+        if self.limit is None and on_tensor_cores:
+            self._give_up_limit(_TENSOR_CORES)
+
+    def _give_up_limit(self, why: str) -> None:
+        """Go on without a limit, and note the reason, once."""
+        self.limit = None
+        if not self._no_limit:
+            self.notes.append(f"{_UNKNOWN}: {why}")
+        self._no_limit = True
+
+    def _sample_limit(self, limit: MachineLimit) -> None:
+        """Sample the limit; where a device refuses, it is given up."""
+        try:
+            self.at_peak.append(limit.sample())
+        except RunError as error:
+            self.at_peak = []
+            self._give_up_limit(str(error))
+
+    def _sample_beside(self, turn: int) -> None:
+        """Sample the limit and the caller's programs, every other round once intervals are
+        possible.
+        """
+        if self.limit is not None and self.limit.each_round:
+            self._sample_limit(self.limit)
+        for name, sample in self.plan.beside.items():
+            left_out = turn >= FEWEST_ROUNDS and turn % 2
+            seconds = None if left_out else sample()
+            self.beside[name].append(math.nan if seconds is None else seconds)
+
+    def _of_peak(self, best: Finalist) -> float:
+        """Share of the limit that the best reached; 0 where it is not known."""
+        if not self.at_peak or not best.judged:
+            return 0.0
+        return statistics.median(self.at_peak) / statistics.median(best.judged)
+
+    def _doubt_peak(self, best: Finalist) -> None:
+        """Note that a share of the limit is above 100 %, if a second measurement confirms it."""
+        share = self._of_peak(best)
+        if share > 1 and self.limit is not None:
+            self.notes.append(
+                f"{share:.0%} of the {self.limit.name}, measured twice: it is no limit for this "
+                "kernel (which computes less than its definition, or stays in a cache), or it was "
+                "disturbed both times"
+            )
+
+    def _rounds(
+        self,
+        counts: tuple[int, int],
+        fewest: int,
+        share: float,
+        enough: Callable[[], bool] = lambda: False,
+    ) -> Iterator[int]:
+        """Number the rounds of a part: the least count, and more while there is time.
+
+        ``counts`` are the least and the most; ``fewest`` is for kernels so slow that there is no
+        time for the least count. ``share`` is the part of the playoff's time that may have passed
+        by the end of the part; building and checking use their part of it. ``enough`` ends the part
+        after the least count. The same share of its time limit ends the part after its first round,
+        so that there is time for a verdict.
+        """
+        least, most = counts
+        begun = time.perf_counter()
+        for turn in range(most):
+            spent = time.perf_counter() - begun
+            needed = turn < fewest or (turn < least and spent < _PATIENCE_S)
+            in_time = time.perf_counter() - self.started < share * self.plan.seconds
+            spare = in_time and not (turn >= least and enough())
+            if self._late(share if turn else 1.0) or not (needed or spare):
+                return
+            yield turn
+
+    def _late(self, share: float = 1.0) -> bool:
+        """Whether this share of the time limit has passed."""
+        timeout = self.plan.timeout
+        return timeout is not None and time.perf_counter() - self.started >= share * timeout
+
+    def _round(self, players: Sequence[Finalist], turn: int, window_s: float) -> None:
+        """Take one sample of each player."""
+        # Each round begins with another one: nobody always follows the same neighbour.
+        start = turn % max(1, len(players))
+        for f in [*players[start:], *players[:start]]:
+            f.latest = self._sample(f, window_s)
+
+    def _sample(self, f: Finalist, window_s: float) -> list[float]:
+        """Seconds per call, as a list of one; empty where it fails."""
+        if f.error is not None:
+            return []
+        with self.equipment.clock.phase("run"):
+            times = self.equipment.runs.undisturbed(lambda: self._window(f, window_s))
+        if isinstance(times, MeasureError):
+            self._fail(f, times)
+            return []
+        return [statistics.median(times)]
+
+    def _window(self, f: Finalist, window_s: float) -> tuple[float, ...] | MeasureError:
+        """Load the kernel where needed, and take one sample."""
+        problem = self._load(f)
+        return problem or self.equipment.runs.sample(
+            f.first, slot=f.slot, windows=1, window_s=window_s
+        )
+
+    def _load(self, f: Finalist) -> MeasureError | None:
+        """Make the present runner process hold its code; returns the error, if any."""
+        worker = self.equipment.runs.worker
+        worker.start()
+        if f.launched == worker.launched:
+            return None
+        race = self.equipment.runs.load_and_race(f.artifact, None, slot=f.slot, race=False)
+        if isinstance(race, MeasureError):
+            return race
+        f.first, f.launched = race.first, worker.launched
+        return None
+
+    def _fail(self, f: Finalist, error: MeasureError) -> None:
+        f.error = error
+        self.equipment.announce(f"playoff: a finalist is out ({error})")
+
+
+def _code(f: Finalist) -> bytes | None:
+    """Object code; None where it was not built."""
+    built = f.build is not None and not isinstance(f.build.outcome, MeasureError)
+    return f.artifact.objects if built else None
+
+
+def _narrow(pair: Sequence[Finalist]) -> bool:
+    """Whether the gain of one over the other is known as accurately as needed."""
+    if len(pair) < 2:
+        return True
+    gain = paired_gain(pair[0].judged, pair[1].judged)
+    return gain is not None and gain.margin <= SMALLEST_GAIN
+
+
+def playoff(
+    equipment: Equipment, candidates: Sequence[ConfigEntity], plan: PlayoffPlan
+) -> PlayoffResult:
+    return Playoff(equipment, plan).hold(candidates)
