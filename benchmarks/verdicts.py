@@ -28,7 +28,7 @@ from loopwright.measure import Measurer, PlayoffPlan, measure_option, paired_gai
 from loopwright.measure.options import WINDOW_S
 from loopwright.measure.paired_ratios import SMALLEST_GAIN
 from loopwright.measure.playoff import JUDGING
-from loopwright.measure.session import Equipment
+from loopwright.measure.session import MeasureSession
 from loopwright.records import Outcome
 from loopwright.tuner import DEFAULT_TUNER, TUNERS
 from loopwright.tuner.run.state import flop_of
@@ -85,9 +85,9 @@ def _options() -> argparse.Namespace:
 
 def _equal(measurer: Measurer, config: Any) -> dict[str, Any]:
     """One program against itself: what its verdict is, and what a mean of three says."""
-    equipment = measurer.equipment
+    session = measurer.session
     first, second = [], []
-    with _twice(equipment, config) as sample:
+    with _twice(session, config) as sample:
         for turn in range(JUDGING[0]):
             order = ((1, first), (2, second))
             for slot, times in order if turn % 2 else order[::-1]:
@@ -99,27 +99,27 @@ def _equal(measurer: Measurer, config: Any) -> dict[str, Any]:
 
 
 @contextmanager
-def _twice(equipment: Equipment, config: Any) -> Iterator[Any]:
+def _twice(session: MeasureSession, config: Any) -> Iterator[Any]:
     """A program in two slots of the runner, and a function that samples one of them.
 
     A playoff itself never does this: it knows equal programs by their code, and plays one of them.
     """
-    candidate = equipment.instantiate(config)
-    build = equipment.builds.add(candidate)
-    equipment.wait_for([build])
-    equipment.take_device()
+    candidate = session.instantiate(config)
+    build = session.builds.add(candidate)
+    session.wait_for([build])
+    session.take_devices()
     races = {
-        s: equipment.runs.load_and_race(build.outcome, None, slot=s, race=False) for s in (1, 2)
+        s: session.runner.load_and_race(build.outcome, None, slot=s, race=False) for s in (1, 2)
     }
 
     def sample(slot: int) -> float:
-        times = equipment.runs.sample(races[slot].first, slot=slot, windows=1, window_s=WINDOW_S)
+        times = session.runner.sample(races[slot].first, slot=slot, windows=1, window_s=WINDOW_S)
         return statistics.median(times)
 
     try:
         yield sample
     finally:
-        equipment.reset()
+        session.reset()
 
 
 def _again(measurer: Measurer, task: Any, best: Any) -> dict[str, float]:

@@ -94,6 +94,17 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("gpu",),
     ),
     "cost": (("symbolic",), ("cpu",), ("gpu",), ("features", "analytical")),
+    "measure": (
+        ("result", "options", "devices", "comparison", "paired_ratios"),
+        ("interfaces", "inputs", "candidate"),
+        ("space_file", "workers", "machine_limit"),
+        ("building", "runner"),
+        ("task_inputs", "reference", "device_limit"),
+        ("session",),
+        ("device_pool", "playoff", "record_check"),
+        ("measurer",),
+        ("batch",),
+    ),
     "tuner": (
         ("run", "options", "candidate_checks"),
         ("model",),

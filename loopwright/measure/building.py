@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from loopwright.errors import InternalError, UsageError
 from loopwright.measure.candidate import Candidate
 from loopwright.measure.options import LocalBuilder
-from loopwright.measure.result import ErrorKind, MeasureError, MeasureResult
+from loopwright.measure.result import ErrorKind, MeasureError, MeasureResult, is_reusable
 from loopwright.measure.workers.os_process import FROM_OUTSIDE, FailureCause, WorkerFailure
 from loopwright.measure.workers.process import Outcome, Worker, take, wait_any
 from loopwright.measure.workers.protocol import (
@@ -81,6 +81,12 @@ class Build:
         if again:
             self.program, self.seconds = "", 0.0
         return again
+
+    @property
+    def artifact(self) -> Artifact:
+        """The code of a build that succeeded."""
+        assert isinstance(self.outcome, Artifact)
+        return self.outcome
 
     @property
     def compiled(self) -> Artifact | MeasureError:
@@ -239,13 +245,6 @@ class BuildPool:
 
 #: Hexadecimal digits of the hash of object code.
 _CODE_DIGITS = 16
-#: Failures that another attempt at the same program may not have.
-_BY_CHANCE = (
-    ErrorKind.BUILD_TIMEOUT,
-    ErrorKind.BUILD_CRASH,
-    ErrorKind.MEMORY,
-    ErrorKind.INSTANTIATION,
-)
 
 
 def code_of(artifact: Artifact) -> str:
@@ -264,18 +263,6 @@ def resources_of(artifact: Artifact) -> dict[str, Json] | None:
     told = [{k: n for k, n in asdict(r).items() if n is not None} for r in kernels]
     names = dict.fromkeys(name for figures in told for name in figures)
     return {name: max(figures.get(name, 0) for figures in told) for name in names} or None
-
-
-def stands_for_program(result: MeasureResult) -> bool:
-    """Whether a result is that of its program, rather than of one attempt to measure it.
-
-    A time is, also that of a candidate which racing dropped, and so is a compiler's refusal, a
-    crash, a kernel that is too slow, a wrong answer. A builder that was killed, or ran out of
-    memory, does not depend on the program.
-    """
-    if not result.program or result.same_as:
-        return False
-    return result.error is None or result.error.kind not in _BY_CHANCE
 
 
 class Programs:
@@ -302,5 +289,5 @@ class Programs:
 
     def note(self, result: MeasureResult) -> None:
         """Keep a result that others of its program may share."""
-        if stands_for_program(result):
+        if is_reusable(result):
             self._results[result.program] = result

@@ -26,7 +26,7 @@ from loopwright.measure.machine_limit import (
     stays_in_cache,
 )
 from loopwright.measure.result import MeasureError
-from loopwright.measure.runner import RunSession
+from loopwright.measure.runner import Runner
 from loopwright.measure.workers.yardstick import Yardstick
 from loopwright.records import Json
 from loopwright.runtime import Artifact, Device
@@ -195,14 +195,14 @@ def _limit(program: YardstickProgram, work: float, rate: Rate) -> MachineLimit:
     return MachineLimit(program.name, work, lambda: rate(program) * program.work)
 
 
-def in_runner(session: RunSession) -> Rate:
+def in_runner(runner: Runner) -> Rate:
     """Measures in the process of a runner; raises a RunError where that fails."""
-    return partial(_asked, session)
+    return partial(_asked, runner)
 
 
-def _asked(session: RunSession, program: YardstickProgram) -> float:
-    found = session.undisturbed(
-        lambda: session.yardstick(program.name, program.artifact, program.through_memory)
+def _asked(runner: Runner, program: YardstickProgram) -> float:
+    found = runner.undisturbed(
+        lambda: runner.yardstick(program.name, program.artifact, program.through_memory)
     )
     if isinstance(found, MeasureError):
         raise RunError(found.text)

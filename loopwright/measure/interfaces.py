@@ -159,6 +159,10 @@ def played(
     return PlayoffResult(tuple(ranked), best[:rounds], default[:rounds])
 
 
+def ignore(text: str) -> None:
+    """Do nothing: the listener where nobody watches."""
+
+
 class MeasurerLike(Protocol):
     """Measures candidates: `Measurer` on this machine, `Replay` from a file, or one of your own."""
 

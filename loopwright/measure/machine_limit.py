@@ -12,10 +12,9 @@ from loopwright import dtypes, runtime
 from loopwright.measure.candidate import Candidate
 from loopwright.measure.inputs import arguments
 from loopwright.measure.result import ErrorKind, MeasureError
-from loopwright.measure.session import Equipment
 from loopwright.runtime import Artifact
 from loopwright.runtime.plausible import assumed_peak, out_of_reach
-from loopwright.target import Roof
+from loopwright.target import Roof, Target, roof_of
 from loopwright.te import Dag
 from loopwright.te.dag import call_work
 
@@ -88,6 +87,11 @@ def arithmetic_of(dag: Dag) -> str:
     return next((dtype for dtype in ("float32", "float64") if dtype in floats), "")
 
 
+def arithmetic_roof(target: Target, dag: Dag) -> Roof | None:
+    """The instruction of a target that bounds the arithmetic of a program; None: none is known."""
+    return roof_of(target, arithmetic_of(dag))
+
+
 def limit_of(nbytes: int, flop: int, threads: int, roof: Roof | None) -> MachineLimit | None:
     """The limit that bounds kernels of the CPU with these arguments; None where none is known.
 
@@ -144,19 +148,16 @@ _SLOW_HZ = 1.5e9
 
 
 def time_out_of_reach(
-    equipment: Equipment, candidate: Candidate, times: Sequence[float]
+    target: Target, candidate: Candidate, times: Sequence[float]
 ) -> MeasureError | None:
-    """An error where no call can take so little time, in seconds per call; None for devices.
+    """An error where no call on the CPU can take so little time, in seconds per call.
 
     The operations are those of the expression, and where these are too many, the ones that are left
     in the lowered program, against the FMA peak measured now: the runner must be idle, the device
     held.
     """
-    if not equipment.on_cpu or not times:
-        return None
     seconds = statistics.median(times)
     stored, shortest, flop = call_work(candidate.dag, candidate.arg_ids)
-    target = equipment.task.target
     threads = target.canonical.get("num_threads") or runtime.get_num_threads()
     unit = target.vector_unit
     peak = assumed_peak(threads, unit, _SLOW_HZ)

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING
 
 from loopwright.errors import BuildError, CodegenError, LowerError, RunError, UsageError
 from loopwright.measure.building import Build
+from loopwright.measure.candidate import Candidate
 from loopwright.measure.interfaces import FinalistResult, PlayoffPlan, PlayoffResult
 from loopwright.measure.machine_limit import (
     MachineLimit,
-    arithmetic_of,
+    arithmetic_roof,
     bytes_of,
     limit_of,
     time_out_of_reach,
@@ -28,11 +29,10 @@ from loopwright.measure.options import PLAYOFF_WINDOW_S, WINDOW_S
 from loopwright.measure.paired_ratios import FEWEST_ROUNDS, SMALLEST_GAIN, paired_gain
 from loopwright.measure.result import MeasureError
 from loopwright.measure.runner import wrong_answer
-from loopwright.measure.session import Equipment
+from loopwright.measure.session import MeasureSession
 from loopwright.measure.workers.protocol import CheckReply
 from loopwright.records import Checked
 from loopwright.runtime import Artifact, get_num_threads
-from loopwright.target import roof_of
 
 if TYPE_CHECKING:
     from loopwright.task import ConfigEntity
@@ -73,11 +73,20 @@ class Finalist:
         self.max_error: float | None = None
 
     @property
+    def candidate(self) -> Candidate:
+        assert self.build is not None
+        return self.build.candidate
+
+    @property
     def artifact(self) -> Artifact:
         assert self.build is not None
-        artifact = self.build.compiled
-        assert not isinstance(artifact, MeasureError)
-        return artifact
+        return self.build.artifact
+
+    @property
+    def code(self) -> bytes | None:
+        """Object code; None where it was not built."""
+        outcome = None if self.build is None else self.build.outcome
+        return outcome.objects if isinstance(outcome, Artifact) else None
 
     @property
     def order(self) -> tuple[bool, bool, bool, float]:
@@ -100,19 +109,18 @@ class Finalist:
         )
 
 
-def may_win(players: Sequence[Finalist]) -> list[Finalist]:
-    """Players that were not clearly slower than the leader in every round, without the failed ones.
+def may_win(finalists: Sequence[Finalist]) -> list[Finalist]:
+    """Finalists that were not clearly slower than the leader in every round, nor failed.
 
     All have a sample of each round, except those that failed.
     """
-    playing = [f for f in players if f.error is None]
-    if not playing:
-        return []
-    leader = min(playing, key=lambda f: statistics.median(f.times))
+    playing = [f for f in finalists if f.error is None]
+    leader = min(playing, key=lambda f: statistics.median(f.times), default=None)
     return [
         f
         for f in playing
-        if any(own <= LOSING * best for own, best in zip(f.times, leader.times, strict=True))
+        if leader is not None
+        and any(own <= LOSING * best for own, best in zip(f.times, leader.times, strict=True))
     ]
 
 
@@ -127,6 +135,11 @@ _CHOOSING_SHARE = 0.5
 _PATIENCE_S = 2.5
 #: Note where there is no limit to compare with, followed by the reason.
 _UNKNOWN = "how near the best is to the limit of its device is not known"
+#: Note where a second measurement confirms a share of the limit above 100 %.
+_DOUBT = (
+    "{:.0%} of the {}, measured twice: it is no limit for this kernel (which computes less than "
+    "its definition, or stays in a cache), or it was disturbed both times"
+)
 #: The reason where tensor cores multiply and memory is not the limit.
 _TENSOR_CORES = "its products are made by tensor cores, whose peak is not measured"
 
@@ -134,10 +147,10 @@ _TENSOR_CORES = "its products are made by tensor cores, whose peak is not measur
 class Playoff:
     """One playoff in progress."""
 
-    def __init__(self, equipment: Equipment, plan: PlayoffPlan) -> None:
-        self.equipment, self.plan = equipment, plan
+    def __init__(self, session: MeasureSession, plan: PlayoffPlan) -> None:
+        self.session, self.plan = session, plan
         self.started = time.perf_counter()
-        self.entered: list[Finalist] = []
+        self.finalists: list[Finalist] = []
         self.limit: MachineLimit | None = None
         self.at_peak: list[float] = []
         self.beside: dict[str, list[float]] = {name: [] for name in plan.beside}
@@ -146,12 +159,19 @@ class Playoff:
 
     def hold(self, candidates: Sequence[ConfigEntity]) -> PlayoffResult:
         """Let the right and distinct candidates play; the fastest come first."""
-        self._enter_default()
-        self._fill_places(candidates)
-        if len(self._players()) > 2 or self._default is None:
+        if self.plan.default is not None:
+            self._enter([self.plan.default])
+        # The others are checked in the given order until enough are right.
+        waiting = iter([c for c in candidates if c != self.plan.default])
+        while (free := self.plan.places - self._placed) > 0 and not self._late():
+            batch = list(islice(waiting, free))
+            if not batch:
+                break
+            self._enter(batch)
+        if len(self._playing) > 2 or self._default is None:
             self._choose()
         best = self._judge_best()
-        ranked = sorted(self.entered, key=lambda f: f.order)
+        ranked = sorted(self.finalists, key=lambda f: f.order)
         default = self._default
         return PlayoffResult(
             tuple(f.result() for f in ranked),
@@ -168,105 +188,84 @@ class Playoff:
     @property
     def _default(self) -> Finalist | None:
         """The default configuration while it takes part."""
-        if self.plan.default is None or self.entered[0].error is not None:
+        if self.plan.default is None or self.finalists[0].error is not None:
             return None
-        return self.entered[0]
-
-    def _enter_default(self) -> None:
-        if self.plan.default is not None:
-            self._enter([self.plan.default])
-
-    def _fill_places(self, candidates: Sequence[ConfigEntity]) -> None:
-        """Check candidates in the given order until enough are right."""
-        waiting = iter([c for c in candidates if c != self.plan.default])
-        while (free := self.plan.places - self._placed) > 0 and not self._late():
-            batch = list(islice(waiting, free))
-            if not batch:
-                return
-            self._enter(batch)
+        return self.finalists[0]
 
     @property
     def _placed(self) -> int:
-        return sum(f.config != self.plan.default for f in self._players())
+        return sum(f.config != self.plan.default for f in self._playing)
 
-    def _players(self) -> list[Finalist]:
+    @property
+    def _playing(self) -> list[Finalist]:
         """Finalists that are measured: not excluded, and one of each program."""
-        return [f for f in self.entered if f.error is None and f.twin is None]
+        return [f for f in self.finalists if f.error is None and f.twin is None]
 
-    def _enter(self, configs: Sequence[ConfigEntity]) -> list[Finalist]:
+    def _enter(self, configs: Sequence[ConfigEntity]) -> None:
         """Build and check these configurations."""
-        first = len(self.entered) + 1
+        first = len(self.finalists) + 1
         fresh = [Finalist(first + i, config) for i, config in enumerate(configs)]
         self._build(fresh)
-        self.equipment.take_device()
+        self.session.take_devices()
         for f in fresh:
             if f.error is None:
                 self._admit(f)
-            self.entered.append(f)
-        return fresh
+            self.finalists.append(f)
 
     def _build(self, finalists: Sequence[Finalist]) -> None:
         """Build all of them; equal candidates share one build."""
         builds: dict[str, Build] = {}
         for f in finalists:
-            candidate = self.equipment.instantiate(f.config)
+            candidate = self.session.instantiate(f.config)
             if isinstance(candidate, MeasureError):
                 self._fail(f, candidate)
                 continue
             if candidate.key not in builds:
-                builds[candidate.key] = self.equipment.builds.add(candidate)
+                builds[candidate.key] = self.session.builds.add(candidate)
             f.build = builds[candidate.key]
-        self.equipment.wait_for(list(builds.values()))
+        self.session.wait_for(list(builds.values()))
         for f in finalists:
             if f.build is not None and isinstance(f.build.outcome, MeasureError):
                 self._fail(f, f.build.outcome)
 
     def _admit(self, f: Finalist) -> None:
         """Check a finalist, unless one with equal code was checked already."""
-        code = f.artifact.objects
-        alike = (o for o in self.entered if o.twin is None and o.build is not None)
-        f.twin = next((o for o in alike if _code(o) == code), None)
+        distinct = (o for o in self.finalists if o.twin is None)
+        f.twin = next((o for o in distinct if o.code == f.code), None)
         if f.twin is not None:
             return
-        if not self.equipment.option.runner.check:
+        if not self.session.option.runner.check:
             f.checked, f.check_reason = Checked.OFF, "checking is switched off"
             return
-        reply = self.equipment.runs.undisturbed(lambda: self._check(f))
+        reply = self.session.runner.undisturbed(
+            lambda: self._load(f) or self.session.check(f.candidate, f.artifact, slot=f.slot)
+        )
         if isinstance(reply, CheckReply):
             f.max_error = reply.max_error
         error = wrong_answer(reply)
         if error is not None:
             self._fail(f, error)
         elif reply is None:
-            f.check_reason = self.equipment.why_unchecked
+            f.check_reason = self.session.why_unchecked
         else:
             f.checked = Checked.YES
-
-    def _check(self, f: Finalist) -> CheckReply | MeasureError | None:
-        assert f.build is not None
-        problem = self._load(f)
-        return problem or self.equipment.check(f.build.candidate, f.artifact, slot=f.slot)
 
     # -- the two parts ------------------------------------------------------------------------
 
     def _choose(self) -> None:
         """The first part: all in turns, each as often as the others while it may still win."""
-        players = self._players()
+        finalists = self._playing
         for turn in self._rounds(CHOOSING, _FEWEST_CHOOSING, _CHOOSING_SHARE):
             if turn >= LOSES_AFTER:
-                players = self._staying(players)
-            if turn >= LOSES_AFTER and len(players) < 2:
+                staying = may_win(finalists)
+                for f in finalists:
+                    f.left = f not in staying
+                finalists = staying
+            if turn >= LOSES_AFTER and len(finalists) < 2:
                 return
-            self._round(players, turn, PLAYOFF_WINDOW_S)
-            for f in players:
+            self._round(finalists, turn, PLAYOFF_WINDOW_S)
+            for f in finalists:
                 f.times += f.latest
-
-    def _staying(self, players: Sequence[Finalist]) -> list[Finalist]:
-        """Players that may still win; the others leave."""
-        staying = may_win(players)
-        for f in players:
-            f.left = f not in staying
-        return staying
 
     def _judge_best(self) -> Finalist | None:
         """Judge the best; where it fails now, the next one. None when all failed."""
@@ -274,18 +273,19 @@ class Playoff:
             self._judge(best)
             if best.error is None and self._best() is best and self._of_peak(best) > 1:
                 self._judge(best)
-                self._doubt_peak(best)
+                if self._of_peak(best) > 1 and self.limit is not None:
+                    self.notes.append(_DOUBT.format(self._of_peak(best), self.limit.name))
             if best.error is None:
                 return self._best()
         return None
 
     def _best(self) -> Finalist | None:
-        playing = [f for f in self._players() if f.times or f.judged or not self._chosen]
+        playing = [f for f in self._playing if f.times or f.judged or not self._chosen]
         return min(playing, key=lambda f: f.order, default=None)
 
     @property
     def _chosen(self) -> bool:
-        return any(f.times for f in self.entered)
+        return any(f.times for f in self.finalists)
 
     def _judge(self, best: Finalist) -> None:
         """The second part: the best, the default and all yardsticks in turns.
@@ -294,8 +294,7 @@ class Playoff:
         Robbins, "On the asymptotic theory of fixed-width sequential confidence intervals", Ann.
         Math. Stat. 36, 1965). Two finalists alone need no first part: both are judged.
         """
-        players = self._players()
-        pair = [f for f in players if f in (best, self._default) or not self._chosen]
+        pair = [f for f in self._playing if f in (best, self._default) or not self._chosen]
         self._begin_judging(best)
         for turn in self._rounds(JUDGING, FEWEST_ROUNDS, 1.0, lambda: _narrow(pair)):
             self._sample_beside(turn)
@@ -304,45 +303,42 @@ class Playoff:
                 f.judged += f.latest
             if any(f.error for f in pair):
                 return
-        for f in pair:
-            assert f.build is not None
-            error = time_out_of_reach(self.equipment, f.build.candidate, f.judged)
+        for f in pair if self.session.on_cpu else ():
+            error = time_out_of_reach(self.session.task.target, f.candidate, f.judged)
             if error is not None:
                 self._fail(f, error)
         if self.limit is not None and not self.limit.each_round:
             self._sample_limit(self.limit)
 
     def _begin_judging(self, best: Finalist) -> None:
-        for f in self.entered:
+        for f in self.finalists:
             f.judged = []
         self.beside = {name: [] for name in self.plan.beside}
         self.at_peak = []
         if self.limit is not None or self._no_limit:
             return
-        if not self.equipment.on_cpu:
+        if not self.session.on_cpu:
             self._find_device_limit(best)
             return
-        target = self.equipment.task.target
+        target = self.session.task.target
         threads = target.canonical.get("num_threads") or get_num_threads()
-        assert best.build is not None
-        roof = roof_of(target, arithmetic_of(best.build.candidate.dag))
+        roof = arithmetic_roof(target, best.candidate.dag)
         self.limit = limit_of(bytes_of(best.artifact), self.plan.flop, threads, roof)
 
     def _find_device_limit(self, best: Finalist) -> None:
         """Find the limit of the device that the runner has, or note why there is none."""
         from loopwright.measure import device_limit
 
-        assert best.build is not None
-        candidate, equipment = best.build.candidate, self.equipment
+        candidate, session = best.candidate, self.session
         on_tensor_cores = device_limit.uses_tensor_cores(candidate.trace)
         try:
             self.limit = device_limit.device_limit(
                 best.artifact,
                 candidate.dag,
                 self.plan.flop,
-                equipment.task.target,
-                equipment.devices[0],
-                device_limit.in_runner(equipment.runs),
+                session.task.target,
+                session.devices[0],
+                device_limit.in_runner(session.runner),
                 on_tensor_cores=on_tensor_cores,
             )
         except (BuildError, CodegenError, LowerError, RunError, UsageError) as error:
@@ -382,16 +378,6 @@ class Playoff:
             return 0.0
         return statistics.median(self.at_peak) / statistics.median(best.judged)
 
-    def _doubt_peak(self, best: Finalist) -> None:
-        """Note that a share of the limit is above 100 %, if a second measurement confirms it."""
-        share = self._of_peak(best)
-        if share > 1 and self.limit is not None:
-            self.notes.append(
-                f"{share:.0%} of the {self.limit.name}, measured twice: it is no limit for this "
-                "kernel (which computes less than its definition, or stays in a cache), or it was "
-                "disturbed both times"
-            )
-
     def _rounds(
         self,
         counts: tuple[int, int],
@@ -423,38 +409,37 @@ class Playoff:
         timeout = self.plan.timeout
         return timeout is not None and time.perf_counter() - self.started >= share * timeout
 
-    def _round(self, players: Sequence[Finalist], turn: int, window_s: float) -> None:
-        """Take one sample of each player."""
+    def _round(self, finalists: Sequence[Finalist], turn: int, window_s: float) -> None:
+        """Take one sample of each finalist."""
         # Each round begins with another one: nobody always follows the same neighbour.
-        start = turn % max(1, len(players))
-        for f in [*players[start:], *players[:start]]:
+        start = turn % max(1, len(finalists))
+        for f in [*finalists[start:], *finalists[:start]]:
             f.latest = self._sample(f, window_s)
 
     def _sample(self, f: Finalist, window_s: float) -> list[float]:
         """Seconds per call, as a list of one; empty where it fails."""
         if f.error is not None:
             return []
-        with self.equipment.clock.phase("run"):
-            times = self.equipment.runs.undisturbed(lambda: self._window(f, window_s))
+
+        def window() -> tuple[float, ...] | MeasureError:
+            return self._load(f) or self.session.runner.sample(
+                f.first, slot=f.slot, windows=1, window_s=window_s
+            )
+
+        with self.session.clock.phase("run"):
+            times = self.session.runner.undisturbed(window)
         if isinstance(times, MeasureError):
             self._fail(f, times)
             return []
         return [statistics.median(times)]
 
-    def _window(self, f: Finalist, window_s: float) -> tuple[float, ...] | MeasureError:
-        """Load the kernel where needed, and take one sample."""
-        problem = self._load(f)
-        return problem or self.equipment.runs.sample(
-            f.first, slot=f.slot, windows=1, window_s=window_s
-        )
-
     def _load(self, f: Finalist) -> MeasureError | None:
         """Make the present runner process hold its code; returns the error, if any."""
-        worker = self.equipment.runs.worker
+        worker = self.session.runner.worker
         worker.start()
         if f.launched == worker.launched:
             return None
-        race = self.equipment.runs.load_and_race(f.artifact, None, slot=f.slot, race=False)
+        race = self.session.runner.load_and_race(f.artifact, None, slot=f.slot, race=False)
         if isinstance(race, MeasureError):
             return race
         f.first, f.launched = race.first, worker.launched
@@ -462,13 +447,7 @@ class Playoff:
 
     def _fail(self, f: Finalist, error: MeasureError) -> None:
         f.error = error
-        self.equipment.announce(f"playoff: a finalist is out ({error})")
-
-
-def _code(f: Finalist) -> bytes | None:
-    """Object code; None where it was not built."""
-    built = f.build is not None and not isinstance(f.build.outcome, MeasureError)
-    return f.artifact.objects if built else None
+        self.session.announce(f"playoff: a finalist is out ({error})")
 
 
 def _narrow(pair: Sequence[Finalist]) -> bool:
@@ -477,9 +456,3 @@ def _narrow(pair: Sequence[Finalist]) -> bool:
         return True
     gain = paired_gain(pair[0].judged, pair[1].judged)
     return gain is not None and gain.margin <= SMALLEST_GAIN
-
-
-def playoff(
-    equipment: Equipment, candidates: Sequence[ConfigEntity], plan: PlayoffPlan
-) -> PlayoffResult:
-    return Playoff(equipment, plan).hold(candidates)

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from loopwright.measure.options import MeasureOption, measure_option
 from loopwright.measure.result import MeasureError
 from loopwright.measure.runner import wrong_answer
-from loopwright.measure.session import Equipment
+from loopwright.measure.session import MeasureSession
 from loopwright.measure.workers.protocol import CheckReply
 from loopwright.records import Checked, Json, Record, build_hash, new_run
 from loopwright.target import Target
@@ -79,19 +79,19 @@ def recheck(
     recorded = ScheduledTask(
         *(task.name, task.args, task.key, task.target, task.reference, task.make_inputs), scheduled
     )
-    equipment = Equipment(recorded, option or measure_option(), announce or (lambda text: None))
+    session = MeasureSession(recorded, option or measure_option(), announce or (lambda text: None))
     try:
-        equipment.start()
-        equipment.lower_as_here()
-        checked, reason, error, worst = _checked(equipment, task.fallback())
+        session.start()
+        session.lower_as_here()
+        checked, reason, error, worst = _checked(session, task.fallback())
     finally:
-        equipment.close()
+        session.close()
     return replace(
         record,
         times=(),
         dropped=False,
         error=None if error is None else {"kind": error.kind, "text": error.text},
-        build=build_hash(task.target.canonical, equipment.passes),
+        build=build_hash(task.target.canonical, session.passes),
         run=new_run(),
         ts=time.time(),
         max_error=worst if worst is not None and math.isfinite(worst) else None,
@@ -106,22 +106,22 @@ def recheck(
     )
 
 
-def _checked(equipment: Equipment, config: ConfigEntity) -> _Verdict:
-    candidate = equipment.instantiate(config)
+def _checked(session: MeasureSession, config: ConfigEntity) -> _Verdict:
+    candidate = session.instantiate(config)
     if isinstance(candidate, MeasureError):
         return Checked.NO, "it cannot be scheduled", candidate, None
-    build = equipment.builds.add(candidate)
-    equipment.wait_for([build])
+    build = session.builds.add(candidate)
+    session.wait_for([build])
     artifact = build.compiled
     if isinstance(artifact, MeasureError):
         return Checked.NO, "it cannot be built", artifact, None
-    equipment.take_device()
-    race = equipment.runs.load_and_race(artifact, None, race=False)
+    session.take_devices()
+    race = session.runner.load_and_race(artifact, None, race=False)
     if isinstance(race, MeasureError):
         return Checked.NO, "it cannot be run", race, None
-    reply = equipment.check(candidate, artifact)
+    reply = session.check(candidate, artifact)
     if reply is None:
-        return Checked.NO, equipment.why_unchecked, None, None
+        return Checked.NO, session.why_unchecked, None, None
     error = wrong_answer(reply)
     worst = reply.max_error if isinstance(reply, CheckReply) else None
     if error is not None:

@@ -32,7 +32,7 @@ from loopwright.measure.comparison import (
 )
 from loopwright.measure.inputs import EDGES, SETS, arguments, outputs
 from loopwright.measure.result import MeasureError, TaskLike
-from loopwright.measure.runner import REFERENCE_S, Answers, RunSession
+from loopwright.measure.runner import REFERENCE_S, Answers, Runner
 from loopwright.records import Json
 from loopwright.runtime import Arg, Artifact
 from loopwright.runtime.devices.facts import runs_on_cpu
@@ -65,10 +65,10 @@ class References:
         self,
         task: TaskLike,
         builds: BuildPool,
-        runs: RunSession,
+        runner: Runner,
         announce: Callable[[str], None],
     ) -> None:
-        self._task, self._builds, self._runs = task, builds, runs
+        self._task, self._builds, self._runner = task, builds, runner
         self._announce = announce
         self._answers: dict[str, Answers | None] = {}
 
@@ -80,7 +80,7 @@ class References:
         """
         task = self._task
         owner = "" if task.reference is None else repr((task.name, task.args))
-        plan = self._runs.plan(arguments(artifact))
+        plan = self._runner.plan(arguments(artifact))
         return f"reference {owner} {candidate.dag.hash} {candidate.arg_ids} {plan}"
 
     def get(self, candidate: Candidate, artifact: Artifact) -> Answers | None:
@@ -108,7 +108,7 @@ class References:
         args, places = arguments(artifact), [read_arg_id(i) for i in c.arg_ids]
         pairs = list(zip(places, args, strict=True))
         sources = [op for (op, _), arg in pairs if not arg.output]
-        inputs = dict(zip(sources, self._runs.input_arrays(args, number), strict=True))
+        inputs = dict(zip(sources, self._runner.input_arrays(args, number), strict=True))
         # Under -fastmath nothing holds of infinities and NaN.
         finite = bool(self._task.target.options.get("fastmath"))
         return [
@@ -116,10 +116,6 @@ class References:
             for place, arg in pairs
             if arg.output
         ]
-
-    def why_not(self) -> str:
-        """The reason why there are no answers."""
-        return "there is no reference"
 
     def _steps(self, candidate: Candidate, artifact: Artifact) -> list[float | None] | None:
         """For each output the power of two of which the exact answer to set 1 is a multiple.
@@ -129,7 +125,7 @@ class References:
         from loopwright.te.dag import read_arg_id
         from loopwright.te.exactness import exactness  # not at the top: it knows tensors
 
-        if not self._runs.plan(arguments(artifact)).largest:
+        if not self._runner.plan(arguments(artifact)).largest:
             return None
         found = exactness(candidate.dag)
         if found is None:
@@ -145,7 +141,7 @@ class References:
             return None
         args, expected = arguments(artifact), outputs(artifact)
         try:
-            results = [self._result(self._runs.input_arrays(args, n), expected) for n in SETS]
+            results = [self._result(self._runner.input_arrays(args, n), expected) for n in SETS]
         except TimeLimitError as e:
             results = [str(e)]
         problem = next((r for r in results if isinstance(r, str)), None)
@@ -183,7 +179,7 @@ class References:
 
         NumPy computes in the type of its inputs unless the function does otherwise.
         """
-        inputs = self._runs.input_arrays(args, 1)
+        inputs = self._runner.input_arrays(args, 1)
         if all(a.dtype.name not in dtypes.HALVES for a in inputs):
             return True
         wide = [a.astype(np.float32) if a.dtype.name in dtypes.HALVES else a for a in inputs]
@@ -243,7 +239,7 @@ class References:
         outcome = build.compiled
         if isinstance(outcome, MeasureError):
             return outcome
-        return self._runs.undisturbed(lambda: self._runs.outputs_of(outcome, number))
+        return self._runner.undisturbed(lambda: self._runner.outputs_of(outcome, number))
 
 
 def _elements(

@@ -118,7 +118,7 @@ def _fault(
     return MeasureError(ErrorKind.WRONG_ANSWER, text) if wrong else error
 
 
-class RunSession:
+class Runner:
     """A runner process and the data and kernels that it was given.
 
     ``pump`` waits for the runner while it lets the builders work, and is called until it has an
@@ -140,7 +140,7 @@ class RunSession:
         self.option = option
         self._owner = owner
         self._inputs = inputs
-        self.worker = worker or runner(option, device)
+        self.worker = worker or runner_process(option, device)
         self._on_cpu = not device
         self._load_s = _LOAD_S if device else 0.0
         self._pump = pump
@@ -153,7 +153,7 @@ class RunSession:
 
     def another(
         self, pump: Callable[[Sequence[Worker]], None], worker: Worker | None = None
-    ) -> RunSession:
+    ) -> Runner:
         """A session with the same data and data plans.
 
         ``worker`` is its process; None: the same one, for another thread.
@@ -174,17 +174,11 @@ class RunSession:
         found = measure()
         return found if self.kills == before else measure()
 
-    def start(self) -> None:
-        self.worker.start()
-
     def reset(self) -> None:
         """Kill the process if it is in the middle of something."""
         if self.worker.busy:
             self.worker.kill()
         self.worker.outcome = None
-
-    def close(self) -> None:
-        self.worker.close()
 
     def load_and_race(
         self, artifact: Artifact, incumbent: float | None, *, slot: int = 0, race: bool = True
@@ -439,7 +433,7 @@ def _key(args: Sequence[Arg]) -> tuple[ArgKey, ...]:
     return tuple((arg.shape, arg.dtype.name, arg.output) for arg in args)
 
 
-def runner(option: LocalRunner, device: str) -> Worker:
+def runner_process(option: LocalRunner, device: str) -> Worker:
     """A process that runs kernels.
 
     The drivers of devices reserve far more address space than they take of memory, so that there

@@ -1,38 +1,40 @@
-"""Resources of measuring: builders, a runner, right answers, the device's lock, a clock.
+"""`MeasureSession`: builders, runners, right answers, locks and a clock of one task.
 
-`Measurer` uses them for the candidates of a batch, `playoff` for finalists.
+`Measurer` uses it for the candidates of a batch, `playoff` for finalists.
 """
 
 from __future__ import annotations
 
+import copy
+import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from loopwright.errors import UsageError
-from loopwright.measure.building import Build, BuildPool
+from loopwright.measure.building import Build, BuildPool, code_of, resources_of
 from loopwright.measure.candidate import Candidate, instantiate, make_candidate
 from loopwright.measure.comparison import Closeness, computed_in, reduction_length
 from loopwright.measure.devices import DeviceLock, lock_names, measured_on
+from loopwright.measure.interfaces import ignore
+from loopwright.measure.machine_limit import time_out_of_reach
 from loopwright.measure.options import MeasureOption
 from loopwright.measure.reference import References
-from loopwright.measure.result import MeasureError, MeasureResult, TaskLike
-from loopwright.measure.runner import Answers, RunSession, runner
-from loopwright.measure.task_inputs import InputData
+from loopwright.measure.result import ErrorKind, MeasureError, MeasureResult, TaskLike
+from loopwright.measure.runner import Runner, runner_process, wrong_answer
+from loopwright.measure.task_inputs import InputData, plan_of
 from loopwright.measure.workers.process import Worker
 from loopwright.measure.workers.protocol import CheckReply
-from loopwright.records import Checked, ErrorKind, Json
+from loopwright.records import Checked, Json
 from loopwright.runtime import Artifact, cpu
 
 if TYPE_CHECKING:
     from loopwright.task import ConfigEntity
     from loopwright.te.dag import ArgId
 
-
-def _unheard(name: str) -> None:
-    """Default listener, outside of a run."""
+_NOT_BEST = "it would not have become the best"
 
 
 class Clock:
@@ -48,7 +50,7 @@ class Clock:
         #: Phases that are going on, the innermost last.
         self.running: list[str] = []
         #: Is called with the innermost phase, or the empty name, whenever that changes.
-        self.listen: Callable[[str], object] = _unheard
+        self.listen: Callable[[str], object] = ignore
         self._charged_until = 0.0
 
     @contextmanager
@@ -96,65 +98,63 @@ class Clock:
         return {**self.seconds, **rest, **self.counts}
 
 
-class Equipment:
+class MeasureSession:
     """The processes that measure candidates of one task, and the steps for one candidate.
 
-    ``announce`` is called with one line for a person to read. ``beside`` is the equipment of
-    another task with an equal option, which is closed later; its processes are used, the runner
-    where kernels run on the same devices. Raises a UsageError where a device cannot be used, or is
-    none of the target's.
+    ``announce`` is called with one line for a person to read. ``beside`` is the session of another
+    task with an equal option, which is closed later; its processes are used, the runner where
+    kernels run on the same devices. Raises a UsageError where a device cannot be used, or is none
+    of the target's.
     """
 
     option: MeasureOption
     builds: BuildPool
-    runs: RunSession  # the runner of the first device
-    runners: list[RunSession]  # one for each device, the first one's among them
+    runner: Runner  # of the first device
+    runners: list[Runner]  # one for each device, the first one's among them
 
     def __init__(
         self,
         task: TaskLike,
         option: MeasureOption,
         announce: Callable[[str], None],
-        beside: Equipment | None = None,
+        beside: MeasureSession | None = None,
     ) -> None:
         if beside is not None and beside.option != option:
             raise UsageError("measurers that share their processes have one measure_option")
-        self.task = task
-        self.option = option
-        self.announce = announce
+        self.task, self.option, self.announce = task, option, announce
         self.passes: Mapping[str, Json] = {}
         self.devices = measured_on(task.target, option.runner.devices)
         self._borrows_builders = beside is not None
-        self._borrows_runner = beside is not None and beside.devices == self.devices
-        self._learned: set[tuple[str, tuple[ArgId, ...]]] = set()
-        self._why_unchecked = ""
-        builders = beside.builds.workers if beside is not None else None
-        lent = beside.runners if beside is not None and self._borrows_runner else []
-        data = InputData(task)
+        self._borrows_runners = beside is not None and beside.devices == self.devices
+        self._planned: set[tuple[str, tuple[ArgId, ...]]] = set()
+        #: The reason why the last `check` could not be made; empty when it was.
+        self.why_unchecked = ""
+        self._reference_builds: dict[str, Build] = {}
+        builders = None if beside is None else beside.builds.workers
         self.builds = BuildPool(option.builder, task.target.canonical, builders)
-        workers = [
-            lent[number].worker if lent else runner(option.runner, self._device_name(number))
-            for number in range(len(self.devices))
-        ]
-        self.runs = RunSession(
-            *(option.runner, self.builds.pump, data, workers[0], data.owner, self._device_name(0))
-        )
-        others = [self.runs.another(self.builds.pump, worker) for worker in workers[1:]]
-        self.runners = [self.runs, *others]
-        self.references = References(task, self.builds, self.runs, announce)
+        names = ["" if self.on_cpu else f"{one.name}:{one.device_id}" for one in self.devices]
+        if beside is not None and self._borrows_runners:
+            workers = [runner.worker for runner in beside.runners]
+        else:
+            workers = [runner_process(option.runner, name) for name in names]
+        data, pump = InputData(task), self.builds.pump
+        self.runner = Runner(option.runner, pump, data, workers[0], data.owner, names[0])
+        self.runners = [self.runner, *(self.runner.another(pump, w) for w in workers[1:])]
+        self.references = References(task, self.builds, self.runner, announce)
         # They are taken in order, so that nobody waits for a device whose holder waits for ours.
         self.locks = [DeviceLock(name, announce) for name in lock_names(self.devices)]
         self.clock = Clock()
+
+    def on_thread(self, runner: Runner) -> MeasureSession:
+        """The same session with another runner and a clock of its own, for one more thread."""
+        other = copy.copy(self)
+        other.runner, other.clock = runner, Clock()
+        return other
 
     @property
     def on_cpu(self) -> bool:
         """Whether kernels run on the CPU, whose cores builders need too."""
         return self.devices[0] == cpu()
-
-    def _device_name(self, number: int) -> str:
-        """The name of a device for its runner; empty for the CPU."""
-        one = self.devices[number]
-        return "" if self.on_cpu else f"{one.name}:{one.device_id}"
 
     @property
     def answered(self) -> int:
@@ -163,7 +163,7 @@ class Equipment:
 
     @property
     def _workers(self) -> list[Worker]:
-        return [*self.builds.workers, *(session.worker for session in self.runners)]
+        return [*self.builds.workers, *(runner.worker for runner in self.runners)]
 
     @property
     def waiting_for(self) -> str:
@@ -182,24 +182,23 @@ class Equipment:
         return ", ".join(parts) or "the measurer"
 
     def start(self) -> None:
-        self.builds.start()
-        for session in self.runners:
-            session.start()
+        for worker in self._workers:
+            worker.start()
 
     def reset(self) -> None:
-        """Give the device back and drop all work under way."""
-        self.release_device()
+        """Give the devices back and drop all work under way."""
+        self.release_devices()
         self.builds.reset()
-        for session in self.runners:
-            session.reset()
+        for runner in self.runners:
+            runner.reset()
 
     def close(self) -> None:
         """End the processes that are its own."""
         self.reset()
         if not self._borrows_builders:
             self.builds.close()
-        for session in [] if self._borrows_runner else self.runners:
-            session.close()
+        for runner in [] if self._borrows_runners else self.runners:
+            runner.worker.close()
 
     def lower_as_here(self) -> None:
         """Lower candidates in the `PassContext` of the caller from now on."""
@@ -208,35 +207,121 @@ class Equipment:
         self.passes = PassContext.current().to_json()
 
     def instantiate(self, config: ConfigEntity) -> Candidate | MeasureError:
-        """Run the template; raises a UsageError where an index operand has no known safe range."""
+        """Run the template, and plan the data of its kernels, once for each expression.
+
+        Raises a UsageError where an index operand has no known safe range.
+        """
         with self.clock.phase("instantiate"):
             seconds = self.option.builder.timeout
             candidate = instantiate(self.task, config, passes=self.passes, seconds=seconds)
-            if isinstance(candidate, Candidate):
-                self._learn(candidate)
+            if isinstance(candidate, MeasureError):
+                return candidate
+            expression = (candidate.dag.hash, candidate.arg_ids)
+            if expression not in self._planned:
+                given = self.task.make_inputs is not None
+                self.runner.learn(*plan_of(candidate, given=given))
+                self._planned.add(expression)
             return candidate
 
-    def wait_for(self, builds: Sequence[Build]) -> None:
+    def wait_for(self, builds: Iterable[Build | MeasureError]) -> None:
         """Return when these builds are done."""
-        with self.clock.phase("build"):
-            self.builds.wait(builds)
+        waiting = [b for b in builds if isinstance(b, Build) and b.outcome is None]
+        if waiting:
+            with self.clock.phase("build"):
+                self.builds.wait(waiting)
 
     def feed(self) -> None:
         """Serve the builders while the queue is longer than they can begin."""
         with self.clock.phase("build"):
             self.builds.feed()
 
-    def take_device(self) -> None:
+    def take_devices(self) -> None:
         """Hold the devices; waits while another process times on one of them."""
         if not all(lock.held for lock in self.locks):
             with self.clock.phase("wait"):
                 for lock in self.locks:
                     lock.acquire()
 
-    def release_device(self) -> None:
+    def release_devices(self) -> None:
         """Give the devices back, where they are held."""
         for lock in self.locks:
             lock.release()
+
+    def measure(self, build: Build, incumbent: float | None) -> MeasureResult:
+        """Race a candidate, take its samples, and check it where it would become the best."""
+        option, runner, artifact = self.option.runner, self.runner, build.artifact
+        made = partial(
+            MeasureResult,
+            program=build.program,
+            code=code_of(artifact),
+            resources=resources_of(artifact),
+        )
+        with self.clock.phase("run"):
+            race = runner.load_and_race(artifact, incumbent, race=option.racing)
+            if isinstance(race, MeasureError):
+                return made(error=race)
+            prepare_s = race.prepare
+            if race.dropped:
+                return made((race.first,), True, check_reason=_NOT_BEST, prepare_s=prepare_s)
+            rival = incumbent if option.racing else None
+            times = runner.sample(race.first, incumbent=rival, spent=race.warm + race.first)
+        if isinstance(times, MeasureError):
+            return made(error=times)
+        median = statistics.median(times)
+        leads = incumbent is None or median < incumbent
+        checked, reason, max_error = Checked.NO, _NOT_BEST, None
+        if not option.check:
+            checked, reason = Checked.OFF, "checking is switched off"
+        elif leads:
+            reply = self.check(build.candidate, artifact, seconds=median)
+            if error := wrong_answer(reply):
+                worst = reply.max_error if isinstance(reply, CheckReply) else None
+                return made(error=error, max_error=worst)
+            reason = self.why_unchecked
+            if isinstance(reply, CheckReply):
+                checked, max_error, times = Checked.YES, reply.max_error, reply.times or times
+        if leads and self.on_cpu:
+            error = time_out_of_reach(self.task.target, build.candidate, times)
+            if error is not None:
+                return made(error=error)
+        return made(
+            times,
+            checked=checked,
+            check_reason=reason,
+            max_error=max_error,
+            prepare_s=prepare_s,
+        )
+
+    def measure_again(self, configs: Sequence[ConfigEntity], windows: int) -> list[MeasureResult]:
+        """Measure configurations without a race and without a check.
+
+        The build of the first one, the reference kernel, is kept for the next call.
+        """
+        builds: list[Build | MeasureError] = []
+        for config in configs:
+            found = self.instantiate(config)
+            if isinstance(found, Candidate):
+                builds.append(self._reference_builds.get(found.key) or self.builds.add(found))
+            else:
+                builds.append(found)
+        self.wait_for(builds)
+        self._reference_builds = {b.candidate.key: b for b in builds[:1] if isinstance(b, Build)}
+        self.take_devices()
+        return [self._remeasured(build, windows) for build in builds]
+
+    def _remeasured(self, build: Build | MeasureError, windows: int) -> MeasureResult:
+        artifact = build if isinstance(build, MeasureError) else build.compiled
+        if isinstance(artifact, MeasureError):
+            return MeasureResult(error=artifact, ts=time.time())
+        with self.clock.phase("run"):
+            race = self.runner.load_and_race(artifact, None, race=False)
+            if isinstance(race, MeasureError):
+                return MeasureResult(error=race, ts=time.time())
+            spent = race.warm + race.first
+            times = self.runner.sample(race.first, windows=windows, spent=spent)
+        if isinstance(times, MeasureError):
+            return MeasureResult(error=times, ts=time.time())
+        return MeasureResult(times, ts=time.time())
 
     def check(
         self,
@@ -253,44 +338,29 @@ class Equipment:
         such calls skipped their work, the reply has other times. Returns an error when the kernel
         failed, and None when it could not be checked, for the reason in `why_unchecked`.
         """
-        self._why_unchecked = ""
+        self.why_unchecked = ""
         with self.clock.phase("reference"):
             answers = self.references.get(candidate, artifact)
         if answers is None:
-            self._why_unchecked = self.references.why_not()
+            self.why_unchecked = "there is no reference"
             return None
         self.clock.counts["checked"] += 1
         with self.clock.phase("check"):
             reply: CheckReply | MeasureError | None = self._bounds_checked(candidate)
-            if reply is None and not self._why_unchecked:
-                reply = self._compared(candidate, artifact, answers, slot, seconds)
+            if reply is None and not self.why_unchecked:
+                dag = candidate.dag
+                reply = self.runner.check(
+                    self.references.key(candidate, artifact),
+                    answers,
+                    Closeness(reduction_length(dag), computed_in(dag)),
+                    self.option.runner.timeout,
+                    slot=slot,
+                    seconds=seconds,
+                )
         if isinstance(reply, MeasureError) and reply.kind == ErrorKind.MEMORY:
-            self._why_unchecked = f"there was no memory for its check ({reply.text})"
+            self.why_unchecked = f"there was no memory for its check ({reply.text})"
             return None
         return reply
-
-    @property
-    def why_unchecked(self) -> str:
-        """The reason why the last `check` could not be made; empty when it was."""
-        return self._why_unchecked
-
-    def _compared(
-        self,
-        candidate: Candidate,
-        artifact: Artifact,
-        answers: Answers,
-        slot: int,
-        seconds: float | None,
-    ) -> CheckReply | MeasureError:
-        dag = candidate.dag
-        return self.runs.check(
-            self.references.key(candidate, artifact),
-            answers,
-            Closeness(reduction_length(dag), computed_in(dag)),
-            self.option.runner.timeout,
-            slot=slot,
-            seconds=seconds,
-        )
 
     def _bounds_checked(self, candidate: Candidate) -> MeasureError | None:
         """Run a candidate with bounds checks, where accesses depend on data; an error if one fails.
@@ -301,89 +371,19 @@ class Equipment:
 
         if not self.on_cpu or not is_data_dependent(candidate.dag):
             return None
-        build = self.builds.add(_with_bound_checks(candidate), first=True)
+        config = {**candidate.passes.get("config", {}), "instrument_bound_checkers": True}
+        c, passes = candidate, {**candidate.passes, "config": config}
+        checking = make_candidate(c.dag, c.trace, c.arg_ids, c.name, passes)
+        build = self.builds.add(checking, first=True)
         self.builds.wait([build])
         outcome = build.compiled
         if isinstance(outcome, MeasureError):
-            self._why_unchecked = f"it could not be built with bound checks ({outcome})"
+            self.why_unchecked = f"it could not be built with bound checks ({outcome})"
             return None
-        ran = self.runs.outputs_of(outcome)
+        ran = self.runner.outputs_of(outcome)
         if not isinstance(ran, MeasureError):
             return None
         if "access outside" in ran.text:
             return MeasureError(ErrorKind.WRONG_ANSWER, ran.text)
-        self._why_unchecked = f"it could not be run with bound checks ({ran})"
+        self.why_unchecked = f"it could not be run with bound checks ({ran})"
         return None
-
-    def _learn(self, candidate: Candidate) -> None:
-        """Find the data that kernels of a candidate's expression need, once for each expression."""
-        expression = (candidate.dag.hash, candidate.arg_ids)
-        if expression in self._learned:
-            return
-        from loopwright.measure.task_inputs import plan_of
-
-        args, plan = plan_of(candidate, given=self.task.make_inputs is not None)
-        self.runs.learn(args, plan)
-        self._learned.add(expression)
-
-
-def _with_bound_checks(candidate: Candidate) -> Candidate:
-    """A candidate whose code checks the indices of every access."""
-    config = {**candidate.passes.get("config", {}), "instrument_bound_checkers": True}
-    c, passes = candidate, {**candidate.passes, "config": config}
-    return make_candidate(c.dag, c.trace, c.arg_ids, c.name, passes)
-
-
-class Again:
-    """Measures configurations again; keeps the build of the first one, the reference."""
-
-    def __init__(self, equipment: Equipment) -> None:
-        self.equipment = equipment
-        self._kept: dict[str, Build] = {}
-
-    def measure(self, configs: Sequence[ConfigEntity], windows: int) -> list[MeasureResult]:
-        builds = [self._build(config) for config in configs]
-        self.equipment.wait_for([b for b in builds if isinstance(b, Build) and b.outcome is None])
-        self._kept = {b.candidate.key: b for b in builds[:1] if isinstance(b, Build)}
-        self.equipment.take_device()
-        return [self._run(build, windows) for build in builds]
-
-    def _build(self, config: ConfigEntity) -> Build | MeasureError:
-        candidate = self.equipment.instantiate(config)
-        if isinstance(candidate, MeasureError):
-            return candidate
-        return self._kept.get(candidate.key) or self.equipment.builds.add(candidate)
-
-    def _run(self, build: Build | MeasureError, windows: int) -> MeasureResult:
-        artifact = build if isinstance(build, MeasureError) else build.compiled
-        if isinstance(artifact, MeasureError):
-            return MeasureResult(error=artifact, ts=time.time())
-        runs = self.equipment.runs
-        with self.equipment.clock.phase("run"):
-            race = runs.load_and_race(artifact, None, race=False)
-            if isinstance(race, MeasureError):
-                return MeasureResult(error=race, ts=time.time())
-            times = runs.sample(race.first, windows=windows, spent=race.warm + race.first)
-        if isinstance(times, MeasureError):
-            return MeasureResult(error=times, ts=time.time())
-        return MeasureResult(times, ts=time.time())
-
-
-def checked_result(
-    equipment: Equipment, candidate: Candidate, artifact: Artifact, result: MeasureResult
-) -> MeasureResult:
-    """Check a candidate that would become the best; the runner holds it in slot 0.
-
-    Returns the result with the outcome: a wrong answer, other times where the calls that were timed
-    had skipped their work, or the reason why it could not be checked.
-    """
-    reply = equipment.check(candidate, artifact, seconds=result.median)
-    if isinstance(reply, MeasureError):
-        return MeasureResult(error=reply)
-    if reply is None:
-        return replace(result, checked=Checked.NO, check_reason=equipment.why_unchecked)
-    if reply.problem is not None:
-        error = MeasureError(ErrorKind.WRONG_ANSWER, reply.problem)
-        return MeasureResult(error=error, max_error=reply.max_error)
-    times = reply.times or result.times
-    return replace(result, times=times, max_error=reply.max_error, checked=Checked.YES)

@@ -22,6 +22,7 @@ import numpy as np
 
 from loopwright.errors import UsageError
 from loopwright.measure import MeasureInput
+from loopwright.measure.interfaces import ignore
 from loopwright.records import Expression, Log, Record
 from loopwright.task.union import SpaceUnion
 from loopwright.tuner.candidate_checks import CandidateChecks, Pruning
@@ -36,10 +37,6 @@ if TYPE_CHECKING:
     from loopwright.task import ConfigEntity, Task
     from loopwright.tuner.run.journal import Journal
     from loopwright.tuner.run.summary import Summary
-
-
-def _unheard(text: str) -> None:
-    """Do nothing: outside of a run nobody watches."""
 
 
 class Tuner(ABC):
@@ -138,7 +135,7 @@ class Tuner(ABC):
         self.relatives: list[tuple[Record, MeasureResult]] = []
         self.expressions: dict[str, list[Expression]] = {}
         self.journal: Journal | None = None
-        self.on_phase: Callable[[str], object] = _unheard
+        self.on_phase: Callable[[str], object] = ignore
         self._rng: np.random.Generator | None = None
         self.reset()
 

@@ -102,8 +102,7 @@ def command(
     """
     from loopwright import runtime
     from loopwright.cli.kernels.device_limits import DeviceLimits
-    from loopwright.measure.machine_limit import BANDWIDTH, arithmetic_of, bytes_of, moving
-    from loopwright.target import roof_of
+    from loopwright.measure.machine_limit import BANDWIDTH, arithmetic_roof, bytes_of, moving
     from loopwright.tuner.run.state import flop_of
 
     if is_model(workload):
@@ -157,8 +156,7 @@ def command(
         bandwidth: float | None = None
         memory: MachineLimit | None = None
         if on_cpu:
-            arithmetic = arithmetic_of(base.schedule.dag)
-            roof = roof_of(resolved.task.target, arithmetic) if flop else None
+            roof = arithmetic_roof(resolved.task.target, base.schedule.dag) if flop else None
             limit = "" if roof is None else roof.name
             peaks, doubt = _measured(
                 contestants,

@@ -32,7 +32,7 @@ from loopwright.records import Store
 from loopwright.runtime.artifacts.kinds import device_of_target
 from loopwright.task.applying.as_called import duration
 from loopwright.tuner import TasksSummary, TuningInterrupted, task_table
-from loopwright.tuner.run.budget import count, seconds, share
+from loopwright.tuner.run.budget import count, gain_per_minute, seconds
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -181,7 +181,7 @@ def _budget(limits: Limits) -> dict[str, Any]:
         "trials": count("--trials", limits.trials),
         "timeout": seconds(limits.timeout),
         "early_stopping": count("--early-stopping", limits.early_stopping),
-        "min_gain": share(limits.min_gain),
+        "min_gain": gain_per_minute(limits.min_gain),
     }
 
 

@@ -49,7 +49,7 @@ from loopwright.records import Json, Store, load
 from loopwright.runtime import Device
 from loopwright.runtime.devices.facts import runs_on_cpu
 from loopwright.tuner import Summary, Tuner, TuningInterrupted, log_to_file
-from loopwright.tuner.run.budget import count, seconds, share
+from loopwright.tuner.run.budget import count, gain_per_minute, seconds
 from loopwright.tuner.run.budget import speed as enough
 from loopwright.tuner.run.state import flop_of
 from loopwright.tuner.run.summary import failure_lines, time_line
@@ -212,7 +212,7 @@ def command(
         "early_stopping": count("--early-stopping", early_stopping),
         "timeout": seconds(timeout),
         "target": _reachable(resolved, enough(gflops)),
-        "min_gain": share(min_gain),
+        "min_gain": gain_per_minute(min_gain),
     }
     option = measuring(measure)
     devices = measured_on(resolved.task.target, "" if option is None else option.runner.devices)
@@ -379,8 +379,7 @@ def _limit(workload: Workload) -> MachineLimit | None:
     """
     from loopwright import dtypes
     from loopwright.cli.kernels import workload_kernels
-    from loopwright.measure.machine_limit import arithmetic_of, limit_of
-    from loopwright.target import roof_of
+    from loopwright.measure.machine_limit import arithmetic_roof, limit_of
 
     try:
         scheduled = workload_kernels.default(workload)
@@ -390,7 +389,7 @@ def _limit(workload: Workload) -> MachineLimit | None:
     nbytes = sum(
         math.prod(tensor.static_shape) * dtypes.nbytes(tensor.dtype) for tensor in scheduled.args
     )
-    roof = roof_of(workload.task.target, arithmetic_of(dag))
+    roof = arithmetic_roof(workload.task.target, dag)
     return limit_of(nbytes, flop_of(workload.task), _threads(workload), roof)
 
 

@@ -36,7 +36,7 @@ from loopwright.measure import lock_log
 from loopwright.measure.devices import measured_on
 from loopwright.records import Json, Store
 from loopwright.tuner import TasksSummary, TuningInterrupted, log_to_file, task_table, tune_tasks
-from loopwright.tuner.run.budget import count, seconds, share
+from loopwright.tuner.run.budget import count, gain_per_minute, seconds
 from loopwright.tuner.tasks.scheduler import STRATEGIES
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ def command(
         "timeout": seconds(timeout),
         "early_stopping": count("--early-stopping", early_stopping),
         "per_task_early_stopping": count("--per-task-early-stopping", per_task_early_stopping),
-        "min_gain": share(min_gain),
+        "min_gain": gain_per_minute(min_gain),
         "measure_option": option,
     }
     target_of_all = lines[0].workload.task.target

@@ -88,7 +88,7 @@ def speed(target: float | None) -> float | None:
     return float(target)
 
 
-def share(min_gain: float | str | None) -> float | None:
+def gain_per_minute(min_gain: float | str | None) -> float | None:
     """A gain per minute as a share: of a number such as ``0.01``, ``"1%"``, or None."""
     if min_gain is None:
         return None
@@ -152,7 +152,7 @@ class Budget:
         self.n_trial = count("n_trial", self.n_trial)
         self.early_stopping = count("early_stopping", self.early_stopping)
         self.target = speed(self.target)
-        self.min_gain = share(self.min_gain)
+        self.min_gain = gain_per_minute(self.min_gain)
         self.started = self.clock()
 
     @property

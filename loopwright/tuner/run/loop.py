@@ -19,7 +19,7 @@ from loopwright.measure import MeasureOption, Measurer, lock_log, measure_option
 from loopwright.measure.devices import measured_on
 from loopwright.measure.interfaces import MeasurerLike
 from loopwright.records.log import without_collector
-from loopwright.tuner.run.budget import Budget, seconds, share
+from loopwright.tuner.run.budget import Budget, gain_per_minute, seconds
 from loopwright.tuner.run.callbacks import LogToFile
 from loopwright.tuner.run.interfaces import Callback, Monitor, TunerLike
 from loopwright.tuner.run.journal import open_journal
@@ -83,7 +83,7 @@ def tune(
         >>> print(summary.measured, summary.best_config.index, summary.best_seconds)
         8 0 0.001
     """
-    budget = Budget(n_trial, seconds(timeout), early_stopping, target, share(min_gain))
+    budget = Budget(n_trial, seconds(timeout), early_stopping, target, gain_per_minute(min_gain))
     if target is not None and not flop_of(tuner.task):
         raise UsageError(
             f"{tuner.task} has no operations to count, so no speed in GFLOP/s to reach; "

@@ -10,8 +10,8 @@ import dataclasses
 import logging
 import sys
 import time
-from collections.abc import Generator, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
@@ -22,6 +22,7 @@ from loopwright.measure.interfaces import (
     MeasurerLike,
     SharesPrograms,
     TellsPhases,
+    ignore,
 )
 from loopwright.records import Verdict
 from loopwright.records.verdict import NOT_COMPARED
@@ -163,10 +164,6 @@ def _say(text: str) -> None:
         print(text, file=sys.stderr)
 
 
-def _unheard(text: str) -> None:
-    """Do nothing: after the run nobody watches its tuner."""
-
-
 class Run:
     """One call of ``tune``: its parts, and the steps of the pipeline."""
 
@@ -190,7 +187,11 @@ class Run:
         if isinstance(measurer, TellsPhases):
             measurer.on_phase(self.phases.measuring)
         self.stop: tuple[str, str] | None = None
-        self.default = self._default_index()
+        self.default: int | None = None
+        try:
+            self.default = self.space.default_index
+        except SpaceError as exc:
+            journal.notes.append(f"there is no default configuration: {exc}")
         self.state = RunState(flop_of(self.task), self.default, budget)
         self.own_time = {"search": 0.0, "log": 0.0, "playoff": 0.0}
         again = Remeasuring(measurer, self.state, journal, self.monitors)
@@ -231,7 +232,9 @@ class Run:
         if text := shortage(self.state):
             self._announce(text)
         with self._timed("search"):
-            if rounds and len(rounds[-1][1]) >= self._longest_round():
+            # With as many configurations as it can have, a round is complete.
+            longest = max(self.plan_size, 1 + len(self.journal.remeasure))
+            if rounds and len(rounds[-1][1]) >= longest:
                 self._retell(rounds)
                 return
             self._retell(rounds[:-1])
@@ -243,7 +246,8 @@ class Run:
         self.stop = self.stop or self._spent()
         if self.stop is None and self._round is None:
             with self._timed("search"):
-                self._round = self._plan(self.tuner.round, self.tuner.seed, self._next_number())
+                number = max((t.number for t in self.journal.trials), default=-1) + 1
+                self._round = self._plan(self.tuner.round, self.tuner.seed, number)
         if self.stop is None and self._round is None:
             why = self.tuner.why_empty or "the tuner has nothing more to propose"
             self.stop = ("exhausted", why)
@@ -251,7 +255,7 @@ class Run:
 
     def measure(self, plan: Round) -> None:
         """Measure the missing trials of a round within the budgets, and record each at once."""
-        todo = plan.todo()[: self._room()]
+        todo = plan.todo()[: self.budget.room(self.state.valid)]
         inputs = [MeasureInput(self.task, config, number) for number, config in todo]
         if not inputs:
             return
@@ -262,7 +266,10 @@ class Run:
             self.phases.entered(MEASURING, quiet=False),
             closing(self._results(inputs)) as results,
         ):
-            self._record_all(plan, zip(inputs, results, strict=True))
+            for item, result in zip(inputs, results, strict=True):
+                self._record(plan, Trial(item.trial, plan.number, plan.seed, item.config, result))
+                if self._stops_here():
+                    return
 
     def tell(self, plan: Round) -> None:
         """Tell the tuner a round that is complete, or that will not be completed in this run."""
@@ -278,15 +285,10 @@ class Run:
         log_round(self.tuner, self.state, plan.number, plan.fresh)
         inputs = [MeasureInput(self.task, t.config, t.number) for t in plan.fresh]
         for callback in self.callbacks:
-            self._call(callback, inputs, [t.result for t in plan.fresh])
-
-    def _call(
-        self, callback: Callback, inputs: list[MeasureInput], results: list[MeasureResult]
-    ) -> None:
-        try:
-            callback(self.tuner, inputs, results)
-        except EarlyStop as exc:
-            self.stop = self.stop or ("callback", str(exc))
+            try:
+                callback(self.tuner, inputs, [t.result for t in plan.fresh])
+            except EarlyStop as exc:
+                self.stop = self.stop or ("callback", str(exc))
 
     def playoff(self, left: float | None = None) -> None:
         """Check and measure the best few and the default again, interleaved; the result stands."""
@@ -313,12 +315,15 @@ class Run:
         if self._round is not None:
             self.tuner.tell(self._round.results())
             self._round = None
-        self._set_best()
+        chosen = self.chosen
+        if chosen is not None:
+            flops = self.state.flop / self.state.seconds(chosen)
+            self.tuner.set_best(chosen.config, chosen.result, flops, chosen.number)
         assert self.stop is not None
         log_end(self.tuner, self.state, self.stop[1])
         summary = summarize(
             self.state,
-            self.chosen,
+            chosen,
             task=self.task.key,
             stop=self.stop,
             timing=self._timing(),
@@ -338,7 +343,7 @@ class Run:
 
     def close(self) -> None:
         self.stall.close()
-        self.tuner.on_phase = _unheard
+        self.tuner.on_phase = ignore
 
     # -- planning -----------------------------------------------------------------------------
 
@@ -376,46 +381,19 @@ class Run:
         configs += self.tuner.ask(self.plan_size - len(configs))
         return Round(number, seed, first, configs) if configs else None
 
-    def _longest_round(self) -> int:
-        """Largest number of configurations of a round; with so many it is complete."""
-        return max(self.plan_size, 1 + len(self.journal.remeasure))
-
-    def _default_index(self) -> int | None:
-        try:
-            return self.space.default_index
-        except SpaceError as exc:
-            self.journal.notes.append(f"there is no default configuration: {exc}")
-            return None
-
-    def _next_number(self) -> int:
-        return max((t.number for t in self.journal.trials), default=-1) + 1
-
     # -- measuring ----------------------------------------------------------------------------
 
-    def _room(self) -> int | None:
-        return self.budget.room(self.state.valid)
-
     def _results(self, inputs: list[MeasureInput]) -> Generator[MeasureResult, None, None]:
-        count = 0
-        for result in self._measured(inputs):
+        best, count = self.state.time_to_beat, 0
+        if isinstance(self.measurer, SharesPrograms):
+            results = self.measurer.measure_new(inputs, best, self.state.programs)
+        else:
+            results = self.measurer.measure(inputs, best)
+        for result in results:
             count += 1
             yield result
         if count < len(inputs):
             raise InternalError(f"the measurer returned {count} results for {len(inputs)} inputs")
-
-    def _measured(self, inputs: list[MeasureInput]) -> Iterator[MeasureResult]:
-        best = self.state.time_to_beat
-        if isinstance(self.measurer, SharesPrograms):
-            return self.measurer.measure_new(inputs, best, self.state.programs)
-        return self.measurer.measure(inputs, best)
-
-    def _record_all(
-        self, plan: Round, results: Iterable[tuple[MeasureInput, MeasureResult]]
-    ) -> None:
-        for item, result in results:
-            self._record(plan, Trial(item.trial, plan.number, plan.seed, item.config, result))
-            if self._stops_here():
-                return
 
     def _record(self, plan: Round, trial: Trial) -> None:
         with self._timed("log"):
@@ -443,13 +421,10 @@ class Run:
         if self.budget.timeout is not None and each is not None:
             needed = max(1.5 * (FINALISTS + 1) * each, PLAYOFF_SHARE * self.budget.timeout)
             reserve = min(needed, self.budget.timeout / 4)
-        return self.budget.spent(self.state.progress, reserve) or self._nothing_new()
-
-    def _nothing_new(self) -> tuple[str, str] | None:
-        """Reason to stop a tuner that proposes only known programs; None while there is none."""
+        spent = self.budget.spent(self.state.progress, reserve)
         count = self.state.duplicates_in_a_row
-        if count < ROUNDS_OF_DUPLICATES * self.plan_size:
-            return None
+        if spent is not None or count < ROUNDS_OF_DUPLICATES * self.plan_size:
+            return spent
         return "exhausted", f"the last {count} proposals were all programs measured already"
 
     def _write_header(self) -> None:
@@ -474,13 +449,6 @@ class Run:
 
     # -- the end ------------------------------------------------------------------------------
 
-    def _set_best(self) -> None:
-        """Set the tuner's ``best_*`` from the final measurement."""
-        best = self.chosen
-        if best is not None:
-            speed = self.state.flop / self.state.seconds(best)
-            self.tuner.set_best(best.config, best.result, speed, best.number)
-
     @contextmanager
     def _synced(self) -> Iterator[None]:
         """Sync the journal in the end, whatever happened."""
@@ -498,15 +466,12 @@ class Run:
     @contextmanager
     def _timed(self, what: str) -> Iterator[None]:
         start = time.perf_counter()
+        phase = self.phases.entered(*_PHASE[what]) if what in _PHASE else nullcontext()
         try:
-            with self.stall.waiting_for(_WAITING[what]), self._phase(what):
+            with self.stall.waiting_for(_WAITING[what]), phase:
                 yield
         finally:
             self.own_time[what] += time.perf_counter() - start
-
-    def _phase(self, what: str) -> AbstractContextManager[None]:
-        """Tell the monitors of a step that may take long."""
-        return self.phases.entered(*_PHASE[what]) if what in _PHASE else nullcontext()
 
     def _measurer_phases(self) -> dict[str, float]:
         timing = self.measurer.timing

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from loopwright.errors import TaskError
 from loopwright.measure import ErrorKind
-from loopwright.measure.building import stands_for_program
+from loopwright.measure.result import is_reusable
 from loopwright.records import FAILED_AGAIN, Checked, Ranking
 from loopwright.records.playoffs import Basis, Place
 from loopwright.tuner.run.budget import (
@@ -161,7 +161,7 @@ class RunState:
         self.trials.append(trial)
         index = trial.index
         self._by_index[index] = trial
-        if stands_for_program(trial.result):
+        if is_reusable(trial.result):
             self.programs.setdefault(trial.result.program, trial.result)
         if trial.result.error is not None:
             if trial.result.error.kind == ErrorKind.WRONG_ANSWER:

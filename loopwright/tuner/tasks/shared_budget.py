@@ -13,8 +13,8 @@ from loopwright.tuner.run.budget import (
     Budget,
     Progress,
     count,
+    gain_per_minute,
     seconds,
-    share,
 )
 from loopwright.tuner.run.final_playoff import FINALISTS
 from loopwright.tuner.run.state import RunState, Trial
@@ -171,7 +171,9 @@ class TaskBudget(Budget):
         self, total: TotalBudget, early_stopping: int | None, min_gain: float | str | None
     ) -> None:
         self.total, self.turn = total, Stopwatch()
-        super().__init__(early_stopping=early_stopping, min_gain=share(min_gain), clock=self.turn)
+        super().__init__(
+            early_stopping=early_stopping, min_gain=gain_per_minute(min_gain), clock=self.turn
+        )
 
     @property
     def limits(self) -> dict[str, float | None]:

@@ -137,8 +137,8 @@ def test_what_the_naive_schedule_says_on_the_cpu_is_the_right_answer(task: Task)
     with Measurer(task, OPTION) as measurer:
         [result] = measurer.measure([MeasureInput(task, task.config_space.get(0))])
         assert (result.error, result.checked) == (None, Checked.YES)
-        assert measurer.equipment.devices[0] != cpu()
-        assert not measurer.equipment.on_cpu
+        assert measurer.session.devices[0] != cpu()
+        assert not measurer.session.on_cpu
 
 
 def test_a_template_with_a_reference_of_its_own_that_says_otherwise(task: Task) -> None:

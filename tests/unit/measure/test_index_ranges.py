@@ -121,7 +121,7 @@ def test_such_a_task_is_measured_and_checked(measurer: Measurer) -> None:
         assert (result.error, result.checked, result.max_error) == (None, "yes", 0.0)
         assert all(p.min() >= 0 and p.max() < ROWS for p in seen)
         assert len(set(np.concatenate(seen))) > N
-        assert m.equipment.builds.built == 2  # once more, with checks of all bounds
+        assert m.session.builds.built == 2  # once more, with checks of all bounds
         with pytest.raises(UsageError, match="operand `p` is used as an index"):
             list(m.measure(task.inputs(3)))
 

@@ -35,9 +35,9 @@ def test_more_threads_reach_more() -> None:
 
 def problem(program: Program, seconds: float, beside: Measurer) -> Any:
     with Measurer(PlainTask("timed", program), OPTION, beside=beside) as m:
-        candidate = m.equipment.instantiate(0)  # type: ignore[arg-type]
+        candidate = m.session.instantiate(0)  # type: ignore[arg-type]
         assert isinstance(candidate, Candidate)
-        return time_out_of_reach(m.equipment, candidate, [seconds])
+        return time_out_of_reach(m.task.target, candidate, [seconds])
 
 
 def test_a_product_in_a_nanosecond_is_refused(measurer: Measurer) -> None:
@@ -73,7 +73,7 @@ def test_a_kernel_that_is_timed_so_fast_gets_a_typed_failure(
     task = PlainTask("timed", matmul(64, 8))
     unchecked = replace(OPTION, runner=replace(OPTION.runner, check=False))
     with Measurer(task, unchecked) as m:  # type: ignore[arg-type]
-        monkeypatch.setattr(m.equipment.runs, "sample", lambda *a, **k: (1e-9, 1e-9))
+        monkeypatch.setattr(m.session.runner, "sample", lambda *a, **k: (1e-9, 1e-9))
         (result,) = m.measure([lw.MeasureInput(task, 0)])  # type: ignore[arg-type]
     assert result.error is not None
     assert result.error.kind == ErrorKind.RUN_ERROR

@@ -42,7 +42,7 @@ option = measure_option(LocalBuilder(n_parallel=2), LocalRunner(timeout=2))
 with Measurer(task, option) as m:
     for r in m.measure(task.inputs(4, 8)):
         print("result", r.error, flush=True)
-    pids = [w.pid for w in [*m.equipment.builds.workers, m.equipment.runs.worker]]
+    pids = [w.pid for w in [*m.session.builds.workers, m.session.runner.worker]]
     print("pids", *pids, flush=True)
     {end}
 """
@@ -177,9 +177,9 @@ def test_parent_killed_while_a_kernel_hangs(tmp_path: Path) -> None:
     program = """
 from loopwright.measure.options import LocalRunner
 from loopwright.measure.workers.process import wait_any
-from loopwright.measure.runner import RunSession
+from loopwright.measure.runner import Runner
 from tests.unit.measure import kernels
-session = RunSession(LocalRunner(timeout=60), wait_any)
+session = Runner(LocalRunner(timeout=60), wait_any)
 session.load_and_race(kernels.built(kernels.GOOD), None)
 print("pids", session.worker.pid, flush=True)
 session.load_and_race(kernels.built(kernels.BUSY_HANG), None)

@@ -241,10 +241,10 @@ def held(session: StubSession, trace: Any = ()) -> Playoff:
     """A playoff on a device whose kernels have been measured, and that looks for its limit."""
     artifact, dag = a_product(16, "float32")
     task = SimpleNamespace(target=Target("yardsim"))
-    equipment = SimpleNamespace(on_cpu=False, task=task, devices=(DEVICE,), runs=session)
-    playoff = Playoff(equipment, PlayoffPlan(flop=2 * 16**3))  # type: ignore[arg-type]
+    measuring = SimpleNamespace(on_cpu=False, task=task, devices=(DEVICE,), runner=session)
+    playoff = Playoff(measuring, PlayoffPlan(flop=2 * 16**3))  # type: ignore[arg-type]
     candidate = SimpleNamespace(dag=dag, trace=list(trace))
-    best = SimpleNamespace(artifact=artifact, build=SimpleNamespace(candidate=candidate))
+    best = SimpleNamespace(artifact=artifact, candidate=candidate)
     with simulated(1 << 20):
         playoff._begin_judging(best)  # type: ignore[arg-type]
         playoff._sample_beside(0)

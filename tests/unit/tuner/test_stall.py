@@ -123,7 +123,7 @@ def test_what_a_measurer_waits_for():
 
     task = Slow(reference=reference)
     with Measurer(task, OPTION) as m:
-        (builder,) = m.equipment.builds.workers
+        (builder,) = m.session.builds.workers
         thread = measured(m, task, 2)
         begun.wait(30)
         assert "the template of test/matmul" in until_said(m, "template")
@@ -136,7 +136,7 @@ def test_what_a_measurer_waits_for():
         os.kill(builder.pid, signal.SIGCONT)
         go_on.set()
         thread.join()
-        runner = m.equipment.runs.worker
+        runner = m.session.runner.worker
         os.kill(runner.pid, signal.SIGSTOP)
         thread = measured(m, task, 16)
         until_said(m, f"runner {runner.pid} (race for 0 s)")

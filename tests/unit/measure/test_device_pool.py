@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,7 +17,7 @@ from typing import Any
 import pytest
 
 from loopwright.errors import RunError
-from loopwright.measure.device_pool import Lanes, result_of
+from loopwright.measure.device_pool import DevicePool, result_of
 from loopwright.measure.result import MeasureResult
 from loopwright.measure.session import Clock
 from loopwright.records import Checked
@@ -25,14 +26,14 @@ from tests.unit.measure.device_kernels import needs_opencl
 ROOT = Path(__file__).parents[3]
 
 
-class Session:
+class Runner:
     """A runner that does nothing itself."""
 
     def __init__(self, name: str) -> None:
         self.name, self.pump, self.resets = name, None, 0
 
-    def another(self, pump: Callable[[Sequence[Any]], None]) -> Session:
-        other = Session(self.name)
+    def another(self, pump: Callable[[Sequence[Any]], None]) -> Runner:
+        other = Runner(self.name)
         other.pump = pump
         return other
 
@@ -53,31 +54,39 @@ class Watched:
         self.begun: list[Any] = []
         self.most = 0
 
-    def __call__(
-        self, own: Any, candidate: Any, artifact: Any, incumbent: float | None
-    ) -> MeasureResult:
+    def __call__(self, runner: Any, build: Any, incumbent: float | None) -> MeasureResult:
         with self.lock:
-            assert own.runs.name not in self.busy, "a device has two candidates at once"
-            self.busy[own.runs.name] = candidate
-            self.begun.append(candidate)
+            assert runner.name not in self.busy, "a device has two candidates at once"
+            self.busy[runner.name] = build
+            self.begun.append(build)
             self.most = max(self.most, len(self.busy))
         try:
-            own.runs.pump([])
-            return MeasureResult((self.act(candidate, incumbent),), checked=Checked.YES)
+            runner.pump([])
+            return MeasureResult((self.act(build, incumbent),), checked=Checked.YES)
         finally:
             with self.lock:
-                del self.busy[own.runs.name]
+                del self.busy[runner.name]
 
 
-def lanes(measure: Watched, devices: int = 2) -> Lanes:
-    option = SimpleNamespace(runner=SimpleNamespace(check=False, cooldown_interval=0.0))
-    equipment = SimpleNamespace(option=option, clock=Clock(), runs=None)
-    sessions = [Session(f"device {n}") for n in range(devices)]
-    return Lanes(equipment, sessions, measure)  # type: ignore[arg-type]
+class Session:
+    """A measure session whose candidates are numbers."""
+
+    def __init__(self, measure: Watched) -> None:
+        self.option = SimpleNamespace(runner=SimpleNamespace(check=False, cooldown_interval=0.0))
+        self.clock, self._measure = Clock(), measure
+
+    def on_thread(self, runner: Any) -> Any:
+        measure = partial(self._measure, runner)
+        return SimpleNamespace(option=self.option, clock=Clock(), runner=runner, measure=measure)
 
 
-def work(count: int) -> list[tuple[Any, Any]]:
-    return [(n, n) for n in range(count)]
+def pool(measure: Watched, devices: int = 2) -> DevicePool:
+    runners = [Runner(f"device {n}") for n in range(devices)]
+    return DevicePool(Session(measure), runners)  # type: ignore[arg-type]
+
+
+def work(count: int) -> list[Any]:
+    return list(range(count))
 
 
 def slowly(candidate: int, incumbent: float | None) -> float:
@@ -90,7 +99,7 @@ def test_each_device_has_one_candidate_at_a_time_and_results_keep_their_order(
     devices: int,
 ) -> None:
     measure, before = Watched(slowly), set(threading.enumerate())
-    spread = lanes(measure, devices)
+    spread = pool(measure, devices)
     found = [result_of(f).median for f in spread.measure(work(12), None)]
     assert found == [1.0 + n for n in range(12)]
     assert sorted(measure.begun) == list(range(12))
@@ -108,7 +117,7 @@ def test_a_faster_result_is_what_those_after_it_are_raced_with() -> None:
         seen.append(incumbent)
         return 10.0 - candidate
 
-    spread = lanes(Watched(act), 1)
+    spread = pool(Watched(act), 1)
     for future in spread.measure(work(3), 20.0):
         result_of(future)
     spread.rest()
@@ -122,7 +131,7 @@ def test_a_lost_device_ends_the_run_at_its_candidate() -> None:
             raise RunError("cannot start a runner process: cuda(1) is gone")
         return 1.0
 
-    spread = lanes(Watched(act))
+    spread = pool(Watched(act))
     first, second, *_ = spread.measure(work(4), None)
     assert result_of(first).median == 1.0
     with pytest.raises(RunError, match="cuda\\(1\\) is gone"):
@@ -132,7 +141,7 @@ def test_a_lost_device_ends_the_run_at_its_candidate() -> None:
 
 def test_stopping_gives_up_what_is_measured_and_what_waits() -> None:
     begun = threading.Event()
-    spread: Lanes | None = None
+    spread: DevicePool | None = None
 
     def act(candidate: int, incumbent: float | None) -> float:
         begun.set()
@@ -141,14 +150,14 @@ def test_stopping_gives_up_what_is_measured_and_what_waits() -> None:
             time.sleep(0.005)
             spread._pump([])
 
-    spread = lanes(Watched(act), 1)
+    spread = pool(Watched(act), 1)
     futures = spread.measure(work(3), None)
     assert begun.wait(10)
     spread.stop()
     assert [f.cancelled() for f in futures] == [True, True, True]
     with pytest.raises(RunError, match="was given up; run the command again"):
         result_of(futures[0])
-    spread._measure = Watched(lambda candidate, incumbent: 2.0)  # and it can be used again
+    spread._session._measure = Watched(lambda candidate, incumbent: 2.0)  # and it can be used again
     assert result_of(spread.measure(work(1), None)[0]).median == 2.0
     spread.stop()
 
@@ -169,14 +178,14 @@ if __name__ == "__main__":
         LocalRunner(number=1, repeat=2, device=["opencl:0", "opencl:1"]),
     )
     with Measurer(task, option) as m:
-        pids = [s.worker.pid for s in m.equipment.runners]
+        pids = [s.worker.pid for s in m.session.runners]
         inputs = [MeasureInput(task, task.config_space.get(i)) for i in range(6)]
         results = list(m.measure(inputs))
-        asked = [s.worker.answered for s in m.equipment.runners]
+        asked = [s.worker.answered for s in m.session.runners]
         again = m.measure_again([task.config_space.get(0)], 2)
     print(json.dumps({{
-        "devices": [str(d) for d in m.equipment.devices],
-        "locks": [lock.path.name for lock in m.equipment.locks],
+        "devices": [str(d) for d in m.session.devices],
+        "locks": [lock.path.name for lock in m.session.locks],
         "kinds": [r.error and r.error.kind for r in results],
         "checked": [r.checked.value for r in results],
         "errors": [r.max_error for r in results if r.checked.value == "yes"],
