@@ -17,8 +17,8 @@ from loopwright.files import Output, write
 from loopwright.records import Record
 from loopwright.records.log import LOG
 from loopwright.task.vectors import Digits, digits_of
-from loopwright.tuner.model.candidates import Candidates, Measurements
-from loopwright.tuner.model.cost_model import Outcome
+from loopwright.tuner.model.candidates import CandidateBatches, Measurements
+from loopwright.tuner.model.cost_model import SampleOutcome
 from loopwright.tuner.model.xgb_model import XGBCostModel
 from loopwright.tuner.run.recorded import results_of
 from loopwright.tuner.run.state import point, speed_of
@@ -215,12 +215,12 @@ class XGBModel(CostModel):
         if measured.ran < _FIRST:
             analytical, distance = AnalyticalModel(own), self._distance(task)
             return lambda digits: analytical.predict(digits) + distance
-        candidates = Candidates(own, "itervar", analytical=True)
+        candidates = CandidateBatches(own, "itervar", analytical=True)
         model = XGBCostModel(candidates.names)
         samples = measured.samples(candidates, len(measured))
         model.fit(samples)
         # Trees predict up to a constant, which is set by what ran.
-        ran = samples.outcome != Outcome.FAILED
+        ran = samples.outcome != SampleOutcome.FAILED
         constant = float(np.mean(samples.score[ran] - model.predict(samples.batch)[ran]))
         return lambda digits: model.predict(candidates.batch(digits, len(measured))) + constant
 

@@ -30,16 +30,16 @@ class MeasuredLimits:
 def measured_limits(device: Device) -> MeasuredLimits:
     """The limits of a device, which is held for this process while they are measured."""
     from loopwright.cli.kernels import workload_kernels
-    from loopwright.measure import device_limit as programs
-    from loopwright.measure.device_limit import in_this_process
+    from loopwright.measure import device_limit
     from loopwright.target import Target
 
-    rate = in_this_process(device)
+    rate = device_limit.in_this_process(device)
     peak = bandwidth = None
     try:
         target = Target(device.name)
         with workload_kernels.alone(device):
-            arithmetic, memory = programs.arithmetic(target), programs.memory(target)
+            arithmetic = device_limit.arithmetic(target)
+            memory = device_limit.memory(target)
             peak = rate(arithmetic) * arithmetic.work
             bandwidth = rate(memory) * memory.work
     except (BuildError, CodegenError, LowerError, RunError, UsageError) as error:

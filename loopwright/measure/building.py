@@ -260,9 +260,9 @@ def resources_of(artifact: Artifact) -> dict[str, Json] | None:
     if artifact_kind(artifact.kind).device == "cpu":
         return None
     kernels = DeviceCode.of(artifact.contents, artifact.objects).resources.values()
-    told = [{k: n for k, n in asdict(r).items() if n is not None} for r in kernels]
-    names = dict.fromkeys(name for figures in told for name in figures)
-    return {name: max(figures.get(name, 0) for figures in told) for name in names} or None
+    reports = [{k: n for k, n in asdict(r).items() if n is not None} for r in kernels]
+    names = dict.fromkeys(name for figures in reports for name in figures)
+    return {name: max(figures.get(name, 0) for figures in reports) for name in names} or None
 
 
 class Programs:

@@ -78,7 +78,6 @@ def describe(
     task: TaskLike, dag: Dag, arg_ids: Sequence[ArgId], passes: Mapping[str, Json], seed: int
 ) -> Expression:
     """The expression for a log; ``seed`` is that of inputs that the template does not make."""
-    made_by_template = task.make_inputs is not None
     return Expression(
         hash=dag.hash,
         dag=dag.to_json(),
@@ -86,7 +85,9 @@ def describe(
         op=task.name,
         args=list(task.args),
         passes=dict(passes),
-        inputs={"made_by": "template"} if made_by_template else {"made_by": "seed", "seed": seed},
+        inputs={"made_by": "seed", "seed": seed}
+        if task.make_inputs is None
+        else {"made_by": "template"},
     )
 
 
@@ -95,12 +96,12 @@ class Descriptions:
 
     def __init__(self, task: TaskLike, seed: int) -> None:
         self.task, self.seed = task, seed
-        self._known: dict[tuple[object, ...], Expression] = {}
+        self._expressions: dict[tuple[object, ...], Expression] = {}
 
     def of(self, candidate: Candidate) -> Expression:
         """The expression of a candidate; the same object for all of one DAG."""
         c = candidate
         key = (c.dag.hash, c.arg_ids, str(c.passes))
-        if key not in self._known:
-            self._known[key] = describe(self.task, c.dag, c.arg_ids, c.passes, self.seed)
-        return self._known[key]
+        if key not in self._expressions:
+            self._expressions[key] = describe(self.task, c.dag, c.arg_ids, c.passes, self.seed)
+        return self._expressions[key]

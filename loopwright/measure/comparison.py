@@ -208,12 +208,12 @@ def compare(
 
 def compare_known(name: str, got: Array, known: KnownElements) -> Comparison:
     """Compare the known elements of an output; ``name`` is that of the output, for the text."""
-    found = got.reshape(-1)[known.places].astype(known.values.dtype)
+    actual = got.reshape(-1)[known.places].astype(known.values.dtype)
     with np.errstate(all="ignore"):
-        distance = np.abs(np.subtract(found, known.values, dtype=np.float64))
-        same = found == known.values
-        if found.dtype.kind == "f":
-            same |= np.isnan(found) & np.isnan(known.values)
+        distance = np.abs(np.subtract(actual, known.values, dtype=np.float64))
+        same = actual == known.values
+        if actual.dtype.kind == "f":
+            same |= np.isnan(actual) & np.isnan(known.values)
         else:
             distance = np.maximum(distance, 1.0)  # a float64 cannot tell large integers apart
         distance[np.isnan(distance)] = np.inf
@@ -225,9 +225,9 @@ def compare_known(name: str, got: Array, known: KnownElements) -> Comparison:
     worst = int(np.argmax(np.where(wrong, distance - known.errors, -1.0)))
     place = np.unravel_index(int(known.places[worst]), got.shape)
     text = (
-        f"{name}[{', '.join(map(str, place))}] is {found[worst]}, expected {known.values[worst]} "
+        f"{name}[{', '.join(map(str, place))}] is {actual[worst]}, expected {known.values[worst]} "
         f"(error {distance[worst]:.3g}, allowed {known.errors[worst]:.3g}); {bad} of "
-        f"{found.size} elements that were looked at are wrong"
+        f"{actual.size} elements that were looked at are wrong"
     )
     return Comparison(float(distance[worst]), text)
 
@@ -319,11 +319,11 @@ def known_bytes(sets: Sequence[Sequence[KnownElements]]) -> bytes:
 
 def known_from(data: bytes, outputs: int) -> list[list[KnownElements]]:
     """Decode `known_bytes`, of sets of so many outputs."""
-    words, at, found = np.frombuffer(data, np.int64), 0, []
+    words, at, known_elements = np.frombuffer(data, np.int64), 0, []
     while at < words.size:
         count, is_float = int(words[at]), bool(words[at + 1])
         places, values, errors = words[at + 2 : at + 2 + 3 * count].reshape(3, count)
         values = values.view(np.float64) if is_float else values
-        found.append(KnownElements(places, values, errors.view(np.float64)))
+        known_elements.append(KnownElements(places, values, errors.view(np.float64)))
         at += 2 + 3 * count
-    return [found[i : i + outputs] for i in range(0, len(found), outputs)]
+    return [known_elements[i : i + outputs] for i in range(0, len(known_elements), outputs)]

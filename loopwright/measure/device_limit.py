@@ -11,13 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 
 from loopwright import te
 from loopwright.driver import build
 from loopwright.driver.backends import backend_of
 from loopwright.errors import RunError, UsageError
-from loopwright.measure import device_limit as programs
 from loopwright.measure.comparison import computed_in
 from loopwright.measure.machine_limit import (
     MachineLimit,
@@ -59,22 +58,13 @@ class YardstickProgram:
     through_memory: bool  # its arrays must not fit into a cache
 
 
+@lru_cache(maxsize=16)
 def arithmetic(target: Target, dtype: str = "float32", turns: int = _TURNS) -> YardstickProgram:
     """Fused multiply-adds, ``turns`` for each of some independent accumulators.
 
     ``dtype`` is float32 or float64; shorter floats are computed in float32 by every kernel of ours
     that does not use tensor cores. Raises a UsageError where the target has no blocks and threads.
     """
-    return _arithmetic(target, dtype, turns)
-
-
-def memory(target: Target) -> YardstickProgram:
-    """A copy; each byte counts twice, as it is read and written. Raises as `arithmetic`."""
-    return _memory(target)
-
-
-@lru_cache(maxsize=16)
-def _arithmetic(target: Target, dtype: str, turns: int) -> YardstickProgram:
     threads = _threads(target)
     alone = target.options.get("thread_warp_size") == 1
     accumulators = _ALONE if alone else _IN_WARPS
@@ -84,7 +74,8 @@ def _arithmetic(target: Target, dtype: str, turns: int) -> YardstickProgram:
 
 
 @lru_cache(maxsize=16)
-def _memory(target: Target) -> YardstickProgram:
+def memory(target: Target) -> YardstickProgram:
+    """A copy; each byte counts twice, as it is read and written. Raises as `arithmetic`."""
     threads = _threads(target)
     artifact = _built(_copy(threads), target, "copy")
     return YardstickProgram("memory bandwidth", artifact, 2 * 8 * _COPIES * threads, True)
@@ -183,12 +174,12 @@ def arithmetic_limit(flop: int, dag: Dag, target: Target, rate: Rate) -> Machine
     kernels compute shorter types, too.
     """
     dtype = "float64" if computed_in(dag) == "float64" else "float32"
-    return _limit(programs.arithmetic(target, dtype), flop, rate)
+    return _limit(arithmetic(target, dtype), flop, rate)
 
 
 def bandwidth_limit(nbytes: int, target: Target, rate: Rate) -> MachineLimit:
     """The limit by memory bandwidth."""
-    return _limit(programs.memory(target), nbytes, rate)
+    return _limit(memory(target), nbytes, rate)
 
 
 def _limit(program: YardstickProgram, work: float, rate: Rate) -> MachineLimit:
@@ -197,16 +188,16 @@ def _limit(program: YardstickProgram, work: float, rate: Rate) -> MachineLimit:
 
 def in_runner(runner: Runner) -> Rate:
     """Measures in the process of a runner; raises a RunError where that fails."""
-    return partial(_asked, runner)
 
+    def rate(program: YardstickProgram) -> float:
+        result = runner.undisturbed(
+            lambda: runner.yardstick(program.name, program.artifact, program.through_memory)
+        )
+        if isinstance(result, MeasureError):
+            raise RunError(result.text)
+        return result
 
-def _asked(runner: Runner, program: YardstickProgram) -> float:
-    found = runner.undisturbed(
-        lambda: runner.yardstick(program.name, program.artifact, program.through_memory)
-    )
-    if isinstance(found, MeasureError):
-        raise RunError(found.text)
-    return found
+    return rate
 
 
 def in_this_process(device: Device) -> Rate:

@@ -1,14 +1,15 @@
-"""Several equal devices side by side: each has a runner, and a thread that waits for it.
+"""The devices of a session, equal ones side by side, a runner for each.
 
-A device times one kernel at a time, and candidates are measured in the order of their submission.
-Builders, references and the clock of the run stay with the thread of the measurer: whatever a
-device needs of them is ready before it begins.
+Each of several has a thread that waits for its runner. A device times one kernel at a time, and
+candidates are measured in the order of their submission. Builders, references and the clock of the
+run stay with the thread of the measurer: whatever a device needs of them is ready before it begins.
 """
 
 from __future__ import annotations
 
 import queue
 import threading
+import time
 from collections.abc import Container, Sequence
 from concurrent.futures import CancelledError, Future, wait
 from typing import NamedTuple
@@ -47,6 +48,7 @@ class DevicePool:
         self._pending: list[Future[MeasureResult]] = []
         self._submitted: dict[Build, Future[MeasureResult]] = {}
         self._incumbent: float | None = None
+        self._measured_any = False
 
     def submit(
         self,
@@ -54,11 +56,13 @@ class DevicePool:
         incumbent: float | None,
         known: Container[str],
     ) -> None:
-        """Let the devices begin with the builds that are done, in order; see `result`.
+        """Let several devices begin with the builds that are done, in order; see `result`.
 
         ``incumbent`` is the best time so far in seconds, ``known`` has hashes of object code that
         need not run.
         """
+        if len(self._runners) < 2:
+            return
         self.rest()
         unique = dict.fromkeys(b for b in builds if isinstance(b, Build))
         built = [build for build in unique if isinstance(build.outcome, Artifact)]
@@ -72,15 +76,29 @@ class DevicePool:
             self._session.take_devices()
         self._submitted = dict(zip(ready, self.measure(ready, incumbent), strict=True))
 
-    def result(self, build: Build) -> MeasureResult | None:
-        """The result of a submitted build; None for another, once the devices are idle.
+    def result(self, build: Build, incumbent: float | None) -> MeasureResult:
+        """The result of a build; one that was not submitted is run now, on the first device.
 
-        Raises a RunError where its device is lost, or its measurement was given up.
+        Raises a RunError where a device is lost, or the measurement was given up.
         """
-        if build not in self._submitted:
-            self.rest()
-            return None
-        return result_of(self._submitted.pop(build))
+        session = self._session
+        if build in self._submitted:
+            with session.clock.phase("run"):
+                return result_of(self._submitted.pop(build))
+        if self._pending:
+            with session.clock.phase("run"):
+                self.rest()
+
+        def run() -> MeasureResult:
+            session.take_devices()
+            pause = session.option.runner.cooldown_interval
+            if pause and self._measured_any:
+                with session.clock.phase("cooldown"):
+                    time.sleep(pause)
+            self._measured_any = True
+            return session.measure(build, incumbent)
+
+        return session.runner.undisturbed(run)
 
     def measure(
         self, builds: Sequence[Build], incumbent: float | None

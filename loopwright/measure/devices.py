@@ -110,11 +110,6 @@ _REMEDY = "remove it, or set XDG_RUNTIME_DIR to a folder of your own"
 _T = TypeVar("_T")
 
 
-def _command() -> str:
-    argv = getattr(sys, "orig_argv", sys.argv)
-    return " ".join(argv)[:500]
-
-
 def _private_dir() -> Path:
     """The folder of this user's locks, the same for all its processes on this machine."""
     base = os.environ.get("XDG_RUNTIME_DIR")
@@ -197,7 +192,8 @@ def _try(fd: int) -> bool:
 
 
 def _sign(fd: int) -> None:
-    text = json.dumps({"pid": os.getpid(), "command": _command()}).encode()
+    command = " ".join(getattr(sys, "orig_argv", sys.argv))[:500]
+    text = json.dumps({"pid": os.getpid(), "command": command}).encode()
     os.ftruncate(fd, 0)
     os.pwrite(fd, text, 0)
 

@@ -55,7 +55,8 @@ def make_input(
         return np.asarray(rng.integers(span[0], span[1] + 1, size, dtype=np.int64)).astype(dtype)
     if dtypes.is_float(dtype) and largest:
         sizes = rng.integers(1, largest + 1, size, dtype=np.int8)
-        return np.asarray(_signs(rng, size) * sizes).astype(dtype)
+        signs = rng.integers(0, 2, size, dtype=np.int8) * np.int8(2) - np.int8(1)
+        return np.asarray(signs * sizes).astype(dtype)
     if dtypes.is_float(dtype):
         single = dtypes.bits(dtype) <= 32
         values = rng.standard_normal(size, dtype=np.float32 if single else np.float64)
@@ -67,10 +68,6 @@ def make_input(
     values = rng.integers(1, 5, size, dtype=dtype)
     signs = rng.integers(0, 2, size, dtype=dtype) * 2 - 1
     return np.asarray(values * signs.astype(dtype), dtype=dtype)
-
-
-def _signs(rng: np.random.Generator, size: tuple[int, ...]) -> Array:
-    return np.asarray(rng.integers(0, 2, size, dtype=np.int8) * np.int8(2) - np.int8(1))
 
 
 def edge_input(
@@ -116,8 +113,8 @@ def _in_lines(
     lines = _lines(out, line)
     which = rng.permutation(np.arange(len(lines)) % len(kinds))
     for number, draw in enumerate(kinds):
-        own = np.flatnonzero(which == number)
-        lines[own] = draw(rng, (own.size, *lines.shape[1:]), dtype)
+        numbers = np.flatnonzero(which == number)
+        lines[numbers] = draw(rng, (numbers.size, *lines.shape[1:]), dtype)
     return out
 
 

@@ -30,7 +30,6 @@ from loopwright.measure.result import (
     MeasureResult,
     TaskLike,
     faster,
-    is_reusable,
 )
 from loopwright.measure.session import MeasureSession
 
@@ -94,11 +93,9 @@ class Measurer:
         threads = cores if devices[0].attribute("is_host_processor") else 1
         if self.session.on_cpu:
             threads = int(task.target.canonical.get("num_threads") or cores)
-        several = len(devices) > 1
-        self.overlap = not several and cores >= self.option.builder.processes + threads
-        self._pool = DevicePool(self.session, self.session.runners) if several else None
+        self.overlap = len(devices) == 1 and cores >= self.option.builder.processes + threads
+        self._pool = DevicePool(self.session, self.session.runners)
         self._entered = False
-        self._measured_any = False
         self._known_code: dict[str, MeasureResult] = {}
         self._descriptions = Descriptions(task, self.option.runner.seed)
 
@@ -119,7 +116,7 @@ class Measurer:
     def close(self) -> None:
         """End the worker processes that are its own."""
         self._entered = False
-        self._stop_pool()
+        self._pool.stop()
         self.session.close()
 
     @property
@@ -216,23 +213,18 @@ class Measurer:
                     return
                 yield result
         finally:
-            self._stop_pool()
-            self.session.reset()
-
-    def _stop_pool(self) -> None:
-        if self._pool is not None:
             self._pool.stop()
+            self.session.reset()
 
     def _results(
         self, inputs: list[MeasureInput], incumbent: float | None, programs: Programs
     ) -> Iterator[MeasureResult]:
         size = max(1, len(inputs)) if self.overlap else _CHUNK
         for at in range(0, len(inputs), size):
-            builds = self._submit(inputs[at : at + size], programs)
+            builds = self.session.enqueue(inputs[at : at + size], programs)
             if not self.overlap:
                 self.session.wait_for(builds)
-            if self._pool is not None:
-                self._pool.submit(builds, incumbent, self._known_code)
+            self._pool.submit(builds, incumbent, self._known_code)
             for build in builds:
                 result = self._finish(build, incumbent, programs)
                 programs.note(result)
@@ -292,26 +284,6 @@ class Measurer:
 
     # -- one batch -------------------------------------------------------------------------------
 
-    def _submit(
-        self, inputs: Sequence[MeasureInput], programs: Programs
-    ) -> list[Build | MeasureError]:
-        """Instantiate all and queue their builds; equal candidates share one."""
-        builds: list[Build | MeasureError] = []
-        by_key: dict[str, Build] = {}
-        for item in inputs:
-            candidate = self.session.instantiate(item.config)
-            if isinstance(candidate, MeasureError):
-                builds.append(candidate)
-                continue
-            if candidate.key not in by_key:
-                build = self.session.builds.add(
-                    candidate, wanted=programs.claim, label=f"trial {item.trial}"
-                )
-                by_key[candidate.key] = build
-                self.session.feed()
-            builds.append(by_key[candidate.key])
-        return builds
-
     def _finish(
         self, build: Build | MeasureError, incumbent: float | None, programs: Programs
     ) -> MeasureResult:
@@ -319,20 +291,23 @@ class Measurer:
         if isinstance(build, MeasureError):
             result = MeasureResult(error=build, ts=time.time())
         else:
-            result = self._measured(build, incumbent, programs)
+            source = self.session.compiled(build, programs)
+            result = self._measured(build, source, incumbent, programs)
         self.session.clock.count(result)
         return result
 
-    def _measured(self, build: Build, incumbent: float | None, programs: Programs) -> MeasureResult:
-        self.session.wait_for([build])
-        candidate, build_s = build.candidate, build.seconds
+    def _measured(
+        self, build: Build, source: Build, incumbent: float | None, programs: Programs
+    ) -> MeasureResult:
+        """The result of a candidate, which shares that of its program; ``source`` has the code."""
+        candidate = build.candidate
         result, same_as, run_s = programs.result(build.program), build.program, 0.0
         if result is None:
-            result, run_s = self._run(self._compiled(build, programs), incumbent)
+            result, run_s = self._run(source, incumbent)
             same_as = ""
         return replace(
             result,
-            build_s=build_s,
+            build_s=build.seconds,
             run_s=run_s,
             ts=result.ts if result.times_of else time.time(),
             dag=candidate.dag.hash,
@@ -341,41 +316,16 @@ class Measurer:
             expression=self._descriptions.of(candidate),
         )
 
-    def _compiled(self, build: Build, programs: Programs) -> Build:
-        """The build that has the code of a candidate: its own, or another's of its program."""
-        source = programs.compiled(build)
-        self.session.wait_for([source])
-        if source is build or not isinstance(source.outcome, MeasureError):
-            return source
-        if is_reusable(MeasureResult(error=source.outcome, program=source.program)):
-            return source
-        second = self.session.builds.add(build.candidate, first=True)
-        self.session.wait_for([second])
-        return second
-
     def _run(self, build: Build, incumbent: float | None) -> tuple[MeasureResult, float]:
         """Run a build, unless the times of its object code are known; with the seconds spent."""
         outcome = build.compiled
         if isinstance(outcome, MeasureError):
             return MeasureResult(error=outcome, program=build.program), 0.0
         begun = time.perf_counter()
-        result = None
-        if self._pool is not None:
-            with self.session.clock.phase("run"):
-                result = self._pool.result(build)
-        known = self._known_code.get(code_of(outcome))
-        if result is None and known is not None:
-            result = replace(known, program=build.program)
-        elif result is None:
-            result = self.session.runner.undisturbed(lambda: self._run_alone(build, incumbent))
+        # Hashing code takes as long as the rest of this, so it is not done for nothing.
+        recorded = self._known_code.get(code_of(outcome)) if self._known_code else None
+        if recorded is not None:
+            result = replace(recorded, program=build.program)
+        else:
+            result = self._pool.result(build, incumbent)
         return result, time.perf_counter() - begun
-
-    def _run_alone(self, build: Build, incumbent: float | None) -> MeasureResult:
-        """Take the device, rest where the option asks for it, and measure a build."""
-        self.session.take_devices()
-        rest = self.option.runner.cooldown_interval
-        if rest and self._measured_any:
-            with self.session.clock.phase("cooldown"):
-                time.sleep(rest)
-        self._measured_any = True
-        return self.session.measure(build, incumbent)

@@ -163,8 +163,9 @@ class Playoff:
             self._enter([self.plan.default])
         # The others are checked in the given order until enough are right.
         waiting = iter([c for c in candidates if c != self.plan.default])
-        while (free := self.plan.places - self._placed) > 0 and not self._late():
-            batch = list(islice(waiting, free))
+        while not self._late():
+            placed = sum(f.config != self.plan.default for f in self._playing)
+            batch = list(islice(waiting, max(0, self.plan.places - placed)))
             if not batch:
                 break
             self._enter(batch)
@@ -191,10 +192,6 @@ class Playoff:
         if self.plan.default is None or self.finalists[0].error is not None:
             return None
         return self.finalists[0]
-
-    @property
-    def _placed(self) -> int:
-        return sum(f.config != self.plan.default for f in self._playing)
 
     @property
     def _playing(self) -> list[Finalist]:

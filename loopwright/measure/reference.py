@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from loopwright import dtypes
 from loopwright.errors import TimeLimitError
-from loopwright.measure.building import Build, BuildPool
+from loopwright.measure.building import BuildPool
 from loopwright.measure.candidate import Candidate, make_candidate
 from loopwright.measure.comparison import (
     Array,
@@ -33,7 +34,6 @@ from loopwright.measure.comparison import (
 from loopwright.measure.inputs import EDGES, SETS, arguments, outputs
 from loopwright.measure.result import MeasureError, TaskLike
 from loopwright.measure.runner import REFERENCE_S, Answers, Runner
-from loopwright.records import Json
 from loopwright.runtime import Arg, Artifact
 from loopwright.runtime.devices.facts import runs_on_cpu
 from loopwright.target import Target
@@ -127,11 +127,11 @@ class References:
 
         if not self._runner.plan(arguments(artifact)).largest:
             return None
-        found = exactness(candidate.dag)
-        if found is None:
+        exact = exactness(candidate.dag)
+        if exact is None:
             return None
         places = map(read_arg_id, candidate.arg_ids)
-        return [found.steps[p] for p in places if not candidate.dag.ops[p[0]].is_placeholder]
+        return [exact.steps[p] for p in places if not candidate.dag.ops[p[0]].is_placeholder]
 
     def _from_template(
         self, artifact: Artifact, steps: Sequence[float | None] | None
@@ -163,7 +163,9 @@ class References:
         function = self._task.reference
         assert function is not None
         try:
-            arrays = _as_arrays(limited(REFERENCE_S, "it", function, *inputs))
+            answer = limited(REFERENCE_S, "it", function, *inputs)
+            parts = answer if isinstance(answer, list | tuple) else [answer]
+            arrays = [np.asarray(part) for part in parts]
             return reference_problem(expected, arrays) or arrays
         except KeyboardInterrupt:
             raise
@@ -221,25 +223,22 @@ class References:
 
     def _naive_answers(self, dag: Dag, ids: Sequence[ArgId]) -> tuple[bytes, bytes] | MeasureError:
         """The results of the naive schedule of a program for both sets of inputs."""
-        naive = make_candidate(dag, [], ids, "naive", target=self._naive_target())
+        on_cpu = runs_on_cpu(self._task.target.kind)
+        # A schedule without bound loops runs on the CPU.
+        target = None if on_cpu else Target("llvm").canonical
+        naive = make_candidate(dag, [], ids, "naive", target=target)
         build = self._builds.add(naive, first=True, seconds=REFERENCE_S)
         self._builds.wait([build])
-        answers = [self._answer_of(build, number) for number in SETS]
-        error = next((a for a in answers if isinstance(a, MeasureError)), None)
-        if error is not None:
-            return error
-        first, second = (a for a in answers if not isinstance(a, MeasureError))
-        return first, second
-
-    def _naive_target(self) -> Mapping[str, Json] | None:
-        """The target of the naive schedule: a schedule without bound loops runs on the CPU."""
-        return None if runs_on_cpu(self._task.target.kind) else Target("llvm").canonical
-
-    def _answer_of(self, build: Build, number: int) -> bytes | MeasureError:
-        outcome = build.compiled
-        if isinstance(outcome, MeasureError):
-            return outcome
-        return self._runner.undisturbed(lambda: self._runner.outputs_of(outcome, number))
+        artifact, answers = build.compiled, []
+        if isinstance(artifact, MeasureError):
+            return artifact
+        for number in SETS:
+            run = partial(self._runner.outputs_of, artifact, number)
+            answer = self._runner.undisturbed(run)
+            if isinstance(answer, MeasureError):
+                return answer
+            answers.append(answer)
+        return answers[0], answers[1]
 
 
 def _elements(
@@ -262,12 +261,12 @@ def _elements(
                 elements = Elements(
                     dag, inputs, _MOST_WORK, finite=finite, why_in_order=why_in_order
                 )
-                found = elements.at(op, output, places)
+                right = elements.at(op, output, places)
             except TooMuchWorkError:
                 count //= 8
                 continue
-            error = np.zeros(places.size) if found.error is None else 2.0 * found.error
-        values = found.value if found.value.dtype.kind == "f" else found.value.astype(np.int64)
+            error = np.zeros(places.size) if right.error is None else 2.0 * right.error
+        values = right.value if right.value.dtype.kind == "f" else right.value.astype(np.int64)
         return KnownElements(places, values, error)
     return KnownElements(np.empty(0, np.int64), np.empty(0), np.empty(0))
 
@@ -303,19 +302,13 @@ def _snapped(arrays: Sequence[Array], steps: Sequence[float | None]) -> list[Arr
             continue
         with np.errstate(all="ignore"):
             multiples = array.astype(np.float64) / step
-            whole = np.rint(multiples)
-            if not bool((np.abs(multiples - whole) < _NEAR).all()):
+            rounded = np.rint(multiples)
+            if not bool((np.abs(multiples - rounded) < _NEAR).all()):
                 return None
-        exact.append(whole * step)
+        exact.append(rounded * step)
     return exact
 
 
 def _as_bytes(arrays: Sequence[Array], expected: Sequence[Arg]) -> bytes:
     pairs = zip(arrays, expected, strict=True)
     return b"".join(array.astype(arg.dtype).tobytes() for array, arg in pairs)
-
-
-def _as_arrays(answer: Any) -> list[Array]:
-    """The arrays of a NumPy reference, which may return one, or a list or tuple of them."""
-    parts = answer if isinstance(answer, list | tuple) else [answer]
-    return [np.asarray(part) for part in parts]

@@ -171,8 +171,8 @@ class Runner:
         takes all memory is killed a second time, and is at fault.
         """
         before = self.kills
-        found = measure()
-        return found if self.kills == before else measure()
+        result = measure()
+        return result if self.kills == before else measure()
 
     def reset(self) -> None:
         """Kill the process if it is in the middle of something."""
@@ -335,14 +335,13 @@ class Runner:
 
     def input_arrays(self, args: Sequence[Arg], number: int = 0) -> list[Array]:
         """A set of the input data that the runner has for these arguments."""
-        given = self._inputs(args)
-        return input_set(self.plan(args), args, self.option.seed, given, number)
+        arrays = self._inputs(args)
+        return input_set(self.plan(args), args, self.option.seed, arrays, number)
 
     def learn(self, args: Sequence[ArgKey], plan: DataPlan) -> None:
         """Merge a plan into the data plan of kernels with these arguments."""
-        key = tuple(args)
-        known = self._plans.get(key)
-        self._plans[key] = plan if known is None else known.merge(plan)
+        former = self._plans.get(tuple(args))
+        self._plans[tuple(args)] = plan if former is None else former.merge(plan)
 
     def plan(self, args: Sequence[Arg]) -> DataPlan:
         """The data plan of kernels with these arguments."""
@@ -359,7 +358,7 @@ class Runner:
         self.worker.sent.clear()  # the references go with the former data
         try:
             with self._making:
-                given = self._inputs(args)
+                arrays = self._inputs(args)
         except TimeLimitError as e:
             return MeasureError(ErrorKind.RUN_ERROR, str(e))
         request = DataRequest(
@@ -368,7 +367,7 @@ class Runner:
             spans=plan.spans,
             largest=plan.largest,
             lines=plan.lines,
-            payload=b"".join(a.tobytes() for a in given) if given is not None else b"",
+            payload=b"".join(a.tobytes() for a in arrays) if arrays is not None else b"",
         )
         too_late = f"making the input data took longer than {PREPARE_S:.3g} s and was ended"
         reply = self._ask(request, Done, too_late, PREPARE_S)
@@ -396,7 +395,9 @@ class Runner:
         outcome = take(self.worker)
         self.last_failure = outcome if isinstance(outcome, WorkerFailure) else None
         if isinstance(outcome, WorkerFailure):
-            return self._failed(outcome, too_late)
+            self.kills += outcome.cause in FROM_OUTSIDE
+            text = too_late if outcome.cause is FailureCause.TIMEOUT else outcome.text
+            return MeasureError(_KINDS[outcome.cause], text)
         if isinstance(outcome, Failed):
             if outcome.tainted:
                 self._replace_worker()
@@ -422,11 +423,6 @@ class Runner:
             which = f"{SLOW_RATIO:.3g} x the best so far, at least {SHORTEST_LIMIT_S:.3g} s"
         loading = f", with {load_s:.3g} s for loading it onto the device," if load_s else ""
         return f"it ran longer than {limit:.3g} s{loading} and was killed; its limit was {which}"
-
-    def _failed(self, failure: WorkerFailure, too_late: str) -> MeasureError:
-        self.kills += failure.cause in FROM_OUTSIDE
-        text = too_late if failure.cause is FailureCause.TIMEOUT else failure.text
-        return MeasureError(_KINDS[failure.cause], text)
 
 
 def _key(args: Sequence[Arg]) -> tuple[ArgKey, ...]:

@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from loopwright.errors import UsageError
-from loopwright.measure.building import Build, BuildPool, code_of, resources_of
+from loopwright.measure.building import Build, BuildPool, Programs, code_of, resources_of
 from loopwright.measure.candidate import Candidate, instantiate, make_candidate
 from loopwright.measure.comparison import Closeness, computed_in, reduction_length
 from loopwright.measure.devices import DeviceLock, lock_names, measured_on
@@ -22,7 +22,14 @@ from loopwright.measure.interfaces import ignore
 from loopwright.measure.machine_limit import time_out_of_reach
 from loopwright.measure.options import MeasureOption
 from loopwright.measure.reference import References
-from loopwright.measure.result import ErrorKind, MeasureError, MeasureResult, TaskLike
+from loopwright.measure.result import (
+    ErrorKind,
+    MeasureError,
+    MeasureInput,
+    MeasureResult,
+    TaskLike,
+    is_reusable,
+)
 from loopwright.measure.runner import Runner, runner_process, wrong_answer
 from loopwright.measure.task_inputs import InputData, plan_of
 from loopwright.measure.workers.process import Worker
@@ -223,6 +230,43 @@ class MeasureSession:
                 self._planned.add(expression)
             return candidate
 
+    def enqueue(
+        self, inputs: Sequence[MeasureInput], programs: Programs
+    ) -> list[Build | MeasureError]:
+        """Instantiate all and queue their builds; equal candidates share one."""
+        builds: list[Build | MeasureError] = []
+        by_key: dict[str, Build] = {}
+        for item in inputs:
+            candidate = self.instantiate(item.config)
+            if isinstance(candidate, MeasureError):
+                builds.append(candidate)
+                continue
+            if candidate.key not in by_key:
+                build = self.builds.add(
+                    candidate, wanted=programs.claim, label=f"trial {item.trial}"
+                )
+                by_key[candidate.key] = build
+                self.feed()
+            builds.append(by_key[candidate.key])
+        return builds
+
+    def compiled(self, build: Build, programs: Programs) -> Build:
+        """Wait for a build; returns the one that has the code of its program, it or another.
+
+        Where its program has a result, that is the build itself. Where another's failed by chance,
+        it is built once more.
+        """
+        self.wait_for([build])
+        source = build if programs.result(build.program) else programs.compiled(build)
+        self.wait_for([source])
+        if source is build or not isinstance(source.outcome, MeasureError):
+            return source
+        if is_reusable(MeasureResult(error=source.outcome, program=source.program)):
+            return source
+        second = self.builds.add(build.candidate, first=True)
+        self.wait_for([second])
+        return second
+
     def wait_for(self, builds: Iterable[Build | MeasureError]) -> None:
         """Return when these builds are done."""
         waiting = [b for b in builds if isinstance(b, Build) and b.outcome is None]
@@ -250,7 +294,7 @@ class MeasureSession:
     def measure(self, build: Build, incumbent: float | None) -> MeasureResult:
         """Race a candidate, take its samples, and check it where it would become the best."""
         option, runner, artifact = self.option.runner, self.runner, build.artifact
-        made = partial(
+        result = partial(
             MeasureResult,
             program=build.program,
             code=code_of(artifact),
@@ -259,14 +303,14 @@ class MeasureSession:
         with self.clock.phase("run"):
             race = runner.load_and_race(artifact, incumbent, race=option.racing)
             if isinstance(race, MeasureError):
-                return made(error=race)
+                return result(error=race)
             prepare_s = race.prepare
             if race.dropped:
-                return made((race.first,), True, check_reason=_NOT_BEST, prepare_s=prepare_s)
+                return result((race.first,), True, check_reason=_NOT_BEST, prepare_s=prepare_s)
             rival = incumbent if option.racing else None
             times = runner.sample(race.first, incumbent=rival, spent=race.warm + race.first)
         if isinstance(times, MeasureError):
-            return made(error=times)
+            return result(error=times)
         median = statistics.median(times)
         leads = incumbent is None or median < incumbent
         checked, reason, max_error = Checked.NO, _NOT_BEST, None
@@ -276,15 +320,15 @@ class MeasureSession:
             reply = self.check(build.candidate, artifact, seconds=median)
             if error := wrong_answer(reply):
                 worst = reply.max_error if isinstance(reply, CheckReply) else None
-                return made(error=error, max_error=worst)
+                return result(error=error, max_error=worst)
             reason = self.why_unchecked
             if isinstance(reply, CheckReply):
                 checked, max_error, times = Checked.YES, reply.max_error, reply.times or times
         if leads and self.on_cpu:
             error = time_out_of_reach(self.task.target, build.candidate, times)
             if error is not None:
-                return made(error=error)
-        return made(
+                return result(error=error)
+        return result(
             times,
             checked=checked,
             check_reason=reason,
@@ -297,13 +341,14 @@ class MeasureSession:
 
         The build of the first one, the reference kernel, is kept for the next call.
         """
+        kept = self._reference_builds
         builds: list[Build | MeasureError] = []
         for config in configs:
-            found = self.instantiate(config)
-            if isinstance(found, Candidate):
-                builds.append(self._reference_builds.get(found.key) or self.builds.add(found))
+            candidate = self.instantiate(config)
+            if isinstance(candidate, Candidate):
+                builds.append(kept.get(candidate.key) or self.builds.add(candidate))
             else:
-                builds.append(found)
+                builds.append(candidate)
         self.wait_for(builds)
         self._reference_builds = {b.candidate.key: b for b in builds[:1] if isinstance(b, Build)}
         self.take_devices()

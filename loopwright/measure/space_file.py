@@ -263,7 +263,13 @@ class Replay:
         Raises:
             UsageError: a point was never measured.
         """
-        return played(candidates, plan, self._final_times)
+
+        def times(config: ConfigEntity) -> Sequence[float]:
+            point = self._point(config)
+            assert config.index is not None
+            return self.recorded.finals.get(config.index) or point.times
+
+        return played(candidates, plan, times)
 
     def measure_again(
         self, configs: Sequence[ConfigEntity], windows: int = WINDOWS
@@ -272,24 +278,17 @@ class Replay:
         points = [self._point(config) for config in configs]
         return [MeasureResult(times=point.times, error=point.error) for point in points]
 
-    def _final_times(self, config: ConfigEntity) -> Sequence[float]:
-        point = self._point(config)
-        assert config.index is not None
-        return self.recorded.finals.get(config.index) or point.times
-
     def _results(self, points: Sequence[Point], incumbent: float | None) -> Iterator[MeasureResult]:
         for point in points:
-            result = self._result(point, incumbent)
+            if point.error is not None:
+                result = MeasureResult(error=point.error)
+            elif self.racing and incumbent and point.times[0] > DROP_RATIO * incumbent:
+                result = MeasureResult(times=point.times[:1], dropped=True)
+            else:
+                result = MeasureResult(times=point.times)
             if would_lead(incumbent, result):  # what a space file holds was measured and judged
                 incumbent = result.median
             yield result
-
-    def _result(self, point: Point, incumbent: float | None) -> MeasureResult:
-        if point.error is not None:
-            return MeasureResult(error=point.error)
-        if self.racing and incumbent is not None and point.times[0] > DROP_RATIO * incumbent:
-            return MeasureResult(times=point.times[:1], dropped=True)
-        return MeasureResult(times=point.times)
 
     def _point(self, config: ConfigEntity) -> Point:
         recorded = self.recorded

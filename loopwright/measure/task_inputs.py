@@ -45,8 +45,8 @@ class InputData:
         if self._task.make_inputs is None:
             return None
         inputs = [arg for arg in args if not arg.output]
-        made = limited(PREPARE_S, f"make_inputs of {self._task.name}", self._task.make_inputs)
-        arrays = [np.asarray(a) for a in made]
+        values = limited(PREPARE_S, f"make_inputs of {self._task.name}", self._task.make_inputs)
+        arrays = [np.asarray(a) for a in values]
         if [a.shape for a in arrays] != [arg.shape for arg in inputs]:
             raise UsageError(
                 f"make_inputs of {self._task.name} must return one array per input, with shapes "
@@ -96,11 +96,11 @@ def task_inputs(task: Task, args: Sequence[Arg], seed: int = 0) -> list[Array]:
     in calling order, outputs included. Errors are those of `plan_of`, or a UsageError where the
     arrays of the template do not fit.
     """
-    given = InputData(task)(args)
+    arrays = InputData(task)(args)
     candidate = instantiate(task, task.config_space.get(task.config_space.default_index))
     plan = DataPlan()
-    if given is None and isinstance(candidate, Candidate):
-        keys, whole = plan_of(candidate, given=False)
-        spans = iter(whole.span(i) for i, (_, _, output) in enumerate(keys) if not output)
+    if arrays is None and isinstance(candidate, Candidate):
+        keys, all_args = plan_of(candidate, given=False)
+        spans = iter(all_args.span(i) for i, (_, _, output) in enumerate(keys) if not output)
         plan = DataPlan(tuple(None if arg.output else next(spans, None) for arg in args))
-    return input_set(plan, args, seed, given, 0)
+    return input_set(plan, args, seed, arrays, 0)

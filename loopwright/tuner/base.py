@@ -118,7 +118,7 @@ class Tuner(ABC):
         which has one of this kind for each."""
         space = None if task is None else task.config_space
         if task is not None and isinstance(space, SpaceUnion) and not cls.searches_unions:
-            return Tuner._over_structures(cls, task, positional, named)
+            return Tuner._over_structures(task, cls, positional, named)
         return super().__new__(cls)
 
     def __init__(self, task: Task, *positional: object, seed: int = 0, **named: object) -> None:
@@ -189,7 +189,10 @@ class Tuner(ABC):
         """Take in one whole round of ``(config, result)`` in trial order, and start the next."""
         for config, result in results:
             self.visited.add(point(config))
-            self._note_best(config, result)
+            speed = speed_of(result)
+            if not result.dropped and speed > self._best_speed:
+                self._best_speed = speed
+                self.set_best(config, result, flop_of(self.task) * speed, self.trials)
             self.trials += 1
         self.learn(results)
         self.begin_round(self.round + 1)
@@ -245,13 +248,6 @@ class Tuner(ABC):
         self.best_config, self.best = config, (config, result)
         self.best_flops, self.best_iter = flops, trial
 
-    def _note_best(self, config: ConfigEntity, result: MeasureResult) -> None:
-        speed = speed_of(result)
-        if result.dropped or speed <= self._best_speed:
-            return
-        self._best_speed = speed
-        self.set_best(config, result, flop_of(self.task) * speed, self.trials)
-
     # -- AutoTVM's names ----------------------------------------------------------------------
 
     @property
@@ -300,15 +296,15 @@ class Tuner(ABC):
         Raises:
             UsageError: something in it is neither.
         """
-        given = list(data_set)
-        for item in given:
+        items = list(data_set)
+        for item in items:
             pair = isinstance(item, tuple) and len(item) == 2 and hasattr(item[0], "config")
             if not pair and not isinstance(item, Record):
                 raise UsageError(
                     "load_history takes records or pairs of MeasureInput and MeasureResult, such "
                     f"as loopwright.records.load(path); it got a {type(item).__name__}"
                 )
-        self.pretrained.extend(given)
+        self.pretrained.extend(items)
         if isinstance(data_set, Log):
             self.expressions.update(data_set.dags)
         return len(self.pretrained)

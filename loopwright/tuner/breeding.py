@@ -96,14 +96,14 @@ MutationRule = Callable[["ConfigSpace", Digits, np.random.Generator], Digits]
 #: Makes a child of each two parents: ``(space, first, second, rng) -> digits``.
 CrossingRule = Callable[["ConfigSpace", Digits, Digits, np.random.Generator], Digits]
 #: Up to ``count`` points of the first generation: ``(known, count, rng) -> digits``.
-PopulationRule = Callable[["Known", int, np.random.Generator], Digits]
+PopulationRule = Callable[["KnownPoints", int, np.random.Generator], Digits]
 R = TypeVar("R", bound=Callable[..., Digits])
 #: Weights by name.
 Weights = Mapping[str, float]
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownPoints:
     """Points that are known when a search begins: int64 ``(n, knobs)``, best first."""
 
     space: ConfigSpace
@@ -245,17 +245,17 @@ class Breeding:
         """A child of each two parents, by a rule that is drawn by its weight."""
         out = first.copy()
         for name, rows in _drawn(self._crossing, len(first), rng):
-            made = crossings[name](self.space, first[rows], second[rows], rng)
-            out[rows] = self._checked("crossing", name, made, len(out[rows]))
+            children = crossings[name](self.space, first[rows], second[rows], rng)
+            out[rows] = self._checked("crossing", name, children, len(out[rows]))
         return out
 
-    def begin(self, known: Known, size: int, rng: np.random.Generator) -> Digits:
+    def begin(self, known: KnownPoints, size: int, rng: np.random.Generator) -> Digits:
         """The first points of a population of ``size``: each rule fills its share."""
         parts = [np.empty((0, len(self._dims)), np.int64)]
         for name, share in self._beginning.items():
             count = min(int(share * size), size - sum(map(len, parts)))
-            made = populations[name](known, count, rng)[:count]
-            parts.append(self._checked("population", name, made, len(made)))
+            points = populations[name](known, count, rng)[:count]
+            parts.append(self._checked("population", name, points, len(points)))
         return np.concatenate(parts)
 
     def _checked(self, kind: str, name: str, digits: Digits, rows: int) -> Digits:
@@ -331,13 +331,13 @@ def one_point(
 
 
 @populations.register("measured", weight=0.2)
-def measured(known: Known, count: int, rng: np.random.Generator) -> Digits:
+def measured(known: KnownPoints, count: int, rng: np.random.Generator) -> Digits:
     """The fastest measured points."""
     return known.measured[:count]
 
 
 @populations.register("drafted", weight=0.5)
-def drafted(known: Known, count: int, rng: np.random.Generator) -> Digits:
+def drafted(known: KnownPoints, count: int, rng: np.random.Generator) -> Digits:
     """Points that the analytical model prefers among many (the draft of Pruner, ASPLOS 2025)."""
     return known.drafted[:count]
 

@@ -105,24 +105,18 @@ class CandidateChecks:
         """Whether a candidate may be measured; a check that fails or gives no text is an error."""
         if not self._checks:
             return True
-        known = self._known.get(index)
-        if known is not None:
-            return known
+        answer = self._known.get(index)
+        if answer is not None:
+            return answer
         if len(self._known) >= _REMEMBERED:
             self._known.clear()
-        reason = self._reason(index)
+        config = self._task.config_space.get(index)
+        answers = ((n, self._answer(n, check, config)) for n, check in self._checks.items())
+        reason = next((f"{name}: {text}" for name, text in answers if text is not None), None)
         if reason is not None:
             self.reasons[reason] += 1
         self._known[index] = reason is None
         return reason is None
-
-    def _reason(self, index: int) -> str | None:
-        config = self._task.config_space.get(index)
-        for name, check in self._checks.items():
-            reason = self._answer(name, check, config)
-            if reason is not None:
-                return f"{name}: {reason}"
-        return None
 
     def _answer(self, name: str, check: Check, config: ConfigEntity) -> str | None:
         what = f"check {name!r}"
@@ -206,18 +200,14 @@ class Pruning:
             self._known.clear()
             new = list(dict.fromkeys(indices))
         if new:
-            self._look_at(self._excess, new)
+            assert self._space is not None
+            limits = np.array(list(MARGINS))
+            self.looked_at += len(new)
+            excess = self._excess.widely(digits_of(self._space, new))
+            for index, over in zip(new, excess, strict=True):
+                self._known[index] = not over.any()
+                self.reasons.update(limits[over][:1].tolist())
         return np.fromiter((self._known[i] for i in indices), np.bool_, len(indices))
-
-    def _look_at(self, excess: Excess, indices: list[int]) -> None:
-        assert self._space is not None
-        limits = np.array(list(MARGINS))
-        self.looked_at += len(indices)
-        for index, over in zip(
-            indices, excess.widely(digits_of(self._space, indices)), strict=True
-        ):
-            self._known[index] = not over.any()
-            self.reasons.update(limits[over][:1].tolist())
 
     @property
     def pruned(self) -> int:

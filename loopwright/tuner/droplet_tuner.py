@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from loopwright.errors import SpaceError, UsageError
-from loopwright.task.vectors import Digits, digits_of, indices_of
+from loopwright.task.vectors import digits_of, indices_of
 from loopwright.tuner.base import Tuner
-from loopwright.tuner.model.candidates import Candidates
+from loopwright.tuner.model.candidates import CandidateBatches
 from loopwright.tuner.options import (
     TunerOptions,
     at_least,
@@ -72,9 +72,9 @@ class Lines:
         ]
 
     def _rings(self, knob: int, start: int) -> list[list[int]]:
-        found = self._known.get((knob, start))
-        if found is not None:
-            return found
+        remembered = self._known.get((knob, start))
+        if remembered is not None:
+            return remembered
         rings, seen = [[start]], {start}
         while rings[-1]:
             outer = {to for at in rings[-1] for to in self._steps(knob, at)} - seen
@@ -119,16 +119,14 @@ class Descent:
         if not better:
             return
         config, result = min(better, key=lambda pair: float(np.mean(pair[1].times)))
-        self._go(point(config), result.times)
-
-    def _go(self, index: int, times: tuple[float, ...]) -> None:
-        """Make a point the centre; the knob that was changed is the first to be changed again."""
+        index = point(config)
+        # The knob that was changed is the first to be changed again.
         self._along = -1
         if self.centre is not None:
             before, after = digits_of(self._space, [self.centre, index])
             changed = np.flatnonzero(before != after)
             self._along = int(changed[0]) if len(changed) == 1 else -1
-        self.centre, self._times = index, times
+        self.centre, self._times = index, result.times
 
     def next(
         self, rng: np.random.Generator, visited: Set[int], admits: Callable[[int], bool]
@@ -157,25 +155,20 @@ class Descent:
             ring = [step for knob in rings if distance < len(knob) for step in knob[distance]]
             order = [ring[i] for i in rng.permutation(len(ring)).tolist()]
             order.sort(key=lambda step: step[0] != self._along)
-            found = False
-            for candidate in indices_of(self._space, _changed(digits, order)):
+            any_fresh = False
+            steps = np.array(order, np.int64).reshape(-1, 2)
+            rows = np.repeat(digits[None], len(steps), axis=0)
+            rows[np.arange(len(steps)), steps[:, 0]] = steps[:, 1]
+            for candidate in indices_of(self._space, rows):
                 if candidate not in visited and admits(candidate):
-                    found = True
+                    any_fresh = True
                     yield candidate
-            if not distance and not found:
+            if not distance and not any_fresh:
                 return
 
     def exhausted(self, visited: Set[int], admits: Callable[[int], bool]) -> bool:
         rng = np.random.default_rng(0)
         return self.centre is not None and not any(True for _ in self.next(rng, visited, admits))
-
-
-def _changed(digits: Digits, steps: Sequence[tuple[int, int]]) -> Digits:
-    """A row for each step: the digits with that step taken."""
-    rows = np.repeat(digits[None], len(steps), axis=0)
-    for row, (knob, choice) in zip(rows, steps, strict=True):
-        row[knob] = choice
-    return rows
 
 
 #: Points that the analytical model looks through for the start, as a multiple of a quarter.
@@ -299,18 +292,13 @@ class DropletTuner(Tuner):
         """Points where the first descent starts, and neighbours of the first of these."""
         if self._restarts:
             return
-        starts = [*self.settings.start, *itertools.islice(self._drafted(), _STARTS)]
+        starts = list(self.settings.start)
+        if not starts and self.settings.analytical:
+            candidates = CandidateBatches(self.task, "itervar", analytical=True)
+            drafted = indices_of(self.space, candidates.starting_points(_DRAFT, self.rng))
+            starts += itertools.islice(filter(self.admits, drafted), _STARTS)
         with suppress(SpaceError):  # a space without one valid point has no default
             starts.append(self.space.default_index)
         yield from filter(self.admits, starts)
         for index in starts[:1]:
             yield from self._descent.around(index, self.rng, self.visited, self.admits)
-
-    def _drafted(self) -> Iterator[int]:
-        """Points that the analytical model prefers, where it is asked."""
-        if self.settings.start or not self.settings.analytical:
-            return
-        candidates = Candidates(self.task, "itervar", analytical=True)
-        yield from filter(
-            self.admits, indices_of(self.space, candidates.starting_points(_DRAFT, self.rng))
-        )

@@ -29,10 +29,17 @@ from loopwright.task.vectors import (
 from loopwright.tuner.base import Tuner
 from loopwright.tuner.breeding import own_rules
 from loopwright.tuner.droplet_tuner import PVALUE, Descent
-from loopwright.tuner.evolution import Annealing, Evolution, ExhaustiveSearch, Pool, Search, ansor
-from loopwright.tuner.model.candidates import Candidates, Measurements
-from loopwright.tuner.model.cost_model import Outcome
-from loopwright.tuner.model.losses import ModelReport, judge
+from loopwright.tuner.evolution import (
+    Annealing,
+    Evolution,
+    ExhaustiveSearch,
+    Pool,
+    PoolSearch,
+    ansor,
+)
+from loopwright.tuner.model.candidates import CandidateBatches, Measurements
+from loopwright.tuner.model.cost_model import SampleOutcome
+from loopwright.tuner.model.losses import ModelQuality, judge
 from loopwright.tuner.model.transfer_model import History, Teacher
 from loopwright.tuner.model.xgb_model import XGBCostModel
 from loopwright.tuner.options import (
@@ -215,7 +222,7 @@ class XGBTuner(Tuner):
     Attributes:
         model: the cost model.
         teacher: has the model of measurements from elsewhere; tuners of structures share one.
-        model_reports: a `ModelReport` of each round that the model predicted before it was
+        model_reports: a `ModelQuality` of each round that the model predicted before it was
             measured.
 
     Raises:
@@ -236,7 +243,7 @@ class XGBTuner(Tuner):
         super().__init__(task, *positional, seed=seed, **named)
         settings = self.settings
         self.plan_size = settings.plan_size
-        self._candidates = Candidates(task, settings.feature_type, settings.analytical)
+        self._candidates = CandidateBatches(task, settings.feature_type, settings.analytical)
         self.model = XGBCostModel(
             self._candidates.names, settings.loss_type, settings.num_threads, ensemble=_MODELS
         )
@@ -249,7 +256,7 @@ class XGBTuner(Tuner):
         self._results = Measurements()
         self._trained_on = -1
         self._due = 0
-        self.model_reports: list[ModelReport] = []
+        self.model_reports: list[ModelQuality] = []
         self._descent = Descent(self.space, PVALUE)
 
     def learn(self, results: Sequence[tuple[ConfigEntity, MeasureResult]]) -> None:
@@ -323,9 +330,9 @@ class XGBTuner(Tuner):
         self._trained_on = self._due
         self.on_phase("fitting the cost model")
         self._candidates.transfer_model = self.transfer_model
-        known = self._results.first(self._due)
-        if known.ran >= _FIRST:
-            self.model.fit(known.samples(self._candidates, self._due))
+        measurements = self._results.first(self._due)
+        if measurements.ran >= _FIRST:
+            self.model.fit(measurements.samples(self._candidates, self._due))
 
     @property
     def history(self) -> History:
@@ -361,7 +368,7 @@ class XGBTuner(Tuner):
         if not new.ran:
             return
         samples = new.samples(self._candidates, self._due)
-        ran = samples.outcome != Outcome.FAILED
+        ran = samples.outcome != SampleOutcome.FAILED
         self.model_reports.append(
             judge(
                 self.model.predict(samples.batch)[ran],
@@ -386,7 +393,7 @@ class XGBTuner(Tuner):
         pool = Pool(self.space, self.score, self._fitting, self.visited)
         small = self.space.range_length <= _SMALL
         optimizer = self.settings.search
-        search: Search = ExhaustiveSearch() if small else optimizer
+        search: PoolSearch = ExhaustiveSearch() if small else optimizer
         if self._candidates.slow:
             search = optimizer.small()
         starts = self._candidates.starting_points(_STARTS, self.rng)

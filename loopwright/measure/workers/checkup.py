@@ -53,7 +53,7 @@ class KnownAnswers(NamedTuple):
     edges: Sequence[Sequence[KnownElements]]
 
 
-class Answers(NamedTuple):
+class CheckAnswers(NamedTuple):
     """Right answers and the accuracy that they require."""
 
     known: KnownAnswers
@@ -73,7 +73,7 @@ class Checkup:
     """One check of a kernel in ``memory``, with the inputs of the arrays that it was timed on."""
 
     def __init__(
-        self, kernel: LoadedKernel, data: KernelArrays, memory: CheckMemory, answers: Answers
+        self, kernel: LoadedKernel, data: KernelArrays, memory: CheckMemory, answers: CheckAnswers
     ) -> None:
         self._kernel, self._data, self._memory, self._answers = kernel, data, memory, answers
         self._max_error = 0.0

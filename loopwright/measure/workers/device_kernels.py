@@ -23,7 +23,7 @@ from loopwright.measure.workers.kernel_host import (
     outside_text,
     prepared,
 )
-from loopwright.measure.workers.yardstick import Yardstick
+from loopwright.measure.workers.yardstick import TICK_S, Yardstick
 from loopwright.runtime import Arg, Device
 from loopwright.runtime.arrays.device import DeviceArray
 from loopwright.runtime.devices.function import DeviceCall, DeviceFunction, sweep
@@ -37,8 +37,6 @@ _GUARD = 4096
 _POISON = 0xFF
 #: Bytes that a probe moves.
 _PROBE = 256
-#: The shortest reported time: clocks of devices tick, and a time must be above 0.
-_TICK_S = 1e-9
 
 
 class DeviceMemory(ArgumentMemory):
@@ -114,11 +112,12 @@ class DeviceMemory(ArgumentMemory):
             (f"temporary buffer {k}", b, self._pattern_of_temporary(k))
             for k, b in enumerate(self._temporaries)
         ]
-        return outside_text([name for name, b, pattern in guarded if not self._intact(b, pattern)])
-
-    def _intact(self, block: Memory, pattern: int) -> bool:
-        """Whether nothing has written the guard zones of an allocation."""
-        return all((_bytes_of(self.device, zone) == pattern).all() for zone in _zones(block))
+        names = [
+            name
+            for name, block, pattern in guarded
+            if any((_bytes_of(self.device, zone) != pattern).any() for zone in _zones(block))
+        ]
+        return outside_text(names)
 
     def beside(self) -> DeviceMemory:
         outputs = {n: self.arrays[n] for n in self.outputs}
@@ -137,11 +136,11 @@ def _zones(block: Memory) -> tuple[Memory, Memory]:
 
 def _bytes_of(device: Device, memory: Memory) -> Array:
     """Contents of a piece of memory after all queued work."""
-    found = np.empty(memory.nbytes, dtype=np.uint8)
-    host = Memory(HOST, 0, int(found.ctypes.data), found.nbytes, owner=found)
+    contents = np.empty(memory.nbytes, dtype=np.uint8)
+    host = Memory(HOST, 0, int(contents.ctypes.data), contents.nbytes, owner=contents)
     device.api.copy(memory, 0, host, 0, memory.nbytes)
     device.sync()
-    return found
+    return contents
 
 
 class DeviceKernel(LoadedKernel):
@@ -166,7 +165,7 @@ class DeviceKernel(LoadedKernel):
     def run(self, number: int = 1, *, flush: bool = False) -> float:
         if flush:
             self.flush(self._memory)
-        return max(runtime.time_call(self._call, 1 if flush else number), _TICK_S)
+        return max(runtime.time_call(self._call, 1 if flush else number), TICK_S)
 
     def bound(self, memory: ArgumentMemory) -> DeviceCall | PreparedCall:
         return self._bound(on_device(memory))
@@ -235,10 +234,10 @@ class DeviceHost(KernelHost):
         memory = api.allocate(device_id, _PROBE)
         try:
             api.fill(memory, 0x3C)
-            found = _bytes_of(self.device, memory)
+            contents = _bytes_of(self.device, memory)
         finally:
             api.free(memory)
-        if not (found == 0x3C).all():
+        if not (contents == 0x3C).all():
             raise RunError(
                 f"{self.device} does not give back what was written to it; reset the device, or "
                 "look for its fault in the log of its driver"

@@ -258,10 +258,10 @@ class KernelArrays:
             return self._pristine
         if number in self._others:
             return self._others[number]
-        made = input_set(self._plan, self.args, self._seed, self._given, number)
-        if sum(a.nbytes for a in made) <= _KEPT_BYTES:
-            self._others[number] = made
-        return made
+        arrays = input_set(self._plan, self.args, self._seed, self._given, number)
+        if sum(a.nbytes for a in arrays) <= _KEPT_BYTES:
+            self._others[number] = arrays
+        return arrays
 
     def restore(self, number: int = 0) -> None:
         """Reset the inputs and poison the outputs."""

@@ -117,15 +117,10 @@ def cause_of_exit(role: str, code: int, printed: Sequence[str]) -> FailureCause:
     """The reason why a process has ended that we did not kill; a negative ``code`` is a signal."""
     if -code in _SIGNALS_FROM_OUTSIDE:
         return FailureCause.KILLED
-    full = _found_no_memory(role, code, printed)
+    # LLVM and C++ abort a process that finds no memory.
+    aborted = role in _ROLES_WITHOUT_CANDIDATES and -code == signal.SIGABRT
+    full = aborted and any(line.startswith(_MEMORY_LINES) for line in printed)
     return FailureCause.MEMORY if full else FailureCause.CRASH
-
-
-def _found_no_memory(role: str, code: int, printed: Sequence[str]) -> bool:
-    """Whether LLVM or C++ aborted a process for want of memory."""
-    if role not in _ROLES_WITHOUT_CANDIDATES or -code != signal.SIGABRT:
-        return False
-    return any(line.startswith(_MEMORY_LINES) for line in printed)
 
 
 def describe_exit(code: int, role: str) -> str:
@@ -256,8 +251,8 @@ class WorkerProgram:
         root = str(Path(__file__).resolve().parents[3])
         path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH", "")]))
         wanted = {**os.environ, "PYTHONPATH": path, **self.environment}
-        known = {name: value for name, value in wanted.items() if value is not None}
-        return {**known, **_absolute(known)} if self.own_folder else known
+        variables = {name: value for name, value in wanted.items() if value is not None}
+        return {**variables, **_absolute(variables)} if self.own_folder else variables
 
 
 def _absolute(variables: Mapping[str, str]) -> dict[str, str]:

@@ -209,13 +209,11 @@ class Worker:
         """
         if self._proc is None or ended(self._proc):
             return False
-        return self._busy or not self._ready or (self._decoder.empty and not self._readable)
-
-    @property
-    def _readable(self) -> bool:
+        if self._busy or not self._ready:
+            return True
         poller = select.poll()
         poller.register(self._pipes()[1], select.POLLIN)
-        return bool(poller.poll(0))
+        return self._decoder.empty and not poller.poll(0)
 
     def _unfit(self) -> WorkerFailure:
         """The reason why the process cannot be asked."""

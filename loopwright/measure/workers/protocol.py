@@ -88,11 +88,11 @@ class Seal:
         return tag
 
     def _tag(self, what: bytes, *parts: bytes | memoryview) -> bytes:
-        made = hashlib.blake2b(what, key=self._key, digest_size=_TAG_SIZE)
-        made.update(self._count.to_bytes(8, "little"))
+        digest = hashlib.blake2b(what, key=self._key, digest_size=_TAG_SIZE)
+        digest.update(self._count.to_bytes(8, "little"))
         for part in parts:
-            made.update(part)
-        return made.digest()
+            digest.update(part)
+        return digest.digest()
 
 
 def encode(message: Message, seal: Seal | None = None) -> bytes | bytearray:

@@ -34,7 +34,7 @@ _CACHE = 4 << 20
 _SHARE = 0.5
 _UNKNOWN = 64 << 20
 #: The shortest reported time: clocks of devices tick, and a time must be above 0.
-_TICK_S = 1e-9
+TICK_S = 1e-9
 
 
 class Yardstick:
@@ -140,4 +140,4 @@ def _seconds(call: DeviceCall) -> float:
     time between the events is the device's alone.
     """
     call.launch()
-    return max(call.time(1), _TICK_S)
+    return max(call.time(1), TICK_S)

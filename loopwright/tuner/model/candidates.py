@@ -16,7 +16,7 @@ from loopwright.errors import UsageError
 from loopwright.task.interfaces import Scheduler
 from loopwright.task.union import SpaceUnion
 from loopwright.task.vectors import Digits, digits_of, random_digits
-from loopwright.tuner.model.cost_model import Batch, CostModel, Outcome, Samples, concatenated
+from loopwright.tuner.model.cost_model import Batch, CostModel, SampleOutcome, Samples, concatenated
 from loopwright.tuner.run.state import point, speed_of
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ _HALF_LIFE, _NEGLIGIBLE = 64, 0.05
 _MOST = 4096
 
 
-class Candidates:
+class CandidateBatches:
     """Makes batches of the points of a task."""
 
     def __init__(self, task: Scheduler, feature_type: str, analytical: bool) -> None:
@@ -49,9 +49,9 @@ class Candidates:
         self.transfer_model: CostModel | None = None
         self._slow: bool | None = None
 
-    def of(self, task: Scheduler) -> Candidates:
+    def of(self, task: Scheduler) -> CandidateBatches:
         """The same kind of batches for another task or structure, without a transfer model."""
-        return Candidates(task, self.feature_type, self.analytical)
+        return CandidateBatches(task, self.feature_type, self.analytical)
 
     @property
     def analytical(self) -> bool:
@@ -159,14 +159,14 @@ class Measurements:
 
     @property
     def ran(self) -> int:
-        return sum(outcome != Outcome.FAILED for outcome in self._outcomes)
+        return sum(outcome != SampleOutcome.FAILED for outcome in self._outcomes)
 
     def fastest(self) -> list[int]:
         """Indices of results that did not fail, fastest first."""
         order = np.argsort(-np.array(self._scores, np.float64), kind="stable").tolist()
-        return [self.indices[i] for i in order if self._outcomes[i] != Outcome.FAILED]
+        return [self.indices[i] for i in order if self._outcomes[i] != SampleOutcome.FAILED]
 
-    def samples(self, candidates: Candidates, measured: int) -> Samples:
+    def samples(self, candidates: CandidateBatches, measured: int) -> Samples:
         """Samples to learn from; ``measured`` as for `Candidates.batch`."""
         chosen = self.chosen()
         new = [position for position in chosen.tolist() if position not in self._rows]
@@ -188,7 +188,7 @@ class Measurements:
         if count <= _MOST:
             return np.arange(count)
         scores = np.array(self._scores, np.float64)
-        scores[np.array(self._outcomes) != Outcome.EXACT] = -np.inf
+        scores[np.array(self._outcomes) != SampleOutcome.EXACT] = -np.inf
         # The first of the numbers drawn do not depend on how many are drawn.
         luck = np.random.default_rng(0).random(count)
         luck[np.argsort(-scores, kind="stable")[: _MOST // 2]] = -1.0
@@ -196,12 +196,12 @@ class Measurements:
         return np.sort(np.argsort(luck, kind="stable")[:_MOST])
 
 
-def score_of(result: MeasureResult) -> tuple[Outcome, float]:
+def score_of(result: MeasureResult) -> tuple[SampleOutcome, float]:
     """The outcome of a measurement, and log2 of its calls per second (0.0 for a failure)."""
     speed = speed_of(result)
     if speed == 0:
-        return Outcome.FAILED, 0.0
-    return (Outcome.CENSORED if result.dropped else Outcome.EXACT), math.log2(speed)
+        return SampleOutcome.FAILED, 0.0
+    return (SampleOutcome.CENSORED if result.dropped else SampleOutcome.EXACT), math.log2(speed)
 
 
 def part_of(task: Scheduler, index: int) -> tuple[Scheduler, int]:
@@ -226,12 +226,12 @@ def rows_of(task: Scheduler, indices: Sequence[int], feature_type: str) -> Rows:
             f"features of knobs: the records are of {len(members)} structures, each with knobs of "
             "its own; ask for the features 'itervar' or 'curve'"
         )
-    found = [
+    features = [
         (rows, Extractor(part, feature_type).rows(digits_of(part.config_space, locals_)))
         for part, rows, locals_ in members.values()
     ]
-    order = np.argsort(np.concatenate([rows for rows, _ in found]))
+    order = np.argsort(np.concatenate([rows for rows, _ in features]))
     return Rows(
-        np.concatenate([own.values for _, own in found])[order],
-        np.concatenate([own.failed for _, own in found])[order],
+        np.concatenate([own.values for _, own in features])[order],
+        np.concatenate([own.failed for _, own in features])[order],
     )

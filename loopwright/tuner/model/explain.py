@@ -147,7 +147,7 @@ def explain(
     if model is not None:
         batch = Batch.plain(rows.values)
         predicted = float(model.predict(batch)[0])
-        ahead = _ahead(model, predicted)
+        ahead = _quantile_of(model, predicted)
         parts = list(model.contributions(batch)[0])
     lines = [
         Line(c.name, float(np.exp2(v) - 1 if c.logged else v), part, c.meaning)
@@ -159,8 +159,8 @@ def explain(
     return Explanation(entity, estimate, predicted, ahead, tuple(lines))
 
 
-def _ahead(model: XGBCostModel, predicted: float) -> float | None:
-    """The share of a model's training samples that it puts below a score, offsets left out."""
+def _quantile_of(model: XGBCostModel, predicted: float) -> float | None:
+    """Fraction of training samples that the model predicts below ``predicted``, without offsets."""
     if model.samples is None or not len(model.samples):
         return None
     batch = model.samples.batch

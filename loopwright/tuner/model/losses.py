@@ -2,8 +2,8 @@
 
 A loss, of scores or of the order of two candidates, gives the gradient and the second derivative of
 each row for a vector of predictions, as XGBoost asks of an objective. All know three kinds of rows
-(see `Outcome`): a censored one is satisfied by any prediction at or below its score, and a failure
-is censored below all that ran.
+(see `SampleOutcome`): a censored one is satisfied by any prediction at or below its score, and a
+failure is censored below all that ran.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from loopwright.tuner.model.cost_model import Floats, Outcome, Samples
+from loopwright.tuner.model.cost_model import Floats, SampleOutcome, Samples
 
 #: Options of ``loss_type``.
 LOSS_TYPES = ("reg", "rank", "rank-binary")
@@ -97,7 +97,7 @@ def centred(samples: Samples) -> tuple[Floats, npt.NDArray[np.bool_], Floats]:
     offsets less their own mean in each task.
     """
     target, offset = samples.score.copy(), samples.batch.offset.copy()
-    failed = samples.outcome == Outcome.FAILED
+    failed = samples.outcome == SampleOutcome.FAILED
     for task in np.unique(samples.task):
         rows = samples.task == task
         ran = rows & ~failed
@@ -108,7 +108,7 @@ def centred(samples: Samples) -> tuple[Floats, npt.NDArray[np.bool_], Floats]:
         target[rows & failed] = target[ran].min() - _FAILURE
         target[rows] -= target[ran].mean()
         offset[rows] -= offset[ran].mean()
-    return target, samples.outcome != Outcome.EXACT, offset
+    return target, samples.outcome != SampleOutcome.EXACT, offset
 
 
 def make_loss(
@@ -180,7 +180,7 @@ TOP = 0.25
 
 
 @dataclass(frozen=True)
-class ModelReport:
+class ModelQuality:
     """Quality of a model in one round: its predictions, made before the round was measured."""
 
     round: int
@@ -208,9 +208,9 @@ class ModelReport:
 
 def judge(
     predicted: Floats, measured: Floats, *, round: int, trained_on: int, trees: int
-) -> ModelReport:
+) -> ModelQuality:
     """Compare predictions with measurements, both ``(n,)`` and higher for faster."""
-    return ModelReport(
+    return ModelQuality(
         round,
         trained_on,
         len(measured),

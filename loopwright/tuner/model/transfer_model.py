@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -26,8 +26,8 @@ from loopwright.task.interfaces import Scheduler
 from loopwright.task.rebuild import dag_of
 from loopwright.task.vectors import digits_of
 from loopwright.time_limit import TEMPLATE_S, limited
-from loopwright.tuner.model.candidates import Candidates, part_of, score_of
-from loopwright.tuner.model.cost_model import Batch, Outcome, Samples, concatenated, joined
+from loopwright.tuner.model.candidates import CandidateBatches, part_of, score_of
+from loopwright.tuner.model.cost_model import Batch, SampleOutcome, Samples, concatenated, joined
 from loopwright.tuner.model.xgb_model import XGBCostModel
 from loopwright.tuner.run.recorded import result_of
 from loopwright.tuner.run.state import point
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("loopwright.cost")
 
 
-class Expressions:
+class ExpressionTable:
     """Tensor expressions by hash: those of logs, and that of a task itself, which needs no log."""
 
     def __init__(self, own: str = "", make: Callable[[], Dag] | None = None) -> None:
@@ -63,28 +63,23 @@ class Expressions:
     def dag(self, digest: str) -> Dag | None:
         """The DAG of a hash; None where no log held it, or its line is damaged."""
         if digest not in self._dags:
-            self._dags[digest] = self._find(digest)
+            own = self._make() if digest == self._own and self._make is not None else None
+            self._dags[digest] = own if own is not None and own.hash == digest else None
+            if self._dags[digest] is None and digest in self._lines:
+                self._dags[digest] = self._read(digest)
         return self._dags[digest]
 
-    def _find(self, digest: str) -> Dag | None:
-        if digest == self._own and self._make is not None:
-            dag = self._make()
-            if dag.hash == digest:
-                return dag
-        return _dag(self._lines[digest]) if digest in self._lines else None
-
-
-def _dag(line: Expression) -> Dag | None:
-    try:
-        return dag_of(line)
-    except LoopwrightError as exc:
-        _log.warning("%s; its records are not learned from", exc)
-        return None
+    def _read(self, digest: str) -> Dag | None:
+        try:
+            return dag_of(self._lines[digest])
+        except LoopwrightError as exc:
+            _log.warning("%s; its records are not learned from", exc)
+            return None
 
 
 def traced_batch(
     records: Sequence[Record],
-    expressions: Expressions,
+    expressions: ExpressionTable,
     target: Target,
     feature_type: str,
     analytical: bool,
@@ -110,7 +105,7 @@ def traced_batch(
     return Batch(values, offset, failed)
 
 
-def _state(record: Record, expressions: Expressions) -> State | None:
+def _state(record: Record, expressions: ExpressionTable) -> State | None:
     """The schedule of a record; None where it cannot be made again."""
     from loopwright.schedule import replay
 
@@ -154,7 +149,7 @@ class _Group:
 class History:
     """Measurements by the task that they are of."""
 
-    expressions: Expressions = field(default_factory=Expressions)
+    expressions: ExpressionTable = field(default_factory=ExpressionTable)
     #: Template or workload that is tuned; knobs of others say nothing of it.
     name: str = ""
     #: Number of measurements that a model learned from, and of their tasks.
@@ -217,7 +212,7 @@ class History:
         conditions = ("", 0) if record is None else (record.hardware, record.threads)
         return self._groups.setdefault((name, task, space, *conditions), _Group(name))
 
-    def samples(self, candidates: Candidates) -> Samples | None:
+    def samples(self, candidates: CandidateBatches) -> Samples | None:
         """All measurements as samples, each task with a number; None when there are too few."""
         parts: list[Samples] = []
         traced = sum(bool(group.records) for group in self._groups.values())
@@ -233,7 +228,7 @@ class History:
         return joined(parts) if parts else None
 
     def _samples(
-        self, group: _Group, candidates: Candidates, number: int, most: int
+        self, group: _Group, candidates: CandidateBatches, number: int, most: int
     ) -> Samples | None:
         """Samples of one group; None where they are too few, or of other knobs."""
         if candidates.feature_type == "knob" and (group.records or group.name != self.name):
@@ -246,45 +241,43 @@ class History:
         batches = [_batch([p for p, _ in items], candidates) for items in by_part.values()]
         records = list(group.records.values())[-most:]
         if records:
-            batches.append(self._traced([record for record, _ in records], candidates))
+            batches.append(
+                traced_batch(
+                    [record for record, _ in records],
+                    self.expressions,
+                    candidates.task.target,
+                    candidates.feature_type,
+                    candidates.analytical,
+                )
+            )
             results += [result for _, result in records]
-        made = [batch for batch in batches if batch is not None]
+        complete = [batch for batch in batches if batch is not None]
         scores = [score_of(result) for result in results]
-        ran = sum(outcome != Outcome.FAILED for outcome, _ in scores)
-        if len(made) < len(batches) or ran < _LEAST:
+        ran = sum(outcome != SampleOutcome.FAILED for outcome, _ in scores)
+        if len(complete) < len(batches) or ran < _LEAST:
             return None
         outcomes, speeds = zip(*scores, strict=True)
         return Samples(
-            concatenated(made),
+            concatenated(complete),
             np.array(speeds, np.float64),
             np.array(outcomes, np.int64),
             np.full(len(scores), number, np.int64),
         )
 
-    def _traced(self, records: Sequence[Record], candidates: Candidates) -> Batch:
-        return traced_batch(
-            records,
-            self.expressions,
-            candidates.task.target,
-            candidates.feature_type,
-            candidates.analytical,
-        )
-
     @property
     def notes(self) -> list[str]:
         """Lines on the measurements that were used and on those that were not."""
-        return list(self._said())
-
-    def _said(self) -> Iterator[str]:
+        lines = []
         if self.used:
             tasks = f"{self.tasks} other {'task' if self.tasks == 1 else 'tasks'}"
-            yield f"model:   pretrained on {self.used} results of {tasks}"
+            lines.append(f"model:   pretrained on {self.used} results of {tasks}")
         if self.foreign:
-            yield (
+            lines.append(
                 f"model:   {self.foreign} results given to learn from are not used: their log "
                 "holds no expression of them, knobs of other spaces tell nothing here, or they "
                 "are too few of their task"
             )
+        return lines
 
 
 def _other_shape(task: Task, record: Record) -> Task | None:
@@ -299,14 +292,14 @@ def _other_shape(task: Task, record: Record) -> Task | None:
     return None if task.automatic and other.dag_hash != record.dag else other
 
 
-def _batch(points: Sequence[_Point], candidates: Candidates) -> Batch | None:
+def _batch(points: Sequence[_Point], candidates: CandidateBatches) -> Batch | None:
     """Features of points of one space; None where the space has other features."""
     part = points[0][0]
-    own = candidates if part is candidates.task else candidates.of(part)
-    if own.names != candidates.names:
+    same_kind = candidates if part is candidates.task else candidates.of(part)
+    if same_kind.names != candidates.names:
         return None
     digits = digits_of(part.config_space, [index for _, index in points])
-    return own.without_transfer(digits)
+    return same_kind.without_transfer(digits)
 
 
 class Teacher:
@@ -318,7 +311,9 @@ class Teacher:
         self.history = History()
         self.model: XGBCostModel | None = None
 
-    def taught(self, candidates: Candidates, loss_type: str, threads: int) -> XGBCostModel | None:
+    def taught(
+        self, candidates: CandidateBatches, loss_type: str, threads: int
+    ) -> XGBCostModel | None:
         """The model for the features of ``candidates``; None without anything to learn from."""
         tuner = self._tuner
         size = (len(tuner.pretrained), len(tuner.elsewhere), len(tuner.relatives))
@@ -326,7 +321,11 @@ class Teacher:
             return self.model
         self._size = size
         self.model = None
-        history = self.history = History(self._expressions(), tuner.task.name)
+        task = tuner.task
+        default = task.config_space.default_index
+        expressions = ExpressionTable(task.dag_hash, lambda: task.instantiate(default)[0].dag)
+        expressions.add(tuner.expressions)
+        history = self.history = History(expressions, task.name)
         history.add(tuner.task, tuner.elsewhere)
         history.add_given(tuner.task, tuner.pretrained)
         history.add_records(tuner.task, tuner.relatives)
@@ -337,11 +336,3 @@ class Teacher:
         model.fit(samples)
         self.model = model if model.ready else None
         return self.model
-
-    def _expressions(self) -> Expressions:
-        """Expressions of the logs that were given, and that of the task itself."""
-        task = self._tuner.task
-        default = task.config_space.default_index
-        found = Expressions(task.dag_hash, lambda: task.instantiate(default)[0].dag)
-        found.add(self._tuner.expressions)
-        return found

@@ -23,7 +23,7 @@ from loopwright.tuner.model.cost_model import (
     Batch,
     CostModel,
     Floats,
-    Outcome,
+    SampleOutcome,
     Samples,
     failed_last,
 )
@@ -160,7 +160,7 @@ class XGBCostModel(CostModel):
         self._samples = samples
         self._booster, self._ensemble, self.rounds, self.offset_scale = None, [], 0, 1.0
         rows = samples.take(~samples.batch.failed)
-        if np.count_nonzero(rows.outcome != Outcome.FAILED) < 2:
+        if np.count_nonzero(rows.outcome != SampleOutcome.FAILED) < 2:
             return
         features = rows.batch.features
         self._columns = np.flatnonzero(_varies(features))

@@ -54,20 +54,20 @@ def seconds(duration: float | str | None) -> float | None:
 
 
 def _parse(text: str) -> float:
-    found = _DURATION.fullmatch(text)
-    if found is None or found[2].lower() not in _UNITS:
+    match = _DURATION.fullmatch(text)
+    if match is None or match[2].lower() not in _UNITS:
         return math.nan
-    return float(found[1]) * _UNITS[found[2].lower()]
+    return float(match[1]) * _UNITS[match[2].lower()]
 
 
 def clock(seconds: float) -> str:
     """A duration as ``42s``, ``3m05s`` or ``2h07m``."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole}s"
-    if whole < 3600:
-        return f"{whole // 60}m{whole % 60:02d}s"
-    return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
+    total = round(seconds)
+    if total < 60:
+        return f"{total}s"
+    if total < 3600:
+        return f"{total // 60}m{total % 60:02d}s"
+    return f"{total // 3600}h{total % 3600 // 60:02d}m"
 
 
 def count(name: str, value: int | None) -> int | None:
@@ -196,31 +196,17 @@ class Budget:
             return "n_trial", f"all {self.n_trial} trials are measured"
         if self.timeout is not None and self.elapsed + reserve >= self.timeout:
             return "timeout", f"the time of {self.timeout:g} s is used up"
-        return (
-            self._fast_enough(progress)
-            or self._no_progress(progress)
-            or self._little_gain(progress)
-        )
-
-    def _fast_enough(self, progress: Progress) -> tuple[str, str] | None:
-        if self.target is None or progress.gflops is None or progress.gflops < self.target:
-            return None
-        return "target", f"the best reached {progress.gflops:.1f} of {self.target:g} GFLOP/s"
-
-    def _no_progress(self, progress: Progress) -> tuple[str, str] | None:
-        if self.early_stopping is None or progress.best_trial is None:
-            return None
-        since = progress.trials - 1 - progress.best_trial
-        if since < self.early_stopping:
-            return None
-        return "early_stopping", f"{since} trials brought nothing better"
-
-    def _little_gain(self, progress: Progress) -> tuple[str, str] | None:
-        if self.min_gain is None or progress.gain is None or progress.gain >= self.min_gain:
-            return None
-        return "min_gain", (
-            f"another minute is expected to gain {progress.gain:.2%}, less than {self.min_gain:.2%}"
-        )
+        gflops, gain = progress.gflops, progress.gain
+        if self.target is not None and gflops is not None and gflops >= self.target:
+            return "target", f"the best reached {gflops:.1f} of {self.target:g} GFLOP/s"
+        if self.early_stopping is not None and progress.best_trial is not None:
+            since = progress.trials - 1 - progress.best_trial
+            if since >= self.early_stopping:
+                return "early_stopping", f"{since} trials brought nothing better"
+        if self.min_gain is not None and gain is not None and gain < self.min_gain:
+            text = f"another minute is expected to gain {gain:.2%}, less than {self.min_gain:.2%}"
+            return "min_gain", text
+        return None
 
 
 #: Least number of latest trials that are looked at, and of valid ones among them.

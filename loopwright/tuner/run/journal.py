@@ -100,8 +100,8 @@ class Journal:
         """Configurations among the best elsewhere to be measured by round ``number``: few, but many
         where the code of those few is the same, so that nothing is run."""
         first = self.remeasure[:REMEASURED]
-        known = {t.index for t in self.trials if t.result.times_of and t.round < number}
-        return self.remeasure if all(point(c) in known for c in first) else first
+        rerun = {t.index for t in self.trials if t.result.times_of and t.round < number}
+        return self.remeasure if all(point(c) in rerun for c in first) else first
 
     def add_again(
         self,
@@ -185,7 +185,8 @@ class LogJournal(Journal):
     def add(self, trial: Trial) -> None:
         record = self._record(trial, trial.result)
         self._store.append(record)
-        self._note_program(record)
+        if record.program and not record.same_as:
+            self._ids.setdefault(record.program, record.id)
         super().add(trial)
 
     def add_again(
@@ -205,10 +206,6 @@ class LogJournal(Journal):
             record = replace(record, verdict=verdict.to_json())
         self._store.append(record)
         super().add_again(trial, result, phase, verdict, default, place)
-
-    def _note_program(self, record: Record) -> None:
-        if record.program and not record.same_as:
-            self._ids.setdefault(record.program, record.id)
 
     def _same_as(self, result: MeasureResult) -> str:
         """Id of the record whose samples a result shares; empty for one of its own."""
@@ -298,9 +295,12 @@ class LogJournal(Journal):
             groups[reuse].append(record)
         before = reuses.index(Reuse.AS_TRIAL) if Reuse.AS_TRIAL in reuses else len(reuses)
         self.expressions = log.dags
-        self.relatives = self._relatives(log.records[:before])
+        names = ("op", "args", "task", "dag", "phase", "threads", "target", "hardware")
+        past = log.records[:before]
+        related = list(compress(past, records.once_for_equal(self._is_relative, past, names)))
+        self.relatives = list(zip(related, results_of(related), strict=True))
         unknown = self._take(groups[Reuse.AS_TRIAL])
-        self._take_elsewhere(groups[Reuse.FOR_TRAINING])
+        self._load_foreign(groups[Reuse.FOR_TRAINING])
         self._explain(groups, unknown)
 
     def _rename(self, past: Sequence[Record], reuses: list[Reuse]) -> None:
@@ -333,12 +333,6 @@ class LogJournal(Journal):
         same = schedule.dag.hash == record.dag
         return same and canonical_json(schedule.trace_json()) == canonical_json(record.trace)
 
-    def _relatives(self, past: Sequence[Record]) -> list[tuple[Record, MeasureResult]]:
-        names = ("op", "args", "task", "dag", "phase", "threads", "target", "hardware")
-        related = records.once_for_equal(self._is_relative, past, names)
-        chosen = list(compress(past, related))
-        return list(zip(chosen, results_of(chosen), strict=True))
-
     def _is_relative(self, record: Record) -> bool:
         """Whether a record may teach a model of this task: of another shape of the template or
         workload, or of the same expression, under the conditions of now."""
@@ -348,8 +342,8 @@ class LogJournal(Journal):
         named = record.op == self.task.name and (record.args or not self.task.automatic)
         if not named and record.dag != self.task.dag_hash:
             return False
-        own = replace(self._now, task=record.task, space=record.space, build=record.build)
-        return records.reuse_of(record, own) is Reuse.AS_TRIAL
+        conditions = replace(self._now, task=record.task, space=record.space, build=record.build)
+        return records.reuse_of(record, conditions) is Reuse.AS_TRIAL
 
     def _take(self, past: Sequence[Record]) -> int:
         """Take in records that are trials; returns the number of points that the space lacks."""
@@ -360,8 +354,8 @@ class LogJournal(Journal):
         played = places(past)
         numbers: set[int] = set()
         highest = -1
-        for row, (record, config, result, *own) in enumerate(rows):
-            number, round_, seed, phase, program, same_as, id_ = own
+        for row, (record, config, result, *fields) in enumerate(rows):
+            number, round_, seed, phase, program, same_as, id_ = fields
             if config is None:
                 continue
             trial = Trial(number, round_, seed, config, result)
@@ -378,7 +372,8 @@ class LogJournal(Journal):
                 self._ids.setdefault(program, id_)
         return configs.count(None)
 
-    def _take_elsewhere(self, past: list[Record]) -> None:
+    def _load_foreign(self, past: list[Record]) -> None:
+        """Take in records of another compiler, pass context or machine, for training."""
         pairs = zip(self._configs(past), results_of(past), strict=True)
         self.elsewhere = [(config, result) for config, result in pairs if config is not None]
         best = filter(None, self._configs(records.ranked(past)))
@@ -401,10 +396,10 @@ class LogJournal(Journal):
             self.notes.append(f"{unknown} records name a configuration that this space lacks")
         if count[Reuse.FOR_TRAINING]:
             best = min(REMEASURED, len(self.remeasure))
-            known = ", unless their code is the same" if self.by_code else ""
+            unless = ", unless their code is the same" if self.by_code else ""
             self.notes.append(
                 f"{count[Reuse.FOR_TRAINING]} records are of another compiler version, pass "
-                f"context or machine: the best {best} are measured again{known}"
+                f"context or machine: the best {best} are measured again{unless}"
             )
         if count[Reuse.TRACE_ONLY]:
             self.notes.append(

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Generic, TypeVar
 
 from loopwright import records
@@ -142,7 +143,10 @@ def open_run(
     whose processes are shared.
     """
     check_arguments(option, callbacks)
-    devices = _devices(option)
+    # Names of the devices of this machine that are measured on; None for another machine.
+    devices: str | None = "" if option is None else None
+    if isinstance(option, MeasureOption):
+        devices = option.runner.devices
     if devices is not None:
         tuner.task.target.check_machine()
         measured_on(tuner.task.target, devices)
@@ -161,33 +165,16 @@ def open_run(
             opened = open_journal(tuner.task, path, run_id, tuner.journal, devices)
         journal = stack.enter_context(opened)
         tuner.journal = journal if path is None else None
-        measurer = stack.enter_context(_measurer(tuner, option, callbacks, beside))
+        chosen = default_option() if option is None else option
+        if isinstance(chosen, MeasureOption):
+            announce = partial(_announce, monitors) if monitors else None
+            chosen = Measurer(tuner.task, chosen, announce, beside)
+        measurer = stack.enter_context(chosen)
         run = Run(tuner, budget, journal, measurer, callbacks, plan_size, phases)
         stack.callback(run.close)
         yield run
 
 
-def _devices(option: MeasureOption | MeasurerLike | None) -> str | None:
-    """Names of the devices of this machine that are measured on; None for another machine."""
-    if option is None:
-        return ""
-    return option.runner.devices if isinstance(option, MeasureOption) else None
-
-
-def _measurer(
-    tuner: TunerLike,
-    option: MeasureOption | MeasurerLike | None,
-    callbacks: Sequence[Callback],
-    beside: Measurer | None,
-) -> MeasurerLike:
-    monitors = [c for c in callbacks if isinstance(c, Monitor)]
-
-    def announce(text: str) -> None:
-        for monitor in monitors:
-            monitor.note(text)
-
-    if option is None:
-        option = default_option()
-    if isinstance(option, MeasureOption):
-        return Measurer(tuner.task, option, announce if monitors else None, beside)
-    return option
+def _announce(monitors: Sequence[Monitor], text: str) -> None:
+    for monitor in monitors:
+        monitor.note(text)

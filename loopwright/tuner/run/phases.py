@@ -70,13 +70,13 @@ class Phases:
         self._tell()
 
     def _tell(self) -> None:
-        own, quiet = self._entered[-1] if self._entered else ("", False)
+        outer, quiet = self._entered[-1] if self._entered else ("", False)
         inner = _WORDS.get(self._measuring, self._measuring)
         if inner:
             quiet = self._measuring in _QUIET
-        if inner and own == MEASURING:
-            own = ""
-        text = ": ".join(filter(None, (own, inner)))
+        if inner and outer == MEASURING:
+            outer = ""
+        text = ": ".join(filter(None, (outer, inner)))
         for monitor in self._monitors:
             monitor.phase(text, quiet)
 
@@ -162,7 +162,10 @@ class StallWatch:
     def waiting_for(self, what: str) -> Iterator[None]:
         """Declare that the block may take long, and what it waits for."""
         if not self._waiting:
-            self._begin()
+            self._since, self._next = self._clock(), self._after
+            if self._thread is None and not self._closed.is_set():
+                self._thread = threading.Thread(target=self._watch, name="stall-watch", daemon=True)
+                self._thread.start()
         self._waiting.append(what)
         try:
             yield
@@ -175,7 +178,10 @@ class StallWatch:
 
     def look(self) -> None:
         """Announce that nothing has happened since the last look, if that is long enough."""
-        waiting, seen, now = self._waiting[-1:], self._progress(), self._clock()
+        waiting, now, measurer = self._waiting[-1:], self._clock(), self._measurer
+        # Both change with any progress: a trial is recorded, a process has answered.
+        answered = measurer.answered if isinstance(measurer, Measurer) else 0
+        seen = (self._recorded(), answered)
         if not waiting or seen != self._seen:
             self._seen, self._since, self._next = seen, now, self._after
             return
@@ -183,27 +189,13 @@ class StallWatch:
         if idle < self._next:
             return
         self._next = 2.0 * idle
-        self._announce(f"no progress for {idle:.0f} s: waiting for {waiting[0] or self._work()}")
+        work = measurer.waiting_for if isinstance(measurer, Measurer) else "the measurer"
+        self._announce(f"no progress for {idle:.0f} s: waiting for {waiting[0] or work}")
 
     def close(self) -> None:
         self._closed.set()
         if self._thread is not None:
             self._thread.join()
-
-    def _progress(self) -> tuple[int, int]:
-        """Counters that change with any progress: a trial is recorded, a process has answered."""
-        answered = self._measurer.answered if isinstance(self._measurer, Measurer) else 0
-        return self._recorded(), answered
-
-    def _work(self) -> str:
-        measurer = self._measurer
-        return measurer.waiting_for if isinstance(measurer, Measurer) else "the measurer"
-
-    def _begin(self) -> None:
-        self._since, self._next = self._clock(), self._after
-        if self._thread is None and not self._closed.is_set():
-            self._thread = threading.Thread(target=self._watch, name="stall-watch", daemon=True)
-            self._thread.start()
 
     def _watch(self) -> None:
         while not self._closed.wait(self._after / 4):

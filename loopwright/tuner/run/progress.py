@@ -199,7 +199,10 @@ class ProgressBar(Monitor):
         self._shown = time.monotonic()
         assert self._console is not None
         if self._live is not None:
-            self._live.update(self._line(self._console.width), refresh=True)
+            state, total = self._state, self._total()
+            share = None if state is None or not total else min(1.0, state.valid / total)
+            line = line_with_bar(self._parts(), share, self._console.width, self.prefix)
+            self._live.update(line, refresh=True)
             return
         text = " | ".join(part.text for part in self._parts() if part.text.strip())
         if self._notebook is not None:
@@ -210,11 +213,6 @@ class ProgressBar(Monitor):
     def _noted(self, text: str) -> str:
         lines = [*self._notes, text] if text else self._notes
         return "\n".join(f"{self._head()}{line}" for line in lines)
-
-    def _line(self, width: int) -> RenderableType:
-        state, total = self._state, self._total()
-        share = None if state is None or not total else min(1.0, state.valid / total)
-        return line_with_bar(self._parts(), share, width, self.prefix)
 
     def _parts(self) -> list[Part]:
         state = self._state
@@ -235,9 +233,9 @@ class ProgressBar(Monitor):
     def _total(self) -> int | None:
         """Trials at which the run ends, as far as that is known."""
         state = self._state
-        known = None if state is None else state.total
+        total = None if state is None else state.total
         asked = self.total if state is None or state.budget.n_trial is None else None
-        return min((n for n in (known, asked) if n is not None), default=None)
+        return min((n for n in (total, asked) if n is not None), default=None)
 
     def _head(self) -> str:
         return f"{self.prefix} " if self.prefix else ""

@@ -39,16 +39,14 @@ class RecordedPoints:
         """The configuration of each ``{knob: value}``; None where it is no point of the space."""
         for part in (self._whole, *self._parts.values()):
             part.forget_values()
-        return [self._find(values) for values in configs]
+        if not isinstance(self._space, SpaceUnion):
+            return [self._whole.find(values) for values in configs]
+        parts = (self._parts.get(str(values.get(STRUCTURE))) for values in configs)
+        pairs = zip(parts, configs, strict=True)
+        return [None if part is None else part.find(values) for part, values in pairs]
 
     def find(self, values: Mapping[str, Json]) -> ConfigEntity | None:
         return self.find_all([values])[0]
-
-    def _find(self, values: Mapping[str, Json]) -> ConfigEntity | None:
-        if not isinstance(self._space, SpaceUnion):
-            return self._whole.find(values)
-        part = self._parts.get(str(values.get(STRUCTURE)))
-        return None if part is None else part.find(values)
 
 
 class _Part:

@@ -69,9 +69,9 @@ def capacity(tuner: TunerLike, state: RunState) -> int | None:
     inside = _valid(space, lo, hi)
     if inside is None:
         return None
-    known = {trial.index for trial in (*state.trials, *state.duplicates)}
-    known |= set() if state.default_index is None else {state.default_index}
-    outside = sum(not (lo <= index < hi and space.is_valid(index)) for index in known)
+    indices = {trial.index for trial in (*state.trials, *state.duplicates)}
+    indices |= set() if state.default_index is None else {state.default_index}
+    outside = sum(not (lo <= index < hi and space.is_valid(index)) for index in indices)
     return inside + outside
 
 
@@ -372,9 +372,9 @@ class Run:
     def _plan(self, number: int, seed: int | None, first: int) -> Round | None:
         """Choose a round: the default if it never ran, the best of elsewhere, then proposals."""
         visited = self.tuner.visited
-        own = [] if self.default is None else [self.default]
-        own += filter(self.space.is_valid, map(point, self.journal.remeasured(number)))
-        chosen = [index for index in dict.fromkeys(own) if index not in visited]
+        indices = [] if self.default is None else [self.default]
+        indices += filter(self.space.is_valid, map(point, self.journal.remeasured(number)))
+        chosen = [index for index in dict.fromkeys(indices) if index not in visited]
         self.tuner.begin_round(number, seed)
         self.tuner.exclude(chosen)
         configs = [self.space.get(index) for index in chosen]

@@ -20,7 +20,6 @@ from loopwright.tuner.run.journal import DRIFT
 from loopwright.tuner.run.state import RunState, Trial
 
 if TYPE_CHECKING:
-    from loopwright.measure import MeasureResult
     from loopwright.task import ConfigEntity
 
 
@@ -122,34 +121,29 @@ class Sentinel:
         begun = self.state.budget.elapsed
         results = self.measurer.measure_again([t.config for t in trials], CONTENDER_WINDOWS)
         for trial, result in zip(trials, results, strict=True):
-            self.parts.keep(replace(trial, round=number), _with_times_of(result, trial), DRIFT)
+            # The times of now; the check of the trial remains valid.
+            again = replace(
+                trial.result, times=result.times, error=result.error, ts=result.ts, same_as=""
+            )
+            self.parts.keep(replace(trial, round=number), again, DRIFT)
         self.parts.journal.sync()
         self._again += self.state.budget.elapsed - begun
 
     def _sample(self) -> Drift | None:
-        reference = self._reference or _reference(self.state)
-        if reference is None:
+        # The default configuration, else the best of now.
+        trial = self.state.default or self.state.best
+        if self._reference is None and trial is not None:
+            self._reference = trial.config
+        if self._reference is None:
             return None
-        self._reference = reference
         begun = self.state.budget.elapsed
-        (result,) = self.measurer.measure_again([reference], WINDOWS)
+        (result,) = self.measurer.measure_again([self._reference], WINDOWS)
         self._last = self.state.budget.elapsed - begun
         self._spent += self._last
         if result.median is None:
             return None
         self._trials.append(len(self.state.trials))
         return self._watch.add(result.median)
-
-
-def _with_times_of(again: MeasureResult, trial: Trial) -> MeasureResult:
-    """The result of a trial with the times of now; its check remains valid."""
-    return replace(trial.result, times=again.times, error=again.error, ts=again.ts, same_as="")
-
-
-def _reference(state: RunState) -> ConfigEntity | None:
-    """The default configuration, else the best of now."""
-    trial = state.default or state.best
-    return None if trial is None else trial.config
 
 
 def _near_the_best(state: RunState, since: int) -> list[Trial]:

@@ -195,7 +195,10 @@ class RunState:
         if result.error is not None:
             if result.error.kind in FAILED_AGAIN:
                 self._ranking.refute(index)
-                self._fails_for_all(index, result)
+                # Configurations of the same program, which come later, share its failure.
+                program = self._by_index[index].result.program if index in self._by_index else ""
+                if program:
+                    self.programs[program] = replace(result, program=program)
             self._count(result.error.kind, result.error.text)
             return
         if result.median is not None:
@@ -204,12 +207,6 @@ class RunState:
             self._ranking.vouch(index)
         if index in self._by_index and self._by_index[index].usable:
             self._rank(self._by_index[index], place)
-
-    def _fails_for_all(self, index: int, result: MeasureResult) -> None:
-        """Let configurations of the same program, which come later, share its failure."""
-        program = self._by_index[index].result.program if index in self._by_index else ""
-        if program:
-            self.programs[program] = replace(result, program=program)
 
     def seconds(self, trial: Trial) -> float:
         """The median that counts for a trial: that of its latest measurement."""
@@ -289,8 +286,8 @@ class RunState:
         """The trial of the default configuration, or of the same program; None if none ran."""
         index = self.default_index
         same = {t.result.same_as for t in self.duplicates if t.index == index}
-        found = (t for t in self.trials if t.index == index or t.result.program in same)
-        return next((t for t in found if t.valid), None)
+        trials = (t for t in self.trials if t.index == index or t.result.program in same)
+        return next((t for t in trials if t.valid), None)
 
     @property
     def measured(self) -> int:

@@ -27,7 +27,7 @@ _NEAR_LIMIT = 0.85
 
 
 @dataclass(frozen=True)
-class InTurns:
+class PlayoffTimes:
     """Median seconds per call of functions that the second part of a playoff sampled in turns."""
 
     best: float
@@ -93,7 +93,7 @@ class Summary:
     peak: str = ""
     of_peak: float = 0.0
     beside: Mapping[str, PairedGain] = field(default_factory=dict)
-    in_turns: InTurns | None = None
+    in_turns: PlayoffTimes | None = None
     timing: Mapping[str, float] = field(default_factory=dict)
     wall_s: float = 0.0
     log: str | None = None
@@ -117,7 +117,10 @@ class Summary:
 
     def lines(self) -> list[str]:
         """The summary as plain text, a line each."""
-        text = [f"stopped: {self.reason}", self._counts(), *self.notes]
+        failed = sum(failure.count for failure in self.failures.values())
+        before = f", {self.from_log} of them from the log" if self.from_log else ""
+        counts = f"trials:  {self.trials} valid{before}; {failed} failed"
+        text = [f"stopped: {self.reason}", counts, *self.notes]
         text += self.results() if self.best_seconds is not None else ["best:    none"]
         text += failure_lines(self.failures)
         if self.timing:
@@ -137,11 +140,6 @@ class Summary:
         best = speed(self.best_seconds, self.best_gflops)
         return f"best {best}; {self.verdict.text()} ({spent})"
 
-    def _counts(self) -> str:
-        failed = sum(failure.count for failure in self.failures.values())
-        before = f", {self.from_log} of them from the log" if self.from_log else ""
-        return f"trials:  {self.trials} valid{before}; {failed} failed"
-
     def results(self) -> list[str]:
         """Lines of times, speeds and the verdict: those of the playoff, where there was one.
 
@@ -159,7 +157,11 @@ class Summary:
         if self.verdict.nothing_faster and default is not None:
             text.append("best:    the default (nothing faster)")
         else:
-            text.append(f"best:    {self._speed(best)}{self._ratio()} ({self._which})")
+            which = f"trial {self.best_position}"
+            if self.best_position != self.best_trial:
+                which += f", number {self.best_trial} in the log"
+            which += "" if self.verdict.is_compared else ", unverified"
+            text.append(f"best:    {self._speed(best)}{self._ratio()} ({which})")
         if self.best_config is not None:
             text.append(f"         {self.best_config}")
         others = {} if of is None else of.others
@@ -188,14 +190,6 @@ class Summary:
         flop = (self.best_gflops or 0.0) * (self.best_seconds or 0.0)
         return speed(seconds, flop / seconds if flop else None)
 
-    @property
-    def _which(self) -> str:
-        """Name of the best trial, with a remark where no playoff compared it with the default."""
-        text = f"trial {self.best_position}"
-        if self.best_position != self.best_trial:
-            text += f", number {self.best_trial} in the log"
-        return text if self.verdict.is_compared else f"{text}, unverified"
-
     def verdicts(self) -> list[str]:
         """Lines of the verdict on the best, in the words that every command uses."""
         text = [f"verdict: {self.verdict.text()}{_basis(self.verdict)}"]
@@ -205,10 +199,11 @@ class Summary:
             text = [f"{text[0]}, by the log", f"         measured now: {now.text()}{_basis(now)}"]
         share = f"{best} has {self.of_peak * 100:.0f} % of the {self.peak}"
         if self.peak and self.of_peak and share not in text[0]:
-            text.append(f"         {share}{_judged(self.of_peak)}")
+            near = ": there is little left to gain" if self.of_peak >= _NEAR_LIMIT else ""
+            text.append(f"         {share}{near}")
         for name, gain in self.beside.items():
-            said = compared(gain.outcome, gain.gain, gain.margin, best, name)
-            text.append(f"         {said}")
+            line = compared(gain.outcome, gain.gain, gain.margin, best, name)
+            text.append(f"         {line}")
         return text
 
     def to_json(self) -> dict[str, Json]:
@@ -297,7 +292,7 @@ def summarize(
     )
 
 
-def _in_turns(outcome: PlayoffResult) -> InTurns | None:
+def _in_turns(outcome: PlayoffResult) -> PlayoffTimes | None:
     """The times of the second part of a playoff; None where it was not held."""
     if not outcome.best:
         return None
@@ -307,7 +302,7 @@ def _in_turns(outcome: PlayoffResult) -> InTurns | None:
         if (kept := [seconds for seconds in taken if not math.isnan(seconds)])
     }
     default = statistics.median(outcome.default) if outcome.default else None
-    return InTurns(statistics.median(outcome.best), default, others, outcome.verdict())
+    return PlayoffTimes(statistics.median(outcome.best), default, others, outcome.verdict())
 
 
 def _basis(verdict: Verdict) -> str:
@@ -317,11 +312,6 @@ def _basis(verdict: Verdict) -> str:
     what = "within the noise" if verdict.outcome is Outcome.TIE else "95 % interval"
     few = "only " if verdict.rounds < ROUNDS else ""
     return f" ({what} of {few}{verdict.rounds} rounds)"
-
-
-def _judged(share: float) -> str:
-    """Remark on a share of the limit of the machine that leaves hardly anything to gain."""
-    return ": there is little left to gain" if share >= _NEAR_LIMIT else ""
 
 
 def time_line(wall_s: float, timing: Mapping[str, float]) -> str:

@@ -171,8 +171,8 @@ class TasksSummary:
     def latency(self) -> float:
         """Weighted sum of the best times, in seconds, of the tasks that have one; of alternatives
         the fastest counts."""
-        known = ([row.weighted for row in group if row.weighted] for group in self._groups)
-        return sum(min(times) for times in known if times)
+        by_group = ([row.weighted for row in group if row.weighted] for group in self._groups)
+        return sum(min(times) for times in by_group if times)
 
     @property
     def _groups(self) -> list[list[TaskRow]]:
@@ -236,7 +236,15 @@ class TasksSummary:
         """Table and sum as lines of plain text."""
         cells = [_HEAD, *(row.cells() for row in self.rows), self._total()]
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-        text = [_aligned(row, widths) for row in cells]
+        last = len(_HEAD) - 1
+        padded = (
+            [
+                cell.ljust(width) if i in (0, last) else cell.rjust(width)
+                for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+            ]
+            for row in cells
+        )
+        text = ["  ".join(row).rstrip() for row in padded]
         for row in self.rows:
             text += [f"{row.task}: {row.verdict_text}"] if self.stopped else []
             text += [f"{row.task}: {line}" for line in failure_lines(row.failures)]
@@ -278,14 +286,6 @@ class TasksSummary:
 
 def _time(seconds: float | None) -> str:
     return "-" if not seconds else speed(seconds, None)
-
-
-def _aligned(cells: tuple[str, ...], widths: list[int]) -> str:
-    parts = [
-        cell.ljust(width) if i in (0, len(cells) - 1) else cell.rjust(width)
-        for i, (cell, width) in enumerate(zip(cells, widths, strict=True))
-    ]
-    return "  ".join(parts).rstrip()
 
 
 #: Seconds between two drawings of what goes on.
@@ -341,7 +341,12 @@ class TaskTable(TasksMonitor):
 
     def phase(self, text: str, quiet: bool) -> None:
         """Draw anew where it is time, now and while the phase lasts if nothing is timed in it."""
-        self._begin()
+        console = self.console
+        if self._live is None and console.is_terminal and not console.is_dumb_terminal:
+            from rich.live import Live
+
+            self._live = Live(console=console, auto_refresh=False, transient=True)
+            self._live.start()
         self._ticker.quiet(False)
         self._phase = text or self._phase
         if text and self._live is not None:
@@ -374,15 +379,6 @@ class TaskTable(TasksMonitor):
         if self._live is not None:
             self._live.stop()
             self._live = None
-
-    def _begin(self) -> None:
-        """Take the terminal, if there is one and it is not taken already."""
-        console = self.console
-        if self._live is None and console.is_terminal and not console.is_dumb_terminal:
-            from rich.live import Live
-
-            self._live = Live(console=console, auto_refresh=False, transient=True)
-            self._live.start()
 
     def _show_if_due(self) -> None:
         if self._live is not None and time.monotonic() - self._shown >= _DRAW_S:

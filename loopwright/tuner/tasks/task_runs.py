@@ -12,7 +12,7 @@ from loopwright.tuner.run.interfaces import Monitor
 from loopwright.tuner.run.run import Run
 from loopwright.tuner.run.state import RunState, Trial, flop_of
 from loopwright.tuner.run.summary import NothingRan
-from loopwright.tuner.tasks.scheduler import Scheduler, TaskProgress
+from loopwright.tuner.tasks.scheduler import GradientScheduler, TaskProgress
 from loopwright.tuner.tasks.shared_budget import TaskBudget, TotalBudget, verdict_seconds
 from loopwright.tuner.tasks.summary import TaskRow, TasksMonitor, TasksSummary
 
@@ -78,7 +78,7 @@ class TaskRun:
         state, default, best = self.state, self.state.default, self.run.chosen
         seconds = None if best is None else state.seconds(best)
         stop = self.run.stop or ("", "")
-        own = stop if stop != self.budget.total.stopped else ("", "")
+        stopped = stop if stop != self.budget.total.stopped else ("", "")
         return TaskRow(
             task=str(self.run.task),
             trials=state.valid,
@@ -87,8 +87,8 @@ class TaskRun:
             default_seconds=None if default is None else state.seconds(default),
             gflops=state.gflops(seconds),
             weight=self.settings.weight,
-            stopped=own[0],
-            reason=own[1],
+            stopped=stopped[0],
+            reason=stopped[1],
             verdict=self.run.verdict,
             alternative=self.settings.alternative,
         )
@@ -96,8 +96,8 @@ class TaskRun:
     def _note(self, trials: Sequence[Trial]) -> None:
         """Add a round to the history, by its first medians: a playoff comes after the search."""
         times = [t.result.median for t in trials if t.usable]
-        known = [seconds for seconds in (*times, self.progress.latency) if seconds is not None]
-        self.progress.history.append(min(known, default=None))
+        latencies = [seconds for seconds in (*times, self.progress.latency) if seconds is not None]
+        self.progress.history.append(min(latencies, default=None))
 
 
 class AllRuns:
@@ -106,7 +106,7 @@ class AllRuns:
     def __init__(
         self,
         runs: Sequence[TaskRun],
-        scheduler: Scheduler,
+        scheduler: GradientScheduler,
         total: TotalBudget,
         monitors: Sequence[TasksMonitor],
     ) -> None:
@@ -162,8 +162,8 @@ class AllRuns:
     def _part(self, left: float, waiting: Sequence[TaskRun]) -> float:
         """Seconds for the playoff of the first waiting run, of those left to all."""
         least = [verdict_seconds(run.state) for run in waiting]
-        whole = sum(run.cost for run in waiting)
-        share = waiting[0].cost / whole if whole else 1 / len(waiting)
+        total = sum(run.cost for run in waiting)
+        share = waiting[0].cost / total if total else 1 / len(waiting)
         spare = left - sum(least)
         return least[0] + spare * share if spare > 0 else left * least[0] / sum(least)
 
@@ -196,10 +196,10 @@ class AllRuns:
         self.total.stopped = self.total.stopped or ("tasks", "every task came to its end")
         rest = max(0.0, self.total.elapsed - sum(timing.values()))
         timing["other"] = timing.get("other", 0.0) + rest
-        whole = self.summary(timing)
+        table = self.summary(timing)
         for monitor in self.monitors:
-            monitor.finished(whole)
-        return whole
+            monitor.finished(table)
+        return table
 
     def summary(self, timing: Mapping[str, float] | None = None) -> TasksSummary:
         """The table of all tasks as it is now, with seconds by step where they are known."""

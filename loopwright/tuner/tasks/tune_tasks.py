@@ -25,7 +25,7 @@ from loopwright.tuner.tasks.scheduler import (
     ALPHA,
     BACKWARD_WINDOW,
     BETA,
-    Scheduler,
+    GradientScheduler,
     weighted_sum,
 )
 from loopwright.tuner.tasks.shared_budget import TaskBudget, TotalBudget
@@ -130,7 +130,7 @@ def tune_tasks(
     settings = _settings(tasks, weights, groups, alternatives, measure_option, objective)
     if objective is None:
         objective = weighted_sum([s.weight for s in settings], [s.alternative for s in settings])
-    scheduler = Scheduler(
+    scheduler = GradientScheduler(
         objective,
         strategy=strategy,
         alpha=alpha,
@@ -161,7 +161,7 @@ def tune_tasks(
 @contextmanager
 def _open(
     runs: Sequence[TaskRun],
-    scheduler: Scheduler,
+    scheduler: GradientScheduler,
     total: TotalBudget,
     callbacks: Sequence[Callback | TasksMonitor],
 ) -> Iterator[AllRuns]:

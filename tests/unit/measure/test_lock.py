@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 from loopwright.errors import TuneError
-from loopwright.measure import DeviceLock, lock_log
-from loopwright.measure import devices as lock
+from loopwright.measure import DeviceLock, devices, lock_log
 
 ROOT = Path(__file__).parents[3]
 
@@ -49,7 +48,7 @@ sys.stdin.read()
 
 
 def test_device_is_held_by_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lock, "ANNOUNCE_S", 0.05)
+    monkeypatch.setattr(devices, "ANNOUNCE_S", 0.05)
     said: list[str] = []
     with holder("x = DeviceLock('cpu0'); x.acquire()") as other:
 

@@ -24,7 +24,7 @@ from loopwright.errors import (
 )
 from loopwright.measure.options import LocalRunner
 from loopwright.measure.result import ErrorKind
-from loopwright.measure.runner import runner
+from loopwright.measure.runner import runner_process
 from loopwright.measure.workers.os_process import WorkerFailure, WorkerProgram
 from loopwright.measure.workers.process import Outcome, Worker, take, wait_any
 from loopwright.measure.workers.protocol import Failed
@@ -355,5 +355,5 @@ def test_a_cache_that_is_off_stays_off(elsewhere: Worker) -> None:
 
 
 def test_runners_of_devices_have_such_a_folder() -> None:
-    assert runner(LocalRunner(), "opencl:0").program.own_folder
-    assert not runner(LocalRunner(), "").program.own_folder
+    assert runner_process(LocalRunner(), "opencl:0").program.own_folder
+    assert not runner_process(LocalRunner(), "").program.own_folder

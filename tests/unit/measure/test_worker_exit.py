@@ -15,7 +15,7 @@ import pytest
 from loopwright.errors import (
     RunError,
 )
-from loopwright.measure.workers import os_process as process_start
+from loopwright.measure.workers import os_process
 from loopwright.measure.workers.os_process import (
     FailureCause,
     WorkerFailure,
@@ -146,7 +146,7 @@ def test_a_system_without_room(
             raise OSError(number, os.strerror(number))
         return real(*args, **options)  # type: ignore[call-overload]
 
-    monkeypatch.setattr(process_start, "_PAUSES", (0.01, 0.01, 0.01))
+    monkeypatch.setattr(os_process, "_PAUSES", (0.01, 0.01, 0.01))
     monkeypatch.setattr("subprocess.Popen", popen)
     if not words:
         worker.start()

@@ -13,7 +13,7 @@ import pytest
 from loopwright.measure import DeviceLock, LocalBuilder, LocalRunner, Measurer, measure_option
 from loopwright.testing.tuner_contract import FakeMeasurer, FakeTask, bowl
 from loopwright.tuner import Monitor, RandomTuner
-from loopwright.tuner.run import phases as stall
+from loopwright.tuner.run import phases
 from loopwright.tuner.run.phases import StallWatch
 from tests.unit.measure.programs import MatmulTask
 
@@ -75,7 +75,7 @@ class Notes(Monitor):
 
 
 def test_a_run_announces_it_and_leaves_no_thread(monkeypatch):
-    monkeypatch.setattr(stall.StallWatch.__init__, "__defaults__", (0.04, time.monotonic))
+    monkeypatch.setattr(phases.StallWatch.__init__, "__defaults__", (0.04, time.monotonic))
 
     def slow(*args):
         time.sleep(0.3)
