@@ -16,12 +16,11 @@ from loopwright.autotvm.record import Pair
 from loopwright.errors import UsageError
 from loopwright.graph import Function, IRModule, LayoutChoice, from_onnx
 from loopwright.graph.frontend.source import ModelLike
+from loopwright.graph.ir.expr import TensorType
 from loopwright.graph.ir.module import MAIN
-from loopwright.graph.ir.types import TensorType
-from loopwright.graph.layout.prices import Measured
-from loopwright.graph.layout.tuning import LayoutCosts
+from loopwright.graph.layout_tuning import LayoutCosts, Measured
 from loopwright.graph.registry import get_op
-from loopwright.graph.tasks import extract_tasks
+from loopwright.graph.tuning import extract_tasks
 from loopwright.measure import LocalBuilder, LocalRunner, MeasureOption, measure_option
 from loopwright.task import apply_history_best
 from loopwright.task.task import TargetLike, resolve_target

@@ -14,7 +14,7 @@ from loopwright.cli import program
 from loopwright.cli.harmless import echo
 from loopwright.cli.workload import completed_workloads, find_operator, templates_in, workloads_in
 from loopwright.errors import UsageError, did_you_mean
-from loopwright.ops.description import Description, Parameter, describe, describe_all, parameters_of
+from loopwright.ops.operator import Description, Parameter, describe, describe_all, parameters_of
 
 
 @click.command("workloads", short_help="List what can be tuned, and the parameters of each.")

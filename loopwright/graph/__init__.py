@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from loopwright.graph import dataflow_pattern, frontend, op, transform
-from loopwright.graph.batches.compiled import CompiledBatches
+from loopwright.graph.batches import CompiledBatches
 from loopwright.graph.building import CompiledModel
-from loopwright.graph.compile import compile
-from loopwright.graph.evaluate import evaluate
+from loopwright.graph.compile import compile, compile_partitioned
 from loopwright.graph.frontend.onnx import from_onnx
 from loopwright.graph.frontend.torch import from_torch
 from loopwright.graph.infer import infer_types
@@ -15,36 +14,42 @@ from loopwright.graph.ir.expr import (
     Constant,
     Expr,
     Function,
+    FuncType,
     GlobalVar,
     HostFunction,
     If,
     Let,
     OpRef,
+    TensorType,
     Tuple,
     TupleGetItem,
+    TupleType,
     Var,
     const,
     var,
 )
-from loopwright.graph.ir.module import IRModule
+from loopwright.graph.ir.module import IRModule, bind_params_by_name
 from loopwright.graph.ir.structural import structural_equal, structural_hash
-from loopwright.graph.ir.types import FuncType, TensorType, TupleType
 from loopwright.graph.ir.visitor import free_vars, post_order, rewrite, substitute
+from loopwright.graph.kernels import evaluate
 from loopwright.graph.layout.choice import LayoutChoice
-from loopwright.graph.layout.tuning import tune_layouts
-from loopwright.graph.params import bind_params_by_name
-from loopwright.graph.partitioned import compile_partitioned
+from loopwright.graph.layout_tuning import tune_layouts
+from loopwright.graph.op.products import sparse_dense
 from loopwright.graph.quantize import quantize
-from loopwright.graph.registry import Op, Pattern, get_op, op_names, register_op, remove_op
-from loopwright.graph.serial import load_json, save_json
-from loopwright.graph.sparse import sparse_dense
-from loopwright.graph.strategy import (
+from loopwright.graph.registry import (
     Implementation,
+    Op,
+    Pattern,
+    get_op,
     implementations,
+    op_names,
     register_implementation,
+    register_op,
     remove_implementation,
+    remove_op,
 )
-from loopwright.graph.tasks import ModelTask, extract_tasks
+from loopwright.graph.serial import load_json, save_json
+from loopwright.graph.tuning import ModelTask, extract_tasks
 from loopwright.runtime.executors import load_model as load
 
 __all__ = [

@@ -13,13 +13,12 @@ import numpy as np
 from loopwright import driver
 from loopwright.graph.fallbacks import Fallback, ModelReport, fallbacks_of
 from loopwright.graph.finalists import InsideReport, contest
-from loopwright.graph.ir.expr import HostFunction
+from loopwright.graph.ir.expr import HostFunction, TupleType
 from loopwright.graph.ir.module import IRModule
-from loopwright.graph.ir.types import TupleType
-from loopwright.graph.kernel_tasks import KernelTasks, fastest, kernel_tasks
+from loopwright.graph.kernels import KernelTasks, fastest, kernel_tasks
 from loopwright.graph.layout.choice import LayoutChoice
-from loopwright.graph.pipeline import prepared
 from loopwright.graph.plan import Planned
+from loopwright.graph.transform.pipeline import prepared
 from loopwright.runtime import Module
 from loopwright.runtime.executors import HostStep, Model
 from loopwright.runtime.executors.batches.shared_arrays import SharedArrays

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from loopwright import driver, runtime
 from loopwright.errors import InternalError, UsageError
-from loopwright.graph.random_inputs import random_inputs
+from loopwright.graph.fallbacks import random_inputs
 from loopwright.measure import DeviceLock, PairedGain, paired_gain
 from loopwright.measure.devices import lock_names, measured_on
 from loopwright.measure.programs import code_of
@@ -25,7 +25,7 @@ from loopwright.task.applying.as_called import duration
 from loopwright.task.dispatch import fallback
 
 if TYPE_CHECKING:
-    from loopwright.graph.kernel_tasks import KernelTask, KernelTasks
+    from loopwright.graph.kernels import KernelTask, KernelTasks
     from loopwright.runtime import Module
     from loopwright.runtime.executors import Model
     from loopwright.target import Target

@@ -1,18 +1,33 @@
-"""Expressions of kernels: from a function of one kernel to what is scheduled and built."""
+"""Kernels: from a function of one kernel to its expression, and to the tasks that build it."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
-from loopwright import te
+import numpy as np
+
+from loopwright import driver, te
 from loopwright.errors import GraphError, InternalError
-from loopwright.graph.ir.expr import Call, Constant, Expr, Function, OpRef, Tuple, Var
-from loopwright.graph.ir.types import TensorType
+from loopwright.graph.fuse_ops import fuse_ops
+from loopwright.graph.ir.expr import Call, Constant, Expr, Function, OpRef, TensorType, Tuple, Var
+from loopwright.graph.ir.module import IRModule
 from loopwright.graph.ir.visitor import called, post_order
-from loopwright.graph.registry import get_op
-from loopwright.graph.strategy import DEFINITION, Implementation, applicable, implementations
+from loopwright.graph.plan import Planned, plan
+from loopwright.graph.registry import (
+    DEFINITION,
+    Implementation,
+    applicable,
+    get_op,
+    implementations,
+)
+from loopwright.records import Checked
+from loopwright.runtime.executors import GraphExecutor
+from loopwright.space import AutomaticTask, Workload
 from loopwright.target import Target
+from loopwright.task import ApplyHistoryBest
 
 
 @dataclass(frozen=True)
@@ -115,3 +130,105 @@ def _scalar(e: Constant) -> te.Tensor:
     value = te.const(e.data.item(), e.type.dtype)
     tensor: te.Tensor = te.compute((), lambda: value, name="scalar")
     return tensor
+
+
+#: Operators and shapes that the name of a task tells, at most.
+_TOLD = 4
+
+
+def operators_of(function: Function) -> tuple[str, ...]:
+    """The operators that a function calls, in order."""
+    return tuple(name for name in map(called, post_order(function.body)) if name is not None)
+
+
+class KernelTask:
+    """One implementation of a kernel, and its task, which is derived on demand."""
+
+    def __init__(
+        self,
+        function: Function,
+        constants: tuple[int, ...],
+        target: Target,
+        way: Implementation | None = None,
+    ) -> None:
+        # constants: indices of constant parameters; way None: the operator's definition
+        self._function, self._constants, self._target, self._way = function, constants, target, way
+        self.implementation = DEFINITION if way is None else way.name
+
+    @cached_property
+    def task(self) -> AutomaticTask:
+        """The task, whose key is the hash of the kernel's expression.
+
+        Its name and arguments are for display: operators, implementation, shapes of the first
+        inputs.
+        """
+        expression = expression_of(self._function, self._constants, self._way)
+        args = expression.args
+        operators = [name.rpartition(".")[2] for name in operators_of(self._function)]
+        more = [f"and_{len(operators) - _TOLD}"] if len(operators) > _TOLD else []
+        name = "_".join([*operators[:_TOLD], *more])
+        by = "" if self._way is None else f"/{self._way.name}"
+        shapes = [t.static_shape for t in expression.inputs if t.shape] or [()]
+        workload = Workload(f"graph/{name}{by}", lambda *_: args)
+        task = AutomaticTask(workload, shapes[:_TOLD], self._target)
+        task.of_model = True
+        return task
+
+
+#: For each kernel of a program, by its name, the tasks of the ways to compute it, those of high
+#: priority first.
+KernelTasks = Mapping[str, Sequence[KernelTask]]
+
+
+def kernel_tasks(planned: Planned, target: Target) -> KernelTasks:
+    """The tasks of the kernels of a program: one for each implementation."""
+    return {
+        name: [
+            KernelTask(function, constants, target, way)
+            for way in ways(function, constants, target)
+        ]
+        for name, (function, constants) in planned.kernels.items()
+    }
+
+
+def fastest(candidates: Sequence[KernelTask], history: ApplyHistoryBest | None) -> KernelTask:
+    """The candidate with the fastest record; without one, the first: that of the highest priority.
+
+    Records that were checked go before others.
+    """
+    if history is None or len(candidates) == 1:
+        return candidates[0]
+    found = [(history.choose(one.task)[0], one) for one in candidates]
+    timed = [(c, one) for c, one in found if c.expected is not None]
+    if not timed:
+        return candidates[0]
+    return min(timed, key=lambda it: (it[0].checked is not Checked.YES, it[0].expected))[1]
+
+
+def evaluate(exprs: Sequence[Expr]) -> list[np.ndarray[Any, Any]]:
+    """The values of expressions of constants.
+
+    Args:
+        exprs: calls of operators over constants; each has one tensor as its value.
+
+    Returns:
+        An array for each.
+
+    Raises:
+        GraphError: a type does not fit, or something else than constants is read.
+
+    Example:
+        >>> e = lw.graph.op.add(lw.graph.const([1.0, 2.0]), lw.graph.const(3.0))
+        >>> print(lw.graph.evaluate([e])[0])
+        [4. 5.]
+    """
+    planned = plan(fuse_ops(IRModule.from_expr(Function((), Tuple(tuple(exprs))))))
+    kernels = {}
+    with Target("llvm"):
+        for name, (function, _) in planned.kernels.items():
+            args = expression_of(function)
+            s = te.create_schedule([t.op for t in args.outputs])
+            kernels[name] = driver.build(s, args.args, name=name)
+    executor = GraphExecutor(planned.program, kernels, planned.constants)
+    executor.run()
+    return [np.asarray(executor.get_output(n)) for n in range(len(exprs))]

@@ -18,13 +18,15 @@ from loopwright.graph.ir.expr import (
     Function,
     HostFunction,
     Let,
+    TensorType,
     Tuple,
     TupleGetItem,
+    TupleType,
+    Type,
     Var,
 )
 from loopwright.graph.ir.module import MAIN, OUTPUT_NAMES, IRModule
 from loopwright.graph.ir.structural import structural_hash
-from loopwright.graph.ir.types import TensorType, TupleType, Type
 from loopwright.graph.ir.visitor import post_order
 from loopwright.ir.expr import Var as IndexVar
 from loopwright.ir.sizes import SizeVar, size_json, size_vars

@@ -39,9 +39,9 @@ from loopwright.graph.frontend.torch.weights import Weights, is_weight
 from loopwright.graph.ir.expr import Expr, Function, HostFunction, Tuple, Var
 from loopwright.graph.ir.module import MAIN, IRModule
 from loopwright.graph.ir.visitor import post_order
-from loopwright.graph.kernel_tasks import kernel_tasks
-from loopwright.graph.pipeline import prepared
+from loopwright.graph.kernels import kernel_tasks
 from loopwright.graph.registry import get_op
+from loopwright.graph.transform.pipeline import prepared
 from loopwright.graph.tuning import tune
 from loopwright.runtime import Module
 from loopwright.runtime.executors.batches.shared_arrays import SharedArrays

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from loopwright.ops.conv2d import conv2d, conv2d_compute
-from loopwright.ops.dense import dense
-from loopwright.ops.depthwise import depthwise_conv2d, depthwise_conv2d_compute
 from loopwright.ops.elementwise import elementwise, transpose
 from loopwright.ops.gemm import matmul_compute
-from loopwright.ops.matmul import batch_matmul, matmul
+from loopwright.ops.matmul import batch_matmul, dense, matmul
 from loopwright.ops.matmul_int8 import matmul_int8, pack_int8
 from loopwright.ops.operator import WORKLOADS, Operator
-from loopwright.ops.pool2d import pool2d, pool2d_compute
 from loopwright.ops.rows import (
     layer_norm,
     layer_norm_compute,
@@ -20,6 +16,14 @@ from loopwright.ops.rows import (
     softmax_compute,
 )
 from loopwright.ops.tensor_core import matmul_tensor_core
+from loopwright.ops.windows import (
+    conv2d,
+    conv2d_compute,
+    depthwise_conv2d,
+    depthwise_conv2d_compute,
+    pool2d,
+    pool2d_compute,
+)
 from loopwright.space.workload import create_task
 
 __all__ = [

@@ -11,8 +11,7 @@ import pytest
 
 from loopwright import ops
 from loopwright.cli.workload import find_workload
-from loopwright.ops.description import describe, describe_all
-from loopwright.ops.operator import REQUIRED
+from loopwright.ops.operator import REQUIRED, describe, describe_all
 
 
 def test_the_list_names_every_operator_at_80_columns(cli, monkeypatch):

@@ -100,7 +100,9 @@ def test_the_wheel_holds_the_files_of_the_package_and_no_others(wheel: Path) -> 
     with zipfile.ZipFile(wheel) as archive:
         names = {name for name in archive.namelist() if ".dist-info/" not in name}
     files = (path for path in (ROOT / "loopwright").rglob("*") if path.is_file())
-    wanted = {path.relative_to(ROOT).as_posix() for path in files if "__pycache__" not in path.parts}
+    wanted = {
+        path.relative_to(ROOT).as_posix() for path in files if "__pycache__" not in path.parts
+    }
     assert names == wanted
     assert {PurePosixPath(name).suffix for name in names} >= {".py", ".ll", ".js", ".css", ".typed"}
 

@@ -15,7 +15,7 @@ from loopwright.cli.models.building import compiled_one
 from loopwright.cli.models.given_model import GivenModel, find_model, told_fallbacks
 from loopwright.cli.models.timing import place_of, sampler, waited
 from loopwright.errors import UsageError
-from loopwright.graph.random_inputs import random_inputs
+from loopwright.graph.fallbacks import random_inputs
 from loopwright.records import compared
 from loopwright.records.reports.spread import spread_text
 

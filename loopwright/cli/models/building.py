@@ -19,7 +19,7 @@ from loopwright.runtime.executors.saved import SAVED
 from loopwright.runtime.libraries.export import LIBRARY_FILE
 
 if TYPE_CHECKING:
-    from loopwright.graph.batches.compiled import CompiledBatches
+    from loopwright.graph.batches import CompiledBatches
 
 #: Endings of libraries: shared, and static.
 _LIBRARIES = (".so", ".a")

@@ -16,7 +16,7 @@ from loopwright.errors import GraphError, UsageError
 
 if TYPE_CHECKING:
     from loopwright.graph import IRModule, LayoutChoice
-    from loopwright.graph.batches.source import BatchSource
+    from loopwright.graph.batches import BatchSource
     from loopwright.runtime.executors import Model
     from loopwright.target import Target
 
@@ -193,7 +193,7 @@ def find_model(
         )
         return given.with_layouts(_layouts(layouts), layouts)
     from loopwright.graph import from_onnx
-    from loopwright.graph.batches.source import checked_batches, source_of
+    from loopwright.graph.batches import checked_batches, source_of
     from loopwright.target import Target
 
     shapes = dict(_shape(word) for word in params)

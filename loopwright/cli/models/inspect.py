@@ -26,7 +26,7 @@ from loopwright.records import Json
 if TYPE_CHECKING:
     from loopwright.graph import HostFunction, LayoutChoice
     from loopwright.graph.building import CompiledModel
-    from loopwright.graph.kernel_tasks import KernelTasks
+    from loopwright.graph.kernels import KernelTasks
     from loopwright.graph.plan import Planned
     from loopwright.task import ApplyHistoryBest, Choice
 
@@ -116,8 +116,8 @@ def command(
     is told as it is in these layouts.
     """
     from loopwright.graph.building import built
-    from loopwright.graph.kernel_tasks import kernel_tasks
-    from loopwright.graph.pipeline import prepared
+    from loopwright.graph.kernels import kernel_tasks
+    from loopwright.graph.transform.pipeline import prepared
     from loopwright.task import apply_history_best
 
     given = find_model(
@@ -148,8 +148,8 @@ def command(
 def _rows(
     planned: Planned, tasks: KernelTasks, applied: ApplyHistoryBest | None
 ) -> list[KernelRow]:
-    from loopwright.graph.kernel_tasks import fastest
-    from loopwright.graph.tasks import grouped
+    from loopwright.graph.kernels import fastest
+    from loopwright.graph.tuning import grouped
     from loopwright.tuner.run.state import flop_of
 
     known = {one.task.key: one for one in grouped(planned, tasks)}
@@ -197,7 +197,7 @@ def _timed(rows: Sequence[KernelRow], model: CompiledModel) -> list[KernelRow]:
     from dataclasses import replace
 
     from loopwright.cli.models.timing import place_of
-    from loopwright.graph.step_times import seconds_by_step
+    from loopwright.graph.fallbacks import seconds_by_step
 
     with place_of(model).held():
         took = seconds_by_step(model, _RUNS)
@@ -293,7 +293,7 @@ def _recorded(rows: Sequence[KernelRow]) -> str:
 
 def _origin(row: KernelRow, with_records: bool) -> str:
     """The origin of a kernel's schedule in words; empty for a node without a kernel."""
-    from loopwright.graph.strategy import DEFINITION
+    from loopwright.graph.registry import DEFINITION
 
     if row.by:
         return f"no kernel, {row.by}: {row.note}"

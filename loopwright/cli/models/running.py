@@ -17,7 +17,7 @@ from loopwright.cli.models.given_model import BUILT, find_model, is_model, told_
 from loopwright.cli.models.timing import place_of, sampler, waited
 from loopwright.errors import UsageError, did_you_mean
 from loopwright.files import Kind, Output, check, write
-from loopwright.graph.random_inputs import random_inputs
+from loopwright.graph.fallbacks import random_inputs
 from loopwright.runtime import NDArray
 from loopwright.runtime.executors import BatchedModel, Model, load_model
 

@@ -147,7 +147,7 @@ def _layouts(
     """The layouts of a file, written first where it is missing, with measurements in the log."""
     from loopwright.graph import LayoutChoice, tune_layouts
     from loopwright.graph.layout.choice import LAYOUTS
-    from loopwright.graph.pipeline import before_layouts
+    from loopwright.graph.transform.pipeline import before_layouts
 
     if Path(file).exists():
         choice = LayoutChoice.load(file)

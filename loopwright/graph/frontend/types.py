@@ -8,8 +8,18 @@ import numpy as np
 
 from loopwright import dtypes
 from loopwright.errors import GraphError
-from loopwright.graph.ir.expr import Call, Constant, Expr, HostFunction, Tuple, TupleGetItem, Var
-from loopwright.graph.ir.types import TensorType, TupleType, Type
+from loopwright.graph.ir.expr import (
+    Call,
+    Constant,
+    Expr,
+    HostFunction,
+    TensorType,
+    Tuple,
+    TupleGetItem,
+    TupleType,
+    Type,
+    Var,
+)
 from loopwright.graph.ir.visitor import called
 from loopwright.graph.registry import Pattern, get_op
 

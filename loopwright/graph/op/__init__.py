@@ -6,17 +6,11 @@
 from __future__ import annotations
 
 from loopwright.graph.op import (
-    channels_blocked,
-    channels_last,
-    determinants,
     elementwise,
-    functions,
     indexing,
     narrow,
     products,
-    qnn,
     reductions,
-    regions,
     sampling,
     transforms,
     windows,
@@ -27,18 +21,12 @@ from loopwright.graph.registry import Op, get_op, op_names
 
 #: Importing these registers what comes along.
 _MODULES = (
-    channels_blocked,
-    channels_last,
-    determinants,
     elementwise,
-    functions,
     indexing,
     _nn,
     narrow,
     products,
-    qnn,
     reductions,
-    regions,
     sampling,
     transforms,
     windows,

@@ -12,7 +12,7 @@ from typing import Any
 
 from loopwright import dtypes, te
 from loopwright.errors import GraphError
-from loopwright.graph.ir.types import Size
+from loopwright.graph.ir.expr import Size
 from loopwright.graph.op.shapes import axis_of, require_same, static_shape
 from loopwright.graph.registry import Pattern, register_op
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from loopwright import te
 from loopwright.errors import GraphError
-from loopwright.graph.ir.types import Size
+from loopwright.graph.ir.expr import Size
 from loopwright.graph.op.nn import padded
 from loopwright.graph.op.shapes import (
     axes_of,

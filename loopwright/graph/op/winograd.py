@@ -18,11 +18,10 @@ from functools import partial
 from typing import Any
 
 from loopwright import te
-from loopwright.graph.ir.expr import Attrs
-from loopwright.graph.ir.types import Size
+from loopwright.graph.ir.expr import Attrs, Size
 from loopwright.graph.op.nn import padded
 from loopwright.graph.op.shapes import pads_of, several
-from loopwright.graph.strategy import PLEVEL, is_constant, register_implementation
+from loopwright.graph.registry import PLEVEL, is_constant, register_implementation
 from loopwright.target import Target
 from loopwright.te.tensor import static_shape
 

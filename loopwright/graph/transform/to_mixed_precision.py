@@ -17,15 +17,15 @@ from loopwright.graph.ir.expr import (
     GlobalVar,
     HostFunction,
     OpRef,
+    TensorType,
     Var,
     const,
 )
 from loopwright.graph.ir.module import IRModule
-from loopwright.graph.ir.types import TensorType
 from loopwright.graph.ir.visitor import called, rewrite_each
+from loopwright.graph.passes import check_module
 from loopwright.graph.registry import get_op
-from loopwright.graph.transform.folding import FOLDING
-from loopwright.graph.transform.module_pass import check_module
+from loopwright.graph.transform.pipeline import FOLDING
 from loopwright.lowering.context import Pass
 
 #: List that an operator is in.

@@ -11,7 +11,7 @@ import loopwright as lw
 from loopwright import graph
 from loopwright.errors import GraphError, UsageError
 from loopwright.graph import op, transform
-from loopwright.graph.calibration import Range, calibrate
+from loopwright.graph.quantize import Range, calibrate
 from tests.unit.graph.values import Array, run
 
 TO_INTEGER = transform.FakeQuantizationToInteger

@@ -17,8 +17,8 @@ from loopwright import graph
 from loopwright.errors import GraphError, RecordError, UsageError
 from loopwright.graph import op
 from loopwright.graph.kernels import expression_of
-from loopwright.graph.pipeline import prepared
-from loopwright.graph.tasks import ModelTask
+from loopwright.graph.transform.pipeline import prepared
+from loopwright.graph.tuning import ModelTask
 from loopwright.records import Checked, Record, load
 from loopwright.task import Match
 from loopwright.testing.tuner_contract import FakeMeasurer

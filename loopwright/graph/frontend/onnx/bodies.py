@@ -10,7 +10,7 @@ import numpy as np
 
 from loopwright.errors import GraphError
 from loopwright.graph.frontend.onnx.files import domain, onnx_package, opsets
-from loopwright.graph.ir.types import TensorType, TupleType, Type
+from loopwright.graph.ir.expr import TensorType, TupleType, Type
 
 
 @dataclass(frozen=True)

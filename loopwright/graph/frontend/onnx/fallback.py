@@ -17,8 +17,15 @@ from loopwright.errors import GraphError, TensorError
 from loopwright.graph.frontend.onnx.files import onnx_package, operator
 from loopwright.graph.frontend.onnx.narrow import INTEGERS, NAMES, storage, stored
 from loopwright.graph.frontend.types import Types
-from loopwright.graph.ir.expr import Call, Constant, Expr, HostFunction, TupleGetItem
-from loopwright.graph.ir.types import TensorType, TupleType
+from loopwright.graph.ir.expr import (
+    Call,
+    Constant,
+    Expr,
+    HostFunction,
+    TensorType,
+    TupleGetItem,
+    TupleType,
+)
 
 #: Who computes what falls back.
 BY = "onnx.reference"

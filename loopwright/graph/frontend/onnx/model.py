@@ -14,9 +14,8 @@ from loopwright.graph.frontend.onnx.files import check_opset, load, onnx_package
 from loopwright.graph.frontend.onnx.importer import Importer, Scope
 from loopwright.graph.frontend.onnx.narrow import NAMES, constant, storage
 from loopwright.graph.frontend.onnx.node import UnboundInputsError
-from loopwright.graph.ir.expr import Expr, Function, Tuple, Var
+from loopwright.graph.ir.expr import Expr, Function, Size, TensorType, Tuple, Var
 from loopwright.graph.ir.module import MAIN, OUTPUT_NAMES, IRModule
-from loopwright.graph.ir.types import Size, TensorType
 
 if TYPE_CHECKING:
     import onnx

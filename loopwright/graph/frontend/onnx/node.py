@@ -10,11 +10,10 @@ import numpy as np
 
 from loopwright import dtypes
 from loopwright.errors import GraphError
-from loopwright.graph.evaluate import evaluate
 from loopwright.graph.frontend.types import Types
-from loopwright.graph.ir.expr import Call, Constant, Expr, const
-from loopwright.graph.ir.types import TensorType
+from loopwright.graph.ir.expr import Call, Constant, Expr, TensorType, const
 from loopwright.graph.ir.visitor import free_vars
+from loopwright.graph.kernels import evaluate
 from loopwright.graph.registry import get_op
 from loopwright.graph.rounding import WIDE
 

@@ -8,14 +8,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from loopwright.errors import GraphError
-from loopwright.graph.batches.generalising import Generalised, generalised
-from loopwright.graph.batches.sized_kernels import sized_kernels
 from loopwright.graph.building import applied_history
 from loopwright.graph.frontend.torch.options import Options
 from loopwright.graph.frontend.torch.weights import Weights
 from loopwright.graph.ir.module import IRModule
-from loopwright.graph.pipeline import pipeline
 from loopwright.graph.plan import plan_sized
+from loopwright.graph.sized import Generalised, generalised, sized_kernels
+from loopwright.graph.transform.pipeline import pipeline
 from loopwright.runtime.artifacts.kinds import device_of_target
 from loopwright.runtime.executors import GraphExecutor, Model, SizedModel
 from loopwright.runtime.executors.batches.shared_arrays import SharedArrays

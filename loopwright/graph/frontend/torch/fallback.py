@@ -24,8 +24,7 @@ from loopwright.graph.frontend.torch.arrays import (
     torch_package,
 )
 from loopwright.graph.frontend.torch.memory import Memory
-from loopwright.graph.ir.expr import Call, Expr, HostFunction, TupleGetItem
-from loopwright.graph.ir.types import TensorType, TupleType
+from loopwright.graph.ir.expr import Call, Expr, HostFunction, TensorType, TupleGetItem, TupleType
 
 #: Who computes what falls back.
 BY = "PyTorch"

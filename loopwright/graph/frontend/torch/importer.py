@@ -29,8 +29,7 @@ from loopwright.graph.frontend.torch.fallback import (
 from loopwright.graph.frontend.torch.memory import Memory, shared_base
 from loopwright.graph.frontend.torch.node import Node, converted, converter_of
 from loopwright.graph.frontend.types import Types
-from loopwright.graph.ir.expr import Expr, const
-from loopwright.graph.ir.types import TensorType
+from loopwright.graph.ir.expr import Expr, TensorType, const
 
 #: Nodes that a message names, and letters of each reason.
 _MOST, _LETTERS = 12, 160

@@ -18,8 +18,7 @@ from loopwright.errors import GraphError
 from loopwright.graph.frontend.torch.fallback import leaves_of
 from loopwright.graph.frontend.torch.promotion import result_dtype
 from loopwright.graph.frontend.types import Types
-from loopwright.graph.ir.expr import Call, Constant, Expr, const
-from loopwright.graph.ir.types import TensorType
+from loopwright.graph.ir.expr import Call, Constant, Expr, TensorType, const
 from loopwright.graph.registry import get_op
 from loopwright.graph.rounding import WIDE
 

@@ -19,8 +19,7 @@ from loopwright.graph.frontend.onnx.operators.casts import (
 )
 from loopwright.graph.frontend.onnx.operators.windows import window_of
 from loopwright.graph.ir.expr import Constant, Expr, const
-from loopwright.graph.op import qnn
-from loopwright.graph.op.narrow import FORMATS
+from loopwright.graph.op.narrow import BYTES, FORMATS, LONGEST
 from loopwright.graph.op.shapes import pads_of
 
 #: Whole numbers that quantised tensors are made of, beside narrow ones.
@@ -94,7 +93,7 @@ def _parameter(node: Node, e: Expr | None, dtype: str) -> Expr:
 def _is_plain(node: Node, real: str, whole: str, block: int) -> bool:
     """Whether `qnn.quantize` and `qnn.dequantize` support these dtypes, scale and zero point."""
     rank, zero = node.rank(node[1]), node.optional(2)
-    dtypes_fit = real == node.dtype(node[1]) == "float32" and whole in qnn.WHOLE
+    dtypes_fit = real == node.dtype(node[1]) == "float32" and whole in BYTES
     return dtypes_fit and not block and rank < 2 and (zero is None or node.rank(zero) < 2)
 
 
@@ -184,8 +183,8 @@ def _are_bytes(node: Node, x: Expr, w: Expr, zero: Expr | None, channels: int) -
     """
     if not isinstance(w, Constant) or not _stands_for_itself(zero):
         return False
-    whole = node.dtype(x) in qnn.WHOLE and node.dtype(w) in qnn.WHOLE
-    return whole and w.data.size // max(w.data.shape[channels], 1) <= qnn.LONGEST
+    whole = node.dtype(x) in BYTES and node.dtype(w) in BYTES
+    return whole and w.data.size // max(w.data.shape[channels], 1) <= LONGEST
 
 
 def _stands_for_itself(zero: Expr | None) -> bool:

@@ -18,13 +18,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from loopwright.graph.infer import infer_types
-from loopwright.graph.ir.expr import Call, Constant, Expr, Function, OpRef, Var
+from loopwright.graph.ir.expr import Call, Constant, Expr, Function, OpRef, Type, Var
 from loopwright.graph.ir.module import IRModule
-from loopwright.graph.ir.scopes import Block, blocks
-from loopwright.graph.ir.types import Type
-from loopwright.graph.ir.visitor import called, post_order, users
+from loopwright.graph.ir.visitor import Block, blocks, called, post_order, users
+from loopwright.graph.passes import module_pass
 from loopwright.graph.registry import Pattern, get_op
-from loopwright.graph.transform.module_pass import module_pass
 
 #: Calls that one function may have: code of more is compiled for long, and gains nothing.
 _MOST = 64

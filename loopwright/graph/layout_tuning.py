@@ -4,30 +4,181 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Sequence
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from loopwright.cost.analytical import cycles
 from loopwright.errors import UsageError
 from loopwright.graph.frontend.source import ModelLike, module_of
+from loopwright.graph.fuse_ops import calls_beside
 from loopwright.graph.infer import infer_types
+from loopwright.graph.ir.expr import Call, Constant, Expr, Function, OpRef, TensorType, Type, Var
 from loopwright.graph.ir.module import MAIN, IRModule
-from loopwright.graph.ir.types import TensorType
-from loopwright.graph.layout.choice import LayoutChoice, identity
-from loopwright.graph.layout.kernels import Kernels, kernels_of_calls, kernels_of_transform
+from loopwright.graph.ir.visitor import called, free_vars
+from loopwright.graph.kernels import KernelTask, fastest, kernel_tasks
+from loopwright.graph.layout.choice import LayoutChoice, Places, identity
 from loopwright.graph.layout.layouts import FIRST, LAST, Layout, blocked
 from loopwright.graph.layout.pbqp import solve
-from loopwright.graph.layout.places import Places
-from loopwright.graph.layout.prices import Measured, Price, modelled
-from loopwright.graph.pipeline import before_layouts
-from loopwright.graph.transform.fuse_ops import calls_beside
+from loopwright.graph.layout.rewriting import Rewriting, has_few, leaving, rule_of
+from loopwright.graph.plan import plan
+from loopwright.graph.transform.pipeline import AFTER_LAYOUTS, before_layouts
+from loopwright.task import ApplyHistoryBest, apply_history_best
 from loopwright.task.applying.sources import Source
+from loopwright.task.dispatch import fallback
 from loopwright.task.task import TargetLike, resolve_target
+from loopwright.tuner import log_to_file, tune_tasks
 
 if TYPE_CHECKING:
     from loopwright.target import Target
+
+
+#: Kernels, each by the tasks of the ways to compute it, with how often it is called.
+Kernels = Sequence[tuple[Sequence[KernelTask], int]]
+
+
+def kernels_of_calls(
+    calls: Sequence[Call], types: Mapping[Expr, Type], layout: Layout, target: Target
+) -> Kernels | None:
+    """The kernels of some calls that are fused, in a layout that their inputs have already.
+
+    None where they cannot be computed so. ``types`` are of all nodes; values of other calls are
+    inputs, constants stay.
+    """
+    f, anchor = _alone(calls, types)
+    known = infer_types(IRModule({MAIN: f}))
+    r = Rewriting(known, lambda _: layout, rule_of, leaving)
+    rank = len(_shape(known[anchor]))
+    few = anchor.args[0] if called(anchor) == "nn.conv" else None
+    for p in f.params:
+        shape = _shape(known[p])
+        as_is = len(shape) != rank or not layout.fits(shape) or (p is few and has_few(shape))
+        lies = FIRST if as_is else layout
+        r.forms[p] = {lies: Var(p.name, TensorType(lies.shape(shape), _dtype(known[p])))}
+    r.walk(f.body)
+    if r.home(f.body) != layout:
+        return None
+    return _kernels(r.form(f.body, layout), target)
+
+
+def kernels_of_transform(t: TensorType, source: Layout, to: Layout, target: Target) -> Kernels:
+    """The kernels that move a value of type (N, C, ...) from one layout to another."""
+    x = Var("x", TensorType(source.shape(t.shape), t.dtype))
+    return _kernels(source.moved(x, t.shape, to), target)
+
+
+def _kernels(body: Expr, target: Target) -> Kernels:
+    module = IRModule({MAIN: Function(tuple(free_vars(body)), body)})
+    planned = plan(AFTER_LAYOUTS(module))
+    tasks = kernel_tasks(planned, target)
+    return [(candidates, planned.calls[name]) for name, candidates in tasks.items()]
+
+
+def _alone(calls: Sequence[Call], types: Mapping[Expr, Type]) -> tuple[Function, Call]:
+    """Some calls as a function of what they read, and the first convolution or pool among them."""
+    params: dict[Expr, Var] = {}
+    made: dict[Expr, Expr] = {}
+
+    def operand(e: Expr) -> Expr:
+        if e in made or isinstance(e, (OpRef, Constant)):
+            return made.get(e, e)
+        return params.setdefault(e, Var(f"x{len(params)}", types[e]))
+
+    anchors = []
+    for call in calls:
+        new = call.with_children(tuple(map(operand, call.children)))
+        made[call] = new
+        if called(call) in ("nn.conv", "nn.max_pool", "nn.avg_pool"):
+            anchors.append(new)
+    body = made[calls[-1]]
+    (anchor,) = anchors
+    assert isinstance(anchor, Call)
+    return Function(tuple(params.values()), body), anchor
+
+
+def _shape(t: Type) -> tuple[object, ...]:
+    assert isinstance(t, TensorType)
+    return t.shape
+
+
+def _dtype(t: Type) -> str:
+    assert isinstance(t, TensorType)
+    return t.dtype
+
+
+#: Total cost of some kernels; infinite where one of them cannot be built.
+Price = Callable[["Kernels"], float]
+
+
+def modelled(kernels: Kernels) -> float:
+    """The cycles of the defaults of some kernels by the analytical model."""
+    return sum(count * _cycles(candidates[0]) for candidates, count in kernels)
+
+
+def _cycles(one: KernelTask) -> float:
+    schedule, _ = fallback(one.task)
+    return cycles(schedule.state, one.task.target)
+
+
+class Measured:
+    """Prices in seconds, by records."""
+
+    def __init__(
+        self, history: Source | Any, log: str | os.PathLike[str] | None, **options: Any
+    ) -> None:
+        # measurements are appended to the log (None: forgotten), which is a history, too
+        self._log, self._options = log, options
+        self._sources: list[ApplyHistoryBest] = []
+        self.know(history)
+        if log is not None and Path(log).exists():
+            self.know(os.fspath(log))
+
+    def know(self, history: Source | Any) -> None:
+        """Add further records; None: none."""
+        if history is not None:
+            self._sources.append(_records(history))
+
+    def measure(self, every: Iterable[Kernels]) -> None:
+        """Measure the defaults of kernels without a record, each once."""
+        missing = {
+            candidates[0].task.key: candidates[0].task
+            for kernels in every
+            for candidates, _ in kernels
+            if self._seconds(candidates) is None
+        }
+        if not missing:
+            return
+        if self._log is not None:
+            self._run(list(missing.values()), os.fspath(self._log))
+            return
+        with tempfile.TemporaryDirectory() as folder:
+            self._run(list(missing.values()), str(Path(folder, "layouts.jsonl")))
+
+    def _run(self, tasks: Sequence[Any], log: str) -> None:
+        options = {"tuner": "grid", "n_trial": len(tasks), **self._options}
+        callbacks = [log_to_file(log), *options.pop("callbacks", ())]
+        tune_tasks(tasks, callbacks=callbacks, **options)
+        self._sources.append(apply_history_best(log))
+
+    def __call__(self, kernels: Kernels) -> float:
+        found = [(self._seconds(candidates), count) for candidates, count in kernels]
+        return sum(math.inf if s is None else s * count for s, count in found)
+
+    def _seconds(self, candidates: Sequence[KernelTask]) -> float | None:
+        """The seconds of the fastest measured implementation of a kernel; None without any."""
+        times = [
+            source.choose(fastest(candidates, source).task)[0].expected for source in self._sources
+        ]
+        return min((t for t in times if t is not None), default=None)
+
+
+def _records(history: Source | Any) -> ApplyHistoryBest:
+    return history if isinstance(history, ApplyHistoryBest) else apply_history_best(history)
+
 
 #: Sizes of blocks of channels that are candidates.
 BLOCKS = (8, 16)

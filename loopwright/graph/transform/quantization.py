@@ -1,21 +1,30 @@
-"""FakeQuantizationToInteger: products of dequantised tensors become integer products."""
+"""Passes over quantised tensors: integer products, arithmetic in place of qnn, one factor each."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from loopwright import dtypes
-from loopwright.graph.dataflow_pattern import DFPattern, Match, Rule, is_constant, is_op, wildcard
-from loopwright.graph.dataflow_pattern import rewrite as rewritten
-from loopwright.graph.ir.expr import Call, Expr, const
+from loopwright.graph.dataflow_pattern import (
+    DFPattern,
+    Match,
+    Rule,
+    Types,
+    is_constant,
+    is_op,
+    rewrite,
+    wildcard,
+)
+from loopwright.graph.ir.expr import Call, Constant, Expr, Function, const
 from loopwright.graph.ir.module import IRModule
-from loopwright.graph.ir.visitor import called
-from loopwright.graph.op.qnn import LONGEST, WHOLE
+from loopwright.graph.ir.visitor import called, post_order, rewrite_each, users
+from loopwright.graph.op.narrow import BYTES, LONGEST
 from loopwright.graph.op.shapes import pads_of
+from loopwright.graph.passes import module_pass
 from loopwright.graph.registry import get_op
-from loopwright.graph.transform.module_pass import module_pass
 
 #: Products, with the dimension of the weight that has the output channels.
 _CHANNELS = {"nn.conv": 0, "nn.dense": 0, "matmul": 1}
@@ -88,7 +97,7 @@ def _product_of_values(m: Match) -> Expr | None:
     fits = [
         all(p.ndim == 0 for p in parameters),
         all(len(shape) >= 2 for shape in shapes),
-        all(m.type(part).dtype in WHOLE for part in (_DATA, _OTHER)),
+        all(m.type(part).dtype in BYTES for part in (_DATA, _OTHER)),
         m.attrs().get("out_dtype", "") in ("", "float32"),
     ]
     if not all(fits) or not isinstance(count, int) or count > _LONGEST_OF_VALUES:
@@ -225,4 +234,169 @@ def fake_quantization_to_integer(module: IRModule) -> IRModule:
           multiply(%2, 0.125)
         }
     """
-    return rewritten(RULES, module)
+    return rewrite(RULES, module)
+
+
+# ---------------------------------------------------------------- quantisation as arithmetic
+
+_VALUES, _ANY_SCALE, _ANY_ZERO = wildcard(), wildcard(), wildcard()
+
+
+def _spread(m: Match, e: Expr) -> Expr:
+    """A scale or a zero point in a shape that is broadcast over the data."""
+    if not m.type(e).shape:
+        return e
+    rank = len(m.type(_VALUES).shape)
+    inner = rank - 1 - m.attrs()["axis"] % rank
+    if isinstance(e, Constant):
+        return const(e.data.reshape(-1, *(1,) * inner))
+    return get_op("reshape")(e, newshape=(-1, *(1,) * inner)) if inner else e
+
+
+def _is_zero(e: Expr) -> bool:
+    return isinstance(e, Constant) and not e.data.any()
+
+
+def _call(name: str, *args: Any, **attrs: Any) -> Expr:
+    return get_op(name)(*args, **attrs)
+
+
+def _quantized(m: Match) -> Expr:
+    scale, dtype = _spread(m, m[_ANY_SCALE]), m.attrs()["out_dtype"]
+    whole = _call("round", _call("divide", m[_VALUES], scale))
+    if not _is_zero(m[_ANY_ZERO]):
+        whole = _call("add", whole, _call("cast", _spread(m, m[_ANY_ZERO]), dtype="float32"))
+    return _call("cast", whole, dtype=dtype)  # a cast holds numbers in the range of its dtype
+
+
+def _dequantized(m: Match) -> Expr:
+    whole = m[_VALUES]
+    if not _is_zero(m[_ANY_ZERO]):
+        wide = _call("cast", whole, dtype="int32")
+        whole = _call("subtract", wide, _spread(m, m[_ANY_ZERO]))
+    real = _call("cast", whole, dtype="float32")
+    return _call("multiply", real, _spread(m, m[_ANY_SCALE]))
+
+
+_CANONICAL = (
+    Rule(is_op("qnn.quantize")(_VALUES, _ANY_SCALE, _ANY_ZERO), _quantized),
+    Rule(is_op("qnn.dequantize")(_VALUES, _ANY_SCALE, _ANY_ZERO), _dequantized),
+)
+
+
+@module_pass(opt_level=0, name="QnnCanonicalize")
+def qnn_canonicalize(module: IRModule) -> IRModule:
+    """Write ``qnn.quantize`` and ``qnn.dequantize`` as the arithmetic that they are.
+
+    The name is that of TVM's pass.
+
+    Before::
+
+        def @main(%x: float32[8]) {
+          qnn.quantize(%x, 0.5, 3:int32, axis=-1, out_dtype="uint8")
+        }
+
+    After::
+
+        def @main(%x: float32[8]) {
+          %0 = divide(%x, 0.5);
+          %1 = round(%0);
+          %2 = cast(3:int32, dtype="float32");
+          %3 = add(%1, %2);
+          cast(%3, dtype="uint8")
+        }
+    """
+    return rewrite(_CANONICAL, module)
+
+
+# ---------------------------------------------------------------- requantisation
+
+#: Calls whose result is scaled as their operands are, where the factor is above 0.
+_ALIKE = ("add", "subtract", "maximum", "minimum", "nn.relu")
+
+
+@module_pass(opt_level=1, name="FoldRequantize")
+def fold_requantize(module: IRModule) -> IRModule:
+    """Write ``round((x * factor + bias) / scale)`` as ``round(x * factor' + bias')``.
+
+    Where whole numbers became real ones by a constant factor, and become whole ones again, by one
+    constant scale, after sums and limits by constants, or a sum with other such numbers, and
+    nothing else reads what lies between. A division of each element is saved. Rounding differs in
+    the last places of the float, so that a result may differ by 1 where it lies between two whole
+    numbers; Jacob et al. (2018) have one factor in place of both scales as well.
+
+    Before::
+
+        def @main(%x: int32[4]) {
+          %0 = cast(%x, dtype="float32");
+          %1 = multiply(%0, 0.5);
+          %2 = add(%1, 3.0);
+          %3 = divide(%2, 2.0);
+          round(%3)
+        }
+
+    After::
+
+        def @main(%x: int32[4]) {
+          %0 = cast(%x, dtype="float32");
+          %1 = multiply(%0, 0.25);
+          %2 = add(%1, 1.5);
+          round(%2)
+        }
+    """
+    types = Types(module)
+    return module.with_functions({n: _folded(f, types) for n, f in module.functions.items()})
+
+
+def _folded(f: Function, types: Types) -> Function:
+    readers = users(post_order(f))
+
+    def scaled(old: Expr, new: Expr, by: float) -> Expr | None:
+        """An expression divided by a number; None where that cannot be folded in."""
+        if isinstance(new, Constant):
+            return _divided(new, by)
+        if not isinstance(old, Call) or not isinstance(new, Call) or len(readers[old]) != 1:
+            return None
+        name = called(new)
+        if name == "multiply":
+            return _by_factor(new, by, types)
+        if name not in _ALIKE:
+            return None
+        each = [scaled(a, b, by) for a, b in zip(old.args, new.args, strict=True)]
+        args = tuple(e for e in each if e is not None)
+        return replace(new, args=args) if len(args) == len(each) else None
+
+    def change(old: Expr, new: Expr) -> Expr:
+        if called(new) != "round" or not isinstance(old, Call) or not isinstance(new, Call):
+            return new
+        whole, divided = old.args[0], new.args[0]
+        if called(divided) != "divide" or len(readers[whole]) != 1:
+            return new
+        assert isinstance(whole, Call)
+        assert isinstance(divided, Call)
+        scale = divided.args[1]
+        if not isinstance(scale, Constant) or scale.data.ndim or not scale.data > 0:
+            return new
+        inner = scaled(whole.args[0], divided.args[0], float(scale.data))
+        return new if inner is None else replace(new, args=(inner,))
+
+    made = rewrite_each(f, change)
+    assert isinstance(made, Function)
+    return made
+
+
+def _by_factor(product: Call, by: float, types: Types) -> Expr | None:
+    whole, factor = product.args
+    if called(whole) != "cast" or not isinstance(whole, Call) or not isinstance(factor, Constant):
+        return None
+    if not dtypes.is_int(types.tensor(whole.args[0]).dtype):
+        return None
+    less = _divided(factor, by)
+    return None if less is None else replace(product, args=(whole, less))
+
+
+def _divided(c: Constant, by: float) -> Constant | None:
+    """A constant divided by a number; None where that overflows its dtype."""
+    with np.errstate(over="ignore"):
+        found = (c.data.astype("float64") / by).astype(c.data.dtype)
+    return const(found) if np.isfinite(found).all() else None

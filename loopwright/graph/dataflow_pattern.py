@@ -1,19 +1,61 @@
-"""Patterns of expressions, and the matches of their parts."""
+"""Patterns of graphs in Relay's vocabulary (`tvm.relay.dataflow_pattern`), and rewriting by them.
+
+A pattern describes the form of an expression. A match maps the parts of the pattern to expressions,
+from which a rule builds the replacement:
+
+    >>> x = lw.graph.dataflow_pattern.wildcard()
+    >>> twice = lw.graph.dataflow_pattern.is_op("nn.relu")(
+    ...     lw.graph.dataflow_pattern.is_op("nn.relu")(x)
+    ... )
+    >>> rule = lw.graph.dataflow_pattern.Rule(twice, lambda m: lw.graph.op.nn.relu(m[x]))
+    >>> data = lw.graph.var("data", (4,))
+    >>> module = lw.graph.IRModule.from_expr(lw.graph.op.nn.relu(lw.graph.op.nn.relu(data)))
+    >>> print(lw.graph.dataflow_pattern.rewrite([rule], module))
+    def @main(%data: float32[4]) {
+      nn.relu(%data)
+    }
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import permutations
 from typing import Any
 
 from loopwright.errors import GraphError
 from loopwright.graph.infer import complete_types, infer_types
-from loopwright.graph.ir.expr import Call, Constant, Expr, Tuple, TupleGetItem, Var
+from loopwright.graph.ir.expr import (
+    Call,
+    Constant,
+    Expr,
+    Function,
+    GlobalVar,
+    HostFunction,
+    OpRef,
+    TensorType,
+    Tuple,
+    TupleGetItem,
+    Type,
+    Var,
+)
 from loopwright.graph.ir.module import IRModule
-from loopwright.graph.ir.types import TensorType, Type
-from loopwright.graph.ir.visitor import called
+from loopwright.graph.ir.visitor import called, rewrite_each
 from loopwright.graph.registry import get_op
+
+__all__ = [
+    "DFPattern",
+    "Match",
+    "Rule",
+    "Types",
+    "is_constant",
+    "is_op",
+    "is_tuple",
+    "is_tuple_get_item",
+    "is_var",
+    "rewrite",
+    "wildcard",
+]
 
 #: Operators whose two inputs may stand the other way round.
 _COMMUTATIVE = frozenset(["add", "multiply", "maximum", "minimum", "equal", "not_equal"])
@@ -366,3 +408,94 @@ def is_op(*names: str) -> Callable[..., DFPattern]:
         return _Calls(frozenset(names), None if args == (...,) else args)
 
     return calls
+
+
+#: Rules applied one after the other at one node; rules that undo each other would never end.
+_MOST = 100
+
+
+@dataclass(frozen=True, eq=False)
+class Rule:
+    """A replacement for what a pattern matches.
+
+    Attributes:
+        pattern: of the root.
+        build: from a match to an expression of the same type; None where the rule does not fit.
+    """
+
+    pattern: DFPattern
+    build: Callable[[Match], Expr | None]
+
+
+def rewrite(rules: Iterable[Rule], module: IRModule) -> IRModule:
+    """Apply rules wherever they match, from the inputs to the results, until none matches.
+
+    Args:
+        rules: the first that matches a node is applied, then its result is matched again.
+        module: the functions; those that are one kernel already stay as they are.
+
+    Returns:
+        The module; itself where nothing matched.
+
+    Raises:
+        GraphError: a rule builds an expression of another type, or rules undo each other endlessly.
+    """
+    rewriting = _Rewriting(Types(module))
+    for rule in rules:
+        rewriting.add(rule)
+    changed = True
+    while changed:
+        made = {n: rewriting.function(f) for n, f in module.functions.items()}
+        changed = any(f is not module.functions[n] for n, f in made.items())
+        module = IRModule(made) if changed else module
+    return module
+
+
+@dataclass(eq=False)
+class _Rewriting:
+    types: Types
+    by_root: dict[str, list[Rule]] = field(default_factory=dict)
+    others: list[Rule] = field(default_factory=list)
+
+    def add(self, rule: Rule) -> None:
+        roots = rule.pattern.roots()
+        if roots is None:
+            self.others.append(rule)
+        for name in roots or ():
+            self.by_root.setdefault(name, []).append(rule)
+
+    def function(self, f: Function) -> Function:
+        if f.primitive:
+            return f
+        made = rewrite_each(f, self._at)
+        assert isinstance(made, Function)
+        return made
+
+    def _at(self, old: Expr, new: Expr) -> Expr:
+        if isinstance(new, (OpRef, GlobalVar, HostFunction)):
+            return new
+        wanted = self.types[old]
+        self.types.keep(new, wanted)
+        for _ in range(_MOST):
+            made = self._once(new)
+            if made is None:
+                return new
+            if self.types[made] != wanted:
+                raise GraphError(f"a rule makes {self.types[made]} of {wanted}: {_told(new)}")
+            new = made
+        raise GraphError(f"rules undo each other without end at {_told(new)}")
+
+    def _once(self, e: Expr) -> Expr | None:
+        """Apply the first rule that fits to a node; None where none does."""
+        for rule in (*self.by_root.get(called(e) or "", ()), *self.others):
+            match = rule.pattern.match_typed(e, self.types)
+            made: Expr | None = None if match is None else rule.build(match)
+            if made is not None and made is not e:
+                return made
+        return None
+
+
+def _told(e: Expr) -> str:
+    """A node's text for messages."""
+    where = f" ({e.span})" if e.span else ""
+    return f"{called(e) or type(e).__name__}{where}"
