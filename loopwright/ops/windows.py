@@ -1,129 +1,351 @@
-"""Definitions over sliding windows: convolutions, depthwise ones, and pools.
+"""Definitions over sliding windows: convolutions and pools of any rank in every layout.
 
-Data is (N, C, H, W) for ``"NCHW"`` and (N, H, W, C) for ``"NHWC"``; weights are (O, C / groups, KH,
-KW) and (KH, KW, C / groups, O).
+`convolution`, `pool` and `mean_pool` are what models compute (`loopwright.graph.op.windows`
+registers them) and, with ``as_workload``, what the workloads below do. The two differ in how the
+same sums are written, by which records of either name their expression: of padding a workload tests
+both sides of each dimension, it sums over channels first, and divides by counts.
+
+Images are (N, C, ...) in ``"NCHW"``, (N, ..., C) in ``"NHWC"``, and (N, C / c, ..., c) in blocks,
+``"NCHWc"``, whatever their rank; the weights of a result in these layouts are (O, C / groups, ...),
+(..., C / groups, O), and (O / o, C / c, ..., c, o).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from loopwright import dtypes, te
 from loopwright.errors import TensorError
-from loopwright.ir.expr import Expr, ExprLike
 from loopwright.ops import tiles
-from loopwright.ops.operator import Array, LoopOrIndex, OneOrTwo, Reference, definition
+from loopwright.ops.operator import Array, OneOrTwo, Reference, definition
 from loopwright.te.tensor import static_shape
 
-LAYOUTS = ("NCHW", "NHWC")
-T = TypeVar("T")
+Size: TypeAlias = "int | te.Expr"
+#: The first dimension of the image in each layout.
+IMAGE = {"NCHW": 2, "NHWC": 1, "NCHWc": 2}
 
 
-def pair(v: object, what: str, op: str = "conv2d") -> tuple[int, int]:
-    """``v`` if it is a pair, else ``(v, v)``; ``what`` and ``op`` are for messages."""
-    both = (v, v) if isinstance(v, int) else v
-    if not isinstance(both, list | tuple) or len(both) != 2 or not all(map(_is_int, both)):
-        raise TensorError(f"{op}: {what} is an integer or a pair of integers, got {v!r}")
-    return both[0], both[1]
-
-
-def _is_int(x: object) -> bool:
-    return isinstance(x, int) and not isinstance(x, bool)
-
-
-def check_layout(layout: str, op: str = "conv2d") -> None:
-    if layout not in LAYOUTS:
-        raise TensorError(f"{op}: layout is one of {', '.join(LAYOUTS)}, got {layout!r}")
-
-
-def check_groups(groups: int, c: int, o: int) -> None:
-    """Refuse groups that do not divide the channels."""
-    whole = isinstance(groups, int) and not isinstance(groups, bool) and groups > 0
-    if not whole or c % groups or o % groups:
-        raise TensorError(
-            f"conv2d: {groups} groups do not divide {c} input and {o} output channels"
-        )
-
-
-def by_role(axes: Sequence[T], layout: str) -> tuple[T, T, T, T]:
-    """Four axes (or extents) in the order of a layout as (n, channel, y, x)."""
-    a, b, c, d = axes
-    return (a, b, c, d) if layout == "NCHW" else (a, d, b, c)
+# ---------------------------------------------------------------- what all windows share
 
 
 @dataclass(frozen=True)
 class Window:
-    """Sliding window of a kernel: its extents, and pairs (y, x) of stride, padding and dilation."""
+    """Sliding window over an image: a number, or a pair, for each of its dimensions."""
 
-    kernel: tuple[int, int]
-    stride: tuple[int, int] = (1, 1)
-    pad: tuple[int, int] = (0, 0)
-    dilation: tuple[int, int] = (1, 1)
+    kernel: tuple[int, ...]
+    stride: tuple[int, ...]
+    pads: tuple[tuple[int, int], ...]  # elements before and after the image
+    dilation: tuple[int, ...]
 
-    def out(self, size: tuple[int, int], op: str) -> tuple[int, int]:
-        if min(*self.stride, *self.dilation) < 1 or min(self.pad) < 0:
+    def positions(self, image: Sequence[Size]) -> tuple[Size, ...]:
+        """Number of positions along each dimension of an image with its padding."""
+        if min(*self.stride, *self.dilation) < 1 or any(p < 0 for pair in self.pads for p in pair):
             raise TensorError(
-                f"{op}: stride {self.stride} and dilation {self.dilation} must be positive, "
-                f"padding {self.pad} not negative"
+                f"stride {self.stride} and dilation {self.dilation} must be positive, padding "
+                f"{self.pads} not negative"
             )
-        (oh, ow) = (
-            (n + 2 * p - d * (k - 1) - 1) // s + 1
-            for n, p, d, k, s in zip(
-                size, self.pad, self.dilation, self.kernel, self.stride, strict=True
-            )
-        )
-        if min(oh, ow) < 1:
-            kernel = "x".join(map(str, self.kernel))
-            wide = "" if self.dilation == (1, 1) else f" dilated by {self.dilation}"
-            raise TensorError(
-                f"{op}: a {kernel} kernel{wide} does not fit {size[0]}x{size[1]} padded by "
-                f"{self.pad}"
-            )
-        return oh, ow
+        found: list[Size] = []
+        for n, k, s, d in zip(image, self.kernel, self.stride, self.dilation, strict=True):
+            reach = (k - 1) * d + 1
+            if isinstance(n, int) and n < reach:
+                kernel, size = ("x".join(map(str, x)) for x in (self.kernel, image))
+                raise TensorError(
+                    f"a {kernel} kernel does not fit {size}, padding included; its dilation is "
+                    f"{self.dilation}"
+                )
+            symbolic = not isinstance(n, int)
+            found.append(te.indexdiv(n - reach, s) + 1 if symbolic else (n - reach) // s + 1)
+        return tuple(found)
 
-    def at(
-        self, y: LoopOrIndex, x: LoopOrIndex, r: LoopOrIndex, q: LoopOrIndex
-    ) -> tuple[Expr, Expr]:
-        """Place in the padded image of tap (r, q) for the result at (y, x)."""
-        (sh, sw), (dh, dw) = self.stride, self.dilation
-        return y * sh + r * dh, x * sw + q * dw
+    def taps(self, names: str = "") -> list[te.IterVar]:
+        """A loop for each dimension of the window, called r0, r1, ... by default."""
+        loops = names or [f"r{d}" for d in range(len(self.kernel))]
+        return [te.reduce_axis((0, n), name=x) for n, x in zip(self.kernel, loops, strict=True)]
+
+    def at(self, place: Sequence[Any], taps: Sequence[Any]) -> list[Any]:
+        """Index in the padded image of a tap for the result at a place."""
+        steps = zip(place, self.stride, taps, self.dilation, strict=True)
+        return [y * s + r * d for y, s, r, d in steps]
 
 
-def pad_compute(
-    X: te.Tensor,
-    pad: tuple[int, int],
-    layout: str = "NCHW",
-    value: ExprLike = 0,
-    name: str = "pad",
+def padded(
+    data: te.Tensor,
+    pads: Sequence[tuple[int, int]],
+    first: int,
+    value: Any = 0,
+    as_workload: bool = False,
+    axes: Sequence[str] | None = None,
 ) -> te.Tensor:
-    """``value`` around the two spatial dimensions; X itself where there is nothing to add."""
-    if pad == (0, 0):
-        return X
-    first = layout.index("H")
-    extents = {first: (pad[0], X.shape[first]), first + 1: (pad[1], X.shape[first + 1])}
-    shape = [n + 2 * extents[d][0] if d in extents else n for d, n in enumerate(X.shape)]
+    """The data with ``value`` around the dimensions from ``first`` on; itself without padding.
 
-    def element(*at: ExprLike) -> Expr:
-        tests = [c for d, (p, n) in extents.items() for c in (at[d] >= p, at[d] < n + p)]
-        source = [i - extents[d][0] if d in extents else i for d, i in enumerate(at)]
-        return te.if_then_else(te.all(*tests), X[tuple(source)], value)
+    ``pads`` are elements before and after each of these dimensions.
+    """
+    if all(p == (0, 0) for p in pads):
+        return data
+    behind = len(data.shape) - first - len(pads)
+    every = [(0, 0)] * first + list(pads) + [(0, 0)] * behind
+    shape = [n + low + high for n, (low, high) in zip(data.shape, every, strict=True)]
+    fill = te.const(value, data.dtype)
 
-    names = [c.lower() for c in layout]
-    padded: te.Tensor = te.compute(shape, element, name=name, tag="pad", varargs_names=names)
-    return padded
+    def inside(*i: Any) -> Any:
+        at = [x - low for x, (low, _) in zip(i, every, strict=True)]
+        tests = []
+        for d, (low, high) in enumerate(pads, first):
+            if as_workload:
+                tests += [i[d] >= low, i[d] < data.shape[d] + low]
+            else:
+                tests += [at[d] >= 0] if low else []
+                tests += [at[d] < data.shape[d]] if high else []
+        return te.if_then_else(te.all(*tests), data(*at), fill)
+
+    tag = "pad" if as_workload else ""
+    tensor: te.Tensor = te.compute(tuple(shape), inside, name="pad", tag=tag, varargs_names=axes)
+    return tensor
 
 
-def windows(x: Array, w: Window, value: float = 0) -> Array:
+def numbered(names: Sequence[str], rank: int) -> list[str]:
+    """Names of some axes: the given ones, then i2, i3, ... by their place."""
+    return [*names, *(f"i{d}" for d in range(len(names), rank))]
+
+
+# ---------------------------------------------------------------- convolutions
+
+
+def convolution(
+    data: te.Tensor,
+    weight: te.Tensor,
+    window: Window,
+    layout: str = "NCHW",
+    *,
+    dtype: str,
+    source: str = "",
+    groups: int = 1,
+    by_channel: bool = False,
+    weight_at: Callable[..., Any] | None = None,
+    as_workload: bool = False,
+    name: str = "conv",
+) -> te.Tensor:
+    """The sums of products of an image with windows of weights, in ``dtype``.
+
+    Args:
+        data: the image, in the layout ``source``: that of the result, or NCHW.
+        weight: in the form that belongs to ``layout``, that of the result. With ``by_channel`` it
+            has one channel and one output for each channel of the image: (C, 1, ...), (..., C, 1),
+            or (C / c, 1, ..., 1, c).
+        window: its kernel is that of the weight.
+        groups: output channel o reads the channels of group ``o // (O / groups)``.
+        weight_at: reads an element of the weight, where that is not the tensor itself.
+        as_workload: see the head of this file.
+
+    Raises:
+        TensorError: channels differ, the groups do not divide them, or the window does not fit.
+    """
+    source = source or layout
+    first, rank, blocked = IMAGE[source], len(window.kernel), layout == "NCHWc"
+    letters = [*layout.lower()] if as_workload else None
+    x = padded(data, window.pads, first, as_workload=as_workload, axes=letters)
+    size = window.positions(x.shape[first : first + rank])
+    taps, read = window.taps("rs" if as_workload else ""), weight_at or weight
+    at_end = layout != "NCHW"
+    outputs, inner = weight.shape[:2] if layout != "NHWC" else weight.shape[:-3:-1]
+    outputs = inner if by_channel and layout == "NHWC" else outputs
+    c = te.reduce_axis((0, inner), name="c")
+    lanes, width = weight.shape[-2:] if blocked else (1, 1)
+    lane = te.reduce_axis((0, lanes), name="ci")
+    inside: list[Any] = [lane] if blocked and source == layout else []
+    if not by_channel and not blocked:
+        check_channels(data.shape[-1 if source == "NHWC" else 1], inner, outputs, groups)
+
+    def group_of(o: Any) -> Any:
+        if groups == 1:
+            return 0
+        if layout == "NHWC" and outputs == groups and not as_workload:
+            return o * inner
+        return te.indexdiv(o, outputs // groups) * inner
+
+    def value(*i: Any) -> Any:
+        n, *place = i
+        outer: Any = place.pop(0) if layout != "NHWC" else 0
+        o: Any = place.pop() if at_end else outer
+        at = window.at(place, taps)
+        if blocked and by_channel:
+            element, factor = x(n, outer, *at, o), read(outer, 0, *taps, 0, o)
+        elif blocked:
+            element = x(n, c, *at, *inside)
+            factor = read(outer, c, *taps, *(inside or [0]), o)
+        else:
+            channel = o if by_channel else group_of(o) + c
+            element = x(n, *at, channel) if source == "NHWC" else x(n, channel, *at)
+            index = (o, 0) if by_channel else (o, c)
+            if at_end:
+                factor = read(*taps, *(index if by_channel else index[::-1]))
+            else:
+                factor = read(*index, *taps)
+        return te.sum(element.astype(dtype) * factor.astype(dtype), axis=loops)
+
+    loops = taps if by_channel else [c, *taps, *inside]
+    if layout == "NHWC" and not as_workload:
+        loops = [*taps, c]
+    shape = {
+        "NCHW": (data.shape[0], outputs, *size),
+        "NHWC": (data.shape[0], *size, outputs),
+        "NCHWc": (data.shape[0], outputs, *size, width),
+    }[layout]
+    if as_workload:
+        axes, channel = ["b", "y", "x"], "ch" if by_channel else "f"
+        axes.insert(3 if at_end else 1, channel)
+        tag = f"{'depthwise_' if by_channel else ''}conv2d_{layout.lower()}"
+    else:
+        names = {"NCHW": ["n", "o"], "NHWC": ["n"], "NCHWc": ["n", "outer"]}
+        axes, tag = numbered(names[layout], len(shape)), ""
+    tensor: te.Tensor = te.compute(shape, value, name=name, tag=tag, varargs_names=axes)
+    return tensor
+
+
+def check_channels(channels: Size, inner: Size, outputs: Size, groups: int) -> None:
+    """Refuse an image and a weight whose channels differ, and groups that do not divide these."""
+    if repr(channels) != repr(inner * groups):
+        per = f" in each of {groups} groups" if groups > 1 else ""
+        raise TensorError(f"the input has {channels} channels, the weight {inner}{per}")
+    if isinstance(outputs, int) and outputs % groups:
+        raise TensorError(f"{groups} groups do not divide {outputs} output channels")
+
+
+# ---------------------------------------------------------------- pools
+
+
+def pool(
+    data: te.Tensor,
+    window: Window,
+    first: int,
+    reduce: Callable[..., Any],
+    name: str,
+    dtype: str = "",
+    *,
+    as_workload: bool = False,
+    axes: Sequence[str] | None = None,
+) -> te.Tensor:
+    """A reduction over the windows of an image that is padded already, from ``first`` on.
+
+    ``dtype`` is that of what is reduced; default that of the data. ``axes`` name the dimensions.
+    """
+    end = first + len(window.kernel)
+    size, taps = window.positions(data.shape[first:end]), window.taps("rs" if as_workload else "")
+
+    def value(*i: Any) -> Any:
+        at = window.at(i[first:end], taps)
+        return reduce(data(*i[:first], *at, *i[end:]).astype(dtype or data.dtype), axis=taps)
+
+    shape = (*data.shape[:first], *size, *data.shape[end:])
+    tag = ("pool_sum" if reduce is te.sum else "pool_max") if as_workload else ""
+    tensor: te.Tensor = te.compute(shape, value, name=name, tag=tag, varargs_names=axes)
+    return tensor
+
+
+def mean_pool(
+    data: te.Tensor,
+    summed: te.Tensor,
+    window: Window,
+    first: int,
+    count_include_pad: bool,
+    *,
+    name: str,
+    as_workload: bool = False,
+    axes: Sequence[str] | None = None,
+) -> te.Tensor:
+    """The means of windows whose sums are known; a workload gives them the dtype of the data."""
+    end, area = first + len(window.kernel), math.prod(window.kernel)
+    bounded = not count_include_pad and any(p != (0, 0) for p in window.pads)
+
+    def mean(*i: Any) -> Any:
+        total = summed(*i)
+        if bounded:
+            count: Any = 1
+            steps = zip(
+                i[first:end], window.stride, window.kernel, window.pads, data.shape[first:end],
+                strict=True,
+            )  # fmt: skip
+            for y, s, w, (low, _), extent in steps:
+                count = count * (te.min(y * s - low + w, extent) - te.max(y * s - low, 0))
+            found = total / count.astype(summed.dtype)
+        elif as_workload:
+            found = total / te.const(area, summed.dtype)
+        else:
+            found = total * te.const(1 / area, summed.dtype)
+        return found.astype(data.dtype) if as_workload else found
+
+    tag = "pool_avg" if as_workload else ""
+    tensor: te.Tensor = te.compute(summed.shape, mean, name=name, tag=tag, varargs_names=axes)
+    return tensor
+
+
+# ---------------------------------------------------------------- workloads
+
+
+def pair(v: object, what: str) -> tuple[int, int]:
+    """``v`` if it is a pair, else ``(v, v)``; ``what`` is for messages."""
+    both = (v, v) if isinstance(v, int) else v
+    if not isinstance(both, list | tuple) or [type(x) for x in both] != [int, int]:
+        raise TensorError(f"{what} is an integer or a pair of integers, got {v!r}")
+    return both[0], both[1]
+
+
+def _window(kernel: tuple[int, int], stride: object, pad: object, dilation: object = 1) -> Window:
+    around = [(p, p) for p in pair(pad, "pad")]
+    return Window(kernel, pair(stride, "stride"), tuple(around), pair(dilation, "dilation"))
+
+
+def _shaped(layout: str, n: int, c: int, *image: int) -> tuple[int, ...]:
+    """The shape of images in a layout."""
+    if layout not in ("NCHW", "NHWC"):
+        raise TensorError(f"layout is one of NCHW, NHWC, got {layout!r}")
+    return (n, c, *image) if layout == "NCHW" else (n, *image, c)
+
+
+def _narrowed(Y: te.Tensor, dtype: str) -> te.Tensor:
+    """Sums in the dtype of the result."""
+    final = tiles.out_dtype(dtype)
+    if final == Y.dtype:
+        return Y
+    narrow: te.Tensor = te.compute(Y.shape, lambda *i: Y[i].astype(final), name="Z")
+    return narrow
+
+
+def _taps(x: Array, w: Window, value: float = 0) -> Array:
     """NumPy view (N, C, OH, OW, KH, KW) of the taps of an NCHW image."""
-    (ph, pw), (dh, dw), (sh, sw) = w.pad, w.dilation, w.stride
-    padded = np.pad(x, ((0, 0), (0, 0), (ph, ph), (pw, pw)), constant_values=value)
+    (dh, dw), (sh, sw) = w.dilation, w.stride
+    around = np.pad(x, ((0, 0), (0, 0), *w.pads), constant_values=value)
     reach = (dh * (w.kernel[0] - 1) + 1, dw * (w.kernel[1] - 1) + 1)
-    views = np.lib.stride_tricks.sliding_window_view(padded, reach, (2, 3))
+    views = np.lib.stride_tricks.sliding_window_view(around, reach, (2, 3))
     return views[:, :, ::sh, ::sw, ::dh, ::dw]
+
+
+def _reference(
+    window: Window, outputs: int, groups: int, dtype: str, layout: str, turn: tuple[int, ...]
+) -> Reference:
+    """A convolution as im2col and one product a group; ``turn`` makes the weight of NHWC that of
+    NCHW."""
+
+    def reference(x: Array, w: Array) -> Array:
+        x, w = tiles.widen(x, dtype), tiles.widen(w, dtype)
+        if layout == "NHWC":
+            x, w = x.transpose(0, 3, 1, 2), w.transpose(turn)
+        taps = _taps(x, window)
+        n, _, oh, ow = taps.shape[:4]
+        columns = taps.transpose(0, 1, 4, 5, 2, 3).reshape(n, groups, -1, oh * ow)
+        y = np.matmul(w.reshape(groups, outputs // groups, -1), columns)
+        y = y.reshape(n, outputs, oh, ow)
+        return tiles.narrow(y.transpose(0, 2, 3, 1) if layout == "NHWC" else y, dtype)
+
+    return reference
+
+
+# ---------------------------------------------------------------- conv2d
 
 
 def conv2d_compute(
@@ -161,157 +383,69 @@ def conv2d_compute(
         >>> print(lw.ops.conv2d_compute(X, W, pad=(1, 1)))
         Tensor(Y: float32[1, 6, 8, 8])
     """
-    window, out = _geometry(X, W, stride, pad, dilation, groups, layout)
-    nchw = layout == "NCHW"
-    weight = (lambda f, c, r, q: W[f, c, r, q]) if nchw else (lambda f, c, r, q: W[r, q, c, f])
-    return _accumulate(X, weight, out, window, groups, layout, name)
+    kernel = W.static_shape[2:] if layout == "NCHW" else W.static_shape[:2]
+    around = (pad[0], pad[0]), (pad[1], pad[1])
+    return _conv2d(X, W, Window(kernel, stride, around, dilation), groups, layout, name=name)
 
 
-def _geometry(
+def _conv2d(
     X: te.Tensor,
     W: te.Tensor,
-    stride: tuple[int, int],
-    pad: tuple[int, int],
-    dilation: tuple[int, int],
-    groups: int,
-    layout: str,
-) -> tuple[Window, tuple[int, int, int]]:
-    """The window and (O, OH, OW) of a convolution whose operands fit together."""
-    check_layout(layout)
-    _, *image = by_role(X.shape, layout)
-    c, h, w = static_shape(image)
-    weight = W.static_shape
-    o, cw, kh, kw = weight if layout == "NCHW" else (weight[3], weight[2], *weight[:2])
-    check_groups(groups, c, o)
-    if c != cw * groups:
-        per = f" in each of {groups} groups" if groups > 1 else ""
-        raise TensorError(f"conv2d: the input has {c} channels, the weight {cw}{per}")
-    if X.dtype != W.dtype:
-        raise TensorError(f"conv2d: the input is {X.dtype}, the weight {W.dtype}; cast one")
-    window = Window((kh, kw), stride, pad, dilation)
-    return window, (o, *window.out((h, w), "conv2d"))
-
-
-def _accumulate(
-    X: te.Tensor,
-    weight: Callable[[LoopOrIndex, LoopOrIndex, LoopOrIndex, LoopOrIndex], Expr],
-    out: tuple[int, int, int],
     window: Window,
     groups: int,
     layout: str,
-    name: str,
+    weight_at: Callable[..., Any] | None = None,
+    name: str = "Y",
 ) -> te.Tensor:
-    """The convolution with weights read by ``weight(o, c, r, s)``; ``out`` is (O, OH, OW)."""
-    P = pad_compute(X, window.pad, layout)
-    per_group = by_role(X.shape, layout)[1] // groups
-    rc = te.reduce_axis((0, per_group), name="c")
-    ry = te.reduce_axis((0, window.kernel[0]), name="r")
-    rx = te.reduce_axis((0, window.kernel[1]), name="s")
-    wide = tiles.wide_dtype(X.dtype)
-    o, oh, ow = out
-
-    def element(b: LoopOrIndex, f: LoopOrIndex, y: LoopOrIndex, x: LoopOrIndex) -> Expr:
-        py, px = window.at(y, x, ry, rx)
-        ch = rc if groups == 1 else f // (o // groups) * per_group + rc
-        tap = P[b, ch, py, px] if layout == "NCHW" else P[b, py, px, ch]
-        value: Expr = te.sum(
-            tap.astype(wide) * weight(f, rc, ry, rx).astype(wide), axis=[rc, ry, rx]
-        )
-        return value
-
-    if layout == "NCHW":
-        tensor: te.Tensor = te.compute(
-            (X.shape[0], o, oh, ow), element, name=name, tag="conv2d_nchw"
-        )
-        return tensor
-    tensor = te.compute(
-        (X.shape[0], oh, ow, o),
-        lambda b, y, x, f: element(b, f, y, x),
+    _shaped(layout, 1, 1, 1, 1)
+    first = IMAGE[layout]
+    static_shape(X.shape[first : first + 2])
+    if X.dtype != W.dtype:
+        raise TensorError(f"the input is {X.dtype}, the weight {W.dtype}; cast one")
+    return convolution(
+        *(X, W, window, layout),
+        dtype=tiles.wide_dtype(X.dtype),
+        groups=groups,
+        weight_at=weight_at,
+        as_workload=True,
         name=name,
-        tag="conv2d_nhwc",
     )
-    return tensor
 
 
-def _conv2d_reference(
-    N: int,
-    C: int,
-    H: int,
-    W: int,
-    O: int,  # noqa: E741
-    KH: int,
-    KW: int,
-    stride: OneOrTwo,
-    pad: OneOrTwo,
-    dtype: str,
-    dilation: OneOrTwo,
-    groups: int,
-    layout: str,
-) -> Reference:
-    window = Window((KH, KW), pair(stride, "stride"), pair(pad, "pad"), pair(dilation, "dilation"))
-
-    def reference(x: Array, w: Array) -> Array:
-        x, w = tiles.widen(x, dtype), tiles.widen(w, dtype)
-        if layout == "NHWC":
-            x, w = x.transpose(0, 3, 1, 2), w.transpose(3, 2, 0, 1)
-        taps = windows(x, window)
-        n, _, oh, ow = taps.shape[:4]
-        # im2col, one product a group
-        columns = taps.transpose(0, 1, 4, 5, 2, 3).reshape(n, groups, -1, oh * ow)
-        y = np.matmul(w.reshape(groups, O // groups, -1), columns).reshape(n, O, oh, ow)
-        y = y.transpose(0, 2, 3, 1) if layout == "NHWC" else y
-        return tiles.narrow(y, dtype)
-
-    return reference
+def _conv2d_reference(*args: Any) -> Reference:
+    _, _, _, _, o, kh, kw, stride, pad, dtype, dilation, groups, layout = args
+    window = _window((kh, kw), stride, pad, dilation)
+    return _reference(window, o, groups, dtype, layout, (3, 2, 0, 1))
 
 
-def _inputs(
-    N: int,
-    C: int,
-    H: int,
-    W: int,
-    O: int,  # noqa: E741
-    KH: int,
-    KW: int,
-    dtype: str,
-    groups: int,
-    layout: str,
-) -> tuple[te.Tensor, te.Tensor]:
-    check_layout(layout)
-    check_groups(groups, C, O)
-    nchw = layout == "NCHW"
-    per = C // groups
-    X = te.placeholder((N, C, H, W) if nchw else (N, H, W, C), dtype, name="X")
-    return X, te.placeholder((O, per, KH, KW) if nchw else (KH, KW, per, O), dtype, name="W")
-
-
-def _narrowed(Y: te.Tensor, dtype: str) -> te.Tensor:
-    """Sums in the dtype of the result."""
-    final = tiles.out_dtype(dtype)
-    if final == Y.dtype:
-        return Y
-    narrow: te.Tensor = te.compute(Y.shape, lambda *i: Y[i].astype(final), name="Z")
-    return narrow
+def _conv2d_inputs(*args: Any) -> tuple[te.Tensor, te.Tensor, Window]:
+    n, c, h, w, o, kh, kw, stride, pad, dtype, dilation, groups, layout = args
+    if type(groups) is not int or groups < 1 or c % groups or o % groups:
+        raise TensorError(f"{groups} groups do not divide {c} input and {o} output channels")
+    X = te.placeholder(_shaped(layout, n, c, h, w), dtype, name="X")
+    per = c // groups
+    weight = (o, per, kh, kw) if layout == "NCHW" else (kh, kw, per, o)
+    return X, te.placeholder(weight, dtype, name="W"), _window((kh, kw), stride, pad, dilation)
 
 
 def _packed(*args: Any) -> list[te.Tensor]:
     """The expression of the former template for CPUs, which made the weights a matrix first."""
-    n, c, h, w, o, kh, kw, stride, pad, dtype, dilation, groups, layout = args
-    X, weight = _inputs(n, c, h, w, o, kh, kw, dtype, groups, layout)
-    steps = pair(stride, "stride"), pair(pad, "pad"), pair(dilation, "dilation")
-    window, sizes = _geometry(X, weight, *steps, groups, layout)
-    nchw = layout == "NCHW"
+    *_, dtype, _, groups, layout = args
+    X, W, window = _conv2d_inputs(*args)
+    kh, kw = window.kernel
+    outputs = args[4]
 
-    def element(f: LoopOrIndex, p: LoopOrIndex) -> Expr:
+    def element(f: Any, p: Any) -> Any:
         rest, r, q = p // (kh * kw), p // kw % kh, p % kw
-        value: Expr = weight[f, rest, r, q] if nchw else weight[r, q, rest, f]
-        return value
+        return W[f, rest, r, q] if layout == "NCHW" else W[r, q, rest, f]
 
-    packed = te.compute((o, c // groups * kh * kw), element, name="packed", tag="pack")
-    Y = _accumulate(
-        X, lambda f, c, r, q: packed[f, (c * kh + r) * kw + q], sizes, window, groups, layout, "Y"
-    )
-    return [X, weight, _narrowed(Y, dtype)]
+    packed = te.compute((outputs, args[1] // groups * kh * kw), element, name="packed", tag="pack")
+
+    def read(*i: Any) -> Any:
+        f, c, r, q = i if layout == "NCHW" else (i[3], i[2], i[0], i[1])
+        return packed[f, (c * kh + r) * kw + q]
+
+    return [X, W, _narrowed(_conv2d(X, W, window, groups, layout, read), dtype)]
 
 
 @definition(
@@ -347,12 +481,12 @@ def conv2d(
         [[16. 24. 24.]
          [24. 36. 36.]]
     """
-    X, weight = _inputs(N, C, H, W, O, KH, KW, dtype, groups, layout)
-    steps = pair(stride, "stride"), pair(pad, "pad"), pair(dilation, "dilation")
-    return [X, weight, _narrowed(conv2d_compute(X, weight, *steps, groups, layout), dtype)]
+    args = (N, C, H, W, O, KH, KW, stride, pad, dtype, dilation, groups, layout)
+    X, weight, window = _conv2d_inputs(*args)
+    return [X, weight, _narrowed(_conv2d(X, weight, window, groups, layout), dtype)]
 
 
-_NAME = "depthwise_conv2d"
+# ---------------------------------------------------------------- depthwise_conv2d
 
 
 def depthwise_conv2d_compute(
@@ -384,77 +518,33 @@ def depthwise_conv2d_compute(
         >>> print(lw.ops.depthwise_conv2d_compute(X, W))
         Tensor(Y: float32[1, 4, 6, 6])
     """
-    check_layout(layout, _NAME)
-    first = layout == "NCHW"
-    n, c, h, w = by_role(X.shape, layout)
-    weight = W.static_shape
-    cw, one, kh, kw = weight if first else (*weight[2:], *weight[:2])
-    if cw != c or one != 1:
-        raise TensorError(
-            f"{_NAME}: the input has {c} channels, the weight {cw} x {one}, not {c} x 1"
-        )
+    _shaped(layout, 1, 1, 1, 1)
+    weight, nchw = W.static_shape, layout == "NCHW"
+    channels, one, *kernel = weight if nchw else (*weight[2:], *weight[:2])
+    c, h, w = X.shape[1:] if nchw else (X.shape[3], *X.shape[1:3])
+    if channels != c or one != 1:
+        raise TensorError(f"the input has {c} channels, the weight {channels} x {one}, not {c} x 1")
     if X.dtype != W.dtype:
-        raise TensorError(f"{_NAME}: the input is {X.dtype}, the weight {W.dtype}; cast one")
-    window = Window((kh, kw), stride, pad, dilation)
-    h, w = static_shape((h, w))
-    oh, ow = window.out((h, w), _NAME)
-    P = pad_compute(X, pad, layout)
-    r = te.reduce_axis((0, kh), name="r")
-    q = te.reduce_axis((0, kw), name="s")
-    wide = tiles.wide_dtype(X.dtype)
-
-    def element(b: LoopOrIndex, ch: LoopOrIndex, y: LoopOrIndex, x: LoopOrIndex) -> Expr:
-        py, px = window.at(y, x, r, q)
-        tap = P[b, ch, py, px] if first else P[b, py, px, ch]
-        weight = W[ch, 0, r, q] if first else W[r, q, ch, 0]
-        value: Expr = te.sum(tap.astype(wide) * weight.astype(wide), axis=[r, q])
-        return value
-
-    if first:
-        tensor: te.Tensor = te.compute(
-            (n, c, oh, ow), element, name=name, tag="depthwise_conv2d_nchw"
-        )
-        return tensor
-    tensor = te.compute(
-        (n, oh, ow, c), lambda b, y, x, ch: element(b, ch, y, x), name=name,
-        tag="depthwise_conv2d_nhwc",
-    )  # fmt: skip
-    return tensor
+        raise TensorError(f"the input is {X.dtype}, the weight {W.dtype}; cast one")
+    static_shape((h, w))
+    window = Window(tuple(kernel), stride, ((pad[0], pad[0]), (pad[1], pad[1])), dilation)
+    return convolution(
+        *(X, W, window, layout),
+        dtype=tiles.wide_dtype(X.dtype),
+        by_channel=True,
+        as_workload=True,
+        name=name,
+    )
 
 
-def _depthwise_reference(
-    N: int,
-    C: int,
-    H: int,
-    W: int,
-    KH: int,
-    KW: int,
-    stride: OneOrTwo,
-    pad: OneOrTwo,
-    dtype: str,
-    dilation: OneOrTwo,
-    layout: str,
-) -> Reference:
-    steps, around = pair(stride, "stride", _NAME), pair(pad, "pad", _NAME)
-    window = Window((KH, KW), steps, around, pair(dilation, "dilation", _NAME))
-
-    def reference(x: Array, w: Array) -> Array:
-        x, w = tiles.widen(x, dtype), tiles.widen(w, dtype)
-        if layout == "NHWC":
-            x, w = x.transpose(0, 3, 1, 2), w.transpose(2, 3, 0, 1)
-        taps = windows(x, window)
-        y = np.zeros(taps.shape[:4], taps.dtype)
-        for r in range(KH):
-            for q in range(KW):
-                y += taps[..., r, q] * w[:, 0, r, q][:, None, None]
-        y = y.transpose(0, 2, 3, 1) if layout == "NHWC" else y
-        return tiles.narrow(y, dtype)
-
-    return reference
+def _depthwise_reference(*args: Any) -> Reference:
+    _, c, _, _, kh, kw, stride, pad, dtype, dilation, layout = args
+    window = _window((kh, kw), stride, pad, dilation)
+    return _reference(window, c, c, dtype, layout, (2, 3, 0, 1))
 
 
 @definition(
-    _NAME,
+    "depthwise_conv2d",
     "each channel with its own kernel; X (N, C, H, W) and W (C, 1, KH, KW), or NHWC and HWC1",
     _depthwise_reference,
 )
@@ -483,21 +573,14 @@ def depthwise_conv2d(
         [[4. 6. 6.]
          [6. 9. 9.]]
     """
-    check_layout(layout, _NAME)
-    nchw = layout == "NCHW"
-    X = te.placeholder((N, C, H, W) if nchw else (N, H, W, C), dtype, name="X")
-    weight = te.placeholder((C, 1, KH, KW) if nchw else (KH, KW, C, 1), dtype, name="W")
-    steps, around = pair(stride, "stride", _NAME), pair(pad, "pad", _NAME)
-    Y = depthwise_conv2d_compute(
-        X, weight, steps, around, pair(dilation, "dilation", _NAME), layout
-    )
-    final = tiles.out_dtype(dtype)
-    if final == Y.dtype:
-        return [X, weight, Y]
-    return [X, weight, te.compute(Y.shape, lambda *i: Y[i].astype(final), name="Z")]
+    X = te.placeholder(_shaped(layout, N, C, H, W), dtype, name="X")
+    weight = (C, 1, KH, KW) if layout == "NCHW" else (KH, KW, C, 1)
+    kernel = te.placeholder(weight, dtype, name="W")
+    sizes = pair(stride, "stride"), pair(pad, "pad"), pair(dilation, "dilation")
+    return [X, kernel, _narrowed(depthwise_conv2d_compute(X, kernel, *sizes, layout), dtype)]
 
 
-KINDS = ("max", "avg")
+# ---------------------------------------------------------------- pool2d
 
 
 def pool2d_compute(
@@ -534,77 +617,43 @@ def pool2d_compute(
         >>> print(lw.ops.pool2d_compute(X, (2, 2), stride=(2, 2)))
         (Tensor(Y: float32[1, 4, 4, 4]), Tensor(Y: float32[1, 4, 4, 4]))
     """
-    check_layout(layout, "pool2d")
-    if kind not in KINDS:
-        raise TensorError(f"pool2d: kind is one of {', '.join(KINDS)}, got {kind!r}")
+    _shaped(layout, 1, 1, 1, 1)
+    if kind not in ("max", "avg"):
+        raise TensorError(f"kind is one of max, avg, got {kind!r}")
     if kind == "avg" and not dtypes.is_float(X.dtype):
-        raise TensorError(f"pool2d: an average of {X.dtype} is not an integer; cast the input")
+        raise TensorError(f"an average of {X.dtype} is not an integer; cast the input")
     if any(2 * p > k for p, k in zip(pad, kernel, strict=True)):
-        raise TensorError(f"pool2d: padding {pad} is more than half of the kernel {kernel}")
-    n, c, h, w = by_role(X.shape, layout)
-    window = Window(kernel, stride, pad)
-    h, w = static_shape((h, w))
-    oh, ow = window.out((h, w), "pool2d")
+        raise TensorError(f"padding {pad} is more than half of the kernel {kernel}")
+    first, axes = IMAGE[layout], [*layout.lower()]
+    static_shape(X.shape[first : first + 2])
+    window = Window(kernel, stride, ((pad[0], pad[0]), (pad[1], pad[1])), (1, 1))
     lowest = te.min_value(X.dtype) if kind == "max" else 0
-    P = pad_compute(X, pad, layout, lowest)
-    r = te.reduce_axis((0, kernel[0]), name="r")
-    q = te.reduce_axis((0, kernel[1]), name="s")
-    reducer, wide = (te.max, X.dtype) if kind == "max" else (te.sum, tiles.wide_dtype(X.dtype))
-    shape = (n, c, oh, ow) if layout == "NCHW" else (n, oh, ow, c)
-    names = [x.lower() for x in layout]
-
-    def taken(*at: LoopOrIndex) -> Expr:
-        b, ch, y, x = by_role(at, layout)
-        py, px = window.at(y, x, r, q)
-        tap = P[b, ch, py, px] if layout == "NCHW" else P[b, py, px, ch]
-        value: Expr = reducer(tap.astype(wide), axis=[r, q])
-        return value
-
-    def count(i: LoopOrIndex, d: int) -> Expr:
-        """Taps of a window that lie in the image."""
-        start = i * stride[d] - pad[d]
-        taps: Expr = te.min(start + kernel[d], (h, w)[d]) - te.max(start, 0)
-        return taps
-
-    def mean(*at: LoopOrIndex) -> Expr:
-        _, _, y, x = by_role(at, layout)
-        whole = count_include_pad or pad == (0, 0)
-        over = te.const(kernel[0] * kernel[1], wide) if whole else count(y, 0) * count(x, 1)
-        value: Expr = (total[at] / over.astype(wide)).astype(X.dtype)
-        return value
-
+    P = padded(X, window.pads, first, lowest, as_workload=True, axes=axes)
     if kind == "max":
-        best = te.compute(shape, taken, name=name, tag="pool_max", varargs_names=names)
+        best = pool(P, window, first, te.max, name, as_workload=True, axes=axes)
         return best, best
-    total = te.compute(shape, taken, name="total", tag="pool_sum", varargs_names=names)
-    return total, te.compute(shape, mean, name=name, tag="pool_avg", varargs_names=names)
+    total = pool(
+        P, window, first, te.sum, "total", tiles.wide_dtype(X.dtype), as_workload=True, axes=axes
+    )
+    mean = mean_pool(
+        X, total, window, first, count_include_pad, name=name, as_workload=True, axes=axes
+    )
+    return total, mean
 
 
-def _pool2d_reference(
-    N: int,
-    C: int,
-    H: int,
-    W: int,
-    KH: int,
-    KW: int,
-    stride: OneOrTwo,
-    pad: OneOrTwo,
-    kind: str,
-    count_include_pad: bool,
-    dtype: str,
-    layout: str,
-) -> Reference:
-    window = Window((KH, KW), pair(stride, "stride", "pool2d"), pair(pad, "pad", "pool2d"))
+def _pool2d_reference(*args: Any) -> Reference:
+    _, _, h, w, kh, kw, stride, pad, kind, count_include_pad, dtype, layout = args
+    window = _window((kh, kw), stride, pad)
 
     def reference(x: Array) -> Array:
         x = x.transpose(0, 3, 1, 2) if layout == "NHWC" else x
         if kind == "max":
-            y = windows(x, window, dtypes.limits(dtype)[0]).max((-1, -2))
+            y = _taps(x, window, dtypes.limits(dtype)[0]).max((-1, -2))
         else:
-            total = windows(tiles.widen(x, dtype), window).sum((-1, -2))
-            ones = np.ones((1, 1, H, W), total.dtype)
-            inside = windows(ones, window).sum((-1, -2))
-            y = total / (total.dtype.type(KH * KW) if count_include_pad else inside)
+            total = _taps(tiles.widen(x, dtype), window).sum((-1, -2))
+            ones = np.ones((1, 1, h, w), total.dtype)
+            inside = _taps(ones, window).sum((-1, -2))
+            y = total / (total.dtype.type(kh * kw) if count_include_pad else inside)
         y = y.transpose(0, 2, 3, 1) if layout == "NHWC" else y
         return tiles.narrow(y, dtype)
 
@@ -642,8 +691,6 @@ def pool2d(
         [[ 5.  7.]
          [13. 15.]]
     """
-    check_layout(layout, "pool2d")
-    X = te.placeholder((N, C, H, W) if layout == "NCHW" else (N, H, W, C), dtype, name="X")
-    steps, around = pair(stride, "stride", "pool2d"), pair(pad, "pad", "pool2d")
-    _, Y = pool2d_compute(X, (KH, KW), steps, around, kind, count_include_pad, layout)
-    return [X, Y]
+    X = te.placeholder(_shaped(layout, N, C, H, W), dtype, name="X")
+    sizes = pair(stride, "stride"), pair(pad, "pad")
+    return [X, pool2d_compute(X, (KH, KW), *sizes, kind, count_include_pad, layout)[1]]

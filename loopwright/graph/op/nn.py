@@ -8,15 +8,12 @@ from typing import Any
 
 from loopwright import dtypes, te
 from loopwright.errors import GraphError
-from loopwright.graph.ir.expr import Size
 from loopwright.graph.op.shapes import (
     accumulator,
     axis_of,
     broadcast,
     element,
-    pads_of,
     require_same,
-    several,
 )
 from loopwright.graph.registry import Pattern, register_op
 from loopwright.graph.rounding import as_dtype
@@ -76,148 +73,6 @@ def bias_add(data: te.Tensor, bias: te.Tensor, *, axis: int = 1) -> te.Tensor:
         data.shape, lambda *i: data(*i) + bias[i[at]].astype(data.dtype), name="bias_add"
     )
     return tensor
-
-
-def padded(
-    data: te.Tensor, pads: Sequence[tuple[int, int]], value: Any = 0, name: str = "pad"
-) -> te.Tensor:
-    """The data with elements around its last dimensions; itself where there are none.
-
-    ``pads`` are elements before and after each of the last dimensions.
-    """
-    if all(p == (0, 0) for p in pads):
-        return data
-    first = len(data.shape) - len(pads)
-    every = [(0, 0)] * first + list(pads)
-    shape = [n + low + high for n, (low, high) in zip(data.shape, every, strict=True)]
-    fill = te.const(value, data.dtype)
-
-    def inside(*i: Any) -> Any:
-        at = [x - low for x, (low, _) in zip(i, every, strict=True)]
-        tests = []
-        for x, n, (low, high) in zip(at, data.shape, every, strict=True):
-            tests += ([x >= 0] if low else []) + ([x < n] if high else [])
-        return te.if_then_else(te.all(*tests), data(*at), fill)
-
-    tensor: te.Tensor = te.compute(tuple(shape), inside, name=name)
-    return tensor
-
-
-@register_op("nn.conv", Pattern.OUT_ELEMENTWISE_FUSABLE)
-def conv(
-    data: te.Tensor,
-    weight: te.Tensor,
-    *,
-    strides: Numbers = 1,
-    padding: Numbers = 0,
-    dilation: Numbers = 1,
-    groups: int = 1,
-    out_dtype: str = "",
-) -> te.Tensor:
-    """A convolution of any rank: (N, C, ...) with (O, C / groups, ...) to (N, O, ...)."""
-    rank = len(data.shape) - 2
-    if rank < 1 or len(weight.shape) != rank + 2:
-        raise GraphError("conv takes data (N, C, ...) and a weight (O, C / groups, ...) of as many")
-    stride, spread = several(strides, rank, "strides"), several(dilation, rank, "dilation")
-    channels, wide = weight.shape[1], out_dtype or accumulator(data.dtype)
-    require_same(data.shape[1], channels * groups, "the channels of data and weight times groups")
-    x = padded(data, pads_of(padding, rank))
-    window = [n for n in weight.shape[2:] if isinstance(n, int)]
-    if len(window) < rank:
-        raise GraphError("the window of a convolution must be numbers")
-    reach = [(n - 1) * d + 1 for n, d in zip(window, spread, strict=True)]
-    size = steps(x.shape[2:], reach, stride)
-    outputs = weight.shape[0]
-    if isinstance(outputs, int) and outputs % groups:
-        raise GraphError(f"{outputs} output channels cannot be shared by {groups} groups")
-    c = te.reduce_axis((0, channels), name="c")
-    taps = [te.reduce_axis((0, n), name=f"r{d}") for d, n in enumerate(weight.shape[2:])]
-
-    def value(n: Any, o: Any, *i: Any) -> Any:
-        at = [y * s + r * d for y, s, r, d in zip(i, stride, taps, spread, strict=True)]
-        first = 0 if groups == 1 else te.indexdiv(o, outputs // groups) * channels
-        product = x(n, first + c, *at).astype(wide) * weight(o, c, *taps).astype(wide)
-        return te.sum(product, axis=[c, *taps])
-
-    tensor: te.Tensor = te.compute((data.shape[0], outputs, *size), value, name="conv")
-    return as_dtype(tensor, out_dtype or data.dtype)
-
-
-def steps(size: Sequence[Size], reach: Sequence[int], stride: Sequence[int]) -> tuple[Size, ...]:
-    """The number of positions of a window along each dimension."""
-    found = [_fits(n, r, s) for n, r, s in zip(size, reach, stride, strict=True)]
-    return tuple(found)
-
-
-def _fits(n: Size, reach: int, stride: int) -> Size:
-    if isinstance(n, int) and n < reach:
-        raise GraphError(f"a window of {reach} does not fit {n} elements")
-    if isinstance(n, int):
-        return (n - reach) // stride + 1
-    return te.indexdiv(n - reach, stride) + 1
-
-
-@register_op("nn.max_pool", Pattern.OUT_ELEMENTWISE_FUSABLE)
-def max_pool(
-    data: te.Tensor,
-    *,
-    pool_size: Numbers,
-    strides: Numbers = 1,
-    padding: Numbers = 0,
-    dilation: Numbers = 1,
-) -> te.Tensor:
-    """The largest element of each window over the dimensions after the first two."""
-    rank = len(data.shape) - 2
-    window, stride = several(pool_size, rank, "pool_size"), several(strides, rank, "strides")
-    spread = several(dilation, rank, "dilation")
-    x = padded(data, pads_of(padding, rank), te.min_value(data.dtype))
-    reach = [(n - 1) * d + 1 for n, d in zip(window, spread, strict=True)]
-    size = steps(x.shape[2:], reach, stride)
-    taps = [te.reduce_axis((0, n), name=f"r{d}") for d, n in enumerate(window)]
-
-    def value(n: Any, c: Any, *i: Any) -> Any:
-        at = [y * s + r * d for y, s, r, d in zip(i, stride, taps, spread, strict=True)]
-        return te.max(x(n, c, *at), axis=taps)
-
-    tensor: te.Tensor = te.compute((*data.shape[:2], *size), value, name="max_pool")
-    return tensor
-
-
-@register_op("nn.avg_pool", Pattern.OUT_ELEMENTWISE_FUSABLE)
-def avg_pool(
-    data: te.Tensor,
-    *,
-    pool_size: Numbers,
-    strides: Numbers = 1,
-    padding: Numbers = 0,
-    count_include_pad: bool = False,
-) -> te.Tensor:
-    """The mean of each window over the dimensions after the first two."""
-    rank = len(data.shape) - 2
-    window, stride = several(pool_size, rank, "pool_size"), several(strides, rank, "strides")
-    pads = pads_of(padding, rank)
-    x = padded(data, pads)
-    size = steps(x.shape[2:], window, stride)
-    taps = [te.reduce_axis((0, n), name=f"r{d}") for d, n in enumerate(window)]
-
-    def total(n: Any, c: Any, *i: Any) -> Any:
-        at = [y * s + r for y, s, r in zip(i, stride, taps, strict=True)]
-        return te.sum(x(n, c, *at).astype(accumulator(data.dtype)), axis=taps)
-
-    summed = te.compute((*data.shape[:2], *size), total, name="pool_sum")
-    bounded = not count_include_pad and any(p != (0, 0) for p in pads)
-
-    def mean(n: Any, c: Any, *i: Any) -> Any:
-        if not bounded:
-            return summed(n, c, *i) * te.const(1 / math.prod(window), summed.dtype)
-        count: Any = 1
-        for y, s, w, (low, _), extent in zip(i, stride, window, pads, data.shape[2:], strict=True):
-            first, last = te.max(y * s - low, 0), te.min(y * s - low + w, extent)
-            count = count * (last - first)
-        return summed(n, c, *i) / count.astype(summed.dtype)
-
-    tensor: te.Tensor = te.compute(summed.shape, mean, name="avg_pool")
-    return as_dtype(tensor, data.dtype)
 
 
 @register_op("nn.batch_norm", Pattern.OPAQUE)

@@ -10,7 +10,6 @@ from typing import Any
 from loopwright import te
 from loopwright.errors import GraphError
 from loopwright.graph.ir.expr import Size
-from loopwright.graph.op.nn import padded
 from loopwright.graph.op.shapes import (
     axes_of,
     axis_of,
@@ -22,6 +21,7 @@ from loopwright.graph.op.shapes import (
     same,
 )
 from loopwright.graph.registry import Pattern, register_op
+from loopwright.ops.windows import padded
 
 #: Ends of slices from here on mean the end of any axis, as ONNX has it.
 _WHOLE = 2**31 - 1
@@ -226,7 +226,7 @@ def pad(
     if all(p == (0, 0) for p in pairs):
         tensor: te.Tensor = te.compute(data.shape, lambda *i: data(*i), name="pad")
         return tensor
-    return padded(data, pairs, pad_value)
+    return padded(data, pairs, 0, pad_value)
 
 
 @register_op("triangle", Pattern.INJECTIVE)

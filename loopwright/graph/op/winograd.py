@@ -19,9 +19,9 @@ from typing import Any
 
 from loopwright import te
 from loopwright.graph.ir.expr import Attrs, Size
-from loopwright.graph.op.nn import padded
 from loopwright.graph.op.shapes import pads_of, several
 from loopwright.graph.registry import PLEVEL, is_constant, register_implementation
+from loopwright.ops.windows import padded
 from loopwright.target import Target
 from loopwright.te.tensor import static_shape
 
@@ -279,7 +279,7 @@ def _image(
         # Tiles at the end may be larger than what is left of the image.
         pads.append((low, high + -count % step))
         shape.append(count)
-    x = padded(data, [*pads, (0, 0)] if last else pads)
+    x = padded(data, pads, 1 if last else 2)
     at = x if last else (lambda n, row, column, c: x(n, c, row, column))
     rows, columns = shape
     return at, (data.shape[0], rows, columns, outputs)
