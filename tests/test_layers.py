@@ -101,7 +101,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("dataflow_pattern", "layout", "passes", "plan"),
         ("fuse_ops",),
         ("kernels",),
-        ("finalists", "transform"),
+        ("transform",),
         ("building",),
         ("sized",),
         ("frontend",),

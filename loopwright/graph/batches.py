@@ -5,16 +5,13 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
-
-import numpy as np
 
 from loopwright.errors import GraphError, UsageError
 from loopwright.graph.building import (
     CompiledModel,
-    applied_history,
-    compile_module,
+    ModelBuilder,
     host_step,
     records_in_force,
 )
@@ -31,12 +28,9 @@ from loopwright.graph.transform.pipeline import pipeline
 from loopwright.ir.expr import Var
 from loopwright.ir.sizes import SizeVar, evaluate, size_json, size_vars
 from loopwright.lowering.context import PassContext
-from loopwright.runtime import Module
 from loopwright.runtime.artifacts.size_formulas import linear
 from loopwright.runtime.executors import BatchedModel, Model, SizedModel, SizedValue
 from loopwright.runtime.executors.batches.shared_arrays import SharedArrays
-from loopwright.target import Target
-from loopwright.task import ApplyHistoryBest
 
 
 @dataclass(frozen=True)
@@ -224,40 +218,24 @@ class CompiledBatches(BatchedModel):
 
 
 def compile_batches(
-    source: BatchSource,
-    batches: Sequence[int],
-    target: Target,
-    history: ApplyHistoryBest | None,
-    finalists: int | None,
+    source: BatchSource, batches: Sequence[int], builder: ModelBuilder
 ) -> CompiledBatches:
     """Build a model of any batch, with a program of its own for each of ``batches``."""
-    weights, packed, known = SharedArrays(), SharedArrays(), dict[str, Module]()
-    models = {
-        batch: compile_module(
-            source.at(batch),
-            target,
-            history,
-            finalists,
-            known=known,
-            weights=weights,
-            packed=packed,
-        )
-        for batch in batches
-    }
-    later = records_in_force() if history is None else history
+    builder = replace(builder, weights=SharedArrays(), packed=SharedArrays())
+    models = {batch: builder.model(source.at(batch)) for batch in batches}
+    history = records_in_force() if builder.history is None else builder.history
+    later = replace(builder, history=history, finalists=None, kernels={})
     context = PassContext.current()
 
     def build(batch: int) -> CompiledModel:
         """Build the model of an undeclared batch, as if it had been declared."""
         with context:
-            return compile_module(
-                source.at(batch), target, later, None, weights=weights, packed=packed
-            )
+            return later.model(source.at(batch))
 
     rest, served = None, source.why_not
     if source.symbolic is not None:
         try:
-            rest, served = _sized(source, batches, target, history, known, weights, packed)
+            rest, served = _sized(source.symbolic, source.size, batches, builder)
         except GraphError as error:
             served = " ".join(str(error).split())
     if rest is None:
@@ -266,28 +244,19 @@ def compile_batches(
 
 
 def _sized(
-    source: BatchSource,
-    batches: Sequence[int],
-    target: Target,
-    history: ApplyHistoryBest | None,
-    known: dict[str, Module],
-    weights: SharedArrays,
-    packed: SharedArrays,
+    symbolic: IRModule, size: SizeVar, batches: Sequence[int], builder: ModelBuilder
 ) -> tuple[SizedModel, str]:
     """Build the model that serves any batch, and describe how its kernels came about.
 
     Raises GraphError where an operator or a kernel needs to know the batch.
     """
-    assert source.symbolic is not None
-    planned = plan_sized(pipeline(source.symbolic, target=target), source.size)
+    planned = plan_sized(pipeline(symbolic, target=builder.target), size)
     # Large batches have large tiles; remainders are guarded.
-    order = sorted(batches, reverse=True)
-    with applied_history(history):
-        kernels = sized_kernels(planned, source.size, order, target, known)
-    constants = {n: weights.one_of(np.asarray(a)) for n, a in planned.constants.items()}
+    kernels = sized_kernels(planned, size, sorted(batches, reverse=True), builder)
+    constants = builder.shared(planned.constants)
     hosts = {name: host_step(name, host) for name, host in planned.hosts.items()}
-    made = SizedModel(planned.program, kernels.modules, constants, hosts, packed)
-    size = source.size.name
-    told = " and ".join(f"{size} {batch}" for batch in kernels.scheduled_as)
-    how = f"whose kernels have the schedules of {told}" if told else f"no kernel depends on {size}"
-    return made, f"one program, {how}"
+    model = SizedModel(planned.program, kernels.modules, constants, hosts, builder.packed)
+    as_for = " and ".join(f"{size.name} {batch}" for batch in kernels.scheduled_as)
+    if as_for:
+        return model, f"one program, whose kernels have the schedules of {as_for}"
+    return model, f"one program, no kernel depends on {size.name}"

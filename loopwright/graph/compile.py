@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, overload
 
-from loopwright import driver
 from loopwright.errors import UsageError
 from loopwright.graph.batches import (
     BatchSource,
@@ -18,25 +17,20 @@ from loopwright.graph.batches import (
 )
 from loopwright.graph.building import (
     CompiledModel,
-    applied_history,
-    compile_module,
+    ModelBuilder,
     records_in_force,
+    records_of,
 )
-from loopwright.graph.finalists import check_count
 from loopwright.graph.frontend.source import ModelLike, module_of
 from loopwright.graph.kernels import fastest, kernel_tasks
 from loopwright.graph.layout.choice import MEASURED, LayoutChoice, chosen_layouts
 from loopwright.graph.layout_tuning import tune_layouts
-from loopwright.graph.plan import Planned
 from loopwright.graph.transform.pipeline import prepared
 from loopwright.runtime import Device, Module
 from loopwright.runtime.artifacts.kinds import artifact_kind, device_of_target
 from loopwright.runtime.executors import PartitionedExecutor, partition
-from loopwright.target import Target
-from loopwright.task import ApplyHistoryBest, apply_history_best
 from loopwright.task.applying.sources import Source
-from loopwright.task.dispatch import schedule_of
-from loopwright.task.task import TargetLike, Task, resolve_target
+from loopwright.task.task import TargetLike, resolve_target
 from loopwright.tuner.run.state import flop_of
 
 
@@ -128,38 +122,30 @@ def compile(
         >>> print(model(np.array([1, -2, 3, -4], "float32"))[0])
         [0. 2. 0. 4.]
     """
-    if finalists is not None:
-        check_count(finalists)
+    if finalists is not None and (type(finalists) is not int or finalists < 1):
+        raise UsageError(
+            f"finalists is {finalists!r}; give the number of records of each kernel that take "
+            "turns, such as 3"
+        )
     declared = None if batches is None else checked_batches(batches)
-    resolved = resolve_target(target)
-    _check_device(resolved, {"finalists": finalists, "batches": declared})
+    builder = ModelBuilder(resolve_target(target), records_of(history), finalists)
+    for name, value in (("finalists", finalists), ("batches", declared)):
+        if value is not None and device_of_target(builder.target.kind) not in (None, "cpu"):
+            raise UsageError(f"{name}= is supported only for CPU targets; remove it")
+    if declared is not None:
+        if layouts is not None:
+            raise UsageError(
+                "layouts are chosen for known sizes, and batches are declared; give one of the "
+                "two, or compile the model of each batch by itself"
+            )
+        source = source_of(model, example_inputs=example_inputs, fallback=fallback)
+        return compile_batches(source, declared, builder)
     measured = isinstance(layouts, str) and layouts == MEASURED
     choice = None if measured else chosen_layouts(layouts)
-    if layouts is not None and declared is not None:
-        raise UsageError(
-            "layouts are chosen for known sizes, and batches are declared; give one of the two, or "
-            "compile the model of each batch by itself"
-        )
-    if history is not None and not isinstance(history, ApplyHistoryBest):
-        history = apply_history_best(history)
-    if declared is not None:
-        source = source_of(model, example_inputs=example_inputs, fallback=fallback)
-        return compile_batches(source, declared, resolved, history, finalists)
     module = module_of(one_batch(model), example_inputs=example_inputs, fallback=fallback)
     if measured:
-        choice = tune_layouts(module, resolved, history)
-    return compile_module(module, resolved, history, finalists, layouts=choice)
-
-
-def _check_device(target: Target, options: Mapping[str, object]) -> None:
-    if device_of_target(target.kind) in (None, "cpu"):
-        return
-    given = next((name for name, value in options.items() if value is not None), None)
-    if given is not None:
-        raise UsageError(
-            f"{given}: models for {target.kind} are built without, since it is for CPUs; leave it "
-            "out"
-        )
+        choice = tune_layouts(module, builder.target, builder.history)
+    return builder.model(module, choice)
 
 
 def compile_partitioned(
@@ -205,31 +191,23 @@ def compile_partitioned(
                 f"compile_partitioned: there are {len(resolved)} targets and {len(given)} {what}"
             )
     planned = prepared(module_of(model))
-    ways = [kernel_tasks(planned, t) for t in resolved]
+    values, steps = planned.program.values, planned.program.steps
+    builders = [ModelBuilder(t, records_of(history)) for t in resolved]
+    each = [kernel_tasks(planned, t) for t in resolved]
     kernels: list[dict[str, Module]] = [{} for _ in resolved]
-    with applied_history(history):
+    with builders[0].applied():
         records = records_in_force()
-        tasks = [{n: fastest(c, records).task for n, c in each.items()} for each in ways]
-        cut = partition(planned.program, _loads(planned, tasks[0]), shares)
-        steps = zip(planned.program.steps, cut.devices, strict=True)
-        used = sorted({(device, step.kernel) for step, device in steps})
-        for device, name in used:
-            kernels[device][name] = _built(tasks[device][name], resolved[device], name)
+        chosen = [{n: fastest(c, records) for n, c in tasks.items()} for tasks in each]
+        loads = [
+            flop_of(chosen[0][step.kernel].task) + sum(values[n].nbytes / 4.0 for n in step.args)
+            for step in steps
+        ]
+        cut = partition(planned.program, loads, shares)
+        pairs = zip(steps, cut.devices, strict=True)
+        for device, name in sorted({(device, step.kernel) for step, device in pairs}):
+            kernels[device][name] = builders[device].kernel(chosen[device][name], name)
     homes = devices or [_first_device(k) for k in kernels]
     return PartitionedExecutor(cut, kernels, homes, planned.constants)
-
-
-def _loads(planned: Planned, tasks: Mapping[str, Task]) -> list[float]:
-    values = planned.program.values
-    return [
-        flop_of(tasks[step.kernel]) + sum(values[n].nbytes / 4.0 for n in step.args)
-        for step in planned.program.steps
-    ]
-
-
-def _built(task: Task, target: Target, name: str) -> Module:
-    schedule, args = schedule_of(task)
-    return driver.build(schedule, args, target, name=name)
 
 
 def _first_device(kernels: Mapping[str, Module]) -> Device:

@@ -22,6 +22,7 @@ from loopwright.graph.registry import (
     applicable,
     get_op,
     implementations,
+    workload_form,
 )
 from loopwright.records import Checked
 from loopwright.runtime.executors import GraphExecutor
@@ -66,22 +67,21 @@ def anchor_of(function: Function) -> Call | None:
     return max(calls, key=lambda e: get_op(called(e) or "").pattern, default=None)
 
 
-def ways(
-    function: Function, constants: Collection[int], target: Target
-) -> list[Implementation | None]:
-    """The implementations of a function's anchor for a target, those of high priority first.
+def tasks_of(function: Function, constants: tuple[int, ...], target: Target) -> list[KernelTask]:
+    """A task for each implementation of a function's anchor, those of high priority first.
 
-    ``constants`` are indices of constant parameters. There is at least one; None is the definition
-    of the anchor's operator.
+    ``constants`` are indices of constant parameters. There is at least one task.
     """
     anchor = anchor_of(function)
     name = called(anchor) if anchor is not None else None
     if anchor is None or name is None or len(implementations(name)) == 1:
-        return [None]
-    known = _computed(function, constants, None)
-    inputs = [_one(known[a], name) for a in anchor.args]
-    found = applicable(name, inputs, get_op(name).complete(anchor.attrs), target)
-    return [None if one.name == DEFINITION else one for one in found]
+        return [KernelTask(function, constants, target, None)]
+    tensors = _computed(function, constants, None)
+    inputs = [_one(tensors[a], name) for a in anchor.args]
+    return [
+        KernelTask(function, constants, target, None if one.name == DEFINITION else one)
+        for one in applicable(name, inputs, get_op(name).complete(anchor.attrs), target)
+    ]
 
 
 def _computed(
@@ -132,8 +132,8 @@ def _scalar(e: Constant) -> te.Tensor:
     return tensor
 
 
-#: Operators and shapes that the name of a task tells, at most.
-_TOLD = 4
+#: Operators and shapes in the name of a task, at most.
+_SHOWN = 4
 
 
 def operators_of(function: Function) -> tuple[str, ...]:
@@ -149,11 +149,16 @@ class KernelTask:
         function: Function,
         constants: tuple[int, ...],
         target: Target,
-        way: Implementation | None = None,
+        anchor: Implementation | None,
     ) -> None:
-        # constants: indices of constant parameters; way None: the operator's definition
-        self._function, self._constants, self._target, self._way = function, constants, target, way
-        self.implementation = DEFINITION if way is None else way.name
+        # constants: indices of constant parameters; anchor None: the operator's definition
+        self._function, self._constants, self._target = function, constants, target
+        self._anchor = anchor
+        self.implementation = DEFINITION if anchor is None else anchor.name
+
+    def expression_of(self, function: Function) -> Expression:
+        """The expression of a function of one kernel by this implementation."""
+        return expression_of(function, self._constants, self._anchor)
 
     @cached_property
     def task(self) -> AutomaticTask:
@@ -162,33 +167,37 @@ class KernelTask:
         Its name and arguments are for display: operators, implementation, shapes of the first
         inputs.
         """
-        expression = expression_of(self._function, self._constants, self._way)
+        expression = self.expression_of(self._function)
         args = expression.args
         operators = [name.rpartition(".")[2] for name in operators_of(self._function)]
-        more = [f"and_{len(operators) - _TOLD}"] if len(operators) > _TOLD else []
-        name = "_".join([*operators[:_TOLD], *more])
-        by = "" if self._way is None else f"/{self._way.name}"
+        more = [f"and_{len(operators) - _SHOWN}"] if len(operators) > _SHOWN else []
+        name = "_".join([*operators[:_SHOWN], *more])
+        by = "" if self._anchor is None else f"/{self._anchor.name}"
         shapes = [t.static_shape for t in expression.inputs if t.shape] or [()]
         workload = Workload(f"graph/{name}{by}", lambda *_: args)
-        task = AutomaticTask(workload, shapes[:_TOLD], self._target)
+        if len(operators) == 1 and self._anchor is None:
+            workload.former = self._workload_form
+        task = AutomaticTask(workload, shapes[:_SHOWN], self._target)
         task.of_model = True
         return task
 
+    def _workload_form(self, *_: Any) -> list[te.Tensor]:
+        """The kernel as a workload of `loopwright.ops` computes it, whose records apply.
 
-#: For each kernel of a program, by its name, the tasks of the ways to compute it, those of high
+        Weights are inputs like others there.
+        """
+        (name,) = operators_of(self._function)
+        return expression_of(self._function, (), workload_form(name)).args
+
+
+#: For each kernel of a program, by its name, the tasks of its implementations, those of high
 #: priority first.
 KernelTasks = Mapping[str, Sequence[KernelTask]]
 
 
 def kernel_tasks(planned: Planned, target: Target) -> KernelTasks:
     """The tasks of the kernels of a program: one for each implementation."""
-    return {
-        name: [
-            KernelTask(function, constants, target, way)
-            for way in ways(function, constants, target)
-        ]
-        for name, (function, constants) in planned.kernels.items()
-    }
+    return {name: tasks_of(f, n, target) for name, (f, n) in planned.kernels.items()}
 
 
 def fastest(candidates: Sequence[KernelTask], history: ApplyHistoryBest | None) -> KernelTask:

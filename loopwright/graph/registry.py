@@ -181,6 +181,8 @@ class _Registry:
     ops: dict[str, Op] = field(default_factory=dict)
     #: by operator, then by name, without definitions
     implementations: dict[str, dict[str, Implementation]] = field(default_factory=dict)
+    #: computations as the workloads of `loopwright.ops` write them, where definitions differ
+    workload_forms: dict[str, Compute] = field(default_factory=dict)
 
 
 _REGISTRY = _Registry()
@@ -393,6 +395,20 @@ def register_implementation(
         return compute
 
     return register
+
+
+def register_workload_form(op: str, compute: Compute) -> None:
+    """Let records of a workload of `loopwright.ops` serve kernels of a single call of an operator.
+
+    ``compute`` writes the operator as the workload does, which names its records.
+    """
+    _REGISTRY.workload_forms[op] = compute
+
+
+def workload_form(op: str) -> Implementation | None:
+    """An operator as workloads write it; None where that is its definition."""
+    compute = _REGISTRY.workload_forms.get(op)
+    return None if compute is None else Implementation(op, "workload", compute)
 
 
 def implementations(op: str) -> list[Implementation]:

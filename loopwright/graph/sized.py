@@ -17,7 +17,7 @@ import numpy as np
 
 from loopwright import driver, te
 from loopwright.errors import GraphError, InternalError, LoopwrightError
-from loopwright.graph.building import records_in_force
+from loopwright.graph.building import ModelBuilder, records_in_force
 from loopwright.graph.ir.expr import (
     Call,
     Constant,
@@ -35,11 +35,10 @@ from loopwright.graph.ir.expr import (
 )
 from loopwright.graph.ir.module import MAIN, IRModule
 from loopwright.graph.ir.visitor import called, post_order, rewrite, rewrite_each
-from loopwright.graph.kernels import KernelTask, expression_of, fastest, ways
+from loopwright.graph.kernels import fastest, tasks_of
 from loopwright.graph.plan import SizedPlan
 from loopwright.ir.sizes import SizeVar, evaluate, size_vars
 from loopwright.runtime import Module
-from loopwright.target import Target
 from loopwright.task.dispatch import schedule_of
 
 #: Nodes over children alone.
@@ -194,21 +193,18 @@ class SizedKernels:
 
 
 def sized_kernels(
-    planned: SizedPlan,
-    size: SizeVar,
-    batches: Sequence[int],
-    target: Target,
-    known: dict[str, Module],
+    planned: SizedPlan, size: SizeVar, batches: Sequence[int], builder: ModelBuilder
 ) -> SizedKernels:
-    """Build the kernels of a program of any batch, under the history in force.
+    """Build the kernels of a program of any batch.
 
     The schedule is that of the first of ``batches`` that serves every batch. Kernels that do not
-    depend on the batch are taken from ``known``, keyed by their tasks, or added to it.
+    depend on the batch are shared with other programs of the builder.
     """
     modules, used = {}, set[int]()
-    for name, (function, constants) in planned.kernels.items():
-        modules[name], batch = _built(name, function, constants, size, batches, target, known)
-        used |= set() if batch is None else {batch}
+    with builder.applied():
+        for name, (function, constants) in planned.kernels.items():
+            modules[name], batch = _built(name, function, constants, size, batches, builder)
+            used |= set() if batch is None else {batch}
     return SizedKernels(modules, tuple(sorted(used)))
 
 
@@ -218,34 +214,23 @@ def _built(
     constants: tuple[int, ...],
     size: SizeVar,
     batches: Sequence[int],
-    target: Target,
-    known: dict[str, Module],
+    builder: ModelBuilder,
 ) -> tuple[Module, int | None]:
     """A kernel, and the batch whose schedule it has; None where it does not depend on the batch."""
     why = ""
     for batch in batches:
-        specialised = bound_function(function, size, batch)
-        found = ways(specialised, constants, target)
-        candidates = [KernelTask(specialised, constants, target, way) for way in found]
+        candidates = tasks_of(bound_function(function, size, batch), constants, builder.target)
         chosen = fastest(candidates, records_in_force())
-        way = found[candidates.index(chosen)]
-        expression = expression_of(function, constants, way)
+        expression = chosen.expression_of(function)
         if not size_vars(n for t in expression.args for n in t.shape):
-            return _static(name, chosen, target, known), None
+            return builder.kernel(chosen, name), None
         try:
             schedule = te.create_schedule([t.op for t in expression.outputs])
             for step in schedule_of(chosen.task)[0].trace:
                 schedule.apply_step(step)
-            return driver.build(schedule, expression.args, target, name=name), batch
+            return driver.build(schedule, expression.args, builder.target, name=name), batch
         except InternalError:
             raise
         except LoopwrightError as error:
             why = why or " ".join(str(error).split())
     raise GraphError(f"kernel {name!r} cannot be built for every {size.name}: {why}")
-
-
-def _static(name: str, task: KernelTask, target: Target, known: dict[str, Module]) -> Module:
-    if task.task.key not in known:
-        schedule, args = schedule_of(task.task)
-        known[task.task.key] = driver.build(schedule, args, target, name=name)
-    return known[task.task.key]

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any
 
 from loopwright.errors import GraphError, RunError
-from loopwright.graph.building import CompiledModel, built, records_in_force
+from loopwright.graph.building import CompiledModel, ModelBuilder, records_in_force, records_of
 from loopwright.graph.frontend.torch.any_size import AnySize
 from loopwright.graph.frontend.torch.arrays import as_array, dtype_of, is_tensor, torch_package
 from loopwright.graph.frontend.torch.decompositions import decompositions
@@ -39,9 +39,7 @@ from loopwright.graph.frontend.torch.weights import Weights, is_weight
 from loopwright.graph.ir.expr import Expr, Function, HostFunction, Tuple, Var
 from loopwright.graph.ir.module import MAIN, IRModule
 from loopwright.graph.ir.visitor import post_order
-from loopwright.graph.kernels import kernel_tasks
 from loopwright.graph.registry import get_op
-from loopwright.graph.transform.pipeline import prepared
 from loopwright.graph.tuning import tune
 from loopwright.runtime import Module
 from loopwright.runtime.executors.batches.shared_arrays import SharedArrays
@@ -377,9 +375,8 @@ class _Build:
         options, target = self._options, self._options.resolved
         if options.tunes and not self._kernels:
             tune(module, target, log=options.log, trials=options.trials, timeout=options.timeout)
-        planned = prepared(module, target=target)
-        tasks = kernel_tasks(planned, target)
-        return built(planned, tasks, target, options.records, self._kernels, _PACKED)
+        history = records_of(options.records)
+        return ModelBuilder(target, history, kernels=self._kernels, packed=_PACKED).model(module)
 
     def _fresh(self, place: int) -> Any:
         """A tensor for the model to write an output into.

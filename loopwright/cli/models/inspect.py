@@ -115,7 +115,7 @@ def command(
     told of each batch, one after the other; --json prints a line for each. With --layouts the model
     is told as it is in these layouts.
     """
-    from loopwright.graph.building import built
+    from loopwright.graph.building import ModelBuilder
     from loopwright.graph.kernels import kernel_tasks
     from loopwright.graph.transform.pipeline import prepared
     from loopwright.task import apply_history_best
@@ -137,7 +137,7 @@ def command(
             tasks = kernel_tasks(planned, one.target)
         rows = _rows(planned, tasks, applied)
         if not no_time:
-            rows = _timed(rows, built(planned, tasks, one.target, applied))
+            rows = _timed(rows, ModelBuilder(one.target, applied).program(planned, tasks))
         if as_json:
             click.echo(json.dumps(_as_json(one, planned, rows)))
             continue

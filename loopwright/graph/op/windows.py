@@ -10,6 +10,7 @@ USENIX ATC 2019). `ConvertLayout` and `AlterOpLayout` write them in place of cha
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from loopwright import te
@@ -21,7 +22,7 @@ from loopwright.graph.op.shapes import (
     several,
     static_shape,
 )
-from loopwright.graph.registry import Op, Pattern, register_op
+from loopwright.graph.registry import Op, Pattern, register_op, register_workload_form
 from loopwright.graph.rounding import as_dtype
 from loopwright.ops.windows import (
     IMAGE,
@@ -60,14 +61,21 @@ def _convolved(
     data: te.Tensor,
     weight: te.Tensor,
     layout: str,
-    source: str,
+    *,
     strides: Numbers,
     padding: Numbers,
     dilation: Numbers,
     groups: int,
     out_dtype: str,
+    data_layout: str = "",
     as_workload: bool = False,
 ) -> te.Tensor:
+    """A convolution with its result in a layout; of the data it is ``data_layout``."""
+    names = {"channels_first": "NCHW", "channels_last": "NHWC", "channels_blocked": "NCHWc"}
+    known = {name: one for name, one in names.items() if one in ("NCHW", layout)}
+    if data_layout and data_layout not in known:
+        raise GraphError(f"data_layout is {data_layout!r}; there are {', '.join(known)}")
+    source = known[data_layout] if data_layout else layout
     blocks = 2 if layout == "NCHWc" else 0
     rank = len(weight.shape) - 2 - blocks
     if rank < 1 or len(data.shape) != rank + (3 if source == "NCHWc" else 2):
@@ -80,7 +88,9 @@ def _convolved(
     if len(kernel) < rank:
         raise GraphError("the window of a convolution must be numbers")
     by_channel = bool(blocks) and groups > 1
-    if by_channel:
+    if as_workload and layout == "NCHW":  # that is depthwise_conv2d
+        by_channel = 1 < groups == data.shape[1] == weight.shape[0]
+    if blocks and by_channel:
         _check_by_channel(data, weight, groups, source)
     elif blocks:
         require_same(data.shape[1], weight.shape[1], "the blocks of channels of data and weight")
@@ -123,8 +133,14 @@ def conv(
     out_dtype: str = "",
 ) -> te.Tensor:
     """A convolution of any rank: (N, C, ...) with (O, C / groups, ...) to (N, O, ...)."""
-    window = strides, padding, dilation
-    return _convolved(data, weight, "NCHW", "NCHW", *window, groups, out_dtype)
+    return _convolved(
+        *(data, weight, "NCHW"),
+        strides=strides,
+        padding=padding,
+        dilation=dilation,
+        groups=groups,
+        out_dtype=out_dtype,
+    )
 
 
 @register_op("nn.conv_channels_last", Pattern.OUT_ELEMENTWISE_FUSABLE)
@@ -140,9 +156,15 @@ def conv_channels_last(
     data_layout: str = "channels_last",
 ) -> te.Tensor:
     """A convolution: (N, ..., C), or (N, C, ...), with (..., C / groups, O) to (N, ..., O)."""
-    source = _source(data_layout, CHANNELS_LAST)
-    window = strides, padding, dilation
-    return _convolved(data, weight, "NHWC", source, *window, groups, out_dtype)
+    return _convolved(
+        *(data, weight, "NHWC"),
+        strides=strides,
+        padding=padding,
+        dilation=dilation,
+        groups=groups,
+        out_dtype=out_dtype,
+        data_layout=data_layout,
+    )
 
 
 @register_op("nn.conv_channels_blocked", Pattern.OUT_ELEMENTWISE_FUSABLE)
@@ -162,16 +184,19 @@ def conv_channels_blocked(
     The result is (N, O / o, ..., o). With ``channels_first`` c is 1. Of groups there is one, or one
     for each channel: the weight is (C / c, 1, ..., 1, c) then.
     """
-    source = _source(data_layout, CHANNELS_BLOCKED)
-    window = strides, padding, dilation
-    return _convolved(data, weight, "NCHWc", source, *window, groups, out_dtype)
+    return _convolved(
+        *(data, weight, "NCHWc"),
+        strides=strides,
+        padding=padding,
+        dilation=dilation,
+        groups=groups,
+        out_dtype=out_dtype,
+        data_layout=data_layout,
+    )
 
 
-def _source(data_layout: str, suffix: str) -> str:
-    known = {suffix.removeprefix("_"): _LAYOUTS[suffix], "channels_first": "NCHW"}
-    if data_layout not in known:
-        raise GraphError(f"data_layout is {data_layout!r}; there are {', '.join(known)}")
-    return known[data_layout]
+for _name, _layout in (("nn.conv", "NCHW"), ("nn.conv_channels_last", "NHWC")):
+    register_workload_form(_name, partial(_convolved, layout=_layout, as_workload=True))
 
 
 # ---------------------------------------------------------------- transposed convolutions

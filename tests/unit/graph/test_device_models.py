@@ -161,7 +161,7 @@ def test_too_little_memory_says_how_much_and_what_for(gpus: FakeDriver) -> None:
 def test_options_for_cpus_are_refused() -> None:
     x = graph.var("x", (2,))
     module = graph.IRModule.from_expr(graph.op.add(x, x))
-    with pytest.raises(UsageError, match="finalists: models for cuda are built without"):
+    with pytest.raises(UsageError, match="finalists= is supported only for CPU targets"):
         graph.compile(module, "cuda -arch=sm_90", finalists=2)
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from loopwright.errors import GraphError
-from loopwright.graph.building import applied_history
+from loopwright.graph.building import ModelBuilder, records_of
 from loopwright.graph.frontend.torch.options import Options
 from loopwright.graph.frontend.torch.weights import Weights
 from loopwright.graph.ir.module import IRModule
@@ -82,8 +82,8 @@ class AnySize:
         module, moved = weights.with_inputs(pair.module)
         order, target = sorted(pair.numbers, reverse=True), self._options.resolved
         planned = plan_sized(pipeline(module, target=target), pair.size)
-        with applied_history(self._options.records):
-            kernels = sized_kernels(planned, pair.size, order, target, {})
+        builder = ModelBuilder(target, records_of(self._options.records))
+        kernels = sized_kernels(planned, pair.size, order, builder)
         constants = {n: np.asarray(a) for n, a in planned.constants.items()}
         sized = SizedModel(planned.program, kernels.modules, constants, shared=self._packed)
         weights.leave(moved)
