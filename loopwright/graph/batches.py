@@ -21,8 +21,8 @@ from loopwright.graph.frontend.onnx.files import load
 from loopwright.graph.frontend.onnx.model import input_types
 from loopwright.graph.frontend.source import ModelLike, check_model, is_torch
 from loopwright.graph.ir.expr import TensorType
-from loopwright.graph.ir.module import MAIN, IRModule
-from loopwright.graph.plan import plan_sized, unique
+from loopwright.graph.ir.module import MAIN, IRModule, unique
+from loopwright.graph.plan import plan_sized
 from loopwright.graph.sized import bound, sized_kernels
 from loopwright.graph.transform.pipeline import pipeline
 from loopwright.ir.expr import Var
@@ -152,13 +152,9 @@ class BatchesReport:
     rest: str  #: how other batches are served, in words
 
     def __str__(self) -> str:
-        lines = [_titled(f"{self.size} {batch}", str(r)) for batch, r in self.batches.items()]
+        texts = [(batch, str(report)) for batch, report in self.batches.items()]
+        lines = [f"{self.size} {n}:" + ("\n" if "\n" in t else " ") + t for n, t in texts]
         return "\n".join([*lines, f"any other {self.size}: {self.rest}"])
-
-
-def _titled(title: str, text: str) -> str:
-    """A title with its text behind it, or below it where the text has several lines."""
-    return f"{title}:\n{text}" if "\n" in text else f"{title}: {text}"
 
 
 class CompiledBatches(BatchedModel):

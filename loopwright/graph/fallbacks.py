@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -51,18 +50,11 @@ def seconds_by_step(model: Model, runs: int) -> dict[str, float]:
     executor.run(**inputs)
     executor.sync()
     names = [step.kernel for step in model.program.steps]
-    return _summed(
-        (name, seconds / runs)
-        for _ in range(runs)
-        for name, seconds in zip(names, executor.seconds_of_steps(), strict=True)
-    )
-
-
-def _summed(parts: Iterable[tuple[str, float]]) -> dict[str, float]:
-    found: defaultdict[str, float] = defaultdict(float)
-    for name, seconds in parts:
-        found[name] += seconds
-    return dict(found)
+    total = dict.fromkeys(names, 0.0)
+    for _ in range(runs):
+        for name, seconds in zip(names, executor.seconds_of_steps(), strict=True):
+            total[name] += seconds / runs
+    return total
 
 
 #: Runs of a model that tell the shares.

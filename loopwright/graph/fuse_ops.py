@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 
 from loopwright.graph.infer import infer_types
 from loopwright.graph.ir.expr import Call, Constant, Expr, Function, OpRef, Type, Var
@@ -127,28 +128,17 @@ def _linked(block: Block) -> list[_Node]:
         if called(e) is not None and isinstance(e, Call):
             found[e] = _Node(e, get_op(called(e) or "").pattern, len(found))
     inner = {node.call for node in found.values()}
-    for e, readers in users(_everything_of(block)).items():
+    inside = [e for one in _all_blocks(block) for e in one.nodes]
+    for e, readers in users(inside).items():
         if e in found:
             found[e].users = [found[r] for r in dict.fromkeys(readers) if r in inner]
             found[e].escapes = any(r not in inner for r in readers) or e is block.result
     nodes = list(found.values())
     for node in reversed(nodes):  # what follows is linked before
-        _link(node)
+        if node.users and not node.escapes:
+            first: _Node | None = node.users[0]
+            node.next = reduce(_first_common, node.users[1:], first)
     return nodes
-
-
-def _everything_of(block: Block) -> list[Expr]:
-    """All nodes that may read values of a block: its own, and those of blocks inside it."""
-    return [e for inner in _all_blocks(block) for e in inner.nodes]
-
-
-def _link(node: _Node) -> None:
-    if node.escapes or not node.users:
-        return
-    found: _Node | None = node.users[0]
-    for user in node.users[1:]:
-        found = _first_common(found, user)
-    node.next = found
 
 
 def _first_common(a: _Node | None, b: _Node | None) -> _Node | None:

@@ -24,6 +24,7 @@ from loopwright.graph.registry import (
     implementations,
     workload_form,
 )
+from loopwright.ops.operator import compute
 from loopwright.records import Checked
 from loopwright.runtime.executors import GraphExecutor
 from loopwright.space import AutomaticTask, Workload
@@ -128,8 +129,7 @@ def _scalar(e: Constant) -> te.Tensor:
     if e.data.ndim:
         raise InternalError(f"a kernel holds an array of shape {e.data.shape}; make it a parameter")
     value = te.const(e.data.item(), e.type.dtype)
-    tensor: te.Tensor = te.compute((), lambda: value, name="scalar")
-    return tensor
+    return compute((), lambda: value, name="scalar")
 
 
 #: Operators and shapes in the name of a task, at most.

@@ -14,6 +14,7 @@ import numpy as np
 
 from loopwright.cost.analytical import cycles
 from loopwright.errors import UsageError
+from loopwright.graph.building import records_of
 from loopwright.graph.frontend.source import ModelLike, module_of
 from loopwright.graph.fuse_ops import calls_beside
 from loopwright.graph.infer import infer_types
@@ -116,12 +117,8 @@ Price = Callable[["Kernels"], float]
 
 def modelled(kernels: Kernels) -> float:
     """The cycles of the defaults of some kernels by the analytical model."""
-    return sum(count * _cycles(candidates[0]) for candidates, count in kernels)
-
-
-def _cycles(one: KernelTask) -> float:
-    schedule, _ = fallback(one.task)
-    return cycles(schedule.state, one.task.target)
+    tasks = [(candidates[0].task, count) for candidates, count in kernels]
+    return sum(n * cycles(fallback(task)[0].state, task.target) for task, n in tasks)
 
 
 class Measured:
@@ -139,8 +136,8 @@ class Measured:
 
     def know(self, history: Source | Any) -> None:
         """Add further records; None: none."""
-        if history is not None:
-            self._sources.append(_records(history))
+        if (history := records_of(history)) is not None:
+            self._sources.append(history)
 
     def measure(self, every: Iterable[Kernels]) -> None:
         """Measure the defaults of kernels without a record, each once."""
@@ -174,10 +171,6 @@ class Measured:
             source.choose(fastest(candidates, source).task)[0].expected for source in self._sources
         ]
         return min((t for t in times if t is not None), default=None)
-
-
-def _records(history: Source | Any) -> ApplyHistoryBest:
-    return history if isinstance(history, ApplyHistoryBest) else apply_history_best(history)
 
 
 #: Sizes of blocks of channels that are candidates.
@@ -338,7 +331,8 @@ class LayoutCosts:
         moved = self._mover(each)
         costs = []
         for n, found in enumerate(candidates):
-            own = np.array([_finite(kernels.get((n, one), 0.0)) for one in found])
+            prices = np.array([kernels.get((n, one), 0.0) for one in found])
+            own = np.where(np.isfinite(prices), prices, 0.0)
             for place, t in self.places.entering:
                 own += [moved(t, FIRST, one) if place == n else 0.0 for one in found]
             for place, t in self.places.leaving:
@@ -374,10 +368,6 @@ class LayoutCosts:
             return _elements(t) * (own if math.isfinite(own) else worst)
 
         return moved
-
-
-def _finite(cost: float) -> float:
-    return cost if math.isfinite(cost) else 0.0
 
 
 def _elements(t: TensorType) -> int:

@@ -25,7 +25,7 @@ from loopwright.graph.ir.expr import (
     Type,
     Var,
 )
-from loopwright.graph.ir.module import MAIN, OUTPUT_NAMES, IRModule
+from loopwright.graph.ir.module import MAIN, OUTPUT_NAMES, IRModule, unique
 from loopwright.graph.ir.structural import structural_hash
 from loopwright.graph.ir.visitor import post_order
 from loopwright.ir.expr import Var as IndexVar
@@ -186,13 +186,3 @@ def _label(function: Function) -> str:
 def _plain(name: str) -> str:
     """A name of letters, digits and underscores."""
     return re.sub("[^0-9A-Za-z]+", "_", name).strip("_").lower()
-
-
-def unique(name: str, used: set[str]) -> str:
-    """The name, with a number appended where it is among those used; it is added to them."""
-    found, n = name, 0
-    while found in used:
-        n += 1
-        found = f"{name}_{n}"
-    used.add(found)
-    return found

@@ -34,7 +34,7 @@ from loopwright.graph.ir.expr import (
     Var,
 )
 from loopwright.graph.ir.module import MAIN, IRModule
-from loopwright.graph.ir.visitor import called, post_order, rewrite, rewrite_each
+from loopwright.graph.ir.visitor import called, post_order, rewrite_each, rewrite_function
 from loopwright.graph.kernels import fastest, tasks_of
 from loopwright.graph.plan import SizedPlan
 from loopwright.ir.sizes import SizeVar, evaluate, size_vars
@@ -158,9 +158,7 @@ def bound(module: IRModule, size: SizeVar, number: int) -> IRModule:
 
 
 def bound_function(function: Function, size: SizeVar, number: int) -> Function:
-    made = rewrite(function, lambda e: _bound(e, size, number))
-    assert isinstance(made, Function)
-    return made
+    return rewrite_function(function, lambda _, e: _bound(e, size, number))
 
 
 def _bound(e: Expr, size: SizeVar, number: int) -> Expr:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from loopwright.ops.gemm import (
     matmul_compute,
     schedule_matmul,
 )
-from loopwright.ops.operator import Array, Reference, register
+from loopwright.ops.operator import Array, Reference, compute, register
 from loopwright.schedule import Schedule
 from loopwright.task import get_config, template
 
@@ -52,7 +53,9 @@ def _product(
     return s, [A, B, out]
 
 
-def _reference(trans_a: bool, trans_b: bool, dtype: str) -> Reference:
+def _reference(*args: Any) -> Reference:
+    *_, trans_a, trans_b, dtype = args
+
     def reference(a: Array, b: Array) -> Array:
         x, y = tiles.widen(a, dtype), tiles.widen(b, dtype)
         x = x.swapaxes(-1, -2) if trans_a else x
@@ -62,13 +65,7 @@ def _reference(trans_a: bool, trans_b: bool, dtype: str) -> Reference:
     return reference
 
 
-def _matmul_reference(
-    M: int, N: int, K: int, trans_a: bool, trans_b: bool, dtype: str
-) -> Reference:
-    return _reference(trans_a, trans_b, dtype)
-
-
-@template("matmul", make_reference=_matmul_reference, default=_matmul_default)
+@template("matmul", make_reference=_reference, default=_matmul_default)
 def matmul(
     M: int, N: int, K: int, trans_a: bool = False, trans_b: bool = False, dtype: str = "float32"
 ) -> tuple[Schedule, list[te.Tensor]]:
@@ -112,19 +109,7 @@ def _batch_default(
     return default_tiles(M, N, K, tiles.wide_dtype(dtype), batch=B, trans_b=trans_b)
 
 
-def _batch_reference(
-    B: int,
-    M: int,
-    N: int,
-    K: int,
-    trans_a: bool,
-    trans_b: bool,
-    dtype: str,
-) -> Reference:
-    return _reference(trans_a, trans_b, dtype)
-
-
-@template("batch_matmul", make_reference=_batch_reference, default=_batch_default)
+@template("batch_matmul", make_reference=_reference, default=_batch_default)
 def batch_matmul(
     B: int,
     M: int,
@@ -259,8 +244,7 @@ def _layer(
 
 
 def _mapped(x: te.Tensor, f: Callable[[Expr], Expr], name: str) -> te.Tensor:
-    tensor: te.Tensor = te.compute(x.shape, lambda i, j: f(x[i, j]), name=name)
-    return tensor
+    return compute(x.shape, lambda i, j: f(x[i, j]), name=name)
 
 
 register(dense, "Y = relu(X @ W + bias); X (M, K), W (N, K) or (K, N)")

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import numpy.typing as npt
 
-from loopwright import dtypes
+from loopwright import dtypes, te
 from loopwright.errors import LoopwrightError, UsageError, did_you_mean
 from loopwright.ir.expr import Expr, IterVar
 from loopwright.ops import gpu
@@ -30,6 +30,12 @@ LoopOrIndex: TypeAlias = IterVar | Expr
 OneOrTwo: TypeAlias = int | tuple[int, int]
 #: Stands in place of a default for a parameter that must be given.
 REQUIRED = inspect.Parameter.empty
+
+
+def compute(*args: Any, **options: Any) -> Tensor:
+    """`te.compute` of a single tensor, typed as that."""
+    tensor: Tensor = te.compute(*args, **options)
+    return tensor
 
 
 @dataclass(frozen=True)

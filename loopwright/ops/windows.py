@@ -22,7 +22,7 @@ import numpy as np
 from loopwright import dtypes, te
 from loopwright.errors import TensorError
 from loopwright.ops import tiles
-from loopwright.ops.operator import Array, OneOrTwo, Reference, definition
+from loopwright.ops.operator import Array, OneOrTwo, Reference, compute, definition
 from loopwright.te.tensor import static_shape
 
 Size: TypeAlias = "int | te.Expr"
@@ -104,8 +104,7 @@ def padded(
         return te.if_then_else(te.all(*tests), data(*at), fill)
 
     tag = "pad" if as_workload else ""
-    tensor: te.Tensor = te.compute(tuple(shape), inside, name="pad", tag=tag, varargs_names=axes)
-    return tensor
+    return compute(tuple(shape), inside, name="pad", tag=tag, varargs_names=axes)
 
 
 def numbered(names: Sequence[str], rank: int) -> list[str]:
@@ -203,8 +202,7 @@ def convolution(
     else:
         names = {"NCHW": ["n", "o"], "NHWC": ["n"], "NCHWc": ["n", "outer"]}
         axes, tag = numbered(names[layout], len(shape)), ""
-    tensor: te.Tensor = te.compute(shape, value, name=name, tag=tag, varargs_names=axes)
-    return tensor
+    return compute(shape, value, name=name, tag=tag, varargs_names=axes)
 
 
 def check_channels(channels: Size, inner: Size, outputs: Size, groups: int) -> None:
@@ -243,8 +241,7 @@ def pool(
 
     shape = (*data.shape[:first], *size, *data.shape[end:])
     tag = ("pool_sum" if reduce is te.sum else "pool_max") if as_workload else ""
-    tensor: te.Tensor = te.compute(shape, value, name=name, tag=tag, varargs_names=axes)
-    return tensor
+    return compute(shape, value, name=name, tag=tag, varargs_names=axes)
 
 
 def mean_pool(
@@ -280,8 +277,7 @@ def mean_pool(
         return found.astype(data.dtype) if as_workload else found
 
     tag = "pool_avg" if as_workload else ""
-    tensor: te.Tensor = te.compute(summed.shape, mean, name=name, tag=tag, varargs_names=axes)
-    return tensor
+    return compute(summed.shape, mean, name=name, tag=tag, varargs_names=axes)
 
 
 # ---------------------------------------------------------------- workloads
@@ -312,8 +308,7 @@ def _narrowed(Y: te.Tensor, dtype: str) -> te.Tensor:
     final = tiles.out_dtype(dtype)
     if final == Y.dtype:
         return Y
-    narrow: te.Tensor = te.compute(Y.shape, lambda *i: Y[i].astype(final), name="Z")
-    return narrow
+    return compute(Y.shape, lambda *i: Y[i].astype(final), name="Z")
 
 
 def _taps(x: Array, w: Window, value: float = 0) -> Array:

@@ -5,7 +5,7 @@ The text has a line for each call, in the manner of Relay's text format.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, overload
@@ -140,19 +140,19 @@ class _Writer:
 
     def _named(self, v: Var) -> str:
         if v not in self._names:
-            self._names[v] = f"%{_unique(v.name, self._used)}"
+            name = f"v{v.name}" if v.name.isdigit() else v.name
+            self._names[v] = f"%{unique(name, self._used)}"
         return self._names[v]
 
 
-def _unique(name: str, used: set[str]) -> str:
-    """The name, with a number appended where another variable has it."""
-    base = name if not name.isdigit() else f"v{name}"
-    found, n = base, 0
-    while found in used:
+def unique(name: str, used: set[str]) -> str:
+    """The name, with a number appended where it is among those used; it is added to them."""
+    free, n = name, 0
+    while free in used:
         n += 1
-        found = f"{base}_{n}"
-    used.add(found)
-    return found
+        free = f"{name}_{n}"
+    used.add(free)
+    return free
 
 
 def _constant(e: Constant) -> str:
@@ -167,12 +167,8 @@ def _attrs(attrs: Mapping[str, Any]) -> str:
 
 def _value(value: object) -> str:
     if isinstance(value, tuple):
-        return f"[{_joined(map(_value, value))}]"
+        return f"[{', '.join(map(_value, value))}]"
     return f'"{value}"' if isinstance(value, str) else str(value)
-
-
-def _joined(parts: Iterable[str]) -> str:
-    return ", ".join(parts)
 
 
 #: The name of the function that is the whole model.

@@ -71,6 +71,13 @@ def rewrite_each(root: Expr, change: Callable[[Expr, Expr], Expr]) -> Expr:
     return made[root]
 
 
+def rewrite_function(f: Function, change: Callable[[Expr, Expr], Expr]) -> Function:
+    """As `rewrite_each`, of a function that stays one."""
+    new = rewrite_each(f, change)
+    assert isinstance(new, Function)
+    return new
+
+
 def substitute(root: Expr, values: dict[Var, Expr]) -> Expr:
     """The expression with some of its free variables replaced.
 

@@ -10,31 +10,28 @@ from loopwright import dtypes, te
 from loopwright.errors import GraphError
 from loopwright.graph.op.shapes import broadcast, element
 from loopwright.graph.registry import Op, Pattern, register_op
+from loopwright.ops.operator import compute
 
 
 def unary(name: str, summary: str, f: Callable[[Any], Any]) -> Op:
-    def compute(data: te.Tensor) -> te.Tensor:
-        tensor: te.Tensor = te.compute(data.shape, lambda *i: f(data(*i)), name=_short(name))
-        return tensor
+    def define(data: te.Tensor) -> te.Tensor:
+        return compute(data.shape, lambda *i: f(data(*i)), name=_short(name))
 
-    compute.__doc__, compute.__qualname__ = summary, name
-    return register_op(name, Pattern.ELEMENTWISE)(compute)
+    define.__doc__, define.__qualname__ = summary, name
+    return register_op(name, Pattern.ELEMENTWISE)(define)
 
 
 def binary(name: str, summary: str, f: Callable[[Any, Any], Any]) -> Op:
     """Register a function of two elements, whose tensors are broadcast."""
 
-    def compute(lhs: te.Tensor, rhs: te.Tensor) -> te.Tensor:
+    def define(lhs: te.Tensor, rhs: te.Tensor) -> te.Tensor:
         if lhs.dtype != rhs.dtype:
             raise GraphError(f"the inputs are {lhs.dtype} and {rhs.dtype}; cast one of them")
         shape = broadcast(lhs.shape, rhs.shape)
-        tensor: te.Tensor = te.compute(
-            shape, lambda *i: f(element(lhs, i), element(rhs, i)), name=_short(name)
-        )
-        return tensor
+        return compute(shape, lambda *i: f(element(lhs, i), element(rhs, i)), name=_short(name))
 
-    compute.__doc__, compute.__qualname__ = summary, name
-    return register_op(name, Pattern.BROADCAST)(compute)
+    define.__doc__, define.__qualname__ = summary, name
+    return register_op(name, Pattern.BROADCAST)(define)
 
 
 def _short(name: str) -> str:
@@ -98,8 +95,7 @@ divide = binary("divide", "The quotient, broadcast; whole numbers towards zero."
 def cast(data: te.Tensor, *, dtype: str) -> te.Tensor:
     """The input as another dtype."""
     found = dtypes.check(dtype)
-    tensor: te.Tensor = te.compute(data.shape, lambda *i: data(*i).astype(found), name="cast")
-    return tensor
+    return compute(data.shape, lambda *i: data(*i).astype(found), name="cast")
 
 
 @register_op("clip", Pattern.ELEMENTWISE)
@@ -116,8 +112,7 @@ def clip(data: te.Tensor, *, a_min: float | None, a_max: float | None) -> te.Ten
         x = x if a_min is None else te.max(x, te.const(a_min, data.dtype))
         return x if a_max is None else te.min(x, te.const(a_max, data.dtype))
 
-    tensor: te.Tensor = te.compute(data.shape, lambda *i: held(data(*i)), name="clip")
-    return tensor
+    return compute(data.shape, lambda *i: held(data(*i)), name="clip")
 
 
 @register_op("nn.leaky_relu", Pattern.ELEMENTWISE)
@@ -128,8 +123,7 @@ def leaky_relu(data: te.Tensor, *, alpha: float = 0.01) -> te.Tensor:
     def value(x: Any) -> Any:
         return te.if_then_else(x > 0, x, x * slope)
 
-    tensor: te.Tensor = te.compute(data.shape, lambda *i: value(data(*i)), name="leaky_relu")
-    return tensor
+    return compute(data.shape, lambda *i: value(data(*i)), name="leaky_relu")
 
 
 @register_op("where", Pattern.BROADCAST)
@@ -142,8 +136,7 @@ def where(condition: te.Tensor, x: te.Tensor, y: te.Tensor) -> te.Tensor:
     def chosen(*i: Any) -> Any:
         return te.if_then_else(element(condition, i), element(x, i), element(y, i))
 
-    tensor: te.Tensor = te.compute(shape, chosen, name="where")
-    return tensor
+    return compute(shape, chosen, name="where")
 
 
 def _asin(x: Any) -> Any:
@@ -260,8 +253,7 @@ def gelu(data: te.Tensor, *, approximate: bool = False) -> te.Tensor:
         cubic = te.const(0.044715, data.dtype)
         return half * x * (1 + te.tanh(inner * (x + cubic * x * x * x)))
 
-    tensor: te.Tensor = te.compute(data.shape, lambda *i: value(data(*i)), name="gelu")
-    return tensor
+    return compute(data.shape, lambda *i: value(data(*i)), name="gelu")
 
 
 @register_op("nn.elu", Pattern.ELEMENTWISE)
@@ -276,8 +268,7 @@ def elu(
         found = te.if_then_else(x > 0, x, a * te.expm1(inner))
         return found if gamma == 1 else g * found
 
-    tensor: te.Tensor = te.compute(data.shape, lambda *i: value(data(*i)), name="elu")
-    return tensor
+    return compute(data.shape, lambda *i: value(data(*i)), name="elu")
 
 
 @register_op("nn.prelu", Pattern.BROADCAST)
@@ -289,15 +280,11 @@ def prelu(data: te.Tensor, slope: te.Tensor) -> te.Tensor:
         x = element(data, i)
         return te.if_then_else(x < 0, x * element(slope, i), x)
 
-    tensor: te.Tensor = te.compute(shape, value, name="prelu")
-    return tensor
+    return compute(shape, value, name="prelu")
 
 
 @register_op("reinterpret", Pattern.ELEMENTWISE)
 def reinterpret(data: te.Tensor, *, dtype: str) -> te.Tensor:
     """The same bits as another dtype of as many bits."""
     found = dtypes.check(dtype)
-    tensor: te.Tensor = te.compute(
-        data.shape, lambda *i: te.reinterpret(found, data(*i)), name="reinterpret"
-    )
-    return tensor
+    return compute(data.shape, lambda *i: te.reinterpret(found, data(*i)), name="reinterpret")

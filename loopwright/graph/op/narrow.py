@@ -17,6 +17,7 @@ from loopwright import dtypes, te
 from loopwright.errors import GraphError, did_you_mean
 from loopwright.graph.op.shapes import axis_of, require_same
 from loopwright.graph.registry import Pattern, register_op
+from loopwright.ops.operator import compute
 
 #: Bits of the fraction and bias of the exponent of float32.
 _FRACTION, _BIAS = 23, 127
@@ -70,8 +71,7 @@ def decode_float(data: te.Tensor, *, dtype: str) -> te.Tensor:
         bits = data(*i).astype("int32")
         return _power(bits) if f is None else _number(bits, f)
 
-    tensor: te.Tensor = te.compute(data.shape, value, name="decoded")
-    return tensor
+    return compute(data.shape, value, name="decoded")
 
 
 @register_op("encode_float", Pattern.ELEMENTWISE)
@@ -92,8 +92,7 @@ def encode_float(
         found = _exponent(x, saturate, rounding == "up") if f is None else _bits(x, f, saturate)
         return found.astype("uint8")
 
-    tensor: te.Tensor = te.compute(data.shape, value, name="encoded")
-    return tensor
+    return compute(data.shape, value, name="encoded")
 
 
 def _require(data: te.Tensor, dtype: str, name: str) -> None:
@@ -175,8 +174,7 @@ def wrap_integer(data: te.Tensor, *, bits: int, signed: bool) -> te.Tensor:
         low = te.bitwise_and(data(*i), 2 * top - 1)
         return (te.bitwise_xor(low, top) - top).astype("int8") if signed else low.astype("uint8")
 
-    tensor: te.Tensor = te.compute(data.shape, value, name="wrapped")
-    return tensor
+    return compute(data.shape, value, name="wrapped")
 
 
 #: Dtypes of quantised tensors.
@@ -208,8 +206,7 @@ def quantize(
         found = te.nearbyint(data(*i) / s) + z.astype("float32")
         return te.max(te.min(found, float(high)), float(low)).astype(out_dtype)
 
-    tensor: te.Tensor = te.compute(data.shape, value, name="quantize")
-    return tensor
+    return compute(data.shape, value, name="quantize")
 
 
 @register_op("qnn.dequantize", Pattern.BROADCAST)
@@ -223,8 +220,7 @@ def dequantize(
         whole = data(*i).astype("int32") - _of(zero_point, i, at)
         return whole.astype("float32") * _of(scale, i, at)
 
-    tensor: te.Tensor = te.compute(data.shape, value, name="dequantize")
-    return tensor
+    return compute(data.shape, value, name="dequantize")
 
 
 def _parameters(data: te.Tensor, scale: te.Tensor, zero_point: te.Tensor, axis: int) -> int:

@@ -17,6 +17,7 @@ from loopwright.graph.op.shapes import (
 )
 from loopwright.graph.registry import Pattern, register_op
 from loopwright.graph.rounding import as_dtype
+from loopwright.ops.operator import compute
 
 #: One number for every dimension of an image, or one for each.
 Numbers = int | Sequence[int]
@@ -34,8 +35,9 @@ def dense(data: te.Tensor, weight: te.Tensor, *, out_dtype: str = "") -> te.Tens
     def row(*i: Any) -> Any:
         return te.sum(data(*i[:-1], k).astype(wide) * weight[i[-1], k].astype(wide), axis=k)
 
-    tensor: te.Tensor = te.compute((*data.shape[:-1], weight.shape[0]), row, name="dense")
-    return as_dtype(tensor, out_dtype or data.dtype)
+    return as_dtype(
+        te.compute((*data.shape[:-1], weight.shape[0]), row, name="dense"), out_dtype or data.dtype
+    )
 
 
 @register_op("matmul", Pattern.OUT_ELEMENTWISE_FUSABLE)
@@ -58,8 +60,7 @@ def matmul(lhs: te.Tensor, rhs: te.Tensor, *, out_dtype: str = "") -> te.Tensor:
         return te.sum(x.astype(wide) * y.astype(wide), axis=k)
 
     shape = (*outer, *(() if short[0] else a[-2:-1]), *(() if short[1] else b[-1:]))
-    tensor: te.Tensor = te.compute(shape, value, name="matmul")
-    return as_dtype(tensor, out_dtype or lhs.dtype)
+    return as_dtype(te.compute(shape, value, name="matmul"), out_dtype or lhs.dtype)
 
 
 @register_op("nn.bias_add", Pattern.BROADCAST)
@@ -69,10 +70,9 @@ def bias_add(data: te.Tensor, bias: te.Tensor, *, axis: int = 1) -> te.Tensor:
     if len(bias.shape) != 1:
         raise GraphError(f"a bias has one dimension, got {len(bias.shape)}")
     require_same(bias.shape[0], data.shape[at], f"the extents of the bias and of axis {axis}")
-    tensor: te.Tensor = te.compute(
+    return compute(
         data.shape, lambda *i: data(*i) + bias[i[at]].astype(data.dtype), name="bias_add"
     )
-    return tensor
 
 
 @register_op("nn.batch_norm", Pattern.OPAQUE)
@@ -97,18 +97,17 @@ def batch_norm(
         scale = gamma[c] * te.rsqrt(moving_var[c] + eps)
         return (data(*i) - moving_mean[c]) * scale + beta[c]
 
-    tensor: te.Tensor = te.compute(data.shape, value, name="batch_norm")
-    return tensor
+    return compute(data.shape, value, name="batch_norm")
 
 
 @register_op("nn.softmax", Pattern.OPAQUE)
 def softmax(data: te.Tensor, *, axis: int = -1) -> te.Tensor:
     """exp(x) divided by the sum of exp over an axis, without overflow."""
     _, exps, total, at = _exponentials(data, axis)
-    tensor: te.Tensor = te.compute(
-        data.shape, lambda *i: exps(*i) / total(*_without(i, at)), name="softmax"
+    return as_dtype(
+        te.compute(data.shape, lambda *i: exps(*i) / total(*_without(i, at)), name="softmax"),
+        data.dtype,
     )
-    return as_dtype(tensor, data.dtype)
 
 
 @register_op("nn.log_softmax", Pattern.OPAQUE)
@@ -120,8 +119,7 @@ def log_softmax(data: te.Tensor, *, axis: int = -1) -> te.Tensor:
         x = data(*i).astype(total.dtype)
         return x - top(*_without(i, at)) - te.log(total(*_without(i, at)))
 
-    tensor: te.Tensor = te.compute(data.shape, value, name="log_softmax")
-    return as_dtype(tensor, data.dtype)
+    return as_dtype(te.compute(data.shape, value, name="log_softmax"), data.dtype)
 
 
 def _exponentials(data: te.Tensor, axis: int) -> tuple[te.Tensor, te.Tensor, te.Tensor, int]:
@@ -176,10 +174,7 @@ def layer_norm(
 
     def over(f: Any, name: str) -> te.Tensor:
         loops = [te.reduce_axis((0, n), name=f"k{d}") for d, n in enumerate(inner)]
-        tensor: te.Tensor = te.compute(
-            outer, lambda *i: te.sum(f(i, data(*i, *loops)), axis=loops), name=name
-        )
-        return tensor
+        return compute(outer, lambda *i: te.sum(f(i, data(*i, *loops)), axis=loops), name=name)
 
     total = over(lambda i, x: x, "total")
     squares = over(lambda i, x: (x - total(*i) * part) * (x - total(*i) * part), "squares")
@@ -189,5 +184,4 @@ def layer_norm(
         scale = te.rsqrt(squares(*row) * part + eps)
         return (data(*i) - total(*row) * part) * scale * gamma(*rest) + beta(*rest)
 
-    tensor: te.Tensor = te.compute(data.shape, value, name="layer_norm")
-    return tensor
+    return compute(data.shape, value, name="layer_norm")

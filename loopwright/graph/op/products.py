@@ -28,6 +28,7 @@ from loopwright.graph.op.shapes import (
 )
 from loopwright.graph.registry import Pattern, get_op, register_op
 from loopwright.graph.rounding import as_dtype
+from loopwright.ops.operator import compute
 
 
 def _terms(equation: str, ranks: Sequence[int]) -> tuple[list[list[str]], list[str]]:
@@ -87,8 +88,7 @@ def einsum(data: te.Tensor, *others: te.Tensor, equation: str) -> te.Tensor:
         return te.sum(product, axis=list(loops.values())) if loops else product
 
     shape = tuple(extents[c] for c in result)
-    tensor: te.Tensor = te.compute(shape, value, name="einsum")
-    return as_dtype(tensor, data.dtype)
+    return as_dtype(te.compute(shape, value, name="einsum"), data.dtype)
 
 
 @register_op("nn.resample", Pattern.OUT_ELEMENTWISE_FUSABLE)
@@ -111,8 +111,7 @@ def resample(data: te.Tensor, indices: te.Tensor, weights: te.Tensor, *, axis: i
         return te.sum(data(*i[:at], n, *i[at + 1 :]) * weights[i[at], k], axis=k)
 
     shape = (*data.shape[:at], indices.shape[0], *data.shape[at + 1 :])
-    tensor: te.Tensor = te.compute(shape, value, name="resample")
-    return tensor
+    return compute(shape, value, name="resample")
 
 
 @register_op("nn.sparse_dense", Pattern.OUT_ELEMENTWISE_FUSABLE)
@@ -145,8 +144,7 @@ def dense_of_few(
             te.select(te.not_equal(values[i[-1], k], 0), product, te.const(0, data.dtype)), axis=k
         )
 
-    tensor: te.Tensor = te.compute((*data.shape[:-1], values.shape[0]), value, name="sparse_dense")
-    return tensor
+    return compute((*data.shape[:-1], values.shape[0]), value, name="sparse_dense")
 
 
 #: Rows of a matrix at most: each is a stage of the kernel.
@@ -196,8 +194,7 @@ def _factor(matrix: te.Tensor, best: te.Tensor) -> te.Tensor:
         pivot = matrix(*i, held(row, matrix.shape[-1]), 0)
         return te.if_then_else(te.equal(row, 0), pivot, -pivot)
 
-    tensor: te.Tensor = te.compute(matrix.shape[:-2], value, name="factor")
-    return tensor
+    return compute(matrix.shape[:-2], value, name="factor")
 
 
 def _rest(matrix: te.Tensor, best: te.Tensor) -> te.Tensor:
@@ -213,8 +210,7 @@ def _rest(matrix: te.Tensor, best: te.Tensor) -> te.Tensor:
         part = matrix(*outer, own, 0) / te.if_then_else(te.equal(pivot, 0), 1, pivot)
         return matrix(*outer, own, c + 1) - part * matrix(*outer, row, c + 1)
 
-    tensor: te.Tensor = te.compute((*matrix.shape[:-2], n - 1, n - 1), value, name="rest")
-    return tensor
+    return compute((*matrix.shape[:-2], n - 1, n - 1), value, name="rest")
 
 
 Array = npt.NDArray[Any]

@@ -17,6 +17,7 @@ from loopwright.errors import GraphError
 from loopwright.graph.op.indexing import held
 from loopwright.graph.op.shapes import pads_of, require_same, several, static_shape
 from loopwright.graph.registry import Pattern, register_op
+from loopwright.ops.operator import compute
 
 _MODES = ("linear", "nearest", "cubic")
 _PADDINGS = ("zeros", "border", "reflection")
@@ -57,8 +58,7 @@ def grid_sample(
         return reduce(lambda a, b: a + b, parts).astype(data.dtype)
 
     shape = (*data.shape[:2], *grid.shape[1:-1])
-    tensor: te.Tensor = te.compute(shape, value, name="grid_sample")
-    return tensor
+    return compute(shape, value, name="grid_sample")
 
 
 def _place(x: Any, extent: int, align_corners: bool) -> Any:
@@ -198,10 +198,7 @@ def roi_align(
     shape = (rois.shape[0], channels, *size)
     total = te.compute(shape, pooled, name="pooled")
     part = te.const(1 / samples**2 if mode == "avg" else 1, wide)
-    tensor: te.Tensor = te.compute(
-        shape, lambda *i: (total(*i) * part).astype(data.dtype), name="roi_align"
-    )
-    return tensor
+    return compute(shape, lambda *i: (total(*i) * part).astype(data.dtype), name="roi_align")
 
 
 def _neighbours(x: Any, extent: int) -> list[tuple[Any, Any]]:
@@ -258,8 +255,7 @@ def deformable_columns(
         return found.astype(data.dtype)
 
     shape = (n, channels * rows * columns, *offset.shape[2:])
-    tensor: te.Tensor = te.compute(shape, value, name="columns")
-    return tensor
+    return compute(shape, value, name="columns")
 
 
 def _around(x: Any, extent: int) -> list[tuple[Any, Any]]:

@@ -71,8 +71,8 @@ def _convolved(
     as_workload: bool = False,
 ) -> te.Tensor:
     """A convolution with its result in a layout; of the data it is ``data_layout``."""
-    names = {"channels_first": "NCHW", "channels_last": "NHWC", "channels_blocked": "NCHWc"}
-    known = {name: one for name, one in names.items() if one in ("NCHW", layout)}
+    names = {"NCHW": "channels_first", "NHWC": "channels_last", "NCHWc": "channels_blocked"}
+    known = {names[layout]: layout, "channels_first": "NCHW"}
     if data_layout and data_layout not in known:
         raise GraphError(f"data_layout is {data_layout!r}; there are {', '.join(known)}")
     source = known[data_layout] if data_layout else layout
@@ -264,8 +264,7 @@ def conv_transpose(
         return te.sum(product, axis=[c, *taps])
 
     shape = (data.shape[0], outputs * groups, *size)
-    tensor: te.Tensor = te.compute(shape, value, name="conv_transpose")
-    return as_dtype(tensor, data.dtype)
+    return as_dtype(te.compute(shape, value, name="conv_transpose"), data.dtype)
 
 
 # ---------------------------------------------------------------- pools

@@ -17,7 +17,6 @@ from loopwright.graph.ir.expr import (
     OpRef,
     Tuple,
     TupleGetItem,
-    Var,
 )
 from loopwright.graph.ir.module import MAIN, IRModule
 from loopwright.graph.ir.structural import attrs_key, digest
@@ -69,16 +68,11 @@ def _once(f: Function) -> Expr:
         match e:
             case TupleGetItem(tuple_value=Tuple(fields=fields), index=index):
                 return fields[index]
-            case Let(var=var, body=body) if _unread(var, readers):
+            case Let(var=var, body=body) if len(readers.get(var, ())) <= 1:  # its binding alone
                 return body
         return e
 
     return rewrite(f, change)
-
-
-def _unread(var: Var, readers: dict[Expr, list[Expr]]) -> bool:
-    """Whether only the binding of a variable has it as a child."""
-    return len(readers.get(var, ())) <= 1
 
 
 @module_pass(opt_level=1, name="RemoveUnusedFunctions")

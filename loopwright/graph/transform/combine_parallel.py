@@ -12,7 +12,7 @@ from loopwright.graph.dataflow_pattern import Types
 from loopwright.graph.ir.expr import Call, Constant, Expr, Function, If, const
 from loopwright.graph.ir.module import IRModule
 from loopwright.graph.ir.structural import attrs_key
-from loopwright.graph.ir.visitor import called, post_order, rewrite_each, users
+from loopwright.graph.ir.visitor import called, post_order, rewrite_function, users
 from loopwright.graph.passes import module_pass
 from loopwright.graph.registry import Pattern, get_op
 
@@ -60,9 +60,7 @@ def _function(f: Function, products: Mapping[str, Product], types: Types) -> Fun
         combining.enter(calls, products[called(calls[0]) or ""])
     if not combining.heads:
         return f
-    made = rewrite_each(f, combining.change)
-    assert isinstance(made, Function)
-    return made
+    return rewrite_function(f, combining.change)
 
 
 def _alike(order: Sequence[Expr], products: Mapping[str, Product]) -> list[list[Call]]:

@@ -10,7 +10,12 @@ from loopwright import dtypes
 from loopwright.graph.infer import infer_types
 from loopwright.graph.ir.expr import Call, Constant, Expr, Function, OpRef, TensorType, Type, const
 from loopwright.graph.ir.module import IRModule
-from loopwright.graph.ir.visitor import called, post_order, rewrite, rewrite_each, users
+from loopwright.graph.ir.visitor import (
+    called,
+    post_order,
+    rewrite_function,
+    users,
+)
 from loopwright.graph.kernels import evaluate
 from loopwright.graph.passes import module_pass
 from loopwright.graph.registry import get_op
@@ -40,9 +45,7 @@ def _folded(f: Function, types: Mapping[Expr, Type]) -> Function:
     if not wanted:
         return f
     values = dict(zip(wanted, map(const, evaluate(wanted)), strict=True))
-    made = rewrite(f, lambda e: values.get(e, e))
-    assert isinstance(made, Function)
-    return made
+    return rewrite_function(f, lambda _, e: values.get(e, e))
 
 
 def _is_known(e: Expr, known: set[Expr], types: Mapping[Expr, Type]) -> bool:
@@ -93,9 +96,7 @@ def _with_scaled_weights(f: Function, types: Mapping[Expr, Type]) -> Function:
                     return scaled
         return new
 
-    made = rewrite_each(f, change)
-    assert isinstance(made, Function)
-    return made
+    return rewrite_function(f, change)
 
 
 def _scaled(product: Expr, factor: Constant, result: Type, own: Type) -> Expr | None:
@@ -142,9 +143,7 @@ def _simplified(f: Function, types: Mapping[Expr, Type]) -> Function:
         alone = len(readers[old.args[0]]) == 1
         return _scale_and_shift(new, data, alone)
 
-    made = rewrite_each(f, change)
-    assert isinstance(made, Function)
-    return made
+    return rewrite_function(f, change)
 
 
 def _scale_and_shift(call: Call, data_type: TensorType, alone: bool) -> Expr:

@@ -20,7 +20,7 @@ from loopwright.graph.dataflow_pattern import (
 )
 from loopwright.graph.ir.expr import Call, Constant, Expr, Function, const
 from loopwright.graph.ir.module import IRModule
-from loopwright.graph.ir.visitor import called, post_order, rewrite_each, users
+from loopwright.graph.ir.visitor import called, post_order, rewrite_function, users
 from loopwright.graph.op.narrow import BYTES, LONGEST
 from loopwright.graph.op.shapes import pads_of
 from loopwright.graph.passes import module_pass
@@ -380,9 +380,7 @@ def _folded(f: Function, types: Types) -> Function:
         inner = scaled(whole.args[0], divided.args[0], float(scale.data))
         return new if inner is None else replace(new, args=(inner,))
 
-    made = rewrite_each(f, change)
-    assert isinstance(made, Function)
-    return made
+    return rewrite_function(f, change)
 
 
 def _by_factor(product: Call, by: float, types: Types) -> Expr | None:
