@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import os
-import shlex
 import signal
 import sys
 import threading
@@ -15,8 +14,8 @@ from typing import TYPE_CHECKING, ClassVar, NoReturn
 
 import click
 
-from loopwright.cli import program, verbosity
-from loopwright.cli.harmless import harmless
+from loopwright.cli import console
+from loopwright.cli.console import harmless
 from loopwright.errors import InternalError, LoopwrightError, UsageError, did_you_mean
 from loopwright.version import __version__
 
@@ -28,23 +27,23 @@ class Verbs(click.Group):
     """Loads the module of a verb when that verb is used, so that each starts quickly."""
 
     modules: ClassVar[dict[str, str]] = {
-        "workloads": "workloads",
-        "tune": "tuning.tune",
-        "tune-tasks": "tuning.tune_tasks",
-        "records": "records",
-        "report": "report",
-        "watch": "watch",
-        "dashboard": "dashboard",
-        "explain": "explain",
-        "explain-error": "diagnosis.explain_error",
-        "analyze": "kernels.analyze",
-        "lower": "kernels.lower",
-        "build": "kernels.build",
-        "run": "kernels.run",
-        "bench": "kernels.bench",
-        "inspect": "models.inspect",
-        "devices": "devices",
-        "doctor": "diagnosis.doctor",
+        "workloads": "workloads.command",
+        "tune": "tune.command",
+        "tune-tasks": "tune_tasks.command",
+        "records": "records.command",
+        "report": "report.report_command",
+        "watch": "watch.command",
+        "dashboard": "report.dashboard_command",
+        "explain": "explain.explain_command",
+        "explain-error": "doctor.explain_error_command",
+        "analyze": "explain.analyze_command",
+        "lower": "explain.lower_command",
+        "build": "build.command",
+        "run": "run.command",
+        "bench": "bench.command",
+        "inspect": "inspect.command",
+        "devices": "devices.command",
+        "doctor": "doctor.doctor_command",
     }
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -53,8 +52,10 @@ class Verbs(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self.modules:
             return None
-        module = importlib.import_module(f"loopwright.cli.{self.modules[cmd_name]}")
-        command: click.Command = module.command
+        module, _, function = self.modules[cmd_name].partition(".")
+        command: click.Command = getattr(
+            importlib.import_module(f"loopwright.cli.{module}"), function
+        )
         return command
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
@@ -104,11 +105,11 @@ def run(argv: Sequence[str] | None) -> int:
     debug = "--debug" in args
     args = [arg for arg in args if arg != "--debug"]
     try:
-        level, args = verbosity.split_off(args)
-        with _ended_like_interrupted(), verbosity.log_shown(level):
+        level, args = console.split_verbosity(args)
+        with _ended_like_interrupted(), console.log_shown(level):
             code = app.main(
                 args or ["--help"],
-                prog_name=shlex.join(program.words()),
+                prog_name=console.program_name(),
                 complete_var="_LOOPWRIGHT_COMPLETE",
                 standalone_mode=False,
                 obj=level,
@@ -168,7 +169,7 @@ def _report(error: BaseException) -> int:
     if isinstance(error, KeyboardInterrupt | click.Abort):
         return _say("interrupted", 130)
     if isinstance(error, click.UsageError):
-        where = error.ctx.command_path if error.ctx is not None else shlex.join(program.words())
+        where = error.ctx.command_path if error.ctx is not None else console.program_name()
         text = error.format_message().strip()
         return _say(f"{_joined(text)} (see '{where} --help')", 2)
     if isinstance(error, click.ClickException):

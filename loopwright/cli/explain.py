@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from loopwright.cli.harmless import echo
+from loopwright.cli import schedules
+from loopwright.cli.console import echo
+from loopwright.cli.named_record import RecordName, emit_option
 from loopwright.cli.workload import find_workload, workload_options
 from loopwright.errors import LoopwrightError, RecordError, UsageError
 from loopwright.records import Json
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from loopwright.task import Choice, ConfigEntity, Task
     from loopwright.tuner import Explanation
     from loopwright.tuner.model.xgb_model import XGBCostModel
+
 
 #: Features shown where a model says which of them matter.
 _TOP = 20
@@ -50,7 +53,7 @@ _TOP = 20
     help=f"How many features to show [default: all; with a model the {_TOP} that matter most].",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
-def command(
+def explain_command(
     workload: str,
     params: tuple[str, ...],
     target: str,
@@ -149,7 +152,7 @@ def _model(task: Task, log: Log, feature_type: str) -> XGBCostModel | None:
 
 def _structure(task: Task, config: ConfigEntity) -> dict[str, Json]:
     """Structure, reasons and loops of a configuration; empty for the space of a template."""
-    from loopwright.inspection.outline import outline
+    from loopwright.inspection.emission import outline
     from loopwright.lowering import lower
     from loopwright.space import AutomaticTask
     from loopwright.task.union import STRUCTURE
@@ -206,3 +209,78 @@ def _print(
         click.echo(explanation.text(limit))
     if limit is not None and len(explanation.lines) > limit:
         click.echo(f"{len(explanation.lines) - limit} more features; --limit shows more")
+
+
+@click.command("analyze", short_help="Say what every stage of an expression is.")
+@workload_options
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
+def analyze_command(
+    workload: str, params: tuple[str, ...], target: str, threads: int | None, as_json: bool
+) -> None:
+    """Say what every stage of WORKLOAD is: a contraction, a window, a reduction of rows or of
+    everything, a transpose, a gather or an injective stage; which loops each operand moves with,
+    how far in memory, and how often what it reads is used again. All is told from the expression;
+    nothing is built.
+    """
+    from loopwright.space import analyze
+
+    resolved = find_workload(workload, params, target, threads)
+    program = getattr(resolved.task, "program", None)
+    args = schedules.default(resolved).args if program is None else program.args
+    stages = analyze([t for t in args if t.op.input_tensors])
+    if as_json:
+        click.echo(json.dumps([stage.to_json() for stage in stages]))
+        return
+    echo(f"{resolved.task}")
+    for stage in stages:
+        echo(f"\n{stage}")
+
+
+#: Beginning of a comment in each text.
+_COMMENT = {
+    "nest": "#", "llvm": ";", "c": "//", "asm": "#", "opencl": "//", "cuda": "//", "ptx": "//",
+    "hip": "//",
+}  # fmt: skip
+
+
+@click.command("lower", short_help="Print the loop nest, before and after the best record.")
+@workload_options
+@schedules.history_options
+@emit_option
+@click.option("--python", "as_python", is_flag=True, help="Print the schedules as Python instead.")
+def lower_command(
+    workload: str,
+    params: tuple[str, ...],
+    target: str,
+    threads: int | None,
+    history: tuple[str, ...],
+    allow_default: bool,
+    record: str | None,
+    trial: int | None,
+    run: str | None,
+    emit: str | None,
+    as_python: bool,
+) -> None:
+    """Print the loop nest of WORKLOAD under its default configuration and, with --history, under
+    the best record of a log, or the one that --record names. The nest is what the compiler
+    translates: loops, how they run, and what each touches.
+    """
+    from loopwright import inspection
+
+    if as_python and emit is not None:
+        raise UsageError("--python prints a schedule, --emit what it becomes; give one of both")
+    resolved = find_workload(workload, params, target, threads)
+    name = RecordName(record, trial, run)
+    shown = [("default configuration", schedules.default(resolved))]
+    tuned = schedules.best(resolved, history, name, allow_default=allow_default, check=False)
+    if tuned is not None:
+        shown.append((tuned.choice, tuned))
+    kind = emit or "nest"
+    for title, scheduled in shown:
+        echo(f"{_COMMENT[kind]} {title}")
+        if as_python:
+            echo(scheduled.schedule.as_python())
+            continue
+        with scheduled.context():
+            text = inspection.emit(scheduled.schedule, scheduled.args, resolved.task.target, kind)
+        echo(text)

@@ -7,18 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from loopwright.cli import record_files
-from loopwright.cli.harmless import echo
-from loopwright.cli.kernels import record_kernels
-from loopwright.cli.logs import compare, reports, show
-from loopwright.cli.logs.columns import (
-    Column,
-    print_csv,
-    print_lines,
-    print_table,
-    terminal_width,
-    wrapped,
-)
+from loopwright.cli.console import echo
+from loopwright.cli.logs import compare, files, show, statistics
 from loopwright.cli.logs.reading import (
     Filters,
     csv_option,
@@ -26,6 +16,14 @@ from loopwright.cli.logs.reading import (
     load_log,
     log_options,
     setups_of,
+)
+from loopwright.cli.tables import (
+    Column,
+    print_csv,
+    print_lines,
+    print_table,
+    terminal_width,
+    wrapped,
 )
 from loopwright.errors import RecordError
 
@@ -183,20 +181,20 @@ def top(log: str, filters: Filters, as_json: bool, as_csv: bool, count: int) -> 
 
 def print_records(log: Log, records: Sequence[Record], as_json: bool, as_csv: bool) -> None:
     """Print records as lines of a log, as comma-separated values, or as a table."""
-    from loopwright.cli.logs import words
+    from loopwright.cli.logs import record_text
     from loopwright.records.many import lines_of
 
     if as_json:
         print_lines(lines_of(records))
     elif as_csv:
-        titles, rows = words.record_rows(log, records)
+        titles, rows = record_text.record_rows(log, records)
         print_csv(titles, rows)
     elif not records:
         click.echo("no record is left by these filters")
     else:
         if terminal_width() is not None:
-            echo("\n".join(wrapped(line, 2) for line in words.heading(records)))
-        print_table(words.record_columns(log, records, terminal_width()))
+            echo("\n".join(wrapped(line, 2) for line in record_text.heading(records)))
+        print_table(record_text.record_columns(log, records, terminal_width()))
 
 
 def _top_for_programs(
@@ -205,9 +203,9 @@ def _top_for_programs(
     """Print the best candidates, with the columns of `top` beside the fields of a list."""
     import json
 
-    from loopwright.cli.logs import words
+    from loopwright.cli.logs import record_text
 
-    titles, rows = words.record_rows(log, [place.record for _, place in places])
+    titles, rows = record_text.record_rows(log, [place.record for _, place in places])
     titles = ["place", *titles, "to_best", "to_best_low", "to_best_high", "to_default"]
     full = [
         [
@@ -227,24 +225,24 @@ def _top_for_programs(
 
 
 def _print_standings(log: Log, standing: Standings) -> None:
-    from loopwright.cli.logs import words
+    from loopwright.cli.logs import record_text
 
     width = terminal_width()
     records = [place.record for place in standing.places]
-    columns = words.record_columns(log, records, width)
+    columns = record_text.record_columns(log, records, width)
     to_best = ["1" if p.place == 1 else _ratio(p.to_best) for p in standing.places]
-    wide = width is None or width >= words.WIDE
+    wide = width is None or width >= record_text.WIDE
     to_default = [
         "-" if p.to_default is None else _ratio(p.to_default, wide) for p in standing.places
     ]
     kept = [c for c in columns if c.title not in ("task", "threads", "spread", "when", "trial")]
     more = [Column("to best", to_best), Column("to default", to_default)]
     print_table([*kept[:-2], *more, *kept[-2:]])
-    said = [f"{len(records)} of {words.counted(standing.candidates, 'candidate')}"]
+    said = [f"{len(records)} of {record_text.counted(standing.candidates, 'candidate')}"]
     if standing.default is None:
         said.append("the default configuration is not known")
     else:
-        speed = words.speed_text(None, standing.default.median)
+        speed = record_text.speed_text(None, standing.default.median)
         said.append(f"the default (record {standing.default.id}) takes {speed}")
     if standing.verdict is not None:
         said.append(f"the playoff says: {standing.verdict.text()}")
@@ -286,7 +284,7 @@ def _no_usable(log: Log, filters: Filters) -> RecordError:
 
 
 def _footer(log: Log, shown: int) -> None:
-    from loopwright.cli.logs import words
+    from loopwright.cli.logs import record_text
     from loopwright.records import fields_of
 
     errors, tasks, copies = fields_of(log, "error", "task", "same_as")
@@ -295,16 +293,14 @@ def _footer(log: Log, shown: int) -> None:
     counts = {"task": len(set(tasks)), "run": len(log.headers), "skipped line": len(log.skipped)}
     said = [f"{failed} failed"]
     said += [f"{copied} copies of programs, which were not measured"] if copied else []
-    said += [words.counted(count, what) for what, count in counts.items()]
-    click.echo(f"{shown} of {words.counted(len(log), 'record')} shown: {', '.join(said)}")
+    said += [record_text.counted(count, what) for what, count in counts.items()]
+    click.echo(f"{shown} of {record_text.counted(len(log), 'record')} shown: {', '.join(said)}")
 
 
 for _verb in (
     show.show,
     compare.compare,
-    *reports.VERBS,
-    record_kernels.export,
-    record_kernels.rerun,
-    *record_files.VERBS,
+    *statistics.VERBS,
+    *files.VERBS,
 ):
     command.add_command(_verb)

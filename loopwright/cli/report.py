@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from loopwright.cli.force_option import force_option
-from loopwright.cli.harmless import echo, harmless
+from loopwright.cli.console import echo, harmless
 from loopwright.cli.logs.reading import load_log
-from loopwright.errors import LoopwrightError, UsageError
+from loopwright.cli.model import find_model
+from loopwright.cli.options import force_option
+from loopwright.errors import LoopwrightError, RecordError, UsageError
 from loopwright.files import Output, check, write
+
+if TYPE_CHECKING:
+    from loopwright.inspection.report.model_view import TunedKernels
+    from loopwright.inspection.report.page_data import ModelPage
+    from loopwright.records import Log
 
 
 @click.command("report", short_help="Make a page of a log: curve, knobs, failures, the best.")
@@ -42,7 +50,7 @@ from loopwright.files import Output, check, write
 @click.option("--task", metavar="TEXT", help="Only tasks whose key or name contains this text.")
 @force_option
 @click.option("--open", "show", is_flag=True, help="Open the page in a browser.")
-def command(
+def report_command(
     log: str,
     other: str | None,
     out: str | None,
@@ -73,8 +81,6 @@ def command(
         raise UsageError("--layouts is of a model: name it with --model")
     page = page_of(logs, task)
     if model is not None:
-        from loopwright.cli.models.reporting import model_of
-
         page = replace(page, model=model_of(model, shapes, logs[0], layouts))
     data = report_html(page).encode()
     write(Output(Path(path), data, PAGE), force=force, error=LoopwrightError)
@@ -84,3 +90,75 @@ def command(
     echo(harmless(f"wrote {path} ({len(data) / 1024:.0f} KiB): {records}, {tasks}"))
     if show and click.launch(path):
         echo(harmless(f"no browser could be started; open {path} in one"), err=True)
+
+
+def model_of(file: str, shapes: Sequence[str], log: Log, layouts: str | None = None) -> ModelPage:
+    """The records of a log for an ONNX model, with ``shapes`` such as ``name=1x3x224x224`` in place
+    of those that it declares, and in the layouts of a file; the target is that of the records.
+    """
+    from loopwright.inspection.report import model_page
+
+    target = next((record.target for record in log), None)
+    if target is None:
+        raise RecordError(f"{log.path}: no record of any kernel of {file}; it is empty")
+    kind = str(target.get("kind"))
+    return model_page(Path(file).name, _kernels(file, shapes, kind, layouts), log)
+
+
+def _kernels(
+    file: str, shapes: Sequence[str], kind: str, layouts: str | None
+) -> list[TunedKernels]:
+    """The kernels of a model that are tuned, in every implementation."""
+    from loopwright.graph import extract_tasks
+    from loopwright.inspection.report import TunedKernels
+    from loopwright.tuner.run.state import flop_of
+
+    model = find_model(file, shapes, kind, max_error=_ANY, layouts=layouts)
+    with model.limits():
+        tasks = extract_tasks(model.module, model.target, layouts=model.layouts)
+    groups: dict[str, list[int]] = {}
+    for at, one in enumerate(tasks):
+        groups.setdefault(one.group, []).append(at)
+    found = []
+    for places in groups.values():
+        own = [tasks[at] for at in places]
+        plain = min(own, key=lambda one: one.implementation != "definition")
+        ways = {one.task.key: one.implementation for one in own}
+        found.append(TunedKernels(str(plain.task), plain.weight, flop_of(plain.task), ways))
+    return found
+
+
+#: Whatever a log holds was allowed when it was made.
+_ANY = 1.0
+
+
+@click.command("dashboard", short_help="Show the report page of logs that grow, in a browser.")
+@click.argument("logs", nargs=-1, required=True, metavar="LOG...")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=0, help="Port; 0 (default) takes a free one."
+)
+@click.option("--task", metavar="TEXT", help="Only tasks whose key or name contains this text.")
+@click.option("--open", "show", is_flag=True, help="Open the page in a browser.")
+def dashboard_command(logs: tuple[str, ...], port: int, task: str | None, show: bool) -> None:
+    """Serve the report page of one or several LOGs; new records appear without reloading.
+
+    It can be reached from this machine alone. A LOG need not exist yet. Ctrl-C ends it; a run that
+    writes the logs goes on, and is disturbed as little as possible: the page is made again at most
+    every second, in a tenth of the time of one core, and by a process of low priority.
+
+    Needs Starlette and uvicorn: pip install 'loopwright[dashboard]'.
+    """
+    from loopwright.inspection.dashboard import HOST, LiveReport, application, bound_socket, serve
+    from loopwright.inspection.watch import check_may_grow
+
+    for log in logs:
+        check_may_grow(log)
+    report = LiveReport(logs, task)
+    application(report)  # what is not installed is said before a port is taken
+    with bound_socket(port) as listener:
+        url = f"http://{HOST}:{listener.getsockname()[1]}/"
+        echo(harmless(f"{', '.join(logs)} at {url} (Ctrl-C ends it)"))
+        os.nice(10)
+        if show and click.launch(url):
+            echo(f"no browser could be started; open {url} in one", err=True)
+        serve(report, listener)

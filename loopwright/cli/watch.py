@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from loopwright.cli.harmless import echo, harmless
+from loopwright.cli.console import echo, harmless
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -48,8 +48,7 @@ def command(log: str, every: float | None, once: bool) -> None:
     """
     from rich.console import Console
 
-    from loopwright.inspection.growing import check_may_grow
-    from loopwright.inspection.watch import Watcher
+    from loopwright.inspection.watch import Watcher, check_may_grow
     from loopwright.records import load
     from loopwright.records.follow import Follower
     from loopwright.records.log import check_is_log
@@ -165,7 +164,7 @@ def _task_table(status: Status, width: int, most: int) -> Table:
 
 
 def _cells(task: TaskStatus, width: int) -> tuple[str, ...]:
-    from loopwright.inspection.quantities import speed_text
+    from loopwright.inspection.speed import speed_text
 
     faster = f"{task.default_s / task.best_s:.2f}x" if task.default_s and task.best_s else "-"
     cells = [task.name, str(task.trials), str(task.failed), _best(task), faster]
@@ -187,7 +186,7 @@ def _trials(status: Status) -> str:
 
 
 def _pace(status: Status) -> str:
-    from loopwright.inspection.quantities import duration_text
+    from loopwright.inspection.speed import duration_text
 
     pace = "" if status.per_minute is None else f"{status.per_minute:.0f} a minute"
     over = status.limit is not None and status.done >= status.limit
@@ -206,7 +205,7 @@ def _skipped(status: Status) -> str:
 
 
 def _age(status: Status) -> str:
-    from loopwright.inspection.quantities import duration_text
+    from loopwright.inspection.speed import duration_text
 
     age = time.time() - status.event_ts
     return f" ({duration_text(age)} ago)" if status.event_ts and age >= 0 else ""

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from loopwright.cli import program
+from loopwright.cli.console import command_line
 from loopwright.env import MAX_THREADS
 from loopwright.errors import LoopwrightError, TaskError, UsageError, did_you_mean
 from loopwright.records import Json
@@ -63,7 +63,7 @@ class Workload:
             words += ["--target", self.target]
         if self.threads is not None:
             words += ["--threads", str(self.threads)]
-        return program.command([*words, *options])
+        return command_line([*words, *options])
 
     @property
     def default_log(self) -> str:
@@ -167,7 +167,7 @@ def find_operator(name: str) -> Operator:
     from loopwright import ops
 
     if name.endswith(".py"):
-        listed = program.command(["workloads", name])
+        listed = command_line(["workloads", name])
         raise UsageError(
             f"{name} is a file; name a template or function in it, {name}:NAME (see '{listed}')"
         )

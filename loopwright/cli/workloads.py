@@ -10,8 +10,7 @@ from pathlib import Path
 
 import click
 
-from loopwright.cli import program
-from loopwright.cli.harmless import echo
+from loopwright.cli.console import command_line, echo
 from loopwright.cli.workload import completed_workloads, find_operator, templates_in, workloads_in
 from loopwright.errors import UsageError, did_you_mean
 from loopwright.ops.description import Description, Parameter, describe, describe_all, parameters_of
@@ -68,7 +67,7 @@ def _list(found: Sequence[Description]) -> str:
     page = _page()
     page.write_dl([(one.name, one.summary) for one in found])
     page.write_paragraph()
-    more = program.command(["workloads", found[0].name])
+    more = command_line(["workloads", found[0].name])
     page.write_text(
         f"`{more}` shows the parameters of one. A template of your own, or a "
         "function that returns tensors, is tuned as path/to/file.py:name."
@@ -85,7 +84,7 @@ def _full(found: Sequence[Description]) -> str:
             page.write_dl([(p.name, _explained(p, one)) for p in one.parameters])
         with page.section("Example"):
             words = ["tune", *one.name.split(), *one.example.split()]
-            page.write(f"  {program.command(words)}\n")
+            page.write(f"  {command_line(words)}\n")
         page.write_paragraph()
     return page.getvalue()
 

@@ -5,12 +5,11 @@ tensor expression that the log holds, the compiler, or a measurement.
 """
 
 from loopwright.inspection.choosing import choose
-from loopwright.inspection.emission import EMITTED, emit, text_of
+from loopwright.inspection.emission import EMITTED, emit, outline, text_of
 from loopwright.inspection.export import export
-from loopwright.inspection.interval import Change, change, median_interval
-from loopwright.inspection.outline import outline
 from loopwright.inspection.rerun import Rerun, rerun
-from loopwright.inspection.work import Work, work_of, works_of
+from loopwright.inspection.speed import Work, work_of, works_of
+from loopwright.inspection.ties import Change, change, median_interval
 from loopwright.measure.checking.check import Closeness, Comparison, compare, poison
 from loopwright.measure.data.plan import DataPlan, input_set
 

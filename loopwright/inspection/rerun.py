@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, cast
 from loopwright.env import usable_cpus
 from loopwright.errors import LoopwrightError
 from loopwright.inspection.choosing import LogLike, choose, log_of, title
-from loopwright.inspection.interval import Change, change, median_interval
-from loopwright.inspection.work import work_of
+from loopwright.inspection.speed import work_of
+from loopwright.inspection.ties import Change, change, median_interval
 from loopwright.records import Checked, Json, Log, Record
 from loopwright.task.applying.as_called import duration
 from loopwright.task.applying.fit import Here

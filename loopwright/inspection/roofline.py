@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from loopwright.errors import RecordError
-from loopwright.inspection.work import Work, work_of
+from loopwright.inspection.speed import Work, work_of
 from loopwright.records import Log, Record, Verdict, fields_of
 
 #: The names of arithmetic limits: those of `loopwright.target.Roof`, and of logs from before they

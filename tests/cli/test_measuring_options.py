@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from loopwright.cli.tuning.options import measuring
+from loopwright.cli.options import measuring
 from loopwright.measure import LocalBuilder, LocalRunner, measure_option
 from loopwright.testing.tuner_contract import FakeMeasurer
 from tests.cli.conftest import WORKLOAD
@@ -34,7 +34,7 @@ def test_they_reach_the_measurer_and_the_command_to_go_on(cli, tmp_path, monkeyp
         return FakeMeasurer()
 
     monkeypatch.setattr("loopwright.tuner.run.loop.Measurer", fake)
-    monkeypatch.setattr("loopwright.cli.tuning.tune._numpy", lambda workload, stack: None)
+    monkeypatch.setattr("loopwright.cli.tune._numpy", lambda workload, stack: None)
     (tmp_path / "one.txt").write_text("matmul M=16 N=16 K=16\n")
     words = WORKLOAD if verb == "tune" else ("one.txt", "--threads", "1")
     ran = cli(verb, *words, "--trials", "2", "--tuner", "random", *GIVEN)

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from loopwright.cli.numpy_process import NumpyProcess, environment, reference_of
-from loopwright.cli.tuning.tune import input_specs
+from loopwright.cli.tune import input_specs
 from loopwright.cli.workload import find_workload
 
 WORDS = ("matmul", ["M=8", "N=16", "K=4", "trans_a=true"])

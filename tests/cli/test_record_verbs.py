@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from rich.cells import cell_len
 
-from loopwright.cli.logs import columns
-from loopwright.cli.logs.text_plot import bars
+from loopwright.cli import tables as columns
+from loopwright.cli.tables import bars
 from loopwright.records import Record
 from tests.cli.record_tables import on_terminal, table, write
 from tests.unit.records.reports.made_logs import record

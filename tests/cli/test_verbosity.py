@@ -7,7 +7,7 @@ import logging
 
 import pytest
 
-from loopwright.cli.verbosity import Verbosity, log_shown, split_off
+from loopwright.cli.console import Verbosity, log_shown, split_off
 from loopwright.errors import UsageError
 
 TUNE = ("tune", "matmul", "M=8", "N=8", "K=8", "--trials", "4", "--tuner", "random")

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from loopwright.cli.harmless import echo, harmless
-from loopwright.cli.logs.columns import Column, print_csv, print_lines, print_table, wrapped
+from loopwright.cli.console import echo, harmless
 from loopwright.cli.logs.reading import (
     Filters,
     csv_option,
@@ -21,6 +20,7 @@ from loopwright.cli.logs.reading import (
     json_option,
     load_log,
 )
+from loopwright.cli.tables import Column, print_csv, print_lines, print_table, wrapped
 from loopwright.errors import UsageError
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def _pair(log: Log, records: Sequence[Record], wanted: Sequence[str]) -> tuple[R
 
 
 def _print_pair(log: Log, one: Record, other: Record, as_json: bool) -> None:
-    from loopwright.cli.logs.words import setup_title, speed_text
+    from loopwright.cli.logs.record_text import setup_title, speed_text
     from loopwright.inspection import works_of
     from loopwright.records.reports.differences import record_differences, time_ratio
 
@@ -189,7 +189,7 @@ def _print_tasks(pairs: Sequence[_Compared], form: tuple[bool, bool]) -> None:
 
 
 def _print_two(pair: _Compared) -> None:
-    from loopwright.cli.logs.words import counted
+    from loopwright.cli.logs.record_text import counted
 
     rows = pair.rows
     both = [row for row in rows if row.ratio is not None]

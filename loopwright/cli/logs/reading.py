@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from loopwright.cli.harmless import echo
+from loopwright.cli.console import echo
 from loopwright.errors import RecordError, UsageError
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class Filters:
         """The records of a log that pass; if there are none, the message lists the possible
         values.
         """
-        from loopwright.cli.logs.words import threads_texts
+        from loopwright.cli.logs.record_text import threads_texts
         from loopwright.records import fields_of
 
         chosen = list(log.records)

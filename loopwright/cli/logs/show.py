@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from loopwright.cli.harmless import echo, harmless
-from loopwright.cli.logs.columns import Column, table_lines, terminal_width, wrapped
+from loopwright.cli.console import echo, harmless
 from loopwright.cli.logs.reading import (
     Filters,
     check_one_setup,
@@ -17,12 +16,65 @@ from loopwright.cli.logs.reading import (
     load_log,
     log_options,
 )
-from loopwright.cli.logs.structure_lines import loop_lines, structure_lines
+from loopwright.cli.tables import Column, table_lines, terminal_width, wrapped
 from loopwright.errors import LoopwrightError, RecordError
 
 if TYPE_CHECKING:
     from loopwright.records import Log, Record
     from loopwright.records.reports.importance import Importance
+
+
+#: Other structures that are named.
+_OTHERS = 3
+
+
+def structure_lines(record: Record, own: Sequence[Record]) -> Iterator[str]:
+    """Its structure and the next best ones for its task and machine; nothing without structures."""
+    from loopwright.inspection.log_statistics import structure_of, tried_structures
+
+    name = structure_of(record)
+    if name is None:
+        return
+    yield wrapped(f"{'structure:':10} {harmless(name)}", 10)
+    tried = tried_structures(own)
+    own_time = next((s.seconds for s in tried if s.name == name), None)
+    others = [s for s in tried if s.name != name and s.seconds is not None]
+    if own_time is None or not others:
+        yield f"          {len(tried)} tried"
+        return
+    yield f"          {len(tried)} tried; the best of each beside the best of this one:"
+    for other in others[:_OTHERS]:
+        assert other.seconds is not None
+        count = f"{other.trials} record{'s' * (other.trials != 1)}"
+        text = f"{other.seconds / own_time:.2f} x its time, {count}: {harmless(other.name)}"
+        yield wrapped(f"          {text}", 12)
+    if len(others) > _OTHERS:
+        yield f"          and {len(others) - _OTHERS} more"
+
+
+def loop_lines(log: Log, record: Record) -> Iterator[str]:
+    """The loops of a record that has a structure, from the log alone."""
+    from loopwright.inspection.emission import outline
+    from loopwright.inspection.log_statistics import structure_of
+    from loopwright.lowering import lower
+    from loopwright.task.rebuild import rebuild
+
+    if structure_of(record) is None or not record.dag or not record.trace:
+        return
+    try:
+        rebuilt = rebuild(log, record)
+    except LoopwrightError:
+        return  # what is said of its schedule has the reason
+    try:
+        with rebuilt.passes:
+            text = outline(lower(rebuilt.schedule, rebuilt.args))
+    except LoopwrightError as error:
+        yield wrapped(f"Its loops cannot be shown: {error}")
+        return
+    yield "Its loops (--ir prints them in full):"
+    yield from (f"  {line}" for line in text.splitlines())
+    yield ""
+
 
 #: The word for the best record.
 BEST = "best"
@@ -104,7 +156,7 @@ def _described(
     """The record in words, line by line, from all records of its task and machine (``own``) and
     their candidates, the best first (``order``).
     """
-    from loopwright.cli.logs.words import setup_title
+    from loopwright.cli.logs.record_text import setup_title
 
     yield f"record {record.id} of {log.path}"
     yield _said("task", setup_title(record))
@@ -143,7 +195,7 @@ def _other_names(record: Record, own: Sequence[Record]) -> str:
 
 
 def _measured(record: Record) -> str:
-    from loopwright.cli.logs.words import minute_text
+    from loopwright.cli.logs.record_text import minute_text
 
     parts = [minute_text(record.ts)] if record.ts else []
     if record.run:
@@ -162,13 +214,13 @@ def _taken(record: Record) -> str:
 
 def _prepared(record: Record) -> str:
     """The time of preparing constant operands before the calls, in words."""
-    from loopwright.inspection.quantities import time_text
+    from loopwright.inspection.speed import time_text
 
     return f"once in {time_text(record.prepare_s)}, which is in no time of a call"
 
 
 def _speed(log: Log, record: Record) -> str:
-    from loopwright.cli.logs.words import speed_text
+    from loopwright.cli.logs.record_text import speed_text
     from loopwright.inspection import work_of
     from loopwright.records.reports.spread import spread
 
@@ -200,7 +252,7 @@ def _no_work(record: Record) -> str:
 
 def _standing(record: Record, own: Sequence[Record], order: Sequence[Record]) -> Iterator[str]:
     """Its rank, its ties and its verdict."""
-    from loopwright.cli.logs.words import counted
+    from loopwright.cli.logs.record_text import counted
     from loopwright.inspection.ties import LOOKED_AT, place_of, ties_of
     from loopwright.records.playoffs import ratios
     from loopwright.records.query import verdict_on

@@ -9,8 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 
-from loopwright.inspection.doctor.finding import Finding, listed, ok, warning
-from loopwright.inspection.doctor.system_files import SystemFiles
+from loopwright.inspection.doctor.finding import Finding, SystemFiles, listed, ok, warning
 
 #: Folders in which the dynamic linker looks, beside those of its cache and LD_LIBRARY_PATH.
 _FOLDERS = ("/lib64", "/usr/lib64", "/usr/lib", "/lib", "/usr/local/lib", "/usr/local/cuda/lib64")

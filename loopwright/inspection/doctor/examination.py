@@ -12,20 +12,13 @@ from loopwright import env
 from loopwright.errors import UsageError
 from loopwright.inspection.doctor import (
     accelerators,
-    cgroups,
-    clock,
-    compiler,
-    cores,
-    frequency,
-    load,
-    memory,
-    noise,
-    packages,
+    disturbances,
+    hardware,
+    installation,
+    limits,
     storage,
-    user_limits,
 )
-from loopwright.inspection.doctor.finding import Finding, State, unknown
-from loopwright.inspection.doctor.system_files import SystemFiles
+from loopwright.inspection.doctor.finding import Finding, State, SystemFiles, unknown
 from loopwright.records import Json
 
 
@@ -81,14 +74,14 @@ def examine(
     findings = [
         *_installation(files),
         *_processor(files, cpus, threads),
-        cgroups.cpu_time(files, len(cpus)),
-        cgroups.memory(files, len(cpus)),
-        *user_limits.user_limits(user_limits.present_limits()),
-        *load.load(files),
-        clock.timer(files, *clock.read_clock()),
-        *([noise.noise(sorted({1, threads}))] if measure else []),
-        memory.huge_pages(files),
-        memory.alignment(memory.numpy_addresses()),
+        limits.cpu_time(files, len(cpus)),
+        limits.memory(files, len(cpus)),
+        *limits.user_limits(limits.present_limits()),
+        *disturbances.load(files),
+        disturbances.timer(files, *disturbances.read_clock()),
+        *([disturbances.noise(sorted({1, threads}))] if measure else []),
+        hardware.huge_pages(files),
+        hardware.alignment(hardware.numpy_addresses()),
         *_places(files, Path(folder)),
         accelerators.nvidia(files, os.environ),
         accelerators.opencl(files, os.environ),
@@ -101,20 +94,20 @@ def _installation(files: SystemFiles) -> list[Finding]:
     versions = {name: found for name in names if (found := _version(name))}
     variables = env.surroundings().get("variables", {})
     return [
-        packages.system(platform.system(), platform.release(), platform.python_version()),
-        packages.dependencies(_required(), _version),
-        packages.xgboost(versions, platform.system()),
-        packages.environment(lambda: env.Settings.from_environ(os.environ), variables),
-        *compiler.compiler(files),
+        installation.system(platform.system(), platform.release(), platform.python_version()),
+        installation.dependencies(_required(), _version),
+        installation.xgboost(versions, platform.system()),
+        installation.environment(lambda: env.Settings.from_environ(os.environ), variables),
+        *installation.compiler(files),
     ]
 
 
 def _processor(files: SystemFiles, cpus: Sequence[int], threads: int) -> list[Finding]:
     return [
-        cores.affinity(files, cpus, threads, env.num_threads_variable(os.environ)),
-        cores.siblings(files, cpus),
-        frequency.governor(files, cpus),
-        frequency.turbo(files),
+        hardware.affinity(files, cpus, threads, env.num_threads_variable(os.environ)),
+        hardware.siblings(files, cpus),
+        hardware.governor(files, cpus),
+        hardware.turbo(files),
     ]
 
 

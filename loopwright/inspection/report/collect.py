@@ -10,13 +10,12 @@ from dataclasses import replace
 from itertools import compress
 
 from loopwright.errors import RecordError
-from loopwright.inspection.clock import throughput, time_spent, time_spent_by
-from loopwright.inspection.quantities import threads_text
+from loopwright.inspection.log_statistics import throughput, time_spent, time_spent_by
 from loopwright.inspection.report.elements import cut
 from loopwright.inspection.report.page_data import Comparison, LogPage, Page, Series, TaskPage
 from loopwright.inspection.report.series import Effort, Known, series_of
 from loopwright.inspection.roofline import limits_in
-from loopwright.inspection.work import arithmetic_in
+from loopwright.inspection.speed import arithmetic_in, threads_text
 from loopwright.records import Json, Log, Record, device_of, fields_of
 from loopwright.records.reports.differences import record_differences, time_ratio
 from loopwright.records.reports.setups import Setup, by_setup, task_text

@@ -12,14 +12,21 @@ from typing import NamedTuple
 from xml.etree.ElementTree import Element
 
 from loopwright.files import Kind, marked
-from loopwright.inspection.quantities import duration_text
-from loopwright.inspection.report.cards import card
-from loopwright.inspection.report.elements import Child, element, embedded, markup, raw
-from loopwright.inspection.report.log_sections import log_sections
-from loopwright.inspection.report.model_section import model_section
+from loopwright.inspection.report.elements import (
+    Cell,
+    Child,
+    best_cell,
+    card,
+    element,
+    embedded,
+    markup,
+    number,
+    raw,
+    table,
+)
 from loopwright.inspection.report.page_data import Page, TaskPage
-from loopwright.inspection.report.tables import Cell, best_cell, number, table
-from loopwright.inspection.report.task_sections import task_sections
+from loopwright.inspection.report.sections import log_sections, model_section, task_sections
+from loopwright.inspection.speed import duration_text
 
 #: Signature of a page, in its first bytes.
 _GENERATOR = "loopwright report"

@@ -10,7 +10,7 @@ import json
 import math
 from dataclasses import dataclass, is_dataclass
 
-from loopwright.inspection.clock import Throughput, TimeSpent
+from loopwright.inspection.log_statistics import Throughput, TimeSpent
 from loopwright.records import Json
 
 #: Version of the data; a page and its script are always of the same one.

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from loopwright.errors import RecordError
-from loopwright.inspection.clock import TimeSpent
-from loopwright.inspection.forecast import forecasts
+from loopwright.inspection.log_statistics import TimeSpent
 from loopwright.inspection.report.elements import cut
-from loopwright.inspection.report.knob_data import effects_of, parallel_of
+from loopwright.inspection.report.knob_data import effects_of, forecasts, parallel_of
 from loopwright.inspection.report.page_data import (
     Accuracy,
     Candidate,
@@ -22,7 +21,7 @@ from loopwright.inspection.report.page_data import (
     Steps,
 )
 from loopwright.inspection.roofline import Limits, roofline_point
-from loopwright.inspection.work import Work, work_of
+from loopwright.inspection.speed import Work, work_of
 from loopwright.records import (
     Checked,
     Log,

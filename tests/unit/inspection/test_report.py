@@ -14,7 +14,7 @@ import pytest
 from loopwright.errors import RecordError
 from loopwright.inspection.report import PAGE, Page, page_of, report_html
 from loopwright.inspection.report.elements import element, markup, raw, visible
-from loopwright.inspection.work import Work
+from loopwright.inspection.speed import Work
 from loopwright.records import Log, load, ranked
 from tests.unit.inspection.report_logs import SCRIPT, made_up, playoff, trial, write
 

@@ -1,0 +1,341 @@
+"""``loopwright records curve | errors | importance``: statistics over the trials of a log."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from loopwright.cli.console import echo, harmless
+from loopwright.cli.logs.reading import (
+    Filters,
+    csv_option,
+    json_option,
+    largest_setup,
+    load_log,
+    log_options,
+)
+from loopwright.cli.options import force_option
+from loopwright.cli.tables import (
+    Column,
+    cut,
+    print_csv,
+    print_lines,
+    print_table,
+    terminal_width,
+    wrapped,
+)
+from loopwright.errors import RecordError, UsageError
+from loopwright.files import Kind, Output, check, write
+
+if TYPE_CHECKING:
+    from loopwright.inspection import Work
+    from loopwright.records import Json, Record
+    from loopwright.records.reports.curve import Curve
+    from loopwright.records.reports.errors import FailingValue, FailureReport
+    from loopwright.records.reports.importance import Importance
+
+#: Size of a plot where there is no terminal to ask, and its height.
+_PLOT_WIDTH, _PLOT_HEIGHT = 80, 12
+#: Steps of a curve that are listed, and values of knobs for each kind of failure.
+_STEPS, _VALUES = 12, 5
+_BAR = 20
+#: Kinds of pictures, with the field that says who made one; and how that begins.
+_CREATOR = {".png": "Software", ".svg": "Creator", ".pdf": "Creator"}
+_BY = "loopwright records curve"
+_PICTURE = Kind("a picture", lambda data: _BY.encode() in data)
+
+
+@click.command("curve", short_help="The best so far, trial after trial.")
+@log_options
+@json_option
+@csv_option
+@click.option(
+    "-o",
+    "--out",
+    metavar="FILE",
+    help="Draw it as a picture instead: x.png, x.svg or x.pdf (needs matplotlib).",
+)
+@force_option
+def curve(
+    log: str, filters: Filters, as_json: bool, as_csv: bool, out: str | None, force: bool
+) -> None:
+    """Show the best speed so far, trial after trial, for one task of LOG.
+
+    Failed trials and those that racing dropped are never the best. Runs that were resumed are
+    joined. --csv and --json print a row for each trial: number, clock (seconds of running), time
+    of the trial, the best time so far.
+    """
+    from loopwright.inspection import work_of
+    from loopwright.records.reports.curve import best_so_far
+
+    if out is not None and (as_json or as_csv):
+        raise UsageError("-o draws a picture, --json and --csv print rows; give one of them")
+    read = load_log(log)
+    records = largest_setup(read, filters)
+    found = best_so_far(records, read.headers)
+    if as_json or as_csv:
+        _curve_for_programs(found, as_json)
+        return
+    if not found.steps:
+        raise RecordError(
+            f"{log} has no trial that may be best among {len(found)}; "
+            f"`loopwright records errors {log}` shows what failed"
+        )
+    work = work_of(read, found.steps[-1].record)
+    if out is not None:
+        _draw(found, work, records[0], out, force=force)
+        return
+    _print_curve(found, work, records[0])
+
+
+def _curve_for_programs(found: Curve, as_json: bool) -> None:
+    titles = ("trial", "clock", "seconds", "best", "counts", "run")
+    columns = (found.clock, found.seconds, found.best, found.counts, found.runs)
+    rows: Iterator[list[Json]] = (
+        [n, *(None if isinstance(x, float) and math.isnan(x) else x for x in row)]
+        for n, row in enumerate(zip(*(c.tolist() for c in columns), strict=True), 1)
+    )
+    if as_json:
+        print_lines(json.dumps(dict(zip(titles, row, strict=True))) for row in rows)
+    else:
+        print_csv(titles, rows)
+
+
+def _print_curve(found: Curve, work: Work | None, first: Record) -> None:
+    from loopwright.cli.logs.record_text import counted, gflops, setup_title, speed_text
+    from loopwright.cli.tables import bars
+    from loopwright.task.applying.as_called import duration
+
+    width = terminal_width() or _PLOT_WIDTH
+    unit, values = _speeds(found, work)
+    echo(wrapped(setup_title(first), 2))
+    echo(f"best so far in {unit}, over {counted(len(found), 'trial')}")
+    for line in bars(values, width, _PLOT_HEIGHT):
+        click.echo(line)
+    shown = found.steps[-_STEPS:]
+    if len(shown) < len(found.steps):
+        echo(f"the last {len(shown)} of {len(found.steps)} improvements:")
+    before = [step.seconds for step in found.steps]
+    gains = [
+        "-" if step.number == found.steps[0].number else f"{_gain(found, before, step.seconds):.1%}"
+        for step in shown
+    ]
+    speeds = [gflops(work, step.seconds) for step in shown]
+    columns = [
+        Column("trial", [str(step.number) for step in shown], right=True),
+        Column("after", [duration(step.clock) for step in shown], right=True),
+        Column("time", [duration(step.seconds) for step in shown], right=True),
+        Column("GFLOP/s", [f"{speed:.1f}" if speed else "-" for speed in speeds], right=True),
+        Column("gain", gains, right=True),
+        Column("windows from - to", [f"{duration(s.low)} - {duration(s.high)}" for s in shown]),
+        Column("record", [step.record.id for step in shown]),
+    ]
+    print_table(columns)
+    if found.final is not None and found.final.id != found.steps[-1].record.id:
+        said = speed_text(work, found.final.median)
+        echo(
+            wrapped(
+                f"measured again and ranked, the best is record {found.final.id}: {said} "
+                "(the fastest of many single measurements owes something to luck)"
+            )
+        )
+
+
+def _gain(found: Curve, before: Sequence[float], seconds: float) -> float:
+    """The share by which a step is faster than the one before."""
+    return before[before.index(seconds) - 1] / seconds - 1.0
+
+
+def _speeds(found: Curve, work: Work | None) -> tuple[str, list[float]]:
+    """The curve as a speed: in GFLOP/s, or in calls per second where the work is not known."""
+    best = found.best.tolist()
+    if work is not None and work.flop:
+        return "GFLOP/s", [work.flop / seconds / 1e9 for seconds in best]
+    return "calls per second", [1.0 / seconds for seconds in best]
+
+
+def _draw(found: Curve, work: Work | None, first: Record, out: str, *, force: bool) -> None:
+    """Draw the curve with matplotlib, which is refused over another file."""
+    from loopwright.cli.logs.record_text import setup_title
+
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as exc:
+        raise UsageError(
+            "-o needs matplotlib: pip install 'loopwright[plot]'; without -o a text plot is printed"
+        ) from exc
+    kind = os.path.splitext(out)[1]
+    if kind not in _CREATOR:
+        raise UsageError(f"-o {out}: name a file that ends in {', '.join(_CREATOR)}")
+    check((Path(out), _PICTURE), force=force, error=RecordError)
+    unit, values = _speeds(found, work)
+    figure = Figure(figsize=(8, 4.5), layout="constrained")
+    axes = figure.add_subplot()
+    scale = [best * value for best, value in zip(found.best.tolist(), values, strict=True)]
+    known = max((s for s in scale if not math.isnan(s)), default=1.0)
+    points = [known / seconds for seconds in found.seconds.tolist()]
+    numbers = range(1, len(found) + 1)
+    axes.plot(numbers, points, ".", markersize=3, alpha=0.5, label="trials")
+    axes.step(numbers, values, where="post", label="best so far")
+    axes.set_xlabel("trial")
+    axes.set_ylabel(unit)
+    axes.set_ylim(bottom=0)
+    # A dollar sign in a name is no formula.
+    axes.set_title(setup_title(first).replace("$", r"\$"), fontsize=9)
+    axes.legend()
+    drawn = io.BytesIO()
+    figure.savefig(drawn, format=kind[1:], metadata={_CREATOR[kind]: _BY})
+    write(Output(Path(out), drawn.getvalue(), _PICTURE), force=force, error=RecordError)
+    echo(f"wrote {out}")
+
+
+@click.command("errors", short_help="What failed, and which knobs go with it.")
+@log_options
+@json_option
+@csv_option
+def errors(log: str, filters: Filters, as_json: bool, as_csv: bool) -> None:
+    """Show what failed in LOG: the kinds, their shares, the first example of each.
+
+    Below each kind stand the values of knobs that go with it: values whose candidates failed more
+    often than chance allows (Fisher's exact test, p below 0.01 after a correction for the number
+    of values that were looked at).
+    """
+    from loopwright.cli.logs.record_text import counted
+    from loopwright.records.reports.errors import failures
+
+    read = load_log(log)
+    found = failures(filters.of(read))
+    if as_json or as_csv:
+        _errors_for_programs(found, as_json)
+        return
+    echo(
+        wrapped(
+            f"{found.failed} of {counted(found.trials, 'trial')} failed; {found.dropped} were "
+            "dropped by racing, which is no failure; "
+            f"{found.again} of the further measurements failed"
+        )
+    )
+    width = terminal_width()
+    for kind in found.kinds:
+        click.echo()
+        echo(f"{kind.kind}: {counted(kind.count, 'record')}, {kind.share:.1%}")
+        echo(
+            _fitted(
+                f"  first: record {kind.first.id}, trial {kind.first.trial}: {kind.text}", width
+            )
+        )
+        for value in kind.values[:_VALUES]:
+            echo(_fitted(f"  {_value_text(value)}", width))
+        if len(kind.values) > _VALUES:
+            echo(f"  and {len(kind.values) - _VALUES} more values; --json names them")
+
+
+def _fitted(text: str, width: int | None) -> str:
+    return text if width is None else cut(harmless(text), width)
+
+
+def _value_text(value: FailingValue) -> str:
+    return (
+        f"{value.knob} = {value.value}: {value.share:.0%} fail so ({value.failed} of "
+        f"{value.trials}), {value.overall:.0%} of all"
+    )
+
+
+def _errors_for_programs(found: FailureReport, as_json: bool) -> None:
+    titles = ("kind", "count", "share", "first", "trial", "text")
+    rows = [
+        (kind.kind, kind.count, kind.share, kind.first.id, kind.first.trial, kind.text)
+        for kind in found.kinds
+    ]
+    if not as_json:
+        print_csv(titles, rows)
+        return
+    for kind, row in zip(found.kinds, rows, strict=True):
+        values = [
+            {
+                "knob": value.knob,
+                "value": value.value,
+                "failed": value.failed,
+                "records": value.trials,
+                "share": value.share,
+                "overall": value.overall,
+                "p": value.p,
+            }
+            for value in kind.values
+        ]
+        click.echo(json.dumps({**dict(zip(titles, row, strict=True)), "values": values}))
+
+
+@click.command("importance", short_help="Which knobs matter.")
+@log_options
+@json_option
+@csv_option
+@click.option("--seed", type=int, default=0, show_default=True, help="Of the samples.")
+def importance(log: str, filters: Filters, as_json: bool, as_csv: bool, seed: int) -> None:
+    """Show which knobs matter for one task of LOG, with the best and the worst value of each.
+
+    The share is the part of the variance of log(time) that a knob explains by itself: functional
+    ANOVA (Hutter and others, 2014) over boosted trees that learn from the log. `slower` is how
+    many times as long the worst value takes as the best, all other knobs varying.
+    """
+    from loopwright.records.reports import importance as reports
+
+    read = load_log(log)
+    found = reports.importance(largest_setup(read, filters), seed)
+    if as_json or as_csv:
+        _importance_for_programs(found, as_json)
+        return
+    _print_importance(found)
+
+
+def _importance_for_programs(found: Importance, as_json: bool) -> None:
+    titles = ("knob", "share", "best", "worst", "slower", "records", "rank_correlation")
+    rows = [
+        (k.knob, k.share, k.best.text, k.worst.text, k.worst.slower, found.records,
+         found.rank_correlation)
+        for k in found.knobs
+    ]  # fmt: skip
+    if not as_json:
+        print_csv(titles, rows)
+        return
+    for knob, row in zip(found.knobs, rows, strict=True):
+        values = [
+            {"value": v.text, "count": v.count, "slower": v.slower, "fastest": v.fastest}
+            for v in knob.values
+        ]
+        click.echo(json.dumps({**dict(zip(titles, row, strict=True)), "values": values}))
+
+
+def _print_importance(found: Importance) -> None:
+    rows = [*((k.share, k.knob) for k in found.knobs), (found.together, "(combinations)")]
+    blank = [""]
+    print_table(
+        [
+            Column("knob", [harmless(name) for _, name in rows]),
+            Column("share", [f"{share:.1%}" for share, _ in rows], right=True),
+            Column("", ["█" * round(share * _BAR) for share, _ in rows]),
+            Column("slower", [f"{k.worst.slower:.2f} x" for k in found.knobs] + blank, right=True),
+            Column("best", [harmless(k.best.text) for k in found.knobs] + blank),
+            Column("worst", [harmless(k.worst.text) for k in found.knobs] + blank, cut=True),
+        ]
+    )
+    dropped = f" ({found.dropped} of them dropped by racing, with rough times)"
+    learned = "" if found.learned == found.records else f", learned from {found.learned} of them"
+    echo(
+        wrapped(
+            f"{found.method}, over {found.records} records{dropped if found.dropped else ''}"
+            f"{learned}; rank correlation {found.rank_correlation:.2f} on what it had not seen"
+        )
+    )
+    if found.rank_correlation < 0.3:
+        echo("That is low: the trees learned little, and these shares say little; tune for longer")
+
+
+VERBS = (curve, errors, importance)
