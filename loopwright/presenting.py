@@ -28,6 +28,11 @@ def harmless(text: str) -> str:
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
+def counted(count: int, what: str) -> str:
+    """``1 record``, ``2 records``."""
+    return f"{count} {what}{'s' * (count != 1)}"
+
+
 def html_block(title: str, *parts: str) -> str:
     """HTML of a plain heading and the HTML below it, for ``_repr_html_``."""
     return f"<div><b>{_escaped(title)}</b>{''.join(parts)}</div>"

@@ -106,6 +106,23 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("registry", "structures"),
         ("tasks",),
     ),
+    "inspection": (
+        ("applying_here", "bench", "choosing", "doctor", "kernel_file", "log_statistics"),
+        ("speed", "ties"),
+        ("emission", "export", "rerun", "roofline", "schedules", "watch"),
+        ("report",),
+        ("dashboard",),
+    ),
+    "cli": (
+        ("console",),
+        ("display", "options", "tables"),
+        ("devices", "doctor", "logs", "watch", "workload"),
+        ("kernel_files", "model", "numpy_process", "records", "workloads"),
+        ("inspect", "report", "subject"),
+        ("bench", "build", "explain", "run", "tune_tasks"),
+        ("tune",),
+        ("app",),
+    ),
 }
 
 # `te.create_schedule` is a name of the field, and users expect it in `te`: that one file may look

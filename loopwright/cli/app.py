@@ -26,24 +26,49 @@ if TYPE_CHECKING:
 class Verbs(click.Group):
     """Loads the module of a verb when that verb is used, so that each starts quickly."""
 
-    modules: ClassVar[dict[str, str]] = {
-        "workloads": "workloads.command",
-        "tune": "tune.command",
-        "tune-tasks": "tune_tasks.command",
-        "records": "records.command",
-        "report": "report.report_command",
-        "watch": "watch.command",
-        "dashboard": "report.dashboard_command",
-        "explain": "explain.explain_command",
-        "explain-error": "doctor.explain_error_command",
-        "analyze": "explain.analyze_command",
-        "lower": "explain.lower_command",
-        "build": "build.command",
-        "run": "run.command",
-        "bench": "bench.command",
-        "inspect": "inspect.command",
-        "devices": "devices.command",
-        "doctor": "doctor.doctor_command",
+    #: Where each verb is defined (file and function), and its short help.
+    modules: ClassVar[dict[str, tuple[str, str]]] = {
+        "workloads": ("workloads.command", "List what can be tuned, and the parameters of each."),
+        "tune": ("tune.command", "Search for the fastest configuration of a workload."),
+        "tune-tasks": (
+            "tune_tasks.command",
+            "Tune several workloads with one budget and one log.",
+        ),
+        "records": (
+            "records.command",
+            "Inspect logs, and put them together: list, best, show, importance, pick.",
+        ),
+        "report": (
+            "report.report_command",
+            "Make a page of a log: curve, knobs, failures, the best.",
+        ),
+        "watch": ("watch.command", "Follow a tuning run from another terminal."),
+        "dashboard": (
+            "report.dashboard_command",
+            "Show the report page of logs that grow, in a browser.",
+        ),
+        "explain": (
+            "explain.explain_command",
+            "Show what a cost model sees of a kernel, and what makes it fast.",
+        ),
+        "explain-error": (
+            "doctor.explain_error_command",
+            "Explain why a trial failed: causes and next steps.",
+        ),
+        "analyze": ("explain.analyze_command", "Say what every stage of an expression is."),
+        "lower": (
+            "explain.lower_command",
+            "Print the loop nest, before and after the best record.",
+        ),
+        "build": ("build.command", "Compile the fastest kernel of a log into a file."),
+        "run": ("run.command", "Check and time a file that `build` wrote."),
+        "bench": ("bench.command", "Compare default, tuned and NumPy in one run."),
+        "inspect": ("inspect.command", "Show what a model consists of, and where its time goes."),
+        "devices": ("devices.command", "List devices with their measured limits."),
+        "doctor": (
+            "doctor.doctor_command",
+            "Look for what keeps this machine from tuning well.",
+        ),
     }
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -52,11 +77,16 @@ class Verbs(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self.modules:
             return None
-        module, _, function = self.modules[cmd_name].partition(".")
+        file, _, function = self.modules[cmd_name][0].partition(".")
         command: click.Command = getattr(
-            importlib.import_module(f"loopwright.cli.{module}"), function
+            importlib.import_module(f"loopwright.cli.{file}"), function
         )
         return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The verbs and their short helps, without loading any verb."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in self.modules.items()])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Completions for a verb or an option, without loading any verb."""

@@ -1,4 +1,4 @@
-"""The name by which this program was called, so that printed commands run when they are pasted."""
+"""The terminal: lines that are safe to print, verbosity, and commands that can be pasted."""
 
 from __future__ import annotations
 
@@ -23,59 +23,16 @@ from loopwright.presenting import harmless
 if TYPE_CHECKING:
     from rich.console import Console
 
+__all__ = ["harmless"]
 
 _NAME = "loopwright"
+#: Loggers that are shown: our own, and the one on which AutoTVM's users look for trials.
+_LOGGERS = ("loopwright", "autotvm")
+#: Longer lines are hard to read, however wide the terminal is.
+_WIDEST = 100
 
 
-def program_words() -> list[str]:
-    """The words by which a shell in this folder starts this very program.
-
-    ``loopwright`` where the shell finds it under that name; else its path as it was called; for
-    ``python -m loopwright`` the interpreter and these words; the name where another program calls
-    `main`.
-    """
-    called = Path(sys.argv[0])
-    if called.name == "__main__.py" and called.parent.name == _NAME:
-        return [_found("python") or _found("python3") or _shortened(sys.executable), "-m", _NAME]
-    if called.name != _NAME or not called.is_file():
-        return [_NAME]
-    found = shutil.which(_NAME)
-    if found is not None and os.path.samefile(found, called):
-        return [_NAME]
-    return [_shortened(str(called))]
-
-
-def program_name() -> str:
-    """The words by which this program was called, as one text."""
-    return shlex.join(program_words())
-
-
-def command_line(words_after: Sequence[str]) -> str:
-    """A command line of this program that can be pasted into a shell in this folder."""
-    return shlex.join([*program_words(), *words_after])
-
-
-def _found(name: str) -> str:
-    """The name, where a shell finds the running interpreter under it; else nothing.
-
-    The paths are compared as they are: in a virtual environment both may be links to one file.
-    """
-    found = shutil.which(name)
-    same = found is not None and os.path.abspath(found) == os.path.abspath(sys.executable)
-    return name if same else ""
-
-
-def _shortened(path: str) -> str:
-    """A path relative to this folder, if it lies within; a shell needs a slash in it."""
-    folder = Path.cwd()
-    whole = Path(os.path.abspath(path))
-    if not whole.is_relative_to(folder):
-        return str(whole)
-    inside = str(whole.relative_to(folder))
-    return inside if "/" in inside else f"./{inside}"
-
-
-__all__ = ["echo", "harmless", "harmless_lines"]
+# Text of logs and files may hold control sequences of terminals.
 
 
 def harmless_lines(text: str) -> str:
@@ -87,37 +44,93 @@ def echo(text: str, *, err: bool = False) -> None:
     click.echo(harmless_lines(text), err=err)
 
 
-#: Loggers that are shown: our own, and the one on which AutoTVM's users look for trials.
-_LOGGERS = ("loopwright", "autotvm")
+def announce(text: str) -> None:
+    """Print a message beside the result, on standard error."""
+    echo(text, err=True)
+
+
+def text_width() -> int:
+    """Width of text: the terminal's (COLUMNS, else 80), 100 at most."""
+    return max(40, min(_WIDEST, shutil.get_terminal_size((80, 24)).columns))
+
+
+def paragraph(text: str, indent: int = 0, *, first: str = "") -> list[str]:
+    """A text in lines of at most `text_width`; longer words stay whole. ``indent`` blanks stand
+    before each line but the first, which begins with ``first``.
+    """
+    return textwrap.wrap(
+        text,
+        text_width(),
+        initial_indent=first,
+        subsequent_indent=" " * indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def program_words() -> list[str]:
+    """The words by which a shell in this folder starts this very program.
+
+    ``loopwright`` where the shell finds it under that name; else its path as it was called; for
+    ``python -m loopwright`` the interpreter and these words; the name where another program calls
+    `main`.
+    """
+    called = Path(sys.argv[0])
+    if called.name == "__main__.py" and called.parent.name == _NAME:
+        # Paths are compared as they are: in a virtual environment both may be links to one file.
+        here = os.path.abspath(sys.executable)
+        found = {n: shutil.which(n) for n in ("python", "python3")}
+        names = [n for n, path in found.items() if path and os.path.abspath(path) == here]
+        return [next(iter(names), _relative(sys.executable)), "-m", _NAME]
+    if called.name != _NAME or not called.is_file():
+        return [_NAME]
+    on_path = shutil.which(_NAME)
+    if on_path is not None and os.path.samefile(on_path, called):
+        return [_NAME]
+    return [_relative(str(called))]
+
+
+def program_name() -> str:
+    return shlex.join(program_words())
+
+
+def command_line(words: Sequence[str]) -> str:
+    """A command line of this program that can be pasted into a shell in this folder."""
+    return shlex.join([*program_words(), *words])
+
+
+def _relative(path: str) -> str:
+    """A path relative to this folder, if it lies within; a shell needs a slash in it."""
+    folder, absolute = Path.cwd(), Path(os.path.abspath(path))
+    if not absolute.is_relative_to(folder):
+        return str(absolute)
+    inside = str(absolute.relative_to(folder))
+    return inside if "/" in inside else f"./{inside}"
 
 
 class Verbosity(IntEnum):
     """The output besides results and errors."""
 
-    #: Nothing.
-    QUIET = -1
-    #: Progress, notes and advice.
-    NORMAL = 0
-    #: Also what the package reports at INFO: the start, each round and the end of a run.
-    ROUNDS = 1
-    #: Also what it reports at DEBUG: each trial.
-    TRIALS = 2
+    QUIET = -1  # nothing
+    NORMAL = 0  # progress, notes and advice
+    ROUNDS = 1  # also what the package reports at INFO: the start, each round and the end of a run
+    TRIALS = 2  # also what it reports at DEBUG: each trial
 
 
 def split_verbosity(args: Sequence[str]) -> tuple[Verbosity, list[str]]:
-    """Take the words for verbosity out of a command line, up to ``--``."""
+    """Take ``-v``, ``-vv``, ``--verbose`` and ``--quiet`` out of a command line, up to ``--``."""
     end = list(args).index("--") if "--" in args else len(args)
-    more = sum(map(_louder, args[:end]))
+    louder = sum(map(_levels, args[:end]))
     quiet = "--quiet" in args[:end]
-    if quiet and more:
+    if quiet and louder:
         raise UsageError("--quiet and -v contradict each other; give one of them")
-    rest = [word for word in args[:end] if not _louder(word) and word != "--quiet"]
-    level = Verbosity.QUIET if quiet else Verbosity(min(more, Verbosity.TRIALS))
+    rest = [word for word in args[:end] if not _levels(word) and word != "--quiet"]
+    level = Verbosity.QUIET if quiet else Verbosity(min(louder, Verbosity.TRIALS))
     return level, [*rest, *args[end:]]
 
 
-def _louder(word: str) -> int:
-    """The number of levels that a word adds: ``-v`` and ``--verbose`` 1, ``-vv`` 2, and so on."""
+def _levels(word: str) -> int:
+    """The number of levels that a word adds."""
     if word == "--verbose":
         return 1
     return len(word) - 1 if re.fullmatch("-v+", word) else 0
@@ -159,7 +172,7 @@ def log_shown(level: Verbosity) -> Iterator[None]:
         yield
         return
     handler = logging.StreamHandler()
-    handler.setFormatter(_Harmless("%(asctime)s %(name)s: %(message)s", "%H:%M:%S"))
+    handler.setFormatter(_HarmlessFormatter("%(asctime)s %(name)s: %(message)s", "%H:%M:%S"))
     loggers = [logging.getLogger(name) for name in _LOGGERS]
     before = [logger.level for logger in loggers]
     for logger in loggers:
@@ -173,32 +186,8 @@ def log_shown(level: Verbosity) -> Iterator[None]:
             logger.setLevel(old)
 
 
-class _Harmless(logging.Formatter):
+class _HarmlessFormatter(logging.Formatter):
     """Formats lines in which a name from a log or a template cannot steer the terminal."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line of a record, on one line."""
         return harmless(super().format(record).replace("\n", " ").replace("\t", "  "))
-
-
-#: Longer lines are hard to read, however wide the terminal is.
-_WIDEST = 100
-
-
-def columns() -> int:
-    """Width of text: the terminal's (COLUMNS, else 80), 100 at most."""
-    return max(40, min(_WIDEST, shutil.get_terminal_size((80, 24)).columns))
-
-
-def paragraph(text: str, indent: int = 0, *, first: str = "") -> list[str]:
-    """A text in lines of at most `columns`; longer words stay whole. ``indent`` blanks stand before
-    each line but the first, which begins with ``first``.
-    """
-    return textwrap.wrap(
-        text,
-        columns(),
-        initial_indent=first,
-        subsequent_indent=" " * indent,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )

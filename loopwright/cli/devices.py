@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from loopwright.errors import BuildError, CodegenError, LowerError, RunError, UsageError
-from loopwright.runtime import Device, cuda, opencl
+from loopwright.cli.console import announce
+from loopwright.cli.options import json_option
+from loopwright.presenting import counted
+
+if TYPE_CHECKING:
+    from loopwright.runtime import Device
+
+_ATTRIBUTES = (
+    "device_name", "compute_version", "driver_version", "multi_processor_count",
+    "total_global_memory", "max_threads_per_block", "max_shared_memory_per_block", "warp_size",
+)  # fmt: skip
 
 
-@click.command("devices", short_help="List devices with their measured limits.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
+@click.command("devices")
+@json_option
 @click.option(
     "--threads",
     type=click.IntRange(1),
@@ -28,14 +36,14 @@ def command(as_json: bool, threads: int | None) -> None:
     or what is missing.
     """
     from loopwright import env, runtime
-    from loopwright.cli import schedules
-    from loopwright.cli.workload import counted
+    from loopwright.inspection.bench import Place
 
     threads = threads or runtime.get_num_threads()
     machine = env.machine()
     device = runtime.cpu(0)
-    with schedules.alone(), runtime.pinned(threads):
+    with Place(device, threads).held(announce):
         peak, bandwidth = runtime.fma_peak(threads), runtime.bandwidth(threads)
+    others = [(one, _facts(one)) for one in _accelerators()]
     facts = {
         "device": str(device),
         "cpu": machine["cpu"],
@@ -45,7 +53,7 @@ def command(as_json: bool, threads: int | None) -> None:
         "threads": threads,
         "fma_peak_gflops": peak / 1e9,
         "bandwidth_gbytes": bandwidth / 1e9,
-        "others": _accelerators(),
+        "others": [known for _, known in others],
     }
     if as_json:
         click.echo(json.dumps(facts))
@@ -54,52 +62,21 @@ def command(as_json: bool, threads: int | None) -> None:
     click.echo(f"  instruction sets: {' '.join(machine['isa'])}")
     caches = ", ".join(f"{name} {size >> 10} KiB" for name, size in device.cache_sizes.items())
     click.echo(f"  caches: {caches or 'not known'}")
-    click.echo(f"  float32 peak, {counted(threads)}: {facts['fma_peak_gflops']:.1f} GFLOP/s")
-    click.echo(f"  memory bandwidth, {counted(threads)}: {facts['bandwidth_gbytes']:.1f} GB/s")
-    for line in _accelerator_lines(facts["others"]):
-        click.echo(line)
+    used = counted(threads, "thread")
+    click.echo(f"  float32 peak, {used}: {facts['fma_peak_gflops']:.1f} GFLOP/s")
+    click.echo(f"  memory bandwidth, {used}: {facts['bandwidth_gbytes']:.1f} GB/s")
+    for one, known in others:
+        for line in _lines(one, known):
+            click.echo(line)
+    for make in (runtime.cuda, runtime.opencl):
+        if not make().exist:
+            click.echo(f"{make().name}: none ({make().why_absent()})")
 
 
-_ATTRIBUTES = (
-    "device_name", "compute_version", "driver_version", "multi_processor_count",
-    "total_global_memory", "max_threads_per_block", "max_shared_memory_per_block", "warp_size",
-)  # fmt: skip
-
-
-@dataclass(frozen=True)
-class MeasuredLimits:
-    """The limits of a device, measured now."""
-
-    #: Float32 multiply-adds in registers, in operations a second; None: unknown.
-    peak: float | None
-    #: Memory traffic, in bytes a second; None: unknown.
-    bandwidth: float | None
-    #: The reason why a limit is unknown; empty where both are known.
-    why_not: str
-
-
-def measured_limits(device: Device) -> MeasuredLimits:
-    """The limits of a device, which is held for this process while they are measured."""
-    from loopwright.cli import schedules
-    from loopwright.measure.playoff.device_limit import in_this_process
-    from loopwright.measure.yardsticks import programs
-    from loopwright.target import Target
-
-    rate = in_this_process(device)
-    peak = bandwidth = None
-    try:
-        target = Target(device.name)
-        with schedules.alone(device):
-            arithmetic, memory = programs.arithmetic(target), programs.memory(target)
-            peak = rate(arithmetic) * arithmetic.work
-            bandwidth = rate(memory) * memory.work
-    except (BuildError, CodegenError, LowerError, RunError, UsageError) as error:
-        return MeasuredLimits(peak, bandwidth, str(error))
-    return MeasuredLimits(peak, bandwidth, "")
-
-
-def _devices() -> Iterator[Device]:
+def _accelerators() -> Iterator[Device]:
     """All devices of kinds that are driven here, except the CPU."""
+    from loopwright.runtime import cuda, opencl
+
     for make in (cuda, opencl):
         number = 0
         while make(number).exist:
@@ -107,42 +84,29 @@ def _devices() -> Iterator[Device]:
             number += 1
 
 
-def _accelerators() -> list[dict[str, Any]]:
-    """One object a device for scripts, with null for unknown values; limits are measured now."""
-    return [_facts(d) for d in _devices()]
+def _facts(device: Device) -> dict[str, Any]:
+    """A device for scripts, with null for unknown values; limits are measured now."""
+    from loopwright.inspection.bench import device_rates
 
-
-def _facts(d: Device) -> dict[str, Any]:
-    limits = measured_limits(d)
+    peak, bandwidth, why_not = device_rates(device, announce)
     return {
-        "device": str(d),
-        **{name: d.attribute(name) for name in _ATTRIBUTES},
-        "fma_peak_gflops": None if limits.peak is None else limits.peak / 1e9,
-        "bandwidth_gbytes": None if limits.bandwidth is None else limits.bandwidth / 1e9,
-        "limits_unknown": limits.why_not,
+        "device": str(device),
+        **{name: device.attribute(name) for name in _ATTRIBUTES},
+        "fma_peak_gflops": None if peak is None else peak / 1e9,
+        "bandwidth_gbytes": None if bandwidth is None else bandwidth / 1e9,
+        "limits_unknown": why_not,
     }
 
 
-def _accelerator_lines(told: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """The devices that `facts` gave, for people, and the reason why there is none of a kind."""
-    for d, facts_of_it in zip(_devices(), told, strict=True):
-        yield f"{d}: {d.device_name}, {d.multi_processor_count} processors"
-        yield f"  memory: {d.total_memory / 2**30:.1f} GiB"
-        yield (
-            f"  a block: {d.max_threads_per_block} threads, "
-            f"{(d.max_shared_memory_per_block or 0) >> 10} KiB of shared memory"
-        )
-        yield f"  {d.name} {d.compute_version}, driver {d.driver_version}"
-        yield from _limit_lines(facts_of_it)
-    for make in (cuda, opencl):
-        if not make().exist:
-            yield f"{make().name}: none ({make().why_absent()})"
-
-
-def _limit_lines(told: Mapping[str, Any]) -> Iterator[str]:
-    if told["fma_peak_gflops"] is not None:
-        yield f"  float32 peak: {told['fma_peak_gflops']:.1f} GFLOP/s"
-    if told["bandwidth_gbytes"] is not None:
-        yield f"  memory bandwidth: {told['bandwidth_gbytes']:.1f} GB/s"
-    if told["limits_unknown"]:
-        yield f"  its limits are not known: {told['limits_unknown']}"
+def _lines(device: Device, facts: Mapping[str, Any]) -> Iterator[str]:
+    shared = (device.max_shared_memory_per_block or 0) >> 10
+    yield f"{device}: {device.device_name}, {device.multi_processor_count} processors"
+    yield f"  memory: {device.total_memory / 2**30:.1f} GiB"
+    yield f"  a block: {device.max_threads_per_block} threads, {shared} KiB of shared memory"
+    yield f"  {device.name} {device.compute_version}, driver {device.driver_version}"
+    if facts["fma_peak_gflops"] is not None:
+        yield f"  float32 peak: {facts['fma_peak_gflops']:.1f} GFLOP/s"
+    if facts["bandwidth_gbytes"] is not None:
+        yield f"  memory bandwidth: {facts['bandwidth_gbytes']:.1f} GB/s"
+    if facts["limits_unknown"]:
+        yield f"  its limits are not known: {facts['limits_unknown']}"

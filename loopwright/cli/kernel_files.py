@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from loopwright import dtypes, files
-from loopwright.cli.workload import Workload
+from loopwright.cli.workload import WorkloadSubject
 from loopwright.errors import LoopwrightError, RunError, UsageError
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def check_free(output: str, *, force: bool) -> None:
         files.check((Path(output), OBJECT), (manifest, MANIFEST), force=force)
 
 
-def write(workload: Workload, module: Module, output: str, *, force: bool) -> list[Path]:
+def write(workload: WorkloadSubject, module: Module, output: str, *, force: bool) -> list[Path]:
     """Write a kernel whose manifest names the workload: a shared object where ``output`` ends in
     ``.so``, else an object file with its manifest beside it. Returns the files, the kernel's first.
     """

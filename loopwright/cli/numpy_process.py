@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from loopwright import dtypes
-from loopwright.cli.workload import Workload, find_workload
+from loopwright.cli.workload import WorkloadSubject, find_workload
 from loopwright.errors import InternalError, RunError
 from loopwright.measure.data.planning import task_inputs
 from loopwright.measure.options import machine_memory
@@ -42,7 +42,7 @@ _HARMFUL = ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE")
 _THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 #: Makes the call that is timed, from a workload and its inputs.
-Prepare = Callable[[Workload, list[npt.NDArray[Any]], int], Callable[[], object]]
+Prepare = Callable[[WorkloadSubject, list[npt.NDArray[Any]], int], Callable[[], object]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,8 +73,23 @@ class SampleReply(Reply):
     seconds: float
 
 
-def reference_of(workload: Workload) -> Callable[..., Any] | None:
+def reference_of(workload: WorkloadSubject) -> Callable[..., Any] | None:
     return workload.task.reference
+
+
+def input_specs(workload: WorkloadSubject) -> list[tuple[tuple[int, ...], str]]:
+    """Shape and dtype of each input, in calling order."""
+    from loopwright.inspection.schedules import default_schedule
+    from loopwright.te.dag import read_arg_id
+
+    chosen = default_schedule(workload.task)
+    ids = chosen.schedule.arg_ids(chosen.args)
+    operations = chosen.schedule.dag.ops
+    return [
+        (tensor.static_shape, tensor.dtype)
+        for number, tensor in zip(ids, chosen.args, strict=True)
+        if operations[read_arg_id(number)[0]].is_placeholder
+    ]
 
 
 def environment(threads: int) -> dict[str, str | None]:
@@ -93,14 +108,16 @@ class NumpyProcess:
     library: ClassVar[str] = "NumPy"
 
     def __init__(
-        self, workload: Workload, inputs: Sequence[tuple[Sequence[int], str]], threads: int
+        self, workload: WorkloadSubject, inputs: Sequence[tuple[Sequence[int], str]], threads: int
     ) -> None:
         program = WorkerProgram(self.module, environment(threads))
         self._worker = Worker(self.library, machine_memory(), program=program)
         self._threads = threads
         self.prepare(workload, inputs)
 
-    def prepare(self, workload: Workload, inputs: Sequence[tuple[Sequence[int], str]]) -> None:
+    def prepare(
+        self, workload: WorkloadSubject, inputs: Sequence[tuple[Sequence[int], str]]
+    ) -> None:
         """Time another workload, with inputs ``(shape, dtype)``, in the same process."""
         self.problem = ""
         request = PrepareRequest(
@@ -222,7 +239,7 @@ def serve(prepare: Prepare) -> int:
 
 
 def _prepare(
-    workload: Workload, inputs: list[npt.NDArray[Any]], threads: int
+    workload: WorkloadSubject, inputs: list[npt.NDArray[Any]], threads: int
 ) -> Callable[[], object]:
     reference = reference_of(workload)
     if reference is None:

@@ -1,4 +1,4 @@
-"""``loopwright report``: a log as a page."""
+"""``loopwright report | dashboard``: logs as a page, once or live."""
 
 from __future__ import annotations
 
@@ -10,20 +10,21 @@ from typing import TYPE_CHECKING
 
 import click
 
-from loopwright.cli.console import echo, harmless
+from loopwright.cli.console import announce, echo, harmless
 from loopwright.cli.logs.reading import load_log
-from loopwright.cli.model import find_model
-from loopwright.cli.options import force_option
+from loopwright.cli.model import ModelOptions, find_model
+from loopwright.cli.options import TargetOptions, force_option
 from loopwright.errors import LoopwrightError, RecordError, UsageError
 from loopwright.files import Output, check, write
+from loopwright.presenting import counted
 
 if TYPE_CHECKING:
-    from loopwright.inspection.report.model_view import TunedKernels
+    from loopwright.graph import ModelTask
     from loopwright.inspection.report.page_data import ModelPage
     from loopwright.records import Log
 
 
-@click.command("report", short_help="Make a page of a log: curve, knobs, failures, the best.")
+@click.command("report")
 @click.argument("log")
 @click.argument("other", required=False)
 @click.option("-o", "--out", metavar="FILE", help="The page [default: the log's name with .html].")
@@ -75,64 +76,50 @@ def report_command(
     if any(os.path.exists(path) and os.path.samefile(path, read.path) for read in logs):
         raise UsageError(f"-o {path}: that is the log itself; name another file")
     check((Path(path), PAGE), force=force, error=LoopwrightError)
-    if shapes and model is None:
+    if model is None and shapes:
         raise UsageError("--shape is of inputs of a model: name it with --model")
-    if layouts is not None and model is None:
+    if model is None and layouts is not None:
         raise UsageError("--layouts is of a model: name it with --model")
     page = page_of(logs, task)
     if model is not None:
-        page = replace(page, model=model_of(model, shapes, logs[0], layouts))
+        page = replace(page, model=_model_page(model, shapes, logs[0], layouts))
     data = report_html(page).encode()
     write(Output(Path(path), data, PAGE), force=force, error=LoopwrightError)
-    tasks = f"{page.tasks_total} task{'s' * (page.tasks_total != 1)}"
-    count = sum(shown.records for shown in page.logs)
-    records = f"{count} record{'s' * (count != 1)}"
-    echo(harmless(f"wrote {path} ({len(data) / 1024:.0f} KiB): {records}, {tasks}"))
+    records = counted(sum(shown.records for shown in page.logs), "record")
+    tasks = counted(page.tasks_total, "task")
+    echo(f"wrote {harmless(path)} ({len(data) / 1024:.0f} KiB): {records}, {tasks}")
     if show and click.launch(path):
-        echo(harmless(f"no browser could be started; open {path} in one"), err=True)
+        announce(f"no browser could be started; open {harmless(path)} in one")
 
 
-def model_of(file: str, shapes: Sequence[str], log: Log, layouts: str | None = None) -> ModelPage:
-    """The records of a log for an ONNX model, with ``shapes`` such as ``name=1x3x224x224`` in place
-    of those that it declares, and in the layouts of a file; the target is that of the records.
+def _model_page(file: str, shapes: Sequence[str], log: Log, layouts: str | None) -> ModelPage:
+    """The records of a log for the tuned kernels of an ONNX model, in every implementation; the
+    target is that of the records.
     """
-    from loopwright.inspection.report import model_page
+    from loopwright.graph import extract_tasks
+    from loopwright.inspection.report import TunedKernels, model_page
+    from loopwright.tuner.run.state import flop_of
 
     target = next((record.target for record in log), None)
     if target is None:
         raise RecordError(f"{log.path}: no record of any kernel of {file}; it is empty")
-    kind = str(target.get("kind"))
-    return model_page(Path(file).name, _kernels(file, shapes, kind, layouts), log)
-
-
-def _kernels(
-    file: str, shapes: Sequence[str], kind: str, layouts: str | None
-) -> list[TunedKernels]:
-    """The kernels of a model that are tuned, in every implementation."""
-    from loopwright.graph import extract_tasks
-    from loopwright.inspection.report import TunedKernels
-    from loopwright.tuner.run.state import flop_of
-
-    model = find_model(file, shapes, kind, max_error=_ANY, layouts=layouts)
+    # Whatever error a log's implementations have was allowed when it was made.
+    options = ModelOptions(layouts=layouts, max_error=1.0)
+    model = find_model(file, shapes, TargetOptions(str(target.get("kind"))), options)
     with model.limits():
         tasks = extract_tasks(model.module, model.target, layouts=model.layouts)
-    groups: dict[str, list[int]] = {}
-    for at, one in enumerate(tasks):
-        groups.setdefault(one.group, []).append(at)
-    found = []
-    for places in groups.values():
-        own = [tasks[at] for at in places]
-        plain = min(own, key=lambda one: one.implementation != "definition")
-        ways = {one.task.key: one.implementation for one in own}
-        found.append(TunedKernels(str(plain.task), plain.weight, flop_of(plain.task), ways))
-    return found
+    groups: dict[str, list[ModelTask]] = {}
+    for one in tasks:
+        groups.setdefault(one.group, []).append(one)
+    kernels = []
+    for group in groups.values():
+        plain = min(group, key=lambda one: one.implementation != "definition")
+        ways = {one.task.key: one.implementation for one in group}
+        kernels.append(TunedKernels(str(plain.task), plain.weight, flop_of(plain.task), ways))
+    return model_page(Path(file).name, kernels, log)
 
 
-#: Whatever a log holds was allowed when it was made.
-_ANY = 1.0
-
-
-@click.command("dashboard", short_help="Show the report page of logs that grow, in a browser.")
+@click.command("dashboard")
 @click.argument("logs", nargs=-1, required=True, metavar="LOG...")
 @click.option(
     "--port", type=click.IntRange(0, 65535), default=0, help="Port; 0 (default) takes a free one."

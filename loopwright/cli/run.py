@@ -1,4 +1,4 @@
-"""``loopwright run``: check a built kernel on random data, and time it."""
+"""``loopwright run``: check a built kernel on random data, or run a model, and time it."""
 
 from __future__ import annotations
 
@@ -6,223 +6,41 @@ import io
 import json
 import zipfile
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 import numpy as np
 
-from loopwright.cli.console import echo
-from loopwright.cli.model import (
-    APPLIED_LAYOUTS,
-    BUILT,
-    batch_option,
-    find_model,
-    is_model,
-    layouts_option,
-    no_fallback_option,
-    refuse_for_model,
-    refuse_for_workload,
-    told_fallbacks,
+from loopwright.cli.console import announce, echo
+from loopwright.cli.model import BUILT, ModelOptions, find_model, is_model, print_fallbacks
+from loopwright.cli.options import (
+    DEVICE,
+    HistoryOptions,
+    SubjectOption,
+    TargetOptions,
+    force_option,
+    json_option,
+    takes,
 )
-from loopwright.cli.options import device_option, force_option
-from loopwright.cli.timing import place_of, sampler, waited
+from loopwright.cli.subject import refuse_other_options
 from loopwright.errors import UsageError, did_you_mean
 from loopwright.files import Kind, Output, check, write
-from loopwright.graph.random_inputs import random_inputs
-from loopwright.runtime import NDArray
-from loopwright.runtime.executors import BatchedModel, Model, load_model
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     from loopwright.records import Json
-    from loopwright.runtime import Device
-    from loopwright.runtime.executors import GraphExecutor
+    from loopwright.runtime.executors import BatchedModel, Model
 
     Array = npt.NDArray[Any]
-
 
 #: Ends an archive of outputs.
 _COMMENT = b"outputs of loopwright run"
 _OUTPUTS = Kind("an archive of outputs", lambda data: data.endswith(_COMMENT))
 
 
-def is_runnable_model(word: str) -> bool:
-    """Whether a word names a model: an ONNX file, or one that ``build`` wrote."""
-    return is_model(word) or Path(word).suffix == BUILT
-
-
-def run_model(
-    file: str,
-    inputs: Sequence[str],
-    output: str | None,
-    repeat: int,
-    *,
-    no_fallback: bool,
-    batches: Sequence[int],
-    layouts: str | None,
-    as_json: bool,
-    target: str | None = None,
-    force: bool = False,
-) -> None:
-    """Run a model once, describe or write (``.npz``) its outputs, and time ``repeat`` samples;
-    several batches each by itself.
-
-    Inputs that ``name=file.npy`` does not give are random. Without ``batches`` a model of any batch
-    runs that of the given inputs, else those that it was built for; outputs of several cannot be
-    written.
-    """
-    if output is not None:
-        _check_output(output, force=force)
-    model = _model(file, target, no_fallback=no_fallback, batches=batches, layouts=layouts)
-    if isinstance(model, Model):
-        if batches:
-            raise UsageError(f"--batch: {file} was built for one batch; leave it out")
-        given = _read(inputs, [v.name for v in model.program.input_values])
-        _run_one(file, model, given, output, repeat, force=force, as_json=as_json)
-        return
-    given = _read(inputs, [v.name for v in model.inputs])
-    told = [] if batches or not given else [model.batch_of_named(given)]
-    several = tuple(batches) or tuple(told) or model.batches
-    if output is not None and len(several) > 1:
-        raise UsageError(f"--output {output}: outputs are written of one batch; give --batch once")
-    for batch in several:
-        title = f"{file} of {model.size} {batch}"
-        _run_one(title, model.at(batch), given, output, repeat, force=force, as_json=as_json)
-
-
-def _run_one(
-    file: str,
-    model: Model,
-    given: Mapping[str, Array],
-    output: str | None,
-    repeat: int,
-    *,
-    force: bool,
-    as_json: bool,
-) -> None:
-    """Run a model of one batch, as `run_model` does."""
-    from loopwright.runtime import BenchmarkResult
-
-    place = place_of(model)
-    executor = model.executor()
-    executor.run(**{**random_inputs(model.program), **given})
-    outputs = dict(zip(model.program.output_names, _outputs(executor), strict=True))
-    if output is not None:
-        _write(Path(output), outputs, force=force)
-    with place.held():
-        sample = sampler(waited(executor))
-        times = BenchmarkResult(tuple(sample() for _ in range(repeat)))
-    if as_json:
-        told = {name: _described(a) for name, a in outputs.items()}
-        click.echo(json.dumps({"outputs": told, **place.to_json(), "times": times.results}))
-        return
-    echo(f"{file}, {place}")
-    random = [v for v in executor.get_input_info()[0] if v not in given]
-    if random:
-        echo(f"inputs:  random data for {', '.join(random)}; --input NAME=FILE.npy gives others")
-    for name, a in outputs.items():
-        echo(f"outputs: {name} {_in_words(_described(a))}")
-    told_fallbacks(model)
-    click.echo(f"time:    {times}")
-
-
-def _model(
-    file: str,
-    target: str | None,
-    *,
-    no_fallback: bool,
-    batches: Sequence[int],
-    layouts: str | None,
-) -> Model | BatchedModel:
-    from loopwright.graph import compile as compile_model
-
-    if not is_model(file):
-        for option, value in {"--layouts": layouts, "--target": target}.items():
-            if value is not None:
-                raise UsageError(f"{option} {value}: {file} is built already; leave it out")
-        return load_model(file)
-    given = find_model(
-        file, (), target or "llvm", no_fallback=no_fallback, batches=batches, layouts=layouts
-    )
-    if given.source is not None:
-        return compile_model(given.source, given.target, batches=given.batches)
-    return compile_model(given.module, given.target, layouts=given.layouts)
-
-
-def _read(words: Sequence[str], known: Sequence[str]) -> dict[str, Array]:
-    """The arrays of ``name=file.npy``, by name."""
-    found = {}
-    for word in words:
-        name, separator, path = word.partition("=")
-        if not separator or not path:
-            raise UsageError(f"--input {word!r}: write it as name=file.npy")
-        if name not in known:
-            hint = did_you_mean(name, known)
-            raise UsageError(f"the model has no input {name!r}{hint}; it has {', '.join(known)}")
-        found[name] = _array(path)
-    return found
-
-
-def _array(path: str) -> Array:
-    try:
-        with open(path, "rb") as file:
-            loaded: Array = np.lib.format.read_array(file, allow_pickle=False)
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror or error}") from error
-    except (ValueError, EOFError) as error:
-        raise UsageError(f"{path} is no array of NumPy (.npy): {error}") from error
-    return loaded
-
-
-def _outputs(executor: GraphExecutor) -> list[Array]:
-    outputs = map(executor.get_output, range(executor.get_num_outputs()))
-    return [a.numpy() if isinstance(a, NDArray) else a for a in outputs]
-
-
-def _check_output(output: str, *, force: bool) -> None:
-    """Refuse a file for outputs that cannot be written, before a model is built."""
-    if Path(output).suffix != ".npz":
-        raise UsageError(
-            f"--output {output}: outputs are written as NumPy's .npz; name such a file"
-        )
-    check((Path(output), _OUTPUTS), force=force)
-
-
-def _write(path: Path, outputs: Mapping[str, Array], *, force: bool) -> None:
-    archive = io.BytesIO()
-    np.savez(archive, **outputs)  # type: ignore[arg-type]
-    with zipfile.ZipFile(archive, "a") as file:
-        file.comment = _COMMENT
-    write(Output(path, archive.getvalue(), _OUTPUTS), force=force)
-
-
-def _described(a: Array) -> dict[str, Json]:
-    """Statistics of an array, without NaN and infinities."""
-    numbers = a[np.isfinite(a)] if a.dtype.kind == "f" else a
-    return {
-        "dtype": a.dtype.name,
-        "shape": list(a.shape),
-        "min": float(numbers.min()) if numbers.size else None,
-        "max": float(numbers.max()) if numbers.size else None,
-        "mean": float(numbers.mean()) if numbers.size else None,
-        "not_finite": int(a.size - numbers.size),
-    }
-
-
-def _in_words(described: Mapping[str, Any]) -> str:
-    text = f"{described['dtype']}{described['shape']}"
-    if described["min"] is not None:
-        figures = (f"{what} {described[what]:.4g}" for what in ("min", "mean", "max"))
-        text += f": {', '.join(figures)}"
-    if described["not_finite"]:
-        text += f", {described['not_finite']} elements are not finite"
-    return text
-
-
-@click.command("run", short_help="Check and time a file that `build` wrote.")
+@click.command("run")
 @click.argument("file", type=click.Path())
 @click.option(
     "--repeat",
@@ -232,7 +50,7 @@ def _in_words(described: Mapping[str, Any]) -> str:
     metavar="N",
     help="Samples, each about 10 ms of calls; the median is shown.",
 )
-@device_option
+@click.option("--device", cls=SubjectOption, of="workload", **DEVICE)
 @click.option(
     "--input",
     "inputs",
@@ -247,11 +65,14 @@ def _in_words(described: Mapping[str, Any]) -> str:
     help="Of a model: write its outputs to this .npz file of NumPy, as output_0, output_1, ...",
 )
 @force_option
-@click.option("--target", help="Of an ONNX file: what it is built for [default: llvm].")
-@no_fallback_option
-@batch_option
-@layouts_option(APPLIED_LAYOUTS)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
+@click.option(
+    "--target",
+    cls=SubjectOption,
+    of="model",
+    help="Of an ONNX file: what it is built for [default: llvm].",
+)
+@takes(without=("finalists", "max_error"), model=ModelOptions)
+@json_option
 def command(
     file: str,
     repeat: int,
@@ -260,9 +81,7 @@ def command(
     output: str | None,
     force: bool,
     target: str | None,
-    no_fallback: bool,
-    batches: tuple[int, ...],
-    layouts: str | None,
+    model: ModelOptions,
     as_json: bool,
 ) -> None:
     """Run the kernel in FILE once on random inputs, check the outputs, and time it.
@@ -273,74 +92,180 @@ def command(
     FILE may be a model, model.lw of `build`, or model.onnx, which then is built first. It runs once
     on the inputs that are given, and is timed.
     """
-    if is_runnable_model(file):
-        refuse_for_model({"--device": device})
-        run_model(
-            file,
-            inputs,
-            output,
-            repeat,
-            no_fallback=no_fallback,
-            batches=batches,
-            layouts=layouts,
-            as_json=as_json,
-            target=target,
-            force=force,
-        )
+    runs_model = is_model(file) or Path(file).suffix == BUILT
+    refuse_other_options(runs_model)
+    if runs_model:
+        if output is not None:
+            if Path(output).suffix != ".npz":
+                raise UsageError(
+                    f"--output {output}: outputs are written as NumPy's .npz; name such a file"
+                )
+            check((Path(output), _OUTPUTS), force=force)
+        for title, one, arrays in _models(file, target, model, inputs, output):
+            _run_model(title, one, arrays, output, repeat, force, as_json)
         return
-    for_models = {"--no-fallback": no_fallback, "--batch": batches, "--layouts": layouts}
-    refuse_for_workload({**for_models, "--target": target})
     if inputs or output is not None:
         raise UsageError("--input and --output are for models; a kernel runs on random data")
+    _run_kernel(file, repeat, device, as_json)
+
+
+def _run_kernel(file: str, repeat: int, device: str | None, as_json: bool) -> None:
     from loopwright import runtime
-    from loopwright.cli import kernel_files, schedules
+    from loopwright.cli import kernel_files
+    from loopwright.inspection import bench
     from loopwright.runtime.artifacts.kinds import artifact_kind
 
     module = runtime.load_module(file.removesuffix(".json"))
     function = module[module.entry_name]
-    arrays = schedules.random_arguments(module)
-    specs = next(
-        f["args"] for f in module.artifact.manifest["functions"] if f["name"] == function.name
-    )
-    place = _place(artifact_kind(module.artifact.kind).device, device)
-    given = schedules.on_device(arrays, place)
-    function(*given)
-    ran = arrays if given is arrays else [a.numpy() for a in given]
-    checked = kernel_files.check(file, module, ran)
-    on_cpu = place == runtime.cpu()
-    threads = schedules.threads_of(module) if on_cpu else None
-    with (
-        schedules.alone(place),
-        runtime.pinned(threads) if on_cpu else nullcontext(),
-    ):
-        times = runtime.measure_windows(function.bind(*given), windows=repeat)
-    result = runtime.BenchmarkResult(tuple(times))
+    arrays = bench.random_arguments(module)
+    functions = module.artifact.manifest["functions"]
+    args = next(f["args"] for f in functions if f["name"] == function.name)
+    kind = artifact_kind(module.artifact.kind).device
+    home = runtime.device(device or kind)
+    if home.name != kind:
+        raise UsageError(f"--device {device}: the kernel is for devices of type {kind}; name one")
+    home.require()
+    place = bench.Place(home, bench.threads_of(module) if home == runtime.cpu() else 0)
+    taken = bench.on_device(arrays, home)
+    function(*taken)
+    outputs = arrays if taken is arrays else [a.numpy() for a in taken]
+    checked = kernel_files.check(file, module, outputs)
+    with place.held(announce):
+        times = runtime.measure_windows(function.bind(*taken), windows=repeat)
     if as_json:
-        click.echo(
-            json.dumps(
-                {
-                    "function": function.name,
-                    "args": specs,
-                    "outputs": checked,
-                    "threads": threads,
-                    "device": str(place),
-                    "times": times,
-                }
-            )
-        )
+        figures = {"function": function.name, "args": args, "outputs": checked}
+        click.echo(json.dumps({**figures, **place.to_json(), "times": times}))
         return
-    shapes = ", ".join(f"{s['name']}: {s['dtype']}{s['shape']}" for s in specs)
-    echo(f"{function.name}({shapes}), {schedules.where(module, place)}")
+    shapes = ", ".join(f"{s['name']}: {s['dtype']}{s['shape']}" for s in args)
+    echo(f"{function.name}({shapes}), {place}")
     click.echo(f"outputs: {checked}")
-    click.echo(f"time:    {result}")
+    click.echo(f"time:    {runtime.BenchmarkResult(tuple(times))}")
 
 
-def _place(kind: str, wanted: str | None) -> Device:
-    """The device for code of a kind: the named one, or the first; an unusable one is refused."""
-    from loopwright import runtime
+def _models(
+    file: str,
+    target: str | None,
+    options: ModelOptions,
+    inputs: Sequence[str],
+    output: str | None,
+) -> list[tuple[str, Model, dict[str, Array]]]:
+    """The model, or that of each batch by itself, with its title and the arrays that are given.
 
-    place = runtime.device(wanted or kind)
-    if place.name != kind:
-        raise UsageError(f"--device {wanted}: the kernel is for devices of type {kind}; name one")
-    place.require()
-    return place
+    Without ``--batch`` a model of any batch runs that of the given inputs, else those that it was
+    built for.
+    """
+    from loopwright.runtime.executors import Model
+
+    model = _load(file, target, options)
+    if isinstance(model, Model):
+        if options.batches:
+            raise UsageError(f"--batch: {file} was built for one batch; leave it out")
+        return [(file, model, _read(inputs, [v.name for v in model.program.input_values]))]
+    arrays = _read(inputs, [v.name for v in model.inputs])
+    batches = options.batches
+    if not batches and arrays:
+        batches = (model.batch_of_named(arrays),)
+    batches = batches or model.batches
+    if output is not None and len(batches) > 1:
+        raise UsageError(f"--output {output}: outputs are written of one batch; give --batch once")
+    return [(f"{file} of {model.size} {batch}", model.at(batch), arrays) for batch in batches]
+
+
+def _load(file: str, target: str | None, options: ModelOptions) -> Model | BatchedModel:
+    from loopwright.runtime.executors import load_model
+
+    if is_model(file):
+        subject = find_model(file, (), TargetOptions(target or "llvm"), options)
+        return subject.compiled(HistoryOptions())
+    for name, value in {"--layouts": options.layouts, "--target": target}.items():
+        if value is not None:
+            raise UsageError(f"{name} {value}: {file} is built already; leave it out")
+    return load_model(file)
+
+
+def _read(words: Sequence[str], names: Sequence[str]) -> dict[str, Array]:
+    """The arrays of ``name=file.npy``, by name."""
+    arrays = {}
+    for word in words:
+        name, separator, path = word.partition("=")
+        if not separator or not path:
+            raise UsageError(f"--input {word!r}: write it as name=file.npy")
+        if name not in names:
+            hint = did_you_mean(name, names)
+            raise UsageError(f"the model has no input {name!r}{hint}; it has {', '.join(names)}")
+        try:
+            with open(path, "rb") as file:
+                arrays[name] = np.lib.format.read_array(file, allow_pickle=False)
+        except OSError as error:
+            raise UsageError(f"cannot read {path}: {error.strerror or error}") from error
+        except (ValueError, EOFError) as error:
+            raise UsageError(f"{path} is no array of NumPy (.npy): {error}") from error
+    return arrays
+
+
+def _run_model(
+    title: str,
+    model: Model,
+    arrays: Mapping[str, Array],
+    output: str | None,
+    repeat: int,
+    force: bool,
+    as_json: bool,
+) -> None:
+    """Run a model once, describe or write (``.npz``) its outputs, and time ``repeat`` samples.
+
+    Inputs that are not among the arrays are random.
+    """
+    from loopwright.graph.random_inputs import random_inputs
+    from loopwright.inspection import bench
+    from loopwright.runtime import BenchmarkResult, NDArray
+
+    place = bench.Place.of_model(model)
+    executor = model.executor()
+    executor.run(**{**random_inputs(model.program), **arrays})
+    results = map(executor.get_output, range(executor.get_num_outputs()))
+    named = zip(model.program.output_names, results, strict=True)
+    outputs = {n: a.numpy() if isinstance(a, NDArray) else a for n, a in named}
+    if output is not None:
+        archive = io.BytesIO()
+        np.savez(archive, **outputs)  # type: ignore[arg-type]
+        with zipfile.ZipFile(archive, "a") as file:
+            file.comment = _COMMENT
+        write(Output(Path(output), archive.getvalue(), _OUTPUTS), force=force)
+    with place.held(announce):
+        sample = bench.model_sampler(bench.model_run(executor))
+        times = BenchmarkResult(tuple(sample() for _ in range(repeat)))
+    described = {name: _statistics(a) for name, a in outputs.items()}
+    if as_json:
+        click.echo(json.dumps({"outputs": described, **place.to_json(), "times": times.results}))
+        return
+    echo(f"{title}, {place}")
+    random = [v for v in executor.get_input_info()[0] if v not in arrays]
+    if random:
+        echo(f"inputs:  random data for {', '.join(random)}; --input NAME=FILE.npy gives others")
+    for name, figures in described.items():
+        echo(f"outputs: {name} {_in_words(figures)}")
+    print_fallbacks(model)
+    click.echo(f"time:    {times}")
+
+
+def _statistics(a: Array) -> dict[str, Json]:
+    """Statistics of an array, without NaN and infinities."""
+    numbers = a[np.isfinite(a)] if a.dtype.kind == "f" else a
+    return {
+        "dtype": a.dtype.name,
+        "shape": list(a.shape),
+        "min": float(numbers.min()) if numbers.size else None,
+        "max": float(numbers.max()) if numbers.size else None,
+        "mean": float(numbers.mean()) if numbers.size else None,
+        "not_finite": int(a.size - numbers.size),
+    }
+
+
+def _in_words(figures: Mapping[str, Any]) -> str:
+    text = f"{figures['dtype']}{figures['shape']}"
+    if figures["min"] is not None:
+        text += ": " + ", ".join(f"{what} {figures[what]:.4g}" for what in ("min", "mean", "max"))
+    if figures["not_finite"]:
+        text += f", {figures['not_finite']} elements are not finite"
+    return text

@@ -13,94 +13,53 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import click
-from rich.console import Console
 
-from loopwright.automatic import EFFORTS
-from loopwright.cli.console import harmless, progress_console, result_console
-from loopwright.cli.model import (
-    batch_option,
-    is_model,
-    layouts_option,
-    max_error_option,
-    no_fallback_option,
-    refuse_for_model,
-    refuse_for_workload,
-)
+from loopwright.cli.console import announce, harmless, progress_console, result_console
+from loopwright.cli.model import ModelOptions
+from loopwright.cli.numpy_process import NumpyProcess, input_specs, reference_of
 from loopwright.cli.options import (
-    MEASURING,
     NO_GAIN,
-    TRIALS,
-    chosen_tuner,
+    BudgetOptions,
+    MeasuringOptions,
+    ScriptOptions,
+    SubjectOption,
+    TunerOptions,
+    again,
     going_on,
-    measuring,
-    measuring_options,
     one_device,
-    repeated,
-    script_options,
-    tuner_options,
+    takes,
 )
-from loopwright.cli.tune_tasks import Limits, Search, tune_model
-from loopwright.cli.workload import Workload, counted, find_workload, workload_options
+from loopwright.cli.subject import SubjectOptions, refuse_other_options
+from loopwright.cli.tune_tasks import tune_model
+from loopwright.cli.workload import WorkloadSubject
 from loopwright.errors import InstantiationError, UsageError
-from loopwright.measure import MeasureOption, lock_log
+from loopwright.inspection.bench import cpu_roof, locked
+from loopwright.inspection.schedules import default_schedule
+from loopwright.measure import lock_log
 from loopwright.measure.devices import measured_on
+from loopwright.presenting import counted
 from loopwright.records import Json, Store, load
-from loopwright.runtime import Device
 from loopwright.runtime.devices.facts import runs_on_cpu
 from loopwright.tuner import Summary, Tuner, TuningInterrupted, log_to_file
-from loopwright.tuner.run.budget import count, seconds, share
-from loopwright.tuner.run.budget import speed as enough
+from loopwright.tuner.run.budget import speed
 from loopwright.tuner.run.output.summary import failure_lines, time_line
 from loopwright.tuner.run.state import flop_of
 
 if TYPE_CHECKING:
-    from loopwright.cli.numpy_process import NumpyProcess
+    from rich.console import Console
+
     from loopwright.measure.playoff.machine_limit import MachineLimit
 
+#: Parameters of options that the words of a workload hold, or that a log keeps.
+_SUBJECT = ("target", "threads", "pretrain")
 #: Spread of the yardsticks, as a share of their median, above which they are called noisy.
 NOISY = 0.3
 
 
-@click.command("tune", short_help="Search for the fastest configuration of a workload.")
-@workload_options
-@tuner_options
-@click.option(
-    "--trials",
-    type=int,
-    metavar="N",
-    help="Stop when the log holds so many successful trials: configurations that were built and "
-    f"timed [default: {TRIALS}, unless another limit is given].",
-)
-@click.option(
-    "--timeout",
-    metavar="TIME",
-    help="Stop this run after this time, with all that comes at its end: seconds, or 90s, 30m, 8h.",
-)
-@click.option(
-    "--early-stopping",
-    type=int,
-    metavar="N",
-    help="Stop after so many trials that brought nothing faster.",
-)
-@click.option(
-    "--gflops",
-    type=float,
-    metavar="SPEED",
-    help="Stop when the best kernel reaches this speed, in 1e9 floating point operations a second.",
-)
-@click.option(
-    "--min-gain",
-    metavar="SHARE",
-    help="Stop when another minute is expected to make the best faster by less than this: 1%, or "
-    "0.01.",
-)
-@click.option(
-    "--effort",
-    type=click.Choice([name for name, effort in EFFORTS.items() if effort.trials != 0]),
-    help="Limits that go together: quick measures 16 configurations, standard up to 256, night as "
-    "many as 8 hours allow; the last two end earlier where nothing more is expected. Options above "
-    "go before what an effort says.",
-)
+@click.command("tune")
+@takes(subject=SubjectOptions)
+@takes(tuner=TunerOptions)
+@takes(without=("per_task_early_stopping",), budget=BudgetOptions)
 @click.option(
     "--log",
     type=click.Path(),
@@ -110,46 +69,35 @@ NOISY = 0.3
 )
 @click.option(
     "--pretrain",
+    cls=SubjectOption,
+    of="workload",
     type=click.Path(exists=True, dir_okay=False),
     multiple=True,
     metavar="FILE",
     help="A log whose records, of whatever workloads, teach the tuner's cost model before it "
     "starts; they count for no trial. Several may be given.",
 )
-@no_fallback_option
-@batch_option
-@layouts_option(
-    "choose a layout for each convolution and pool before it is tuned: kernels of which the log "
-    "has no record are measured as their defaults, in all layouts. The choice is written to this "
-    "file, which `build`, `run`, `bench` and `inspect` take as well; one that is there already is "
-    "kept."
+@takes(
+    without=("finalists",),
+    texts={
+        "layouts": "Of a model: choose a layout for each convolution and pool before it is tuned: "
+        "kernels of which the log has no record are measured as their defaults, in all layouts. "
+        "The choice is written to this file, which `build`, `run`, `bench` and `inspect` take as "
+        "well; one that is there already is kept."
+    },
+    model=ModelOptions,
 )
-@max_error_option
-@measuring_options
-@script_options
+@takes(measuring=MeasuringOptions)
+@takes(script=ScriptOptions)
 def command(
-    workload: str,
-    params: tuple[str, ...],
-    target: str,
-    threads: int | None,
-    tuner: str,
-    options: tuple[str, ...],
-    seed: int,
-    trials: int | None,
-    timeout: str | None,
-    early_stopping: int | None,
-    gflops: float | None,
-    min_gain: str | None,
-    effort: str | None,
+    subject: SubjectOptions,
+    tuner: TunerOptions,
+    budget: BudgetOptions,
     log: str | None,
     pretrain: tuple[str, ...],
-    no_fallback: bool,
-    batches: tuple[int, ...],
-    layouts: str | None,
-    max_error: float | None,
-    as_json: bool,
-    fail_without_gain: bool,
-    **measure: float | str | None,
+    model: ModelOptions,
+    measuring: MeasuringOptions,
+    script: ScriptOptions,
 ) -> int | None:
     """Tune WORKLOAD: an operator with its parameters, such as matmul M=512 N=512 K=512, or
     path/to/file.py:name with those of a template or of a function that returns tensors, whose space
@@ -169,103 +117,74 @@ def command(
     those that it declares shall not count. Its kernels are tuned together; trials go where the sum
     of calls x time is expected to fall most.
     """
-    if is_model(workload):
-        refuse_for_model({"--gflops": gflops, "--effort": effort, "--pretrain": pretrain})
-        limits_given = Limits(trials, timeout, early_stopping, min_gain)
-        return tune_model(
-            (workload, *params),
-            target,
-            threads,
-            Search(tuner, options, seed, limits_given, log, measure),
-            no_fallback=no_fallback,
-            max_error=max_error,
-            batches=batches,
-            layouts=layouts,
-            as_json=as_json,
-            fail_without_gain=fail_without_gain,
-        )
-    refuse_for_workload(
-        {
-            "--no-fallback": no_fallback,
-            "--batch": batches,
-            "--layouts": layouts,
-            "--max-error": max_error,
-        }
-    )
-    kind, chosen = chosen_tuner(tuner, options)
-    resolved = find_workload(workload, params, target, threads)
-    if effort is not None:
-        limits = EFFORTS[effort]
-        trials = limits.trials if trials is None else trials
-        timeout, min_gain = timeout or limits.timeout, min_gain or limits.min_gain
-    if all(limit is None for limit in (trials, timeout, early_stopping, gflops, min_gain)):
-        trials = TRIALS
-    path = log or resolved.default_log
+    refuse_other_options(subject.is_model)
+    budget = budget if subject.is_model else budget.resolved()
+    limits, (kind, tuner_options) = budget.limits(), tuner.chosen()
+    option = measuring.settings()
+    if subject.is_model:
+        return tune_model(subject, model, tuner, limits, log, option, script)
+    workload = subject.find_workload()
+    task = workload.task
+    path = log or workload.default_log
     # Impossible requests are refused before anything is measured.
-    resolved.task.target.check_machine()
-    searcher = kind(resolved.task, seed=seed, **chosen)
+    task.target.check_machine()
+    searcher = kind(task, seed=tuner.seed, **tuner_options)
     for taught in pretrain:
         searcher.load_history(load(taught))
-    budget = {
-        "n_trial": count("--trials", trials),
-        "early_stopping": count("--early-stopping", early_stopping),
-        "timeout": seconds(timeout),
-        "target": _reachable(resolved, enough(gflops)),
-        "min_gain": share(min_gain),
-    }
-    option = measuring(measure)
-    devices = measured_on(resolved.task.target, "" if option is None else option.runner.devices)
+    goal = speed(budget.gflops)
+    if goal is not None and not flop_of(task):
+        raise UsageError(f"--gflops {goal:g}: {task} has no operations to count; leave it out")
+    limits.pop("per_task_early_stopping")
+    devices = measured_on(task.target, "" if option is None else option.runner.devices)
+    where = f"{', '.join(map(str, devices))} ({devices[0].device_name})"
+    if runs_on_cpu(task.target.kind):
+        where = counted(_threads(workload), "thread")
     Store(path).close()
-    with lock_log(path, resolved.task.key):
+    with lock_log(path, task.key):
         pass
-    console = progress_console(stderr=as_json)
+    console = progress_console(stderr=script.as_json)
     code: int | None = 130
+    interrupted = [
+        f"interrupted; every finished trial is in {path}",
+        "to continue:",
+        f"  {workload.command('tune', *again(path, without=_SUBJECT))}",
+    ]
     try:
-        where = _where(resolved, devices)
-        summary = _tune(searcher, resolved, path, budget, option, console, where)
-        code = NO_GAIN if fail_without_gain and not summary.verdict.is_gain else None
-        _print(console, _next_steps(resolved, summary, path, trials))
+        settings = {**limits, "target": goal, "measure_option": option}
+        summary = _tune(searcher, workload, path, settings, console, where)
+        code = NO_GAIN if script.fail_without_gain and not summary.verdict.is_gain else None
+        _print(console, _next_steps(workload, summary, path, budget.trials))
     except TuningInterrupted as stopped:
         summary = stopped.summary
-        _print(console, _interrupted(resolved, path))
+        _print(console, interrupted)
     except KeyboardInterrupt:
-        _print(console, _interrupted(resolved, path))
+        _print(console, interrupted)
         return code
-    if as_json:
+    if script.as_json:
         click.echo(json.dumps(summary.to_json()))
     return code
 
 
-def _interrupted(workload: Workload, path: str) -> list[str]:
-    again = _again(workload, path)
-    return [f"interrupted; every finished trial is in {path}", "to continue:", f"  {again}"]
-
-
 def _print(console: Console, lines: Sequence[str]) -> None:
-    for line in lines:
-        console.print(_folded(console, harmless(line)), markup=False, soft_wrap=True)
-
-
-def _folded(console: Console, line: str) -> str:
-    """A line in pieces as wide as the terminal; an indented command stays whole, to be copied."""
-    is_command = line.startswith("  ") and not line.startswith(" " * 9)
-    if not console.is_terminal or is_command:
-        return line
-    return textwrap.fill(
-        line,
-        max(40, console.width),
-        subsequent_indent=" " * 9,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    """Print lines, folded to the terminal; an indented command stays whole, to be copied."""
+    for line in map(harmless, lines):
+        is_command = line.startswith("  ") and not line.startswith(" " * 9)
+        if console.is_terminal and not is_command:
+            line = textwrap.fill(
+                line,
+                max(40, console.width),
+                subsequent_indent=" " * 9,
+                break_long_words=False,
+                break_on_hyphens=False,
+            )
+        console.print(line, markup=False, soft_wrap=True)
 
 
 def _tune(
     tuner: Tuner,
-    workload: Workload,
+    workload: WorkloadSubject,
     path: str,
-    budget: Mapping[str, Json],
-    measure_option: MeasureOption | None,
+    settings: Mapping[str, Json],
     console: Console,
     where: str,
 ) -> Summary:
@@ -273,61 +192,46 @@ def _tune(
     from loopwright.task.union import SpaceUnion
 
     results = result_console(stderr=console.stderr)
-    space = workload.task.config_space
+    task, space = workload.task, workload.task.config_space
     parts = f" in {len(space.parts)} structures" if isinstance(space, SpaceUnion) else ""
     head = (
-        f"{workload.task} on {workload.task.target}, {where}: "
-        f"{space.range_length} configurations{parts}, tuner {tuner.name}, log {path}"
+        f"{task} on {task.target}, {where}: {space.range_length} configurations{parts}, "
+        f"tuner {tuner.name}, log {path}"
     )
     _print(console, [head])
     with ExitStack() as stack:
         # What the CPU can do is no yardstick for another device.
-        on_cpu = runs_on_cpu(workload.task.target.kind)
+        on_cpu = runs_on_cpu(task.target.kind)
         side = _numpy(workload, stack) if on_cpu else None
         peak, numpy = _yardsticks(workload, console, side) if on_cpu else (None, None)
         sampled = {} if side is None else {side.library: side.sample}
         display = Display(console, peak, numpy, sampled=sampled)
         try:
-            summary = tuner.tune(
-                measure_option=measure_option, callbacks=[log_to_file(path), display], **budget
-            )
+            summary = tuner.tune(callbacks=[log_to_file(path), display], **settings)
         except TuningInterrupted as stopped:
             _print(results, _report(stopped.summary, display.noted, peak, numpy))
             raise
         finally:
             display.close()
-    if not summary.measured and summary.stopped != "failures":
-        _print(results, _nothing_new(summary, peak, numpy, path))
-    else:
+    if summary.measured or summary.stopped == "failures":
         _print(results, _report(summary, display.noted, peak, numpy))
+        return summary
+    head = (
+        f"nothing left to measure: {summary.trials} trials are in {path} ({summary.reason}); "
+        "the winner was timed again"
+    )
+    _print(results, [head, *_speeds(summary, peak, numpy)])
     return summary
 
 
-def _reachable(workload: Workload, gflops: float | None) -> float | None:
-    if gflops is not None and not flop_of(workload.task):
-        raise UsageError(
-            f"--gflops {gflops:g}: {workload.task} has no operations to count; leave it out"
-        )
-    return gflops
-
-
-def _where(workload: Workload, devices: Sequence[Device]) -> str:
-    """The place where kernels run, for people: threads of the CPU, or devices."""
-    if runs_on_cpu(workload.task.target.kind):
-        return counted(_threads(workload))
-    return f"{', '.join(map(str, devices))} ({devices[0].device_name})"
-
-
-def _threads(workload: Workload) -> int:
+def _threads(workload: WorkloadSubject) -> int:
     from loopwright.runtime import get_num_threads
 
     return workload.task.target.canonical.get("num_threads") or get_num_threads()
 
 
-def _numpy(workload: Workload, stack: ExitStack) -> NumpyProcess | None:
+def _numpy(workload: WorkloadSubject, stack: ExitStack) -> NumpyProcess | None:
     """NumPy on the workload, until the stack ends; None without a reference or operations."""
-    from loopwright.cli.numpy_process import NumpyProcess, reference_of
-
     if reference_of(workload) is None or not flop_of(workload.task):
         return None
     # Started before anything is pinned, which it would inherit.
@@ -335,61 +239,57 @@ def _numpy(workload: Workload, stack: ExitStack) -> NumpyProcess | None:
 
 
 def _yardsticks(
-    workload: Workload, console: Console, side: NumpyProcess | None
+    workload: WorkloadSubject, console: Console, side: NumpyProcess | None
 ) -> tuple[float | None, float | None]:
     """The limit of this machine for the workload and NumPy's speed, both in GFLOP/s, None where
     unknown; printed, with a warning when noisy.
     """
-    from loopwright.cli import schedules
+    from loopwright import runtime
 
     limit, flop = _limit(workload), flop_of(workload.task)
     if console.is_terminal:  # the next line takes its place
         console.print("measuring the peak and NumPy" if side else "measuring the peak", end="\r")
     unit = workload.task.target.vector_unit
-    whole = unit is None or unit.is_all_of_this_machine
-    with schedules.alone():
+    same_instructions = unit is None or unit.is_all_of_this_machine
+    with locked(runtime.cpu(), announce):
         for _ in range(2):
             limits, seconds = _interleaved(_threads(workload), side, limit)
             peak = flop / statistics.median(limits) / 1e9 if limits and flop else None
             numpy = flop / statistics.median(seconds) / 1e9 if seconds else None
-            if numpy is None or peak is None or numpy <= peak or not whole:
+            if numpy is None or peak is None or numpy <= peak or not same_instructions:
                 break  # a share of the peak above 100 % is measured again
     parts = [] if limit is None else [_limit_text(limit, statistics.median(limits), flop)]
     if numpy is not None:
         share = "" if peak is None else f" ({numpy / peak:.0%} of the peak)"
         parts.append(f"NumPy {numpy:.1f} GFLOP/s{share}")
     text = ", ".join(parts) or "no limit of this machine is known for what this computes"
-    text += "" if whole or numpy is None else "; NumPy may use all instructions of this machine"
-    _print(console, [text, *([side.problem] if side is not None and side.problem else [])])
+    if numpy is not None and not same_instructions:
+        text += "; NumPy may use all instructions of this machine"
+    lines = [text, *([side.problem] if side is not None and side.problem else [])]
     varies = [(max(x) - min(x)) / statistics.median(x) for x in (limits, seconds) if x]
     if max(varies, default=0.0) > NOISY:
-        noisy = (
+        lines.append(
             f"these vary by {max(varies):.0%} from sample to sample, so that shares of the peak "
             "mean little: something else uses this machine, or its clock changes; see loopwright "
             "doctor"
         )
-        _print(console, [noisy])
+    _print(console, lines)
     return peak, numpy
 
 
-def _limit(workload: Workload) -> MachineLimit | None:
+def _limit(workload: WorkloadSubject) -> MachineLimit | None:
     """The roof of the workload on this machine: arithmetic, or moving its arguments; None where
     unknown, or where the template refuses its default, which the run then reports.
     """
     from loopwright import dtypes
-    from loopwright.cli import schedules
-    from loopwright.measure.playoff.machine_limit import arithmetic_of, limit_of
-    from loopwright.target import roof_of
+    from loopwright.measure.playoff.machine_limit import limit_of
 
     try:
-        scheduled = schedules.default(workload)
+        default = default_schedule(workload.task)
     except InstantiationError:
         return None
-    dag = scheduled.schedule.dag
-    nbytes = sum(
-        math.prod(tensor.static_shape) * dtypes.nbytes(tensor.dtype) for tensor in scheduled.args
-    )
-    roof = roof_of(workload.task.target, arithmetic_of(dag))
+    nbytes = sum(math.prod(t.static_shape) * dtypes.nbytes(t.dtype) for t in default.args)
+    roof = cpu_roof(workload.task.target, default.schedule.dag)
     return limit_of(nbytes, flop_of(workload.task), _threads(workload), roof)
 
 
@@ -398,8 +298,8 @@ def _limit_text(limit: MachineLimit, seconds: float, flop: int) -> str:
     name = limit.name.replace(" (", ", ").rstrip(")")
     if limit.by_moving:
         name += f" of {limit.work / seconds / 1e9:.1f} GB/s"
-    speed = f"peak {flop / seconds / 1e9:.1f} GFLOP/s " if flop else ""
-    return f"{speed}({name}, measured now)"
+    peak = f"peak {flop / seconds / 1e9:.1f} GFLOP/s " if flop else ""
+    return f"{peak}({name}, measured now)"
 
 
 def _interleaved(
@@ -414,38 +314,25 @@ def _interleaved(
         for turn in range(5):
             if limit is not None and (limit.each_round or not turn):
                 limits.append(limit.sample())
-            took = None if side is None else side.sample()
-            seconds += [] if took is None else [took]
+            if side is not None and (took := side.sample()) is not None:
+                seconds.append(took)
     return limits, seconds
-
-
-def input_specs(workload: Workload) -> list[tuple[tuple[int, ...], str]]:
-    """Shape and dtype of each input, in calling order."""
-    from loopwright.cli import schedules
-    from loopwright.te.dag import read_arg_id
-
-    scheduled = schedules.default(workload)
-    ids = scheduled.schedule.arg_ids(scheduled.args)
-    operations = scheduled.schedule.dag.ops
-    return [
-        (tensor.static_shape, tensor.dtype)
-        for number, tensor in zip(ids, scheduled.args, strict=True)
-        if operations[read_arg_id(number)[0]].is_placeholder
-    ]
 
 
 def _report(
     summary: Summary, noted: Sequence[str], peak: float | None, numpy: float | None
 ) -> list[str]:
     """The result, with the notes of the run that were not printed during it."""
-    text = [f"stopped: {summary.reason}"]
     failed = sum(failure.count for failure in summary.failures.values())
     before = f" ({summary.from_log} of them before this run)" if summary.from_log else ""
-    text.append(f"trials:  {summary.trials} successful{before}, {failed} failed")
-    text += _speeds(summary, peak, numpy)
-    text += [note for note in summary.notes if note not in noted]
-    text += failure_lines(summary.failures)
-    return [*text, time_line(summary.wall_s, summary.timing)]
+    return [
+        f"stopped: {summary.reason}",
+        f"trials:  {summary.trials} successful{before}, {failed} failed",
+        *_speeds(summary, peak, numpy),
+        *(note for note in summary.notes if note not in noted),
+        *failure_lines(summary.failures),
+        time_line(summary.wall_s, summary.timing),
+    ]
 
 
 def _speeds(summary: Summary, peak: float | None, numpy: float | None) -> list[str]:
@@ -453,60 +340,35 @@ def _speeds(summary: Summary, peak: float | None, numpy: float | None) -> list[s
     text = summary.results()
     if summary.in_turns is not None or peak is None:
         return text
-    known = {"best": summary.best_gflops, "default": summary.default_gflops, "NumPy": numpy}
-    shares = [f"{name} {gflops / peak:.0%}" for name, gflops in known.items() if gflops]
+    speeds = {"best": summary.best_gflops, "default": summary.default_gflops, "NumPy": numpy}
+    shares = [f"{name} {gflops / peak:.0%}" for name, gflops in speeds.items() if gflops]
     return [*text, f"peak:    {', '.join(shares)} of {peak:.1f} GFLOP/s, measured at the beginning"]
 
 
-def _nothing_new(summary: Summary, peak: float | None, numpy: float | None, path: str) -> list[str]:
-    """The report of a run that had nothing to measure, since the log holds all its trials."""
-    head = (
-        f"nothing left to measure: {summary.trials} trials are in {path} ({summary.reason}); "
-        "the winner was timed again"
-    )
-    return [head, *_speeds(summary, peak, numpy)]
-
-
-def _again(workload: Workload, path: str, trials: int | None = None, without: str = "") -> str:
-    """The command line of this run, to be pasted into a shell, with another number of ``trials`` if
-    not None, and ``without`` the option of a parameter.
-    """
-    names = ["tuner", "options", "seed", "timeout", "early_stopping", "gflops", "min_gain"]
-    names += ["effort"]
-    names += ["as_json", "fail_without_gain", *MEASURING, *(["trials"] if trials is None else [])]
-    options = ["--log", path, *repeated([name for name in names if name != without])]
-    if trials is not None:
-        options += ["--trials", str(trials)]
-    return workload.command("tune", *options)
-
-
-def _next_steps(workload: Workload, summary: Summary, path: str, asked: int | None) -> list[str]:
+def _next_steps(
+    workload: WorkloadSubject, summary: Summary, path: str, asked: int | None
+) -> list[str]:
     """Commands for further steps; ``asked`` is the number of trials that were asked for."""
-    name = re.sub(r"[^A-Za-z0-9_.-]+", "_", workload.task.name)
-    space = workload.task.config_space.range_length
-    most = space if summary.most_trials is None else summary.most_trials
-    change = going_on(summary.stopped, asked, summary.trials, most)
-    steps = [
-        *([] if change is None else [("continue", _again(workload, path, *change))]),
-        ("start over", _again(workload, _fresh(path))),
-        ("compare", workload.command("bench", "--history", path, *one_device())),
-        (
-            "build",
-            workload.command("build", "--history", path, "-o", f"{name}.{_extension(workload)}"),
-        ),
-    ]
-    return ["next:", *(f"  {what + ':':14}{line}" for what, line in steps)]
-
-
-def _extension(workload: Workload) -> str:
     from loopwright.driver.backends import backend_of
     from loopwright.runtime.artifacts.kinds import artifact_kind
 
-    return artifact_kind(backend_of(workload.task.target).artifact_kind).extension
-
-
-def _fresh(path: str) -> str:
-    """An unused name for a log beside another one."""
+    task = workload.task
+    most = summary.most_trials
+    most = task.config_space.range_length if most is None else most
     stem = path.removesuffix(".jsonl")
-    names = (f"{stem}.fresh{number}.jsonl" for number in ("", *range(2, 1000)))
-    return next((name for name in names if not os.path.lexists(name)), f"{stem}.fresh.jsonl")
+    unused = (f"{stem}.fresh{n}.jsonl" for n in ("", *range(2, 1000)))
+    fresh = next((log for log in unused if not os.path.lexists(log)), f"{stem}.fresh.jsonl")
+    extension = artifact_kind(backend_of(task.target).artifact_kind).extension
+    output = f"{re.sub(r'[^A-Za-z0-9_.-]+', '_', task.name)}.{extension}"
+    lines = ["next:"]
+
+    def add(name: str, verb: str, *options: str) -> None:
+        lines.append(f"  {name + ':':14}{workload.command(verb, *options)}")
+
+    if (change := going_on(summary.stopped, asked, summary.trials, most)) is not None:
+        trials, reached = change
+        add("continue", "tune", *again(path, trials, (*_SUBJECT, reached)))
+    add("start over", "tune", *again(fresh, without=_SUBJECT))
+    add("compare", "bench", "--history", path, *one_device())
+    add("build", "build", "--history", path, "-o", output)
+    return lines

@@ -30,7 +30,7 @@ _MOST_TASKS = 20
 _WIDE = 100
 
 
-@click.command("watch", short_help="Follow a tuning run from another terminal.")
+@click.command("watch")
 @click.argument("log")
 @click.option(
     "--every",

@@ -16,7 +16,7 @@ from loopwright.errors import UsageError, did_you_mean
 from loopwright.ops.description import Description, Parameter, describe, describe_all, parameters_of
 
 
-@click.command("workloads", short_help="List what can be tuned, and the parameters of each.")
+@click.command("workloads")
 @click.argument("name", required=False, shell_complete=completed_workloads)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 def command(name: str | None, as_json: bool) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from loopwright.cli.options import measuring
+from loopwright.cli.options import MeasuringOptions
 from loopwright.measure import LocalBuilder, LocalRunner, measure_option
 from loopwright.testing.tuner_contract import FakeMeasurer
 from tests.cli.conftest import WORKLOAD
@@ -20,9 +20,10 @@ MEANT = measure_option(
 
 
 def test_what_is_not_given_stays_as_it_is():
-    assert measuring(dict.fromkeys(("number", "repeat", "run_timeout", "parallel"))) is None
-    assert measuring({"repeat": 7}) == measure_option("local", LocalRunner(repeat=7))
-    assert measuring({"parallel": 1}) == measure_option(LocalBuilder(n_parallel=1), "local")
+    assert MeasuringOptions().settings() is None
+    assert MeasuringOptions(repeat=7).settings() == measure_option("local", LocalRunner(repeat=7))
+    one_builder = measure_option(LocalBuilder(n_parallel=1), "local")
+    assert MeasuringOptions(parallel=1).settings() == one_builder
 
 
 @pytest.mark.parametrize("verb", ["tune", "tune-tasks"])

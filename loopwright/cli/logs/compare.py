@@ -12,16 +12,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from loopwright.cli.console import echo, harmless
-from loopwright.cli.logs.reading import (
-    Filters,
-    csv_option,
-    filter_options,
-    find_record,
-    json_option,
-    load_log,
-)
-from loopwright.cli.tables import Column, print_csv, print_lines, print_table, wrapped
+from loopwright.cli.logs.reading import Filters, OutputForm, find_record, load_log
+from loopwright.cli.options import takes
+from loopwright.cli.tables import Column, print_table, wrapped
 from loopwright.errors import UsageError
+from loopwright.presenting import counted
 
 if TYPE_CHECKING:
     from loopwright.records import Json, Log, Record
@@ -31,16 +26,9 @@ if TYPE_CHECKING:
 @click.command("compare", short_help="Two logs, two records, or two machines.")
 @click.argument("what", nargs=-1, required=True, metavar="A [B]")
 @click.option("--log", help="The log of the records A and B.")
-@filter_options
-@json_option
-@csv_option
-def compare(
-    what: Sequence[str],
-    log: str | None,
-    filters: Filters,
-    as_json: bool,
-    as_csv: bool,
-) -> None:
+@takes(filters=Filters)
+@takes(form=OutputForm)
+def compare(what: Sequence[str], log: str | None, filters: Filters, form: OutputForm) -> None:
     """Compare two logs task by task, two records of a log, or the machines of one log.
 
     \b
@@ -52,22 +40,22 @@ def compare(
     A RECORD is an id or the beginning of it, `best` or `default`. The ratio is the time of B by
     that of A: below 1 where B is faster.
     """
-    path, names = _told_apart(what, log)
+    path, names = _log_and_names(what, log)
     read = load_log(path)
     if len(names) == 1 and log is None and os.path.exists(names[0]):
         sides = [filters.of(part) for part in (read, load_log(names[0]))]
-        _print_tasks([_Compared(path, names[0], *sides)], (as_json, as_csv))
+        _print_tasks([_Comparison(path, names[0], *sides)], form)
         return
     if not names:
-        _print_tasks(_machines(path, filters.of(read)), (as_json, as_csv))
+        _print_tasks(_machines(path, filters.of(read)), form)
         return
     one, other = _pair(read, filters.of(read), (*names, "best")[:2])
-    if as_csv:
+    if form.as_csv:
         raise UsageError("two records are compared in words, or with --json; --csv is for logs")
-    _print_pair(read, one, other, as_json)
+    _print_pair(read, one, other, form.as_json)
 
 
-def _told_apart(what: Sequence[str], log: str | None) -> tuple[str, Sequence[str]]:
+def _log_and_names(what: Sequence[str], log: str | None) -> tuple[str, Sequence[str]]:
     """The log, and the other words; words that can be neither a log nor a record are refused."""
     path, names = (what[0], what[1:]) if log is None else (log, what)
     if len(names) > 2:
@@ -111,13 +99,23 @@ def _print_pair(log: Log, one: Record, other: Record, as_json: bool) -> None:
     ratio, differences = time_ratio(one, other), record_differences(one, other)
     if as_json:
         words = [{"what": d.what, "one": d.one, "other": d.other} for d in differences]
-        line = {"one": one.id, "other": other.id, "ratio": _ratio_json(ratio), "differs": words}
+        figures = ratio and {"value": ratio.value, "low": ratio.low, "high": ratio.high}
+        line = {"one": one.id, "other": other.id, "ratio": figures, "differs": words}
         click.echo(json.dumps(line))
         return
     for name, record, work in zip("AB", (one, other), works_of(log, [one, other]), strict=True):
-        said = speed_text(work, record.median) if record.valid else _failed(record)
-        echo(wrapped(f"{name}: record {record.id}, {setup_title(record)}: {said}", 3))
-    echo(wrapped(f"B takes {_ratio_words(ratio)}" if ratio else _no_ratio(one, other)))
+        if record.valid:
+            text = speed_text(work, record.median)
+        else:
+            text = f"failed ({record.error.get('kind')})" if record.error else "no time"
+        echo(wrapped(f"{name}: record {record.id}, {setup_title(record)}: {text}", 3))
+    if ratio:
+        echo(wrapped(f"B takes {_ratio_words(ratio)}"))
+    else:
+        missing = [
+            name for name, record in zip("AB", (one, other), strict=True) if not record.valid
+        ]
+        echo(f"no ratio: {' and '.join(missing)} {'has' if len(missing) == 1 else 'have'} no time")
     if not differences:
         echo("no decision differs: the same knobs, schedule, target and machine")
         return
@@ -130,25 +128,16 @@ def _print_pair(log: Log, one: Record, other: Record, as_json: bool) -> None:
     )
 
 
-def _no_ratio(one: Record, other: Record) -> str:
-    names = [name for name, record in zip("AB", (one, other), strict=True) if not record.valid]
-    return f"no ratio: {' and '.join(names)} {'has' if len(names) == 1 else 'have'} no time"
-
-
-def _failed(record: Record) -> str:
-    return "no time" if record.error is None else f"failed ({record.error.get('kind')})"
-
-
 def _ratio_words(ratio: Ratio) -> str:
     """The ratio of two times with its known uncertainty."""
-    said = f"{ratio.value:.3g} x as long as A"
+    text = f"{ratio.value:.3g} x as long as A"
     if ratio.low is None or ratio.high is None:
-        return f"{said} ({ratio.why_no_interval})"
+        return f"{text} ({ratio.why_no_interval})"
     same = "; they cannot be told apart" if ratio.same else ""
-    return f"{said} (95 % interval {ratio.low:.3g} to {ratio.high:.3g}, by the windows){same}"
+    return f"{text} (95 % interval {ratio.low:.3g} to {ratio.high:.3g}, by the windows){same}"
 
 
-class _Compared(NamedTuple):
+class _Comparison(NamedTuple):
     """Two sets of records with the names of their origins."""
 
     a: str
@@ -163,7 +152,7 @@ class _Compared(NamedTuple):
         return compare_logs(self.one, self.other)
 
 
-def _machines(path: str, records: Sequence[Record]) -> list[_Compared]:
+def _machines(path: str, records: Sequence[Record]) -> list[_Comparison]:
     """Every pair of neighbouring machines of one log; a single one is refused."""
     from loopwright.records.reports.differences import machines
     from loopwright.records.reports.setups import setup_titles
@@ -174,13 +163,14 @@ def _machines(path: str, records: Sequence[Record]) -> list[_Compared]:
             f"{path} has records of one machine and one number of threads "
             f"({setup_titles(records[:1])[0]}); name another log, or two records of this one"
         )
-    return [_Compared(a, b, groups[a], groups[b]) for a, b in pairwise(groups)]
+    return [_Comparison(a, b, groups[a], groups[b]) for a, b in pairwise(groups)]
 
 
-def _print_tasks(pairs: Sequence[_Compared], form: tuple[bool, bool]) -> None:
-    as_json, as_csv = form
-    if as_json or as_csv:
-        _tasks_for_programs(pairs, as_json)
+def _print_tasks(pairs: Sequence[_Comparison], form: OutputForm) -> None:
+    if form.for_programs:
+        titles = ("task", "one", "other", "one_seconds", "other_seconds", "ratio", "low", "high")
+        rows = ([*_values(row), pair.a, pair.b] for pair in pairs for row in pair.rows)
+        form.print_rows((*titles, "a", "b"), rows)
         return
     for number, pair in enumerate(pairs):
         if number:
@@ -188,9 +178,7 @@ def _print_tasks(pairs: Sequence[_Compared], form: tuple[bool, bool]) -> None:
         _print_two(pair)
 
 
-def _print_two(pair: _Compared) -> None:
-    from loopwright.cli.logs.record_text import counted
-
+def _print_two(pair: _Comparison) -> None:
     rows = pair.rows
     both = [row for row in rows if row.ratio is not None]
     echo(f"A: {pair.a}")
@@ -200,15 +188,14 @@ def _print_two(pair: _Compared) -> None:
     for row in both:
         conditions = [d for d in row.differences if not d.what.startswith(("knob", "schedule"))]
         if conditions:
-            said = "; ".join(map(str, conditions))
-            echo(wrapped(f"{row.task} was measured under other conditions: {said}"))
+            text = "; ".join(map(str, conditions))
+            echo(wrapped(f"{row.task} was measured under other conditions: {text}"))
     for row in rows:
         if row.ratio is None:
             echo(wrapped(_only(row)))
-    same = sum(bool(row.ratio.same) for row in both if row.ratio is not None)
-    faster = sum(
-        row.ratio.value < 1.0 and not row.ratio.same for row in both if row.ratio is not None
-    )
+    ratios = [row.ratio for row in both if row.ratio is not None]
+    same = sum(bool(ratio.same) for ratio in ratios)
+    faster = sum(ratio.value < 1.0 and not ratio.same for ratio in ratios)
     count = counted(len(both), "task")
     echo(f"{count} in both: B is faster in {faster}, and {same} cannot be told apart")
 
@@ -249,22 +236,6 @@ def _only(row: TaskComparison) -> str:
         return f"only in A: {row.task}"
     where = "A" if row.one.record is None else "B"
     return f"not comparable: {row.task} has no usable record in {where}"
-
-
-def _ratio_json(ratio: Ratio | None) -> Json:
-    if ratio is None:
-        return None
-    return {"value": ratio.value, "low": ratio.low, "high": ratio.high}
-
-
-def _tasks_for_programs(pairs: Sequence[_Compared], as_json: bool) -> None:
-    titles = ("task", "one", "other", "one_seconds", "other_seconds", "ratio", "low", "high")
-    table = [[*_values(row), pair.a, pair.b] for pair in pairs for row in pair.rows]
-    full = (*titles, "a", "b")
-    if as_json:
-        print_lines(json.dumps(dict(zip(full, row, strict=True))) for row in table)
-    else:
-        print_csv(full, table)
 
 
 def _values(row: TaskComparison) -> list[Json]:

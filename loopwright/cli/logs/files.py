@@ -1,38 +1,39 @@
-"""``loopwright records export | rerun``: the kernel of one record as a file, and run again."""
+"""``loopwright records export | rerun | merge | split | pick | distill | validate``: kernels and
+whole logs as files.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import click
 
-from loopwright.cli.console import echo, harmless
-from loopwright.cli.logs.reading import (
-    Filters,
-    csv_option,
-    filter_options,
-    find_record,
+from loopwright.cli.console import announce, echo, harmless
+from loopwright.cli.logs.reading import Filters, OutputForm, find_record, load_log, log_argument
+from loopwright.cli.options import (
+    RecordOptions,
+    device_option,
+    emit_option,
+    force_option,
     json_option,
-    load_log,
-    log_argument,
+    takes,
 )
-from loopwright.cli.logs.record_text import counted
-from loopwright.cli.named_record import emit_option, record_options
-from loopwright.cli.options import device_option, force_option
-from loopwright.cli.tables import print_csv, print_lines, wrapped
+from loopwright.cli.tables import print_lines, wrapped
 from loopwright.errors import UsageError
+from loopwright.presenting import counted
 
 if TYPE_CHECKING:
     from loopwright.records import Record
-    from loopwright.records.validation import LineReport, Validation
+    from loopwright.records.validation import Validation
 
 
 @click.command("export", short_help="Write a kernel as a Python file.")
 @click.argument("log")
 @click.argument("record", default="best")
-@filter_options
+@takes(filters=Filters)
 @click.option("-o", "--out", metavar="FILE", help="The Python file [default: print it].")
 @click.option("--as-data", is_flag=True, help="Program and schedule as JSON, not as Python.")
 @force_option
@@ -60,8 +61,8 @@ def export(
 @click.command("rerun", short_help="Build, check and time a kernel again.")
 @click.argument("log")
 @click.argument("named", required=False, metavar="[RECORD]")
-@record_options
-@filter_options
+@takes(record=RecordOptions)
+@takes(filters=Filters)
 @emit_option
 @click.option("--ir", "emit", flag_value="nest", help="The same as --emit nest.")
 @click.option(
@@ -73,15 +74,13 @@ def export(
     help="That building, and that running, may take.",
 )
 @device_option
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
+@json_option
 @click.pass_context
 def rerun(
     context: click.Context,
     log: str,
     named: str | None,
-    record: str | None,
-    trial: int | None,
-    run: str | None,
+    record: RecordOptions,
     filters: Filters,
     emit: str | None,
     timeout: float,
@@ -95,24 +94,22 @@ def rerun(
     """
     from loopwright import inspection
 
-    if named is not None and record is not None:
-        raise UsageError(f"the record is named twice, {named!r} and {record!r}; name it once")
-    record = record if named is None else named
+    if named is not None and record.record is not None:
+        raise UsageError(
+            f"the record is named twice, {named!r} and {record.record!r}; name it once"
+        )
+    wanted = record.record if named is None else named
     read = load_log(log)
-    chosen = find_record(read, filters.of(read), record, trial=trial, run=run)
+    chosen = find_record(read, filters.of(read), wanted, trial=record.trial, run=record.run)
     if emit is not None:
         echo(inspection.text_of(read, chosen, emit))
         return
-    done = inspection.rerun(read, chosen, timeout=timeout, announce=_say, device=device or "")
+    done = inspection.rerun(read, chosen, timeout=timeout, announce=announce, device=device or "")
     if as_json:
         click.echo(json.dumps(done.to_json()))
     else:
         echo("\n".join(done.lines()))
     context.exit(1 if done.result.error is not None else 0)
-
-
-def _say(text: str) -> None:
-    echo(text, err=True)
 
 
 #: Lines that `validate` names unless all are asked for.
@@ -166,7 +163,7 @@ def split(log: str, out: str) -> None:
     """Write the records of each task of LOG to a file of its own in DIR."""
     from loopwright import records
 
-    for path, count in records.split(log, out, _say).items():
+    for path, count in records.split(log, out, announce).items():
         echo(f"{path}: {counted(count, 'record')}")
 
 
@@ -175,9 +172,8 @@ def split(log: str, out: str) -> None:
 @click.option(
     "--all", "everything", is_flag=True, help="Name every line, those that are sound too."
 )
-@json_option
-@csv_option
-def validate(log: str, everything: bool, as_json: bool, as_csv: bool) -> None:
+@takes(form=OutputForm)
+def validate(log: str, everything: bool, form: OutputForm) -> None:
     """Check every line of LOG: is it a record, and is it whole?
 
     Names the lines that are torn (cut off by a crash), damaged (they do not fit their checksum) or
@@ -193,27 +189,20 @@ def validate(log: str, everything: bool, as_json: bool, as_csv: bool) -> None:
     if not found.sound:
         check_is_log(open_log(log))  # a file in which nothing is of a log is not called damaged
     lines = line_reports(log) if everything else iter(found.notable)
-    titles = ("line", "kind", "detail")
-    rows = ((line.number, str(line.kind), line.detail) for line in lines)
-    if as_json:
-        print_lines(json.dumps(dict(zip(titles, row, strict=True))) for row in rows)
-    elif as_csv:
-        print_csv(titles, rows)
-    elif everything:
-        print_lines(harmless(f"line {n}: {kind}{f': {d}' * bool(d)}") for n, kind, d in rows)
+    if form.for_programs:
+        rows = ((line.number, str(line.kind), line.detail) for line in lines)
+        form.print_rows(("line", "kind", "detail"), rows)
     else:
-        _name(found.notable)
-    if not as_json and not as_csv:
+        shown = lines if everything else islice(lines, _NAMED)
+        print_lines(
+            harmless(f"line {x.number}: {x.kind}{f': {x.detail}' * bool(x.detail)}") for x in shown
+        )
+        if not everything and len(found.notable) > _NAMED:
+            more = counted(len(found.notable) - _NAMED, "more line")
+            echo(f"and {more}; --json names all of them")
         echo(wrapped(_summary(log, found)))
     if found.bad:
         raise SystemExit(1)
-
-
-def _name(lines: Sequence[LineReport]) -> None:
-    for line in lines[:_NAMED]:
-        echo(f"line {line.number}: {line.kind}{f': {line.detail}' * bool(line.detail)}")
-    if len(lines) > _NAMED:
-        echo(f"and {counted(len(lines) - _NAMED, 'more line')}; --json names all of them")
 
 
 def _summary(log: str, found: Validation) -> str:
@@ -235,13 +224,13 @@ def _picked(
     out: str,
     top: int,
 ) -> None:
-    written = write(logs, out, top, _say)
     from loopwright.records import keys_of
 
+    written = write(logs, out, top, announce)
     tasks = len(set(keys_of(written)))
     wrong = sum(record.wrong for record in written)
-    said = f", {wrong} of them of wrong candidates" if wrong else ""
-    echo(f"wrote {counted(len(written), 'record')} of {counted(tasks, 'task')} to {out}{said}")
+    kept = f", {wrong} of them of wrong candidates" if wrong else ""
+    echo(f"wrote {counted(len(written), 'record')} of {counted(tasks, 'task')} to {out}{kept}")
 
 
 VERBS = (export, rerun, merge, split, pick, distill, validate)

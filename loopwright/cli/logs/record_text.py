@@ -24,11 +24,6 @@ def setup_title(record: Record) -> str:
     return harmless(setup_titles([record])[0])
 
 
-def counted(count: int, what: str) -> str:
-    """``1 record``, ``2 records``."""
-    return f"{count} {what}{'s' * (count != 1)}"
-
-
 def record_columns(log: Log, records: Sequence[Record], width: int | None) -> list[Column]:
     """A table of records: id, speed, and the knobs that vary; all facts where ``width`` is None."""
     from loopwright.inspection import works_of
@@ -45,6 +40,8 @@ def record_columns(log: Log, records: Sequence[Record], width: int | None) -> li
     spoken = [speed is not None or m is None for speed, m in zip(speeds, medians, strict=True)]
     # Where not every speed is known, times are what can be compared.
     fast = all(spoken) and any(speed is not None for speed in speeds)
+    by_minute = {clock // 60: clock for clock in clocks}
+    minutes = {minute: minute_text(clock) for minute, clock in by_minute.items()}
     varies = width is None or len(set(threads)) > 1
     names = varying_knobs(records) if width is not None and len(records) > 1 else None
     columns = [
@@ -61,7 +58,7 @@ def record_columns(log: Log, records: Sequence[Record], width: int | None) -> li
         ),
         Column("spread", ["-" if s is None else f"{s:.1%}" for s in spreads(times)], right=True),
         Column("status", statuses(records)),
-        Column("when", _times(clocks), needs=_WIDER),
+        Column("when", [minutes[clock // 60] for clock in clocks], needs=_WIDER),
         Column("knobs", [harmless(text) for text in config_texts(records, names)], cut=True),
     ]
     left_out = {"threads": not varies, "GFLOP/s": not fast and width is not None}
@@ -70,13 +67,16 @@ def record_columns(log: Log, records: Sequence[Record], width: int | None) -> li
 
 def heading(records: Sequence[Record]) -> list[str]:
     """The lines above a table: tasks and hardware of the records, numbered if there are several."""
+    from loopwright.records import fields_of
     from loopwright.records.reports.setups import conditions_text, hardware_names
 
     groups = _by_machine(records)
     names = hardware_names(hardware for _, hardware in groups)
     tasks = [_task_text(group[0]) for group in groups.values()]
     conditions = [
-        harmless(conditions_text(group[0], names, threads=len(set(_threads(group))) == 1))
+        harmless(
+            conditions_text(group[0], names, threads=len(set(fields_of(group, "threads")[0])) == 1)
+        )
         for group in groups.values()
     ]
     if len(groups) == 1:
@@ -84,7 +84,7 @@ def heading(records: Sequence[Record]) -> list[str]:
     title = _title(groups)
     if len(set(conditions)) > 1:
         numbered = enumerate(zip(tasks, conditions, strict=True), 1)
-        return [f"{title} {number}: {task} {told}" for number, (task, told) in numbered]
+        return [f"{title} {number}: {task} {text}" for number, (task, text) in numbered]
     titles = [f"{title} {number}: {task}" for number, task in enumerate(tasks, 1)]
     return [*titles, f"all {conditions[0]}"]
 
@@ -103,11 +103,11 @@ def _task_columns(records: Sequence[Record], width: int | None) -> list[Column]:
         return [Column(_title(groups), [numbers[place] for place in places], right=True)]
     texts = {task: _task_text(group[0]) for (task, _), group in reversed(groups.items())}
     names = hardware_names(hardware for _, hardware in groups)
-    said = {hardware: harmless(name) for hardware, name in names.items()}
+    titles = {hardware: harmless(name) for hardware, name in names.items()}
     tasks = Column("task", [texts[task] for task, _ in places])
-    if len(said) == 1:
+    if len(titles) == 1:
         return [tasks]
-    return [tasks, Column("hardware", [said[hardware] for _, hardware in places])]
+    return [tasks, Column("hardware", [titles[hardware] for _, hardware in places])]
 
 
 def _task_text(record: Record) -> str:
@@ -124,13 +124,6 @@ def threads_texts(records: Sequence[Record]) -> list[str]:
         str(count or device_of(env).get("kind") or "?")
         for count, env in zip(*fields_of(records, "threads", "env"), strict=True)
     ]
-
-
-def _threads(records: Sequence[Record]) -> list[int]:
-    from loopwright.records import fields_of
-
-    (threads,) = fields_of(records, "threads")
-    return threads
 
 
 def _title(groups: Mapping[tuple[str, str], object]) -> str:
@@ -166,10 +159,10 @@ def _status(
         return harmless(str(error.get("kind", "failed")))
     if dropped:
         return "dropped"
-    said = "checked" if checked == "yes" else "unchecked"
+    answer = "checked" if checked == "yes" else "unchecked"
     if not phase:
-        return said
-    return harmless(phase) if said == "checked" else harmless(f"{phase}, {said}")
+        return answer
+    return harmless(phase if answer == "checked" else f"{phase}, {answer}")
 
 
 def gflops(work: Work | None, seconds: float | None) -> float | None:
@@ -191,13 +184,6 @@ def _figure(speed: float | None) -> str:
     if speed is None:
         return "-"
     return f"{speed:.1f}" if speed >= 1 else f"{speed:.3g}"
-
-
-def _times(clocks: Sequence[float]) -> list[str]:
-    """The time of each measurement, to the minute, in local time."""
-    minutes = {clock // 60: clock for clock in clocks}
-    texts = {minute: minute_text(clock) for minute, clock in minutes.items()}
-    return [texts[clock // 60] for clock in clocks]
 
 
 def minute_text(clock: float) -> str:

@@ -12,12 +12,13 @@ from loopwright.cli.logs.reading import (
     Filters,
     check_one_setup,
     find_record,
-    json_option,
     load_log,
-    log_options,
+    log_argument,
 )
+from loopwright.cli.options import takes
 from loopwright.cli.tables import Column, table_lines, terminal_width, wrapped
 from loopwright.errors import LoopwrightError, RecordError
+from loopwright.presenting import counted
 
 if TYPE_CHECKING:
     from loopwright.records import Log, Record
@@ -45,7 +46,7 @@ def structure_lines(record: Record, own: Sequence[Record]) -> Iterator[str]:
     yield f"          {len(tried)} tried; the best of each beside the best of this one:"
     for other in others[:_OTHERS]:
         assert other.seconds is not None
-        count = f"{other.trials} record{'s' * (other.trials != 1)}"
+        count = counted(other.trials, "record")
         text = f"{other.seconds / own_time:.2f} x its time, {count}: {harmless(other.name)}"
         yield wrapped(f"          {text}", 12)
     if len(others) > _OTHERS:
@@ -83,9 +84,10 @@ _TIES = 5
 
 
 @click.command("show", short_help="All that is known of one record.")
-@log_options
+@log_argument
+@takes(filters=Filters)
 @click.argument("record")
-@json_option
+@click.option("--json", "as_json", is_flag=True, help="Print JSON lines.")
 @click.option("--expr", "part", flag_value="expr", help="Print its tensor expression as Python.")
 @click.option("--schedule", "part", flag_value="schedule", help="Print its schedule as Python.")
 @click.option("--ir", "part", flag_value="ir", help="Print its loop nest.")
@@ -100,30 +102,25 @@ def show(log: str, filters: Filters, record: str, as_json: bool, part: str | Non
     schedule.
     """
     from loopwright.records import ranked
+    from loopwright.records.reports.setups import of_one_setup
 
     read = load_log(log)
     records = filters.of(read)
-    order = _order_of_best(read, records) if record == BEST else []
+    order: list[Record] = []
+    if record == BEST:
+        # To rank 100 000 records takes more than half a second: the best and its place are found
+        # at once.
+        check_one_setup(read, records)
+        order = ranked(records)
     chosen = order[0] if order else find_record(read, records, record)
     if part is not None:
         echo(_part(read, chosen, part))
     elif as_json:
         click.echo(chosen.to_line())
     else:
-        own = records if order else _of_setup(read, chosen)
-        for line in _described(read, chosen, own, order or ranked(own)):
+        of_setup = records if order else of_one_setup(read.records, chosen)
+        for line in _described(read, chosen, of_setup, order or ranked(of_setup)):
             echo(line)
-
-
-def _order_of_best(log: Log, records: Sequence[Record]) -> list[Record]:
-    """The candidates of one task on one machine, the best first.
-
-    To rank 100 000 records takes more than half a second: the best and its place are found at once.
-    """
-    from loopwright.records import ranked
-
-    check_one_setup(log, records)
-    return ranked(records)
 
 
 def _part(log: Log, record: Record, part: str) -> str:
@@ -143,13 +140,6 @@ def _part(log: Log, record: Record, part: str) -> str:
         return build(rebuilt.schedule, rebuilt.args, rebuilt.target).get_source()
 
 
-def _of_setup(log: Log, record: Record) -> list[Record]:
-    """All records of the task and machine of one."""
-    from loopwright.records.reports.setups import of_one_setup
-
-    return of_one_setup(log.records, record)
-
-
 def _described(
     log: Log, record: Record, own: Sequence[Record], order: Sequence[Record]
 ) -> Iterator[str]:
@@ -157,17 +147,22 @@ def _described(
     their candidates, the best first (``order``).
     """
     from loopwright.cli.logs.record_text import setup_title
+    from loopwright.inspection.speed import time_text
 
     yield f"record {record.id} of {log.path}"
-    yield _said("task", setup_title(record))
+    yield _named("task", setup_title(record))
     if names := _other_names(record, own):
-        yield _said("also", names)
-    yield _said("measured", _measured(record))
+        yield _named("also", names)
+    yield _named("measured", _measured(record))
     if record.resources:
-        yield _said("takes", _taken(record))
-    yield _said("speed", _speed(log, record))
+        figures = record.resources.items()
+        taken = ", ".join(f"{name.replace('_', ' ')} {number}" for name, number in figures)
+        yield _named("takes", taken)
+    yield _named("speed", _speed(log, record))
     if record.prepare_s:
-        yield _said("prepared", _prepared(record))
+        yield _named(
+            "prepared", f"once in {time_text(record.prepare_s)}, not in the time of a call"
+        )
     yield from _standing(record, own, order)
     yield from _here(log, record)
     yield from structure_lines(record, own)
@@ -178,7 +173,7 @@ def _described(
     yield from _schedule(log, record)
 
 
-def _said(name: str, text: str) -> str:
+def _named(name: str, text: str) -> str:
     """A line under a name; on a terminal wrapped to its width."""
     return wrapped(f"{name + ':':10}{text}", 10)
 
@@ -206,19 +201,6 @@ def _measured(record: Record) -> str:
     return ", ".join(parts)
 
 
-def _taken(record: Record) -> str:
-    """The resources of the device that the kernel uses, in words."""
-    figures = record.resources or {}
-    return ", ".join(f"{name.replace('_', ' ')} {number}" for name, number in figures.items())
-
-
-def _prepared(record: Record) -> str:
-    """The time of preparing constant operands before the calls, in words."""
-    from loopwright.inspection.speed import time_text
-
-    return f"once in {time_text(record.prepare_s)}, which is in no time of a call"
-
-
 def _speed(log: Log, record: Record) -> str:
     from loopwright.cli.logs.record_text import speed_text
     from loopwright.inspection import work_of
@@ -230,7 +212,7 @@ def _speed(log: Log, record: Record) -> str:
     work = work_of(log, record)
     parts = [speed_text(work, record.median)]
     apart = spread(record.times)
-    count = f"{len(record.times)} windows" if len(record.times) != 1 else "1 window"
+    count = counted(len(record.times), "window")
     parts.append(f"middle half of {count} within {apart:.1%}" if apart is not None else count)
     if record.dropped:
         parts.append("dropped by racing, so the time is a rough one")
@@ -239,20 +221,13 @@ def _speed(log: Log, record: Record) -> str:
     else:
         parts.append(f"answer not checked{f': {why}' if (why := record.check_reason) else ''}")
     if work is None:
-        parts.append(_no_work(record))
+        keeper = "AutoTVM keeps" if "autotvm" in record.extra else "the log has"
+        parts.append(f"GFLOP/s not known: {keeper} no expression to count from")
     return "; ".join(parts)
-
-
-def _no_work(record: Record) -> str:
-    why = (
-        "AutoTVM keeps no expression" if "autotvm" in record.extra else "the log has no expression"
-    )
-    return f"GFLOP/s not known: {why} to count from"
 
 
 def _standing(record: Record, own: Sequence[Record], order: Sequence[Record]) -> Iterator[str]:
     """Its rank, its ties and its verdict."""
-    from loopwright.cli.logs.record_text import counted
     from loopwright.inspection.ties import LOOKED_AT, place_of, ties_of
     from loopwright.records.playoffs import ratios
     from loopwright.records.query import verdict_on
@@ -262,32 +237,32 @@ def _standing(record: Record, own: Sequence[Record], order: Sequence[Record]) ->
         return
     place = place_of(record, order)
     if place is None:
-        yield _said("rank", "none: its candidate was found to be wrong, or failed, later")
+        yield _named("rank", "none: its candidate was found to be wrong, or failed, later")
         return
-    yield _said(
+    yield _named(
         "rank", f"{place + 1} of {counted(len(order), 'candidate')} of this task and machine"
     )
     if verdict := verdict_on(record, own):
-        said = verdict.text("it")
+        text = verdict.text("it")
         peak = f"; it has {verdict.of_peak:.0%} of the {verdict.peak}" if verdict.peak else ""
-        yield _said("verdict", f"{said}{peak}")
+        yield _named("verdict", f"{text}{peak}")
     elif (ratio := ratios(own).get(record.candidate)) is None:
-        yield _said("verdict", "unverified: no playoff compared it with the default")
+        yield _named("verdict", "unverified: no playoff compared it with the default")
     else:
-        yield _said("verdict", f"in a playoff it took {ratio:.2f} of the time of the default")
+        yield _named("verdict", f"in a playoff it took {ratio:.2f} of the time of the default")
     if len(record.times) < FEWEST_WINDOWS:
-        yield _said("ties", f"not known: fewer than {FEWEST_WINDOWS} windows give no interval")
+        yield _named("ties", f"not known: fewer than {FEWEST_WINDOWS} windows give no interval")
         return
     ties = ties_of(record, own, order)
     if not ties:
-        yield _said("ties", "none: no other candidate's interval reaches its time")
+        yield _named("ties", "none: no other candidate's interval reaches its time")
         return
     paired = sum(tie.paired for tie in ties)
     how = "by the windows of each, as if at different times"
     if paired:
         how = "sampled in turns" if paired == len(ties) else "some of them sampled in turns"
     least = "at least " * (len(ties) >= LOOKED_AT)
-    yield _said("ties", f"with {least}{counted(len(ties), 'candidate')} ({how}):")
+    yield _named("ties", f"with {least}{counted(len(ties), 'candidate')} ({how}):")
     for tie in ties[:_TIES]:
         turns = ", sampled in turns" if tie.paired else ""
         yield f"          {tie.record.id} {tie.ratio:.2f} x its time, 95 % interval " + (
@@ -302,7 +277,7 @@ def _here(log: Log, record: Record) -> Iterator[str]:
     from loopwright.inspection.applying_here import applies_here
 
     found = applies_here(record, log.records)
-    yield _said("here", f"{'applied' if found.applied else 'not applied'}: {found.reason}")
+    yield _named("here", f"{'applied' if found.applied else 'not applied'}: {found.reason}")
     for difference in found.differs:
         yield wrapped(f"          {difference}", 12)
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import io
-import json
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,30 +15,22 @@ import click
 from loopwright.cli.console import echo, harmless
 from loopwright.cli.logs.reading import (
     Filters,
-    csv_option,
-    json_option,
+    OutputForm,
     largest_setup,
     load_log,
-    log_options,
+    log_argument,
 )
-from loopwright.cli.options import force_option
-from loopwright.cli.tables import (
-    Column,
-    cut,
-    print_csv,
-    print_lines,
-    print_table,
-    terminal_width,
-    wrapped,
-)
+from loopwright.cli.options import force_option, takes
+from loopwright.cli.tables import Column, bars, cut, print_table, terminal_width, wrapped
 from loopwright.errors import RecordError, UsageError
 from loopwright.files import Kind, Output, check, write
+from loopwright.presenting import counted
 
 if TYPE_CHECKING:
     from loopwright.inspection import Work
     from loopwright.records import Json, Record
     from loopwright.records.reports.curve import Curve
-    from loopwright.records.reports.errors import FailingValue, FailureReport
+    from loopwright.records.reports.errors import Failures
     from loopwright.records.reports.importance import Importance
 
 #: Size of a plot where there is no terminal to ask, and its height.
@@ -53,9 +45,9 @@ _PICTURE = Kind("a picture", lambda data: _BY.encode() in data)
 
 
 @click.command("curve", short_help="The best so far, trial after trial.")
-@log_options
-@json_option
-@csv_option
+@log_argument
+@takes(filters=Filters)
+@takes(form=OutputForm)
 @click.option(
     "-o",
     "--out",
@@ -63,9 +55,7 @@ _PICTURE = Kind("a picture", lambda data: _BY.encode() in data)
     help="Draw it as a picture instead: x.png, x.svg or x.pdf (needs matplotlib).",
 )
 @force_option
-def curve(
-    log: str, filters: Filters, as_json: bool, as_csv: bool, out: str | None, force: bool
-) -> None:
+def curve(log: str, filters: Filters, form: OutputForm, out: str | None, force: bool) -> None:
     """Show the best speed so far, trial after trial, for one task of LOG.
 
     Failed trials and those that racing dropped are never the best. Runs that were resumed are
@@ -75,13 +65,13 @@ def curve(
     from loopwright.inspection import work_of
     from loopwright.records.reports.curve import best_so_far
 
-    if out is not None and (as_json or as_csv):
+    if out is not None and form.for_programs:
         raise UsageError("-o draws a picture, --json and --csv print rows; give one of them")
     read = load_log(log)
     records = largest_setup(read, filters)
     found = best_so_far(records, read.headers)
-    if as_json or as_csv:
-        _curve_for_programs(found, as_json)
+    if form.for_programs:
+        _print_curve_rows(found, form)
         return
     if not found.steps:
         raise RecordError(
@@ -95,22 +85,18 @@ def curve(
     _print_curve(found, work, records[0])
 
 
-def _curve_for_programs(found: Curve, as_json: bool) -> None:
+def _print_curve_rows(found: Curve, form: OutputForm) -> None:
     titles = ("trial", "clock", "seconds", "best", "counts", "run")
     columns = (found.clock, found.seconds, found.best, found.counts, found.runs)
     rows: Iterator[list[Json]] = (
         [n, *(None if isinstance(x, float) and math.isnan(x) else x for x in row)]
         for n, row in enumerate(zip(*(c.tolist() for c in columns), strict=True), 1)
     )
-    if as_json:
-        print_lines(json.dumps(dict(zip(titles, row, strict=True))) for row in rows)
-    else:
-        print_csv(titles, rows)
+    form.print_rows(titles, rows)
 
 
 def _print_curve(found: Curve, work: Work | None, first: Record) -> None:
-    from loopwright.cli.logs.record_text import counted, gflops, setup_title, speed_text
-    from loopwright.cli.tables import bars
+    from loopwright.cli.logs.record_text import gflops, setup_title, speed_text
     from loopwright.task.applying.as_called import duration
 
     width = terminal_width() or _PLOT_WIDTH
@@ -122,11 +108,8 @@ def _print_curve(found: Curve, work: Work | None, first: Record) -> None:
     shown = found.steps[-_STEPS:]
     if len(shown) < len(found.steps):
         echo(f"the last {len(shown)} of {len(found.steps)} improvements:")
-    before = [step.seconds for step in found.steps]
-    gains = [
-        "-" if step.number == found.steps[0].number else f"{_gain(found, before, step.seconds):.1%}"
-        for step in shown
-    ]
+    seconds = [step.seconds for step in found.steps]
+    gains = ["-", *(f"{slow / fast - 1.0:.1%}" for slow, fast in pairwise(seconds))][-_STEPS:]
     speeds = [gflops(work, step.seconds) for step in shown]
     columns = [
         Column("trial", [str(step.number) for step in shown], right=True),
@@ -139,18 +122,13 @@ def _print_curve(found: Curve, work: Work | None, first: Record) -> None:
     ]
     print_table(columns)
     if found.final is not None and found.final.id != found.steps[-1].record.id:
-        said = speed_text(work, found.final.median)
+        speed = speed_text(work, found.final.median)
         echo(
             wrapped(
-                f"measured again and ranked, the best is record {found.final.id}: {said} "
+                f"measured again and ranked, the best is record {found.final.id}: {speed} "
                 "(the fastest of many single measurements owes something to luck)"
             )
         )
-
-
-def _gain(found: Curve, before: Sequence[float], seconds: float) -> float:
-    """The share by which a step is faster than the one before."""
-    return before[before.index(seconds) - 1] / seconds - 1.0
 
 
 def _speeds(found: Curve, work: Work | None) -> tuple[str, list[float]]:
@@ -197,23 +175,24 @@ def _draw(found: Curve, work: Work | None, first: Record, out: str, *, force: bo
 
 
 @click.command("errors", short_help="What failed, and which knobs go with it.")
-@log_options
-@json_option
-@csv_option
-def errors(log: str, filters: Filters, as_json: bool, as_csv: bool) -> None:
+@log_argument
+@takes(filters=Filters)
+@takes(form=OutputForm)
+def errors(log: str, filters: Filters, form: OutputForm) -> None:
     """Show what failed in LOG: the kinds, their shares, the first example of each.
 
     Below each kind stand the values of knobs that go with it: values whose candidates failed more
     often than chance allows (Fisher's exact test, p below 0.01 after a correction for the number
     of values that were looked at).
     """
-    from loopwright.cli.logs.record_text import counted
     from loopwright.records.reports.errors import failures
 
     read = load_log(log)
     found = failures(filters.of(read))
-    if as_json or as_csv:
-        _errors_for_programs(found, as_json)
+    if form.for_programs:
+        titles = ("kind", "count", "share", "first", "trial", "text")
+        rows = ((k.kind, k.count, k.share, k.first.id, k.first.trial, k.text) for k in found.kinds)
+        form.print_rows(titles, rows, ({"values": _values(kind)} for kind in found.kinds))
         return
     echo(
         wrapped(
@@ -226,59 +205,40 @@ def errors(log: str, filters: Filters, as_json: bool, as_csv: bool) -> None:
     for kind in found.kinds:
         click.echo()
         echo(f"{kind.kind}: {counted(kind.count, 'record')}, {kind.share:.1%}")
-        echo(
-            _fitted(
-                f"  first: record {kind.first.id}, trial {kind.first.trial}: {kind.text}", width
-            )
-        )
-        for value in kind.values[:_VALUES]:
-            echo(_fitted(f"  {_value_text(value)}", width))
+        lines = [f"  first: record {kind.first.id}, trial {kind.first.trial}: {kind.text}"]
+        lines += [
+            f"  {value.knob} = {value.value}: {value.share:.0%} fail so ({value.failed} of "
+            f"{value.trials}), {value.overall:.0%} of all"
+            for value in kind.values[:_VALUES]
+        ]
+        for line in lines:
+            echo(line if width is None else cut(harmless(line), width))
         if len(kind.values) > _VALUES:
             echo(f"  and {len(kind.values) - _VALUES} more values; --json names them")
 
 
-def _fitted(text: str, width: int | None) -> str:
-    return text if width is None else cut(harmless(text), width)
-
-
-def _value_text(value: FailingValue) -> str:
-    return (
-        f"{value.knob} = {value.value}: {value.share:.0%} fail so ({value.failed} of "
-        f"{value.trials}), {value.overall:.0%} of all"
-    )
-
-
-def _errors_for_programs(found: FailureReport, as_json: bool) -> None:
-    titles = ("kind", "count", "share", "first", "trial", "text")
-    rows = [
-        (kind.kind, kind.count, kind.share, kind.first.id, kind.first.trial, kind.text)
-        for kind in found.kinds
+def _values(kind: Failures) -> list[Json]:
+    """The values of knobs that go with a kind of failure."""
+    return [
+        {
+            "knob": value.knob,
+            "value": value.value,
+            "failed": value.failed,
+            "records": value.trials,
+            "share": value.share,
+            "overall": value.overall,
+            "p": value.p,
+        }
+        for value in kind.values
     ]
-    if not as_json:
-        print_csv(titles, rows)
-        return
-    for kind, row in zip(found.kinds, rows, strict=True):
-        values = [
-            {
-                "knob": value.knob,
-                "value": value.value,
-                "failed": value.failed,
-                "records": value.trials,
-                "share": value.share,
-                "overall": value.overall,
-                "p": value.p,
-            }
-            for value in kind.values
-        ]
-        click.echo(json.dumps({**dict(zip(titles, row, strict=True)), "values": values}))
 
 
 @click.command("importance", short_help="Which knobs matter.")
-@log_options
-@json_option
-@csv_option
+@log_argument
+@takes(filters=Filters)
+@takes(form=OutputForm)
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the samples.")
-def importance(log: str, filters: Filters, as_json: bool, as_csv: bool, seed: int) -> None:
+def importance(log: str, filters: Filters, form: OutputForm, seed: int) -> None:
     """Show which knobs matter for one task of LOG, with the best and the worst value of each.
 
     The share is the part of the variance of log(time) that a knob explains by itself: functional
@@ -289,28 +249,23 @@ def importance(log: str, filters: Filters, as_json: bool, as_csv: bool, seed: in
 
     read = load_log(log)
     found = reports.importance(largest_setup(read, filters), seed)
-    if as_json or as_csv:
-        _importance_for_programs(found, as_json)
+    if not form.for_programs:
+        _print_importance(found)
         return
-    _print_importance(found)
-
-
-def _importance_for_programs(found: Importance, as_json: bool) -> None:
     titles = ("knob", "share", "best", "worst", "slower", "records", "rank_correlation")
     rows = [
         (k.knob, k.share, k.best.text, k.worst.text, k.worst.slower, found.records,
          found.rank_correlation)
         for k in found.knobs
     ]  # fmt: skip
-    if not as_json:
-        print_csv(titles, rows)
-        return
-    for knob, row in zip(found.knobs, rows, strict=True):
-        values = [
+    values = [
+        [
             {"value": v.text, "count": v.count, "slower": v.slower, "fastest": v.fastest}
             for v in knob.values
         ]
-        click.echo(json.dumps({**dict(zip(titles, row, strict=True)), "values": values}))
+        for knob in found.knobs
+    ]
+    form.print_rows(titles, rows, ({"values": one} for one in values))
 
 
 def _print_importance(found: Importance) -> None:
